@@ -1,9 +1,9 @@
-"""The results of a registered forward, and the rules of the op attached to them.
+"""The results of an inlined kernel or forward, and the rules of the op attached to them.
 
-A forward is inlined where an op is differentiated. So JAX sees its operations: their by-products have
-derivatives of their own, and the policies of ``jax.checkpoint`` choose among them. The results, however, have
-the derivative that is registered, at every order. The primitive of this module is the identity of the results
-that carries this derivative.
+A kernel, or the forward instead of it, is inlined where an op is differentiated. So JAX sees its operations:
+the policies of ``jax.checkpoint`` choose among them, and the by-products of a forward have derivatives of
+their own. The results, however, have the derivative that is registered, at every order. The primitive of this
+module is the identity of the results that carries this derivative.
 """
 
 from __future__ import annotations
@@ -31,34 +31,33 @@ BindLinear = Callable[..., list[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """The parameter of the primitive: a call whose forward has run.
+    """The parameter of the primitive: a call whose kernel or forward has run.
 
     Attributes:
         call: the bound call.
         levels: the levels of vmap.
-        wanted: for each input, whether the forward has saved what its gradient needs.
-        plan: the plan of the backward.
+        input_count: the number of inputs.
+        wanted: for each input, whether the forward has saved what its gradient needs; None for a kernel.
+        plan: the plan of the backward, if a forward has run.
     """
 
     call: BoundCall
     levels: Levels
-    wanted: Mask
-    plan: FormulaPlan
+    input_count: int
+    wanted: Mask | None = None
+    plan: FormulaPlan | None = None
 
     def split(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
         """Returns the inputs, results and intermediates among the arguments of the primitive."""
-        inputs, outputs = len(self.wanted), len(self.plan.outputs)
-        return values[:inputs], values[inputs : inputs + outputs], values[inputs + outputs :]
+        first = self.input_count
+        last = len(values) if self.plan is None else first + len(self.plan.outputs)
+        return values[:first], values[first:last], values[last:]
 
     def make_linear(self, values: Sequence[Any], wanted: Mask) -> Any:
         """Returns the derivative of the call and its residuals; other gradients need another forward."""
         inputs, outputs, extras = self.split(values)
-        plan = self.plan
-        if wanted != self.wanted:
-            plan, outputs, extras = self.call.run_forward(self.levels, wanted, inputs)
-        return make_linear(
-            self.call, self.levels, wanted, inputs=inputs, outputs=outputs, planned=(plan, extras)
-        )
+        planned = None if self.plan is None or wanted != self.wanted else (self.plan, extras)
+        return make_linear(self.call, self.levels, wanted, inputs=inputs, outputs=outputs, planned=planned)
 
 
 def make_attachment(name: str, bind_linear: BindLinear) -> Primitive:
@@ -85,7 +84,7 @@ def attach(
     outputs: Sequence[Any],
     extras: Sequence[Any],
 ) -> list[Any]:
-    """Returns the results of a forward, with the derivative of the op."""
+    """Returns the results of a kernel or forward, with the derivative of the op."""
     return primitive.bind(*match_varying([*inputs, *outputs, *extras]), attached=attached)
 
 
@@ -94,7 +93,10 @@ def _pick(*values: Any, attached: Attached) -> list[Any]:
 
 
 def _batch(primitive: Primitive, axis: Any, args: Any, dims: Any, *, attached: Attached) -> Any:
-    count = len(attached.wanted)
+    if all(dim is None for dim in dims):
+        outputs = primitive.bind(*args, attached=attached)
+        return outputs, [None] * len(outputs)
+    count = attached.input_count
     level = Level.of(axis, tuple(dim is not None for dim in dims[:count]))
     moved = [
         move_to_front(value, dim, None if place < count else axis.size)
@@ -109,7 +111,7 @@ def _differentiate(
 ) -> Any:
     outputs = primitive.bind(*primals, attached=attached)
     zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in outputs]
-    given = tangents[: len(attached.wanted)]
+    given = tangents[: attached.input_count]
     if all(isinstance(tangent, ad.Zero) for tangent in given):
         return outputs, zeros
     return outputs, bind_linear(partial(attached.make_linear, primals), given, zeros)

@@ -29,6 +29,7 @@ from oplib.library.axes.varying import match_varying
 from oplib.library.derivatives.formula import FormulaPlan
 from oplib.library.kernels.kernel_choice import require_kernels
 from oplib.library.objects.overload import OpOverload
+from oplib.library.records.record import Record
 from oplib.tracebacks import entry_point
 
 from .attachment import Attached, attach, make_attachment
@@ -162,7 +163,10 @@ class Carrier:
             return _derive(call, jaxpr, primals, tangents)
         if call.record.derivative.forward is not None:
             return self._differentiate_forward(call, levels, jaxpr, primals, tangents)
-        outputs = self.call.bind(*primals, call=call, levels=levels, jaxpr=jaxpr)
+        if body is None and not is_derived and _can_inline(call.record):
+            outputs = self._inline(call, levels, jaxpr, primals)
+        else:
+            outputs = self.call.bind(*primals, call=call, levels=levels, jaxpr=jaxpr)
         avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
         zeros = [ad.Zero(aval) for aval in avals]
         if call.record.derivative.constant is not None:
@@ -174,6 +178,13 @@ class Carrier:
         structure = None if body is None else body.structure
         linear = partial(make_linear, call, levels, inputs=primals, outputs=outputs, structure=structure)
         return outputs, self._bind_linear(linear, tangents, zeros)
+
+    def _inline(self, call: BoundCall, levels: Levels, jaxpr: Any, primals: Any) -> list[Any]:
+        """Runs the kernel where policies of ``jax.checkpoint`` see its operations; see :mod:`.attachment`."""
+        with jax.named_scope(call.record.name):
+            outputs = jaxpr_as_fun(jaxpr)(*map(jax.lax.stop_gradient, primals))
+        attached = attach(self.attachment, Attached(call, levels, len(primals)), primals, outputs, ())
+        return _name_results(call, attached)
 
     def _differentiate_forward(
         self, call: BoundCall, levels: Levels, jaxpr: Any, primals: Any, tangents: Any
@@ -211,8 +222,9 @@ class Carrier:
         """
         arrays = match_varying(arrays)
         plan, outputs, extras = call.run_forward(levels, wanted, arrays, due)
-        attached = Attached(call, levels, wanted, plan)
-        return attach(self.attachment, attached, arrays, outputs, extras), plan, extras
+        attached = Attached(call, levels, len(arrays), wanted, plan)
+        results = attach(self.attachment, attached, arrays, outputs, extras)
+        return _name_results(call, results), plan, extras
 
     def _bind_linear(self, make: Callable[..., Any], tangents: Any, zeros: Any) -> list[Any]:
         """Returns the tangents of outputs; ``make(wanted)`` gives the derivative and its residuals."""
@@ -272,8 +284,18 @@ def _derive(call: BoundCall, jaxpr: Any, primals: Any, tangents: Any) -> tuple[A
 
 
 def _run_named(call: BoundCall, jaxpr: Any, *arrays: Any) -> list[Any]:
-    """Runs a kernel, and gives its results the name of the op, for the policies of ``jax.checkpoint``."""
-    return [checkpoint_name(value, call.record.name) for value in jaxpr_as_fun(jaxpr)(*arrays)]
+    return _name_results(call, jaxpr_as_fun(jaxpr)(*arrays))
+
+
+def _name_results(call: BoundCall, values: Sequence[Any]) -> list[Any]:
+    """Gives results the name of the op, for the policies of ``jax.checkpoint``."""
+    return [checkpoint_name(value, call.record.name) for value in values]
+
+
+def _can_inline(record: Record) -> bool:
+    """Tells whether the kernel is the same for every platform, every part of arrays and every batch."""
+    is_sole = record.kind != "host" and record.sole_kernel is not None
+    return is_sole and record.sharding is None and record.vmap is None and record.derivative.constant is None
 
 
 def _derive_plain(

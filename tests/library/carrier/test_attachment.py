@@ -1,0 +1,173 @@
+"""Policies of ``jax.checkpoint`` see of an op what they see of the same function in JAX."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.ad_checkpoint import checkpoint_name, print_saved_residuals
+
+from oplib.library import custom_op
+from oplib.library.registration.registry import registry
+
+X, W = jnp.linspace(0.1, 0.9, 9).reshape(3, 3), 0.5 * jnp.eye(3)
+POLICIES = jax.checkpoint_policies
+
+
+@pytest.fixture(autouse=True)
+def keep_registry() -> Iterator[None]:
+    before = registry.save()
+    yield
+    registry.restore(before)
+
+
+def kernel(x: jax.Array, w: jax.Array) -> jax.Array:
+    return jnp.cos(checkpoint_name(jnp.sin(x @ w), "hidden")) @ w
+
+
+def pull(saved: Any, grad: Any) -> Any:
+    return jax.vjp(kernel, *saved)[1](grad)
+
+
+def save(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def forward(ctx: Any, x: Any, w: Any) -> Any:
+    ctx.save_for_backward(x, w)
+    return kernel(x, w)
+
+
+by_hand = jax.custom_vjp(kernel)
+by_hand.defvjp(lambda x, w: (kernel(x, w), (x, w)), pull)
+
+
+def make(kind: str) -> tuple[Any, Callable[..., Any]]:
+    """Returns an op, and the function in JAX to which it should be equal."""
+    op = custom_op("remat::op", kernel)
+    if kind == "derive":
+        op.register_autograd("derive")
+        return op, kernel
+    options = {"forward": forward} if kind == "forward" else {"setup_context": save}
+    op.register_autograd(lambda ctx, g: pull(ctx.saved_tensors, g), **options)
+    return op, by_hand
+
+
+def list_saved(function: Callable[..., Any], policy: Any) -> list[str]:
+    """Lists what a policy saves of a function between two others, without the lines of code."""
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        print_saved_residuals(jax.checkpoint(surround(function), policy=policy), X, W)
+    return sorted(line.split(" from ")[0] for line in text.getvalue().splitlines())
+
+
+def surround(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, w: (jnp.sin(function(jnp.tanh(x), w)) ** 2).sum()
+
+
+KINDS = pytest.mark.parametrize("kind", ["formula", "forward", "derive"])
+SAVING = {
+    "nothing": POLICIES.nothing_saveable,
+    "everything": POLICIES.everything_saveable,
+    "products": POLICIES.dots_saveable,
+    "a name inside": POLICIES.save_only_these_names("hidden"),
+    "all but a name": POLICIES.save_anything_except_these_names("hidden"),
+}
+
+
+@KINDS
+@pytest.mark.parametrize("name", SAVING)
+def test_a_policy_saves_what_it_saves_of_the_function(name: str, kind: str) -> None:
+    op, function = make(kind)
+    assert list_saved(op, SAVING[name]) == list_saved(function, SAVING[name])
+
+
+def offload(*names: str) -> Any:
+    return POLICIES.save_and_offload_only_these_names(
+        names_which_can_be_saved=[],
+        names_which_can_be_offloaded=names,
+        offload_src="device",
+        offload_dst="pinned_host",
+    )
+
+
+@KINDS
+def test_the_results_have_the_name_of_the_op(kind: str) -> None:
+    op, _ = make(kind)
+    assert "f32[3,3] named 'remat::op'" in list_saved(op, POLICIES.save_only_these_names("remat::op"))
+    assert any("<host>" in line for line in list_saved(op, offload("remat::op")))
+
+
+@KINDS
+@pytest.mark.parametrize("name", [*SAVING, "its results", "offloaded"])
+@pytest.mark.parametrize("mapped", [False, True], ids=["one", "mapped"])
+def test_derivatives_are_those_without_a_checkpoint(name: str, kind: str, mapped: bool) -> None:
+    op, function = make(kind)
+    further = {
+        "its results": POLICIES.save_only_these_names("remat::op"),
+        "offloaded": offload("remat::op", "hidden"),
+    }
+    policy = {**SAVING, **further}[name]
+
+    def differentiate(function: Any, wrap: Callable[..., Any]) -> Any:
+        grad = jax.grad(wrap(surround(function)), (0, 1))
+        first = jax.jit(jax.vmap(grad, (0, None)))(jnp.stack([X, 2 * X]), W) if mapped else grad(X, W)
+        if name == "offloaded":  # JAX raises for the second derivative, of any function
+            return first
+        return first, jax.grad(lambda x, w: grad(x, w)[0].sum(), (0, 1))(X, W)
+
+    found = differentiate(op, lambda f: jax.checkpoint(f, policy=policy))
+    expected = differentiate(function, lambda f: f)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6), found, expected)
+
+
+@KINDS
+def test_a_saved_result_is_not_computed_again(kind: str) -> None:
+    op, _ = make(kind)
+
+    def loss(x: Any, w: Any) -> Any:
+        return jnp.sin(op(x, w)).sum()
+
+    def count(policy: Any) -> int:
+        program = jax.jit(jax.grad(jax.checkpoint(loss, policy=policy, prevent_cse=True))).trace(X, W)
+        return str(program.jaxpr).count("dot_general")
+
+    assert count(POLICIES.everything_saveable) < count(POLICIES.nothing_saveable)
+
+
+@pytest.mark.parametrize("policy", SAVING.values(), ids=SAVING)
+def test_every_order_uses_the_rules_under_a_checkpoint(policy: Any) -> None:
+    @custom_op("remat::marked")
+    def marked(x: jax.Array) -> jax.Array:
+        return jnp.sin(x)
+
+    marked.register_autograd(lambda ctx, g: 7 * g * jnp.cos(ctx.saved_tensors[0]), setup_context=save)
+    first = jax.grad(jax.checkpoint(lambda x: marked(x), policy=policy))
+    np.testing.assert_allclose(first(0.5), 7 * np.cos(0.5), rtol=1e-6)
+    product = jax.grad(jax.checkpoint(lambda x: marked(x) * first(x), policy=policy))
+    expected = 49 * np.cos(0.5) ** 2 - 7 * np.sin(0.5) ** 2
+    np.testing.assert_allclose(product(0.5), expected, rtol=1e-6)
+
+
+def test_a_kernel_with_a_batching_rule_keeps_it() -> None:
+    seen: list[str] = []
+
+    @custom_op("remat::ruled")
+    def ruled(x: jax.Array) -> jax.Array:
+        return jnp.sin(x)
+
+    @ruled.register_vmap
+    def rule(info: Any, in_dims: Any, x: Any) -> Any:
+        seen.append("rule")
+        return jnp.sin(x), in_dims[0]
+
+    ruled.register_autograd(lambda ctx, g: g * jnp.cos(ctx.saved_tensors[0]), setup_context=save)
+    found = jax.vmap(jax.grad(jax.checkpoint(lambda x: ruled(x))))(X[0])
+    np.testing.assert_allclose(found, np.cos(X[0]), rtol=1e-6)
+    assert seen
