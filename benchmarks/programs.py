@@ -34,7 +34,7 @@ def measure(effort: Effort) -> Iterator[Row]:
         ratios: list[float] = []
         for name in PROGRAMS:
             if name != LEFT_OUT:
-                mine, its = _make_step(name, oplib, compile_function), _make_step(name, torch, _keep)
+                mine, its = make_step(name, oplib, compile_function), make_step(name, torch, _keep)
                 measured = compare(mine, its, effort)
                 ratios.append(measured.ratio)
                 yield Row(f"{name}, {way}", CONTROL, WORST[way], measured)
@@ -46,7 +46,8 @@ def _keep(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _make_step(name: str, lib: Any, compile_function: Callable[[Any], Any]) -> Case:
+def make_step(name: str, lib: Any, compile_function: Callable[[Any], Any]) -> Case:
+    """A step of a program on a library, which has run twice."""
     program = PROGRAMS[name]
     maker = Maker(lib, "float32", compile_function)
     training = program.make(maker)

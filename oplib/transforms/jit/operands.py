@@ -19,7 +19,6 @@ from oplib.tensor.views import ViewStorage
 from .places import FoundObject
 
 _PLAIN = list_classes(Storage(None))
-_get_storage = attrgetter("_storage")
 _get_aval = attrgetter("aval")
 _NO_HOOKS = (None, None)
 
@@ -99,18 +98,26 @@ class ExpectedOperands:
         for pick_group, kind in self._groups:
             if not _fit(pick_group(tensors), kind):
                 return None
-        storages = list(map(_get_storage, tensors))
+        storages = [tensor._storage for tensor in tensors]
         if not self._fit_storages(storages):
             return None
         owners = storages if self._are_plain else [storage.owner for storage in storages]
-        if len(set(owners)) != self._owner_count or any(owners[n] is not owners[m] for n, m in self._sharing):
+        if not self._share_as_before(owners):
             return None
         arrays = list(map(peek, owners))
         if list(map(_get_aval, arrays)) != self._avals:
             return None
-        if any(arrays[number].sharding != sharding for number, sharding in self._shardings):
-            return None
+        for number, sharding in self._shardings:
+            if arrays[number].sharding != sharding:
+                return None
         return Found(tensors, owners, arrays)
+
+    def _share_as_before(self, owners: Sequence[Storage]) -> bool:
+        """Whether the same operands as before share memory, and no others."""
+        for number, other in self._sharing:
+            if owners[number] is not owners[other]:
+                return False
+        return len(set(owners)) == self._owner_count
 
     def _fit_storages(self, storages: Sequence[Any]) -> bool:
         if self._are_plain:
@@ -147,7 +154,7 @@ class ExpectedOperands:
         for number, sharding in self._shardings:
             if peek(owners[number]).sharding != sharding:
                 yield f"{self._names[number]} is on other devices"
-        if len(set(owners)) != self._owner_count or any(owners[n] is not owners[m] for n, m in self._sharing):
+        if not self._share_as_before(owners):
             yield "Tensors share memory that did not, or the reverse"
 
 

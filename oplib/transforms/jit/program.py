@@ -78,7 +78,11 @@ class Program:
         self._write_back = WriteBack(effects, self._at, self._find_fresh(jaxpr) if donate else frozenset())
         containers = [trace.snapshot.containers[one.container][0] for one in effects.places]
         self._places = [_compile_way(place, self._name) for place in containers]
-        self._draws = [_compile_way(place, self._name) for place in candidates.generators]
+        drawn = {number for number, _ in (*self._starts, *effects.generators)}
+        self._draws = [
+            _compile_way(place, self._name) if number in drawn or trace.live_specs else None
+            for number, place in enumerate(candidates.generators)
+        ]
         self._edges = [self._at[number] for number in trace.edges]
 
     def _sort_inputs(self, candidates: Candidates, used: Sequence[bool]) -> None:
@@ -177,8 +181,7 @@ class Program:
         tensors, owners, held = found
         for place in self._read_out:
             _ = owners[place].array  # another program must not use the buffer again
-        generators = [way(function, given.leaves) for way in self._draws]
-        starts = [generator.start for generator in generators]
+        generators, starts = self._find_generators(function, given.leaves)
         inputs = self._list_inputs(held, starts, given.arrays)
         self._copy_read(inputs, owners)
         returned: list[Sequence[Any]] = []
@@ -192,6 +195,11 @@ class Program:
             if returned:
                 self._write_back.refill(owners, returned[0])
             raise
+
+    def _find_generators(self, function: Any, leaves: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Returns the Generators and their starts; None for one from which nothing draws."""
+        found = [None if way is None else way(function, leaves) for way in self._draws]
+        return found, [None if generator is None else generator.start for generator in found]
 
     def _finish(
         self, recipe: Recipe, owners: Sequence[Storage], generators: Sequence[Any], outputs: Sequence[Any]
@@ -229,7 +237,7 @@ class Program:
 
     def lower(self, function: Any, given: CallArguments, found: Found) -> jax.stages.Lowered:
         """Returns the program as JAX lowers it for one call."""
-        starts = [way(function, given.leaves).start for way in self._draws]
+        _, starts = self._find_generators(function, given.leaves)
         return self._run.lower(*self._list_inputs(found.arrays, starts, given.arrays))
 
     def _make_node(self, recipe: Recipe, outputs: Any) -> CompiledCallBackward:
