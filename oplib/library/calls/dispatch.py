@@ -60,6 +60,8 @@ from .forward_mode import call_in_dual_level
 from .worlds import refuse_bare_lists, refuse_writing, take_numbers, tells_world
 
 MAX_PATTERNS = 8  # each adds a dozen lines to generated code
+MAX_LENGTHS = 8  # each adds a block, with a few lines for each item
+MAX_ITEMS = 16  # longer lists take the complete path: the compiled call costs more than the rest
 
 
 class Dispatcher:
@@ -76,6 +78,8 @@ class Dispatcher:
         array_types: classes of arrays that have been seen, which the fast path takes as they are.
         node_class: the class of the nodes that calls record.
         patterns: the ways in which calls have been recorded, as far as the fast path has code for them.
+        lengths: the lengths that the lists of tensors have had in one call, as far as the fast path has code
+            for them. An op without such lists has one item, which is empty.
     """
 
     def __init__(self, overload: OpOverload) -> None:
@@ -94,6 +98,7 @@ class Dispatcher:
         self.fast_key = FastKey(record)
         self.array_types: set[type] = set()
         self.patterns: list[Pattern] = []
+        self.lengths: list[tuple[int, ...]] = [] if self.fast_key.lists else [()]
         self._is_closed = False
         has_one_slot = self.is_fast and self.returns_one
         self.node_class: type[FormulaNode] = make_node_class(
@@ -119,6 +124,12 @@ class Dispatcher:
         pattern = find_pattern(plan)
         if pattern is not None and pattern not in self.patterns and len(self.patterns) < MAX_PATTERNS:
             self.patterns.append(pattern)
+
+    def _add_lengths(self, given: Sequence[Any]) -> None:
+        """Adds the lengths of the lists in a call for the fast path."""
+        lengths = self.fast_key.measure(given)
+        if lengths not in self.lengths and len(self.lengths) < MAX_LENGTHS and sum(lengths) <= MAX_ITEMS:
+            self.lengths.append(lengths)
 
     # The worlds ---------------------------------------------------------------------------------------------
 
@@ -161,6 +172,9 @@ class Dispatcher:
         ]
         if any(value != value for value in given if isinstance(value, float)):
             return  # a nan would be a new key at every call
+        if not self.fast_key.takes(given):
+            return
+        self._add_lengths(given)
         specialization = self.specialize(layout)
         if len(self.fast_keys) >= CAPACITY // 2:
             self.fast_keys.clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import keyword
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from oplib.autograd.recording.formula_node import NOBODY, make_node, save_residuals
@@ -19,7 +19,7 @@ from oplib.tensor.inference import InferenceTensor, box_inference
 
 from .derived_view import gives_views
 from .dispatch import Dispatcher
-from .fast_key import Parts, make_key
+from .fast_key import LISTS, Parts, make_key
 from .unrolling import Code
 
 Classes = tuple[type, ...] | None
@@ -28,7 +28,7 @@ TENSORS = frozenset({Tensor, InferenceTensor})
 
 
 class Presence(NamedTuple):
-    """The calls of an overload in which the same optional tensors are given.
+    """The calls of an overload in which the same optional tensors are given and lists have the same lengths.
 
     An argument stands for its value here: in generated code it is the name of a variable.
 
@@ -36,14 +36,16 @@ class Presence(NamedTuple):
         given: the optional tensors that are given.
         missing: the optional tensors that are None.
         absent: for each optional tensor, whether it is None.
+        lists: the lists of tensors, each with its length.
         fixed: the static arguments, each with the function that returns its parts of the key.
-        inputs: the arguments that are arrays for the compiled call, in its order; each with None, or if it is
-            a number, with the classes that it may have.
+        inputs: the arguments, and items of lists, that are arrays for the compiled call, in its order; each
+            with None, or if it is a number, with the classes that it may have.
     """
 
     given: Sequence[Any]
     missing: Sequence[Any]
     absent: Sequence[bool]
+    lists: Sequence[tuple[Any, int]]
     fixed: Sequence[tuple[Any, Parts]]
     inputs: Inputs
 
@@ -58,7 +60,7 @@ class FastBlock:
     Attributes:
         dispatcher: that of the overload.
         names: of the variables that hold the arguments.
-        parts: one for each way in which optional tensors are given or not.
+        has_lists: the overload takes lists of tensors.
         count: of results.
         is_recorded: calls may be recorded.
         is_view: the results are views; the complete path makes those of Tensors.
@@ -67,9 +69,11 @@ class FastBlock:
         node_class: of the nodes that calls record.
         patterns: the ways in which calls of the overload have been recorded. There is code for each.
         record_new: records a call in a way that is not among the patterns; set by :mod:`.fast_path`.
+        renew: writes the code again if calls had lists of other lengths; set by :mod:`.fast_path`.
     """
 
     record_new: Any
+    renew: Any
 
     def __init__(self, dispatcher: Dispatcher, names: Sequence[str] | None = None) -> None:
         record = dispatcher.record
@@ -82,23 +86,41 @@ class FastBlock:
         self.array_types = dispatcher.array_types
         self.node_class = dispatcher.node_class
         self.patterns = dispatcher.patterns
-        self.parts = list(self._list_parts(dispatcher))
+        self.has_lists = bool(dispatcher.fast_key.lists)
 
-    def _list_parts(self, dispatcher: Dispatcher) -> Iterator[Presence]:
-        values = self.names
-        pairs = list(zip(values, dispatcher.schema.arguments, strict=True))
-        key, operand = dispatcher.fast_key, dispatcher.record.operand
+    @property
+    def parts(self) -> list[Presence]:
+        """One for each way in which optional tensors are given or not, and for the lengths of lists."""
+        absences = itertools.product((False, True), repeat=len(self.dispatcher.fast_key.optional))
+        parts = itertools.starmap(self._make_part, itertools.product(absences, self.dispatcher.lengths))
+        return [part for part in parts if part.inputs]
+
+    @property
+    def size(self) -> int:
+        """A number that grows with what there is code for."""
+        return len(self.patterns) + len(self.dispatcher.lengths)
+
+    def _make_part(self, absent: Sequence[bool], lengths: Sequence[int]) -> Presence:
+        key, values = self.dispatcher.fast_key, self.names
         optional = [values[place] for place in key.optional]
+        missing = [value for value, is_absent in zip(optional, absent, strict=True) if is_absent]
+        given = [value for value in optional if value not in missing]
+        lists = [(values[place], length) for place, length in zip(key.lists, lengths, strict=True)]
         fixed = [(values[place], list_parts) for place, list_parts in key.fixed]
-        for absent in itertools.product((False, True), repeat=len(optional)):
-            given = [value for value, is_absent in zip(optional, absent, strict=True) if not is_absent]
-            missing = [value for value in optional if value not in given]
-            inputs = [
-                (value, None if argument.has_tensor else _list_classes(argument))
-                for value, argument in pairs
-                if (argument.has_tensor and value not in missing) or argument.name in operand
-            ]
-            yield Presence(given, missing, absent, fixed, inputs)
+        inputs = self._list_inputs(missing, dict(lists))
+        return Presence(given, missing, absent, lists, fixed, inputs)
+
+    def _list_inputs(self, missing: Sequence[Code], lengths: dict[Code, int]) -> Inputs:
+        operand = self.dispatcher.record.operand
+        inputs: list[tuple[Code, Classes]] = []
+        for value, argument in zip(self.names, self.dispatcher.schema.arguments, strict=True):
+            if value in lengths:
+                inputs += [(Code(f"{value}[{place}]"), None) for place in range(lengths[value])]
+            elif argument.has_tensor and value not in missing:
+                inputs.append((value, None))
+            elif argument.name in operand:
+                inputs.append((value, _list_classes(argument)))
+        return inputs
 
 
 def name_arguments(schema: FunctionSchema) -> list[Code]:
@@ -129,13 +151,17 @@ def serve(block: FastBlock, *, in_inference: bool) -> Any:
             their own.
     """
     for part in block.parts:
-        if all(one is not None for one in part.given) and all(one is None for one in part.missing):
+        if (
+            all(one is not None for one in part.given)
+            and all(one is None for one in part.missing)
+            and all(has_length(*one) for one in part.lists)
+        ):
             specialization = find_specialization(block, part)
             if specialization is not None and config.uses_fast_path:
-                values = [
-                    one if classes is None else find_operand(one, classes) for one, classes in part.inputs
+                inputs = [
+                    (one if classes is None else find_operand(one, classes), classes)
+                    for one, classes in part.inputs
                 ]
-                inputs = [(value, classes) for value, (_, classes) in zip(values, part.inputs, strict=True)]
                 if not block.is_view and all(
                     is_tensor_input(*one, in_inference=in_inference) for one in inputs
                 ):
@@ -145,15 +171,24 @@ def serve(block: FastBlock, *, in_inference: bool) -> Any:
                     if not state.watchers:
                         return call_on_tensors(block, specialization, inputs, state)
                 elif all(is_array_input(*one, block.array_types) for one in inputs):
-                    return pack_results(compute_on_arrays(block, specialization, values))
+                    arrays = [one for one, _ in inputs]
+                    return pack_results(compute_on_arrays(block, specialization, arrays))
+    if block.has_lists:
+        block.renew()
     return None
+
+
+@inlined
+def has_length(value: Any, length: int) -> bool:
+    """Whether a value is a list or tuple of a length."""
+    return value.__class__ in LISTS and len(value) == length
 
 
 @inlined
 def find_specialization(block: FastBlock, part: Presence) -> Any:
     """Returns the specialization of a call; None if there is none yet."""
     try:
-        specialization = block.find(make_key(part.fixed, part.absent))
+        specialization = block.find(make_key(part.fixed, part.absent, [length for _, length in part.lists]))
     except (TypeError, ValueError):  # an argument that cannot stand in a key
         specialization = None
     return specialization

@@ -8,8 +8,10 @@ from typing import Any
 from oplib.generated_code import inlined
 from oplib.library.arguments.layout import freeze
 from oplib.library.records.record import Record
+from oplib.library.schema import Argument
 
 MAX_OPTIONAL = 2  # each optional tensor doubles the text
+LISTS = frozenset({list, tuple})
 
 
 def is_eligible(record: Record) -> bool:
@@ -21,14 +23,20 @@ def is_eligible(record: Record) -> bool:
         and "default" in record.kernels  # so no platform is without one; which it is, lowering decides
         and not record.schema.is_mutable
         and not record.draws
-        and any(argument.is_tensor for argument in arguments)
+        and any(argument.is_tensor or _is_list(argument) for argument in arguments)
         and all(
-            argument.is_tensor or argument.is_optional_tensor for argument in arguments if argument.has_tensor
+            argument.is_tensor or argument.is_optional_tensor or _is_list(argument)
+            for argument in arguments
+            if argument.has_tensor
         )
         and sum(argument.is_optional_tensor for argument in arguments) <= MAX_OPTIONAL
         and len(record.schema.returns) > 0
         and all(output.is_tensor for output in record.schema.returns)
     )
+
+
+def _is_list(argument: Argument) -> bool:
+    return str(argument.type) == "Tensor[]"
 
 
 class FastKey:
@@ -37,6 +45,7 @@ class FastKey:
     Attributes:
         fixed: for each static argument its place, and the function that returns its parts of the key.
         optional: the places of optional tensors: whether one is given is a part of the key.
+        lists: the places of lists of tensors: their lengths are parts of the key.
     """
 
     def __init__(self, record: Record) -> None:
@@ -47,25 +56,37 @@ class FastKey:
             if not argument.has_tensor and argument.name not in record.operand
         ]
         self.optional = [place for place, argument in arguments if argument.is_optional_tensor]
+        self.lists = [place for place, argument in arguments if _is_list(argument)]
 
     def make(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """Returns the key of a call from all its arguments."""
         fixed = [(values[place], list_parts) for place, list_parts in self.fixed]
-        return make_key(fixed, [values[place] is None for place in self.optional])
+        return make_key(fixed, [values[place] is None for place in self.optional], self.measure(values))
+
+    def measure(self, values: Sequence[Any]) -> tuple[int, ...]:
+        """Returns the lengths of the lists of tensors in a call."""
+        return tuple([len(values[place]) for place in self.lists])
+
+    def takes(self, values: Sequence[Any]) -> bool:
+        """Whether calls like this one have a key: what stands for a list of tensors is a list or a tuple."""
+        return all(values[place].__class__ in LISTS for place in self.lists)
 
 
 Parts = Callable[[Any], tuple[Any, ...]]
 
 
 @inlined
-def make_key(fixed: Sequence[tuple[Any, Parts]], absent: Sequence[bool]) -> tuple[Any, ...]:
+def make_key(
+    fixed: Sequence[tuple[Any, Parts]], absent: Sequence[bool], lengths: Sequence[int]
+) -> tuple[Any, ...]:
     """Returns a key.
 
     Args:
         fixed: the static arguments, each with the function that returns its parts.
         absent: for each optional tensor, whether it is None.
+        lengths: of the lists of tensors.
     """
-    return (*[part for value, list_parts in fixed for part in list_parts(value)], *absent)
+    return (*[part for value, list_parts in fixed for part in list_parts(value)], *absent, *lengths)
 
 
 def _choose_parts(kind: str) -> Parts:

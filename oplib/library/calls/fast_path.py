@@ -86,6 +86,7 @@ class FastPath:
                 blocks = list(self._list_blocks())
                 for _, block in blocks:
                     block.record_new = partial(self._record_new, block)
+                    block.renew = partial(self._renew, block)
                 self._blocks = blocks
                 self._rewrite(blocks)
                 self._is_written = True  # last: an interrupt may come at any line
@@ -106,21 +107,25 @@ class FastPath:
         function.__code__ = compile_function(source, function.__code__.co_filename)
 
     def _expand(self, block: FastBlock) -> list[str]:
-        """Returns the lines of a block, which change when a pattern is added."""
+        """Returns the lines of a block, which change when a pattern or the length of a list is added."""
         count, lines = self._expanded.get(block, (-1, []))
-        if count < len(block.patterns):
-            count = len(block.patterns)
+        if count < block.size:
+            count = block.size
             lines = expand_template(serve, self._names, block=block, in_inference=self._in_inference)
             self._expanded[block] = count, lines
         return lines
+
+    def _renew(self, block: FastBlock) -> None:
+        """Writes the code again if there are patterns or lengths of lists that it does not serve."""
+        if self._blocks is not None and self._expanded[block][0] < block.size:
+            with self._writing:
+                self._rewrite(self._blocks)
 
     def _record_new(self, block: FastBlock, result: Any, tensors: Any, arrays: Any) -> Any:
         """Records a call as the complete path does, and writes code for the next one of its pattern."""
         dispatcher = block.dispatcher
         dispatcher.add_pattern(result[0])
-        with self._writing:
-            if self._blocks is not None and self._expanded[block][0] < len(block.patterns):
-                self._rewrite(self._blocks)
+        self._renew(block)
         boxed = record(dispatcher.node_class, result, tensors, arrays)
         return boxed[0] if block.count == 1 else tuple(boxed)
 

@@ -444,7 +444,7 @@ class _Expander(ast.NodeVisitor):
             return _join(ast.And() if callee is all else ast.Or(), arguments[0])
         if isinstance(callee, operator.itemgetter) and _is_sequence(arguments[0]):
             return list(callee(arguments[0]))
-        if callee is len:
+        if callee is len and not is_code(arguments[0]):
             return len(arguments[0])
         if callee in _LISTED and not any(map(is_code, arguments)):
             return list(callee(*arguments, **named))

@@ -17,7 +17,7 @@ import oplib
 from oplib import Tensor
 from oplib.config import config
 from oplib.library import custom_op, ops, register_autograd
-from oplib.library.calls.dispatch import MAX_PATTERNS, Dispatcher
+from oplib.library.calls.dispatch import MAX_ITEMS, MAX_LENGTHS, MAX_PATTERNS, Dispatcher
 
 X = np.array([[1.0, -2.0], [3.0, 0.5]], np.float32)
 CALLS: list[Callable[[Tensor], Any]] = [
@@ -147,3 +147,78 @@ def test_the_code_is_bounded_and_calls_beyond_it_are_recorded_too() -> None:
         assert all(np.array_equal(one.grad.array, X) for one in tensors if one.grad is not None)
     source = inspect.getsource(ops.fast.four.default.call)
     assert source.count("__pattern is ") == MAX_PATTERNS
+
+
+LISTS: list[Callable[[Tensor], Tensor]] = [
+    lambda x: oplib.cat([x, x], 1),
+    lambda x: oplib.cat((x, x.detach(), x)),
+    lambda x: oplib.stack([x]),
+    lambda x: oplib.hstack((x, x * 2.0)),
+    lambda x: ops.oplib.einsum("ij,jk", [x, x]),
+]
+
+
+@pytest.mark.fast_path
+@pytest.mark.parametrize("call", LISTS, ids=range(len(LISTS)))
+def test_it_serves_lists_of_each_length_that_was_seen(call: Callable[[Tensor], Tensor]) -> None:
+    def differentiate() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        x = leaf()
+        result = call(x)
+        result.backward(oplib.ones_like(result) * 3.0)
+        assert x.grad is not None
+        return result.detach().numpy(), x.grad.numpy()
+
+    first = differentiate()  # by the complete path
+    for _ in range(3):
+        differentiate()
+        call(leaf().detach())
+    assert count_complete_calls(lambda: (call(leaf()), call(leaf().detach()))) == 0
+    for mine, expected in zip(differentiate(), first, strict=True):
+        np.testing.assert_array_equal(mine, expected)
+
+
+@pytest.mark.fast_path
+def test_lengths_that_code_is_written_for_are_bounded_and_other_calls_are_right() -> None:
+    x = leaf().detach()
+    for _ in range(3):
+        for length in (*range(1, MAX_LENGTHS + 3), MAX_ITEMS + 1):
+            found = oplib.vstack([x * float(place) for place in range(length)])
+            np.testing.assert_array_equal(
+                found.numpy(), np.concatenate([X * place for place in range(length)])
+            )
+    source = inspect.getsource(oplib.vstack)
+    assert source.count("__len(tensors) == ") == MAX_LENGTHS
+    assert f"__len(tensors) == {MAX_ITEMS + 1}" not in source
+
+
+@pytest.mark.parametrize("make", [list, tuple, iter], ids=["list", "tuple", "iterator"])
+def test_a_list_with_something_else_than_tensors_is_answered_by_the_complete_path(
+    make: Callable[[list[Any]], Any],
+) -> None:
+    x = leaf()
+    for _ in range(3):
+        for pair in ([x, x], (x, x)):
+            oplib.cat(pair)
+    for wrong in ([x, 1.0], [x, None], [None, x], [x, "x"]):
+        with pytest.raises((oplib.errors.ArgumentError, TypeError), match=r"cat"):
+            oplib.cat(make(wrong))
+    with pytest.raises((oplib.errors.OplibError, ValueError, RuntimeError), match=r"cat"):
+        oplib.cat(make([]))
+
+
+def test_arrays_in_lists_give_arrays_and_a_mixture_gives_a_tensor() -> None:
+    array = jnp.asarray(X)
+    for _ in range(4):
+        assert isinstance(oplib.cat([array, array]), jax.Array)
+        assert isinstance(oplib.cat([array, leaf()]), Tensor)
+
+
+@pytest.mark.fast_path
+def test_a_list_in_inference_mode_gives_tensors_of_inference_mode() -> None:
+    x = leaf()
+    with oplib.inference_mode():
+        for _ in range(4):
+            found = oplib.cat([x, x])
+            assert found.is_inference()
+            assert not found.requires_grad
+        assert count_complete_calls(lambda: oplib.cat([x, x])) == 0
