@@ -137,7 +137,13 @@ class OpOverload(Redirecting):
 
     def take_dispatcher(self, dispatcher: Any) -> None:
         """Stores the dispatcher for the calls of the current record."""
+        if self._dispatcher is not None:  # of a building that was interrupted
+            self._dispatcher.close()
         self._dispatcher = dispatcher
+
+    def take_call(self, call: Function) -> None:
+        """Stores the function of a call. An interrupt comes before both assignments, or after them."""
+        self.call = call
         self._is_built = True
 
     def _drop_dispatcher(self) -> None:

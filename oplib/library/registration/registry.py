@@ -195,7 +195,7 @@ class Registry:
         """Builds the function of a call of the overload, for its current record."""
         with self._writing():
             if not overload._is_built and overload.alive:
-                overload.call = build_call(overload)
+                overload.take_call(build_call(overload))
 
 
 def _explain_duplicate(qualname: Qualname, first: Contribution, second: Contribution) -> str:
