@@ -75,7 +75,7 @@ with collecting_later():
     from .transforms import apply_in_map, cond, jit, map_examples, scan, vmap, while_loop
 
 if _typing.TYPE_CHECKING:
-    from . import optim, random, utils, visual
+    from . import masked, optim, random, signal, utils, visual
     from .builtin.functions.registry import *
     from .tensor.dtypes.names import int64 as long
 
@@ -152,6 +152,7 @@ __all__ = [
     "logspace",
     "long",
     "manual_seed",
+    "masked",
     "nan",
     "newaxis",
     "nn",
@@ -178,6 +179,7 @@ __all__ = [
     "set_default_dtype",
     "set_grad_enabled",
     "set_rng_state",
+    "signal",
     "special",
     "tensor",
     "transforms",
@@ -199,7 +201,7 @@ def __getattr__(name: str) -> _typing.Any:
     """
     if name == "long":
         return _default_int_dtype()
-    if name in ("optim", "random", "utils", "visual"):
+    if name in ("masked", "optim", "random", "signal", "utils", "visual"):
         return _import_module(f"{__name__}.{name}")
     if name not in _registry.FUNCTIONS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

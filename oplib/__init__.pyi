@@ -69,8 +69,10 @@ from oplib.transforms.jit.function import jit as jit
 from oplib.transforms.control_flow.scan import scan as scan
 from oplib.transforms.vmap.vmap import vmap as vmap
 from oplib.transforms.control_flow.while_loop import while_loop as while_loop
+import oplib.masked as masked
 import oplib.optim as optim
 import oplib.random as random
+import oplib.signal as signal
 import oplib.utils as utils
 import oplib.visual as visual
 from oplib.builtin.functions.registry import *
@@ -451,6 +453,7 @@ __all__ = [
     "lu_unpack",
     "manual_seed",
     "margin_ranking_loss",
+    "masked",
     "masked_fill",
     "masked_scatter",
     "masked_select",
@@ -594,6 +597,7 @@ __all__ = [
     "sigmoid",
     "sigmoid_",
     "sign",
+    "signal",
     "signbit",
     "silu",
     "sin",

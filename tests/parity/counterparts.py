@@ -10,6 +10,7 @@ import torch
 import oplib
 from oplib.builtin.functions.registry import UPCALLS
 from tests.builtin.grid.calls import OPS, ROW_OF
+from tests.builtin.samples.special import POLYNOMIALS
 
 Function = Callable[..., Any]
 ATEN = torch.ops.aten
@@ -131,6 +132,7 @@ CONSTANTS: dict[str, tuple[int, ...]] = {
     "nll_loss": (2,),
     "soft_margin_loss": (1,),
     "special_spherical_bessel_j0": (0,),
+    **{f"special_{name}": (0,) for name in POLYNOMIALS},
 }
 # Ours alone: what subscripts are made of, and a backward that torch does not show.
 WITHOUT_COUNTERPART = frozenset({"setitem", "flash_attention_backward"})

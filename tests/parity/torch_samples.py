@@ -42,7 +42,9 @@ def make_arguments(
     leaves: list[Any] = []
     constants = CONSTANTS.get(call.row.op, ())
     args = [
-        make(lib, value, leaves) if place not in constants or value is None else make(lib, value, []).detach()
+        make(lib, value, leaves)
+        if place not in constants or not isinstance(value, np.ndarray)
+        else make(lib, value, []).detach()
         for place, value in enumerate(call.sample.args)
     ]
     kwargs = {name: make(lib, value, leaves) for name, value in call.sample.kwargs.items()}

@@ -1,0 +1,322 @@
+"""Reductions and softmaxes of the items that a mask keeps, under torch's names, over plain tensors.
+
+The functions are made from a table: what stands for an item that the mask leaves out, and the op.
+
+Example:
+    >>> import oplib
+    >>> x = oplib.tensor([[1.0, 2.0, 3.0]])
+    >>> oplib.masked.mean(x, 1, mask=oplib.tensor([[True, False, True]]))
+    tensor([2.])
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.builtin.kernels.dims import find_dim
+from oplib.builtin.single_ops import ops
+from oplib.errors import DimensionError, describe
+from oplib.tensor import get_default_dtype
+from oplib.tensor.dtypes.rules import INTEGRAL
+
+Function = Callable[..., Any]
+
+_DOC = """Returns {what} of the items that a mask keeps.
+
+Args:
+    input: a tensor of any shape.{more}
+    dtype: the dtype of the computation; by default that of the op, and a floating one if results are no ints.
+    mask: bools, True for the items that count; broadcasts to the shape of the input. By default all count.
+
+Returns:
+    A tensor. Other items count as {left_out}.
+
+Raises:
+    DimensionError: the dim does not exist; the mask has no bools, or more dims than the input.
+
+Gradient:
+    The gradient of the op, and 0 for items that do not count.
+
+Source:
+    torch.masked.{name}
+
+Example:
+    >>> import oplib
+    >>> x, mask = oplib.tensor([[1.0, 2.0, 4.0]]), oplib.tensor([[True, False, True]])
+    >>> oplib.masked.{name}(x, {given}mask=mask)
+    {shown}
+"""
+_DIMS = (
+    "\n    dim: one dim or several; by default all.\n    keepdim: whether these dims are kept with size 1."
+)
+_ALONG = "\n    dim: the dim."
+
+
+def _describe(function: Function, name: str, what: str, left_out: str, shown: str, **words: str) -> Function:
+    function.__name__ = function.__qualname__ = name
+    more, given = words.get("more", _DIMS), words.get("given", "")
+    function.__doc__ = _DOC.format(
+        name=name, what=what, left_out=left_out, shown=shown.replace("\n", "\n    "), more=more, given=given
+    )
+    return function
+
+
+def _prepare(input: Any, dtype: Any, *, floating: bool = False) -> Any:  # noqa: A002  torch's name
+    """Returns the items in the dtype of the computation."""
+    if dtype is None and floating and (input.dtype in INTEGRAL or input.dtype == np.bool_):
+        dtype = get_default_dtype()
+    return input if dtype is None else ops._to_copy(input, np.dtype(dtype))
+
+
+def _fill(x: Any, mask: Any, value: Any) -> Any:
+    """Puts a number, which may depend on the dtype, where the mask leaves an item out."""
+    if mask is None:
+        return x
+    if getattr(mask, "dtype", None) != np.bool_ or mask.ndim > x.ndim:
+        raise DimensionError(
+            f"masked: expected a mask of bools with no more dims than the input. Got {describe(mask)} for "
+            f"{describe(x)}. Compare it with something: mask > 0."
+        )
+    return ops.masked_fill(x, ops.logical_not(mask), value(x.dtype) if callable(value) else value)
+
+
+def _lowest(dtype: Any) -> Any:
+    return int(jnp.iinfo(dtype).min) if dtype in INTEGRAL else -math.inf
+
+
+def _highest(dtype: Any) -> Any:
+    return int(jnp.iinfo(dtype).max) if dtype in INTEGRAL else math.inf
+
+
+def _find_axes(x: Any, dim: Any) -> list[int]:
+    given = range(x.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
+    return [find_dim("masked", x.ndim, one) for one in given]
+
+
+# Over dims --------------------------------------------------------------------------------------------------
+
+
+def _multiply(x: Any, axes: Sequence[int], keepdim: bool) -> Any:
+    for axis in sorted(axes, reverse=True):
+        x = ops.prod(x, axis, keepdim)
+    return x
+
+
+def _make_fold(name: str, what: str, value: Any, left_out: str, shown: str) -> Function:
+    """Makes a reduction whose neutral number stands for items that do not count."""
+    fold = _multiply if name == "prod" else getattr(ops, name)
+
+    def reduce(
+        input: Any,  # noqa: A002
+        dim: Any = None,
+        *,
+        keepdim: bool = False,
+        dtype: Any = None,
+        mask: Any = None,
+    ) -> Any:
+        x = _prepare(input, dtype, floating=name == "logsumexp")
+        return fold(_fill(x, mask, value), _find_axes(x, dim), keepdim)
+
+    return _describe(reduce, name, what, left_out, shown)
+
+
+sum = _make_fold("sum", "the sum", 0, "0", "tensor(5.)")  # noqa: A001
+prod = _make_fold("prod", "the product", 1, "1", "tensor(4.)")
+amax = _make_fold("amax", "the largest", _lowest, "the lowest number", "tensor(4.)")
+amin = _make_fold("amin", "the smallest", _highest, "the highest number", "tensor(1.)")
+logsumexp = _make_fold(
+    "logsumexp", "the logarithm of the sum of exponentials", _lowest, "-inf", "tensor(4.0486)"
+)
+
+
+def _mean(
+    input: Any,  # noqa: A002
+    dim: Any = None,
+    *,
+    keepdim: bool = False,
+    dtype: Any = None,
+    mask: Any = None,
+) -> Any:
+    x = _prepare(input, dtype, floating=True)
+    axes = _find_axes(x, dim)
+    count = ops.sum(_fill(ops.ones_like(x), mask, 0), axes, keepdim)
+    return ops.div(ops.sum(_fill(x, mask, 0), axes, keepdim), count)
+
+
+def _make_spread(name: str, what: str, shown: str) -> Function:
+    def spread(
+        input: Any,  # noqa: A002
+        dim: Any = None,
+        unbiased: bool | None = None,
+        *,
+        correction: float | None = None,
+        keepdim: bool = False,
+        dtype: Any = None,
+        mask: Any = None,
+    ) -> Any:
+        x = _prepare(input, dtype, floating=True)
+        axes = _find_axes(x, dim)
+        less = correction if correction is not None else 1 if unbiased is None else int(unbiased)
+        count = ops.sum(_fill(ops.ones_like(x), mask, 0), axes, True)
+        middle = ops.div(ops.sum(_fill(x, mask, 0), axes, True), count)
+        away = _fill(ops.square(ops.abs(ops.sub(x, middle))), mask, 0)
+        total = ops.div(ops.sum(away, axes, True), ops.clamp_min(ops.sub(count, less), 0))
+        found = ops.sqrt(total) if name == "std" else total
+        return found if keepdim else ops.squeeze(found, tuple(axes))
+
+    more = "\n    dim: one dim or several; by default all.\n    unbiased: whether the count is lowered by 1."
+    more += (
+        "\n    correction: by how much the count is lowered, instead.\n    keepdim: whether dims are kept."
+    )
+    return _describe(spread, name, what, "nothing", shown, more=more)
+
+
+mean = _describe(_mean, "mean", "the mean", "nothing", "tensor(2.5000)")
+std = _make_spread("std", "the standard deviation", "tensor(2.1213)")
+var = _make_spread("var", "the variance", "tensor(4.5000)")
+
+
+def _norm(
+    input: Any,  # noqa: A002
+    ord: float | None = 2.0,  # noqa: A002
+    dim: Any = None,
+    *,
+    keepdim: bool = False,
+    dtype: Any = None,
+    mask: Any = None,
+) -> Any:
+    x = _prepare(input, dtype, floating=True)
+    order = 2.0 if ord is None else ord
+    return ops.linalg_vector_norm(
+        _fill(x, mask, math.inf if order < 0 else 0), order, _find_axes(x, dim), keepdim
+    )
+
+
+norm = _describe(
+    _norm,
+    "norm",
+    "the norm",
+    "0, or infinity for a negative order",
+    "tensor(4.1231)",
+    more=f"\n    ord: the order.{_DIMS}",
+)
+
+# Along a dim ------------------------------------------------------------------------------------------------
+
+
+def _make_along(
+    name: str, what: str, value: Any, left_out: str, shown: str, *, floating: bool = False
+) -> Function:
+    """Makes a function along a dim, which keeps the shape."""
+
+    def along(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Any:  # noqa: A002
+        x = _prepare(input, dtype, floating=floating)
+        return getattr(ops, name)(_fill(x, mask, value), dim)
+
+    return _describe(along, name, what, left_out, shown, more=_ALONG, given="1, ")
+
+
+cumsum = _make_along("cumsum", "the cumulative sum", 0, "0", "tensor([[1., 1., 5.]])")
+cumprod = _make_along("cumprod", "the cumulative product", 1, "1", "tensor([[1., 1., 4.]])")
+softmax = _make_along(
+    "softmax", "the softmax", -math.inf, "-inf", "tensor([[0.0474, 0.0000, 0.9526]])", floating=True
+)
+log_softmax = _make_along(
+    "log_softmax",
+    "the logarithm of the softmax",
+    -math.inf,
+    "-inf",
+    "tensor([[-3.0486,    -inf, -0.0486]])",
+    floating=True,
+)
+softmin = _make_along(
+    "softmin",
+    "the softmax of negated items",
+    math.inf,
+    "inf",
+    "tensor([[0.9526, 0.0000, 0.0474]])",
+    floating=True,
+)
+
+
+def _make_place(name: str, what: str, value: Any, shown: str) -> Function:
+    def find(
+        input: Any,  # noqa: A002
+        dim: int | None = None,
+        *,
+        keepdim: bool = False,
+        dtype: Any = None,
+        mask: Any = None,
+    ) -> Any:
+        return getattr(ops, name)(_fill(_prepare(input, dtype), mask, value), dim, keepdim)
+
+    more = "\n    dim: the dim; by default the flat tensor is used.\n    keepdim: whether the dim is kept."
+    return _describe(find, name, what, "worst", shown, more=more)
+
+
+argmax = _make_place("argmax", "the position of the largest", _lowest, "tensor(2)")
+argmin = _make_place("argmin", "the position of the smallest", _highest, "tensor(0)")
+
+
+def _median(input: Any, dim: int = -1, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Any:  # noqa: A002
+    x = _prepare(input, dtype, floating=True)
+    return ops.nanmedian(_fill(x, mask, math.nan), dim, keepdim)[0]
+
+
+def _normalize(
+    input: Any,  # noqa: A002
+    ord: float,  # noqa: A002
+    dim: int,
+    *,
+    eps: float = 1e-12,
+    dtype: Any = None,
+    mask: Any = None,
+) -> Any:
+    x = _prepare(input, dtype, floating=True)
+    length = ops.clamp_min(_norm(x, ord, dim, keepdim=True, mask=mask), eps)
+    return ops.div(_fill(x, mask, 0), length)
+
+
+median = _describe(
+    _median,
+    "median",
+    "the lower median",
+    "nothing",
+    "tensor([1.])",
+    more=f"{_ALONG}\n    keepdim: whether it is kept.",
+)
+normalize = _describe(
+    _normalize,
+    "normalize",
+    "the quotients by the norm",
+    "0",
+    "tensor([[0.2425, 0.0000, 0.9701]])",
+    more=f"\n    ord: the order of the norm.{_ALONG}\n    eps: the least divisor.",
+    given="2, 1, ",
+)
+
+__all__ = [
+    "amax",
+    "amin",
+    "argmax",
+    "argmin",
+    "cumprod",
+    "cumsum",
+    "log_softmax",
+    "logsumexp",
+    "mean",
+    "median",
+    "norm",
+    "normalize",
+    "prod",
+    "softmax",
+    "softmin",
+    "std",
+    "sum",
+    "var",
+]

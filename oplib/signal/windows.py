@@ -1,0 +1,218 @@
+"""Windows by their number of items, under torch's names; all are made from one table.
+
+Example:
+    >>> import oplib
+    >>> oplib.signal.windows.hann(5)
+    tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from oplib.errors import ArgumentValueError
+from oplib.tensor import Tensor, get_default_dtype
+from oplib.tensor.devices.memory import require_memory
+from oplib.tensor.dtypes import names as dtypes
+from oplib.tensor.factories.from_data import tensor
+
+_Array = np.ndarray[Any, Any]
+_DOC = """Makes {what}.
+
+Args:
+    M: the number of items.{numbers}
+    sym: True for a symmetric window, False for one period of a periodic window.
+    dtype: float32 or float64; by default the default dtype.
+    device: the device of the result.
+    requires_grad: whether the result requires grad.
+
+Returns:
+    A vector, with 1 as the largest item of a window of one item.
+
+Raises:
+    ArgumentValueError: a negative count, a number out of its range, or another dtype.
+
+Gradient:
+    None: no argument is differentiable.
+
+Source:
+    torch.signal.windows.{name}
+
+Example:
+    >>> import oplib
+    >>> oplib.signal.windows.{name}(1{given})
+    tensor([1.])
+"""
+
+
+class _Window(NamedTuple):
+    """One window.
+
+    Attributes:
+        what: it is.
+        fill: computes the items from their places, from the span of a symmetric or periodic window, and from
+            the numbers.
+        numbers: the default and the meaning of further arguments; those without a default are required.
+    """
+
+    what: str
+    fill: Callable[..., _Array]
+    numbers: Mapping[str, tuple[Any, str]] = MappingProxyType({})
+
+
+def _sum_cosines(places: _Array, span: float, a: Sequence[float]) -> _Array:
+    if not len(a) and places.size > 1:
+        raise _refuse("general_cosine", f"coefficients must have at least one element. Got {list(a)}")
+    terms = [(-1) ** k * factor * np.cos(2 * np.pi * k * places / span) for k, factor in enumerate(a)]
+    return np.sum(terms, axis=0)
+
+
+def _fill_exponential(places: _Array, span: float, center: float | None, tau: float) -> _Array:
+    _require_positive("exponential", "tau", tau)
+    is_symmetric = span == places.size - 1
+    if is_symmetric and center is not None:
+        raise _refuse("exponential", f"center must be None for symmetric windows. Got {center}")
+    return np.exp(-np.abs(places - (span / 2 if center is None else center)) / tau)
+
+
+def _fill_gaussian(places: _Array, span: float, std: float) -> _Array:
+    _require_positive("gaussian", "standard deviation", std)
+    return np.exp(-(((places - span / 2) / std) ** 2) / 2)
+
+
+def _fill_kaiser(places: _Array, span: float, beta: float) -> _Array:
+    if beta < 0:
+        raise _refuse("kaiser", f"beta must be non-negative. Got {beta}")
+    return np.i0(beta * np.sqrt(np.maximum(1 - (2 * places / span - 1) ** 2, 0))) / np.i0(beta)
+
+
+def _require_positive(name: str, what: str, value: float) -> None:
+    if value <= 0:
+        raise _refuse(name, f"{what} must be positive. Got {value}")
+
+
+def _refuse(name: str, why: str) -> ArgumentValueError:
+    return ArgumentValueError(f"signal.windows.{name}: {why}. Give another.")
+
+
+def _fix(*a: float) -> Callable[[_Array, float], _Array]:
+    return lambda places, span: _sum_cosines(places, span, a)
+
+
+_WINDOWS: dict[str, _Window] = {
+    "bartlett": _Window("a triangle", lambda places, span: 1 - np.abs(2 * places / span - 1)),
+    "blackman": _Window("a sum of two cosines", _fix(0.42, 0.5, 0.08)),
+    "cosine": _Window(
+        "half a period of a sine", lambda places, span: np.sin(np.pi * (places + 0.5) / (span + 1))
+    ),
+    "exponential": _Window(
+        "an exponential decay to both sides",
+        _fill_exponential,
+        {
+            "center": (None, "the place of the largest item of a periodic window; by default the middle"),
+            "tau": (1.0, "the length of the decay"),
+        },
+    ),
+    "gaussian": _Window("a bell curve", _fill_gaussian, {"std": (1.0, "the standard deviation, in items")}),
+    "general_cosine": _Window(
+        "a sum of cosines",
+        _sum_cosines,
+        {"a": (Parameter.empty, "the factors of the cosines, alternately subtracted")},
+    ),
+    "general_hamming": _Window(
+        "a raised cosine",
+        lambda places, span, alpha: _sum_cosines(places, span, (alpha, 1 - alpha)),
+        {"alpha": (0.54, "the constant term")},
+    ),
+    "hamming": _Window("a raised cosine above 0", _fix(0.54, 0.46)),
+    "hann": _Window("a raised cosine", _fix(0.5, 0.5)),
+    "kaiser": _Window(
+        "a window of Bessel functions",
+        _fill_kaiser,
+        {"beta": (12.0, "the shape; a larger one makes it narrower")},
+    ),
+    "nuttall": _Window("a sum of three cosines", _fix(0.3635819, 0.4891775, 0.1365995, 0.0106411)),
+}
+
+
+def _make_window(name: str, window: _Window) -> Callable[..., Tensor]:
+    def model(
+        M: int,  # noqa: N803  torch's name
+        *,
+        sym: bool = True,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor: ...
+
+    signature = inspect.signature(model)
+    count, *others = signature.parameters.values()
+    further = [
+        Parameter(one, Parameter.KEYWORD_ONLY, default=default)
+        for one, (default, _) in window.numbers.items()
+    ]
+    signature = signature.replace(parameters=[count, *further, *others])
+
+    def make(*args: Any, **kwargs: Any) -> Tensor:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        values = bound.arguments
+        numbers = {one: values[one] for one in window.numbers}
+        kind = get_default_dtype() if values["dtype"] is None else np.dtype(values["dtype"])
+        if values["M"] < 0 or kind not in (dtypes.float32, dtypes.float64):
+            raise _refuse(
+                name, f"expects a non-negative M, and float32 or float64. Got {values['M']} and {kind}"
+            )
+        items = _compute(window, values["M"], values["sym"], numbers)
+        return tensor(
+            items.tolist(), dtype=kind, device=values["device"], requires_grad=values["requires_grad"]
+        )
+
+    make.__signature__ = signature
+    make.__name__ = make.__qualname__ = name
+    told = "".join(f"\n    {one}: {meaning}." for one, (_, meaning) in window.numbers.items())
+    given = ", a=[1.0]" if name == "general_cosine" else ""
+    make.__doc__ = _DOC.format(what=window.what, name=name, numbers=told, given=given)
+    return make
+
+
+def _compute(window: _Window, count: int, sym: bool, numbers: dict[str, Any]) -> _Array:
+    require_memory("signal.windows", (count,), np.dtype(np.float64))
+    if count > 1:
+        return window.fill(np.arange(count, dtype=np.float64), float(count - 1 if sym else count), **numbers)
+    with np.errstate(all="ignore"):
+        window.fill(np.zeros(1), 0.0 if sym else 1.0, **numbers)  # the numbers are checked
+    return np.ones(count)
+
+
+bartlett = _make_window("bartlett", _WINDOWS["bartlett"])
+blackman = _make_window("blackman", _WINDOWS["blackman"])
+cosine = _make_window("cosine", _WINDOWS["cosine"])
+exponential = _make_window("exponential", _WINDOWS["exponential"])
+gaussian = _make_window("gaussian", _WINDOWS["gaussian"])
+general_cosine = _make_window("general_cosine", _WINDOWS["general_cosine"])
+general_hamming = _make_window("general_hamming", _WINDOWS["general_hamming"])
+hamming = _make_window("hamming", _WINDOWS["hamming"])
+hann = _make_window("hann", _WINDOWS["hann"])
+kaiser = _make_window("kaiser", _WINDOWS["kaiser"])
+nuttall = _make_window("nuttall", _WINDOWS["nuttall"])
+
+__all__ = [
+    "bartlett",
+    "blackman",
+    "cosine",
+    "exponential",
+    "gaussian",
+    "general_cosine",
+    "general_hamming",
+    "hamming",
+    "hann",
+    "kaiser",
+    "nuttall",
+]
