@@ -39,6 +39,7 @@ class Skeleton:
         plan: RunPlan,
         roots: Sequence[Edge],
         inputs: Sequence[Value],
+        operands: Sequence[Value],
         expectations: dict[tuple[str, int], Mask],
     ) -> None:
         """Makes the stand-ins.
@@ -48,6 +49,7 @@ class Skeleton:
             plan: the plan of the run.
             roots: the edges where gradients enter.
             inputs: the values of root gradients and operands.
+            operands: the values of the operands of all nodes, one after another.
             expectations: what earlier runs have shown of host steps.
         """
         self.inputs = inputs
@@ -56,13 +58,13 @@ class Skeleton:
         self.node: TapeNode | None = None
         index = {node: place for place, node in enumerate(walk.nodes)}
         self.nodes = [_make_stand_in(node, place, plan) for node, place in index.items()]
-        count = len(roots)
+        count = 0
         for node, stand_in in zip(walk.nodes, self.nodes, strict=True):
-            operands: list[Any] = []
+            read: list[Any] = []
             if stand_in.formula_key is not None:
-                node.read_operands(operands)
-            stand_in.operands = self.inputs[count : count + len(operands)]
-            count += len(operands)
+                node.read_operands(read)
+            stand_in.operands = operands[count : count + len(read)]
+            count += len(read)
             edges = node.edges if plan.members is None or node in plan.needed else ()
             stand_in.edges = tuple(
                 [

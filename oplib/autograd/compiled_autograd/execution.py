@@ -68,10 +68,11 @@ def execute(run: Run, roots: Sequence[Edge], grads: Gradients) -> bool:
     if reason is not None:
         note_eager(reason)
         return False
-    inputs = [*grads, *walk.operands]
-    starts = walk.starts
+    operands, places = walk.share_operands()
+    inputs = [*grads, *operands]
+    starts = [place for place, operand in enumerate(inputs) if operand.__class__ is tuple]
     for place in starts:
-        inputs[len(grads) + place] = starts_as_array(walk.operands[place])
+        inputs[place] = starts_as_array(inputs[place])
     precision: object = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
     key = (programs.token_of(compiler), x64.value, precision, *walk.key)
     if starts and _are_spread(inputs):
@@ -82,10 +83,10 @@ def execute(run: Run, roots: Sequence[Edge], grads: Gradients) -> bool:
         if any(map(_has_explicit_sharding, inputs)):
             note_eager("arrays on an explicit mesh")
             return False
-        entry = _make_program(run, roots, compiler, walk, inputs, key)
+        entry = _make_program(run, roots, compiler, walk, inputs, places, key)
     wrapper, program = entry.captured
     nodes = walk.nodes
-    del walk
+    del walk, operands
     wrapper(program, inputs, [], nodes)
     return True
 
@@ -128,8 +129,14 @@ def _has_explicit_sharding(array: Any) -> bool:
     return isinstance(array, jax.Array) and any(jax.typeof(array).sharding.spec)
 
 
-def _make_program(
-    run: Run, roots: Sequence[Edge], compiler: Compiler, walk: GraphWalk, inputs: Sequence[Any], key: Any
+def _make_program(  # noqa: PLR0917  everything that the execution of a run has found
+    run: Run,
+    roots: Sequence[Edge],
+    compiler: Compiler,
+    walk: GraphWalk,
+    inputs: Sequence[Any],
+    places: Sequence[int],
+    key: Any,
 ) -> Entry:
     """Captures a graph, and adds its program to the cache."""
     check_compiler(compiler)
@@ -139,7 +146,8 @@ def _make_program(
     entry = programs.find(key) or Entry(names)
     instance = AutogradCompilerInstance(compiler)
     values, _ = instance.begin_capture(inputs, [])
-    skeleton = Skeleton(walk, run.plan, roots, values, dict(entry.expectations))
+    arguments = [values[len(roots) + place] for place in places]
+    skeleton = Skeleton(walk, run.plan, roots, values, arguments, dict(entry.expectations))
     captured = instance.capture_graph(run, skeleton)
     entry.learn(instance.end_capture(captured), skeleton.expectations)
     return programs.add(key, entry)

@@ -38,11 +38,6 @@ class GraphWalk:
         self.gradients: list[Any] = []
         self.node: TapeNode | None = None
 
-    @property
-    def starts(self) -> list[int]:
-        """The operands that are starts of views."""
-        return [place for place, operand in enumerate(self.operands) if operand.__class__ is tuple]
-
     def walk(self, roots: Sequence[Edge], plan: RunPlan) -> None:
         """Walks over the graph.
 
@@ -90,6 +85,32 @@ class GraphWalk:
                     nodes.append(target)
                 key.append((place, slot) if slot else place)
         key.append(tuple(sorted(range(len(numbers)), key=numbers.__getitem__)))
+
+    def share_operands(self) -> tuple[list[Any], Sequence[int]]:
+        """Returns each operand once, and the place of every operand among them.
+
+        A program with fewer arguments is called faster. Which operands are one array belongs to the
+        structure of a graph, so the key gets it. Numbers do not count: two of them may be equal by chance.
+        """
+        operands = self.operands
+        names = list(map(id, operands))
+        known = dict(zip(names, operands, strict=True))
+        if len(known) == len(operands):
+            return operands, range(len(operands))
+        is_shared = {name: getattr(one, "ndim", 0) > 0 for name, one in known.items()}
+        numbers: dict[int, int] = {}
+        distinct: list[Any] = []
+        places: list[int] = []
+        for name, operand in zip(names, operands, strict=True):
+            place = numbers.get(name)
+            if place is None:
+                place = len(distinct)
+                distinct.append(operand)
+                if is_shared[name]:
+                    numbers[name] = place
+            places.append(place)
+        self.key.append(tuple(places))
+        return distinct, places
 
     def _enter_roots(self, roots: Sequence[Edge], index: dict[TapeNode, int]) -> None:
         for node, slot in roots:

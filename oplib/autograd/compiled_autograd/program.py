@@ -111,7 +111,9 @@ class BackwardProgram:
             segment = Segment(group, first, has_post_hooks)
             compiler.compile(segment, group, lambda value, at=number: last_reads.get(value, -1) > at)
             read = {value.number for step in group for value in arguments_of(step)}
-            segment.drops = [value for value in read if last_reads[value] == number]
+            segment.drops = (
+                [] if number == len(groups) - 1 else [value for value in read if last_reads[value] == number]
+            )
             self.items.append(segment)
 
     def run(self, run: Run, inputs: list[Any], nodes: Sequence[TapeNode]) -> None:
@@ -230,7 +232,7 @@ def _run_segment(
         try:
             _compute(segment, values)
         except ValueError:
-            if _are_apart([values[number] for number in segment.takes]):
+            if _are_apart(segment.take(values)):
                 return ON_SEVERAL_DEVICES
             raise
         _store(segment, run, values, nodes)
@@ -246,7 +248,7 @@ def _run_segment(
 
 def _compute(segment: Segment, values: list[Any]) -> None:
     if segment.compiled is not None:
-        results = segment.compiled(*[values[number] for number in segment.takes])
+        results = segment.compiled(*segment.take(values))
         for number, result in zip(segment.gives, results, strict=True):
             values[number] = result
     for number, source in segment.forwards:

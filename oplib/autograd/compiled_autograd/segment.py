@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from operator import itemgetter
 from typing import Any
 
 import jax
@@ -41,7 +42,7 @@ class Segment:
     Attributes:
         first_step: the number of its first step in the program.
         places: the nodes whose formulas it calls.
-        takes: the numbers of the values that the function gets.
+        take: picks the values that the function gets.
         gives: the numbers of the values that it returns.
         forwards: pairs of numbers: a value that is another one.
         accumulations: the accumulations that follow.
@@ -55,7 +56,7 @@ class Segment:
 
     __slots__ = (
         "accumulations", "additions", "compiled", "drops", "first_step", "firsts", "forwards", "gives",
-        "places", "releases", "retentions", "takes",
+        "places", "releases", "retentions", "take",
     )  # fmt: skip
 
     def __init__(self, steps: Sequence[Any], first_step: int, kept: Collection[int]) -> None:
@@ -77,7 +78,7 @@ class Segment:
         ]
         self.firsts = [(step.place, step.gradient.number) for step in self.accumulations if step.held is None]
         self.retentions = [step for step in steps if isinstance(step, RetainStep)]
-        self.takes: list[int] = []
+        self.take: Callable[[Sequence[Any]], Sequence[Any]] = tuple
         self.gives: list[int] = []
         self.forwards: list[tuple[int, int]] = []
         self.drops: list[int] = []
@@ -119,7 +120,7 @@ class SegmentCompiler:
         if found is None:
             found = self._known[key] = self._trace(body)
         segment.compiled, forwarded = found
-        segment.takes = [value.number for value in body.inputs]
+        segment.take = _make_picker([value.number for value in body.inputs])
         for value, place in zip(body.outputs, forwarded, strict=True):
             if place is None:
                 segment.gives.append(value.number)
@@ -154,6 +155,13 @@ def divide(steps: Sequence[Step]) -> list[tuple[int, list[Step]]]:
         groups[-1][1].append(step)
         is_open = not is_host
     return groups
+
+
+def _make_picker(numbers: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """Returns a function that picks items of a list. It runs in C."""
+    if len(numbers) < 2:
+        return lambda values: [values[number] for number in numbers]
+    return itemgetter(*numbers)
 
 
 class _Body:

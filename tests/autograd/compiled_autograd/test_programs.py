@@ -268,3 +268,36 @@ def test_config_is_an_outermost_enable(x, counts):
     assert counts("captures") == 1
     compiled_autograd.reset()
     assert not oplib.config.compiled_autograd
+
+
+def test_an_operand_that_several_nodes_read_is_one_argument(counts):
+    arguments = []
+
+    def compiler(function):
+        arguments.append(len(function.jaxpr.in_avals))
+        return function
+
+    def run(*factors):
+        x = oplib.ones(2, requires_grad=True)
+        h = x
+        for factor in factors:
+            h = h * factor
+        h.sum().backward()
+        return x.grad.tolist()
+
+    a, b = oplib.tensor([2.0, 3.0]), oplib.tensor([5.0, 7.0])
+    with enable(compiler):
+        assert run(a, a, a) == [8.0, 27.0]
+        assert run(b, b, b) == [125.0, 343.0]
+        assert run(a, b, a) == [20.0, 63.0]
+        assert run(b, a, b) == [50.0, 147.0]
+    assert arguments == [2, 3]
+
+
+def test_equal_numbers_do_not_make_another_program(counts):
+    with enable():
+        for first, second in ((2.0, 3.0), (2.0, 2.0), (3.0, 2.0)):
+            x = oplib.ones(2, requires_grad=True)
+            (x * first * second).sum().backward()
+            assert x.grad.tolist() == [first * second] * 2
+    assert counts("captures") == 1
