@@ -9,7 +9,7 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ops parity bench docs types dist lint format generate spec check clean
+.PHONY: help demo test test-ops test-compiled parity bench docs types dist lint format generate spec check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,10 @@ test-ops: $(VENV)/.has-test $(VENV)/.has-parity  ## run every check on every sam
 	rm -f out/op_grid.json
 	OPLIB_OPS_SAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -p tests.builtin.grid.recording \
 		tests/builtin tests/parity/test_op_grid.py tests/parity/test_op_forms.py $(ARGS)
+
+test-compiled: $(VENV)/.has-test $(VENV)/.has-parity  ## run the tests of the tape with compiled autograd on for every backward
+	OPLIB_COMPILED_AUTOGRAD=1 $(BIN)/python -m pytest -n $(WORKERS) tests/autograd tests/tensor tests/transforms \
+		tests/parity $(ARGS)
 
 parity: $(VENV)/.has-test $(VENV)/.has-parity  ## run the same programs on torch and compare
 	$(BIN)/python -m pytest -n $(WORKERS) tests/parity $(ARGS)

@@ -20,13 +20,6 @@ TITLE = "forward and backward, against torch on this machine"
 ABSENT = "torch is not importable: install the extra 'bench'"
 LINKS = 100
 
-_COMPILED = Row(
-    f"{LINKS} chained multiplications, the backward compiled",
-    "torch eager",
-    1.4,
-    note="not built yet: a backward graph that is compiled once and found again",
-)
-
 
 def measure(effort: Effort) -> Iterator[Row]:
     """Yields the rows; without torch they are marked as not run."""
@@ -43,7 +36,6 @@ def measure(effort: Effort) -> Iterator[Row]:
         else:
             subject, bare = make(torch)
             yield Row(what, control, bound, compare(subject, bare, effort))
-    yield _COMPILED
 
 
 def _pair_custom_op(torch: Any) -> tuple[Case, Case]:

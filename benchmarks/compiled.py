@@ -1,4 +1,4 @@
-"""A registered op inside jit and jit(grad), against the same op written by hand with ``jax.custom_vjp``."""
+"""Compiled backward passes; and a registered op inside jit, against one by hand with ``jax.custom_vjp``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any
 
 import jax
 
+from .compiled_backward import measure_backward
 from .rounds import Case, Effort, compare
 from .sample_ops import make_arrays, soft_product_by_hand, soft_product_op
 from .table import Row
 
-TITLE = "inside jax.jit, against hand-written jax.custom_vjp"
+TITLE = "compiled: backward passes; ops inside jax.jit, against hand-written jax.custom_vjp"
 CONTROL = "jax.custom_vjp"
 SHAPE = (128, 128)
 _OPCODE = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = \S+ ([\w-]+)\(", re.MULTILINE)
@@ -23,7 +24,7 @@ Function = Callable[..., Any]
 
 
 def measure(effort: Effort) -> Iterator[Row]:
-    """Yields run time and compile time, plain and differentiated."""
+    """Yields run and compile times, plain and differentiated, and the rows of compiled backward passes."""
     arrays = make_arrays(2, SHAPE)
     for name, wrap in (("jit", _apply), ("jit(grad)", _differentiate)):
         mine, its = wrap(soft_product_op), wrap(soft_product_by_hand)
@@ -33,6 +34,7 @@ def measure(effort: Effort) -> Iterator[Row]:
     for name, wrap in (("jit", _apply), ("jit(grad)", _differentiate)):
         times = compare(_compiling(wrap(soft_product_op)), _compiling(wrap(soft_product_by_hand)), effort)
         yield Row(f"in {name}: tracing and compiling a new shape", CONTROL, None, times)
+    yield from measure_backward(effort)
 
 
 def _apply(op: Function) -> Function:

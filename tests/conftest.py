@@ -22,6 +22,7 @@ import pytest
 
 from oplib.config import config
 from oplib.library.registration.registry import registry
+from tests import compiled_runs
 from tests.leftovers import World
 from tests.seed import describe_seed, seed_programs
 
@@ -31,7 +32,7 @@ hypothesis.settings.load_profile("oplib")
 
 
 config.fast_path = os.environ.get("OPLIB_FAST_PATH") != "0"
-config.compiled_autograd = os.environ.get("OPLIB_COMPILED_AUTOGRAD") == "1"
+compiled_runs.switch_on()
 
 
 @pytest.fixture(autouse=True)
@@ -85,10 +86,22 @@ def pytest_report_header() -> list[str]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Returns the seed of the run, for tests of random programs."""
     seed_programs(items)
+    compiled_runs.select(items)
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Lets the report of a test carry how its backward passes ran."""
+    compiled_runs.hand_over(item)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Adds up how the backward passes of the tests ran, of those in workers too."""
+    compiled_runs.collect(report)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Prints the seed again after a failure, below the summary."""
+    compiled_runs.show(terminalreporter)
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
         terminalreporter.write_line(describe_seed())
 

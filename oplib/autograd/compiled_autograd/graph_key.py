@@ -109,7 +109,8 @@ class GraphWalk:
                 if is_shared[name]:
                     numbers[name] = place
             places.append(place)
-        self.key.append(tuple(places))
+        if len(distinct) < len(operands):
+            self.key.append(tuple(places))
         return distinct, places
 
     def _enter_roots(self, roots: Sequence[Edge], index: dict[TapeNode, int]) -> None:

@@ -1,0 +1,105 @@
+"""Runs the tests with compiled autograd on for every backward, and bounds how many run eagerly.
+
+``OPLIB_COMPILED_AUTOGRAD=1`` runs all tests so, ``OPLIB_COMPILED_AUTOGRAD=0.1`` a seeded tenth of them. A
+test that cannot pass in this mode stands in ``EXCEPTIONS`` with its reason.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from oplib.autograd.compiled_autograd import state
+from oplib.autograd.compiled_autograd.execution import execute
+from oplib.autograd.engine.run import compilation
+from oplib.config import config
+from tests.seed import make_random
+
+SHARE = float(os.environ.get("OPLIB_COMPILED_AUTOGRAD") or 0)
+MOST_EAGER = 0.05
+RECORDED = "create_graph=True"
+"""The reason of passes that are recorded: no program may serve them, so the bound leaves them out."""
+
+EXCEPTIONS: dict[str, str] = {}
+"""Tests that are left out, by the end of their id, with the reason."""
+
+counts: Counter[str] = Counter()
+"""The passes of the current test."""
+
+totals: Counter[str] = Counter()
+"""The passes of all tests that have reported."""
+
+
+def switch_on() -> None:
+    """Turns compiled autograd on, and counts the backward passes."""
+    if SHARE:
+        config.compiled_autograd = True
+        compilation.execute = _execute
+        note = state.note_eager
+
+        def note_eager(reason: str) -> None:
+            counts[reason] += 1
+            note(reason)
+
+        for module in (state, *_modules()):
+            setattr(module, "note_eager", note_eager)  # noqa: B010  a type checker refuses the plain form
+
+
+def _modules() -> Sequence[Any]:
+    from oplib.autograd.compiled_autograd import execution, program
+
+    return execution, program
+
+
+def _execute(*args: Any) -> bool:
+    served = execute(*args)
+    counts["compiled"] += served
+    return served
+
+
+def select(items: list[pytest.Item]) -> None:
+    """Keeps the tests of this run."""
+    if not SHARE:
+        return
+    for item in items:
+        for name, reason in EXCEPTIONS.items():
+            if item.nodeid.endswith(name):
+                item.add_marker(pytest.mark.skip(reason=reason))
+    if SHARE < 1:
+        kept = set(make_random("compiled runs").sample(range(len(items)), round(len(items) * SHARE)))
+        items[:] = [item for number, item in enumerate(items) if number in kept]
+
+
+def hand_over(item: pytest.Item) -> None:
+    """Puts the counts of a test into its report."""
+    if SHARE:
+        item.user_properties.append(("backward passes", dict(counts)))
+        counts.clear()
+
+
+def collect(report: pytest.TestReport) -> None:
+    """Adds the counts of a test."""
+    if report.when == "teardown":
+        for name, value in report.user_properties:
+            if name == "backward passes":
+                totals.update(value)  # pyright: ignore[reportCallIssue, reportArgumentType]  a dictionary
+
+
+def show(reporter: pytest.TerminalReporter) -> None:
+    """Prints how the passes ran, and fails the run if too many were eager."""
+    if not SHARE:
+        return
+    eager = Counter({reason: count for reason, count in totals.items() if reason != "compiled"})
+    recorded = eager.pop(RECORDED, 0)
+    total = totals["compiled"] + eager.total()
+    share = eager.total() / total if total else 0.0
+    text = f"backward passes: {totals['compiled']} compiled, {eager.total()} eager ({share:.1%} of both)"
+    reporter.write_line(f"{text}; the bound is {MOST_EAGER:.0%}. {recorded} more have {RECORDED}.")
+    for reason, count in eager.most_common():
+        reporter.write_line(f"  {count} eager: {reason}")
+    if share > MOST_EAGER:
+        pytest.exit("too many backward passes ran eagerly", returncode=1)
