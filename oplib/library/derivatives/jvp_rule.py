@@ -24,7 +24,17 @@ from .linearity import find_nonlinear
 def run_jvp_rule(
     record: Record, layout: Layout, inputs: Sequence[Any], tangents: Sequence[Any]
 ) -> tuple[Any, ...]:
-    """Runs ``rule(primals, tangents) -> (outputs, output tangents)``, and returns the output tangents.
+    """Runs the jvp rule, and returns one tangent for each differentiable output.
+
+    The arguments are those of :func:`call_jvp_rule`.
+    """
+    return _flatten_tangents(record, *call_jvp_rule(record, layout, inputs, tangents))
+
+
+def call_jvp_rule(
+    record: Record, layout: Layout, inputs: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[Any, Any]:
+    """Runs ``rule(primals, tangents) -> (outputs, output tangents)``.
 
     Args:
         record: the record of the op.
@@ -33,7 +43,10 @@ def run_jvp_rule(
         tangents: for each array its tangent, or None if it is not differentiated.
 
     Returns:
-        One tangent for each differentiable output.
+        What the rule returns.
+
+    Raises:
+        AutogradError: the rule returns no pair.
     """
     rule = record.jvp
     assert rule is not None
@@ -55,7 +68,7 @@ def run_jvp_rule(
             f"{record.name}: the jvp rule must give two returns, (outputs, tangents). Got "
             f"{describe(answer)}. Return the outputs, and tangents of the same structure."
         )
-    return _flatten_tangents(record, *answer)
+    return answer
 
 
 def check_jvp_rule(

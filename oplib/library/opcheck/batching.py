@@ -17,7 +17,7 @@ _SCALES = (1.0, 0.9375)  # of the items of a batch: close to the point of the ch
 
 
 def check_vmap(sample: Sample, tolerance: Tolerance) -> None:
-    """Maps the op over each array alone and over all arrays, and its gradients over all; compares with loops.
+    """Maps the op over all arrays, each alone and all but each, its gradients over all; compares with loops.
 
     An op that declares that it has no batching rule passes.
 
@@ -29,11 +29,8 @@ def check_vmap(sample: Sample, tolerance: Tolerance) -> None:
         return
     name = sample.overload.name()
     arrays = list(map(jnp.asarray, sample.arrays))
-    alone = [
-        [place == only for place in range(len(arrays))] for only, mapped in enumerate(everything) if mapped
-    ]
     try:
-        for mapped in [everything, *(alone if len(alone) > 1 else [])]:
+        for mapped in _choose_mapped(everything):
             names = ", ".join(sample.name(place) for place, is_mapped in enumerate(mapped) if is_mapped)
             _compare(
                 lambda *given: only_arrays(sample.call_arrays(given)),
@@ -45,6 +42,16 @@ def check_vmap(sample: Sample, tolerance: Tolerance) -> None:
             _compare_gradients(sample, arrays, everything, tolerance)
     except MissingRuleError:
         return
+
+
+def _choose_mapped(everything: list[bool]) -> list[list[bool]]:
+    """Returns masks of the arrays to map over: all, each alone, and all but each."""
+    places = [place for place, mapped in enumerate(everything) if mapped]
+    alone = [[place == only for place in range(len(everything))] for only in places]
+    others = [
+        [mapped and place != left_out for place, mapped in enumerate(everything)] for left_out in places
+    ]
+    return [everything, *(alone if len(places) > 1 else []), *(others if len(places) > 2 else [])]
 
 
 class _Batch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from oplib.errors import OpCheckError, RegistrationError, RegistrationValueError
 from oplib.library.objects.namespace import OpOverloadPacket
@@ -17,6 +17,7 @@ from .fake import check_fake
 from .forward_mode import check_forward_mode
 from .gradients import check_gradients, check_second_gradients
 from .registration import check_registration
+from .results import OpCheckResults
 from .sample import Sample
 from .schema import check_schema
 from .tracing import check_traced
@@ -43,6 +44,7 @@ DEFAULT_TEST_UTILS = (
     "test_gradients",
     "test_forward_mode",
     "test_vmap",
+    "test_second_gradients",
 )
 
 
@@ -56,24 +58,25 @@ def opcheck(
     raise_exception: bool = True,
     atol: float | None = None,
     rtol: float | None = None,
-) -> dict[str, Literal["SUCCESS"] | Exception]:
+) -> OpCheckResults:
     """Checks the registrations of an op against each other and against its kernel, for given arguments.
 
     The tests by name; the first four are torch's, the others check the mathematics:
 
     * ``test_schema``: the op writes and returns what its schema declares.
     * ``test_autograd_registration``: no derivative is hidden in a kernel, where it would never be used.
-    * ``test_faketensor``: the fake kernel returns the shapes and dtypes of the kernel.
+    * ``test_faketensor``: the fake kernel returns the shapes and dtypes of the kernel, for other sizes too.
     * ``test_aot_dispatch_dynamic``: outputs and gradients are the same eagerly and under ``jax.jit``.
     * ``test_gradients``: the formula agrees with finite differences.
-    * ``test_forward_mode``: tangents agree with the gradients, and a jvp rule with finite differences.
+    * ``test_forward_mode``: tangents agree with the gradients, and a jvp rule with finite differences and
+      with the results of the op.
     * ``test_vmap``: outputs and gradients are the same under ``jax.vmap`` and in a loop.
-    * ``test_second_gradients``, on request: the derivative of the formula is correct too.
+    * ``test_second_gradients``: the derivative of the formula is correct too, also through what it saves.
     * ``test_aot_dispatch_static``, on request: another name of ``test_aot_dispatch_dynamic``.
 
     Gradients are checked if a Tensor among the arguments requires grad. If all arguments are arrays and the
     op has a derivative, they count as such Tensors. An op that gives a reason why it has no derivative
-    passes, and so does an op without a batching rule.
+    passes, and so does an op without a batching rule or a second derivative.
 
     Args:
         op: an overload, the result of ``custom_op``, or a packet with one overload.
@@ -85,7 +88,7 @@ def opcheck(
         rtol: the relative tolerance. Pass both tolerances or none.
 
     Returns:
-        For each test ``"SUCCESS"``, or its exception.
+        For each test ``"SUCCESS"``, or its exception. The dictionary prints as a table.
 
     Raises:
         OpCheckError: a test has failed; the cause is its exception.
@@ -113,7 +116,7 @@ def opcheck(
     names = _list_tests(test_utils)
     tolerance = _make_tolerance(rtol, atol)
     sample = Sample(overload, tuple(args), dict(kwargs or {}))
-    results: dict[str, Any] = {}
+    results = OpCheckResults()
     for name in names:
         try:
             _TESTS[name](sample, tolerance)

@@ -15,10 +15,11 @@ from oplib.tensor import Tensor
 
 from .comparison import Tolerance
 from .sample import Sample, flatten
+from .sizes import check_other_sizes
 
 
 def check_fake(sample: Sample, tolerance: Tolerance) -> None:
-    """Compares shapes and dtypes of the fake kernel, or of a trace of the kernel, with those of a call.
+    """Compares shapes and dtypes of the fake kernel, or of a trace of the kernel, with those of calls.
 
     Raises:
         MissingRuleError: the op needs a fake kernel and has none.
@@ -38,6 +39,7 @@ def check_fake(sample: Sample, tolerance: Tolerance) -> None:
     for place, (fake, real) in enumerate(zip(predicted, given, strict=True)):
         if difference := _find_difference(fake, real):
             raise OpMismatchError(f"{beginning}. At position {place}: {difference}. {advice}")
+    check_other_sizes(sample)
 
 
 def _find_difference(fake: Any, real: Any) -> str:

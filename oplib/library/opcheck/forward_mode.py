@@ -10,10 +10,11 @@ import numpy as np
 
 from oplib.autograd.gradcheck.coordinates import from_coordinates, to_coordinates
 from oplib.errors import MissingRuleError, OpMismatchError
+from oplib.library.derivatives.jvp_rule import call_jvp_rule
 
-from .comparison import Tolerance
+from .comparison import Tolerance, require_equal
 from .gradients import keeps_double, to_double_array
-from .sample import Sample, draw_like
+from .sample import Sample, draw_like, flatten, only_arrays
 
 
 def check_forward_mode(sample: Sample, tolerance: Tolerance) -> None:
@@ -58,6 +59,7 @@ def _compare(sample: Sample, arrays: Sequence[Any], steps: _Steps) -> None:
     if sample.has_backward and not sample.overload.record.derivative.nonlinear:
         _compare_with_backward(sample, call, point, (directions, outputs, tangents), steps=steps)
     if sample.overload.record.jvp is not None:
+        _compare_outputs(sample, arrays, directions, steps=steps)
         _compare_with_differences(sample, call, point, (directions, tangents), steps=steps)
 
 
@@ -75,6 +77,22 @@ def _compare_with_backward(
             f"directions v·(J u) is {forward:.7g} by the tangents, and (Jᵀ v)·u is {backward:.7g} by the "
             "gradients. Correct the jvp rule or the formula; test_gradients shows which one is wrong."
         )
+
+
+def _compare_outputs(
+    sample: Sample, arrays: Sequence[Any], directions: Sequence[Any], *, steps: _Steps
+) -> None:
+    """Compares the results of the op with those of its jvp rule, which no transformation uses."""
+    record = sample.overload.record
+    tangents = sample.put(directions, [None] * len(arrays))
+    outputs, _ = call_jvp_rule(record, sample.layout, arrays, tangents)
+    require_equal(
+        only_arrays(flatten(outputs)),
+        only_arrays(sample.call_arrays(arrays)),
+        Tolerance(steps.rtol, steps.atol),
+        f"{record.name}: the outputs are different by the jvp rule and by the kernel",
+        advice="Correct the function registered with register_jvp.",
+    )
 
 
 def _compare_with_differences(

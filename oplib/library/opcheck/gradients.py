@@ -14,6 +14,7 @@ from oplib.autograd.gradcheck.comparison import Options
 from oplib.autograd.gradcheck.coordinates import count_coordinates
 from oplib.autograd.gradcheck.problem import Problem, to_double
 from oplib.autograd.gradcheck.second import gradgradcheck
+from oplib.errors import MissingRuleError
 from oplib.tensor import Tensor
 
 from .comparison import Tolerance
@@ -46,14 +47,27 @@ def check_gradients(sample: Sample, tolerance: Tolerance) -> None:
 
 
 def check_second_gradients(sample: Sample, tolerance: Tolerance) -> None:
-    """Raises GradcheckError if derivatives of the formula differ from differences along random directions."""
+    """Raises GradcheckError if derivatives of the formula differ from differences along random directions.
+
+    A formula without a derivative passes: one with a callback, or with a kernel of another language.
+    """
     if not _is_due(sample):
         return
     with jax.enable_x64(True):
         if keeps_double(sample):
             leaves, call = _make_problem(sample, to_double)
             atol, rtol = tolerance.atol or 1e-5, tolerance.rtol or 1e-3
-            gradgradcheck(call, leaves, atol=atol, rtol=rtol, nondet_tol=1e-9, fast_mode=True)
+            try:
+                gradgradcheck(call, leaves, atol=atol, rtol=rtol, nondet_tol=1e-9, fast_mode=True)
+            except Exception as error:
+                if not _is_without_rule(error):
+                    raise
+
+
+def _is_without_rule(error: Exception) -> bool:
+    """Tells whether an error says that an op, a primitive or a callback has no derivative."""
+    is_told = any(text in str(error) for text in ("do not support JVP", "cannot be differentiated"))
+    return is_told or isinstance(error, (MissingRuleError, NotImplementedError))
 
 
 def _is_due(sample: Sample) -> bool:

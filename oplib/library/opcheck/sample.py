@@ -36,7 +36,7 @@ class Sample:
         self.layout, flat = make_layout(record.schema, values, record.operand, op=record.name)
         self._flat = flat = draw_keys(flat)
         self.is_number = [not is_array(value) or is_key(value) for value in flat]
-        self.arrays = [unbox(value) if is_array(value) else jnp.asarray(value) for value in flat]
+        self.arrays = [jnp.asarray(unbox(value) if is_array(value) else value) for value in flat]
         self.differentiable = self._find_differentiable()
 
     def _find_differentiable(self) -> list[bool]:

@@ -17,6 +17,7 @@ from .checked_ops import (
     kernel_on_tensors,
     make_op,
     save_inputs,
+    square_formula,
     wrong_formula,
 )
 
@@ -107,7 +108,34 @@ def test_a_wrong_jvp_rule_without_a_formula_is_caught():
     assert opcheck(op, (jnp.ones(2),), test_utils="test_forward_mode")
 
 
+@pytest.mark.parametrize("formula", [None, square_formula], ids=["alone", "beside a formula"])
+def test_a_jvp_rule_with_other_results_than_the_op_is_caught(formula):
+    args, text = (jnp.full(2, 3.0),), "different by the jvp rule and by the"
+    op = make_op(formula=formula)
+    op.register_jvp(lambda primals, tangents: (primals[0] * 2, 2 * primals[0] * tangents[0]))
+    assert_fails(op, args, "test_forward_mode", OpMismatchError, text)
+    op.register_jvp(lambda primals, tangents: (op(*primals), 2 * primals[0] * tangents[0]))
+    assert opcheck(op, args, test_utils="test_forward_mode")
+
+
 # test_vmap ------------------------------------------------------------------------------------------------
+
+
+def test_a_batching_rule_that_is_wrong_if_one_argument_of_three_is_not_batched_is_caught():
+    def total(x: jax.Array, y: jax.Array, z: jax.Array) -> jax.Array:
+        return x * y + z
+
+    def rule(info, in_dims, x, y, z):
+        batched = sum(dim is not None for dim in in_dims)
+        x, y, z = (jnp.broadcast_to(v, (2, 3)) for v in (x, y, z))
+        return x * y + (z if batched != 2 else 0), 0
+
+    op = make_op(total, formula=None)
+    op.register_vmap(rule)
+    rows = (jnp.ones(3), jnp.ones(3), jnp.ones(3))
+    assert_fails(
+        op, rows, "test_vmap", OpMismatchError, "the outputs are different under vmap over .*, .* and one"
+    )
 
 
 def test_a_wrong_batching_rule_is_caught(x):
@@ -155,3 +183,45 @@ def test_a_formula_whose_derivative_is_wrong_is_caught(x):
     op = make_op(kernel_on_tensors, lambda ctx, g: g * 2 * ctx.saved_tensors[0].detach())
     assert opcheck(op, (x,), test_utils="test_gradients")
     assert_fails(op, (x,), "test_second_gradients", GradcheckError, "Jacobian mismatch")
+
+
+LOST = {
+    "in a stopped gradient": lambda ctx, x: ctx.save_for_backward(jax.lax.stop_gradient(jnp.cos(x))),
+    "as a static number": lambda ctx, x: setattr(ctx, "cosine", jax.lax.stop_gradient(jnp.cos(x))),
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_a_saved_intermediate_that_the_second_derivative_loses_is_caught(x, name):
+    def sine(x: jax.Array) -> jax.Array:
+        return jnp.sin(x)
+
+    def formula(ctx, g):
+        return g * (ctx.saved_tensors[0] if ctx.saved_tensors else ctx.cosine)
+
+    op = make_op(sine, formula, lambda ctx, inputs, output: LOST[name](ctx, inputs[0]))
+    assert_fails(op, (x,), "test_second_gradients", GradcheckError, "Jacobian mismatch")
+    right = make_op(sine, formula, lambda ctx, inputs, output: ctx.save_for_backward(jnp.cos(inputs[0])))
+    assert opcheck(right, (x,), test_utils="test_second_gradients")
+
+
+def test_an_intermediate_result_that_is_marked_to_have_no_gradient_is_caught(x):
+    def sine(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jnp.sin(x), jnp.cos(x)
+
+    def setup(ctx, inputs, output):
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(output[1])
+
+    op = make_op(sine, lambda ctx, g, _: g * ctx.saved_tensors[0], setup)
+    assert_fails(op, (x,), "test_second_gradients", GradcheckError, "Jacobian mismatch")
+
+
+def test_a_formula_that_has_no_derivative_passes(x):
+    def pull(ctx, g):
+        shape = jax.ShapeDtypeStruct(g.shape, g.dtype)
+        return jax.pure_callback(
+            lambda g, x: 2 * g * x, shape, g, ctx.saved_tensors[0], vmap_method="sequential"
+        )
+
+    assert opcheck(make_op(formula=pull), (x,), test_utils="test_second_gradients")
