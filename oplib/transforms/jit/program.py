@@ -260,9 +260,16 @@ def _copy_arrays(arrays: Sequence[Any]) -> list[Any]:
 
 
 def _transfer(arrays: Sequence[Any]) -> Sequence[Any]:
-    """Copies arrays without compiling anything."""
-    # Arrays of several processes need a sharding as a destination.
-    return jax.device_put(arrays, [array.sharding for array in arrays], may_alias=False)
+    """Copies arrays without compiling anything.
+
+    Arrays of several processes need a sharding as a destination. Any destination commits an array to its
+    devices, and JAX would compile another program for it.
+    """
+    destinations = [array.sharding if array.committed else None for array in arrays]
+    return [
+        jax.device_put(array, destination, may_alias=False)
+        for array, destination in zip(arrays, destinations, strict=True)
+    ]
 
 
 def _compile_way(place: FoundObject, name: str) -> Callable[..., Any]:

@@ -289,6 +289,25 @@ def test_sharded_arrays_that_are_read_after_each_call_keep_their_sharding():
     assert step.compilations == 1
 
 
+@pytest.mark.spec("J.4", "J.10")
+def test_jax_compiles_a_program_once_and_commits_nothing_to_a_device(caplog):
+    tensors = [oplib.zeros(3), oplib.zeros(3)]
+
+    @oplib.jit
+    def step_of_its_own():
+        for tensor in tensors:
+            tensor.add_(1)
+
+    with jax.log_compiles(), caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            step_of_its_own()
+    found = [
+        one for one in caplog.messages if one.startswith("Finished XLA compilation of jit(step_of_its_own)")
+    ]
+    assert len(found) == 1
+    assert not any(tensor.array.committed for tensor in tensors)
+
+
 @pytest.mark.spec("J.10")
 def test_what_a_backward_outside_needs_is_not_donated():
     weight, x = oplib.ones(4), oplib.ones(4, requires_grad=True)
