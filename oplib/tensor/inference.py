@@ -34,7 +34,7 @@ class InferenceStorage(Storage):
         Raises:
             AutogradError: inference mode is off.
         """
-        self._check_mode()
+        self.check_mode()
         self.array = array
 
     def exchange(self, seen: Any, array: Any, *, counted: bool = True) -> bool:
@@ -44,10 +44,11 @@ class InferenceStorage(Storage):
             AutogradError: inference mode is off, and the write would be counted.
         """
         if counted:
-            self._check_mode()
+            self.check_mode()
         return super().exchange(seen, array, counted=False)
 
-    def _check_mode(self) -> None:
+    def check_mode(self) -> None:
+        """Raises if inference mode is off, in which the storage may not be written."""
         if not modes.inference:
             raise AutogradError(
                 "Inplace update to inference tensor outside InferenceMode is not allowed. Got a write to "

@@ -198,3 +198,28 @@ def test_a_retained_gradient_is_that_of_the_written_tensor(assert_agrees, write)
         return y.grad, x.grad
 
     assert_agrees(program)
+
+
+def test_a_gradient_can_be_deleted(assert_agrees):
+    def program(lib):
+        x = leaf(lib, 1, 2)
+        (x * 2).sum().backward()
+        del x.grad
+        missing = x.grad is None
+        (x * 3).sum().backward()
+        return missing, x.grad
+
+    assert_agrees(program)
+
+
+@pytest.mark.parametrize("turn", TURNS)
+@pytest.mark.parametrize("inside", [False, True])
+def test_an_inference_tensor_gets_another_shape_in_inference_mode_only(assert_agrees, turn, inside):
+    def program(lib):
+        with lib.inference_mode():
+            x = lib.ones(2, 3)
+            view = x[:1]
+        with lib.inference_mode(inside):
+            return TURNS[turn](x).sum(), TURNS[turn](view).sum()
+
+    assert_agrees(program)

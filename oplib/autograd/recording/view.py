@@ -125,6 +125,9 @@ def turn_in_place(tensor: Tensor, frame: Frame | Chain, starts: Starts, node_cla
         starts: the starts of the windows of the frame.
         node_class: the class of the node if the tensor has a history.
     """
+    owner: Any = tensor._storage.owner
+    if owner.is_inference:
+        owner.check_mode()
     tangent = find_tangent(tensor) if modes.state.watchers else None
     if tangent is not None:
         turn_in_place(tangent, frame, starts, node_class)

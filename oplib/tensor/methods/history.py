@@ -113,6 +113,10 @@ class TensorHistory(Generic[TensorT]):
             self._check_new_grad(value)
         self._grad = value
 
+    @grad.deleter
+    def grad(self) -> None:
+        self._grad = None
+
     def _check_new_grad(self, value: object) -> None:
         if not isinstance(value, TensorHistory):
             raise GradientTypeError(
