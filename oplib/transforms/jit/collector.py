@@ -65,6 +65,9 @@ class Collector:
         self._collect_writes(overlay, inputs, versions)
         self._collect_containers()
         leaves, effects.spec = tree_flatten(result)
+        for leaf in leaves:
+            if isinstance(leaf, Tensor) and leaf._storage is leaf._storage.owner:
+                self._source(leaf)  # before its views
         effects.results = [self._collect_result(leaf) for leaf in leaves]
         for number, (tensor, _, before) in enumerate(self._snapshot.tensors):
             self._collect_tensor(number, tensor, before, is_grad_set=id(tensor) in overlay.set_grads)
@@ -206,11 +209,10 @@ class Collector:
         base = self._candidates.find_storage(owner)
         if base is not None and storage is owner:
             return NewTensor(tensor._requires_grad, slot, base=base)
-        if base is not None and isinstance(storage, ViewStorage) and _is_fixed(storage):
-            root = None if tensor._root is None else self._candidates.numbers.get(id(tensor._root))
-            return NewTensor(
-                tensor._requires_grad, slot, base=base, root=root, chain=storage.chain, starts=storage.starts
-            )
+        shown = self._storages.get(owner)
+        if (base, shown) != (None, None) and isinstance(storage, ViewStorage) and _is_fixed(storage):
+            root, chain, starts = self._find_root(tensor), storage.chain, storage.starts
+            return NewTensor(tensor._requires_grad, slot, shown, base, root, chain, starts)
         version = storage.version
         if storage is not owner:  # a view of a Tensor made inside: its items alone are left after the call
             storage = Storage(storage.array)
@@ -219,6 +221,13 @@ class Collector:
             number = self._storages[storage] = len(self.effects.new_storages)
             self.effects.new_storages.append((self.put(storage.array), version))
         return NewTensor(tensor._requires_grad, slot, storage=number)
+
+    def _find_root(self, tensor: Tensor) -> Source | None:
+        """Returns the Tensor of which another is a view, if it is there after the call."""
+        if tensor._root is None:
+            return None
+        number = self._candidates.numbers.get(id(tensor._root))
+        return self._tensors.get(id(tensor._root)) if number is None else Operand(number)
 
     def _source_of_data(self, tensor: Tensor) -> Source:
         """A Tensor that shows the memory that ``tensor.data = value`` has given to an operand."""

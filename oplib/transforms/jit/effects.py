@@ -35,9 +35,9 @@ class NewTensor:
     Attributes:
         requires_grad: whether it does.
         slot: which output of the node of the call it is; None without history.
-        storage: number of its new storage; None if it shows the storage of ``base``.
+        storage: number of the new storage that it shows; None if it shows the storage of ``base``.
         base: the operand whose storage it shows.
-        root: the operand of which it is a view; None for a Tensor that is no view.
+        root: the Tensor of which it is a view, made before; None for a Tensor that is no view.
         chain: the frames from the base to the view; None where it shows the whole storage.
         starts: of the chain.
     """
@@ -46,7 +46,7 @@ class NewTensor:
     slot: int | None
     storage: int | None = None
     base: int | None = None
-    root: int | None = None
+    root: Source | None = None
     chain: Any = None
     starts: Any = ()
 

@@ -148,7 +148,10 @@ class Program:
         shown += [source for one in effects.places for source in (one.key, *one.leaves)]
         found |= {source.number for source in (*effects.results, *shown) if isinstance(source, Operand)}
         for tensor in effects.new_tensors:
-            found |= {number for number in (tensor.base, tensor.root) if number is not None}
+            if tensor.base is not None:
+                found.add(tensor.base)
+            if isinstance(tensor.root, Operand):
+                found.add(tensor.root.number)
         found |= {number for number, place in enumerate(candidates.operands) if place.parent is None}
         return sorted(found)
 

@@ -90,9 +90,14 @@ class WriteBack:
             poke(storage, array)
             storage.version = version
             storages.append(storage)
-        if not self._are_plain:
-            return [self._make_tensor(one, tensors, storages, node) for one in self._effects.new_tensors]
         made: list[Tensor] = []
+        if not self._are_plain:
+            for one in self._effects.new_tensors:
+                made.append(self._make_tensor(one, tensors, storages, node))
+                if one.root is not None:
+                    root = made[-1]._root = self._find(one.root, tensors, made)
+                    note_view(root, made[-1])
+            return made
         for storage in storages:
             tensor = _new(Tensor)
             tensor._storage = storage
@@ -107,23 +112,21 @@ class WriteBack:
             tensor._storage = storages[one.storage]
         else:
             assert one.base is not None
-            owner = tensors[self._at[one.base]]._storage.owner
-            tensor._storage = owner if one.chain is None else make_view_storage(owner, one.chain, one.starts)
+            tensor._storage = tensors[self._at[one.base]]._storage.owner
+        if one.chain is not None:
+            tensor._storage = make_view_storage(tensor._storage, one.chain, one.starts)
         if one.requires_grad:
             tensor._requires_grad = True
         if one.slot is not None:
             tensor._grad_fn, tensor._output_nr = node, one.slot
-        if one.root is not None:
-            tensor._root = tensors[self._at[one.root]]
-            note_view(tensor._root, tensor)
         return tensor
+
+    def _find(self, source: Source, tensors: Sequence[Tensor], made: Sequence[Tensor]) -> Tensor:
+        return tensors[self._at[source.number]] if isinstance(source, Operand) else made[source.number]
 
     def apply(self, tensors: Sequence[Tensor], made: Sequence[Tensor], node: Any) -> None:
         """Gives operands their new gradients, histories and data."""
         effects, at = self._effects, self._at
-
-        def find(source: Source) -> Tensor:
-            return tensors[at[source.number]] if isinstance(source, Operand) else made[source.number]
 
         for operand, slot in effects.histories:
             rebase_history(tensors[at[operand]], (node, slot))
@@ -131,9 +134,11 @@ class WriteBack:
             tensors[at[operand]]._requires_grad = value
         for operand, source, count in effects.data:
             tensor = tensors[at[operand]]
-            tensor._storage = AliasStorage(find(source)._storage, tensor._storage.version + count)
+            tensor._storage = AliasStorage(
+                self._find(source, tensors, made)._storage, tensor._storage.version + count
+            )
         for place, source in self._other_grads:
-            tensors[place]._grad = None if source is None else find(source)
+            tensors[place]._grad = None if source is None else self._find(source, tensors, made)
         for leaf, grad in zip(self._take_leaves(tensors), self._take_grads(made), strict=True):
             leaf._grad = grad
 

@@ -165,11 +165,13 @@ def describe(world, results, before):
     named |= {f"grad {number}": leaf.grad for number, leaf in enumerate(world.leaves)}
     named |= {f"result {number}": one for number, one in enumerate(results)}
     tensors = {name: one for name, one in named.items() if one is not None}
-    objects, owners = {}, {}
+    objects: dict[int, str] = {}
+    # Views of a Tensor that was made inside and did not come back share no memory with each other.
+    owners = {id(one._storage): name for name, one in reversed(tensors.items()) if one._base is None}
     facts = {
         name: (
             objects.setdefault(id(one), name),
-            owners.setdefault(id(one._storage.owner), name),
+            owners.get(id(one._storage.owner), name),
             one._version,
             one.requires_grad,
             one.is_leaf,

@@ -373,3 +373,20 @@ def test_writes_before_and_after_data_was_assigned_are_counted():
         step(plain)
         compiled()
         assert (held.tolist(), held._version) == (plain.tolist(), plain._version)
+
+
+@pytest.mark.spec("J.7")
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_returned_view_of_a_returned_tensor_is_such_a_view(order):
+    weight = oplib.ones(2, requires_grad=True)
+
+    def make(x):
+        rows = x * weight
+        return (rows, rows[1])[::order]
+
+    rows, row = oplib.jit(make)(oplib.full((3, 2), 2.0))[::order]
+    assert row._base is rows
+    row.mul_(3)
+    assert rows.tolist() == [[2, 2], [6, 6], [2, 2]]
+    rows.sum().backward()
+    assert weight.grad.tolist() == [10, 10]
