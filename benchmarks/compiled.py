@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from .compiled_backward import measure_backward
+from .flash_attention import attention_by_hand, attention_op
 from .rounds import Case, Effort, compare
 from .sample_ops import make_arrays, soft_product_by_hand, soft_product_op
 from .table import Row
@@ -18,6 +19,7 @@ from .table import Row
 TITLE = "compiled: backward passes; ops inside jax.jit, against hand-written jax.custom_vjp"
 CONTROL = "jax.custom_vjp"
 SHAPE = (128, 128)
+CHAINS = (50, 300)
 _OPCODE = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = \S+ ([\w-]+)\(", re.MULTILINE)
 
 Function = Callable[..., Any]
@@ -34,7 +36,34 @@ def measure(effort: Effort) -> Iterator[Row]:
     for name, wrap in (("jit", _apply), ("jit(grad)", _differentiate)):
         times = compare(_compiling(wrap(soft_product_op)), _compiling(wrap(soft_product_by_hand)), effort)
         yield Row(f"in {name}: tracing and compiling a new shape", CONTROL, None, times)
+    for number in CHAINS:
+        times = compare(_chaining(soft_product_op, number), _chaining(soft_product_by_hand, number), effort)
+        yield Row(f"in jit(grad): tracing and compiling {number} calls", CONTROL, 1.1, times)
+    yield _measure_attention(effort)
     yield from measure_backward(effort)
+
+
+def _measure_attention(effort: Effort) -> Row:
+    arrays = make_arrays(3, (256, 32))
+    mine, its = (
+        jax.jit(jax.grad(lambda *given, op=op: op(*given).sum(), argnums=(0, 1, 2)))
+        for op in (attention_op, attention_by_hand)
+    )
+    note, exact = _compare_programs(mine, its, arrays)
+    times = compare(Case(mine, *arrays), Case(its, *arrays), effort)
+    name = "flash attention with its log-sum-exp, in jit(grad): running"
+    return Row(name, CONTROL, 1.05, times, note=note, exact=exact)
+
+
+def _chaining(op: Function, number: int) -> Case:
+    """Makes a case that compiles the gradient of a chain of calls, for a new shape every time."""
+
+    def chain(x: Any, y: Any) -> Any:
+        for _ in range(number):
+            x = op(x, y)
+        return x.sum()
+
+    return _compiling(jax.grad(chain, argnums=(0, 1)))
 
 
 def _apply(op: Function) -> Function:

@@ -71,7 +71,7 @@ def make_attachment(name: str, bind_linear: BindLinear) -> Primitive:
     primitive.multiple_results = True
     primitive.def_impl(_pick)
     primitive.def_abstract_eval(_pick)
-    mlir.register_lowering(primitive, mlir.lower_fun(_pick, multiple_results=True))
+    mlir.register_lowering(primitive, _lower)
     batching.fancy_primitive_batchers[primitive] = entry_point(partial(_batch, primitive))
     ad.primitive_jvps[primitive] = entry_point(partial(_differentiate, primitive, bind_linear))
     return primitive
@@ -90,6 +90,11 @@ def attach(
 
 def _pick(*values: Any, attached: Attached) -> list[Any]:
     return list(attached.split(values)[1])
+
+
+def _lower(ctx: Any, *values: Any, attached: Attached) -> list[Any]:
+    del ctx  # the results are arguments
+    return _pick(*values, attached=attached)
 
 
 def _batch(primitive: Primitive, axis: Any, args: Any, dims: Any, *, attached: Attached) -> Any:
