@@ -297,7 +297,7 @@ def _rpow(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
 
 _GIVEN: dict[str, Callable[[], Function]] = {
     "add_arrays": lambda: jax.jit(lax.add),
-    "detach_": lambda: entry_point(detach_),
+    "detach_": lambda: name_function(entry_point(detach_), "detach_"),
     "getitem": lambda: Getter(OVERLOADS).getitem,
     "index_put": lambda: name_function(entry_point(index_put), "index_put"),
     "rpow": lambda: _rpow,

@@ -36,7 +36,7 @@ def _make_new(name: str, value: int, what: str):
         shape = read_size(name, sizes, size)
         return self.new_full(shape, value, dtype=dtype, device=device, requires_grad=requires_grad)
 
-    new.__name__ = new.__qualname__ = name
+    new.__name__, new.__qualname__ = name, f"TensorConversion.{name}"  # pickle finds it there
     new.__doc__ = f"Makes a tensor {what}, by default with the dtype and device of this tensor."
     return new
 
@@ -216,7 +216,7 @@ def _make_cast(name: str, dtype: np.dtype[Any]):
     def cast(self: TensorDtypes[TensorT]) -> TensorT:
         return self.to(dtype=dtype)
 
-    cast.__name__ = cast.__qualname__ = name
+    cast.__name__, cast.__qualname__ = name, f"TensorDtypes.{name}"  # pickle finds it there
     cast.__doc__ = f"Returns the tensor as {dtype.name}; the tensor itself if it is {dtype.name}."
     return cast
 
