@@ -45,6 +45,7 @@ from oplib.library.carrier.staleness import StaticWatch
 from oplib.library.kernels.fake_kernel import compare_with_fake
 from oplib.library.kernels.kernel_choice import find_device, require_kernel
 from oplib.library.kernels.running import run_kernel
+from oplib.library.kernels.tracing import CapturedTracerError
 from oplib.library.objects.observers import is_observed, read_recorded, read_run, run_observed
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Tag
@@ -286,7 +287,7 @@ class Dispatcher:
         if found is None:
             self._watch.note(layout)
             donated = self._donated_places(layout)
-            made = Specialization(self.overload, layout, self.carrier, donated)
+            made = Specialization(self.overload.in_traces, layout, self.carrier, donated)
             return self.specializations.put(layout, made)
         return found
 
@@ -326,9 +327,20 @@ class Dispatcher:
         found = self.specialize(layout)
         if found.call.is_plain:
             return found.run_plain(*arrays)
-        if self.is_fast and self.returns_one:  # as the fast path does, so that nothing is compiled twice
-            return ONE_ARRAY, (found.run_one(*arrays),)
-        return found.run_donating(*arrays) if donating else found.run(*arrays)
+        try:
+            if self.is_fast and self.returns_one:  # as the fast path does, so that nothing is compiled twice
+                return ONE_ARRAY, (found.run_one(*arrays),)
+            return found.run_donating(*arrays) if donating else found.run(*arrays)
+        except CapturedTracerError:
+            self._note_captured(found)
+            return found.run_plain(*arrays)
+
+    def _note_captured(self, specialization: Specialization) -> None:
+        """Lets a local op close over tracers of its trace; raises the current error again for any other."""
+        if not self.overload.is_local:
+            raise  # noqa: PLE0704  called where an error is handled
+        specialization.call.captures = True
+        self.close()
 
     def _record(self, layout: Layout, arrays: Sequence[Any], wanted: tuple[bool, ...]) -> Any:
         specialization = self.specialize(layout)
@@ -336,7 +348,11 @@ class Dispatcher:
             require_kernel(self.record, arrays)
             if specialization.call.is_plain:
                 return specialization.record_plain(wanted, arrays)
-            return specialization.recorders[wanted](*arrays)
+            try:
+                return specialization.recorders[wanted](*arrays)
+            except CapturedTracerError:
+                self._note_captured(specialization)
+                return specialization.record_plain(wanted, arrays)
         structure, outputs = self._run_now(layout, arrays)
         return specialization.plan_after(structure, wanted, arrays, tuple(outputs))
 

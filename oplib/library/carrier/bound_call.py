@@ -6,6 +6,7 @@ tape and inside every transformation of JAX.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import jax
 
 from oplib.autograd.array_functions.array_function import Mask, shape_of
-from oplib.autograd.array_functions.compilation import is_uncompiled
+from oplib.autograd.array_functions.compilation import is_uncompiled, rename_function
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, map_residuals
@@ -35,6 +36,25 @@ Results = tuple[Structure, tuple[Any, ...]]
 Shapes = tuple[jax.ShapeDtypeStruct, ...]
 
 
+class CallCode:
+    """The traced and compiled forms of a call, by what they depend on."""
+
+    def __init__(self, call: BoundCall) -> None:
+        def run(*arrays: Any) -> Results:  # a function, because JAX's caches hold a method for ever
+            return call._run(*arrays)
+
+        self.single: Any = jax.jit(run, inline=True)
+        self.applied: dict[Any, Callable[..., Any]] = {}
+        self.batched: dict[Level, Callable[..., Results]] = {}
+        self.forwards: dict[Any, Callable[..., Forwarded]] = {}
+        self.levelled: dict[tuple[Levels, bool, bool], Any] = {}
+        self.planners: dict[tuple[Levels, Mask], Callable[..., tuple[FormulaPlan, list[Any]]]] = {}
+
+
+def _find_nothing() -> None:
+    """Stands for the code of a call that has none yet."""
+
+
 class BoundCall:
     """An overload with a layout.
 
@@ -47,16 +67,14 @@ class BoundCall:
         layout: the static arguments and the positions of the arrays.
         version: the version of the record for which the call was made.
         kernel_slots: the slots that had a kernel then.
+        captures: the kernel of a local op closes over tracers.
         checked: the signatures for which the jvp rule is known to be linear.
     """
 
     __slots__ = (
-        "_batched",
-        "_forwards",
+        "_code",
         "_hash",
-        "_levelled",
-        "_planners",
-        "_single",
+        "captures",
         "checked",
         "kernel_slots",
         "layout",
@@ -70,12 +88,9 @@ class BoundCall:
         self.version = overload.record.version
         self.kernel_slots = tuple(overload.record.kernels)
         self.checked: set[Any] = set()
+        self._code: Callable[[], CallCode | None] = _find_nothing
         self._hash = hash((overload.name(), layout, self.version))
-        self._single: Any = jax.jit(self._run, inline=True)
-        self._batched: dict[Level, Callable[..., Results]] = {}
-        self._forwards: dict[Any, Callable[..., Forwarded]] = {}
-        self._levelled: dict[tuple[Levels, bool, bool], Any] = {}
-        self._planners: dict[tuple[Levels, Mask], Callable[..., tuple[FormulaPlan, list[Any]]]] = {}
+        self.captures = False
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
@@ -92,6 +107,19 @@ class BoundCall:
         return self.overload.name()
 
     @property
+    def code(self) -> CallCode:
+        """The traced and compiled forms of the call.
+
+        JAX's caches hold the call of a local op as long as one of its traces lives. So it refers to them
+        weakly, and its specialization holds them.
+        """
+        found = self._code()
+        if found is None:
+            found = CallCode(self)
+            self._code = weakref.ref(found) if self.overload.is_local else lambda: found
+        return found
+
+    @property
     def record(self) -> Record:
         """The record in force."""
         return self.overload.record
@@ -99,7 +127,23 @@ class BoundCall:
     @property
     def is_plain(self) -> bool:
         """Whether kernel and rules run as plain Python wherever their values are known."""
-        return self.record.is_plain or is_uncompiled()
+        return self.captures or self.record.is_plain or is_uncompiled()
+
+    @property
+    def applies_itself(self) -> bool:
+        """Whether the call holds its compiled executions: JAX's cache would keep a local op alive."""
+        return self.overload.is_local and self.record.sole_kernel is not None and self.record.sharding is None
+
+    def apply(self, key: Any, run: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns the compiled form of a function of this call, made once for each key."""
+        found = self.code.applied.get(key)
+        if found is None:
+
+            def apply(*arrays: Any) -> Any:
+                return run(*arrays)
+
+            found = self.code.applied[key] = jax.jit(rename_function(apply, self.record.name))
+        return found
 
     def run_plain(self, levels: Levels, arrays: Sequence[Any]) -> Results:
         """Runs the kernel as plain Python on arrays whose values are known."""
@@ -111,7 +155,7 @@ class BoundCall:
 
     def run(self, *arrays: Any) -> Results:
         """Runs the kernel on arrays or tracers; one trace serves shapes, lowering and mapping."""
-        return self._single(*arrays)
+        return self.code.single(*arrays)
 
     def _run(self, *arrays: Any) -> Results:
         record = self.record
@@ -133,12 +177,12 @@ class BoundCall:
         """
         has_parts = self.has_parts(levels)
         key = levels, has_parts and in_parts, has_parts and derivable
-        found = self._levelled.get(key)
+        found = self.code.levelled.get(key)
         if found is None:
             run = self._run_whole(levels)
             if has_parts and (in_parts or derivable):
                 run = partial(run_derivable if derivable else run_in_parts, self, levels)
-            found = self._levelled[key] = jax.jit(lambda *values: match_varying(run(values), like=values))
+            found = self.code.levelled[key] = jax.jit(lambda *values: match_varying(run(values), like=values))
         return trace_to_jaxpr(found, arrays, op=self.overload.name(), part="kernel")
 
     def has_parts(self, levels: Levels) -> bool:
@@ -162,14 +206,14 @@ class BoundCall:
 
     def _run_batched(self, level: Level, *arrays: Any) -> Results:
         """Runs the registered batching rule instead of the kernel; one trace per level and signature."""
-        found = self._batched.get(level)
+        found = self.code.batched.get(level)
         if found is None:
 
             def run(*values: Any) -> Results:
                 structure, flat = run_vmap_rule(self.record, self.layout, level, values)
                 return structure, tuple(make_strong(value) for value in flat)
 
-            found = self._batched[level] = jax.jit(run, inline=True)
+            found = self.code.batched[level] = jax.jit(run, inline=True)
         return found(*arrays)
 
     def plan(
@@ -196,9 +240,9 @@ class BoundCall:
         if self.record.derivative.forward is not None:
             plan, _, extras = self.run_forward(levels, wanted, inputs)
             return plan, list(extras)
-        found = self._planners.get((levels, wanted))
+        found = self.code.planners.get((levels, wanted))
         if found is None:
-            found = self._planners[levels, wanted] = self._make_planner(levels, wanted)
+            found = self.code.planners[levels, wanted] = self._make_planner(levels, wanted)
         return found(structure, tuple(inputs), tuple(outputs))
 
     def _make_planner(self, levels: Levels, wanted: Mask) -> Callable[..., tuple[FormulaPlan, list[Any]]]:
@@ -211,6 +255,7 @@ class BoundCall:
                     wanted=wanted,
                     inputs=values,
                     outputs=results,
+                    is_plain=self.is_plain,
                 )
 
             return map_residuals(plan_one, levels)(inputs, outputs)
@@ -234,10 +279,10 @@ class BoundCall:
         Returns:
             The plan for one example; the results and the intermediates, batched at all levels.
         """
-        found = self._forwards.get((levels, wanted, due))
+        found = self.code.forwards.get((levels, wanted, due))
         if found is None:
             run = partial(run_forward, self.overload, self.layout, wanted=wanted, due=due)
-            found = self._forwards[levels, wanted, due] = self._map_forward(run, levels)
+            found = self.code.forwards[levels, wanted, due] = self._map_forward(run, levels)
         plan, outputs, extras = found(*arrays)
         return plan, tuple(match_varying(outputs, like=arrays)), tuple(match_varying(extras, like=arrays))
 
@@ -260,10 +305,10 @@ class BoundCall:
         # On a mesh, the sharding of a whole kernel's results may be unknown.
         if self.record.sharding is not None:
             arrays = [shape_of(value) for value in arrays]
-        return jax.eval_shape(self._single, *arrays)[0]
+        return jax.eval_shape(self.code.single, *arrays)[0]
 
     def shapes(self, arrays: Sequence[Any]) -> Results:
         """Returns structure and shapes of the results, by the fake kernel if there is one."""
         if self.record.fake is None:
-            return jax.eval_shape(self._single, *arrays)
+            return jax.eval_shape(self.code.single, *arrays)
         return jax.eval_shape(lambda *values: run_fake_kernel(self.record, self.layout, values), *arrays)

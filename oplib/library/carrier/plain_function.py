@@ -41,11 +41,11 @@ def make_plain_function(overload: OpOverload, layout: Layout, *, compiled: bool)
     function = run
     if not record.derivative.derive:
         function = jax.custom_jvp(run)
-        function.defjvp(_bind_rule(overload, layout), symbolic_zeros=True)
+        function.defjvp(bind_jvp_rule(overload, layout), symbolic_zeros=True)
     return ArrayFunction(function, record.name, compiled=compiled)
 
 
-def _bind_rule(overload: OpOverload, layout: Layout) -> Callable[[Any, Any], tuple[Any, Any]]:
+def bind_jvp_rule(overload: OpOverload, layout: Layout) -> Callable[[Any, Any], tuple[Any, Any]]:
     """Returns the jvp rule in JAX's convention: one tangent per output, of dtype float0 if it has none."""
     checked: set[Any] = set()
 

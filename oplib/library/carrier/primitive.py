@@ -34,6 +34,7 @@ from oplib.tracebacks import entry_point
 
 from .attachment import Attached, attach, make_attachment
 from .bound_call import BoundCall, Shapes
+from .captured import CapturedCall
 from .host_parts import find_spread_lowering
 from .linear import Linear, make_linear
 from .several_platforms import lower_for_each, lower_late
@@ -58,6 +59,8 @@ _carriers: dict[str, Carrier] = {}
 
 
 _unused: list[Carrier] = []
+LOCAL = "local_op"
+"""The name of the pair of primitives that all local ops share."""
 
 
 def find_carrier(overload: OpOverload) -> Carrier:
@@ -66,8 +69,10 @@ def find_carrier(overload: OpOverload) -> Carrier:
     JAX's tables keep a primitive for ever. So a pair whose overload is gone is given to another one: a jaxpr
     holds the overload by its parameters, and so none has the primitives any more.
     """
-    name = overload.name()
+    name = LOCAL if overload.is_local else overload.name()
     found = _carriers.get(name)
+    if found is None and name == LOCAL:
+        return _carriers.setdefault(name, Carrier(name))
     if found is None:
         found = _carriers.setdefault(name, _take_unused(name) or Carrier(name))
         finalize(overload, _release, name).atexit = False
@@ -116,10 +121,14 @@ class Carrier:
 
     def bind(self, call: BoundCall, arrays: Sequence[Any]) -> list[Any]:
         """Binds the call in the current trace."""
+        if call.captures:
+            return CapturedCall(call, self.run_forward).run(arrays)[1]
         return self._bind(call, (), match_varying(arrays), _begin(call))
 
     def run(self, call: BoundCall, arrays: Sequence[Any]) -> tuple[Structure, list[Any]]:
         """Binds the call, and returns the structure of its results too."""
+        if call.captures:
+            return CapturedCall(call, self.run_forward).run(arrays)
         body = _begin(call)
         outputs = self._bind(call, (), match_varying(arrays), body)
         known = None if body is None else body.structure
@@ -338,17 +347,21 @@ def _begin(call: BoundCall) -> Uncompiled | None:
 
 def _apply_call(primitive: Primitive, *arrays: Any, call: BoundCall, levels: Levels, jaxpr: Any) -> Any:
     """Runs the primitive *op* on values: compiled, or as plain Python."""
-    if not isinstance(jaxpr, Uncompiled):
+    if isinstance(jaxpr, Uncompiled):
+        jaxpr.structure, outputs = call.run_plain(levels, arrays)
+        return list(outputs)
+    if not call.applies_itself:
         return xla.apply_primitive(primitive, *arrays, call=call, levels=levels, jaxpr=jaxpr)
-    jaxpr.structure, outputs = call.run_plain(levels, arrays)
-    return list(outputs)
+    return call.apply(levels, partial(run_call, call=call, jaxpr=jaxpr))(*arrays)
 
 
 def _apply_linear(primitive: Primitive, *arrays: Any, linear: Linear) -> Any:
     """Runs the primitive *op.lin* on values: compiled, or as plain Python."""
     if linear.call.is_plain:
         return run_linear(*arrays, linear=linear)
-    return xla.apply_primitive(primitive, *arrays, linear=linear)
+    if not linear.call.applies_itself:
+        return xla.apply_primitive(primitive, *arrays, linear=linear)
+    return linear.call.apply(linear, partial(run_linear, linear=linear))(*arrays)
 
 
 def run_call(*arrays: Any, call: BoundCall, jaxpr: Any, **_: Any) -> list[Any]:

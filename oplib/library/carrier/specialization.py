@@ -50,6 +50,7 @@ class Specialization:
     """
 
     __slots__ = (
+        "_code",
         "_keeping",
         "_plain",
         "call",
@@ -73,6 +74,7 @@ class Specialization:
         self.overload = overload
         self.layout = layout
         self.call = call = BoundCall(overload, layout)
+        self._code = call.code
         self.last_use = 0
         self.recorders = _Recorders(self._make_recorder)
         self.recorders_by_bits: list[Callable[..., Recorded]] = [
@@ -168,7 +170,8 @@ class Specialization:
     def _find_plain(self) -> ArrayFunction:
         # To find what a derivative reads, its kernel is traced. Under jax.disable_jit no kernel of a user is.
         record = self.overload.record
-        is_traced = not (record.is_plain or (record.is_custom and is_jit_disabled()))
+        is_disabled = record.is_custom and is_jit_disabled()
+        is_traced = not (record.is_plain or is_disabled or self.call.captures)
         if is_traced not in self._plain:
             self._plain[is_traced] = make_plain_function(self.overload, self.layout, compiled=is_traced)
         return self._plain[is_traced]

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from jax.extend.core import jaxpr_as_fun
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
-from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.autograd.array_functions.liveness import find_live_inputs
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
@@ -33,6 +32,7 @@ def plan_formula(
     wanted: Mask,
     inputs: Sequence[Any],
     outputs: Sequence[Any],
+    is_plain: bool,
 ) -> tuple[FormulaPlan, list[Any]]:
     """Runs ``setup_context`` for one signature.
 
@@ -47,6 +47,7 @@ def plan_formula(
         wanted: for each input array, whether its gradient is needed.
         inputs: the flat input arrays or tracers.
         outputs: the flat output arrays or tracers.
+        is_plain: the setup runs as plain Python.
 
     Returns:
         The plan, and the values of the intermediates.
@@ -54,7 +55,7 @@ def plan_formula(
     plan = FormulaPlan(overload, layout, structure, wanted=wanted, inputs=inputs, outputs=outputs)
     run = _bind_setup(plan)
     values = [*inputs, *outputs]
-    if overload.record.is_plain or is_uncompiled():
+    if is_plain:
         return plan, _keep_by_identity(plan, run, values)
     noted: list[Notes] = []
 

@@ -18,6 +18,10 @@ Result = TypeVar("Result")
 _scopes = iter(range(1, 1 << 62))
 
 
+class CapturedTracerError(TracingError):
+    """A kernel or rule closes over a traced value."""
+
+
 def run_with_grad_off(function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
     """Calls a kernel or rule without recording and without the propagation of tangents."""
     state = modes.state
@@ -69,10 +73,10 @@ def trace_to_jaxpr(jitted: Any, arrays: Sequence[Any], *, op: str, part: str) ->
     """
     closed = jitted.trace(*arrays).jaxpr
     if len(closed.in_avals) > len(arrays):
-        raise TracingError(
+        raise CapturedTracerError(
             f"{op}: the {part} closes over a traced value. Got {describe(closed.in_avals[0])}, which exists "
             "only while a JAX transformation traces, and the compiled code outlives it. Make it an argument "
-            "of the op."
+            "of the op, or make the op without a name, inside of the traced function."
         )
     return closed
 

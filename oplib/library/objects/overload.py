@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable
+from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 from oplib.errors import RegistrationError, UnknownOperatorError
 from oplib.library.records.nearest import name_nearest
-from oplib.library.records.qualname import Qualname, parse_qualname
+from oplib.library.records.qualname import LocalQualname, Qualname, parse_qualname
 from oplib.library.records.record import Function, Record, Tag
 from oplib.library.schema import FunctionSchema
 from oplib.tensor.devices.forked import after_fork, is_orphan, refuse_call
@@ -78,6 +79,7 @@ class OpOverload(Redirecting):
         self.alive = False
         self._is_built = False
         self._dispatcher: Any = None
+        self._in_traces: OpOverload | None = None
         self.__name__ = f"{qualname.name}.{qualname.overload or 'default'}"
 
     if not TYPE_CHECKING:
@@ -86,6 +88,24 @@ class OpOverload(Redirecting):
     def name(self) -> str:
         """Returns the qualified name: ``ns::op``, or ``ns::op.overload``."""
         return self._name
+
+    @property
+    def in_traces(self) -> OpOverload:
+        """What traces and plans hold of the op: of a local op an object without its compiled code.
+
+        JAX's caches keep what a trace holds as long as the traced function lives, which is part of that code.
+        """
+        if not self.is_local:
+            return self
+        if self._in_traces is None:
+            self._in_traces = OpOverload(self._qualname)
+        self._in_traces.record = self.record
+        return self._in_traces
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the op has no name by which it can be found."""
+        return isinstance(self._qualname, LocalQualname)
 
     @property
     def namespace(self) -> str:
@@ -113,6 +133,11 @@ class OpOverload(Redirecting):
         return f"<OpOverload(op='{packet}', overload='{self._overloadname}')>"
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self.is_local:
+            raise PicklingError(
+                f"{self._name}: a local op cannot be pickled, because no table knows it. Got the op of "
+                f'{self.record.where}. Give it a name: custom_op("namespace::name", function).'
+            )
         return find_overload, (self._name,)
 
     def replace(self, record: Record, build: Callable[[OpOverload], None]) -> None:

@@ -33,6 +33,8 @@ def resolve_op(op: object, *, subject: str) -> OpOverload:
     """
     if isinstance(op, HasOverload):
         op = op._opoverload
+    if isinstance(op, OpOverload) and op.is_local:
+        return op
     if isinstance(op, OpOverload):
         op = op.name()  # finds out whether it is still alive
     if not isinstance(op, str):

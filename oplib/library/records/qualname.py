@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from oplib.errors import RegistrationError, RegistrationValueError
 
@@ -35,6 +35,26 @@ class Qualname(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.namespace}::{self.local}"
+
+
+class LocalQualname(Qualname):
+    """The name of an op that no table knows: it lives as long as somebody holds it. Equal names are apart.
+
+    Attributes:
+        home: a weak reference to the overload.
+        pieces: the contributions to the op, which the registry holds for every other op.
+    """
+
+    home: Any
+    pieces: tuple[Any, ...] = ()
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
 
 
 def parse_qualname(text: object, *, subject: str) -> Qualname:

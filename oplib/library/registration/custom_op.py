@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, Protocol, Unpack, overload
 
 from oplib.errors import RegistrationTypeError, RegistrationValueError, UnknownOperatorError
 from oplib.library.infer_schema import infer_function_schema, infer_kind
 from oplib.library.objects.jax_names import explain_option
+from oplib.library.objects.overload import OpOverload
 from oplib.library.records.contribution import FOREVER, Contribution, Definition, Kernel
 from oplib.library.records.platforms import DeviceTypes, find_slots
-from oplib.library.records.qualname import Qualname, check_namespace, parse_qualname
+from oplib.library.records.qualname import LocalQualname, Qualname, check_namespace, parse_qualname
 from oplib.library.records.record import Derivative, Function, KernelKind, Tag
 from oplib.library.records.sites import find_site
 from oplib.library.records.tags import Tags, to_tags
@@ -41,6 +44,14 @@ class CustomOpDecorator(Protocol):
 
 
 @overload
+def custom_op(fn: Callable[P, R], /, **options: Unpack[CustomOpOptions]) -> CustomOpDef[P, R]: ...
+
+
+@overload
+def custom_op(**options: Unpack[CustomOpOptions]) -> CustomOpDecorator: ...
+
+
+@overload
 def custom_op(name: str, fn: None = None, /, **options: Unpack[CustomOpOptions]) -> CustomOpDecorator: ...
 
 
@@ -50,7 +61,7 @@ def custom_op(name: str, fn: Callable[P, R], /, **options: Unpack[CustomOpOption
 
 @entry_point
 def custom_op(
-    name: str = "",
+    name: Any = "",
     fn: Any = None,
     /,
     *,
@@ -72,8 +83,9 @@ def custom_op(
     on every call.
 
     Args:
-        name: ``namespace::name`` or ``namespace::name.overload``.
-        fn: the function; None makes the call a decorator.
+        name: ``namespace::name`` or ``namespace::name.overload``. Without a name, the op is local: no table
+            knows it, and it lives as long as somebody holds it.
+        fn: the function, which comes first without a name; None makes the call a decorator.
         mutates_args: the names of the arguments that it writes, or ``"unknown"`` for all tensors.
         device_types: the devices on which it runs (``cpu``, ``gpu``, ``tpu``); None for all, empty for none
             yet.
@@ -119,9 +131,13 @@ def custom_op(
     """
 
     def make(fn: Function) -> CustomOpDef[..., Any]:
-        require_callable(fn, f"custom_op({name}): the function")
+        require_callable(fn, f"custom_op({named}): the function")
+        name = named or f"local::{re.sub(r'[^A-Za-z0-9_]', '_', getattr(fn, '__name__', 'op'))}"
         qualname = parse_qualname(name, subject="custom_op")
-        check_namespace(qualname.namespace, find_site())
+        if named:
+            check_namespace(qualname.namespace, find_site())
+        else:
+            qualname = LocalQualname(*qualname)
         given = to_tags(tags, subject=f"custom_op({name})")
         kind = _choose_kind(fn, compile)
         definition = Definition(
@@ -140,11 +156,14 @@ def custom_op(
 
     for option in unknown:
         raise RegistrationTypeError(explain_option("custom_op", option))
-    if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]  @custom_op without a name
+    if fn is None and callable(name):
+        name, fn = "", name
+    if not isinstance(name, str) or (fn is not None and isinstance(fn, str)):
         raise RegistrationTypeError(
             f"custom_op: the name comes first. Got {name!r}, of type {type(name).__name__}. "
             f'Write @custom_op("namespace::name"), or custom_op("namespace::name", function).'
         )
+    named = name
     return entry_point(make) if fn is None else make(fn)
 
 
@@ -209,6 +228,10 @@ def _enter(
     pieces += [Contribution(slot, kernel, FOREVER, site) for slot in slots]
     if derivative is not None:
         pieces.append(Contribution("derivative", derivative, FOREVER, site))
+    if isinstance(qualname, LocalQualname):
+        overload = OpOverload(qualname)
+        qualname.home = weakref.ref(overload)
+        return CustomOpDef(registry.redefine(qualname, pieces), fn)
     made = CustomOpDef(registry.redefine(qualname, pieces), fn)
     remember_custom_op(made)
     return made

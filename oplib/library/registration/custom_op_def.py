@@ -67,6 +67,8 @@ class CustomOpDef(TypedOp[P, R]):
         return f"<CustomOpDef({self._qualname})>"
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._opoverload.is_local:
+            return self._opoverload.__reduce__()
         return find_custom_op, (self._qualname,)
 
     if not TYPE_CHECKING:  # the functions of oplib.library, which get this object as the op

@@ -28,7 +28,7 @@ from oplib.library.records.contribution import (
     compose_record,
     find_newest,
 )
-from oplib.library.records.qualname import Qualname
+from oplib.library.records.qualname import LocalQualname, Qualname
 
 
 class Snapshot(NamedTuple):
@@ -52,6 +52,8 @@ class Registry:
 
     def read(self, qualname: Qualname) -> Contributions:
         """Returns the contributions to an op, oldest first."""
+        if isinstance(qualname, LocalQualname):
+            return qualname.pieces
         settle(qualname.packet)
         return self._contributions.get(qualname, ())
 
@@ -174,6 +176,8 @@ class Registry:
 
     def _publish(self, qualname: Qualname, pieces: Contributions) -> OpOverload:
         """Stores the contributions to an op and updates its overload, packet and namespace."""
+        if isinstance(qualname, LocalQualname):
+            return self._publish_local(qualname, pieces)
         overload = intern_overload(qualname)
         version = overload.record.version + 1 if hasattr(overload, "record") else 0
         record = compose_record(pieces, self._disabled.get(qualname, ()), version=version)
@@ -189,6 +193,17 @@ class Registry:
         if not pieces:
             del self._contributions[qualname]
             retire_overload(overload)
+        return overload
+
+    def _publish_local(self, qualname: LocalQualname, pieces: Contributions) -> OpOverload:
+        """Updates the overload of a local op, which nothing but its holders knows."""
+        overload: OpOverload = qualname.home()
+        version = overload.record.version + 1 if qualname.pieces else 0
+        record = compose_record(pieces, self._disabled.get(qualname, ()), version=version)
+        assert record is not None
+        qualname.pieces = pieces
+        overload.replace(record, self._build)
+        _ = overload.in_traces  # has the new record too
         return overload
 
     def _build(self, overload: OpOverload) -> None:

@@ -1,0 +1,249 @@
+"""Local ops: made without a name, alive as long as somebody holds them, and free to close over tracers."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import warnings
+import weakref
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib
+from oplib.errors import MissingRuleError, TracingError
+from oplib.library import CustomOpDef, custom_op, opcheck, ops
+
+X = jnp.array([0.5, 1.0])
+
+
+def make_scaled(factor: Any) -> CustomOpDef:
+    """A product whose gradient is three times the right one, so that its rule shows."""
+
+    @oplib.custom_op
+    def scaled(x: jax.Array) -> jax.Array:
+        return jnp.sin(x) * factor
+
+    @scaled.register_autograd(setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
+    def backward(ctx, g):
+        return 3 * g * jnp.cos(ctx.saved_tensors[0]) * factor
+
+    return scaled
+
+
+def use(op: CustomOpDef) -> None:
+    """Calls an op in every world."""
+    op(X)
+    jax.grad(lambda x: op(x).sum())(X)
+    jax.jvp(op, (X,), (X,))
+    jax.jit(jax.vmap(lambda x: op(x)))(X)
+    x = oplib.ones(2, requires_grad=True)
+    op(x).sum().backward()
+
+
+class TestUse:
+    def test_it_has_all_rules_and_worlds(self) -> None:
+        op, due = make_scaled(2.0), 6 * np.cos(X)
+        np.testing.assert_allclose(op(X), 2 * np.sin(X), rtol=1e-6)
+        np.testing.assert_allclose(jax.grad(lambda x: op(x).sum())(X), due, rtol=1e-6)
+        np.testing.assert_allclose(jax.jvp(op, (X,), (jnp.ones(2),))[1], due, rtol=1e-6)
+        np.testing.assert_allclose(jax.jit(jax.vmap(jax.grad(op)))(X), due, rtol=1e-6)
+        x = oplib.tensor([0.5, 1.0], requires_grad=True)
+        op(x).sum().backward()
+        np.testing.assert_allclose(x.grad.array, due, rtol=1e-6)
+
+    def test_opcheck_checks_it(self) -> None:
+        op = custom_op(lambda x: x * 2, schema="(Tensor x) -> Tensor", compile=True, autograd="derive")
+        assert set(opcheck(op, (X,)).values()) == {"SUCCESS"}
+
+    def test_other_rules_are_registered_as_for_any_op(self) -> None:
+        op = custom_op(lambda x: jnp.sin(x), schema="(Tensor x) -> Tensor", compile=True)
+        op.register_jvp(lambda primals, tangents: (jnp.sin(primals[0]), 5 * tangents[0]))
+        op.register_vmap(lambda info, in_dims, x: (jnp.sin(x) + 1, in_dims[0]))
+        op.register_fake(lambda x: x)
+        op.register_kernel("tpu", lambda x: x)
+        assert jax.jvp(op, (X,), (X,))[1].tolist() == [2.5, 5.0]
+        np.testing.assert_allclose(jax.vmap(op)(X), np.sin(X) + 1, rtol=1e-6)
+
+    def test_options_make_a_decorator_without_a_name(self) -> None:
+        @oplib.custom_op(autograd="derive", operand=("by",))
+        def times(x: jax.Array, by: float) -> jax.Array:
+            return x * by
+
+        assert jax.grad(lambda x: times(x, 4.0).sum())(X).tolist() == [4.0, 4.0]
+
+    def test_equal_names_stay_apart(self) -> None:
+        first, second = make_scaled(1.0), make_scaled(2.0)
+        assert str(first) == str(second) == "<CustomOpDef(local::scaled)>"
+        np.testing.assert_allclose(second(X), 2 * np.asarray(first(X)), rtol=1e-6)
+        both = jax.jit(lambda x: (first(x), second(x)))(X)
+        np.testing.assert_allclose(both[1], 2 * np.asarray(both[0]), rtol=1e-6)
+
+    def test_a_rule_registered_later_counts(self) -> None:
+        op = make_scaled(1.0)
+        jax.grad(lambda x: op(x).sum())(X)
+        op.register_autograd(lambda ctx, g: 7 * g)
+        assert jax.grad(lambda x: op(x).sum())(X).tolist() == [7.0, 7.0]
+        x = oplib.ones(2, requires_grad=True)
+        op(x).sum().backward()
+        assert x.grad.tolist() == [7.0, 7.0]
+
+    def test_a_jaxpr_shows_one_primitive_for_all_of_them(self) -> None:
+        texts = [str(jax.make_jaxpr(make_scaled(factor))(X)) for factor in (1.0, 2.0)]
+        assert all("= local_op[" in text and "call=local::scaled" in text for text in texts)
+
+    def test_a_missing_rule_raises(self) -> None:
+        op = custom_op(lambda x: x, schema="(Tensor x) -> Tensor", compile=True)
+        with pytest.raises(MissingRuleError, match="no autograd formula was registered"):
+            jax.grad(lambda x: op(x).sum())(X)
+
+
+class TestLife:
+    def test_no_table_knows_it(self) -> None:
+        op = make_scaled(1.0)
+        assert "scaled" not in dir(ops.local)
+        with pytest.raises(AttributeError, match="local::scaled does not exist"):
+            ops.local.scaled  # noqa: B018
+        assert copy.deepcopy(op) is op
+        with pytest.raises(pickle.PicklingError, match="a local op cannot be pickled"):
+            pickle.dumps(op)
+
+    def test_making_it_again_warns_of_nothing(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for _ in range(3):
+                use(make_scaled(1.0))
+
+    @pytest.mark.parametrize(
+        "use_it",
+        [
+            lambda op: op(X),
+            lambda op: jax.jit(lambda x: op(x))(X),
+            lambda op: jax.vmap(op)(X),
+            lambda op: op(oplib.ones(2)),
+        ],
+    )
+    def test_nothing_stays_behind_of_its_calls(self, use_it: Any) -> None:
+        held = jnp.float32(3)
+        op = make_scaled(held)
+        use_it(op)
+        refs = [weakref.ref(each) for each in (op, op._opoverload, op.__wrapped__, held)]
+        del op, held
+        gc.collect()
+        assert [ref() for ref in refs if ref() is not None] == []
+
+    def test_of_a_differentiated_call_only_what_jax_caches_hold_stays_behind(self) -> None:
+        op = make_scaled(2.0)
+        use(op)
+        refs = [weakref.ref(each) for each in (op, op._opoverload, op._opoverload.prepare())]
+        del op
+        gc.collect()
+        assert [ref() for ref in refs if ref() is not None] == []
+
+    @pytest.mark.slow
+    def test_hundreds_of_them_leave_no_objects_behind(self) -> None:
+        count = 200
+
+        def make_and_drop(count: int) -> int:
+            for factor in range(count):
+                make_scaled(float(factor))(X)
+            gc.collect()
+            return len(gc.get_objects())
+
+        make_and_drop(20)
+        before = make_and_drop(20)
+        assert make_and_drop(count) - before < count
+
+    def test_a_recorded_graph_keeps_it_usable(self) -> None:
+        x = oplib.tensor([0.5, 1.0], requires_grad=True)
+        y = make_scaled(2.0)(x).sum()
+        gc.collect()
+        y.backward()
+        np.testing.assert_allclose(x.grad.array, 6 * np.cos(X), rtol=1e-6)
+
+    def test_so_does_a_traced_function(self) -> None:
+        compiled = jax.jit(make_scaled(2.0)).lower(X).compile()
+        pulled = jax.vjp(make_scaled(2.0), X)[1]
+        gc.collect()
+        np.testing.assert_allclose(compiled(X), 2 * np.sin(X), rtol=1e-6)
+        np.testing.assert_allclose(pulled(jnp.ones(2))[0], 6 * np.cos(X), rtol=1e-6)
+
+
+class TestTracersOfAnEnclosingTrace:
+    """Closed over as ``jax.custom_vjp`` allows."""
+
+    @pytest.mark.parametrize(
+        "transform",
+        [
+            lambda f: jax.jit(f),
+            lambda f: jax.jit(lambda w, x: jax.grad(lambda x: f(w, x).sum())(x)),
+            lambda f: jax.jit(jax.grad(lambda w, x: f(w, x).sum(), 1)),
+            lambda f: lambda w, x: jax.vmap(f, (0, None))(w[None], x),
+            lambda f: lambda w, x: jax.vmap(lambda w: jax.grad(lambda x: f(w, x).sum())(x))(w[None]),
+            lambda f: lambda w, x: jax.lax.scan(lambda c, _: (f(c, x).sum(), None), w, None, length=2)[0],
+            lambda f: jax.jit(lambda w, x: jax.checkpoint(lambda x: f(w, x))(x)),
+        ],
+    )
+    def test_kernel_and_formula_may_close_over_them(self, transform: Any) -> None:
+        def plain(w: Any, x: Any) -> Any:
+            @jax.custom_vjp
+            def scaled(x):
+                return jnp.sin(x) * w
+
+            scaled.defvjp(lambda x: (scaled(x), x), lambda x, g: (3 * g * jnp.cos(x) * w,))
+            return scaled(x)
+
+        w = jnp.float32(2)
+        got = transform(lambda w, x: make_scaled(w)(x))(w, X)
+        np.testing.assert_allclose(got, transform(plain)(w, X), rtol=1e-6)
+
+    def test_a_derived_op_is_differentiated_through_them(self) -> None:
+        def loss(w: Any) -> Any:
+            return custom_op(lambda x: x * w, schema="(Tensor x) -> Tensor", compile=True, autograd="derive")(
+                X
+            ).sum()
+
+        assert jax.grad(loss)(2.0) == 1.5
+        assert jax.jvp(loss, (2.0,), (1.0,))[1] == 1.5
+
+    def test_a_jvp_rule_may_close_over_them(self) -> None:
+        def push(w: Any) -> Any:
+            op = custom_op(lambda x: x * w, schema="(Tensor x) -> Tensor", compile=True)
+            op.register_jvp(lambda primals, tangents: (primals[0] * w, 5 * tangents[0] * w))
+            return jax.jvp(op, (X,), (X,))[1], jax.grad(lambda x: op(x).sum())(X)
+
+        tangent, gradient = jax.jit(push)(2.0)
+        assert tangent.tolist() == [5.0, 10.0]
+        assert gradient.tolist() == [10.0, 10.0]
+
+    def test_tensors_of_a_traced_tape(self) -> None:
+        @jax.jit
+        def step(w: Any) -> Any:
+            x = oplib.tensor([0.5, 1.0], requires_grad=True)
+            make_scaled(w)(x).sum().backward()
+            return x.grad.array
+
+        np.testing.assert_allclose(step(2.0), 6 * np.cos(X), rtol=1e-6)
+
+    def test_differentiating_by_them_is_refused_as_by_custom_vjp(self) -> None:
+        with pytest.raises(jax.errors.UnexpectedTracerError):
+            jax.grad(lambda w: make_scaled(w)(X).sum())(2.0)
+
+    def test_a_missing_rule_raises(self) -> None:
+        def loss(w: Any) -> Any:
+            op = custom_op(lambda x: x * w, schema="(Tensor x) -> Tensor", compile=True)
+            return jax.grad(lambda x: op(x).sum())(X)
+
+        with pytest.raises(MissingRuleError, match="no autograd formula was registered"):
+            jax.jit(loss)(2.0)
+
+    def test_an_op_with_a_name_refuses_them_and_names_the_way_out(self) -> None:
+        def call(w: Any) -> Any:
+            return custom_op("cap::named", lambda x: x * w, schema="(Tensor x) -> Tensor", compile=True)(X)
+
+        with pytest.raises(TracingError, match=r"closes over a traced value.* make the op without a name"):
+            jax.jit(call)(2.0)
