@@ -29,7 +29,7 @@ class FunctionCall:
 
     def __init__(
         self,
-        leaves: Sequence[Any],
+        inputs: list[Tensor],
         flags: Sequence[bool],
         *,
         argument_count: int,
@@ -37,7 +37,7 @@ class FunctionCall:
         sequence_nr: int,
         recording: bool,
     ) -> None:
-        self.inputs: list[Tensor] = [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag]
+        self.inputs = inputs
         self.argument_count = argument_count
         self.specs = specs
         self.flags = flags

@@ -56,7 +56,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
             return self._saved_for_jvp
         if self._saved is None:
             raise second_pass_error(self.name())
-        return tuple(None if saved is None else saved.unpack(self) for saved in self._saved)
+        return tuple([None if saved is None else saved.unpack(self) for saved in self._saved])
 
     @property
     def _raw_saved_tensors(self) -> tuple[SavedTensor | None, ...]:
@@ -91,15 +91,20 @@ class BackwardCFunction(TapeNode, FunctionCtx):
 
     def _materialized(self, grads: Gradients, run: BackwardRun) -> Gradients:
         """Replaces absent gradients by zeros."""
-        if all(grad is not None for grad in grads) and len(grads) == len(self.input_metadata):
-            return grads  # "None not in grads" would call the arrays' own comparison
-        return run.representation.fill(grads, self.input_metadata)
+        metadata = self.input_metadata
+        if len(grads) == len(metadata):
+            for grad in grads:
+                if grad is None:  # "None in grads" would call the arrays' own comparison
+                    break
+            else:
+                return grads
+        return run.representation.fill(grads, metadata)
 
     def _flat_results(self, results: Any) -> list[Tensor | None]:
         """Checks the results of the user's backward, and picks the gradients of tensor arguments."""
         given = results if isinstance(results, tuple) else (results,)
         count = self._argument_count
-        if len(given) < count or any(extra is not None for extra in given[count:]):
+        if len(given) != count and (len(given) < count or any(extra is not None for extra in given[count:])):
             raise AutogradError(
                 f"{self.name()}: it returned an incorrect number of gradients. Got {len(given)}, expected "
                 f"{count}, one for each argument of forward. Return None for an argument without gradient."

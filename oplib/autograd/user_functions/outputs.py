@@ -32,23 +32,28 @@ def attach_outputs(
         AutogradError: a leaf that requires grad was written, a written input is not returned, or a written
             view is not the only result.
     """
-    dirty = _dirty(ctx, leaves, inputs, recording=recording)
-    if recording and dirty:
-        _refuse_written_views(ctx, leaves)
-    given = {id(tensor) for tensor in inputs}
-    constant = {id(tensor) for tensor in ctx.non_differentiable}
+    dirty: set[int] = set()
+    if ctx.dirty_tensors:
+        dirty = _dirty(ctx, leaves, inputs, recording=recording)
+        if recording:
+            _refuse_written_views(ctx, leaves)
+    given = set(map(id, inputs))
+    constant = set(map(id, ctx.non_differentiable))
     attached: set[int] = set()  # tensors made by forward; if returned twice, they are the same tensor
     outputs: list[Any] = []
     for slot, leaf in enumerate(leaves):
         if not isinstance(leaf, Tensor):
             outputs.append(leaf)
             continue
-        is_dirty = id(leaf) in dirty and id(leaf) not in constant
-        is_kept = is_dirty or id(leaf) in attached or not _has_history(leaf, given)
-        output = leaf if is_kept else _alias(leaf, is_recorded=recording and id(leaf) not in constant)
+        own = id(leaf)
+        is_constant = own in constant
+        is_dirty = own in dirty and not is_constant
+        # an input, or a captured tensor with a history, must keep its edge
+        is_kept = is_dirty or own in attached or not (own in given or leaf._requires_grad)
+        output = leaf if is_kept else _alias(leaf, is_recorded=recording and not is_constant)
         if is_kept:
-            attached.add(id(leaf))
-        if recording and id(leaf) not in constant and _is_differentiable(leaf._storage.spec.dtype):
+            attached.add(own)
+        if recording and not is_constant and _is_differentiable(leaf._storage.spec.dtype):
             _set_history(output, ctx, slot, rebased=is_dirty)
         outputs.append(output)
     _restrict(outputs, dirty)
@@ -59,8 +64,6 @@ def _dirty(
     ctx: BackwardCFunction, leaves: Sequence[Any], inputs: Sequence[Tensor], *, recording: bool
 ) -> set[int]:
     """Checks and counts the declared writes. Returns the ids of the tensors."""
-    if not ctx.dirty_tensors:
-        return set()
     returned = {id(leaf) for leaf in leaves}
     given = {id(tensor) for tensor in inputs}
     for tensor in ctx.dirty_tensors:
@@ -101,11 +104,6 @@ def _is_differentiable(dtype: Any) -> bool:
     return bool(jnp.issubdtype(dtype, jnp.inexact))
 
 
-def _has_history(tensor: Tensor, given: set[int]) -> bool:
-    """Returns whether a tensor is an input, or was captured with a history, and so must keep its edge."""
-    return id(tensor) in given or tensor._requires_grad
-
-
 def _alias(tensor: Tensor, *, is_recorded: bool) -> Tensor:
     """Makes a view of the whole tensor, with its own history or none."""
     if not is_recorded:
@@ -118,9 +116,10 @@ def _alias(tensor: Tensor, *, is_recorded: bool) -> Tensor:
 def _restrict(outputs: Sequence[Any], dirty: set[int]) -> None:
     """Marks views as results of a Function. A write may not rebase their history."""
     tensors = [output for output in outputs if isinstance(output, Tensor)]
+    creation = Creation.SEVERAL if len(tensors) > 1 else Creation.FUNCTION
     for tensor in tensors:
         if tensor._root is not None and id(tensor) not in dirty:
-            tensor._creation = Creation.SEVERAL if len(tensors) > 1 else Creation.FUNCTION
+            tensor._creation = creation
 
 
 def _set_history(tensor: Tensor, ctx: BackwardCFunction, slot: int, *, rebased: bool) -> None:

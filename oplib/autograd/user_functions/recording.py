@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import jax
 
 from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.autograd.nodes.gradient_representation import is_tracer_class
 from oplib.autograd.nodes.node import TapeNode
 from oplib.autograd.recording.origins import note_origin
 from oplib.autograd.saved.saved_tensor import SavedTensor
@@ -57,7 +59,7 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
     ctx._argument_count, ctx._argument_specs, ctx._tensor_flags = call.argument_count, call.specs, call.flags
     ctx._output_count, ctx._output_specs = len(values), specs
     if call.recording:
-        ctx.edges = tuple(gradient_edge(tensor) for tensor in call.inputs)
+        ctx.edges = tuple(map(gradient_edge, call.inputs))
         ctx.sequence_nr = call.sequence_nr
         _check_saved(ctx)
         state = modes.state
@@ -65,12 +67,13 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
             note_origin(ctx)
     outputs = attach_outputs(ctx, leaves, call.inputs, recording=call.recording)
     if call.recording:
-        ctx.input_metadata = tuple(_metadata_of(output) for output in outputs)
-        ctx._saved = tuple(None if tensor is None else SavedTensor(tensor, ctx) for tensor in ctx.to_save)
+        ctx.input_metadata = tuple(map(_metadata_of, outputs))
+        ctx._saved = tuple([None if tensor is None else SavedTensor(tensor, ctx) for tensor in ctx.to_save])
     if call.tangents is not None:
         push_tangents_through(ctx, leaves, outputs, call)
+    held = vars(ctx)
     for name in _PASSING:
-        vars(ctx).pop(name, None)
+        held.pop(name, None)
     packed = unflatten_values(outputs, len(values), specs)
     if not several:
         return packed[0]
@@ -88,4 +91,10 @@ def _metadata_of(output: Any) -> Any:
     """Returns the shape and dtype of an output, without its values."""
     if not isinstance(output, Tensor):
         return None
-    return jax.typeof(output._storage.array)
+    array = output._storage.array
+    return jax.typeof(array) if is_tracer_class[type(array)] else _describe(array.shape, array.dtype)
+
+
+@lru_cache(1024)
+def _describe(shape: tuple[int, ...], dtype: Any) -> Any:
+    return jax.ShapeDtypeStruct(shape, dtype)

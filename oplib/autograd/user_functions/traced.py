@@ -131,7 +131,7 @@ class _TracedCall:
         leaves = [next(boxes) if flag else leaf for leaf, flag in zip(self._leaves, call.flags, strict=True)]
         values = unflatten_values(leaves, call.argument_count, call.specs)
         inner = FunctionCall(
-            leaves,
+            [leaf for leaf, flag in zip(leaves, call.flags, strict=True) if flag],
             call.flags,
             argument_count=call.argument_count,
             specs=call.specs,

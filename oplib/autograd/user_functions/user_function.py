@@ -166,14 +166,21 @@ class Function(metaclass=FunctionMeta):
         args, keywords = binding.bind(args, kwargs) if kwargs or binding.is_complete else (args, kwargs)
         values = (*args, *keywords.values()) if keywords else args
         leaves, specs = flatten_values(values) if cls._takes_trees else (list(values), {})
-        flags = [isinstance(leaf, Tensor) for leaf in leaves]
-        needs = [flag and leaf._requires_grad for flag, leaf in zip(flags, leaves, strict=True)]
+        flags: list[bool] = []
+        needs: list[bool] = []
+        inputs: list[Tensor] = []
+        for leaf in leaves:  # one loop costs a third of three comprehensions
+            is_tensor = isinstance(leaf, Tensor)
+            flags.append(is_tensor)
+            needs.append(is_tensor and leaf._requires_grad)
+            if is_tensor:
+                inputs.append(leaf)
         ctx = _new(cls._backward_cls)
         ctx.needs_input_grad = unflatten_values(needs, len(values), specs)
         state = modes.state
         recording = state.grad_enabled and True in needs and not state.inference
         call = FunctionCall(
-            leaves,
+            inputs,
             flags,
             argument_count=len(values),
             specs=specs,
