@@ -22,6 +22,21 @@ from .stored_numbers import check_fits
 
 # For these functions torch counts negative positions from the end; for others it refuses them.
 _FROM_THE_END = frozenset({"index_fill", "put", "take", "take_along_dim"})
+_UNSIGNED = {
+    np.dtype(f"{kind}{size}"): (np.dtype(f"u{size}"), 1 << (8 * size - (kind == "i")))
+    for kind in "iu"
+    for size in (1, 2, 4, 8)
+}
+"""For each dtype of integers the one without a sign, and what is greater than all its numbers."""
+
+
+def _fits(values: np.ndarray[Any, Any], low: int, length: int) -> bool:
+    """Tells whether all numbers are at least ``low`` and less than ``length``."""
+    if low:
+        return bool(values.min() >= low and values.max() < length)
+    # Read without their sign, negative numbers are greater than all others: one pass and not two.
+    unsigned, most = _UNSIGNED[values.dtype]
+    return bool(np.maximum.reduce(values.view(unsigned), axis=None) < min(length, most))
 
 
 def check_index_range(op: str, index: Any, length: int, *, low: int = 0, but: int | None = None) -> None:
@@ -45,7 +60,7 @@ def check_index_range(op: str, index: Any, length: int, *, low: int = 0, but: in
     ):
         return
     values = np.asarray(array)
-    if values.min() >= low and values.max() < length:  # a fifth of the cost of finding the wrong number
+    if _fits(values, low, length):  # a fifth of the cost of finding the wrong number
         return
     wrong = values[((values < low) | (values >= length)) & (values != (low if but is None else but))]
     if wrong.size:

@@ -6,9 +6,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import oplib
+from oplib.builtin.checks.places import check_index_range
 from oplib.errors import DimensionError, LinAlgError
 from oplib.nn import functional
 
@@ -93,3 +95,18 @@ def test_a_singular_matrix_gives_no_finite_number_under_a_trace():
 
 def test_nan_that_was_there_before_raises_nothing():
     assert oplib.linalg.inv(oplib.tensor([[float("nan"), 1.0], [1.0, 1.0]])).isnan().any()
+
+
+@pytest.mark.parametrize("kind", ["int8", "int16", "int32", "uint8", "uint16", "uint32"])
+@pytest.mark.parametrize("length", [1, 100, 200, 70_000])
+def test_each_integer_dtype_is_checked_for_tables_of_any_length(kind: str, length: int) -> None:
+    limits = np.iinfo(kind)
+    for number in {0, -1, limits.min, limits.max, length - 1, length, min(length, limits.max)}:
+        if not limits.min <= number <= limits.max:
+            continue
+        index = oplib.from_numpy(np.array([[0, number]], kind))
+        if 0 <= number < length:
+            check_index_range("looked_up", index, length)
+        else:
+            with pytest.raises(DimensionError, match=f"looked_up: index {number} is out of bounds"):
+                check_index_range("looked_up", index, length)
