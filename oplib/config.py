@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from .errors import ArgumentValueError
+import os
+
+import jax
+from jax.experimental.compilation_cache.compilation_cache import reset_cache
+
+from .errors import ArgumentTypeError, ArgumentValueError
+
+_LIMITS = {"jax_persistent_cache_min_compile_time_secs": 0.0, "jax_persistent_cache_min_entry_size_bytes": -1}
+"""JAX keeps only code that took a second to compile. The kernel of one op takes a twentieth of that."""
 
 
 class Config:
@@ -15,6 +23,7 @@ class Config:
             ``compiled_autograd.enable(jax.jit)`` would.
         fast_path: False makes every call take the complete path; generated code serves none. A call costs
             several times as much and has the same results. This helps to debug oplib itself.
+        compilation_cache: the folder in which JAX keeps compiled code for later processes, or None.
         uses_fast_path: whether generated code serves calls, because both settings are True. Do not assign it.
         stage_host_scalars: True moves numbers on the host to the accelerator before a compiled backward pass.
         traceback: ``"short"`` (the default) shows one line of oplib for each call into it, and hides the
@@ -22,7 +31,7 @@ class Config:
     """
 
     __slots__ = (
-        "_traceback", "compile_kernels", "compiled_autograd", "fast_path", "stage_host_scalars",
+        "_limits", "_traceback", "compile_kernels", "compiled_autograd", "fast_path", "stage_host_scalars",
         "uses_fast_path",
     )  # fmt: skip
 
@@ -38,11 +47,41 @@ class Config:
         self.compiled_autograd = False
         self.stage_host_scalars = False
         self._traceback = "short"
+        self._limits: dict[str, object] = {}  # those of JAX before compilation_cache was set
 
     def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
         # Generated code reads one attribute for both settings at every call.
         object.__setattr__(self, "uses_fast_path", self.compile_kernels and self.fast_path)
+
+    @property
+    def compilation_cache(self) -> str | None:
+        """The folder in which JAX keeps compiled code for later processes; None if it keeps none.
+
+        Assign a path, before the first call for the best effect. The folder is made when it is needed. It is
+        JAX's setting ``jax_compilation_cache_dir``; JAX's lower limits for what is kept are taken away,
+        because the kernels of single ops are small. None stops it and puts the limits back.
+
+        Raises:
+            ArgumentTypeError: what is assigned is neither a path nor None.
+        """
+        return jax.config.jax_compilation_cache_dir
+
+    @compilation_cache.setter
+    def compilation_cache(self, path: str | os.PathLike[str] | None) -> None:
+        if not (path is None or isinstance(path, (str, os.PathLike))):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
+            raise ArgumentTypeError(
+                f"config.compilation_cache: not a path. Got {type(path).__name__}. Give the path of a folder, "
+                "or None to keep nothing."
+            )
+        if path is not None and not self._limits:
+            self._limits = {name: getattr(jax.config, name) for name in _LIMITS}
+        for name, limit in self._limits.items():
+            jax.config.update(name, limit if path is None else _LIMITS[name])
+        if path is None:
+            self._limits = {}
+        jax.config.update("jax_compilation_cache_dir", None if path is None else os.fspath(path))
+        reset_cache()  # JAX looks at the setting at its first compilation only
 
     @property
     def traceback(self) -> str:

@@ -1,0 +1,95 @@
+"""Settings of the process: the folder of compiled code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+import oplib
+from oplib.config import config
+from oplib.errors import ArgumentTypeError
+
+LIMITS = ("jax_persistent_cache_min_compile_time_secs", "jax_persistent_cache_min_entry_size_bytes")
+
+COUNT_COMPILATIONS = """
+import sys
+import jax.monitoring
+import oplib
+names = []
+jax.monitoring.register_event_listener(lambda name, **_: names.append(name.rpartition("/")[2]))
+{before}
+oplib.config.compilation_cache = sys.argv[1]
+w = oplib.full((3, 3), 0.5, requires_grad=True)
+for _ in range(2):
+    oplib.tanh(w @ w).sum().backward()
+print(names.count("cache_misses"), names.count("cache_hits"), w.grad.tolist())
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_folder() -> Iterator[None]:
+    yield
+    config.compilation_cache = None
+
+
+def read_limits() -> tuple[Any, ...]:
+    return tuple(getattr(jax.config, name) for name in LIMITS)
+
+
+def count_compilations(folder: Path, *, before: str = "") -> tuple[int, int, str]:
+    """Runs a step in a process of its own; returns compilations, pieces of code found, and a gradient."""
+    code = COUNT_COMPILATIONS.format(before=before)
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", code, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    misses, hits, gradient = done.stdout.strip().split(" ", 2)
+    return int(misses), int(hits), gradient
+
+
+@pytest.mark.slow
+def test_a_second_process_compiles_nothing_and_computes_the_same(tmp_path: Path) -> None:
+    first = count_compilations(tmp_path)
+    second = count_compilations(tmp_path)
+    assert first[0] > 5
+    assert second[0] == 0
+    assert second[1] >= first[0]
+    assert second[2] == first[2]
+
+
+@pytest.mark.slow
+def test_the_folder_is_used_if_code_was_compiled_before_it_was_set(tmp_path: Path) -> None:
+    count_compilations(tmp_path)
+    misses, hits, _ = count_compilations(tmp_path, before="oplib.ones(7).cos()")
+    assert misses == 0
+    assert hits > 5
+
+
+def test_none_is_the_default_and_puts_the_limits_of_jax_back(tmp_path: Path) -> None:
+    before = read_limits()
+    assert config.compilation_cache is None
+    config.compilation_cache = tmp_path
+    config.compilation_cache = tmp_path / "other"
+    assert config.compilation_cache == str(tmp_path / "other") == jax.config.jax_compilation_cache_dir
+    assert read_limits() == (0.0, -1)
+    config.compilation_cache = None
+    assert config.compilation_cache is jax.config.jax_compilation_cache_dir is None
+    assert read_limits() == before
+
+
+@pytest.mark.parametrize("wrong", [3, True, b"folder", ["folder"]])
+def test_what_is_no_path_is_refused_and_changes_nothing(wrong: Any) -> None:
+    before = read_limits()
+    with pytest.raises(
+        ArgumentTypeError, match=r"config\.compilation_cache: not a path\. Got \w+\. Give the"
+    ):
+        oplib.config.compilation_cache = wrong
+    assert config.compilation_cache is None
+    assert read_limits() == before
