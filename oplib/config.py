@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from types import NoneType
 
 import jax
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 from .errors import ArgumentTypeError, ArgumentValueError
 
+_FOLDER = "jax_compilation_cache_dir"
 _LIMITS = {"jax_persistent_cache_min_compile_time_secs": 0.0, "jax_persistent_cache_min_entry_size_bytes": -1}
 """JAX keeps only code that took a second to compile. The kernel of one op takes a twentieth of that."""
 
@@ -65,14 +67,14 @@ class Config:
         Raises:
             ArgumentTypeError: what is assigned is neither a path nor None.
         """
-        return jax.config.jax_compilation_cache_dir
+        return getattr(jax.config, _FOLDER)
 
     @compilation_cache.setter
     def compilation_cache(self, path: str | os.PathLike[str] | None) -> None:
-        if not (path is None or isinstance(path, (str, os.PathLike))):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
-            raise ArgumentTypeError(
-                f"config.compilation_cache: not a path. Got {type(path).__name__}. Give the path of a folder, "
-                "or None to keep nothing."
+        if not isinstance(path, (str, os.PathLike, NoneType)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentTypeError(  # callers without types
+                f"config.compilation_cache: not a path. Got {type(path).__name__}. Give the path of a "
+                "folder, or None to keep nothing."
             )
         if path is not None and not self._limits:
             self._limits = {name: getattr(jax.config, name) for name in _LIMITS}
@@ -80,7 +82,7 @@ class Config:
             jax.config.update(name, limit if path is None else _LIMITS[name])
         if path is None:
             self._limits = {}
-        jax.config.update("jax_compilation_cache_dir", None if path is None else os.fspath(path))
+        jax.config.update(_FOLDER, None if path is None else os.fspath(path))
         reset_cache()  # JAX looks at the setting at its first compilation only
 
     @property

@@ -16,6 +16,7 @@ import oplib
 from oplib.config import config
 from oplib.errors import ArgumentTypeError
 
+FOLDER = "jax_compilation_cache_dir"
 LIMITS = ("jax_persistent_cache_min_compile_time_secs", "jax_persistent_cache_min_entry_size_bytes")
 
 COUNT_COMPILATIONS = """
@@ -77,10 +78,11 @@ def test_none_is_the_default_and_puts_the_limits_of_jax_back(tmp_path: Path) -> 
     assert config.compilation_cache is None
     config.compilation_cache = tmp_path
     config.compilation_cache = tmp_path / "other"
-    assert config.compilation_cache == str(tmp_path / "other") == jax.config.jax_compilation_cache_dir
+    assert config.compilation_cache == jax.config.values[FOLDER] == str(tmp_path / "other")
     assert read_limits() == (0.0, -1)
     config.compilation_cache = None
-    assert config.compilation_cache is jax.config.jax_compilation_cache_dir is None
+    assert config.compilation_cache is None
+    assert jax.config.values[FOLDER] is None
     assert read_limits() == before
 
 
