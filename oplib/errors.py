@@ -240,6 +240,9 @@ def describe_dtype(dtype: Any) -> str:
     return _KIND.sub(lambda kind: _SHORT[kind[1]], str(getattr(dtype, "name", dtype)))
 
 
+_DEPTH = 4  # of nested sequences
+
+
 def describe(value: object) -> str:
     """Returns a value as error messages show it: an array as ``f32[2,3]``, others as a short ``repr``.
 
@@ -253,11 +256,18 @@ def describe(value: object) -> str:
         >>> describe([1, None])
         '[1, None]'
     """
+    return _describe(value, _DEPTH)
+
+
+def _describe(value: object, depth: int) -> str:
+    """Describes sequences down to a depth: a list may contain itself."""
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if isinstance(shape, tuple) and dtype is not None:
         return f"{describe_dtype(dtype)}[{','.join(map(str, shape))}]"
     if isinstance(value, (list, tuple)) and len(value) <= 8:
-        inside = ", ".join(describe(item) for item in value)
+        if not depth:
+            return "[...]" if isinstance(value, list) else "(...)"
+        inside = ", ".join(_describe(item, depth - 1) for item in value)
         return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

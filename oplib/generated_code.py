@@ -16,7 +16,7 @@ from types import CodeType
 from typing import Any, TypeVar
 from weakref import finalize
 
-from .tracebacks import hide_frames
+from .tracebacks import refine_error
 
 F = TypeVar("F", bound=Callable[..., Any])
 INLINED: set[Callable[..., Any]] = set()
@@ -53,7 +53,7 @@ def define_function(source: str, name: str, place: str, namespace: dict[str, Any
         def double(x):
             return 2 * x
     """
-    namespace["__hide_frames"] = hide_frames
+    namespace["__refine_error"] = refine_error
     place = _reserve_place(place)
     exec(compile(source, place, "exec"), namespace)
     register_source(source, place)
@@ -89,6 +89,13 @@ def indent(lines: Iterable[str]) -> Iterator[str]:
     return (f"    {line}" for line in lines)
 
 
+_REFINING = (
+    "except Exception as __error:",
+    "    if (__better := __refine_error(__error)): raise __better from __error",
+    "    raise",
+)
+
+
 def write_function(head: str, lines: Iterable[str]) -> str:
     """Returns the text of a function that hides the frames of oplib from an error.
 
@@ -96,8 +103,7 @@ def write_function(head: str, lines: Iterable[str]) -> str:
         head: its name and parameters.
         lines: its statements.
     """
-    body = ["try:", *indent(lines), "except Exception as __error:", "    __hide_frames(__error)", "    raise"]
-    return "\n".join([f"def {head}:", *indent(body)])
+    return "\n".join([f"def {head}:", *indent(["try:", *indent(lines), *_REFINING])])
 
 
 def register_source(source: str, place: str) -> None:

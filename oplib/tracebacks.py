@@ -3,6 +3,7 @@
 A call enters oplib at an *entry point*: a function made from text, or one that is marked with
 :func:`entry_point`. An error that leaves an entry point loses the frames between the user's call and the line
 of oplib that raised, or that called the user's code. ``oplib.config.traceback = "full"`` keeps them all.
+An error of Python, numpy or JAX is replaced if no code of the user ran, see ``raw_errors.py``.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from typing import ParamSpec, TypeVar
 
 import jax
 import jaxlib
+import numpy as np
 import optree
 from jax.extend.source_info_util import register_exclusion
 
 from oplib.config import config
 from oplib.errors import OplibError
+from oplib.raw_errors import explain_raw
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,6 +53,9 @@ class _Files(dict[str, bool]):
 _is_own = _Files(_OWN)
 is_inside = _Files((*_OWN, *_PACKAGES, contextlib.__file__))
 """Whether the code of a file name belongs to oplib, or to JAX and others that stand between its frames."""
+_is_of_packages = _Files(
+    (*_OWN, *_PACKAGES, f"{Path(np.__file__).parent}{os.sep}", contextlib.__file__, "<frozen ")
+)
 
 
 def entry_point(function: Callable[P, R]) -> Callable[P, R]:
@@ -73,13 +79,44 @@ def entry_point(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            hide_frames(error)
+            if better := refine_error(error, function.__name__):
+                raise better from error
             raise
 
     return call
 
 
-def hide_frames(error: BaseException) -> None:
+def refine_error(error: Exception, name: str | None = None) -> Exception | None:
+    """Prepares an error that is about to leave an entry point.
+
+    The hidden frames leave its traceback. If no code of the user ran below the entry point, an error of
+    Python, numpy or JAX is replaced by one of oplib, which says which call it is about.
+
+    Args:
+        error: that is being handled.
+        name: of the entry point; by default that of its frame.
+
+    Returns:
+        The error to raise from this one; None if a bare ``raise`` has to follow.
+    """
+    traceback = error.__traceback__
+    better = None
+    if traceback is not None and not isinstance(error, OplibError) and _is_without_user(traceback):
+        better = explain_raw(error, traceback.tb_frame, name)
+    _hide_frames(error)
+    return better
+
+
+def _is_without_user(traceback: TracebackType | None) -> bool:
+    """Tells whether no frame below an entry point belongs to code of the user."""
+    while traceback is not None:
+        if not _is_of_packages[traceback.tb_frame.f_code.co_filename]:
+            return False
+        traceback = traceback.tb_next
+    return True
+
+
+def _hide_frames(error: BaseException) -> None:
     """Takes the hidden frames out of the traceback of an error that is about to leave an entry point.
 
     Of frames inside oplib that follow one another the innermost stays. Frames of JAX go, as do those of

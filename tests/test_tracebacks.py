@@ -167,7 +167,7 @@ def test_an_interrupt_passes_as_it_is():
 def test_an_error_that_oplib_did_not_expect_names_the_setting():
     with pytest.raises(TypeError) as caught:
         entry_point(oplib.pytree.tree_map)(len, 3)
-    assert 'oplib.config.traceback = "full"' in "".join(caught.value.__notes__)
+    assert 'oplib.config.traceback = "full"' in "".join(caught.value.__cause__.__notes__)
 
 
 def test_calls_inside_the_users_code_show_one_line_each():

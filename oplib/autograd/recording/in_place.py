@@ -89,7 +89,7 @@ def has_required_grad(value: Any) -> bool:
         return value._requires_grad
     if isinstance(value, (list, tuple)):
         members: Sequence[Any] = value
-        return any(map(has_required_grad, members))
+        return any(isinstance(one, Tensor) and one._requires_grad for one in members)
     return False
 
 

@@ -8,7 +8,7 @@ from oplib.errors import AutogradError, MissingRuleError
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
 from oplib.tensor.storage.map_level import map_levels
-from oplib.tracebacks import hide_frames
+from oplib.tracebacks import refine_error
 
 from .binding import Binding
 from .function_call import FunctionCall
@@ -156,7 +156,8 @@ class Function(metaclass=FunctionMeta):
                 return upcalls.apply_in_map(cls, args, kwargs, cls._apply)
             return cls._apply(*args, **kwargs)
         except Exception as error:
-            hide_frames(error)
+            if better := refine_error(error):
+                raise better from error
             raise
 
     @classmethod

@@ -18,7 +18,7 @@ from jax.core import Tracer
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.devices.device import Device
-from oplib.tensor.dtypes.rules import normalize_dtype
+from oplib.tensor.dtypes.rules import holds_numbers, normalize_dtype
 from oplib.tensor.random.generator import Generator, is_key
 
 Converter = Callable[[Any], Any]
@@ -160,8 +160,12 @@ def to_enum(value: Any) -> enum.Enum:
 
 def to_tensor(value: Any) -> Any:
     """Accepts a possible tensor unchanged; the op's world decides whether it may be an array or a number."""
-    if type(value) is Tensor or isinstance(value, _ARRAYS):
+    if type(value) is Tensor or isinstance(value, (jax.Array, Tensor)):
         return value
+    if isinstance(value, (np.ndarray, np.generic)):
+        if holds_numbers(value.dtype):
+            return value
+        raise UnfitError(f"An array of {value.dtype} holds no numbers")
     if is_foreign(value):
         raise UnfitError("Convert it: oplib.tensor(t)")
     if is_array(value) and not hasattr(value, "__jax_array__"):

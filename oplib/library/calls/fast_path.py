@@ -18,7 +18,7 @@ from typing import Any
 from oplib.autograd.recording.formula_node import record
 from oplib.generated_code import compile_function, define_function, indent, write_function
 from oplib.library.schema import Argument
-from oplib.tracebacks import hide_frames
+from oplib.tracebacks import refine_error
 
 from .derived_view import gives_views
 from .dispatch import Dispatcher
@@ -137,7 +137,8 @@ def _make_complete_call(dispatcher: Dispatcher) -> Function:
         try:
             return dispatcher.call(args, kwargs)
         except Exception as error:
-            hide_frames(error)
+            if better := refine_error(error, dispatcher.name):
+                raise better from error
             raise
 
     return call

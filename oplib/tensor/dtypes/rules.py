@@ -153,6 +153,11 @@ def find_dtype(dtype: Any) -> np.dtype[Any]:
     return found
 
 
+def holds_numbers(dtype: np.dtype[Any]) -> bool:
+    """Tells whether items of a numpy dtype are numbers or bools; those of ml_dtypes are."""
+    return dtype.kind in "biufc" or (dtype.kind == "V" and jnp.issubdtype(dtype, jnp.number))
+
+
 def dtype_of_numpy(array: np.ndarray[Any, Any]) -> np.dtype[Any]:
     """Returns the dtype of a tensor made from a numpy array without ``dtype=``.
 

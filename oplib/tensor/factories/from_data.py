@@ -12,7 +12,7 @@ from oplib.tensor.devices.placement import find_placement
 from oplib.tensor.dtypes.rules import normalize_dtype
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.tensor import Tensor
-from oplib.tracebacks import entry_point, hide_frames
+from oplib.tracebacks import entry_point, refine_error
 
 
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -55,7 +55,8 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     try:
         return _box_data(data, dtype, device, requires_grad)
     except Exception as error:
-        hide_frames(error)
+        if better := refine_error(error):
+            raise better from error
         raise
 
 

@@ -15,8 +15,10 @@ from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.promotion import promote_types
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.storage.metadata import TensorMetadata
+from oplib.tracebacks import entry_point
 
 
+@entry_point
 def allclose(
     input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
@@ -64,6 +66,7 @@ def allclose(
     return bool(jnp.isclose(first, second, rtol=rtol, atol=atol, equal_nan=equal_nan).all())
 
 
+@entry_point
 def equal(input: Any, other: Any) -> bool:
     """Returns whether two tensors have the same shape and equal items. A nan is not equal to anything.
 

@@ -20,7 +20,7 @@ from oplib.tensor.storage.metadata import TensorMetadata
 from oplib.tensor.storage.storage import Storage
 from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
-from oplib.tracebacks import entry_point, hide_frames
+from oplib.tracebacks import entry_point, refine_error
 
 
 def _make_new(name: str, value: int, what: str):
@@ -87,7 +87,8 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         try:
             dtype, placement = _read_target(args, dtype, device)
         except Exception as error:
-            hide_frames(error)
+            if better := refine_error(error):
+                raise better from error
             raise
         result = self
         if dtype is not None and dtype != result.dtype:
@@ -108,6 +109,7 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         """
         return self.to(device=Device("cuda") if device is None else device)
 
+    @entry_point
     def type_as(self, other: TensorT) -> TensorT:
         """Returns the tensor with the dtype of another; the tensor itself if it has this dtype."""
         return self.to(dtype=other.dtype)

@@ -11,7 +11,7 @@ from oplib.errors import ArgumentError, describe
 from oplib.tensor.shapes.keywords import take_named
 from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
-from oplib.tracebacks import hide_frames
+from oplib.tracebacks import refine_error
 
 if TYPE_CHECKING:
     from oplib.tensor.storage.storage import Storage
@@ -193,7 +193,8 @@ class TensorMethods(Generic[TensorT]):
         try:
             upcalls.run_backward(self, gradient, retain_graph, create_graph, inputs=inputs)
         except Exception as error:
-            hide_frames(error)
+            if better := refine_error(error):
+                raise better from error
             raise
 
 

@@ -17,7 +17,7 @@ from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.tensor.shapes.symbolic import SymbolicSize
 from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
-from oplib.tracebacks import hide_frames
+from oplib.tracebacks import refine_error
 
 if TYPE_CHECKING:
     from oplib.tensor.storage.storage import Storage
@@ -196,14 +196,16 @@ class TensorOperators(Generic[TensorT]):
         try:
             return upcalls.getitem(self, index)
         except Exception as error:
-            hide_frames(error)
+            if better := refine_error(error):
+                raise better from error
             raise
 
     def __setitem__(self, index: Any, value: Any) -> None:
         try:
             upcalls.setitem_(self, index, value)
         except Exception as error:
-            hide_frames(error)
+            if better := refine_error(error):
+                raise better from error
             raise
 
     def __iter__(self) -> Iterator[TensorT]:

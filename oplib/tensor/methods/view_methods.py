@@ -7,19 +7,23 @@ from typing import Any, Generic
 from oplib.errors import ArgumentError, describe
 from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
+from oplib.tracebacks import entry_point
 
 
 class TensorViewMethods(Generic[TensorT]):
     """Mixin with views that are not ops."""
 
+    @entry_point
     def view_as(self, other: TensorT) -> TensorT:
         """Returns the tensor in the shape of another, as :meth:`view` does."""
         return upcalls.view(self, list(other._storage.spec.shape))
 
+    @entry_point
     def expand_as(self, other: TensorT) -> TensorT:
         """Returns the tensor expanded to the shape of another."""
         return upcalls.expand(self, list(other._storage.spec.shape))
 
+    @entry_point
     def reshape_as(self, other: TensorT) -> TensorT:
         """Returns the tensor in the shape of another, as :meth:`reshape` does."""
         return upcalls.reshape(self, list(other._storage.spec.shape))

@@ -19,6 +19,7 @@ from oplib.tensor.dtypes.rules import (
     check_range,
     default_int_dtype,
     dtype_of_numpy,
+    holds_numbers,
     normalize_dtype,
     scalar_dtype,
 )
@@ -73,7 +74,7 @@ def _from_jax(array: jax.Array, dtype: np.dtype[Any] | None, placement: Placemen
 def _from_numpy(array: np.ndarray[Any, Any], dtype: np.dtype[Any] | None, placement: Placement) -> jax.Array:
     if dtype is None:
         dtype = dtype_of_numpy(array)
-    elif array.dtype.kind in "OSUMm":
+    elif not holds_numbers(array.dtype):
         raise DtypeError(
             f"dtype: an array of {array.dtype} holds no numbers. Got shape {array.shape}. Convert it first."
         )
@@ -143,7 +144,7 @@ def _read_sequence(data: Any) -> np.ndarray[Any, Any]:
             "tensor: the data holds a Tensor that requires grad, whose history would be lost. "
             f"Got {describe(data)}. Use oplib.stack to keep it, or detach the Tensor."
         ) from None
-    if array.dtype.kind in "OSUMm" or (array.dtype.kind == "V" and array.dtype.names):
+    if not holds_numbers(array.dtype):
         raise DtypeError(
             f"tensor: the data is not made of numbers that fit a dtype. Got {describe(data)}. "
             f"Give numbers, bools, arrays, or nested sequences of these."

@@ -12,6 +12,7 @@ from jax.core import Tracer
 
 from oplib.errors import ArgumentTypeError, DimensionError
 from oplib.tensor.devices.device import Device, device_of_array
+from oplib.tracebacks import entry_point
 
 if TYPE_CHECKING:
     from .storage import Storage
@@ -58,6 +59,7 @@ class TensorMetadata:
     @overload
     def size(self, dim: int) -> int: ...
 
+    @entry_point
     def size(self, dim: int | None = None) -> tuple[int, ...] | int:
         """Returns the shape, or the length of one dimension.
 

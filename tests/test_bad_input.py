@@ -1,0 +1,99 @@
+"""Arguments of any kind: the answer is a result or an error of oplib, and not one of Python, numpy or JAX."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+import oplib
+import oplib.nn.functional as F
+from oplib.errors import ArgumentTypeError, ArgumentValueError, OplibError, describe
+from oplib.raw_errors import explain_raw
+from tests.bad_calls import BAD, draw_calls, list_functions, make_cycle
+from tests.seed import draw_cases, make_random
+
+FUNCTIONS = list_functions()
+CALLS = 4  # of each function
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", draw_cases(sorted(FUNCTIONS), 80, "bad input"))
+def test_a_call_with_a_bad_value_gives_a_result_or_an_error_of_oplib(path):
+    for call in draw_calls(path, FUNCTIONS[path], make_random(path), CALLS):
+        error = call.run(FUNCTIONS[path])
+        assert error is None, f"{call} raised {type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize("kind", ["object", "str", "bytes", "datetime", "record"])
+def test_an_array_that_holds_no_numbers_is_refused_with_its_dtype(kind):
+    given = BAD[f"{kind} array"]()
+    for function in (oplib.sin, oplib.sum, lambda one: oplib.cat([one, one])):
+        with pytest.raises(ArgumentTypeError, match="holds no numbers"):
+            function(given)
+    with pytest.raises(OplibError, match="no tensor has the dtype of this array"):
+        oplib.ones(2) + given
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        oplib.bincount,
+        oplib.meshgrid,
+        lambda one: oplib.gather(oplib.ones(3), 0, one),
+        lambda one: oplib.quantile(oplib.ones(3), one),
+        lambda one: F.nll_loss(oplib.ones(2, 3), one),
+    ],
+    ids=["bincount", "meshgrid", "gather", "quantile", "nll_loss"],
+)
+@pytest.mark.parametrize(
+    "given", [object(), make_cycle(), {1: 2}, len, np.array(["a"])], ids=lambda it: type(it).__name__
+)
+def test_a_function_of_several_ops_refuses_what_is_no_tensor(call, given):
+    with pytest.raises(OplibError):
+        call(given)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [oplib.tensor, oplib.sin, oplib.stack, lambda one: oplib.ones(2).fill_(one)],
+    ids=["tensor", "sin", "stack", "fill_"],
+)
+def test_a_list_that_contains_itself_is_refused(call):
+    with pytest.raises(OplibError):
+        call(make_cycle())
+
+
+def test_a_list_that_contains_itself_is_described():
+    assert describe(make_cycle()) == "[[[[[...]]]]]"
+    assert describe(([(1,)],)) == "([(1,)],)"
+
+
+def test_a_raw_error_names_the_call_and_its_arguments():
+    with pytest.raises(
+        ArgumentTypeError,
+        match=r"^size: cannot use these arguments. Got .*f32\[3\], 'one'.*; "
+        r"TypeError: '<=' not supported between instances of 'int' and 'str'. Pass values",
+    ) as caught:
+        oplib.ones(3).size("one")
+    assert type(caught.value.__cause__) is TypeError
+
+
+def test_an_error_of_the_users_code_stays_as_it_is():
+    x = oplib.ones(2, requires_grad=True)
+    x.register_hook(lambda grad: {}["missing"])
+    with pytest.raises(KeyError) as caught:
+        x.sum().backward()
+    assert type(caught.value) is KeyError
+
+
+@pytest.mark.parametrize("kind", [RuntimeWarning, RecursionError, MemoryError, EOFError])
+def test_an_error_that_is_not_about_arguments_stays_as_it_is(kind):
+    assert explain_raw(kind("text"), sys._getframe()) is None
+
+
+def test_the_class_of_a_raw_error_is_a_base_of_its_replacement():
+    for kind in (TypeError, ValueError, IndexError, OverflowError, NotImplementedError):
+        assert isinstance(explain_raw(kind("text"), sys._getframe()), kind)
+    assert isinstance(explain_raw(KeyError("text"), sys._getframe()), ArgumentValueError)
