@@ -24,6 +24,7 @@ from .instance import AutogradCompilerInstance
 from .loggers import snapshot_verbose_logging_enabled
 from .misses import explain_miss
 from .program_cache import Entry, programs
+from .recorder import NotServed
 from .state import Compiler, current_compiler, note_eager
 
 
@@ -54,7 +55,7 @@ def execute(run: Run, roots: Sequence[Edge], grads: Gradients) -> bool:
     compiler = current_compiler()
     if compiler is None or get_opaque_trace_state() != _outside or engine_state.vmap_levels:
         return False
-    reason = _find_obstacle(run)
+    reason = _find_obstacle(run) or _find_misfit(roots, grads)
     if reason is not None:
         note_eager(reason)
         return False
@@ -83,7 +84,12 @@ def execute(run: Run, roots: Sequence[Edge], grads: Gradients) -> bool:
         if any(map(_has_explicit_sharding, inputs)):
             note_eager("arrays on an explicit mesh")
             return False
-        entry = _make_program(run, roots, compiler, walk, inputs, places, key)
+        try:
+            entry = _make_program(run, roots, compiler, walk, inputs, places, key)
+        except NotServed as reason:
+            run.node = None
+            note_eager(str(reason))
+            return False
     wrapper, program = entry.captured
     nodes = walk.nodes
     del walk, operands
@@ -106,6 +112,14 @@ def _find_obstacle(run: Run) -> str | None:
         return "the trace of a kernel"
     if is_uncompiled():
         return "compilation is switched off"
+    return None
+
+
+def _find_misfit(roots: Sequence[Edge], grads: Gradients) -> str | None:
+    """Returns why root gradients do not fit the graph; None if they do."""
+    for (node, slot), grad in zip(roots, grads, strict=True):
+        if grad.shape != node.input_metadata[slot].shape:
+            return "an output has another shape than its node"
     return None
 
 

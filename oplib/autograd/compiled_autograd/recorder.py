@@ -18,6 +18,10 @@ from .script import Script
 from .steps import AccumulateStep, AddStep, CallStep, HostStep, RetainStep, Value, Values
 
 
+class NotServed(Exception):  # noqa: N818  the pass runs eagerly
+    """No program can serve a graph. The text is the reason."""
+
+
 class StandIn(TapeNode):
     """Stands for a node in a program. It refers to the node only while the program is made.
 
@@ -109,6 +113,11 @@ class Recorder(Flow):
 
     def record_node(self, node: StandIn, grads: Gradients) -> Gradients:
         """Records what a node does with its gradients, and returns its results."""
+        if any(
+            grad is not None and spec is not None and grad.shape != spec.shape
+            for grad, spec in zip(grads, node.input_metadata, strict=False)
+        ):
+            raise NotServed("a tensor got another shape after it was used")
         label = self.script.label = f"{node.title} (NodeCall {self._calls})"
         self._calls += 1
         if node.leaf is not None:

@@ -301,3 +301,16 @@ def test_equal_numbers_do_not_make_another_program(counts):
             (x * first * second).sum().backward()
             assert x.grad.tolist() == [first * second] * 2
     assert counts("captures") == 1
+
+
+def test_a_tensor_that_got_another_shape_after_its_use_runs_eagerly(counts):
+    x = oplib.ones(2, 2, requires_grad=True)
+    y = x * 2
+    loss = (y * 5).sum()
+    with oplib.no_grad():
+        y.unsqueeze_(0)
+    with enable():
+        loss.backward(retain_graph=True)
+        y.sum().backward()
+    assert counts("eager") == 1
+    assert x.grad.tolist() == [[12.0, 12.0], [12.0, 12.0]]
