@@ -21,6 +21,8 @@ X, W = jnp.linspace(-1.0, 1.0, 5), jnp.float32(0.7)
 BATCH = jnp.stack([X, 2 * X, X - 1])
 LOOP = re.compile(r" (?:while|custom-call)\(")
 
+pytestmark = pytest.mark.spec("D.29")
+
 
 @pytest.fixture(autouse=True)
 def keep_registry() -> Iterator[None]:

@@ -19,6 +19,8 @@ from oplib.library.registration.registry import registry
 X, W = jnp.array([0.3, -0.7, 1.1]), jnp.array([1.5, 2.0, -1.0])
 CALLS = jnp.array(0)
 
+pytestmark = pytest.mark.spec("D.28")
+
 
 @pytest.fixture(autouse=True)
 def keep_registry() -> Iterator[None]:
