@@ -12,7 +12,7 @@ from jax.extend.core import get_opaque_trace_state
 from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.autograd.array_functions.width import x64
 from oplib.autograd.engine.run import Run, compilation, engine_state
-from oplib.autograd.nodes.node import Edge, Gradients
+from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.modes import modes
 from oplib.tensor.storage.fresh import FreshStorage
 from oplib.tensor.storage.storage import Storage
@@ -55,46 +55,48 @@ def execute(run: Run, roots: Sequence[Edge], grads: Gradients) -> bool:
     compiler = current_compiler()
     if compiler is None or get_opaque_trace_state() != _outside or engine_state.vmap_levels:
         return False
-    reason = _find_obstacle(run) or _find_misfit(roots, grads)
-    if reason is not None:
-        note_eager(reason)
+    try:
+        entry, inputs, nodes = _prepare(run, roots, grads, compiler)
+    except NotServed as reason:
+        run.node = None
+        note_eager(str(reason))
         return False
+    wrapper, program = entry.captured
+    wrapper(program, inputs, [], nodes)
+    return True
+
+
+def _prepare(
+    run: Run, roots: Sequence[Edge], grads: Gradients, compiler: Compiler
+) -> tuple[Entry, list[Any], list[TapeNode]]:
+    """Finds or makes the program of a run, and returns it with its inputs and the nodes of the graph."""
+    _require(_find_obstacle(run) or _find_misfit(roots, grads))
     walk = GraphWalk()
     try:
         walk.walk(roots, run.plan)
     except BaseException:
         run.node = walk.node  # the error names it
         raise
-    reason = _find_shared(walk.gradients)
-    if reason is not None:
-        note_eager(reason)
-        return False
+    _require(_find_shared(walk.gradients))
     operands, places = walk.share_operands()
     inputs = [*grads, *operands]
     starts = [place for place, operand in enumerate(inputs) if operand.__class__ is tuple]
     for place in starts:
         inputs[place] = starts_as_array(inputs[place])
+    _require("windows of arrays on several devices" if starts and _are_spread(inputs) else None)
     precision: object = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
     key = (programs.token_of(compiler), x64.value, precision, *walk.key)
-    if starts and _are_spread(inputs):
-        note_eager("windows of arrays on several devices")
-        return False
     entry = programs.find(key)
     if entry is None or entry.needs_program():
-        if any(map(_has_explicit_sharding, inputs)):
-            note_eager("arrays on an explicit mesh")
-            return False
-        try:
-            entry = _make_program(run, roots, compiler, walk, inputs, places, key)
-        except NotServed as reason:
-            run.node = None
-            note_eager(str(reason))
-            return False
-    wrapper, program = entry.captured
-    nodes = walk.nodes
-    del walk, operands
-    wrapper(program, inputs, [], nodes)
-    return True
+        _require("arrays on an explicit mesh" if any(map(_has_explicit_sharding, inputs)) else None)
+        entry = _make_program(run, roots, compiler, walk, inputs, places, key)
+    return entry, inputs, walk.nodes
+
+
+def _require(obstacle: str | None) -> None:
+    """Raises if there is a reason why no program can serve."""
+    if obstacle is not None:
+        raise NotServed(obstacle)
 
 
 compilation.execute = execute
