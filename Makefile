@@ -23,7 +23,7 @@ test: $(VENV)/.has-test  ## run tests, docstring examples, README code and the f
 test-ops: $(VENV)/.has-test $(VENV)/.has-parity  ## run every check on every sample of every built-in op, and record it
 	rm -f out/op_grid.json
 	OPLIB_OPS_SAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -p tests.builtin.grid.recording \
-		tests/builtin tests/parity/test_op_grid.py tests/parity/test_op_forms.py $(ARGS)
+		tests/builtin tests/parity/test_op_grid.py tests/parity/test_op_forms.py tests/parity/test_opinfo.py $(ARGS)
 
 test-compiled: $(VENV)/.has-test $(VENV)/.has-parity  ## run the tests of the tape with compiled autograd on for every backward
 	OPLIB_COMPILED_AUTOGRAD=1 $(BIN)/python -m pytest -n $(WORKERS) tests/autograd tests/tensor tests/transforms \

@@ -188,3 +188,11 @@ def test_a_transform_of_a_number_is_refused_as_torch_refuses_it(assert_agrees, n
             lambda lib, dim=dim: lib.view_as_real(getattr(lib.fft, name)(scalar(lib, 1.0), dim=dim) + 0j)
         )
     assert_agrees(lambda lib: getattr(lib.fft, name)(lib.ones(4, 4, dtype=lib.float16)))
+
+
+def test_istft_with_a_real_result_reads_one_half_of_the_frequencies(assert_agrees):
+    def program(lib):
+        spectra = lib.complex(lib.arange(60.0).reshape(10, 6).sin(), lib.arange(60.0).reshape(10, 6).cos())
+        return lib.istft(spectra, 10, center=False, window=lib.ones(10))
+
+    assert_agrees(program)

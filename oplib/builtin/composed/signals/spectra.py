@@ -191,8 +191,8 @@ def istft(
         )
     frames = ops.transpose(input if input.ndim == 3 else ops.unsqueeze(input, 0), -1, -2)
     norm = "ortho" if normalized else None
-    parts = ops.fft_irfft(frames, n_fft, -1, norm) if is_half else ops.fft_ifft(frames, None, -1, norm)
-    parts = parts if return_complex or is_half else ops.real(parts)
+    # A real result reads one half of the frequencies, and takes the other for its conjugate, as in torch.
+    parts = ops.fft_ifft(frames, None, -1, norm) if return_complex else ops.fft_irfft(frames, n_fft, -1, norm)
     weights = _find_window("istft", window, parts, n_fft, size)
     if weights is None:
         weights = ops.ones_like(ops.abs(make_zeros(parts, (n_fft,))))

@@ -1,0 +1,173 @@
+"""What is compared of one of torch's samples: results, gradients, and the kinds of errors."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+import oplib
+from oplib.errors import OplibError
+
+from .entries import Entry, list_tensors, to_oplib
+
+RTOL, ATOL = 1e-6, 1e-8
+
+
+def check_sample(entry: Entry, way: str, sample: Any, *, shapes_only: bool = False) -> str | None:
+    """Runs a sample on both; returns what differs, and None if nothing does.
+
+    Raises:
+        NotConvertibleError: if oplib cannot be given the arguments.
+    """
+    own = [to_oplib(part) for part in (sample.input, sample.args, sample.kwargs)]
+    theirs = _run(lambda: _call(entry, torch, way, sample.input, sample.args, sample.kwargs))
+    ours = _run(lambda: _call(entry, oplib, way, *own))
+    if isinstance(theirs, Exception) or isinstance(ours, Exception):
+        return _compare_errors(theirs, ours)
+    if not shapes_only:
+        theirs, ours = _process(sample, theirs), _process(sample, ours)
+    found = compare(theirs, ours, values=not shapes_only)
+    if found or shapes_only or not entry.info.supports_autograd:
+        return found
+    leaves = [list_tensors((sample.input, sample.args, sample.kwargs)), list_tensors(own)]
+    return _compare_gradients((theirs, ours), leaves)
+
+
+def check_error(entry: Entry, way: str, error_input: Any) -> str | None:
+    """Gives both what torch refuses; None if oplib raises an error of its own of this kind."""
+    sample = error_input.sample_input
+    own = [to_oplib(part) for part in (sample.input, sample.args, sample.kwargs)]
+    theirs = _run(lambda: _call(entry, torch, way, sample.input, sample.args, sample.kwargs))
+    if not isinstance(theirs, Exception):
+        return None
+    return _compare_errors(theirs, _run(lambda: _call(entry, oplib, way, *own)))
+
+
+def _call(entry: Entry, lib: Any, way: str, first: Any, args: Any, kwargs: Any) -> Any:
+    function = entry.find(lib, way)
+    assert function is not None
+    if way == "in place":
+        first = first.clone()
+    return function(first, *args, **kwargs)
+
+
+def _run(program: Callable[[], Any]) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return program()
+        except Exception as error:  # noqa: BLE001  it is compared with the error of the other
+            return error
+
+
+def _process(sample: Any, result: Any) -> Any:
+    """Takes the part of a result that is unique, as torch's own tests do."""
+    try:
+        return sample.output_process_fn_grad(result)
+    except (AttributeError, TypeError):
+        return result
+
+
+def _compare_errors(theirs: Any, ours: Any) -> str | None:
+    if not isinstance(ours, Exception):
+        return f"torch raised {_tell(theirs)}; oplib raised nothing"
+    if not isinstance(theirs, Exception):
+        return f"torch raised nothing; oplib raised {_tell(ours)}"
+    if not isinstance(ours, OplibError):
+        return f"torch raised {_tell(theirs)}; oplib raised the raw {_tell(ours)}"
+    kind = next(kind for kind in type(theirs).__mro__ if kind.__module__ == "builtins")
+    if not isinstance(ours, kind):
+        return f"torch raised {_tell(theirs)}; oplib raised {_tell(ours)}"
+    return None
+
+
+def _tell(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0][:150] if str(error) else ''}"
+
+
+def compare(theirs: Any, ours: Any, *, values: bool = True) -> str | None:
+    """Returns the first difference of two results: of structure, dtype, shape or value."""
+    if isinstance(theirs, (list, tuple)):
+        if not isinstance(ours, (list, tuple)) or len(ours) != len(theirs):
+            return f"torch gave {len(theirs)} results, oplib {ours!r}"[:200]
+        found = (compare(one, other, values=values) for one, other in zip(theirs, ours, strict=True))
+        return next(filter(None, found), None)
+    if not isinstance(theirs, torch.Tensor):
+        return None if _is_equal(theirs, ours) else f"torch gave {theirs!r}, oplib {ours!r}"[:200]
+    if not isinstance(ours, oplib.Tensor):
+        return f"torch gave a Tensor, oplib {type(ours).__name__}"
+    return _compare_arrays(_to_numpy(theirs), _to_numpy(ours), values)
+
+
+def _to_numpy(tensor: Any) -> np.ndarray:
+    if isinstance(tensor, oplib.Tensor):
+        return np.asarray(tensor.detach().array)
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    if tensor.dtype is torch.bfloat16:
+        return tensor.float().numpy().astype(oplib.bfloat16)
+    return tensor.numpy(force=True)
+
+
+def _is_equal(theirs: Any, ours: Any) -> bool:
+    if isinstance(theirs, torch.dtype):
+        return str(theirs).removeprefix("torch.") == np.dtype(ours).name
+    if isinstance(theirs, (float, complex)):
+        return bool(np.allclose(theirs, ours, rtol=RTOL, equal_nan=True))
+    return isinstance(theirs, (torch.layout, torch.device)) or theirs == ours
+
+
+def _compare_arrays(theirs: np.ndarray, ours: np.ndarray, values: bool) -> str | None:
+    if (theirs.shape, theirs.dtype) != (ours.shape, ours.dtype):
+        return f"torch gave {theirs.dtype}{list(theirs.shape)}, oplib {ours.dtype}{list(ours.shape)}"
+    if theirs.dtype == oplib.bfloat16:
+        theirs, ours = theirs.astype(np.float32), ours.astype(np.float32)
+    single = theirs.dtype.itemsize // (2 if theirs.dtype.kind == "c" else 1) < 8
+    scale = 2e2 if single and theirs.dtype.kind in "fc" else 1
+    if not values or np.allclose(ours, theirs, rtol=RTOL * scale, atol=ATOL * scale, equal_nan=True):
+        return None
+    wrong = ~np.isclose(ours, theirs, rtol=RTOL * scale, atol=ATOL * scale, equal_nan=True)
+    return (
+        f"torch gave {theirs[wrong].flat[0]!r}, oplib {ours[wrong].flat[0]!r} ({wrong.sum()} of {wrong.size})"
+    )
+
+
+def _compare_gradients(results: tuple[Any, Any], leaves: list[list[Any]]) -> str | None:
+    """Differentiates the sum of all results, each item by its own weight."""
+    found = [
+        _run(lambda own=own, some=some: _differentiate(own, some))
+        for own, some in zip(results, leaves, strict=True)
+    ]
+    if any(isinstance(one, Exception) for one in found):
+        both = _compare_errors(*found)
+        return both and f"gradient: {both}"
+    theirs, ours = found
+    for place, (one, other) in enumerate(zip(theirs, ours, strict=True)):
+        if one is None or other is None:
+            given = other if one is None else one
+            if given is not None and bool((given != 0).any()):
+                return (
+                    f"gradient {place}: {'oplib' if one is None else 'torch'} alone gave one that is not zero"
+                )
+        elif different := compare(one, other):
+            return f"gradient {place}: {different}"
+    return None
+
+
+def _differentiate(result: Any, tensors: list[Any]) -> list[Any]:
+    outputs = [one for one in list_tensors(result) if one.requires_grad]
+    leaves = [one for one in tensors if one.requires_grad]
+    if not outputs or not leaves:
+        return [None] * len(leaves)
+    lib = torch if isinstance(outputs[0], torch.Tensor) else oplib
+    weights = [_weigh(lib, one) for one in outputs]
+    return list(lib.autograd.grad(outputs, leaves, weights, allow_unused=True))
+
+
+def _weigh(lib: Any, tensor: Any) -> Any:
+    items = np.cos(np.arange(math.prod(tensor.shape)) * 0.7).reshape(tuple(tensor.shape))
+    return lib.tensor(items).to(tensor.dtype)

@@ -1,0 +1,94 @@
+"""What differs between torch and oplib on torch's own samples, with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One difference that is known.
+
+    Attributes:
+        entries: the names of the entries; ``*`` matches anything.
+        text: a part of what :mod:`.checks` says of it.
+        because: the reason.
+    """
+
+    entries: tuple[str, ...]
+    text: str
+    because: str
+
+
+# Of these only dtypes and shapes are compared: the libraries draw other numbers, or the values are arbitrary.
+RANDOM = (
+    *("bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "normal*", "uniform"),
+    *("rand_like", "randn", "randn_like", "randint", "randint_like", "nn.functional.*dropout*"),
+    *("empty", "empty_*", "new_empty*", "nn.functional.rrelu", "nn.functional.fractional_max_pool*"),
+    *(
+        "nn.functional.gumbel_softmax",
+        "nn.functional.scaled_dot_product_attention",
+        "svd_lowrank",
+        "pca_lowrank",
+    ),
+    "nn.functional.multi_head_attention_forward",
+)
+
+NUMBERS = "an operand may be a number or an array here, also where torch asks for a Tensor"
+OVERLAP = "torch refuses an out= that shares memory with an operand; here the result is complete before that"
+TIES = "which of several equal items is found is not specified, and differs"
+TRIANGLE = "torch gives a gradient to the triangle that is not read; here it is 0, as finite differences say"
+KIND = "torch raises ValueError here, and RuntimeError for the same mistake in neighbouring functions"
+LABELS = "both refuse it; the dtype of the labels is checked first here, and is wrong too"
+VIEW = "the sample is a view, and its base is not given to oplib"
+BRANCHES = "the logarithms differ by a multiple of 2 pi i, and their exponentials agree"
+WITH_DERIVATIVE = "torch has no derivative of the in-place form"
+SWAPPED = "torch swaps the weight and the indices if they come in the old order, with a warning"
+TO_MEND = "a legal call that oplib refuses: to be mended, and this line to be removed"
+OF_METHOD = "the samples are those of a method; the function of oplib takes them in this order too"
+
+DIFFERENCES = (
+    Difference(("*",), "must be Tensor, not int; oplib raised nothing", NUMBERS),
+    Difference(("*",), "invalid combination of arguments - got (int, int)", NUMBERS),
+    Difference(("*",), "invalid combination of arguments - got (int, Tensor)", NUMBERS),
+    Difference(("__r*__",), "doesn't apply to a 'int' object", NUMBERS),
+    Difference(("*",), "the derivative for 'inplace version of", WITH_DERIVATIVE),
+    Difference(("*",), "to a single memory location", OVERLAP),
+    Difference(
+        ("abs",), "In-place abs is not supported for complex", "the magnitudes are written as complex numbers"
+    ),
+    Difference(("normal.in_place",), "normal() received an invalid combination", OF_METHOD),
+    Difference(("normal",), "normal_(): argument 'mean'", "a Tensor of one item is a number here"),
+    Difference(("polygamma.*",), "polygamma(): argument", OF_METHOD),
+    Difference(("cholesky_inverse", "cholesky_solve"), "gradient", TRIANGLE),
+    Difference(("kthvalue", "topk", "mode"), "np.int64", TIES),
+    Difference(("logaddexp",), "np.complex128", BRANCHES),
+    Difference(("as_strided.partial_views",), "", VIEW),
+    Difference(("nn.functional.adaptive_*",), "Input dimension should be", KIND),
+    Difference(("nn.functional.*margin_loss",), "expected integers for labels", LABELS),
+    Difference(("nn.functional.unfold",), "not implemented for bool", "windows of bools are not computed"),
+    Difference(("arange",), "arange() got an unexpected", "arange takes no out="),
+    Difference(
+        ("cat",), "resize storage that is not resizable", "out= of another shape takes that of the result"
+    ),
+    Difference(("nn.functional.embedding_bag",), "expected dtype int32 or int64", SWAPPED),
+    Difference(("addbmm",), "addbmm_: output with shape", TO_MEND),
+    Difference(("gather",), "Got u8[2,0]", TO_MEND),
+    Difference(("scatter",), "expected self.dtype to be equal to src.dtype", TO_MEND),
+    Difference(("masked.var", "masked.std"), "clamp_min: not implemented for complex", TO_MEND),
+    Difference(
+        ("einsum",), "argument 'equation'", "the samples give the operands first, which is no call of either"
+    ),
+)
+
+
+def find_difference(entry: str, found: str) -> Difference | None:
+    """Returns the known difference that explains what a check has found."""
+    matching = (one for one in DIFFERENCES if one.text in found)
+    return next((one for one in matching if any(fnmatchcase(entry, name) for name in one.entries)), None)
+
+
+def is_random(entry: str) -> bool:
+    """Tells whether only dtypes and shapes are compared."""
+    return any(fnmatchcase(entry, name) for name in RANDOM)

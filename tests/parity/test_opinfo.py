@@ -1,0 +1,54 @@
+"""torch's own samples of its operators, on torch and on oplib; see ``opinfo/``."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("expecttest", reason="torch's samples need it; it is in the extra parity")
+
+from tests.seed import TAKE_ALL, draw_cases, make_random  # noqa: E402  below the checks for packages
+
+from .opinfo.checks import check_error, check_sample  # noqa: E402
+from .opinfo.differences import find_difference, is_random  # noqa: E402
+from .opinfo.entries import Entry, NotConvertibleError, list_entries  # noqa: E402
+
+pytestmark = [pytest.mark.usefixtures("with_64_bits", "without_warnings"), pytest.mark.slow]
+DTYPES = (torch.float64, torch.int64, torch.bool, torch.complex128)
+DRAWN = draw_cases(list_entries(), 60, "opinfo")
+
+
+@pytest.mark.parametrize("entry", DRAWN, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_an_operator_does_what_torch_does_on_torchs_samples(entry: Entry, dtype: torch.dtype):
+    if dtype not in entry.info.supported_dtypes("cpu"):
+        return
+    has_gradient = entry.info.supports_autograd and dtype.is_floating_point
+    samples = list(entry.draw(dtype, requires_grad=has_gradient))
+    numbers = make_random(f"{entry} {dtype}")
+    shapes_only = is_random(str(entry))
+    for way in entry.list_ways():
+        for place in (
+            range(len(samples)) if TAKE_ALL else numbers.sample(range(len(samples)), min(2, len(samples)))
+        ):
+            if way == "in place" and not isinstance(samples[place].input, torch.Tensor):
+                continue
+            try:
+                found = check_sample(entry, way, samples[place], shapes_only=shapes_only)
+            except NotConvertibleError:
+                continue
+            assert_known(entry, found, f"{way}, sample {place}: {samples[place].summary()}")
+
+
+@pytest.mark.parametrize("entry", [entry for entry in DRAWN if entry.info.error_inputs_func], ids=str)
+def test_what_torch_refuses_is_refused_with_an_error_of_the_same_kind(entry: Entry):
+    for place, error_input in enumerate(entry.info.error_inputs("cpu")):
+        try:
+            found = check_error(entry, entry.list_ways()[0], error_input)
+        except NotConvertibleError:
+            continue
+        assert_known(entry, found, f"error input {place}: {error_input.sample_input.summary()}")
+
+
+def assert_known(entry: Entry, found: str | None, sample: str) -> None:
+    assert found is None or find_difference(str(entry), found), f"{entry}, {sample}\n{found}"
