@@ -53,9 +53,9 @@ class Attached:
         last = len(values) if self.plan is None else first + len(self.plan.outputs)
         return values[:first], values[first:last], values[last:]
 
-    def make_linear(self, values: Sequence[Any], wanted: Mask) -> Any:
+    def make_linear(self, values: Sequence[Any], outputs: Sequence[Any], wanted: Mask) -> Any:
         """Returns the derivative of the call and its residuals; other gradients need another forward."""
-        inputs, outputs, extras = self.split(values)
+        inputs, _, extras = self.split(values)
         planned = None if self.plan is None or wanted != self.wanted else (self.plan, extras)
         return make_linear(self.call, self.levels, wanted, inputs=inputs, outputs=outputs, planned=planned)
 
@@ -119,4 +119,4 @@ def _differentiate(
     given = tangents[: attached.input_count]
     if all(isinstance(tangent, ad.Zero) for tangent in given):
         return outputs, zeros
-    return outputs, bind_linear(partial(attached.make_linear, primals), given, zeros)
+    return outputs, bind_linear(partial(attached.make_linear, primals, outputs), given, zeros)

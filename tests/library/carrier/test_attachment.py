@@ -171,3 +171,37 @@ def test_a_kernel_with_a_batching_rule_keeps_it() -> None:
     found = jax.vmap(jax.grad(jax.checkpoint(lambda x: ruled(x))))(X[0])
     np.testing.assert_allclose(found, np.cos(X[0]), rtol=1e-6)
     assert seen
+
+
+@pytest.mark.parametrize("kind", ["formula", "forward"])
+def test_every_order_uses_the_rules_through_a_loop_that_is_linearized_inside_a_loop(kind: str) -> None:
+    def run(ctx: Any, x: Any) -> Any:
+        y = jnp.tanh(x)
+        ctx.save_for_backward(y)
+        return y
+
+    def marked(x: jax.Array) -> jax.Array:
+        return jnp.tanh(x)
+
+    op = custom_op("remat::marked", marked)
+    options: Any = {"forward": run}
+    if kind == "formula":
+        options = {"setup_context": lambda ctx, inputs, output: ctx.save_for_backward(output)}
+    op.register_autograd(lambda ctx, g: 7 * g * (1 - ctx.saved_tensors[0] ** 2), **options)
+    by_hand = jax.custom_vjp(jnp.tanh)
+    by_hand.defvjp(lambda x: (by_hand(x),) * 2, lambda y, g: (7 * g * (1 - y**2),))
+
+    def differentiate(function: Callable[..., Any]) -> Any:
+        def loop(carry: Any, rows: Any, w: Any) -> Any:
+            return jax.lax.scan(lambda c, v: (function(c * v + w), c * w), carry, rows)
+
+        def total(w: Any) -> Any:
+            def step(carry: Any, row: Any) -> Any:
+                return jax.vjp(loop, carry, jnp.stack([row, 2 * row]), w)[0]
+
+            carry, rows = jax.lax.scan(step, X[0], X / 10)
+            return (carry**2).sum() + (rows**2).sum()
+
+        return jax.grad(lambda w: (jax.grad(total)(w) ** 2).sum())(W[0])
+
+    np.testing.assert_allclose(differentiate(op), differentiate(by_hand), rtol=1e-4)
