@@ -70,7 +70,9 @@ def select(items: list[pytest.Item]) -> None:
             if item.nodeid.endswith(name):
                 item.add_marker(pytest.mark.skip(reason=reason))
     if SHARE < 1:
-        kept = set(make_random("compiled runs").sample(range(len(items)), round(len(items) * SHARE)))
+        kept = set(
+            make_random("compiled runs", is_steady=True).sample(range(len(items)), round(len(items) * SHARE))
+        )
         items[:] = [item for number, item in enumerate(items) if number in kept]
 
 

@@ -2,7 +2,8 @@
 
 ``OPLIB_TEST_SEED`` is 0 unless the environment gives another number; ``.ci/run`` gives a new one to each run.
 The workers of a run read the same environment, so they collect the same tests.
-``OPLIB_OPS_SAMPLES=all`` takes everything that else is drawn from.
+``OPLIB_OPS_SAMPLES=all`` takes everything that else is drawn from. Where not everything has been tried yet,
+the draw is *steady*: each run takes the same, unless ``OPLIB_STEADY_SEED`` gives another number.
 """
 
 from __future__ import annotations
@@ -17,19 +18,20 @@ import pytest
 
 T = TypeVar("T")
 SEED = int(os.environ.get("OPLIB_TEST_SEED", "0"))
+STEADY_SEED = int(os.environ.get("OPLIB_STEADY_SEED", "0"))
 TAKE_ALL = os.environ.get("OPLIB_OPS_SAMPLES") == "all"
 
 
-def make_random(purpose: str) -> random.Random:
+def make_random(purpose: str, *, is_steady: bool = False) -> random.Random:
     """Returns the numbers of one purpose: the same in each run of the same seed, whatever else is drawn."""
-    return random.Random(f"{SEED} {purpose}")
+    return random.Random(f"{STEADY_SEED if is_steady else SEED} {purpose}")
 
 
-def draw_cases(cases: Sequence[T], count: int, purpose: str) -> list[T]:
+def draw_cases(cases: Sequence[T], count: int, purpose: str, *, is_steady: bool = False) -> list[T]:
     """Returns as many of the cases as asked for, or all of them in a run of all."""
     if TAKE_ALL:
         return list(cases)
-    return make_random(purpose).sample(cases, min(count, len(cases)))
+    return make_random(purpose, is_steady=is_steady).sample(cases, min(count, len(cases)))
 
 
 def seed_programs(items: Sequence[pytest.Item]) -> None:
