@@ -191,7 +191,10 @@ class Binder:
     def _unfit(self, name: str, place: int, value: object, advice: str) -> ArgumentError:
         argument = self.schema.arguments[place]
         if advice == TRACED:
-            advice += f"; the op could declare operand=('{argument.name}',)"
+            advice += (
+                f"; the op could declare operand=('{argument.name}',), "
+                "or static_argnames of the jit could compile the number in"
+            )
         return ArgumentTypeError(
             f"{name}: argument '{argument.name}' ({_locate(argument, place)}) expected a value of type "
             f"'{argument.type}' but found {describe(value)}, of type {_name_type(value)}. "

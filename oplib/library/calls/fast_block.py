@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from oplib.autograd.recording.formula_node import NOBODY, make_node, save_residuals
 from oplib.config import config
+from oplib.errors import OplibError
 from oplib.generated_code import inlined
 from oplib.library.arguments.scalars import find_operand
 from oplib.library.carrier.specialization import MAX_BITS
@@ -189,7 +190,7 @@ def find_specialization(block: FastBlock, part: Presence) -> Any:
     """Returns the specialization of a call; None if there is none yet."""
     try:
         specialization = block.find(make_key(part.fixed, part.absent, [length for _, length in part.lists]))
-    except (TypeError, ValueError):  # an argument that cannot stand in a key
+    except (TypeError, ValueError, OplibError):  # an argument that cannot stand in a key
         specialization = None
     return specialization
 

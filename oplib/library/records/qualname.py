@@ -79,8 +79,9 @@ def parse_qualname(text: object, *, subject: str) -> Qualname:
     parts = text.split("::")
     if len(parts) != 2:
         raise RegistrationValueError(
-            f'{subject}: a qualified name is of the form "namespace::name". Got {text!r}, from which '
-            f"{len(parts)} parts unpack. Write a namespace, `::` and a name, for example demo::softclip."
+            f'{subject}: a qualified name is of the form "namespace::name". Got {text!r}, which has '
+            f"{len(parts) - 1} times `::` and not once. Write a namespace, `::` and a name, for example "
+            "demo::softclip."
         )
     name, _, overload = parts[1].partition(".")
     return Qualname(parts[0], name, "" if overload == "default" else overload)

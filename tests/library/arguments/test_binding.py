@@ -169,7 +169,8 @@ def test_arrays_of_one_element_are_numbers_and_tracers_are_not():
         assert convert("int", array) == 3
         assert convert("float", array) == 3.0
     with pytest.raises(
-        ArgumentError, match=r"traced, so it is not known; the op could declare operand=\('v',\)"
+        ArgumentError,
+        match=r"traced, so it is not known; the op could declare operand=\('v',\), or static_argnames",
     ):
         jax.jit(lambda n: convert("float", n))(1.0)
     with pytest.raises(ArgumentError, match="found f32"):

@@ -222,3 +222,17 @@ def test_a_list_in_inference_mode_gives_tensors_of_inference_mode() -> None:
             assert found.is_inference()
             assert not found.requires_grad
         assert count_complete_calls(lambda: oplib.cat([x, x])) == 0
+
+
+@pytest.mark.usefixtures("forget_ops")
+def test_a_tensor_in_place_of_a_number_raises_the_same_error_at_every_call():
+    @custom_op("fast_path::limited")
+    def limited(x: jax.Array, bound: float = 1.0) -> jax.Array:
+        return jnp.minimum(x, bound)
+
+    for _ in range(2):  # the second call takes the fast path
+        with pytest.raises(TypeError, match=r"fast_path::limited: argument 'bound' .* found f32\[2\]"):
+            limited(leaf(), oplib.ones(2))
+        with pytest.raises(TypeError, match=r"argument 'bound' .* traced, so it is not known"):
+            jax.jit(lambda bound: limited(leaf(), Tensor.from_array(bound)))(2.0)
+        limited(leaf())

@@ -72,7 +72,7 @@ class TestForms:
 
     @pytest.mark.parametrize("name", ["f", "a::b::c", "::".join("abcd")])
     def test_a_name_that_is_not_qualified_is_refused(self, name):
-        with pytest.raises(ValueError, match=r"custom_op: a qualified name .* parts unpack"):
+        with pytest.raises(ValueError, match=r"custom_op: a qualified name .* `::` and not once"):
             custom_op(name, add_one)
 
     @pytest.mark.parametrize("name", ILLEGAL_NAMES)
