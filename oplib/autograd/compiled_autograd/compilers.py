@@ -64,9 +64,9 @@ def _check_results(
             describe(results) if given is not None or hasattr(results, "shape") else type(results).__name__
         )
         raise AutogradError(
-            f"compiled_autograd: what compiler '{name_of(compiler)}' made of {function.__name__} gives other "
-            f"results than it. Got {shown}, expected {describe(list(function.jaxpr.out_avals))}. Return a "
-            "function that computes the same as the one it was given."
+            f"compiled_autograd: compiler '{name_of(compiler)}' returned for {function.__name__} a function "
+            f"with other results. Got {shown}, expected {describe(list(function.jaxpr.out_avals))}. Return a "
+            "function that computes the same as the function that the compiler received."
         )
 
 

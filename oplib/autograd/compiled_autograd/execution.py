@@ -165,5 +165,5 @@ def _make_program(  # noqa: PLR0917  everything that the execution of a run has 
     arguments = [values[len(roots) + place] for place in places]
     skeleton = Skeleton(walk, run.plan, roots, values, arguments, dict(entry.expectations))
     captured = instance.capture_graph(run, skeleton)
-    entry.learn(instance.end_capture(captured), skeleton.expectations)
+    entry.set_program(instance.end_capture(captured), skeleton.expectations)
     return programs.add(key, entry)

@@ -13,7 +13,7 @@ from oplib.tensor import Tensor
 
 
 class BackwardState(SimpleNamespace):
-    """A bag of attributes that a compiled forward fills for its backward."""
+    """Attributes that a compiled forward sets for its backward."""
 
 
 class FakeBackwardCFunction:

@@ -257,7 +257,7 @@ class AutogradCompilerInstance:
         self._proxies.update(zip(tensors, proxies, strict=True))
 
     def bind_backward_state(self, index: int) -> BackwardState:
-        """Returns a new bag of attributes, which item ``index`` of the hooks stands for."""
+        """Returns a new, empty ``BackwardState``, which item ``index`` of the hooks stands for."""
         assert self.hooks_proxy is not None, "begin_capture was not called"
         self.hooks_proxy.append(index)
         return BackwardState()

@@ -22,7 +22,7 @@ from .segment import Segment, SegmentCompiler, divide
 from .state import note_eager
 from .steps import HostStep, Step, Value, arguments_of
 
-HOST_GAVE_OTHERS = "a host step gave None for a gradient, or a gradient where None was expected"
+HOST_RESULTS_DIFFER = "a host step gave None for a gradient, or a gradient where None was expected"
 HOOKS_CHANGED = "a hook was registered during the pass"
 ON_SEVERAL_DEVICES = "arrays are on different devices"
 GRAD_CHANGED = "the grad of a leaf was changed during the pass"
@@ -143,7 +143,7 @@ class BackwardProgram:
             number, step = item
             results = _run_host(step, run, values, nodes)
             has_host_run, before = True, (number, results)
-            reason = self._find_surprise(step, results, nodes, handles)
+            reason = self._find_mismatch(step, results, nodes, handles)
             if reason is not None:
                 note_eager(reason)
                 run_rest(self.skeleton, run, values, nodes, stop=number, results=results)
@@ -163,7 +163,7 @@ class BackwardProgram:
             for step in segment.accumulations
         )
 
-    def _find_surprise(
+    def _find_mismatch(
         self, step: HostStep, results: Gradients, nodes: Sequence[TapeNode], handles: int
     ) -> str | None:
         """Returns why the program cannot go on after a host step; None if it can."""
@@ -177,7 +177,7 @@ class BackwardProgram:
                 flags = tuple([one is not None for one in results])
                 self.skeleton.expectations[step.kind, step.place] = flags
                 self.is_outdated = True
-                return HOST_GAVE_OTHERS
+                return HOST_RESULTS_DIFFER
         if RemovableHandle.next_id != handles and any(
             node.has_hooks and describe_hooks(node) != stand_in.hooks and describe_hooks(node) is not None
             for node, stand_in in zip(nodes, self.skeleton.nodes, strict=True)
@@ -226,7 +226,9 @@ def _run_segment(
             node = run.node = nodes[place]
             node.read_operands([])
         run.node = None
-    with adding if segment.additions else nullcontext():  # nobody may write between the read and the write
+    with (
+        adding if segment.additions else nullcontext()
+    ):  # no other thread may write between the read and the write
         for place, held, _ in segment.additions:
             values[held] = nodes[place].variable._grad._storage.array
         try:

@@ -14,7 +14,7 @@ from oplib.autograd.array_functions.tokens import next_token
 from .program import BackwardProgram
 
 CAPACITY = 256
-MOST_LESSONS = 8
+MOST_REPLACEMENTS = 8
 """The number of times that a program is made again, because Python code gave something else."""
 
 
@@ -23,32 +23,32 @@ class Entry:
 
     Attributes:
         captured: the function that runs the program, and the program.
-        expectations: what host steps were seen to give, see ``Recorder``.
+        expectations: the results that host steps have given, see ``Recorder``.
         names: the names of the nodes, for messages.
     """
 
-    __slots__ = ("_lessons", "captured", "expectations", "names")
+    __slots__ = ("_replacements", "captured", "expectations", "names")
 
     captured: tuple[Callable[..., Any], BackwardProgram]
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.expectations: dict[tuple[str, int], Mask] = {}
         self.names = names
-        self._lessons = 0
+        self._replacements = -1  # the first program replaces none
 
     def needs_program(self) -> bool:
         """Returns whether the program must be made again."""
-        return self.captured[1].is_outdated and self._lessons <= MOST_LESSONS
+        return self.captured[1].is_outdated and self._replacements < MOST_REPLACEMENTS
 
-    def learn(
+    def set_program(
         self,
         captured: tuple[Callable[..., Any], BackwardProgram],
         expectations: dict[tuple[str, int], Mask],
     ) -> None:
-        """Takes a program, and what is expected of its host steps."""
+        """Sets the program, and what it expects of its host steps."""
         self.captured = captured
         self.expectations = expectations
-        self._lessons += 1
+        self._replacements += 1
 
 
 class ProgramCache:

@@ -1,4 +1,4 @@
-"""The recorder: the engine's flow over stand-ins of the nodes, which writes a program, computing nothing."""
+"""The recorder: the engine's flow over stand-ins of the nodes. It writes a program and computes nothing."""
 
 from __future__ import annotations
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from operator import itemgetter
 from typing import Any
 
 import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from oplib.autograd.array_functions.array_function import make_gather
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 
 from .steps import AccumulateStep, CallStep, HostStep, RetainStep, Step, Value, arguments_of, results_of
@@ -51,7 +51,7 @@ class Segment:
         releases: the nodes whose saved values are freed afterwards.
         retentions: the retained gradients that are stored afterwards.
         compiled: the function.
-        drops: the numbers of values that nobody reads afterwards.
+        drops: the numbers of values that no later step reads.
     """
 
     __slots__ = (
@@ -120,7 +120,7 @@ class SegmentCompiler:
         if found is None:
             found = self._known[key] = self._trace(body)
         segment.compiled, forwarded = found
-        segment.take = _make_picker([value.number for value in body.inputs])
+        segment.take = make_gather(tuple([value.number for value in body.inputs]))
         for value, place in zip(body.outputs, forwarded, strict=True):
             if place is None:
                 segment.gives.append(value.number)
@@ -155,13 +155,6 @@ def divide(steps: Sequence[Step]) -> list[tuple[int, list[Step]]]:
         groups[-1][1].append(step)
         is_open = not is_host
     return groups
-
-
-def _make_picker(numbers: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """Returns a function that picks items of a list. It runs in C."""
-    if len(numbers) < 2:
-        return lambda values: [values[number] for number in numbers]
-    return itemgetter(*numbers)
 
 
 class _Body:

@@ -33,9 +33,12 @@ def no_tuple(function):
 @pytest.mark.parametrize(
     ("compiler", "text"),
     [
-        (wrong_number, "compiler 'wrong_number' made of CompiledAutograd0 gives other results than it"),
-        (wrong_shape, r"compiler 'wrong_shape' made of .* Got .*7.*, expected"),
-        (no_tuple, "compiler 'no_tuple' made of .* Got i"),
+        (
+            wrong_number,
+            "compiler 'wrong_number' returned for CompiledAutograd0 a function with other results",
+        ),
+        (wrong_shape, r"compiler 'wrong_shape' returned for .* Got .*7.*, expected"),
+        (no_tuple, "compiler 'no_tuple' returned for .* Got i"),
         (
             lambda function: None,
             "returned no callable to end_capture, which takes it as compiled_fn. Got NoneType",

@@ -155,7 +155,7 @@ def test_what_hooks_can_ask_of_the_engine_is_as_in_eager(agree):
 
 @pytest.mark.spec("D.25")
 @pytest.mark.parametrize("wanted", ["x", "y", "", "xy"])
-def test_a_function_that_gives_none_continues_eagerly_and_teaches_the_program(wanted, agree, counts):
+def test_a_function_that_gives_none_continues_eagerly_and_the_next_program_expects_it(wanted, agree, counts):
     def run(w, y, z):
         a = Choose.apply(w * 2, y * 3, wanted)
         (a * z).exp().sum().backward()
