@@ -20,7 +20,7 @@ def name_function(function: Function, name: str, submodule: str = "") -> Functio
     """
     submodule = submodule or next((one for one in _SUBMODULES if name.startswith(f"{one}_")), "")
     function.__name__ = name
-    # Where pickle finds it: somebody keeps an activation in a configuration, and sends that to a process.
+    # pickle finds it there: a configuration that holds an activation may be sent to another process.
     function.__qualname__ = name.removeprefix(f"{submodule}_") if submodule else name
     function.__module__ = f"oplib.{submodule}" if submodule else "oplib"
     return function

@@ -22,7 +22,7 @@ from .jax_names import explain_attribute
 from .signature import LateSignature, make_signature
 
 _interned: dict[str, OpOverload] = {}
-_retired: WeakValueDictionary[str, OpOverload] = WeakValueDictionary()  # found again while somebody has it
+_retired: WeakValueDictionary[str, OpOverload] = WeakValueDictionary()  # found again while a reference exists
 _interning = threading.Lock()
 
 
@@ -135,8 +135,8 @@ class OpOverload(Redirecting):
     def __reduce__(self) -> tuple[Any, ...]:
         if self.is_local:
             raise PicklingError(
-                f"{self._name}: a local op cannot be pickled, because no table knows it. Got the op of "
-                f'{self.record.where}. Give it a name: custom_op("namespace::name", function).'
+                f"{self._name}: a local op cannot be pickled, because it is not in the registry. Got the op "
+                f'of {self.record.where}. Give it a name: custom_op("namespace::name", function).'
             )
         return find_overload, (self._name,)
 
@@ -218,7 +218,7 @@ def intern_overload(qualname: Qualname) -> OpOverload:
 
 
 def retire_overload(overload: OpOverload) -> None:
-    """Forgets an overload that nothing defines any more, as soon as nobody has it."""
+    """Forgets an overload that nothing defines any more, as soon as no reference to it is left."""
     with _interning:
         if _interned.pop(overload._name, None) is not None:
             _retired[overload._name] = overload

@@ -38,7 +38,7 @@ class Qualname(NamedTuple):
 
 
 class LocalQualname(Qualname):
-    """The name of an op that no table knows: it lives as long as somebody holds it. Equal names are apart.
+    """The name of a local op, which is not in the registry. Two local ops may have the same text as name.
 
     Attributes:
         home: a weak reference to the overload.

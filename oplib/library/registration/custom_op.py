@@ -83,8 +83,8 @@ def custom_op(
     on every call.
 
     Args:
-        name: ``namespace::name`` or ``namespace::name.overload``. Without a name, the op is local: no table
-            knows it, and it lives as long as somebody holds it.
+        name: ``namespace::name`` or ``namespace::name.overload``. Without a name, the op is local: it is
+            not in the registry, and is freed with its last reference.
         fn: the function, which comes first without a name; None makes the call a decorator.
         mutates_args: the names of the arguments that it writes, or ``"unknown"`` for all tensors.
         device_types: the devices on which it runs (``cpu``, ``gpu``, ``tpu``); None for all, empty for none

@@ -196,7 +196,7 @@ class Registry:
         return overload
 
     def _publish_local(self, qualname: LocalQualname, pieces: Contributions) -> OpOverload:
-        """Updates the overload of a local op, which nothing but its holders knows."""
+        """Updates the overload of a local op, which the registry does not hold."""
         overload: OpOverload = qualname.home()
         version = overload.record.version + 1 if qualname.pieces else 0
         record = compose_record(pieces, self._disabled.get(qualname, ()), version=version)

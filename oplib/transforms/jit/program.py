@@ -221,7 +221,7 @@ class Program:
         return write_back.give(tensors, made, outputs)
 
     def _copy_read(self, inputs: list[Any], owners: Sequence[Storage]) -> None:
-        """Replaces the inputs to donate that somebody has read by copies."""
+        """Copies the inputs to donate whose buffers were read, so that the buffers stay valid."""
         if self._has_run:
             read = [n for n, place in self._donated if owners[place].__class__ is not FreshStorage]
             copy = _copy_arrays
