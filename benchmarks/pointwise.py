@@ -17,7 +17,8 @@ import oplib
 from oplib.builtin.functions import families as _families
 from oplib.builtin.functions import registry as _functions
 from oplib.builtin.rows.row import Row as OpRow
-from oplib.builtin.tables.reductions import basic as _reduce
+from oplib.builtin.tables import pointwise as _pointwise
+from oplib.builtin.tables.networks import activations as _activations
 from oplib.library.schema import Argument
 
 from .rounds import Case, Comparison, Effort, compare
@@ -29,7 +30,7 @@ CONTROL = "jax.jit(kernel)"
 BOUND = 1.4
 PRINTED = 10
 SKIPPED_TO = 4  # the quick table has every fourth call, because compiling all of them takes minutes
-FAMILIES = _families.FAMILIES[: _families.FAMILIES.index(_reduce)]  # the pointwise families come first
+FAMILIES = (*_pointwise.FAMILIES, _activations)
 PRODUCTS = ("matmul", "mm", "bmm", "addmm", "linear")
 # The function of polygamma takes its number first, and zeta has no derivative by its first operand.
 LEFT_OUT = ("polygamma", "special_zeta.Tensor")

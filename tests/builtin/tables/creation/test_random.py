@@ -24,7 +24,14 @@ from tests.builtin.samples.random import SAMPLES
 from tests.seed import draw_cases
 
 OPS = {op.name(): op for op in list_overloads() if op.namespace == "oplib" and op.record.draws}
-PASSING_ON = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "sdpa_dropout")
+PASSING_ON = (
+    "dropout",
+    "feature_dropout",
+    "alpha_dropout",
+    "feature_alpha_dropout",
+    "sdpa_dropout",
+    "rrelu_with_slopes",
+)
 
 
 def choose(count: int, *, without: tuple[str, ...] = (), among: tuple[str, ...] = ()) -> list[Any]:
