@@ -12,7 +12,7 @@ from math import e, inf, nan, pi
 from .importing import collecting_later
 
 with collecting_later():
-    from . import autograd, errors, fft, library, linalg, nn, ops, pytree, special, transforms
+    from . import amp, autograd, errors, fft, library, linalg, nn, ops, pytree, special, transforms
     from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
     from .autograd.engine.tensor_backward import run_tensor_backward
     from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
@@ -20,6 +20,13 @@ with collecting_later():
     from .builtin.functions import registry as _registry
     from .config import config
     from .library import Tag, custom_op
+    from .library.autocast.region import (
+        autocast,
+        clear_autocast_cache,
+        get_autocast_dtype,
+        is_autocast_cache_enabled,
+        is_autocast_enabled,
+    )
     from .tensor import (
         Device,
         Generator,
@@ -113,10 +120,13 @@ __all__ = [
     "Tensor",
     "__version__",
     "allclose",
+    "amp",
     "arange",
     "as_tensor",
+    "autocast",
     "autograd",
     "can_cast",
+    "clear_autocast_cache",
     "cond",
     "config",
     "custom_op",
@@ -135,12 +145,15 @@ __all__ = [
     "from_numpy",
     "full",
     "full_like",
+    "get_autocast_dtype",
     "get_default_dtype",
     "get_rng_state",
     "iinfo",
     "inf",
     "inference_mode",
     "initial_seed",
+    "is_autocast_cache_enabled",
+    "is_autocast_enabled",
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "is_tensor",

@@ -1,5 +1,6 @@
 # Made from the tables of oplib/builtin by `make generate`.
 from math import e as e, inf as inf, nan as nan, pi as pi
+import oplib.amp as amp
 import oplib.autograd as autograd
 import oplib.errors as errors
 import oplib.fft as fft
@@ -19,6 +20,11 @@ from oplib.autograd.grad_mode import is_inference_mode_enabled as is_inference_m
 from oplib.config import config as config
 from oplib.library.records.record import Tag as Tag
 from oplib.library.registration.custom_op import custom_op as custom_op
+from oplib.library.autocast.region import autocast as autocast
+from oplib.library.autocast.region import clear_autocast_cache as clear_autocast_cache
+from oplib.library.autocast.region import get_autocast_dtype as get_autocast_dtype
+from oplib.library.autocast.region import is_autocast_cache_enabled as is_autocast_cache_enabled
+from oplib.library.autocast.region import is_autocast_enabled as is_autocast_enabled
 from oplib.tensor.devices.device import Device as Device
 from oplib.tensor.random.generator import Generator as Generator
 from oplib.tensor.tensor import Tensor as Tensor
@@ -118,6 +124,7 @@ __all__ = [
     "amax",
     "amin",
     "aminmax",
+    "amp",
     "angle",
     "any",
     "arange",
@@ -153,6 +160,7 @@ __all__ = [
     "atleast_1d",
     "atleast_2d",
     "atleast_3d",
+    "autocast",
     "autograd",
     "avg_pool1d",
     "avg_pool2d",
@@ -202,6 +210,7 @@ __all__ = [
     "clamp_max_",
     "clamp_min",
     "clamp_min_",
+    "clear_autocast_cache",
     "clip",
     "clip_",
     "clone",
@@ -331,6 +340,7 @@ __all__ = [
     "ge",
     "gelu",
     "ger",
+    "get_autocast_dtype",
     "get_default_dtype",
     "get_rng_state",
     "glu",
@@ -381,6 +391,8 @@ __all__ = [
     "int8",
     "interpolate",
     "inverse",
+    "is_autocast_cache_enabled",
+    "is_autocast_enabled",
     "is_complex",
     "is_floating_point",
     "is_grad_enabled",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from types import NoneType
 
 import jax
@@ -13,6 +14,8 @@ from .errors import ArgumentTypeError, ArgumentValueError
 _FOLDER = "jax_compilation_cache_dir"
 _LIMITS = {"jax_persistent_cache_min_compile_time_secs": 0.0, "jax_persistent_cache_min_entry_size_bytes": -1}
 """JAX keeps only code that took a second to compile. The kernel of one op takes a twentieth of that."""
+
+_counting = threading.Lock()
 
 
 class Config:
@@ -26,17 +29,19 @@ class Config:
         fast_path: False makes every call take the complete path; generated code serves none. A call costs
             several times as much and has the same results. This helps to debug oplib itself.
         compilation_cache: the folder in which JAX keeps compiled code for later processes, or None.
-        uses_fast_path: whether generated code serves calls, because both settings are True. Do not assign it.
+        uses_fast_path: whether generated code serves calls: both settings are True, and no thread is in a
+            region of autocast. Do not assign it.
         stage_host_scalars: True moves numbers on the host to the accelerator before a compiled backward pass.
         traceback: ``"short"`` (the default) shows one line of oplib for each call into it, and hides the
             frames of JAX; ``"full"`` shows all frames of oplib.
     """
 
     __slots__ = (
-        "_limits", "_traceback", "compile_kernels", "compiled_autograd", "fast_path", "stage_host_scalars",
-        "uses_fast_path",
+        "_autocasts", "_limits", "_traceback", "compile_kernels", "compiled_autograd", "fast_path",
+        "stage_host_scalars", "uses_fast_path",
     )  # fmt: skip
 
+    _autocasts: int
     compile_kernels: bool
     compiled_autograd: bool
     fast_path: bool
@@ -44,6 +49,7 @@ class Config:
     uses_fast_path: bool
 
     def __init__(self) -> None:
+        object.__setattr__(self, "_autocasts", 0)
         object.__setattr__(self, "compile_kernels", True)
         self.fast_path = True
         self.compiled_autograd = False
@@ -53,8 +59,17 @@ class Config:
 
     def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
-        # Generated code reads one attribute for both settings at every call.
-        object.__setattr__(self, "uses_fast_path", self.compile_kernels and self.fast_path)
+        # Generated code reads one attribute for all of them at every call.
+        is_used = self.compile_kernels and self.fast_path and not self._autocasts
+        object.__setattr__(self, "uses_fast_path", is_used)
+
+    def count_autocast(self, change: int) -> None:
+        """Counts the regions of autocast that are open in all threads, by 1, 0 or -1.
+
+        The fast path of arrays reads no mode of its thread, so it is off while there are any.
+        """
+        with _counting:
+            self._autocasts += change
 
     @property
     def compilation_cache(self) -> str | None:

@@ -19,6 +19,7 @@ class ModeState:
 
     Attributes:
         anomaly: whether anomaly detection is on.
+        autocast: the settings of autocast, an object of the library floor, or None.
         check_nan: whether anomaly detection raises for a NaN.
         dual_level: the open level of forward mode, an object of the autograd floor, or None.
         forward_enabled: whether forward mode propagates tangents at an open level.
@@ -38,6 +39,7 @@ class ModeState:
 
     __slots__ = (
         "anomaly",
+        "autocast",
         "check_nan",
         "dual_level",
         "forward_enabled",
@@ -54,6 +56,7 @@ class ModeState:
 
     def __init__(self) -> None:
         self.anomaly = False
+        self.autocast: Any = None
         self.check_nan = True
         self.dual_level: object = None
         self.forward_enabled = True
@@ -89,6 +92,7 @@ class ThreadModes(threading.local):
         self.state = ModeState()
 
     anomaly: bool = _delegate("anomaly")  # type: ignore[assignment]
+    autocast: Any = _delegate("autocast")
     check_nan: bool = _delegate("check_nan")  # type: ignore[assignment]
     dual_level: object = _delegate("dual_level")
     forward_enabled: bool = _delegate("forward_enabled")  # type: ignore[assignment]

@@ -14,6 +14,7 @@ from oplib.autograd.engine.run import compilation, engine_state
 from oplib.autograd.saved.hooks import hook_stack
 from oplib.autograd.saved.mutation import is_mutation_allowed
 from oplib.config import Config, config
+from oplib.library.autocast.casts import casts
 from oplib.library.objects.observers import observer_stack
 from oplib.library.registration.registry import Snapshot, registry
 from oplib.modes import ModeState, modes
@@ -54,6 +55,7 @@ class World:
             "writing saved tensors": is_mutation_allowed(),
             "observers": observer_stack.observers,
             "logs of draws": open_logs.stack,
+            "regions of autocast": casts.depth,
             "group of checkpoints": _groups.current,
             "settings of all checkpoints": (_switches.debug, _switches.early_stop),
         }

@@ -108,12 +108,14 @@ def _wrap_function(mode: Mode, function: Callable[..., Any]) -> Callable[..., An
     @functools.wraps(function, updated=() if inspect.isclass(function) else ("__dict__",))
     def run(*args: Any, **kwargs: Any) -> Any:
         state = modes.state
-        before = state.grad_enabled, state.inference, state.forward_enabled, state.watchers
+        before = state.grad_enabled, state.inference, state.forward_enabled, state.autocast, state.watchers
         try:
             with mode.clone():
                 return function(*args, **kwargs)
         finally:  # an interrupt may come before __exit__ begins, but not here
-            state.grad_enabled, state.inference, state.forward_enabled, state.watchers = before
+            state.grad_enabled, state.inference, state.forward_enabled, state.autocast, state.watchers = (
+                before
+            )
 
     return run
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from oplib.library import OpOverload, custom_op
 from oplib.library.objects.deferral import defer, settle
+from oplib.library.registration.autocast_rule import add_autocast
 from oplib.library.schema import FunctionSchema
 
 from .kernels.dtype_classes import check_classes
@@ -42,6 +43,8 @@ def register(row: Row) -> OpOverload:
         op.register_jvp(row.jvp)
     if row.sharding is not None:
         op.register_sharding(row.sharding)
+    for device_type, policy in row.autocasts.items():
+        add_autocast(op._opoverload, device_type, policy)
     return op._opoverload
 
 

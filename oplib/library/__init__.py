@@ -8,6 +8,7 @@ from .objects.overload import OpOverload
 from .opcheck import opcheck
 from .records.record import Derivative, Record, Tag
 from .registration.absent import fallthrough_kernel, get_ctx, load_library, register_torch_dispatch
+from .registration.autocast_rule import register_autocast
 from .registration.custom_op import custom_op
 from .registration.custom_op_def import CustomOpDef
 from .registration.definition import define, impl
@@ -46,6 +47,7 @@ __all__ = [
     "ops",
     "parse_schema",
     "refresh",
+    "register_autocast",
     "register_autograd",
     "register_fake",
     "register_jvp",

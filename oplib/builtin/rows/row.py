@@ -32,6 +32,9 @@ class Row:
         jvp: how it differentiates forwards, where that does not follow from ``derivative``.
         sharding: which axes may be spread over devices together, where XLA cannot find that out by itself.
         node: what the node of the view is called, less "Backward0"; by default after the op.
+        autocast: what :class:`oplib.autocast` does to the floating arguments: "low" for its dtype, "float32",
+            "widest" for the widest of their dtypes; empty for nothing. "cpu low, cuda float32" tells device
+            types apart; a TPU follows "cuda".
         dtypes: the classes of dtypes that it takes, see ``kernels/dtype_classes``; its kernel refuses the
             others.
         source: what it follows where that is not torch's function of the same name, see ``origin``.
@@ -69,6 +72,7 @@ class Row:
     sharding: str | None = None
     node: str = ""
     dtypes: str = "bihfc"
+    autocast: str = ""
     source: str = ""
     may_copy: bool = False
     result: str = ""
@@ -85,6 +89,14 @@ class Row:
     def name(self) -> str:
         """The op's name with the overload: ``add.Tensor``."""
         return self.schema.partition("(")[0]
+
+    @property
+    def autocasts(self) -> dict[str, str]:
+        """What autocast does to floating arguments, by device type."""
+        if " " not in self.autocast:
+            return dict.fromkeys(("cpu", "cuda", "tpu"), self.autocast) if self.autocast else {}
+        given = dict(one.split() for one in self.autocast.split(", "))
+        return given | ({"tpu": given["cuda"]} if "cuda" in given else {})
 
     @property
     def op(self) -> str:

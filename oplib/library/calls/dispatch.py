@@ -7,9 +7,10 @@ arguments, and runs it: compiled, as plain Python on arrays or on the host, or a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -37,6 +38,8 @@ from oplib.library.arguments.recording import (
 from oplib.library.arguments.results import put_back_returned_arguments
 from oplib.library.arguments.structure import ONE_ARRAY, Structure, pack
 from oplib.library.arguments.trees import TreeEntry
+from oplib.library.autocast.casts import cast_arguments
+from oplib.library.autocast.scope import AutocastScope
 from oplib.library.autograd import RecordInfo, make_autograd_impl, run_on_tensors
 from oplib.library.axes.partition import is_spread
 from oplib.library.carrier.primitive import find_carrier
@@ -62,6 +65,7 @@ from .worlds import refuse_bare_lists, refuse_writing, take_numbers, tells_world
 
 MAX_PATTERNS = 8  # each adds a dozen lines to generated code
 MAX_LENGTHS = 8  # each adds a block, with a few lines for each item
+_NO_NAMES: Mapping[str, Any] = MappingProxyType({})
 MAX_ITEMS = 16  # longer lists take the complete path: the compiled call costs more than the rest
 
 
@@ -138,6 +142,18 @@ class Dispatcher:
         """Does one call with any arguments."""
         check_process()
         values = self.binder.bind(args, kwargs, op=self.name)
+        settings = modes.autocast
+        if settings is not None and self.record.autocast:
+            cast = cast_arguments(self.record, values, settings)
+            if cast is not None:
+                with AutocastScope(settings._replace(enabled=())):
+                    return self._call_bound(cast, arrays_wanted=arrays_wanted)
+        return self._call_bound(values, args, kwargs, arrays_wanted=arrays_wanted)
+
+    def _call_bound(
+        self, values: list[Any], args: Sequence[Any] = (), kwargs: Any = _NO_NAMES, *, arrays_wanted: bool
+    ) -> Any:
+        """Does one call with bound arguments, and with them as they were given, for the fast path."""
         layout, flat = make_layout(self.schema, values, self.record.operand, op=self.name)
         self._fill_fast_path(layout, flat, args, kwargs)
         if self._draws:
@@ -156,7 +172,7 @@ class Dispatcher:
         return self._call_without_tensors(layout, flat, values, arrays_wanted=arrays_wanted)
 
     def _fill_fast_path(
-        self, layout: Layout, flat: list[Any], args: Sequence[Any], kwargs: dict[str, Any]
+        self, layout: Layout, flat: list[Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> None:
         """Fills the caches of the generated code, so that it serves the next call of this kind."""
         if not self.is_fast or self._is_closed or not config.fast_path:

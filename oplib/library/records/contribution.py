@@ -17,7 +17,12 @@ from .record import Derivative, Function, KernelKind, Record, Tag
 from .sites import Site, find_site
 
 KernelSlot = Literal["cpu", "cuda", "rocm", "gpu", "tpu", "default", "composite"]
-Slot = Literal["definition", "fake", "derivative", "jvp", "vmap", "sharding"] | KernelSlot
+AutocastSlot = Literal["autocast_cpu", "autocast_cuda", "autocast_tpu"]
+RuleSlot = Literal["definition", "fake", "derivative", "jvp", "vmap", "sharding"]
+Slot = RuleSlot | AutocastSlot | KernelSlot
+AUTOCAST_SLOTS: dict[str, AutocastSlot] = {
+    "cpu": "autocast_cpu", "cuda": "autocast_cuda", "tpu": "autocast_tpu",
+}  # fmt: skip
 KERNEL_SLOTS: tuple[KernelSlot, ...] = ("cpu", "cuda", "rocm", "gpu", "tpu", "default", "composite")
 
 
@@ -133,6 +138,7 @@ def compose_record(
         jvp=newest.get("jvp"),
         vmap=newest.get("vmap"),
         sharding=newest.get("sharding"),
+        autocast=_select_autocast(newest),
         operand=definition.operand,
         donates=definition.donates,
         compiled=kind == "array" if definition.compiled is None else definition.compiled,
@@ -141,6 +147,11 @@ def compose_record(
         where=str(defined.site),
         version=version,
     )
+
+
+def _select_autocast(newest: Mapping[Slot, Any]) -> Mapping[str, Any]:
+    """Returns what autocast does to the arguments, by device type."""
+    return MappingProxyType({name: newest[slot] for name, slot in AUTOCAST_SLOTS.items() if slot in newest})
 
 
 def _select_kernels(

@@ -92,6 +92,8 @@ class Record:
         jvp: how the op differentiates forwards; None means that this follows from ``derivative``.
         vmap: the batching rule ``rule(info, in_dims, *args)``.
         sharding: the sharding rule.
+        autocast: what autocast does to floating arguments, by device type: ``"low"``, ``"float32"``,
+            ``"widest"``, or a dtype.
         operand: the names of number arguments that are operands instead of static.
         donates: the names of written arguments whose buffer the op may reuse.
         compiled: False runs an ``array`` kernel as plain Python on every call (``compile=False``).
@@ -111,6 +113,7 @@ class Record:
     jvp: JvpRule | None = None
     vmap: Function | None = None
     sharding: Any = None
+    autocast: Mapping[str, Any] = field(default_factory=lambda: _NO_KERNELS)
     operand: frozenset[str] = frozenset()
     donates: frozenset[str] = frozenset()
     compiled: bool = True

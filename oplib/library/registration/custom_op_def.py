@@ -14,6 +14,7 @@ from oplib.library.records.platforms import find_slot
 from oplib.library.records.record import Tag
 from oplib.library.schema import FunctionSchema
 
+from .autocast_rule import register_autocast
 from .kernel_registration import register_fake, register_kernel
 from .registry import registry
 from .rule_registration import register_autograd, register_jvp, register_sharding, register_vmap
@@ -78,6 +79,7 @@ class CustomOpDef(TypedOp[P, R]):
         register_jvp = register_jvp
         register_vmap = register_vmap
         register_sharding = register_sharding
+        register_autocast = register_autocast
 
     @contextmanager
     def set_kernel_enabled(self, device_type: str | None, enabled: bool = True) -> Generator[None]:

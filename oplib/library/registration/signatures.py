@@ -165,3 +165,6 @@ class TypedOp(Redirecting, Generic[P, R]):
 
         def register_sharding(self, rule: Any = None, /, *, lib: Any = None) -> Any:
             """Registers how the op works on arrays that are spread over devices."""
+
+        def register_autocast(self, device_type: str, cast_inputs: Any, /, *, lib: Any = None) -> None:
+            """Registers the dtype to which autocast casts the floating arguments."""

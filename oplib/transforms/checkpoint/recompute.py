@@ -25,6 +25,8 @@ from oplib.autograd.graph import saved_tensors_hooks
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.saved.saved_tensor import SavedTensor
 from oplib.errors import AutogradError, CheckpointError
+from oplib.library.autocast.scope import AutocastScope
+from oplib.modes import modes
 from oplib.tensor import Tensor, box
 from oplib.tensor.random.draw_log import DrawLog
 
@@ -119,6 +121,7 @@ class CheckpointedCall:
         self._draw_log = draw_log
         self._context = context
         self._early_stop = early_stop
+        self._autocast = modes.autocast
         self._metadata = metadata
         self._holders: list[weakref.ref[Holder]] = []
         self._saved: list[Any] = []  # their metadata
@@ -196,6 +199,7 @@ class CheckpointedCall:
                 saved_tensors_hooks(repetition.pack, _return),
                 enable_grad(),
                 repeat_draws(self._draw_log),
+                AutocastScope(self._autocast),
                 self._context,
             ):
                 self._function(*args, **kwargs)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from oplib.autograd import Function, backward, enable_grad
 from oplib.autograd.engine.run import is_checkpoint_valid
 from oplib.errors import AutogradError, describe
+from oplib.library.autocast.scope import AutocastScope
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.random.draw_log import DrawLog
@@ -36,6 +37,7 @@ class CheckpointFunction(Function):
         check_backward_validity(args)
         ctx.run_function = run_function
         ctx.draw_log = DrawLog() if preserve_rng_state else None
+        ctx.autocast = modes.autocast
         ctx.values = [None if isinstance(arg, Tensor) else arg for arg in args]
         ctx.places = [place for place, arg in enumerate(args) if isinstance(arg, Tensor)]
         ctx.save_for_backward(*(args[place] for place in ctx.places))
@@ -65,7 +67,7 @@ class CheckpointFunction(Function):
         inputs = detach_variable(tuple(values))
 
         def repeat() -> Any:
-            with repeat_draws(ctx.draw_log), enable_grad():
+            with repeat_draws(ctx.draw_log), enable_grad(), AutocastScope(ctx.autocast):
                 return ctx.run_function(*inputs)
 
         outputs = run_and_restore(repeat)

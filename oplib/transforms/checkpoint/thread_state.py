@@ -19,10 +19,10 @@ def run_and_restore(region: Callable[[], Result]) -> Result:
     Contexts alone do not guarantee this: an interrupt may come before ``__exit__`` begins.
     """
     state = modes.state
-    grad_mode, watchers = state.grad_enabled, state.watchers
+    grad_mode, watchers, autocast = state.grad_enabled, state.watchers, state.autocast
     pairs, observers, logs = hook_stack.pairs, observer_stack.observers, open_logs.stack
     try:
         return region()
     finally:
-        state.grad_enabled, state.watchers = grad_mode, watchers
+        state.grad_enabled, state.watchers, state.autocast = grad_mode, watchers, autocast
         hook_stack.pairs, observer_stack.observers, open_logs.stack = pairs, observers, logs

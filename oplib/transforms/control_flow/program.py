@@ -162,6 +162,7 @@ def _describe(arguments: Sequence[Tensor]) -> tuple[Hashable, ...]:
     return (
         types,
         modes.grad_enabled,
+        modes.autocast,
         bool(x64.value),
         get_default_dtype(),
         settings.jax_default_matmul_precision,

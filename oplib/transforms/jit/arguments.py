@@ -15,7 +15,7 @@ from oplib.pytree import TreeSpec, tree_flatten_dataclasses, tree_unflatten
 from oplib.tensor import Generator, Tensor, get_default_dtype
 from oplib.tensor.storage.ingestion import to_array
 
-_MODES = ("grad mode", "inference mode", "JAX's x64", "the default dtype")
+_MODES = ("grad mode", "inference mode", "JAX's x64", "the default dtype", "autocast")
 
 
 class ArrayKind(NamedTuple):
@@ -135,7 +135,8 @@ class ArgumentBinder:
         arrays: list[Any] = []
         kinds = tuple([self._classify(leaf, number in frozen, arrays) for number, leaf in enumerate(leaves)])
         state = modes.state
-        read = (state.grad_enabled, state.inference, bool(jax.enable_x64.value), get_default_dtype())
+        own = state.grad_enabled, state.inference
+        read = (*own, bool(jax.enable_x64.value), get_default_dtype(), state.autocast)
         return CallArguments(Key(spec, kinds, read), leaves, arrays, self._name)
 
     def _classify(self, leaf: Any, is_static: bool, arrays: list[Any]) -> Any:

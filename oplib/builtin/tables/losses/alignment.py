@@ -143,5 +143,6 @@ ROWS = (
         _ctc_loss,
         "negative log-likelihoods of label sequences, summed over all alignments",
         dtypes="hf",
+        autocast="cpu float32",
     ),
 )

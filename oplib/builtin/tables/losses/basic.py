@@ -112,26 +112,31 @@ PAIRS = (
         "mse_loss(Tensor input, Tensor target, *, str reduction='mean') -> Tensor",
         _pair("mse_loss", lambda x, y: lax.square(x - y)),
         "squared differences",
+        autocast="float32",
     ),
     Row(
         "l1_loss(Tensor input, Tensor target, *, str reduction='mean') -> Tensor",
         _pair("l1_loss", lambda x, y: _size(x - y)),
         "absolute differences",
+        autocast="float32",
     ),
     Row(
         "smooth_l1_loss(Tensor input, Tensor target, float beta=1., *, str reduction='mean') -> Tensor",
         _pair("smooth_l1_loss", _smooth_l1),
         "squared differences / (2 beta) below beta, absolute differences - beta / 2 above",
+        autocast="float32",
     ),
     Row(
         "huber_loss(Tensor input, Tensor target, float delta=1., *, str reduction='mean') -> Tensor",
         _pair("huber_loss", _huber),
         "half the squared differences below delta, delta * (absolute differences - delta / 2) above",
+        autocast="float32",
     ),
     Row(
         "kl_div(Tensor input, Tensor target, *, bool log_target=False, str reduction='mean') -> Tensor",
         _kernel_kl_div,
         "target * (log(target) - input), where input contains logarithms",
+        autocast="float32",
     ),
 )
 
@@ -343,28 +348,33 @@ CLASSES = (
         "-> Tensor",
         _bce,
         "binary cross entropy of probabilities",
+        autocast="float32",
     ),
     Row(
         "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, "
         "Tensor? pos_weight=None, *, str reduction='mean') -> Tensor",
         _bce_with_logits,
         "binary cross entropy of the sigmoid",
+        autocast="float32",
     ),
     Row(
         f"nll_loss(Tensor input, Tensor target, Tensor? weight=None, {_CLASSES}) -> Tensor",
         _nll,
         "negative log-likelihoods of the target classes",
+        autocast="float32",
     ),
     Row(
         f"cross_entropy(Tensor input, Tensor target, Tensor? weight=None, {_CLASSES}, "
         "float label_smoothing=0.) -> Tensor",
         _cross_entropy,
         "nll_loss of log_softmax; the target contains classes or probabilities",
+        autocast="float32",
     ),
     Row(
         "cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor",
         _cosine_similarity,
         "cosine of the angle between vectors along a dim",
+        autocast="cuda float32",
     ),
 )
 

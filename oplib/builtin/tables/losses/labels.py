@@ -152,6 +152,7 @@ ROWS = (
         _soft_margin,
         "log(1 + exp(-target * input)), where targets are 1 and -1",
         dtypes="hfc",
+        autocast="float32",
     ),
     NetworkRow(
         "multi_margin_loss(Tensor input, Tensor target, float p=1., float margin=1., Tensor? weight=None, *, "
@@ -159,12 +160,14 @@ ROWS = (
         _multi_margin,
         "how far other classes are from being below the target class by a margin, or the squares",
         dtypes="hf",
+        autocast="float32",
     ),
     NetworkRow(
         "multilabel_margin_loss(Tensor input, Tensor target, *, str reduction='mean') -> Tensor",
         _multilabel_margin,
         "how far other classes are from being below each target class by 1; labels end at -1",
         dtypes="hf",
+        autocast="float32",
     ),
     NetworkRow(
         "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, *, "

@@ -87,6 +87,7 @@ ROWS = (
         _poisson_nll,
         "negative log-likelihoods of counts, where the input is the rate or its logarithm",
         dtypes="ihfc",
+        autocast="float32",
     ),
     NetworkRow(
         "gaussian_nll_loss(Tensor input, Tensor target, Tensor var, bool full=False, float eps=1e-06, *, "

@@ -154,6 +154,7 @@ ROWS = (
         _triplet,
         "how far the distance to the positive is from being smaller, by a margin, than to the negative",
         dtypes="ihfc",
+        autocast="float32",
     ),
     NetworkRow(
         "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., *, "
@@ -161,6 +162,7 @@ ROWS = (
         _margin_ranking,
         "how far input1 is from being above input2 by a margin, or below where the target is -1",
         dtypes="ihf",
+        autocast="float32",
     ),
     NetworkRow(
         "hinge_embedding_loss(Tensor input, Tensor target, float margin=1., *, str reduction='mean') -> "
@@ -168,6 +170,7 @@ ROWS = (
         _hinge_embedding,
         "input where the target is 1, max(0, margin - input) where it is -1",
         dtypes="hf",
+        autocast="float32",
     ),
     NetworkRow(
         "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., *, "
@@ -175,5 +178,6 @@ ROWS = (
         _cosine_embedding,
         "1 - cosine where the target is 1, max(0, cosine - margin) where it is -1",
         dtypes="bihf",
+        autocast="float32",
     ),
 )

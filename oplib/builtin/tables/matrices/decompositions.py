@@ -134,11 +134,13 @@ SYSTEMS = (
         _of_square("inv", jnp.linalg.inv),
         "inverse matrix",
         aliases=("inverse",),
+        autocast="cpu float32",
     ),
     _row(
         "linalg_solve(Tensor self, Tensor other, *, bool left=True) -> Tensor",
         _solve,
         "solution of self @ x = other, or of x @ self = other",
+        autocast="cpu float32",
     ),
     _row(
         "linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, "
@@ -155,6 +157,7 @@ SYSTEMS = (
         "linalg_lstsq(Tensor self, Tensor B, *, float? rcond=None) -> Tensor",
         _lstsq,
         "x that minimizes the norm of self @ x - B",
+        autocast="cpu float32",
     ),
 )
 
@@ -234,6 +237,7 @@ DETERMINANTS = (
         "self @ self @ ..., n times",
         "ihfc",
         aliases=("matrix_power",),
+        autocast="low",
     ),
     _row(
         "linalg_matrix_exp(Tensor self) -> Tensor",
@@ -330,35 +334,49 @@ DECOMPOSITIONS = (
         _cholesky,
         "triangular L with L @ L.mH == self, for a Hermitian self",
         aliases=("cholesky",),
+        autocast="cpu float32",
     ),
     _row(
         "linalg_qr(Tensor self, str mode='reduced') -> (Tensor Q, Tensor R)",
         _qr,
         "orthonormal Q and triangular R with Q @ R == self",
+        autocast="cpu float32",
     ),
     _row(
         "linalg_svd(Tensor self, bool full_matrices=True) -> (Tensor U, Tensor S, Tensor Vh)",
         _svd,
         "U, S and Vh with U @ diag(S) @ Vh == self; further columns of full matrices have no gradient",
+        autocast="cpu float32",
     ),
-    _row("linalg_svdvals(Tensor self) -> Tensor", _svdvals, "singular values, the largest first"),
+    _row(
+        "linalg_svdvals(Tensor self) -> Tensor",
+        _svdvals,
+        "singular values, the largest first",
+        autocast="cpu float32",
+    ),
     _row(
         "linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)",
         _eig,
         "complex eigenvalues and eigenvectors of a square matrix; on CPUs only",
+        autocast="cpu float32",
     ),
     _row(
         "linalg_eigvals(Tensor self) -> Tensor",
         _eigvals,
         "complex eigenvalues of a square matrix; on CPUs only",
+        autocast="cpu float32",
     ),
     _row(
         "linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
         _eigh,
         "eigenvalues and eigenvectors of a Hermitian matrix",
+        autocast="cpu float32",
     ),
     _row(
-        "linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor", _eigvalsh, "eigenvalues of a Hermitian matrix"
+        "linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor",
+        _eigvalsh,
+        "eigenvalues of a Hermitian matrix",
+        autocast="cpu float32",
     ),
 )
 
@@ -427,6 +445,7 @@ NORMS = (
         _matrix_norm,
         "norm of a matrix, of a numeric order",
         "hfc",
+        autocast="cuda float32",
     ),
     Row(
         "linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim=[-2, -1], bool keepdim=False, *, "
@@ -435,6 +454,7 @@ NORMS = (
         "norm of a matrix, of a named order",
         source="torch.linalg.matrix_norm",
         dtypes="hfc",
+        autocast="cuda float32",
     ),
 )
 

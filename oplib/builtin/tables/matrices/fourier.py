@@ -133,6 +133,7 @@ def _row(op: str, doc: str) -> Row:
         doc,
         source=f"torch.fft.{op}",
         dtypes="bif" if op in _OF_REALS else "bifc",
+        autocast="cpu float32",
     )
 
 
@@ -144,6 +145,7 @@ def _row_over(op: str, doc: str) -> Row:
         doc,
         source=f"torch.fft.{op}",
         dtypes="bif" if op[:-1] in _OF_REALS else "bifc",
+        autocast="cpu float32",
     )
 
 

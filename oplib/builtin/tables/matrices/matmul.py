@@ -53,6 +53,7 @@ ROWS = (
         dtypes="ihfc",
         out=True,
         exact_out=True,
+        autocast="low",
     ),
     Row(
         "mm(Tensor self, Tensor mat2) -> Tensor",
@@ -61,5 +62,6 @@ ROWS = (
         dtypes="ihfc",
         out=True,
         exact_out=True,
+        autocast="low",
     ),
 )

@@ -179,6 +179,7 @@ PRODUCTS = (
         dtypes="ihfc",
         out=True,
         exact_out=True,
+        autocast="low",
     ),
     Row(
         "mv(Tensor self, Tensor vec) -> Tensor",
@@ -187,6 +188,7 @@ PRODUCTS = (
         dtypes="ihfc",
         out=True,
         exact_out=True,
+        autocast="cuda low",
     ),
     Row(
         "dot(Tensor self, Tensor tensor) -> Tensor",
@@ -195,6 +197,7 @@ PRODUCTS = (
         dtypes="ihfc",
         out=True,
         exact_out=True,
+        autocast="cuda widest",
     ),
     Row(
         "vdot(Tensor self, Tensor other) -> Tensor",
@@ -203,6 +206,7 @@ PRODUCTS = (
         dtypes="ihfc",
         out=True,
         exact_out=True,
+        autocast="cuda widest",
     ),
     Row(
         "inner(Tensor self, Tensor other) -> Tensor",
@@ -211,6 +215,7 @@ PRODUCTS = (
         dtypes="ihfc",
         out=True,
         exact_out=True,
+        autocast="cpu low, cuda widest",
     ),
     Row(
         "outer(Tensor self, Tensor vec2) -> Tensor",
@@ -225,11 +230,13 @@ PRODUCTS = (
         _tensordot,
         "sums of products over given dims of both tensors",
         dtypes="ihfc",
+        autocast="cpu low, cuda widest",
     ),
     Row(
         "einsum(str equation, Tensor[] tensors) -> Tensor",
         _einsum,
         "sums of products along the axes of an equation",
+        autocast="low",
     ),
     Row(
         "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
@@ -238,12 +245,14 @@ PRODUCTS = (
         source="torch.linalg.cross",
         dtypes="ihfc",
         aliases=("cross",),
+        autocast="cuda widest",
     ),
     Row(
         "trace(Tensor self) -> Tensor",
         _trace,
         "sum of the diagonal",
         dtypes="ihfc",
+        autocast="cpu float32",
     ),
 )
 
@@ -300,11 +309,24 @@ def _added(op: str, names: str, multiply: Any, doc: str, **facts: Any) -> Row:
 
 
 SUMS_OF_PRODUCTS = (
-    _added("addmm", "mat1 mat2", _product("addmm", (2, 2)), "mat1 @ mat2"),
-    _added("addmv", "mat vec", _product("addmv", (2, 1)), "mat @ vec", in_place_functions=("addmv_",)),
-    _added("addr", "vec1 vec2", _outer, "outer(vec1, vec2)"),
-    _added("baddbmm", "batch1 batch2", _product("baddbmm", (3, 3)), "bmm(batch1, batch2)"),
-    _added("addbmm", "batch1 batch2", lambda x, y: _summed("addbmm", x, y), "the sum of bmm(batch1, batch2)"),
+    _added("addmm", "mat1 mat2", _product("addmm", (2, 2)), "mat1 @ mat2", autocast="low"),
+    _added(
+        "addmv",
+        "mat vec",
+        _product("addmv", (2, 1)),
+        "mat @ vec",
+        in_place_functions=("addmv_",),
+        autocast="cuda low",
+    ),
+    _added("addr", "vec1 vec2", _outer, "outer(vec1, vec2)", autocast="cuda low"),
+    _added("baddbmm", "batch1 batch2", _product("baddbmm", (3, 3)), "bmm(batch1, batch2)", autocast="low"),
+    _added(
+        "addbmm",
+        "batch1 batch2",
+        lambda x, y: _summed("addbmm", x, y),
+        "the sum of bmm(batch1, batch2)",
+        autocast="low",
+    ),
 )
 
 # Layers -----------------------------------------------------------------------------------------------------
@@ -371,18 +393,21 @@ LAYERS = (
         _linear,
         "input @ weight.T + bias",
         dtypes="ihfc",
+        autocast="low",
     ),
     NetworkRow(
         "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
         _bilinear,
         "input1 @ weight[k] @ input2 + bias[k] for each k",
         dtypes="ihfc",
+        autocast="cuda widest",
     ),
     Row(
         f"cdist(Tensor x1, Tensor x2, float p=2., str compute_mode={_MODES_OF_CDIST[0]!r}) -> Tensor",
         _cdist,
         "distances between all pairs of rows",
         dtypes="hf",
+        autocast="float32",
     ),
 )
 

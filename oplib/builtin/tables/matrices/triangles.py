@@ -207,12 +207,14 @@ ROWS = (
         "linalg_inv_ex(Tensor self, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
         _inv_ex,
         "inverse matrix, and the position of the first 0 on the diagonal of U, counted from 1",
+        autocast="cpu float32",
     ),
     _row(
         "linalg_householder_product(Tensor self, Tensor tau) -> Tensor",
         _householder_product,
         "the first columns of a product of reflections",
         aliases=("orgqr",),
+        autocast="cpu float32",
     ),
     _row(
         "linalg_vander(Tensor x, *, int? N=None) -> Tensor",

@@ -157,6 +157,7 @@ ROWS = (
         "softplus(Tensor self, float beta=1., float threshold=20.) -> Tensor",
         _softplus,
         "log(1 + exp(beta * self)) / beta, and self where beta * self is above threshold",
+        autocast="cuda float32",
     ),
     _row(
         "hardtanh(Tensor self, float min_val=-1., float max_val=1.) -> Tensor",

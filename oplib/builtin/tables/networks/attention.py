@@ -218,6 +218,7 @@ ROWS = (
         source=_SOURCE,
         dtypes="hf",
         is_internal=True,
+        autocast="low",
     ),
     Row(
         "sdpa_dropout(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., *, "

@@ -215,6 +215,7 @@ def _rows(rank: int) -> tuple[Row, Row, Row]:
             f"{doc}, with a named padding",
             source=source,
             dtypes="ihfc",
+            autocast="low",
         ),
         Row(
             f"conv{rank}d({head}, {many} stride=1, {many} padding=0, {many} dilation=1, int groups=1) -> "
@@ -223,6 +224,7 @@ def _rows(rank: int) -> tuple[Row, Row, Row]:
             doc,
             source=source,
             dtypes="ihfc",
+            autocast="low",
         ),
         NetworkRow(
             f"conv_transpose{rank}d({head}, {many} stride=1, {many} padding=0, {many} output_padding=0, "
@@ -230,6 +232,7 @@ def _rows(rank: int) -> tuple[Row, Row, Row]:
             _transpose(rank),
             f"transpose of the {doc}",
             dtypes="ihfc",
+            autocast="low",
         ),
     )
 

@@ -189,6 +189,7 @@ ROWS = (
         source=_SOURCE,
         dtypes="hf",
         is_internal=True,
+        autocast="low",
     ),
     Row(
         "flash_attention_backward(Tensor query, Tensor key, Tensor value, Tensor total, Tensor delta, "

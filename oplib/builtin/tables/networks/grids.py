@@ -211,11 +211,13 @@ ROWS = (
         _grid_sample,
         "interpolated items at the coordinates of a grid, from -1 to 1",
         dtypes="hf",
+        autocast="cpu float32, cuda widest",
     ),
     NetworkRow(
         "affine_grid(Tensor theta, int[] size, bool? align_corners=None) -> Tensor",
         _affine_grid,
         "coordinates of an image of a given size after affine maps",
         dtypes="hf",
+        autocast="low",
     ),
 )

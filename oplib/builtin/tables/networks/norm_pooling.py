@@ -150,6 +150,7 @@ def _rows(rank: int) -> tuple[Row, ...]:
             _lp_pool(rank),
             "roots of the sums of powers of each window",
             dtypes="bihf",
+            autocast="cpu float32" if rank == 3 else "",
         ),
         NetworkRow(
             f"max_unpool{rank}d(Tensor input, Tensor indices, int[] output_size) -> Tensor",
@@ -157,6 +158,7 @@ def _rows(rank: int) -> tuple[Row, ...]:
             "items at their positions before max pooling, and 0 elsewhere",
             derivative=Derivative(backward=_unpool_backward(rank), setup_context=_save_places),
             dtypes="hf",
+            autocast="cpu float32",
         ),
     )
 
@@ -177,5 +179,6 @@ ROWS = (
         _pdist,
         "distances between all pairs of different rows, each pair once",
         dtypes="hf",
+        autocast="cuda float32",
     ),
 )

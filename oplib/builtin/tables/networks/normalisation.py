@@ -74,6 +74,7 @@ SOFTMAX = (
         dtypes="hf",
         result="shape",
         network_name="softmax",
+        autocast="cuda float32",
     ),
     Row(
         f"log_softmax{_ALONG}",
@@ -83,6 +84,7 @@ SOFTMAX = (
         dtypes="hf",
         result="shape",
         network_name="log_softmax",
+        autocast="cuda float32",
     ),
     Row(
         f"softmin{_ALONG}",
@@ -91,6 +93,7 @@ SOFTMAX = (
         source="torch.nn.functional.softmin",
         dtypes="hf",
         result="shape",
+        autocast="cuda float32",
     ),
 )
 
@@ -286,6 +289,7 @@ ROWS = (
         _layer_norm,
         "input, normalised to mean 0 and variance 1 over the last axes, then scaled and shifted",
         result="shape",
+        autocast="cuda float32",
     ),
     _row(
         "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
@@ -293,6 +297,7 @@ ROWS = (
         "input, normalised to mean square 1 over the last axes, then scaled",
         "hfc",
         result="shape",
+        autocast="cuda float32",
     ),
     _row(
         "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)"
@@ -300,6 +305,7 @@ ROWS = (
         _group_norm,
         "input, normalised to mean 0 and variance 1 over groups of channels, then scaled and shifted",
         result="shape",
+        autocast="cuda float32",
     ),
     Row(
         "native_instance_norm(Tensor input, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> "

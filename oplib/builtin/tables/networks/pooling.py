@@ -183,6 +183,7 @@ def _rows(rank: int) -> tuple[Row, ...]:
             "mean of each window",
             source=f"{functional}.avg_pool{rank}d",
             dtypes="ihf",
+            autocast="cpu float32" if rank == 3 else "",
         ),
         Row(
             f"adaptive_avg_pool{rank}d(Tensor input, {many} output_size) -> Tensor",
@@ -190,6 +191,7 @@ def _rows(rank: int) -> tuple[Row, ...]:
             "means of a given number of windows",
             source=f"{functional}.adaptive_avg_pool{rank}d",
             dtypes="hf",
+            autocast="cpu float32" if rank == 3 else "",
         ),
         Row(
             f"adaptive_max_pool{rank}d_with_indices(Tensor input, {many} output_size) -> (Tensor, Tensor)",
@@ -198,6 +200,7 @@ def _rows(rank: int) -> tuple[Row, ...]:
             source=f"{functional}.adaptive_max_pool{rank}d_with_indices",
             dtypes="hf",
             is_internal=True,
+            autocast="cpu float32" if rank == 3 else "",
         ),
     )
 

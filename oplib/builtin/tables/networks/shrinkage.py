@@ -138,5 +138,6 @@ ROWS = (
         _prelu,
         "self where positive, otherwise weight * self, with one weight per channel",
         dtypes="hf",
+        autocast="low",
     ),
 )

@@ -254,6 +254,7 @@ ROWS = (
         _scatter_with("scatter_add", "add"),
         "with the items of src added at given indices along a dim",
         in_place=True,
+        autocast="cuda widest",
     ),
     Row(
         "scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool "
@@ -275,6 +276,7 @@ ROWS = (
         _index_with("index_copy", "set"),
         "with the slices of source at given indices of a dim",
         in_place=True,
+        autocast="cpu widest",
     ),
     Row(
         "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool "

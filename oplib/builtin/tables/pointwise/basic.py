@@ -210,11 +210,13 @@ ARITHMETIC = (
         derivative=POW,
         operand=("exponent",),
         result="mixed",
+        autocast="cuda float32",
     ),
     ItemRow(
         "pow.Tensor_int(Tensor self, int exponent) -> Tensor",
         _pow_int,
         "self to the power of a small integer",
+        autocast="cuda float32",
     ),
     ItemRow(
         "pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
@@ -222,6 +224,7 @@ ARITHMETIC = (
         "a number to the power of exponent",
         derivative=POW,
         operand=("self",),
+        autocast="cuda float32",
     ),
     ItemRow(
         "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
@@ -230,6 +233,7 @@ ARITHMETIC = (
         derivative=POW,
         in_place=True,
         dtypes="ihfc",
+        autocast="cuda float32",
     ),
     ItemRow(
         "neg(Tensor self) -> Tensor",
@@ -261,8 +265,14 @@ def _relu(array: Any) -> Any:
 
 
 FUNCTIONS = (
-    make_unary("exp", lax.exp, "e to the power of self", from_output(lambda g, y: g * jnp.conj(y))),
-    make_unary("log", lax.log, "natural logarithm"),
+    make_unary(
+        "exp",
+        lax.exp,
+        "e to the power of self",
+        from_output(lambda g, y: g * jnp.conj(y)),
+        autocast="cuda float32",
+    ),
+    make_unary("log", lax.log, "natural logarithm", autocast="cuda float32"),
     make_unary("sqrt", lax.sqrt, "square root", from_output(lambda g, y: g / jnp.conj(strong(2, y) * y))),
     make_unary("sin", lax.sin, "sine"),
     make_unary("cos", lax.cos, "cosine"),

@@ -238,6 +238,7 @@ BLENDS = (
         operand=("value",),
         in_place=True,
         dtypes="ihfc",
+        autocast="cuda widest",
     ),
     ItemRow(
         "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
@@ -246,6 +247,7 @@ BLENDS = (
         operand=("value",),
         in_place=True,
         dtypes="hfc",
+        autocast="cuda widest",
     ),
 )
 

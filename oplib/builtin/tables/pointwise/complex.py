@@ -68,5 +68,6 @@ ROWS = (
         dtypes="f",
         result="mixed",
         exact_out=True,
+        autocast="cpu float32",
     ),
 )

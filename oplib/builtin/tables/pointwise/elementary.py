@@ -79,21 +79,24 @@ EXPONENTIALS = (
         lax.expm1,
         "exp(self) - 1, accurate near 0",
         from_output(lambda g, y: g * jnp.conj(y + strong(1, y))),
+        autocast="cuda float32",
     ),
-    make_unary("log2", in_single(_log_to(_LN2)), "logarithm to base 2"),
-    make_unary("log10", in_single(_log_to(math.log(10.0))), "logarithm to base 10"),
-    make_unary("log1p", lax.log1p, "log(1 + self), accurate near 0"),
+    make_unary("log2", in_single(_log_to(_LN2)), "logarithm to base 2", autocast="cuda float32"),
+    make_unary("log10", in_single(_log_to(math.log(10.0))), "logarithm to base 10", autocast="cuda float32"),
+    make_unary("log1p", lax.log1p, "log(1 + self), accurate near 0", autocast="cuda float32"),
     make_unary(
         "rsqrt",
         lax.rsqrt,
         "1 / sqrt(self)",
         from_output(lambda g, y: strong(-0.5, y) * g * jnp.conj(y * y * y)),
+        autocast="cuda float32",
     ),
     make_unary(
         "reciprocal",
         lambda x: lax.div(strong(1, x), x),
         "1 / self",
         from_output(lambda g, y: -g * jnp.conj(y * y)),
+        autocast="cuda float32",
     ),
     ItemRow(
         "square(Tensor self) -> Tensor",
@@ -119,12 +122,18 @@ def _acosh_backward(ctx: Any, g: Any) -> Any:
 _ACOSH = Derivative(backward=_acosh_backward, setup_context=save_inputs)
 
 TRIGONOMETRIC = (
-    make_unary("tan", lax.tan, "tangent", from_output(lambda g, y: g * jnp.conj(strong(1, y) + y * y))),
-    make_unary("asin", lax.asin, "inverse sine", aliases=("arcsin",)),
-    make_unary("acos", lax.acos, "inverse cosine", aliases=("arccos",)),
+    make_unary(
+        "tan",
+        lax.tan,
+        "tangent",
+        from_output(lambda g, y: g * jnp.conj(strong(1, y) + y * y)),
+        autocast="cuda float32",
+    ),
+    make_unary("asin", lax.asin, "inverse sine", aliases=("arcsin",), autocast="cuda float32"),
+    make_unary("acos", lax.acos, "inverse cosine", aliases=("arccos",), autocast="cuda float32"),
     make_unary("atan", lax.atan, "inverse tangent", aliases=("arctan",)),
-    make_unary("sinh", lax.sinh, "hyperbolic sine"),
-    make_unary("cosh", lax.cosh, "hyperbolic cosine"),
+    make_unary("sinh", lax.sinh, "hyperbolic sine", autocast="cuda float32"),
+    make_unary("cosh", lax.cosh, "hyperbolic cosine", autocast="cuda float32"),
     make_unary("asinh", lax.asinh, "inverse hyperbolic sine", aliases=("arcsinh",)),
     make_unary("acosh", lax.acosh, "inverse hyperbolic cosine", _ACOSH, aliases=("arccosh",)),
     make_unary("atanh", lax.atanh, "inverse hyperbolic tangent", aliases=("arctanh",)),
@@ -158,7 +167,7 @@ _METHOD: dict[str, Any] = {"dtypes": "bihf", "in_place_functions": ()}
 SPECIAL = (
     make_unary("erf", lax.erf, "error function", dtypes="bihf"),
     make_unary("erfc", lax.erfc, "1 - erf(self), accurate where erf is near 1", dtypes="bihf"),
-    make_unary("erfinv", lax.erf_inv, "inverse of the error function", **_METHOD),
+    make_unary("erfinv", lax.erf_inv, "inverse of the error function", **_METHOD, autocast="cuda float32"),
     make_unary(
         "lgamma",
         in_single(compute_lgamma),
@@ -306,6 +315,7 @@ PAIRS = (
         dtypes="bihf",
         result="floats",
         aliases=("arctan2",),
+        autocast="cuda widest",
     ),
     ItemRow(
         "hypot(Tensor self, Tensor other) -> Tensor",

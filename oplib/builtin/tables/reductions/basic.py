@@ -100,6 +100,7 @@ SUMS = (
         _sum,
         "sum over given axes, or over all",
         out=True,
+        autocast="cuda float32",
     ),
     Row(
         f"nansum(Tensor self, {_DIM}, *, ScalarType? dtype=None) -> Tensor",
@@ -122,11 +123,18 @@ SUMS = (
         dtypes="hf",
         out=True,
     ),
-    Row("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", _prod, "product of all items", out=True),
+    Row(
+        "prod(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+        _prod,
+        "product of all items",
+        out=True,
+        autocast="float32",
+    ),
     Row(
         "prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
         _prod_dim,
         "product along a dim",
+        autocast="float32",
     ),
     Row(
         "count_nonzero(Tensor self, int[1]? dim=None) -> Tensor",
@@ -140,6 +148,7 @@ SUMS = (
         _logsumexp,
         "log(sum(exp(self))) without overflow",
         out=True,
+        autocast="cuda float32",
     ),
 )
 

@@ -185,6 +185,7 @@ ROWS = (
         "vector norm over given axes, or over all; its gradient at the origin is 0",
         source="torch.linalg.vector_norm",
         dtypes="hfc",
+        autocast="cuda float32",
     ),
     Row(
         "renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
@@ -193,11 +194,13 @@ ROWS = (
         in_place=True,
         dtypes="hfc",
         out=True,
+        autocast="cuda float32",
     ),
     Row(
         "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",
         _dist,
         "norm of the difference",
         dtypes="hfc",
+        autocast="cuda float32",
     ),
 )

@@ -62,6 +62,7 @@ ROWS = (
         in_place=True,
         result="shape",
         out=True,
+        autocast="cuda float32",
     ),
     Row(
         "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
@@ -70,6 +71,7 @@ ROWS = (
         in_place=True,
         result="shape",
         out=True,
+        autocast="cuda float32",
     ),
     Row(
         "logcumsumexp(Tensor self, int dim) -> Tensor",

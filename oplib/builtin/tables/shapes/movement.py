@@ -273,12 +273,14 @@ ROWS = (
         "tensors joined along a dimension",
         out=True,
         aliases=("concat", "concatenate"),
+        autocast="cpu widest",
     ),
     Row(
         "stack(Tensor[] tensors, int dim=0) -> Tensor",
         _stack,
         "tensors joined along a new dimension",
         out=True,
+        autocast="cpu widest",
     ),
     Row("clone(Tensor self) -> Tensor", _same, "a copy, with history", result="shape"),
     Row(

@@ -1,0 +1,15 @@
+"""Torch's path ``amp``: ops that choose their dtypes, and Functions that take part in it.
+
+Example:
+    >>> import oplib
+    >>> with oplib.amp.autocast("cpu"):
+    ...     (oplib.ones(2, 2) @ oplib.ones(2, 2)).dtype
+    dtype(bfloat16)
+"""
+
+from __future__ import annotations
+
+from oplib.library.autocast.function_marks import custom_bwd, custom_fwd
+from oplib.library.autocast.region import autocast, is_autocast_available
+
+__all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]

@@ -1,0 +1,158 @@
+"""Casting the arguments of a call: by the policy of the op, with the casts of parameters kept."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from oplib.errors import DtypeError, describe
+from oplib.library.records.record import Record
+from oplib.modes import modes
+from oplib.pytree import tree_leaves, tree_map
+from oplib.tensor import Tensor
+from oplib.tensor.dtypes import names as dtypes
+
+from .settings import Settings
+
+Kept = tuple["weakref.ref[Tensor]", int, Tensor]
+
+
+class _Casts(threading.local):
+    """The casts of parameters that this thread keeps.
+
+    Attributes:
+        depth: the number of regions around the current line; the casts are forgotten when it becomes 0.
+    """
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self._kept: dict[tuple[int, Any, bool], Kept] = {}
+
+    def clear(self) -> None:
+        """Forgets all casts."""
+        self._kept.clear()
+
+    def cast(self, tensor: Tensor, dtype: Any) -> Tensor:
+        """Returns the cast of a parameter, made once for each version of it and each grad mode.
+
+        Torch keeps a cast although the parameter has been written since, and one without a history for calls
+        that are recorded. A cast that belongs to a trace is not kept.
+        """
+        key = id(tensor), dtype, modes.grad_enabled
+        kept = self._kept.get(key)
+        if kept is not None and kept[0]() is tensor and kept[1] == tensor._version:
+            return kept[2]
+        made = tensor.to(dtype)
+        if not isinstance(made._storage.array, Tracer):
+            self._kept[key] = weakref.ref(tensor), tensor._version, made
+        return made
+
+
+casts = _Casts()
+
+
+def cast_arguments(record: Record, values: Sequence[Any], settings: Settings) -> list[Any] | None:
+    """Returns the arguments of a call as the op's policy wants them; None if there is none for it.
+
+    Args:
+        record: of the op.
+        values: the bound arguments.
+        settings: of this thread.
+
+    Raises:
+        DtypeError: an op that takes the widest dtype has floating arguments of a dtype that autocast does not
+            know.
+    """
+    given = zip(record.schema.arguments, values, strict=True)
+    leaves = [leaf for argument, value in given if argument.has_tensor for leaf in tree_leaves(value)]
+    device_type = _find_device_type(record, leaves, settings)
+    if device_type is None:
+        return None
+    low = settings.dtype_of(device_type)
+    policy = record.autocast[device_type]
+    if policy == "widest":
+        dtype = _find_widest(record.name, _list_eligible(leaves, device_type), low)
+    else:
+        dtype = {"low": low, "float32": dtypes.float32}.get(policy, policy)
+
+    def cast(value: Any) -> Any:
+        return _cast(value, dtype, low, settings) if _is_eligible(value, device_type) else value
+
+    return [
+        tree_map(cast, value) if argument.has_tensor else value
+        for argument, value in zip(record.schema.arguments, values, strict=True)
+    ]
+
+
+def cast_tree(tree: Any, device_type: str, dtype: Any) -> Any:
+    """Returns arguments with their floating tensors and arrays on a device type in another dtype."""
+
+    def cast(value: Any) -> Any:
+        return _convert(value, dtype) if _is_eligible(value, device_type) else value
+
+    return tree_map(cast, tree)
+
+
+def _find_device_type(record: Record, leaves: Sequence[Any], settings: Settings) -> str | None:
+    """Returns the device type whose policy counts: autocast is on for it, and an argument is there."""
+    candidates = [one for one in settings.enabled if one in record.autocast]
+    return next((one for one in candidates if any(_is_on(leaf, one) for leaf in leaves)), None)
+
+
+def _is_on(value: Any, device_type: str) -> bool:
+    array = value._storage.array if isinstance(value, Tensor) else value
+    if isinstance(array, jax.Array) and not isinstance(array, Tracer):
+        platform = next(iter(array.devices())).platform
+    elif isinstance(array, (jax.Array, np.ndarray)):
+        platform = jax.default_backend()
+    else:
+        return False
+    return device_type == {"gpu": "cuda", "rocm": "cuda"}.get(platform, platform)
+
+
+def _is_eligible(value: Any, device_type: str) -> bool:
+    if not isinstance(value, (Tensor, jax.Array, np.ndarray)):
+        return False
+    dtype: Any = value.dtype
+    return jnp.issubdtype(dtype, jnp.floating) and dtype != dtypes.float64 and _is_on(value, device_type)
+
+
+def _list_eligible(leaves: Sequence[Any], device_type: str) -> Iterator[Any]:
+    return (leaf for leaf in leaves if _is_eligible(leaf, device_type))
+
+
+def _find_widest(name: str, leaves: Iterator[Any], low: Any) -> Any:
+    found = low
+    for leaf in leaves:
+        if leaf.dtype not in (low, dtypes.float32):
+            raise DtypeError(
+                f"{name}: under autocast it takes {low} and float32. Got {describe(leaf)}. Convert it: "
+                "tensor.to(dtype)."
+            )
+        found = dtypes.float32 if leaf.dtype == dtypes.float32 else found
+    return found
+
+
+def _cast(value: Any, dtype: Any, low: Any, settings: Settings) -> Any:
+    if value.dtype == dtype:
+        return value
+    if isinstance(value, Tensor) and settings.caches and dtype == low and _is_parameter(value):
+        return casts.cast(value, dtype)
+    return _convert(value, dtype)
+
+
+def _is_parameter(tensor: Tensor) -> bool:
+    """Whether a cast is worth keeping: the next step uses the same tensor."""
+    is_leaf = tensor._requires_grad and tensor.is_leaf and not tensor._is_view()
+    return is_leaf and tensor.dtype == dtypes.float32 and not isinstance(tensor._storage.array, Tracer)
+
+
+def _convert(value: Any, dtype: Any) -> Any:
+    return value.to(dtype) if isinstance(value, Tensor) else jnp.asarray(value, dtype)

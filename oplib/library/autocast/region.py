@@ -1,0 +1,177 @@
+"""``oplib.autocast``: a region in which ops choose their dtypes."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from oplib.autograd.mode_decorator import Mode
+from oplib.tensor.dtypes.rules import find_dtype
+
+from .casts import casts
+from .scope import AutocastScope
+from .settings import DEFAULTS, LOW, find_device_type, read_settings
+
+
+class autocast(Mode):  # noqa: N801  torch's name
+    """Lets ops choose their dtype in a block: matrix products low precision, sums of many items float32.
+
+    The arguments of an op of low precision are cast to ``dtype``, those of an op of float32 to float32, and
+    those of some ops to the widest of their dtypes. Only floating arguments on the device type change, and
+    float64 never does. Other ops run in the dtypes of their arguments. Gradients have the dtypes of the
+    tensors that they belong to. It works on Tensors and on arrays, and is part of the keys of ``oplib.jit``
+    and ``jax.jit``. It is also a decorator. Traced values count as on JAX's default device.
+
+    Args:
+        device_type: ``"cpu"``, ``"cuda"`` (or ``"gpu"``) or ``"tpu"``.
+        dtype: bfloat16 or float16; by default the setting of the device type (:func:`get_autocast_dtype`).
+            Another one gives a warning, and turns autocast off.
+        enabled: False leaves an enclosing region.
+        cache_enabled: whether the cast of a parameter, a float32 leaf that requires grad, is kept until the
+            outermost region ends; by default as outside. A cast is made again after a write to the parameter.
+
+    Raises:
+        ArgumentTypeError: ``device_type`` is no text.
+        ArgumentValueError: the device type does not support autocast.
+        DtypeError: ``dtype`` is no dtype.
+
+    Gradient:
+        Casts are recorded.
+
+    Source:
+        ``torch.autocast``
+
+    Example:
+        >>> import oplib
+        >>> x = oplib.ones(2, 2)
+        >>> with oplib.autocast("cpu", dtype=oplib.bfloat16):
+        ...     y = x @ x
+        ...     z = oplib.mse_loss(y, x)
+        >>> y.dtype, z.dtype
+        (dtype(bfloat16), dtype('float32'))
+    """
+
+    def __init__(
+        self,
+        device_type: str,
+        dtype: Any = None,
+        enabled: bool = True,
+        cache_enabled: bool | None = None,
+    ) -> None:
+        super().__init__()
+        settings = read_settings()
+        self.device = find_device_type(device_type, subject="autocast")
+        self.fast_dtype = settings.dtype_of(self.device) if dtype is None else find_dtype(dtype)
+        self.cache_enabled = settings.caches if cache_enabled is None else bool(cache_enabled)
+        self.enabled = bool(enabled)
+        if self.enabled and self.fast_dtype not in LOW:
+            warnings.warn(
+                f"autocast: {self.device} has no autocast with {self.fast_dtype}, so it is off. Choose "
+                "bfloat16 or float16.",
+                stacklevel=2,
+            )
+            self.enabled = False
+
+    def clone(self) -> autocast:
+        """Returns a new manager with the same settings."""
+        return autocast(self.device, self.fast_dtype, self.enabled, self.cache_enabled)
+
+    def __enter__(self) -> None:
+        changed = read_settings().with_device(self.device, self.fast_dtype, enabled=self.enabled)
+        scope = AutocastScope(changed._replace(caches=self.cache_enabled))
+        self._before.append(scope)
+        casts.depth += 1
+        scope.__enter__()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._before.pop().__exit__(*exc_info)
+        casts.depth -= 1
+        if not casts.depth:
+            casts.clear()
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Returns whether a device type supports autocast.
+
+    Args:
+        device_type: its name.
+
+    Source:
+        ``torch.amp.is_autocast_available``
+
+    Example:
+        >>> from oplib.amp import is_autocast_available
+        >>> is_autocast_available("cpu"), is_autocast_available("mps")
+        (True, False)
+    """
+    return device_type in {*DEFAULTS, "gpu"}
+
+
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    """Returns whether autocast is on for a device type in this thread.
+
+    Args:
+        device_type: its name.
+
+    Raises:
+        ArgumentTypeError: it is no text.
+        ArgumentValueError: it does not support autocast.
+
+    Source:
+        ``torch.is_autocast_enabled``
+
+    Example:
+        >>> import oplib
+        >>> with oplib.autocast("cpu"):
+        ...     oplib.is_autocast_enabled("cpu")
+        True
+    """
+    return find_device_type(device_type, subject="is_autocast_enabled") in read_settings().enabled
+
+
+def get_autocast_dtype(device_type: str) -> Any:
+    """Returns the dtype of ops of low precision on a device type in this thread, also outside a region.
+
+    Args:
+        device_type: its name.
+
+    Raises:
+        ArgumentTypeError: it is no text.
+        ArgumentValueError: it does not support autocast.
+
+    Source:
+        ``torch.get_autocast_dtype``
+
+    Example:
+        >>> import oplib
+        >>> oplib.get_autocast_dtype("cpu"), oplib.get_autocast_dtype("cuda")
+        (dtype(bfloat16), dtype('float16'))
+    """
+    return read_settings().dtype_of(find_device_type(device_type, subject="get_autocast_dtype"))
+
+
+def is_autocast_cache_enabled() -> bool:
+    """Returns whether casts of parameters are kept.
+
+    Source:
+        ``torch.is_autocast_cache_enabled``
+
+    Example:
+        >>> import oplib
+        >>> oplib.is_autocast_cache_enabled()
+        True
+    """
+    return read_settings().caches
+
+
+def clear_autocast_cache() -> None:
+    """Forgets the casts of parameters that this thread has kept.
+
+    Source:
+        ``torch.clear_autocast_cache``
+
+    Example:
+        >>> import oplib
+        >>> oplib.clear_autocast_cache()
+    """
+    casts.clear()

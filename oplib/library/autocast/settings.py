@@ -1,0 +1,88 @@
+"""The settings of autocast in a thread: for which device types it is on, and with which dtypes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import jax
+
+from oplib.errors import ArgumentTypeError, ArgumentValueError
+from oplib.modes import modes
+from oplib.tensor.dtypes import names as dtypes
+
+DEFAULTS: Mapping[str, Any] = MappingProxyType(
+    {"cpu": dtypes.bfloat16, "cuda": dtypes.float16, "tpu": dtypes.bfloat16}
+)
+LOW = (dtypes.bfloat16, dtypes.float16)
+_ALIASES = {"gpu": "cuda"}
+
+
+class Settings(NamedTuple):
+    """What a thread has set. It is a part of the keys of compiled code, so it is compared by value.
+
+    Attributes:
+        enabled: the device types for which autocast is on, sorted.
+        dtypes: pairs of a device type and its dtype, where it is not the default; sorted.
+        caches: whether casts of parameters are kept until the outermost region ends.
+    """
+
+    enabled: tuple[str, ...] = ()
+    dtypes: tuple[tuple[str, Any], ...] = ()
+    caches: bool = True
+
+    def dtype_of(self, device_type: str) -> Any:
+        """Returns the dtype of ops that run in low precision on a device type."""
+        return dict(self.dtypes).get(device_type, DEFAULTS[device_type])
+
+    def with_device(self, device_type: str, dtype: Any, *, enabled: bool) -> Settings:
+        """Returns settings that are others for one device type."""
+        chosen = {**dict(self.dtypes), device_type: dtype}
+        others = {one for one in self.enabled if one != device_type}
+        return Settings(
+            tuple(sorted({*others, device_type} if enabled else others)),
+            tuple(sorted((name, one) for name, one in chosen.items() if one != DEFAULTS[name])),
+            self.caches,
+        )
+
+    @property
+    def key(self) -> tuple[Any, ...] | None:
+        """What decides the casts, for the key of ``jax.jit``; None if autocast is off."""
+        return tuple((name, str(self.dtype_of(name))) for name in self.enabled) or None
+
+
+def read_settings() -> Settings:
+    """Returns the settings of this thread."""
+    return modes.autocast or Settings()
+
+
+def find_device_type(device_type: object, *, subject: str) -> str:
+    """Returns a device type that supports autocast, by its name or alias.
+
+    Raises:
+        ArgumentTypeError: it is no text.
+        ArgumentValueError: it does not support autocast.
+    """
+    if not isinstance(device_type, str):
+        raise ArgumentTypeError(
+            f"{subject}: argument 'device_type' must be str. Got {type(device_type).__name__}. Write the "
+            'type of a device, such as "cpu".'
+        )
+    found = _ALIASES.get(device_type, device_type)
+    if found not in DEFAULTS:
+        raise ArgumentValueError(
+            f"{subject}: device type {device_type!r} does not support autocast. Expected one of "
+            f"{', '.join(DEFAULTS)}. Name one of them."
+        )
+    return found
+
+
+@functools.cache
+def find_jax_context() -> Any:
+    """Returns the context by which autocast is part of the key of ``jax.jit``.
+
+    It is made at the first use of autocast, because JAX compiles its functions anew when there is another.
+    """
+    return jax.make_user_context()
