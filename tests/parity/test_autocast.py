@@ -10,6 +10,7 @@ import oplib
 from oplib.builtin.functions.families import ROWS
 from oplib.builtin.functions.registry import OVERLOADS
 from oplib.builtin.rows.row import Row
+from oplib.library.registration.registry import registry
 from tests.builtin.samples.drawing import Sample
 from tests.builtin.samples.samples import find_samples
 from tests.seed import draw_cases
@@ -238,4 +239,8 @@ def register(lib: Any) -> list[str] | None:
 
 
 def test_a_registered_op_is_cast_as_in_torch():
-    assert register(oplib) == register(torch)
+    before = registry.save()
+    try:
+        assert register(oplib) == register(torch)
+    finally:
+        registry.restore(before)
