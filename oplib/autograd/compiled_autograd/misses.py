@@ -23,6 +23,11 @@ def explain_miss(key: Sequence[Any], names: Sequence[str]) -> None:
     if not known:
         cpp_verbose_log_fn(f"cache miss: this is the first program. It starts at {names[0]} (NodeCall 0).")
         return
+    if programs.find(key) is not None:
+        cpp_verbose_log_fn(
+            f"cache miss: a host step gave other results than the program of {names[0]} expects."
+        )
+        return
     nearest = max(known, key=lambda other: _count_equal(key, other))
     others = programs.names(nearest)
     sizes = sorted({len(one) for one in known})
