@@ -21,6 +21,7 @@ import numpy as np
 
 from oplib.library.objects.overload import Redirecting
 from oplib.library.records.platforms import DeviceTypes
+from oplib.library.records.record import Derivative
 from oplib.library.records.tags import Tags
 from oplib.tensor import Tensor
 
@@ -39,7 +40,7 @@ class CustomOpOptions(TypedDict, total=False):
     compile: bool | None
     operand: Iterable[str]
     donates: Iterable[str]
-    autograd: Literal["derive"] | None
+    autograd: Literal["derive"] | Derivative | None
 
 
 class RuleDecorator(Protocol):
