@@ -101,6 +101,8 @@ class TypedOp(Redirecting, Generic[P, R]):
             setup_context: Callable[..., Any] | None = None,
             forward: Callable[..., Any] | None = None,
             nonlinear: bool = False,
+            constant: str | None = None,
+            missing: str | None = None,
             lib: Any = None,
         ) -> Rule: ...
 
