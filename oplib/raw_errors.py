@@ -6,6 +6,7 @@ Python, numpy or JAX raise. Such an error does not say which call it is about.
 
 from __future__ import annotations
 
+import re
 from types import FrameType
 
 from .errors import (
@@ -30,6 +31,7 @@ _KINDS: tuple[tuple[type[Exception], type[ArgumentError]], ...] = (
     (ZeroDivisionError, ArgumentValueError),
 )
 _PACKAGES = frozenset({"builtins", "numpy"})
+_STATUS = re.compile("[A-Z_]+: ")  # of XLA: "INTERNAL: CpuCallback error ..." holds an error of the user's kernel
 _LONGEST = 300
 
 
@@ -47,6 +49,8 @@ def explain_raw(error: Exception, frame: FrameType, name: str | None = None) -> 
     if kind is None:
         return None
     text = str(error).partition("\n")[0]
+    if _STATUS.match(text):
+        return None
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     name = name or frame.f_code.co_name
     advice = "Pass values of the kinds that its docstring lists."

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import oplib
+from oplib.autograd.compiled_autograd import counters
 from tests.documents import ROOT, find_pages, has_pairs, read_examples, read_pairs
 
 
@@ -65,6 +66,7 @@ def skip_without(text: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name_page)
 def test_the_code_of_a_page_prints_what_the_page_shows(page):
     skip_without(page.read_text())
+    counters.clear()  # other tests of this process have counted
     check_page(page.read_text(), str(page))
 
 

@@ -72,6 +72,8 @@ class World:
         if self.buffer.requires_grad:
             self.buffer = self.buffer.detach().clone()
             self.row = self.buffer[0]
+        if self.holder.kept.requires_grad:
+            self.holder.kept = self.holder.kept.detach().clone()
 
 
 class Step(Tape):
