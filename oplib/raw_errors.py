@@ -31,7 +31,7 @@ _KINDS: tuple[tuple[type[Exception], type[ArgumentError]], ...] = (
     (ZeroDivisionError, ArgumentValueError),
 )
 _PACKAGES = frozenset({"builtins", "numpy"})
-_STATUS = re.compile("[A-Z_]+: ")  # of XLA: "INTERNAL: CpuCallback error ..." holds an error of the user's kernel
+_STATUS = re.compile("[A-Z_]+: ")  # of XLA; the text may hold an error of the user's host kernel
 _LONGEST = 300
 
 

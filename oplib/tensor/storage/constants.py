@@ -56,6 +56,8 @@ def own_array(tensor: TensorSlots) -> Any:
     storage = tensor._storage
     array: Any = storage.array
     if id(array) in _shared:
-        seen, array = array, jnp.copy(array)
+        seen = array
+        with jax.ensure_compile_time_eval():  # in a trace the copy would be a value of the trace
+            array = jnp.copy(array)
         storage.owner.exchange(seen, array, counted=False)
     return array

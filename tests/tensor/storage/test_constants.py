@@ -90,6 +90,14 @@ def test_a_factory_inside_a_trace_makes_a_value_of_the_trace():
     assert oplib.zeros(3).tolist() == [0, 0, 0]
 
 
+def test_an_array_that_is_read_in_a_trace_is_no_value_of_the_trace():
+    outside = oplib.ones(11)
+    traced = jax.jit(lambda x: x + outside.array)(jnp.zeros(11))
+    mapped = jax.vmap(lambda x: x + outside.array[0])(jnp.zeros(2))
+    assert outside.tolist() == traced.tolist() == [1] * 11
+    assert mapped.tolist() == [1, 1]
+
+
 def test_zero_in_place_keeps_history_dtype_and_version():
     leaf = oplib.tensor([1.0, 2.0], requires_grad=True)
     product = leaf * 3.0
