@@ -89,9 +89,9 @@ def test_operations_of_a_compiled_program_carry_the_name_of_the_op() -> None:
         return call_op(make_op("formula"), x)
 
     names = re.findall(r'op_name="([^"]*)"', jax.jit(jax.value_and_grad(loss)).lower(X).compile().as_text())
-    assert any("jvp(seen::sine)/sin" in name for name in names)
+    assert any("seen::sine" in name and name.endswith("/sin") for name in names)
     lowered = jax.jit(jax.grad(loss)).lower(X).as_text(debug_info=True)
-    assert "transpose(jvp(seen::sine.backward))/mul" in lowered
+    assert re.search(r"transpose\(jvp\(.*seen::sine.backward\)*/mul", lowered)
 
 
 def test_compilations_of_eager_calls_are_logged_under_the_name_of_the_op(
