@@ -16,12 +16,12 @@ from typing import Any
 
 import jax
 from jax.core import Tracer
-from jax.extend.core import get_opaque_trace_state
 
 from oplib.autograd.array_functions.concreteness import CONCRETIZATION_ERRORS
 from oplib.config import config
 from oplib.errors import ArgumentTypeError, CompilationWarning, ConcreteValueError, TracingError, describe
 from oplib.modes import modes
+from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tensor.storage.fresh import buffers
 from oplib.tensor.storage.map_level import map_levels
 from oplib.tensor.storage.overlay import overlays
@@ -334,16 +334,5 @@ def _is_inlined() -> bool:
         or bool(map_levels.stack)
         or modes.dual_level is not None
         or not config.compile_kernels
-        or get_opaque_trace_state() != _outside()
+        or is_inside_trace()
     )
-
-
-_known: list[object] = []
-
-
-def _outside() -> object:
-    """The trace state of code that nothing traces."""
-    if not _known:
-        with jax.ensure_compile_time_eval():
-            _known.append(get_opaque_trace_state())
-    return _known[0]
