@@ -279,7 +279,8 @@ def _save_hypot(ctx: Any, inputs: Any, output: Any) -> None:
 
 def _hypot_backward(ctx: Any, g: Any) -> Any:
     *sides, length = ctx.saved_tensors
-    pairs = zip(sides, ctx.shapes, strict=True)
+    wide = (None if one is None else jnp.broadcast_to(one, length.shape) for one in sides)
+    pairs = zip(wide, ctx.shapes, strict=True)
     return tuple(
         None if one is None else sum_to(g * (to_dtype_of(one, g) / length), shape) for one, shape in pairs
     )
