@@ -79,12 +79,14 @@ with collecting_later():
     from .tensor.dtypes.rules import default_int_dtype as _default_int_dtype
     from .tensor.inference import mark_inference
     from .tensor.methods.op_methods import add_op_methods
-    from .transforms import apply_in_map, cond, jit, map_examples, scan, vmap, while_loop
+    from .transforms import apply_in_map, map_examples, vmap
 
 if _typing.TYPE_CHECKING:
     from . import masked, optim, random, signal, utils, visual
     from .builtin.functions.registry import *
     from .tensor.dtypes.names import int64 as long
+    from .transforms.control_flow import cond, scan, while_loop
+    from .transforms.jit.function import jit
 
 __version__ = "0.1.0.dev0"
 device = Device  # torch's names
@@ -206,6 +208,14 @@ __all__ = [
 __all__ += _dtypes.__all__
 __all__ += _registry.__all__
 
+# A program that uses none of these does not wait for their import.
+_IMPORTED_LATER = {
+    "cond": "transforms.control_flow",
+    "jit": "transforms.jit.function",
+    "scan": "transforms.control_flow",
+    "while_loop": "transforms.control_flow",
+}
+
 
 def __getattr__(name: str) -> _typing.Any:
     """Makes the function of an op, such as ``oplib.exp``, at its first use; imports rarely used modules.
@@ -216,9 +226,13 @@ def __getattr__(name: str) -> _typing.Any:
         return _default_int_dtype()
     if name in ("masked", "optim", "random", "signal", "utils", "visual"):
         return _import_module(f"{__name__}.{name}")
-    if name not in _registry.FUNCTIONS:
+    if name in _IMPORTED_LATER:
+        function = getattr(_import_module(f"{__name__}.{_IMPORTED_LATER[name]}"), name)
+    elif name in _registry.FUNCTIONS:
+        function = _registry.FUNCTIONS[name]
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    function = globals()[name] = _registry.FUNCTIONS[name]
+    globals()[name] = function
     return function
 
 
