@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any
 
 import jax
-from jax.extend.core import get_opaque_trace_state
 
 from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.autograd.array_functions.width import x64
 from oplib.autograd.engine.run import Run, compilation, engine_state
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.modes import modes
+from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tensor.storage.fresh import FreshStorage
 from oplib.tensor.storage.storage import Storage
 
@@ -27,17 +26,6 @@ from .program_cache import Entry, programs
 from .recorder import NotServed
 from .state import Compiler, current_compiler, note_eager
 
-
-def _find_outside() -> object:
-    """Returns the state of JAX outside of all traces. The importing thread may be in a trace."""
-    found: list[object] = []
-    thread = threading.Thread(target=lambda: found.append(get_opaque_trace_state()))
-    thread.start()
-    thread.join()
-    return found[0]
-
-
-_outside = _find_outside()
 _PLAIN = (Storage, FreshStorage)
 
 
@@ -53,7 +41,7 @@ def execute(run: Run, roots: Sequence[Edge], grads: Gradients) -> bool:
         Whether the run is done. If not, nothing has changed.
     """
     compiler = current_compiler()
-    if compiler is None or get_opaque_trace_state() != _outside or engine_state.vmap_levels:
+    if compiler is None or engine_state.vmap_levels or is_inside_trace():
         return False
     try:
         entry, inputs, nodes = _prepare(run, roots, grads, compiler)
@@ -85,7 +73,8 @@ def _prepare(
         inputs[place] = starts_as_array(inputs[place])
     _require("windows of arrays on several devices" if starts and _are_spread(inputs) else None)
     precision: object = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
-    key = (programs.token_of(compiler), x64.value, precision, *walk.key)
+    # A traced backward that casts does so in the autocast state of the pass, as eagerly.
+    key = (programs.token_of(compiler), x64.value, precision, modes.autocast, *walk.key)
     entry = programs.find(key)
     if entry is None or entry.needs_program():
         _require("arrays on an explicit mesh" if any(map(_has_explicit_sharding, inputs)) else None)

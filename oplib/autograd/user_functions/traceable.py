@@ -24,6 +24,9 @@ _STRUCTURE = (
 )  # fmt: skip
 """The attributes of a ctx that say how its backward is called."""
 
+_INTERNAL = frozenset({"_argument_specs", "_mutex", "_output_specs"})
+"""The attributes of a ctx that the tape sets and its class has not."""
+
 _RUN: Any = SimpleNamespace(representation=ARRAYS, create_graph=False, undo_log=None)
 
 
@@ -83,12 +86,10 @@ def trace_backward(node: Any, given: Mask) -> ArrayFunction:
 
 
 def _attributes(node: Any) -> dict[str, Any]:
-    """Returns what the user has set on a ctx."""
+    """Returns what the user, or a mark such as ``custom_fwd``, has set on a ctx."""
     own = type(node)
     return {
-        name: value
-        for name, value in vars(node).items()
-        if not hasattr(own, name) and not name.startswith("_")
+        name: value for name, value in vars(node).items() if not hasattr(own, name) and name not in _INTERNAL
     }
 
 
