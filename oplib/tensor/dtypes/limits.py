@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from oplib.errors import DtypeError
+from oplib.tracebacks import entry_point
 
 from .rules import find_dtype, get_default_dtype
 
@@ -40,6 +41,7 @@ class finfo:  # noqa: N801  torch's name
         3.3895313892515355e+38
     """
 
+    @entry_point
     def __init__(self, type: Any = None) -> None:  # noqa: A002  torch's name
         dtype = get_default_dtype() if type is None else find_dtype(type)
         if not jnp.issubdtype(dtype, jnp.inexact):
@@ -82,6 +84,7 @@ class iinfo:  # noqa: N801  torch's name
         iinfo(min=-128, max=127, dtype=int8)
     """
 
+    @entry_point
     def __init__(self, type: Any) -> None:  # noqa: A002  torch's name
         dtype = find_dtype(type)
         if not jnp.issubdtype(dtype, jnp.integer):

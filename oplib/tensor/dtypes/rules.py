@@ -10,6 +10,7 @@ import numpy as np
 
 from oplib.errors import DtypeError, describe
 from oplib.tensor.upcalls import upcalls
+from oplib.tracebacks import entry_point
 
 from . import names as dtypes
 
@@ -51,6 +52,7 @@ def get_default_dtype() -> np.dtype[Any]:
     return _defaults.floating
 
 
+@entry_point
 def set_default_dtype(dtype: Any) -> None:
     """Sets the dtype of tensors made from Python floats, for all threads. Compiled ops are compiled again.
 

@@ -54,9 +54,14 @@ class TensorMethods(Generic[TensorT]):
             >>> oplib.tensor([[1, 2], [3, 4]]).reshape(-1)
             tensor([1, 2, 3, 4])
         """
-        if shape is not None:
-            return upcalls.reshape(self, take_named("reshape", "shape", shape, sizes))
-        return upcalls.reshape(self, _join(sizes))
+        try:
+            if shape is not None:
+                return upcalls.reshape(self, take_named("reshape", "shape", shape, sizes))
+            return upcalls.reshape(self, _join(sizes))
+        except Exception as error:
+            if better := refine_error(error):
+                raise better from error
+            raise
 
     def view(self, *sizes: Any, size: Any = None, dtype: Any = None) -> TensorT:
         """Returns a view of the items in another shape, or of their bits as another dtype.
@@ -82,12 +87,17 @@ class TensorMethods(Generic[TensorT]):
             tensor([[1., 0.],
                     [0., 0.]])
         """
-        if size is not None:
-            given = sizes if dtype is None else (*sizes, dtype)
-            return upcalls.view(self, take_named("view", "size", size, given))
-        if dtype is not None or (len(sizes) == 1 and isinstance(sizes[0], (np.dtype, type))):
-            return upcalls.view_dtype(self, sizes[0] if dtype is None else dtype)
-        return upcalls.view(self, _join(sizes))
+        try:
+            if size is not None:
+                given = sizes if dtype is None else (*sizes, dtype)
+                return upcalls.view(self, take_named("view", "size", size, given))
+            if dtype is not None or (len(sizes) == 1 and isinstance(sizes[0], (np.dtype, type))):
+                return upcalls.view_dtype(self, sizes[0] if dtype is None else dtype)
+            return upcalls.view(self, _join(sizes))
+        except Exception as error:
+            if better := refine_error(error):
+                raise better from error
+            raise
 
     def expand(self, *sizes: Any, size: Any = None) -> TensorT:
         """Returns a view that repeats the item of axes of size 1.
@@ -105,9 +115,14 @@ class TensorMethods(Generic[TensorT]):
             tensor([[1, 1, 1],
                     [2, 2, 2]])
         """
-        if size is not None:
-            return upcalls.expand(self, take_named("expand", "size", size, sizes))
-        return upcalls.expand(self, _join(sizes))
+        try:
+            if size is not None:
+                return upcalls.expand(self, take_named("expand", "size", size, sizes))
+            return upcalls.expand(self, _join(sizes))
+        except Exception as error:
+            if better := refine_error(error):
+                raise better from error
+            raise
 
     def permute(self, *numbers: Any, dims: Any = None) -> TensorT:
         """Returns a view with the dims in another order.
@@ -124,9 +139,14 @@ class TensorMethods(Generic[TensorT]):
             >>> oplib.zeros(2, 3, 4).permute(2, 0, 1).shape
             (4, 2, 3)
         """
-        if dims is not None:
-            return upcalls.permute(self, take_named("permute", "dims", dims, numbers))
-        return upcalls.permute(self, _join(numbers))
+        try:
+            if dims is not None:
+                return upcalls.permute(self, take_named("permute", "dims", dims, numbers))
+            return upcalls.permute(self, _join(numbers))
+        except Exception as error:
+            if better := refine_error(error):
+                raise better from error
+            raise
 
     @property
     def T(self) -> TensorT:  # noqa: N802  torch's name

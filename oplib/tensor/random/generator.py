@@ -18,6 +18,7 @@ from oplib.tensor.devices.device import Device
 from oplib.tensor.devices.forked import check_process, is_orphan
 from oplib.tensor.storage.map_level import MapLevel, map_levels
 from oplib.tensor.storage.overlay import overlays
+from oplib.tracebacks import entry_point
 
 from .draw_log import births, note_draw
 
@@ -328,6 +329,7 @@ def _make_key(seed: int) -> Any:
 default_generator = Generator()
 
 
+@entry_point
 def manual_seed(seed: int) -> Generator:
     """Sets the seed of the global Generator, restarts it, and returns it.
 
@@ -384,6 +386,7 @@ def get_rng_state() -> tuple[int, Any, int]:
     return default_generator.get_state()
 
 
+@entry_point
 def set_rng_state(new_state: tuple[int, Any, int]) -> None:
     """Sets a state of the global Generator that :func:`get_rng_state` returned.
 

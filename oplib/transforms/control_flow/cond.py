@@ -14,6 +14,7 @@ from oplib.autograd.tangents import run_without_tangents
 from oplib.errors import ArgumentTypeError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor, box
+from oplib.tracebacks import entry_point
 
 from .agreement import compare, require_function
 from .body import Body, BodyFunction
@@ -22,6 +23,7 @@ from .leaves import flatten_leaves
 from .program import FlowProgram, Outcome, run_program
 
 
+@entry_point
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
     """Calls one of two functions. A Tensor decides which one; its value is not read in Python.
 

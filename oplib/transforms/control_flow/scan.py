@@ -13,6 +13,7 @@ from oplib.autograd.tangents import run_without_tangents
 from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor
+from oplib.tracebacks import entry_point
 
 from .agreement import check_carry, require_function
 from .body import Body, BodyFunction
@@ -21,6 +22,7 @@ from .leaves import LeafLayout, flatten_leaves, type_of_slice
 from .program import FlowProgram, Outcome, run_program
 
 
+@entry_point
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
     init: Any,

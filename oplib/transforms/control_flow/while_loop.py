@@ -15,6 +15,7 @@ from oplib.autograd.user_functions.node import refuse_gradient
 from oplib.errors import ResultError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor
+from oplib.tracebacks import entry_point
 
 from .agreement import check_carry, require_function
 from .body import Body, BodyFunction
@@ -29,6 +30,7 @@ _NO_REVERSE = (
 )
 
 
+@entry_point
 def while_loop(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: Any) -> Any:
     """Calls a function on its own result as long as another function returns true.
 
