@@ -53,7 +53,9 @@ def explain_raw(error: Exception, frame: FrameType, name: str | None = None) -> 
         return None
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     name = name or frame.f_code.co_name
-    advice = "Pass values of the kinds that its docstring lists."
+    advice = (
+        "Pass values of the kinds that its docstring lists; if these are, it is a defect of oplib: report it."
+    )
     return kind(
         f"{name}: cannot use these arguments. Got {_describe_arguments(frame) or 'none'}; "
         f"{type(error).__name__}: {shown.removesuffix('.')}. {advice}"
