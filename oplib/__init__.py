@@ -30,11 +30,16 @@ with collecting_later():
     from .tensor import (
         Device,
         Generator,
+        MemoryFormat,
+        MemoryLayout,
         Tensor,
         allclose,
         arange,
         as_tensor,
         can_cast,
+        channels_last,
+        channels_last_3d,
+        contiguous_format,
         default_generator,
         empty,
         empty_like,
@@ -56,6 +61,7 @@ with collecting_later():
         manual_seed,
         ones,
         ones_like,
+        preserve_format,
         promote_types,
         rand,
         rand_like,
@@ -68,7 +74,9 @@ with collecting_later():
         save,
         seed,
         set_default_dtype,
+        set_printoptions,
         set_rng_state,
+        strided,
         tensor,
         upcalls,
         zeros,
@@ -90,6 +98,8 @@ if _typing.TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 device = Device  # torch's names
+layout = MemoryLayout
+memory_format = MemoryFormat
 newaxis = None
 
 upcalls.fill(
@@ -118,6 +128,8 @@ del (
 __all__ = [
     "Device",
     "Generator",
+    "MemoryFormat",
+    "MemoryLayout",
     "Tag",
     "Tensor",
     "__version__",
@@ -128,9 +140,12 @@ __all__ = [
     "autocast",
     "autograd",
     "can_cast",
+    "channels_last",
+    "channels_last_3d",
     "clear_autocast_cache",
     "cond",
     "config",
+    "contiguous_format",
     "custom_op",
     "default_generator",
     "device",
@@ -160,6 +175,7 @@ __all__ = [
     "is_inference_mode_enabled",
     "is_tensor",
     "jit",
+    "layout",
     "library",
     "linalg",
     "linspace",
@@ -168,6 +184,7 @@ __all__ = [
     "long",
     "manual_seed",
     "masked",
+    "memory_format",
     "nan",
     "newaxis",
     "nn",
@@ -177,6 +194,7 @@ __all__ = [
     "ops",
     "optim",
     "pi",
+    "preserve_format",
     "promote_types",
     "pytree",
     "rand",
@@ -193,9 +211,11 @@ __all__ = [
     "seed",
     "set_default_dtype",
     "set_grad_enabled",
+    "set_printoptions",
     "set_rng_state",
     "signal",
     "special",
+    "strided",
     "tensor",
     "transforms",
     "utils",

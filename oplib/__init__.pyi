@@ -27,11 +27,16 @@ from oplib.library.autocast.region import is_autocast_cache_enabled as is_autoca
 from oplib.library.autocast.region import is_autocast_enabled as is_autocast_enabled
 from oplib.tensor.devices.device import Device as Device
 from oplib.tensor.random.generator import Generator as Generator
+from oplib.tensor.storage.memory_format import MemoryFormat as MemoryFormat
+from oplib.tensor.storage.memory_format import MemoryLayout as MemoryLayout
 from oplib.tensor.tensor import Tensor as Tensor
 from oplib.tensor.methods.comparing import allclose as allclose
 from oplib.tensor.factories.creation import arange as arange
 from oplib.tensor.factories.from_data import as_tensor as as_tensor
 from oplib.tensor.dtypes.promotion import can_cast as can_cast
+from oplib.tensor.storage.memory_format import channels_last as channels_last
+from oplib.tensor.storage.memory_format import channels_last_3d as channels_last_3d
+from oplib.tensor.storage.memory_format import contiguous_format as contiguous_format
 from oplib.tensor.random.generator import default_generator as default_generator
 from oplib.tensor.factories.creation import empty as empty
 from oplib.tensor.factories.likeness import empty_like as empty_like
@@ -53,6 +58,7 @@ from oplib.tensor.factories.creation import logspace as logspace
 from oplib.tensor.random.generator import manual_seed as manual_seed
 from oplib.tensor.factories.creation import ones as ones
 from oplib.tensor.factories.likeness import ones_like as ones_like
+from oplib.tensor.storage.memory_format import preserve_format as preserve_format
 from oplib.tensor.dtypes.promotion import promote_types as promote_types
 from oplib.tensor.random.factories import rand as rand
 from oplib.tensor.random.likeness import rand_like as rand_like
@@ -65,7 +71,9 @@ from oplib.tensor.dtypes.promotion import result_type as result_type
 from oplib.tensor.archive import save as save
 from oplib.tensor.random.generator import seed as seed
 from oplib.tensor.dtypes.rules import set_default_dtype as set_default_dtype
+from oplib.tensor.methods.print_options import set_printoptions as set_printoptions
 from oplib.tensor.random.generator import set_rng_state as set_rng_state
+from oplib.tensor.storage.memory_format import strided as strided
 from oplib.tensor.factories.from_data import tensor as tensor
 from oplib.tensor.factories.creation import zeros as zeros
 from oplib.tensor.factories.likeness import zeros_like as zeros_like
@@ -92,6 +100,8 @@ __version__: str
 __all__ = [
     "Device",
     "Generator",
+    "MemoryFormat",
+    "MemoryLayout",
     "Tag",
     "Tensor",
     "__version__",
@@ -200,6 +210,8 @@ __all__ = [
     "cfloat",
     "chain_matmul",
     "channel_shuffle",
+    "channels_last",
+    "channels_last_3d",
     "cholesky",
     "cholesky_inverse",
     "cholesky_solve",
@@ -226,6 +238,7 @@ __all__ = [
     "conj",
     "conj_physical",
     "constant_pad_nd",
+    "contiguous_format",
     "conv1d",
     "conv2d",
     "conv3d",
@@ -416,6 +429,7 @@ __all__ = [
     "kthvalue",
     "l1_loss",
     "layer_norm",
+    "layout",
     "lcm",
     "lcm_",
     "ldexp",
@@ -482,6 +496,7 @@ __all__ = [
     "maximum",
     "mean",
     "median",
+    "memory_format",
     "meshgrid",
     "min",
     "minimum",
@@ -547,6 +562,7 @@ __all__ = [
     "positive",
     "pow",
     "prelu",
+    "preserve_format",
     "prod",
     "promote_types",
     "put",
@@ -603,6 +619,7 @@ __all__ = [
     "selu_",
     "set_default_dtype",
     "set_grad_enabled",
+    "set_printoptions",
     "set_rng_state",
     "sgn",
     "short",
@@ -640,6 +657,7 @@ __all__ = [
     "std",
     "std_mean",
     "stft",
+    "strided",
     "sub",
     "subtract",
     "sum",

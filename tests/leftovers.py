@@ -19,6 +19,7 @@ from oplib.library.objects.observers import observer_stack
 from oplib.library.registration.registry import Snapshot, registry
 from oplib.modes import ModeState, modes
 from oplib.tensor.dtypes.rules import get_default_dtype, set_default_dtype
+from oplib.tensor.methods.print_options import printing
 from oplib.tensor.random.draw_log import open_logs
 from oplib.tensor.storage.map_level import map_levels
 from oplib.transforms.checkpoint.checkpoint import _switches
@@ -46,6 +47,7 @@ class World:
         self.ops: Snapshot = registry.save()
         self.own = {
             "default dtype": get_default_dtype(),
+            "options of printing": printing.options,
             "recursion limit": sys.getrecursionlimit(),
             "run of the engine": engine_state.run,
             "compiler of backward passes": (compilation.is_installed, installation.compiler),
@@ -92,6 +94,7 @@ class World:
         registry.restore(self.ops)
         sys.setrecursionlimit(self.state["recursion limit"])
         set_default_dtype(self.state["default dtype"])
+        printing.options = self.state["options of printing"]
         hook_stack.pairs, hook_stack.disabled = self.state["hooks for saved tensors"]
         compilation.is_installed, installation.compiler = self.state["compiler of backward passes"]
         observer_stack.observers = self.state["observers"]

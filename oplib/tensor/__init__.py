@@ -18,6 +18,7 @@ from .factories.creation import arange, empty, eye, full, linspace, logspace, on
 from .factories.from_data import as_tensor, from_dlpack, from_numpy, tensor
 from .factories.likeness import empty_like, full_like, ones_like, zeros_like
 from .methods.comparing import allclose, equal
+from .methods.print_options import set_printoptions
 from .random.factories import rand, randint, randn, randperm
 from .random.generator import (
     Generator,
@@ -29,6 +30,15 @@ from .random.generator import (
     set_rng_state,
 )
 from .random.likeness import rand_like, randint_like, randn_like
+from .storage.memory_format import (
+    MemoryFormat,
+    MemoryLayout,
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    preserve_format,
+    strided,
+)
 from .storage.metadata import is_tensor
 from .storage.storage import Storage
 from .tensor import Tensor, box, read_array
@@ -37,6 +47,8 @@ from .upcalls import upcalls
 __all__ = [
     "Device",
     "Generator",
+    "MemoryFormat",
+    "MemoryLayout",
     "Storage",
     "Tensor",
     "allclose",
@@ -44,6 +56,9 @@ __all__ = [
     "as_tensor",
     "box",
     "can_cast",
+    "channels_last",
+    "channels_last_3d",
+    "contiguous_format",
     "default_complex_dtype",
     "default_generator",
     "default_int_dtype",
@@ -70,6 +85,7 @@ __all__ = [
     "normalize_dtype",
     "ones",
     "ones_like",
+    "preserve_format",
     "promote_types",
     "rand",
     "rand_like",
@@ -85,7 +101,9 @@ __all__ = [
     "scalar_dtype",
     "seed",
     "set_default_dtype",
+    "set_printoptions",
     "set_rng_state",
+    "strided",
     "tensor",
     "upcalls",
     "zeros",

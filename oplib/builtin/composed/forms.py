@@ -21,6 +21,7 @@ from oplib.errors import (
 )
 from oplib.tensor import Tensor, get_default_dtype
 from oplib.tensor.dtypes import names as dtypes
+from oplib.tensor.storage.memory_format import check_format
 
 from .data_dependent import take_rows
 
@@ -309,7 +310,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 _ASKED = """{doc}
 
 Args:
-    input: a Tensor or an array.
+    input: a Tensor or an array{also}.
 
 Returns:
     {told[0]}
@@ -323,13 +324,52 @@ Example:
 """
 
 
-def _make_asking(name: str, doc: str, *told: str) -> Function:
+def _make_asking(name: str, doc: str, *told: str, also: str = "") -> Function:
     def ask(input: Any) -> Any:
         own = getattr(input, name, None)
         return own() if own is not None else getattr(Tensor.from_array(input), name)()
 
-    ask.__name__, ask.__doc__ = name, _ASKED.format(name=name, doc=doc, told=told)
+    ask.__name__, ask.__doc__ = name, _ASKED.format(name=name, doc=doc, told=told, also=also)
     return ask
+
+
+def _make_asking_dtype(name: str, doc: str, told: str, kind: Any) -> Function:
+    """Makes a function that also takes a dtype: these are numpy's, without torch's attributes."""
+    ask_tensor = _make_asking(name, doc, "A bool.", told, also=", or a dtype")
+
+    def ask(input: Any) -> Any:
+        return jnp.issubdtype(input, kind) if isinstance(input, (np.dtype, type)) else ask_tensor(input)
+
+    ask.__name__, ask.__doc__ = name, ask_tensor.__doc__
+    return ask
+
+
+def clone(input: Any, *, memory_format: Any = None) -> Any:
+    """Computes a copy, with history.
+
+    Args:
+        input: a tensor of any shape and dtype.
+        memory_format: the order of the dimensions in memory, which changes nothing: JAX chooses how arrays
+            lie in memory.
+
+    Returns:
+        A tensor like the input.
+
+    Raises:
+        ArgumentTypeError: the format is another object.
+        ArgumentError: the format needs another number of dimensions.
+
+    Gradient:
+        The incoming gradient.
+
+    Example:
+        >>> x = oplib.ones(2)
+        >>> oplib.clone(x).add_(1), x
+        (tensor([2., 2.]), tensor([1., 1.]))
+    """
+    if memory_format is not None:
+        check_format("clone", memory_format, input.ndim)
+    return ops.clone(input)
 
 
 def positive(input: Any) -> Any:
@@ -359,9 +399,14 @@ def positive(input: Any) -> Any:
 COMPOSED = (
     Composed(bucketize, is_method=True, out=True),
     Composed(embedding, in_networks=True),
-    Composed(_make_asking("is_complex", "Whether the dtype is complex.", "A bool.", "False"), returns="bool"),
+    Composed(clone, is_method=True),
     Composed(
-        _make_asking("is_floating_point", "Whether the dtype is floating.", "A bool.", "True"), returns="bool"
+        _make_asking_dtype("is_complex", "Whether the dtype is complex.", "False", jnp.complexfloating),
+        returns="bool",
+    ),
+    Composed(
+        _make_asking_dtype("is_floating_point", "Whether the dtype is floating.", "True", jnp.floating),
+        returns="bool",
     ),
     Composed(_make_asking("numel", "Counts the items.", "An int.", "6"), returns="int"),
     Composed(pinverse, is_method=True),

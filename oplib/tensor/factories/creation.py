@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,6 +23,7 @@ from oplib.tensor.dtypes.rules import (
 from oplib.tensor.shapes.filling import fill, read_size
 from oplib.tensor.shapes.symbolic import has_symbols
 from oplib.tensor.storage.ingestion import to_array
+from oplib.tensor.storage.memory_format import MemoryOptions, check_memory
 from oplib.tensor.tensor import Tensor
 from oplib.tracebacks import entry_point
 
@@ -39,6 +40,7 @@ _FILLED = """Makes a tensor {what}
         dtype: by default the default dtype.
         device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
         requires_grad: whether the result collects gradients.
+        **memory: torch's options of memory, which change nothing: ``layout``, ``pin_memory``.
 
     Returns:
         A new leaf.
@@ -63,9 +65,16 @@ _FILLED = """Makes a tensor {what}
 def _make_filled(name: str, value: int, what: str, *example: str):
     @entry_point
     def filled(
-        *sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
+        *sizes: Any,
+        size: Any = None,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        **memory: Unpack[MemoryOptions],
     ) -> Tensor:
         shape, found = read_size(name, sizes, size), _dtype_or_default(dtype)
+        if memory:
+            check_memory(name, memory, len(shape))
         return _fill(shape, value, found, device=device, requires_grad=requires_grad)
 
     given, shown = example
@@ -83,7 +92,13 @@ empty = _make_filled("empty", 0, "without defined values. In oplib they are zero
 
 @entry_point
 def full(
-    size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **memory: Unpack[MemoryOptions],
 ) -> Tensor:
     """Makes a tensor filled with one value.
 
@@ -93,6 +108,7 @@ def full(
         dtype: by default it follows from the value: bool, the default integer, floating or complex dtype.
         device: as for :func:`zeros`.
         requires_grad: whether the result collects gradients.
+        **memory: torch's options of memory, which change nothing: ``layout``, ``pin_memory``.
 
     Returns:
         A new leaf.
@@ -114,7 +130,10 @@ def full(
         tensor([7, 7])
     """
     found = result_type(fill_value) if dtype is None else normalize_dtype(dtype)
-    return _fill(read_size("full", (size,)), fill_value, found, device=device, requires_grad=requires_grad)
+    shape = read_size("full", (size,))
+    if memory:
+        check_memory("full", memory, len(shape))
+    return _fill(shape, fill_value, found, device=device, requires_grad=requires_grad)
 
 
 def _fill(
@@ -125,7 +144,13 @@ def _fill(
 
 @entry_point
 def eye(
-    n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **memory: Unpack[MemoryOptions],
 ) -> Tensor:
     """Makes a matrix with ones on its diagonal.
 
@@ -135,6 +160,7 @@ def eye(
         dtype: by default the default dtype.
         device: as for :func:`zeros`.
         requires_grad: whether the result collects gradients.
+        **memory: torch's options of memory, which change nothing: ``layout``, ``pin_memory``.
 
     Raises:
         ArgumentError: ``n`` or ``m`` is not an integer, or is negative.
@@ -146,6 +172,7 @@ def eye(
         tensor([[1., 0.],
                 [0., 1.]])
     """
+    check_memory("eye", memory, 2)
     rows, columns = read_size("eye", (n, n if m is None else m))
     require_memory("eye", (rows, columns), _dtype_or_default(dtype))
     diagonal = jnp.eye(rows, columns, dtype=_dtype_or_default(dtype), device=find_placement(device))
@@ -161,6 +188,7 @@ def arange(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **memory: Unpack[MemoryOptions],
 ) -> Tensor:
     """Makes the numbers from ``start`` up to, but not including, ``end``; ``arange(end)`` starts at 0.
 
@@ -171,6 +199,7 @@ def arange(
         dtype: by default the default integer dtype if all three are integers, else the default dtype.
         device: as for :func:`zeros`.
         requires_grad: whether the result collects gradients.
+        **memory: torch's options of memory, which change nothing: ``layout``, ``pin_memory``.
 
     Returns:
         A tensor of shape ``(ceil((end - start) / step),)``.
@@ -187,6 +216,8 @@ def arange(
         >>> arange(1, 2, 0.25)
         tensor([1.0000, 1.2500, 1.5000, 1.7500])
     """
+    if memory:
+        check_memory("arange", memory, 1)
     if start is None and end is None:
         raise ArgumentTypeError("arange: argument 'end' is missing. Got no bound. Write arange(end).")
     given = (0, start if end is None else end, step) if start is None or end is None else (start, end, step)
@@ -240,7 +271,14 @@ def _box_numbers(numbers: np.ndarray[Any, Any], dtype: Any, device: Any, require
 
 @entry_point
 def linspace(
-    start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    start: Any,
+    end: Any,
+    steps: int,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **memory: Unpack[MemoryOptions],
 ) -> Tensor:
     """Makes ``steps`` evenly spaced numbers from ``start`` to ``end``, both included.
 
@@ -251,6 +289,7 @@ def linspace(
         dtype: by default the default dtype, or its complex counterpart for complex ends.
         device: as for :func:`zeros`.
         requires_grad: whether the result collects gradients.
+        **memory: torch's options of memory, which change nothing: ``layout``, ``pin_memory``.
 
     Raises:
         ArgumentError: ``steps`` is not an integer, or is negative.
@@ -261,6 +300,7 @@ def linspace(
         >>> linspace(0, 1, 5)
         tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
+    check_memory("linspace", memory, 1)
     numbers = _space_evenly("linspace", start, end, steps, dtype)
     return _box_numbers(numbers, dtype, device, requires_grad)
 
@@ -275,6 +315,7 @@ def logspace(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **memory: Unpack[MemoryOptions],
 ) -> Tensor:
     """Makes ``steps`` numbers with equal ratios from ``base ** start`` to ``base ** end``, both included.
 
@@ -286,6 +327,7 @@ def logspace(
         dtype: by default the default dtype, or its complex counterpart for complex ends.
         device: as for :func:`zeros`.
         requires_grad: whether the result collects gradients.
+        **memory: torch's options of memory, which change nothing: ``layout``, ``pin_memory``.
 
     Raises:
         ArgumentError: ``steps`` is not an integer, or is negative.
@@ -296,6 +338,7 @@ def logspace(
         >>> logspace(0, 2, 3)
         tensor([  1.,  10., 100.])
     """
+    check_memory("logspace", memory, 1)
     numbers = np.power(base, _space_evenly("logspace", start, end, steps, dtype))
     return _box_numbers(numbers, dtype, device, requires_grad)
 

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from oplib.errors import ArgumentTypeError, describe
 from oplib.tensor.devices.placement import placement_like
 from oplib.tensor.dtypes.rules import normalize_dtype
 from oplib.tensor.shapes.filling import fill
+from oplib.tensor.storage.memory_format import MemoryOptions, check_memory
 from oplib.tensor.tensor import Tensor
 from oplib.tracebacks import entry_point
 
@@ -21,6 +22,7 @@ def full_like(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **memory: Unpack[MemoryOptions],
 ) -> Tensor:
     """Makes a tensor of the shape, dtype and sharding of another, filled with one value.
 
@@ -30,6 +32,8 @@ def full_like(
         dtype: by default the dtype of ``input``.
         device: by default the device of ``input``.
         requires_grad: whether the result collects gradients.
+        **memory: torch's options of memory, which change nothing: ``layout``, ``pin_memory``,
+            ``memory_format``.
 
     Returns:
         A new leaf.
@@ -50,6 +54,8 @@ def full_like(
         >>> full_like(oplib.zeros(2), 3)
         tensor([3., 3.])
     """
+    if memory:
+        check_memory("full_like", memory, input.ndim)
     return _fill_like(input, fill_value, dtype, device, requires_grad)
 
 
@@ -73,6 +79,8 @@ _FILLED = """Makes a tensor {what}
         dtype: by default the dtype of ``input``.
         device: by default the device of ``input``.
         requires_grad: whether the result collects gradients.
+        **memory: torch's options of memory, which change nothing: ``layout``, ``pin_memory``,
+            ``memory_format``.
 
     Returns:
         A new leaf.
@@ -97,8 +105,15 @@ _FILLED = """Makes a tensor {what}
 def _make_filled(name: str, value: int, what: str, given: str, shown: str):
     @entry_point
     def filled(
-        input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+        input: Tensor,
+        *,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        **memory: Unpack[MemoryOptions],
     ) -> Tensor:
+        if memory:
+            check_memory(name, memory, input.ndim)
         return _fill_like(input, value, dtype, device, requires_grad)
 
     filled.__name__ = filled.__qualname__ = name

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Generic, Self
 
 from oplib.errors import ArgumentError, AutogradError, describe
+from oplib.tensor.storage.memory_format import (
+    MemoryFormat,
+    MemoryLayout,
+    check_format,
+    contiguous_format,
+    preserve_format,
+    require_format,
+    strided,
+)
 from oplib.tensor.storage.metadata import check_dim
 from oplib.tensor.storage.storage import Storage
 from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
 from oplib.tensor.views import AliasStorage, ViewStorage
-
-
-class MemoryLayout:
-    """The memory layout of a tensor. There is one value."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __repr__(self) -> str:
-        return f"oplib.{self._name}"
-
-
-strided = MemoryLayout("strided")
 
 
 class TensorAliasing(Generic[TensorT]):
@@ -133,20 +130,61 @@ class TensorAliasing(Generic[TensorT]):
         """
         return self._storage.layout[1]
 
-    def is_contiguous(self) -> bool:
-        """Returns whether the tensor would be contiguous in torch's memory."""
+    def is_contiguous(self, memory_format: MemoryFormat = contiguous_format) -> bool:
+        """Returns whether the tensor would be contiguous in torch's memory.
+
+        Args:
+            memory_format: the order of the dimensions in memory. Only views have another order than the one
+                of their shape.
+
+        Raises:
+            ArgumentTypeError: the format is another object.
+        """
+        if memory_format is not contiguous_format:
+            return self._has_order(memory_format)
         if not isinstance(self._storage.spec, ViewStorage):
             return True
-        expected = 1
-        shape = self._storage.spec.shape
-        for length, stride in zip(reversed(shape), reversed(self._storage.layout[0]), strict=True):
-            if length == 0:
-                return True
-            if length != 1 and stride != expected:
-                return False
-            expected *= length
-        return True
+        return _is_dense(self._storage.spec.shape, self._storage.layout[0])
 
-    def contiguous(self) -> TensorT:
-        """Returns the tensor itself if it is contiguous, else a contiguous copy."""
-        return self if self.is_contiguous() else upcalls.clone(self)  # pyright: ignore[reportReturnType]
+    def _has_order(self, memory_format: MemoryFormat) -> bool:
+        require_format("is_contiguous", memory_format)
+        shape, strides = self._storage.spec.shape, self._storage.layout[0]
+        order = memory_format.order or tuple(range(len(shape)))
+        if len(order) != len(shape):
+            return False
+        return _is_dense([shape[dim] for dim in order], [strides[dim] for dim in order])
+
+    def contiguous(self, memory_format: MemoryFormat = contiguous_format) -> TensorT:
+        """Returns the tensor itself if it is contiguous, else a contiguous copy.
+
+        Args:
+            memory_format: the order of the dimensions in memory. It changes nothing here: JAX chooses how
+                arrays lie in memory.
+
+        Raises:
+            ArgumentError: the format needs another number of dimensions, or is ``preserve_format`` for a tensor
+                that is not contiguous.
+            ArgumentTypeError: the format is another object.
+        """
+        is_contiguous = self.is_contiguous()
+        if memory_format is not contiguous_format:
+            require_format("contiguous", memory_format)
+            check_format("contiguous", memory_format, len(self._storage.spec.shape))
+            if memory_format is preserve_format and not is_contiguous:
+                raise ArgumentError(
+                    "contiguous: preserve memory format is unsupported by the contiguous operator. Got "
+                    f"{describe(self._storage.spec)}. Leave it out, or use clone."
+                )
+        return self if is_contiguous else upcalls.clone(self)  # pyright: ignore[reportReturnType]
+
+
+def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Tells whether items lie side by side, the last dim fastest."""
+    expected = 1
+    for length, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if length == 0:
+            return True
+        if length != 1 and stride != expected:
+            return False
+        expected *= length
+    return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 import jax
 import numpy as np
@@ -13,9 +13,16 @@ from oplib.modes import modes
 from oplib.tensor.devices.device import Device, is_abstract
 from oplib.tensor.devices.placement import Placement, find_target, placement_like
 from oplib.tensor.dtypes import names as dtypes
+from oplib.tensor.dtypes.class_names import name_class, read_class
 from oplib.tensor.dtypes.rules import check_range, default_int_dtype, normalize_dtype
 from oplib.tensor.shapes.filling import fill, read_size
 from oplib.tensor.storage.ingestion import to_array
+from oplib.tensor.storage.memory_format import (
+    MemoryFormat,
+    MemoryOptions,
+    check_format,
+    check_memory,
+)
 from oplib.tensor.storage.metadata import TensorMetadata
 from oplib.tensor.storage.storage import Storage
 from oplib.tensor.storage.tensor_slots import TensorT
@@ -32,8 +39,11 @@ def _make_new(name: str, value: int, what: str):
         dtype: Any = None,
         device: Any = None,
         requires_grad: bool = False,
+        **memory: Unpack[MemoryOptions],
     ) -> TensorT:
         shape = read_size(name, sizes, size)
+        if memory:
+            check_memory(name, memory, len(shape))
         return self.new_full(shape, value, dtype=dtype, device=device, requires_grad=requires_grad)
 
     new.__name__, new.__qualname__ = name, f"TensorConversion.{name}"  # pickle finds it there
@@ -60,6 +70,7 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         device: Any = None,
         non_blocking: bool = False,
         copy: bool = False,
+        memory_format: MemoryFormat | None = None,
     ) -> TensorT:
         """Returns the tensor with another dtype or on another device; the tensor itself if nothing changes.
 
@@ -69,9 +80,10 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
             device: a Device or its spelling, a ``jax.Device`` or ``Sharding``, as a keyword.
             non_blocking: ignored; JAX never waits for a copy.
             copy: return a new tensor even if nothing changes.
+            memory_format: changes nothing; JAX chooses how arrays lie in memory.
 
         Raises:
-            ArgumentError: an argument has another type.
+            ArgumentError: an argument has another type, or the format needs another number of dimensions.
             DtypeError: the dtype is not available.
             DeviceError: the device does not exist.
 
@@ -86,6 +98,7 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         del non_blocking
         try:
             dtype, placement = _read_target(args, dtype, device)
+            check_format("to", memory_format, len(self.shape))
         except Exception as error:
             if better := refine_error(error):
                 raise better from error
@@ -97,17 +110,59 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
             result = _move(result, placement)
         return upcalls.clone(self) if copy and result is self else result
 
-    def cpu(self) -> TensorT:
-        """Returns the tensor on the CPU; the tensor itself if it is there."""
-        return self.to(device=Device("cpu"))
+    def cpu(self, memory_format: MemoryFormat | None = None) -> TensorT:
+        """Returns the tensor on the CPU; the tensor itself if it is there. See ``to`` for the format."""
+        return self.to(device=Device("cpu"), memory_format=memory_format)
 
-    def cuda(self, device: Any = None) -> TensorT:
+    def cuda(
+        self, device: Any = None, non_blocking: bool = False, memory_format: MemoryFormat | None = None
+    ) -> TensorT:
         """Returns the tensor on a GPU, by default the first one; the tensor itself if it is there.
+
+        Args:
+            device: the GPU.
+            non_blocking: ignored; JAX never waits for a copy.
+            memory_format: changes nothing, see ``to``.
 
         Raises:
             DeviceError: there is no GPU.
         """
-        return self.to(device=Device("cuda") if device is None else device)
+        found = Device("cuda") if device is None else device
+        return self.to(device=found, non_blocking=non_blocking, memory_format=memory_format)
+
+    @entry_point
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """Returns the name of torch's class of such tensors, or the tensor converted to a dtype.
+
+        Args:
+            dtype: a dtype, or a name of a class as this method returns it.
+            non_blocking: ignored; JAX never waits for a copy.
+
+        Returns:
+            A name such as "oplib.FloatTensor", on a GPU "oplib.cuda.FloatTensor", if no dtype is given; else
+            a Tensor, the tensor itself if nothing changes.
+
+        Raises:
+            ArgumentValueError: there is no class of this name.
+            DtypeError: the argument is no dtype, or the dtype is not available.
+            DeviceError: the name is one of a GPU, and there is none.
+
+        Source:
+            torch.Tensor.type
+
+        Example:
+            >>> import oplib
+            >>> oplib.tensor([1.5]).type(), oplib.tensor([1.5]).type("oplib.IntTensor")
+            ('oplib.FloatTensor', tensor([1]))
+        """
+        del non_blocking
+        own = "abstract" if is_abstract(self._storage.array) else self.device.type
+        if dtype is None:
+            return name_class(self.dtype, own)
+        if not isinstance(dtype, str):
+            return self.to(dtype=normalize_dtype(dtype))
+        found, place = read_class(dtype)
+        return self.to(dtype=found, device=None if own in (place, "abstract") else place)
 
     @entry_point
     def type_as(self, other: TensorT) -> TensorT:
@@ -132,10 +187,14 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         dtype: Any = None,
         device: Any = None,
         requires_grad: bool = False,
+        **memory: Unpack[MemoryOptions],
     ) -> TensorT:
         """Makes a tensor of one value, by default with the dtype and device of this tensor."""
         found = self.dtype if dtype is None else normalize_dtype(dtype)
-        array = fill(read_size("new_full", (size,)), fill_value, found, self._place_new(device))
+        shape = read_size("new_full", (size,))
+        if memory:
+            check_memory("new_full", memory, len(shape))
+        array = fill(shape, fill_value, found, self._place_new(device))
         return self.from_array(array, requires_grad=requires_grad)
 
     new_zeros = _make_new("new_zeros", 0, "of zeros")
@@ -215,8 +274,8 @@ def _move(tensor: Any, placement: Placement) -> Any:
 
 
 def _make_cast(name: str, dtype: np.dtype[Any]):
-    def cast(self: TensorDtypes[TensorT]) -> TensorT:
-        return self.to(dtype=dtype)
+    def cast(self: TensorDtypes[TensorT], memory_format: MemoryFormat | None = None) -> TensorT:
+        return self.to(dtype=dtype, memory_format=memory_format)
 
     cast.__name__, cast.__qualname__ = name, f"TensorDtypes.{name}"  # pickle finds it there
     cast.__doc__ = f"Returns the tensor as {dtype.name}; the tensor itself if it is {dtype.name}."
@@ -232,7 +291,7 @@ class TensorDtypes(Generic[TensorT]):
     if TYPE_CHECKING:
         _storage: Storage
 
-        def to(self, *args: Any, dtype: Any = None) -> TensorT:
+        def to(self, *args: Any, dtype: Any = None, memory_format: Any = None) -> TensorT:
             """See TensorConversion."""
             ...
 
@@ -248,10 +307,10 @@ class TensorDtypes(Generic[TensorT]):
     int = _make_cast("int", dtypes.int32)
     bool = _make_cast("bool", dtypes.bool)
 
-    def long(self) -> TensorT:
+    def long(self, memory_format: MemoryFormat | None = None) -> TensorT:
         """Returns the tensor in the default integer dtype: int64 with JAX's x64, else int32.
 
-        Programs say ``long`` for classes and places, and mean no more.
+        Programs say ``long`` for classes and places, and mean no more. See ``to`` for the format.
 
         Raises:
             DtypeError: int32 does not hold a known value.
@@ -260,4 +319,4 @@ class TensorDtypes(Generic[TensorT]):
         array = self._storage.array
         if found == dtypes.int32 and array.dtype in _MAY_EXCEED and not is_abstract(array):
             check_range(np.asarray(array), found)
-        return self.to(dtype=found)
+        return self.to(dtype=found, memory_format=memory_format)

@@ -1,7 +1,7 @@
 """The text of a Tensor, in torch's layout to the digit.
 
 All items of one tensor share a format: no digits after the point if all are whole, else four; an exponent if
-they differ by more than a factor of 1000 or are very large or small.
+they differ by more than a factor of 1000 or are very large or small. ``set_printoptions`` changes this.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from oplib.tensor.dtypes.rules import (
 )
 from oplib.tensor.storage.tensor_slots import TensorSlots
 
+from .print_options import printing
+
 _PREFIX = "tensor("
-_LINE = 80  # characters
-_THRESHOLD = 1000  # items; larger tensors show only their edges
-_EDGE = 3  # items at each edge
+_WHOLE = "whole"  # the form of floats that are all whole: no digit after the point
 
 
 def show_tensor(tensor: TensorSlots) -> str:
@@ -71,18 +71,22 @@ def _describe_place(array: Any) -> Sequence[str]:
 
 def _show_values(values: np.ndarray[Any, Any], suffixes: list[str]) -> str:
     expected = {get_default_dtype()}
+    is_shown = bool(printing.options.edgeitems)
     if values.size:
         expected |= {default_complex_dtype(), default_int_dtype(), dtypes.bool}
-    elif values.ndim != 1:
+    else:
+        is_shown = values.ndim == 1  # [] has one dimension
+    if not is_shown:
         suffixes.append(f"size={values.shape}")
     if values.dtype not in expected:
         suffixes.append(f"dtype=oplib.{values.dtype.name}")
     if not values.size:
         return "[]"
-    cut = [length > 2 * _EDGE and values.size > _THRESHOLD for length in values.shape]
+    edge, threshold = printing.options.edgeitems, printing.options.threshold
+    cut = [length > 2 * edge and values.size > threshold for length in values.shape]
     for axis, is_cut in enumerate(cut):
         if is_cut:
-            values = np.take(values, [*range(_EDGE), *range(-_EDGE, 0)], axis)
+            values = np.take(values, [*range(edge), *range(-edge, 0)], axis)
     return _show_nested(values, cut, _choose_layout(values), len(_PREFIX))
 
 
@@ -100,15 +104,15 @@ def _show_nested(values: np.ndarray[Any, Any], cut: list[bool], layout: _Layout,
         return _show_row(values, cut[0], layout, indent)
     parts = [_show_nested(part, cut[1:], layout, indent + 1) for part in values]
     if cut[0]:
-        parts.insert(_EDGE, "...")
+        parts.insert(printing.options.edgeitems, "...")
     return "[" + ("," + "\n" * (values.ndim - 1) + " " * (indent + 1)).join(parts) + "]"
 
 
 def _show_row(values: np.ndarray[Any, Any], is_cut: bool, layout: _Layout, indent: int) -> str:
     items = [layout.write(value) for value in values.tolist()]
     if is_cut:
-        items.insert(_EDGE, " ...")
-    per_line = max(1, (_LINE - indent) // (layout.width + 2))
+        items.insert(printing.options.edgeitems, " ..." if items else "...")
+    per_line = max(1, (printing.options.linewidth - indent) // (layout.width + 2))
     lines = [", ".join(items[start : start + per_line]) for start in range(0, len(items), per_line)]
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
 
@@ -122,7 +126,7 @@ def _choose_layout(values: np.ndarray[Any, Any]) -> _Layout:
             real.width + imaginary.width + 1,
         )
     if values.dtype in INTEGRAL or values.dtype == dtypes.bool:
-        width = max(len(str(value)) for value in values.ravel().tolist())
+        width = max((len(str(value)) for value in values.ravel().tolist()), default=1)
         return _Layout(lambda value: f"{value!s:>{width}}", width)
     return _choose_float_layout(values.astype(np.float64).ravel())
 
@@ -133,28 +137,34 @@ def _write_complex(real: str, imaginary: str) -> str:
 
 def _choose_float_layout(values: np.ndarray[Any, Any]) -> _Layout:
     plain = values[np.isfinite(values) & (values != 0)]
-    digits, exponent, width = 0, False, 1
+    form, width = _WHOLE, 1
     if plain.size:
-        smallest, largest = np.abs(plain).min(), np.abs(plain).max()
         whole = bool((plain == np.ceil(plain)).all())
-        exponent = largest / smallest > 1000.0 or largest > 1.0e8 or (smallest < 1.0e-4 and not whole)
-        digits = 0 if whole and not exponent else 4
-        width = max(len(_write_float(value, digits, exponent)) for value in plain.tolist())
-    return _Layout(lambda value: f"{_write_float(value, digits, exponent):>{width}}", width)
+        if _needs_exponent(np.abs(plain).min(), np.abs(plain).max(), whole):
+            form = f".{printing.options.precision}e"
+        elif not whole:
+            form = f".{printing.options.precision}f"
+        width = max(len(_write_float(value, form)) for value in plain.tolist())
+    return _Layout(lambda value: f"{_write_float(value, form):>{width}}", width)
 
 
-def _write_float(value: float, digits: int, exponent: bool) -> str:
-    if exponent:
-        return f"{value:.4e}"
-    point = "." if digits == 0 and math.isfinite(value) else ""
-    return f"{value:.{digits}f}{point}"
+def _needs_exponent(smallest: float, largest: float, whole: bool) -> bool:
+    if printing.options.sci_mode is not None:
+        return printing.options.sci_mode
+    return largest / smallest > 1000.0 or largest > 1.0e8 or (smallest < 1.0e-4 and not whole)
+
+
+def _write_float(value: float, form: str) -> str:
+    if form == _WHOLE:
+        return f"{value:.0f}." if math.isfinite(value) else f"{value}"
+    return f"{value:{form}}"
 
 
 def _add_suffixes(text: str, suffixes: list[str]) -> str:
     """Starts a new line before a suffix that does not fit."""
     used = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
-        if used + len(suffix) + 2 > _LINE:
+        if used + len(suffix) + 2 > printing.options.linewidth:
             text += ",\n" + " " * len(_PREFIX) + suffix
             used = len(_PREFIX) + len(suffix)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError
 from oplib.tensor.devices.placement import find_placement
@@ -15,6 +15,7 @@ from oplib.tensor.dtypes.rules import (
 )
 from oplib.tensor.shapes.filling import read_size
 from oplib.tensor.shapes.keywords import read_bounds
+from oplib.tensor.storage.memory_format import MemoryOptions, check_memory
 from oplib.tensor.tensor import Tensor
 from oplib.tracebacks import entry_point
 
@@ -30,6 +31,7 @@ _DRAWN = """Draws {what}
         dtype: {dtype}
         device: a Device or its spelling, a ``jax.Device`` or ``Sharding``; by default JAX's choice.
         requires_grad: whether the result collects gradients.
+        **memory: torch's options of memory, which change nothing: ``layout``, ``pin_memory``.
 
     Returns:
         A new leaf.
@@ -62,8 +64,11 @@ def _make_floats(name: str, **words: str):
         dtype: Any = None,
         device: Any = None,
         requires_grad: bool = False,
+        **memory: Unpack[MemoryOptions],
     ) -> Tensor:
         shape = read_size(name, sizes, size)
+        if memory:
+            check_memory(name, memory, len(shape))
         found = get_default_dtype() if dtype is None else normalize_dtype(dtype)
         drawn = draw_floats(name, shape, found, generator=generator, placement=find_placement(device))
         return Tensor.from_array(drawn, requires_grad=requires_grad)
@@ -102,6 +107,7 @@ def randint(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **memory: Unpack[MemoryOptions],
 ) -> Tensor:
     """Draws integers uniformly: ``randint(high, size)`` or ``randint(low, high, size)``.
 
@@ -114,6 +120,7 @@ def randint(
         dtype: by default the default integer dtype.
         device: as for :func:`rand`.
         requires_grad: whether the result collects gradients (floating dtypes only).
+        **memory: torch's options of memory, which change nothing: ``layout``, ``pin_memory``.
 
     Returns:
         A new leaf.
@@ -137,6 +144,7 @@ def randint(
     least, most, lengths = read_bounds("randint", bounds_and_size, low=low, high=high, size=size)
     found = default_int_dtype() if dtype is None else normalize_dtype(dtype)
     shape, placement = read_size("randint", (lengths,)), find_placement(device)
+    check_memory("randint", memory, len(shape))
     drawn = draw_integers("randint", shape, (least, most), found, generator=generator, placement=placement)
     return Tensor.from_array(drawn, requires_grad=requires_grad)
 
@@ -149,6 +157,7 @@ def randperm(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **memory: Unpack[MemoryOptions],
 ) -> Tensor:
     """Draws a random permutation of the integers from 0 to ``n - 1``.
 
@@ -158,6 +167,7 @@ def randperm(
         dtype: by default the default integer dtype.
         device: as for :func:`rand`.
         requires_grad: whether the result collects gradients (floating dtypes only).
+        **memory: torch's options of memory, which change nothing: ``layout``, ``pin_memory``.
 
     Returns:
         A new leaf.
@@ -180,6 +190,7 @@ def randperm(
         >>> sorted(randperm(3).tolist())
         [0, 1, 2]
     """
+    check_memory("randperm", memory, 1)
     if isinstance(n, bool) or not hasattr(n, "__index__"):
         raise ArgumentTypeError(f"randperm: argument 'n' is an integer. Got {n!r}. Write int(n).")
     (size,) = read_size("randperm", (n,))

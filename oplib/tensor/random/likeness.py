@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +12,7 @@ from oplib.errors import ArgumentTypeError, describe
 from oplib.tensor.devices.placement import Placement, placement_like
 from oplib.tensor.dtypes.rules import normalize_dtype
 from oplib.tensor.shapes.keywords import read_bounds
+from oplib.tensor.storage.memory_format import MemoryOptions, check_memory
 from oplib.tensor.tensor import Tensor
 from oplib.tracebacks import entry_point
 
@@ -26,6 +27,8 @@ _DRAWN = """Draws as :func:`oplib.{draw}` does, {by_default}.
         dtype: a floating or complex dtype; by default the dtype of ``input``.
         device: by default the device of ``input``.
         requires_grad: whether the result collects gradients.
+        **memory: torch's options of memory, which change nothing: ``layout``, ``pin_memory``,
+            ``memory_format``.
 
     Returns:
         A new leaf.
@@ -60,8 +63,10 @@ def _make_floats_like(draw: str):
         dtype: Any = None,
         device: Any = None,
         requires_grad: bool = False,
+        **memory: Unpack[MemoryOptions],
     ) -> Tensor:
         shape, found, placement = _read_model(name, input, dtype, device)
+        check_memory(name, memory, len(shape))
         drawn = draw_floats(draw, shape, found, generator=generator, placement=placement)
         return Tensor.from_array(drawn, requires_grad=requires_grad)
 
@@ -86,6 +91,7 @@ def randint_like(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **memory: Unpack[MemoryOptions],
 ) -> Tensor:
     """Draws as :func:`oplib.randint` does, by default with the shape, dtype and placement of a tensor.
 
@@ -98,6 +104,8 @@ def randint_like(
         dtype: by default the dtype of ``input``, which may be floating.
         device: by default the device of ``input``.
         requires_grad: whether the result collects gradients.
+        **memory: torch's options of memory, which change nothing: ``layout``, ``pin_memory``,
+            ``memory_format``.
 
     Returns:
         A new leaf.
@@ -121,6 +129,7 @@ def randint_like(
     """
     least, most = read_bounds("randint_like", bounds, low=low, high=high)
     shape, found, placement = _read_model("randint_like", input, dtype, device)
+    check_memory("randint_like", memory, len(shape))
     drawn = draw_integers(
         "randint_like", shape, (least, most), found, generator=generator, placement=placement
     )

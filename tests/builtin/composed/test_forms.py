@@ -25,6 +25,16 @@ def test_rows_that_are_too_long_are_shortened_in_the_table_and_others_left():
     assert table[1].tolist() == [6.0, 8.0]
 
 
+def test_a_dtype_may_be_asked_whether_it_is_floating_or_complex():
+    for dtype in (oplib.float16, oplib.bfloat16, oplib.float64, oplib.float8_e5m2):
+        assert oplib.is_floating_point(dtype)
+        assert not oplib.is_complex(dtype)
+    assert oplib.is_complex(oplib.complex64)
+    assert not oplib.is_floating_point(oplib.int8)
+    assert not oplib.is_floating_point(oplib.bool)
+    assert oplib.is_floating_point(jnp.float32)  # JAX's scalar type
+
+
 def test_sparse_gradients_and_tables_that_are_no_tensors_are_refused():
     places = oplib.tensor([0])
     with pytest.raises(UnsupportedArgumentError, match="embedding: there are no sparse gradients"):

@@ -1,0 +1,125 @@
+"""Torch's layouts and memory formats. JAX chooses how arrays lie in memory, so they change nothing here."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedArgumentError, describe
+
+
+class MemoryLayout:
+    """The kind of memory of a tensor. There is one value, ``oplib.strided``: there are no sparse tensors."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"oplib.{self._name}"
+
+    def __reduce__(self) -> str:
+        return self._name  # a copy is the object itself
+
+
+class MemoryFormat:
+    """An order of the dimensions in memory: ``oplib.contiguous_format``, ``oplib.channels_last`` and others.
+
+    Functions take one where torch's do. The values of the result, and its strides, are the same for each of
+    them: XLA chooses the order in memory for each compiled program.
+    """
+
+    def __init__(self, name: str, order: tuple[int, ...] = ()) -> None:
+        self._name = name
+        self.order = order  # the dims from the slowest to the fastest, where the format fixes them
+
+    def __repr__(self) -> str:
+        return f"oplib.{self._name}"
+
+    def __reduce__(self) -> str:
+        return self._name
+
+
+strided = MemoryLayout("strided")
+contiguous_format = MemoryFormat("contiguous_format")
+preserve_format = MemoryFormat("preserve_format")
+channels_last = MemoryFormat("channels_last", (0, 2, 3, 1))
+channels_last_3d = MemoryFormat("channels_last_3d", (0, 2, 3, 4, 1))
+
+
+class MemoryOptions(TypedDict, total=False):
+    """Torch's options of factories about memory, which change nothing here.
+
+    Attributes:
+        layout: ``oplib.strided``.
+        pin_memory: False.
+        memory_format: any format that fits the number of dimensions.
+    """
+
+    layout: Any
+    pin_memory: bool
+    memory_format: Any
+
+
+_TAKEN = frozenset(MemoryOptions.__annotations__)
+
+
+def check_memory(op: str, options: Any, rank: int) -> None:
+    """Checks the options of a factory about memory.
+
+    Args:
+        op: the name of the factory.
+        options: what it was given by further keywords.
+        rank: the number of dimensions of the result.
+
+    Raises:
+        ArgumentTypeError: it does not take an option, or an option has another type.
+        UnsupportedArgumentError: pinned memory is asked for.
+        ArgumentError: the format needs another number of dimensions.
+    """
+    for name in options.keys() - _TAKEN:
+        raise ArgumentTypeError(
+            f"{op}() got an unexpected keyword argument {name!r}. Got {describe(options[name])}. Leave it "
+            "out."
+        )
+    layout = options.get("layout")
+    if layout is not None and layout is not strided:
+        raise ArgumentTypeError(
+            f"{op}: argument 'layout' is oplib.strided. Got {describe(layout)}. There are no other tensors."
+        )
+    if options.get("pin_memory"):
+        raise UnsupportedArgumentError(
+            f"{op}: there is no pinned memory. Got pin_memory=True. Leave it out; jax.device_put copies "
+            "asynchronously."
+        )
+    check_format(op, options.get("memory_format"), rank)
+
+
+def check_format(op: str, memory_format: Any, rank: int) -> None:
+    """Checks a memory format for a tensor with this number of dimensions.
+
+    Args:
+        op: the name of the function.
+        memory_format: a :class:`MemoryFormat`, or None.
+        rank: the number of dimensions.
+
+    Raises:
+        ArgumentTypeError: it is another object.
+        ArgumentError: the format needs another number of dimensions.
+    """
+    if memory_format is None:
+        return
+    require_format(op, memory_format)
+    needed = len(memory_format.order)
+    if needed and needed != rank:
+        raise ArgumentError(
+            f"{op}: required rank {needed} tensor to use {memory_format._name} format. Got {rank} "
+            "dimensions. Use oplib.contiguous_format."
+        )
+
+
+def require_format(op: str, memory_format: object) -> None:
+    """Raises ArgumentTypeError if an argument is no memory format."""
+    if not isinstance(memory_format, MemoryFormat):
+        raise ArgumentTypeError(
+            f"{op}: argument 'memory_format' is one of oplib's. Got {describe(memory_format)}. Give "
+            "oplib.contiguous_format or oplib.preserve_format."
+        )
