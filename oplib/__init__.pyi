@@ -78,11 +78,7 @@ from oplib.tensor.factories.from_data import tensor as tensor
 from oplib.tensor.factories.creation import zeros as zeros
 from oplib.tensor.factories.likeness import zeros_like as zeros_like
 from oplib.tensor.dtypes.names import *
-from oplib.transforms.control_flow.cond import cond as cond
-from oplib.transforms.jit.function import jit as jit
-from oplib.transforms.control_flow.scan import scan as scan
 from oplib.transforms.vmap.vmap import vmap as vmap
-from oplib.transforms.control_flow.while_loop import while_loop as while_loop
 import oplib.masked as masked
 import oplib.optim as optim
 import oplib.random as random
@@ -91,6 +87,10 @@ import oplib.utils as utils
 import oplib.visual as visual
 from oplib.builtin.functions.registry import *
 from oplib.tensor.dtypes.names import int64 as int64
+from oplib.transforms.control_flow.cond import cond as cond
+from oplib.transforms.control_flow.scan import scan as scan
+from oplib.transforms.control_flow.while_loop import while_loop as while_loop
+from oplib.transforms.jit.function import jit as jit
 from oplib.tensor import Device as device
 from oplib.tensor.dtypes.names import int64 as long
 

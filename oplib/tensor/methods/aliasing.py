@@ -162,8 +162,8 @@ class TensorAliasing(Generic[TensorT]):
                 arrays lie in memory.
 
         Raises:
-            ArgumentError: the format needs another number of dimensions, or is ``preserve_format`` for a tensor
-                that is not contiguous.
+            ArgumentError: the format needs another number of dimensions, or it is ``preserve_format`` and the
+                tensor is not contiguous.
             ArgumentTypeError: the format is another object.
         """
         is_contiguous = self.is_contiguous()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 from oplib.errors import ArgumentTypeError, ArgumentValueError, describe
 
@@ -83,8 +84,8 @@ def set_printoptions(
     printing.options = replace(start, sci_mode=sci_mode, **given)
 
 
-def _check_count(name: str, value: object) -> None:
-    is_number = isinstance(value, int) or (name == "threshold" and isinstance(value, float))
+def _check_count(name: str, value: Any) -> None:
+    is_number = isinstance(value, (int, float) if name == "threshold" else int)
     if not is_number or isinstance(value, bool):
         raise ArgumentTypeError(
             f"set_printoptions: {name} is an integer. Got {describe(value)}. Give a number of items."

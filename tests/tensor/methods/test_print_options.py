@@ -40,16 +40,20 @@ VALUES: list[Any] = [
 
 
 @pytest.fixture(autouse=True)
-def options_of_torch() -> Iterator[None]:
-    torch = pytest.importorskip("torch")
+def default_options() -> Iterator[None]:
     yield
     oplib.set_printoptions(profile="default")
+
+
+@pytest.fixture
+def torch() -> Iterator[Any]:
+    torch = pytest.importorskip("torch")
+    yield torch
     torch.set_printoptions(profile="default")
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_the_text_is_torchs_under_the_same_options(options: dict[str, Any]) -> None:
-    torch = pytest.importorskip("torch")
+def test_the_text_is_torchs_under_the_same_options(options: dict[str, Any], torch: Any) -> None:
     oplib.set_printoptions(**options)
     torch.set_printoptions(**options)
     assert [repr(oplib.tensor(one)) for one in VALUES] == [repr(torch.tensor(one)) for one in VALUES]
