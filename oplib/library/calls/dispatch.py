@@ -57,6 +57,7 @@ from oplib.modes import modes
 from oplib.pytree import tree_leaves
 from oplib.tensor import Device, Tensor
 from oplib.tensor.devices.forked import check_process
+from oplib.tensor.storage.escape import is_inside_trace
 
 from .derived_view import ViewDeriver, gives_views
 from .fast_key import FastKey, is_eligible
@@ -324,6 +325,8 @@ class Dispatcher:
             return False
         if record.sharding is not None and any(map(is_spread, arrays)):
             return False  # only compiled code runs a part on each device
+        if record.is_ordered and is_inside_trace():
+            return False  # the program that is traced has the side effect, also for constants
         return not any(isinstance(array, Tracer) for array in arrays)
 
     def _run_on_arrays(

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
-from oplib.errors import CompilationWarning
+from oplib.errors import CompilationWarning, TracingError
 from oplib.library.axes.levels import Levels
 from oplib.library.axes.partition import Part, ShardedCall, calls_any, cut_levels
 from oplib.library.kernels.fake_kernel import run_fake_kernel
@@ -48,6 +48,8 @@ def find_spread_lowering(
     Warns:
         CompilationWarning: the parts of the arrays will be gathered; issued once per op.
     """
+    if call.record.is_ordered:
+        _refuse_devices(call.record.name, module.axis_context)
     if (getattr(module.axis_context, "num_devices", None) or 1) == 1:
         return None
     part = _find_part(jaxpr)
@@ -61,6 +63,17 @@ def find_spread_lowering(
     if call.record.kind != "host" or module.platforms[0] not in _TARGETS:
         return None
     return _enter_callback(call, part, module).offer()
+
+
+def _refuse_devices(name: str, context: Any) -> None:
+    """Raises TracingError in a program for several devices, also inside of ``shard_map``."""
+    mesh = getattr(context, "mesh", None)
+    count = (getattr(context, "num_devices", None) or 1) if mesh is None else mesh.size
+    if count > 1:
+        raise TracingError(
+            f"{name}: an op with Tag.ordered cannot run in a program for several devices. Got {count}, "
+            "which have no common order. Call it in a program for one device."
+        )
 
 
 def _enter_callback(call: ShardedCall, part: Part, module: Any) -> Part:

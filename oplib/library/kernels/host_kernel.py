@@ -23,6 +23,8 @@ from .tracing import run_part
 
 def run_host_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
     """Runs a host kernel on concrete arrays without a callback; the results are copied."""
+    if record.is_ordered:
+        jax.effects_barrier()  # compiled programs that were called before may still run their effects
     structure, flat = _run(record, kernel, layout, arrays)
     return structure, [_copy_in(record, np.asarray(value)) for value in flat]
 
@@ -46,6 +48,7 @@ def call_back_host_kernel(record: Record, kernel: Function, layout: Layout, arra
         shapes,
         list(map(to_key_data, arrays)),
         op=record.name,
+        is_ordered=record.is_ordered,
     )
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 import jax
+from jax.experimental import io_callback
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir, xla
 
@@ -21,7 +22,12 @@ _mark = Primitive("host_call")
 
 
 def call_host(
-    function: Any, shapes: Sequence[jax.ShapeDtypeStruct], arrays: Sequence[Any], *, op: str
+    function: Any,
+    shapes: Sequence[jax.ShapeDtypeStruct],
+    arrays: Sequence[Any],
+    *,
+    op: str,
+    is_ordered: bool = False,
 ) -> list[Any]:
     """Calls a function of numpy arrays from a trace.
 
@@ -30,9 +36,13 @@ def call_host(
         shapes: the shapes of the results.
         arrays: the arguments; at least one is traced.
         op: the name of the op of the kernel or formula.
+        is_ordered: the function has side effects. Its calls are kept, in the order of the program.
     """
-    marked = _mark.bind(*arrays, op=op)
-    results = jax.pure_callback(function, list(shapes), *marked, vmap_method="sequential")
+    marked = _mark.bind(*arrays, op=op, is_ordered=is_ordered)
+    if is_ordered:
+        results = io_callback(function, list(shapes), *marked, ordered=True)
+    else:
+        results = jax.pure_callback(function, list(shapes), *marked, vmap_method="sequential")
     # A callback runs on one device. If its result is that of a jitted function, JAX does not know how to
     # spread it over the other devices; the barrier makes JAX copy it to them.
     return list(jax.lax.optimization_barrier(results))
@@ -42,7 +52,7 @@ def _pass_on(*arrays: Any, **_: Any) -> list[Any]:
     return list(arrays)
 
 
-def _lower(ctx: Any, *values: Any, op: str) -> Any:
+def _lower(ctx: Any, *values: Any, op: str, **_: Any) -> Any:
     if ctx.module_context.lowering_parameters.for_export:
         raise TracingError(
             f"{op}: a host function cannot be exported. Its kernel or formula is annotated "
@@ -72,11 +82,17 @@ def _join(names: Iterable[Any]) -> str:
     return ", ".join(repr(name) for name in sorted(map(str, names)))
 
 
-def _batch(args: Any, dims: Any, *, op: str) -> Any:
-    return _mark.bind(*args, op=op), dims
+def _batch(args: Any, dims: Any, *, op: str, is_ordered: bool) -> Any:
+    if is_ordered:
+        raise MissingRuleError(
+            f"{op}: vmap of an op with Tag.ordered. The order of its side effects among the examples of a "
+            "batch is not defined. Register one call for the whole batch with register_vmap, or loop over "
+            "the examples, by jax.lax.map or in Python."
+        )
+    return _mark.bind(*args, op=op, is_ordered=is_ordered), dims
 
 
-def _refuse_derivative(_primals: Any, _tangents: Any, *, op: str) -> NoReturn:
+def _refuse_derivative(_primals: Any, _tangents: Any, *, op: str, **_: Any) -> NoReturn:
     raise MissingRuleError(
         f"{op}: a derivative of a host function is needed. Its kernel or formula is annotated "
         "numpy.ndarray, and JAX cannot look into it. Write the formula for jax.Array: then every higher "

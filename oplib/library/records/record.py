@@ -22,6 +22,8 @@ class Tag(enum.Enum):
         out: the op writes its keyword-only tensors and returns them.
         pointwise: each element of the result depends only on the elements at the same position.
         view: the result shares memory with the first tensor. It is writable if the op only moves elements.
+        ordered: the host kernel has side effects. Compiled code runs every call, and all such calls in the
+            order of the program.
         pt2_compliant_tag: carried by every custom op for parity with torch; nothing reads it.
     """
 
@@ -29,6 +31,7 @@ class Tag(enum.Enum):
     out = "out"
     pointwise = "pointwise"
     view = "view"
+    ordered = "ordered"
     pt2_compliant_tag = "pt2_compliant_tag"
 
 
@@ -126,6 +129,11 @@ class Record:
     def draws(self) -> bool:
         """Whether a call draws a key from a Generator."""
         return any(argument.is_generator for argument in self.schema.arguments)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the kernel has side effects, so that its calls are kept and ordered."""
+        return Tag.ordered in self.tags
 
     @property
     def takes_tensors(self) -> bool:

@@ -90,7 +90,7 @@ def custom_op(
         device_types: the devices on which it runs (``cpu``, ``gpu``, ``tpu``); None for all, empty for none
             yet.
         schema: replaces annotations: ``(Tensor x, float limit=1.) -> Tensor``, without the name.
-        tags: promises beyond the schema: ``Tag.inplace``, ``Tag.out``, ``Tag.pointwise``.
+        tags: promises beyond the schema: ``Tag.inplace``, ``Tag.out``, ``Tag.pointwise``, ``Tag.ordered``.
         compile: False runs a function on arrays as plain Python on every call; True declares that a function
             without annotations works on arrays.
         operand: the names of number arguments that change often; they become operands instead of static

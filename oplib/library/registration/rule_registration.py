@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from oplib.errors import RegistrationError
+from oplib.errors import RegistrationError, RegistrationValueError
 from oplib.library.axes.sharding_rule import Rule, check_sharding_rule
 from oplib.library.objects.overload import OpOverload
 from oplib.library.objects.resolution import Op, resolve_op
@@ -250,8 +250,8 @@ def register_sharding(op: Op, rule: Rule | None = None, /, *, lib: Library | Non
     Raises:
         RegistrationTypeError: the rule is neither text nor function.
         RegistrationValueError: ``op`` is another object; the rule does not match the arguments or results of
-            the op; the op draws random numbers, which would be the same in all parts. A call whose arrays
-            have other ranks than the rule raises it too.
+            the op; the op draws random numbers, which would be the same in all parts, or has Tag.ordered. A
+            call whose arrays have other ranks than the rule raises it too.
         UnknownOperatorError: nothing is registered under the name.
 
     Gradient:
@@ -271,6 +271,11 @@ def register_sharding(op: Op, rule: Rule | None = None, /, *, lib: Library | Non
     """
 
     def check(overload: OpOverload, rule: object) -> None:
+        if overload.record.is_ordered:
+            raise RegistrationValueError(
+                f"register_sharding({overload.name()}): the op has Tag.ordered. Its kernel would run on "
+                "several devices at once, which have no common order. Leave out the rule or the tag."
+            )
         check_sharding_rule(overload._schema, rule)
 
     return _register_rule("register_sharding", "sharding", op, rule, lib=lib, check=check)

@@ -58,12 +58,22 @@ def check_definition(definition: Definition) -> None:
             f"{schema.qualified_name}: 'donates' is for kernels annotated jax.Array. Got a {definition.kind} "
             "kernel, which writes in place by itself. Leave donates out."
         )
+    if Tag.ordered in definition.tags and definition.kind not in ("host", None):
+        raise RegistrationValueError(_explain_ordered(schema.qualified_name, definition.kind))
     if definition.compiled and definition.kind != "array":
         raise RegistrationValueError(
             f"{schema.qualified_name}: compile=True is for kernels annotated jax.Array. Got a "
             f"{definition.kind} kernel, which is plain Python. Annotate its tensors jax.Array, or leave "
             "compile out."
         )
+
+
+def _explain_ordered(name: str, kind: str) -> str:
+    return (
+        f"{name}: Tag.ordered is for kernels annotated numpy.ndarray. Got one annotated "
+        f"{_KIND_ANNOTATIONS[kind]}, which JAX traces. Annotate it numpy.ndarray, or call "
+        "jax.experimental.io_callback with ordered=True in it, without the tag."
+    )
 
 
 def _refuse_option(schema: FunctionSchema, option: str, name: str, due: str, *, got: object) -> None:
@@ -89,7 +99,10 @@ def require_callable(fn: object, subject: str) -> None:
 
 
 def check_kind(qualname: Qualname, kernel: Kernel, pieces: Contributions) -> None:
-    """Raises RegistrationError if a kernel has another kind than the op's other kernels."""
+    """Raises RegistrationError if a kernel has another kind than the op's other kernels, or than its tags."""
+    definition = find_newest(pieces, "definition")
+    if definition is not None and Tag.ordered in definition.value.tags and kernel.kind != "host":
+        raise RegistrationError(_explain_ordered(str(qualname), kernel.kind or "tensor"))
     kind = find_kind(pieces)
     if kernel.kind is None or kind in (None, "composite", kernel.kind) or not _is_said(pieces):
         return
