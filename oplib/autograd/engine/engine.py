@@ -75,7 +75,7 @@ class _EngineBase:
         plan = RunPlan(roots, wanted, capture=not accumulate)
         if not accumulate and not unreachable:
             _check_reached(plan, wanted)
-        run = Run(plan, keep_graph=keep, create_graph=create, undo_log=undo_log)
+        run = Run(plan, representation, keep_graph=keep, create_graph=create, undo_log=undo_log)
         captured = run.execute(roots, grads)
         return None if accumulate else _hand_back(captured, run, allow_unreachable=unreachable)
 

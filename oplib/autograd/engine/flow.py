@@ -66,7 +66,7 @@ class Flow:
         if waiting is None:
             waiting = self.plan.count()
         members, captures = self.plan.members, self.plan.captures
-        keep_graph, watched = self.keep_graph, modes.anomaly
+        keep_graph, watched = self.keep_graph, modes.state.anomaly
         ready = self.ready
         arrivals = len(ready)
         while True:
@@ -78,16 +78,17 @@ class Flow:
                     received = self._collect(waiting, node, slot, grad)
                     if received is None:
                         continue
-                elif node.has_one_slot:
-                    received = [grad]
                 else:
-                    received = [None] * len(node.input_metadata)
-                    received[slot] = grad
+                    received = [grad] if node.has_one_slot else _place(grad, slot, node)
+                if node.runs_at_arrival and not (node.has_hooks or watched or captures):
+                    self.node = node
+                    node.apply(received, self)
+                    continue
                 arrivals += 1
                 heappush(ready, (-node.sequence_nr, arrivals, node, received))
             if not ready:
                 break
-            node, received = heappop(ready)[2:]
+            _, _, node, received = heappop(ready)
             self.node = node
             if captures and node in captures and not self._capture(node, received):
                 edges = ()
@@ -171,3 +172,10 @@ class Flow:
 
     def refuse_nan(self, results: Gradients, node: TapeNode) -> None:
         """Raises for a NaN among the results, if anomaly detection looks for it."""
+
+
+def _place(grad: Any, slot: int, node: TapeNode) -> list[Any]:
+    """Returns the gradients of a node, of which one has arrived."""
+    received = [None] * len(node.input_metadata)
+    received[slot] = grad
+    return received

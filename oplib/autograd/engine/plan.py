@@ -8,6 +8,10 @@ from heapq import heappop, heappush
 
 from oplib.autograd.nodes.node import Edge, TapeNode
 
+# Shared by the plans of runs over all leaves, which most are. Nothing is added to them.
+_NO_CAPTURES: dict[TapeNode, list[tuple[int, int]]] = {}
+_NO_NODES: set[TapeNode] = set()
+
 
 class RunPlan:
     """The plan of one run, made before any node runs. It is iterative: a graph may be a million nodes deep.
@@ -35,10 +39,10 @@ class RunPlan:
                 them.
         """
         self.roots = roots
-        self.captures: dict[TapeNode, list[tuple[int, int]]] = {}
+        self.captures: dict[TapeNode, list[tuple[int, int]]] = _NO_CAPTURES
         self.captures_count = len(inputs) if capture else 0
         self.members: set[TapeNode] | None = None
-        self.needed: set[TapeNode] = set()
+        self.needed: set[TapeNode] = _NO_NODES
         self._reached: set[TapeNode] | None = None
         self.waiting: dict[TapeNode, int] | None = None
         if not capture and not inputs:
@@ -46,6 +50,7 @@ class RunPlan:
         targets = {node for node, _ in inputs}
         self.needed = _find_ancestors(roots, targets)
         if capture:
+            self.captures = {}
             for index, (node, slot) in enumerate(inputs):
                 self.captures.setdefault(node, []).append((slot, index))
         else:

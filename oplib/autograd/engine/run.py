@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from oplib.autograd.anomaly_mode import explain_node_error, refuse_nan
-from oplib.autograd.nodes.gradient_representation import choose_representation
+from oplib.autograd.nodes.gradient_representation import GradientRepresentation
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.config import config
 from oplib.modes import modes
@@ -68,9 +68,14 @@ class Run(Flow):
     __slots__ = ("callbacks", "checkpoint_valid", "id", "notes", "outer")
 
     def __init__(
-        self, plan: RunPlan, *, keep_graph: bool, create_graph: bool, undo_log: GradUndoLog | None
+        self,
+        plan: RunPlan,
+        representation: GradientRepresentation,
+        *,
+        keep_graph: bool,
+        create_graph: bool,
+        undo_log: GradUndoLog | None = None,
     ) -> None:
-        representation = choose_representation(create_graph=create_graph)
         super().__init__(
             plan, representation, keep_graph=keep_graph, create_graph=create_graph, undo_log=undo_log
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from oplib.autograd.array_functions.width import wide_plans, x64
+from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.modes import modes
 from oplib.tensor import Tensor
 
@@ -42,12 +43,12 @@ def run_tensor_backward(
         return
     root_gradient = find_root_gradient(tensor, gradient)
     plain = inputs is None and create_graph is False and retain_graph in (None, False, True)
-    is_watched = engine_state.vmap_levels or modes.dual_level is not None or is_logging()
+    is_watched = engine_state.vmap_levels or modes.state.dual_level is not None or is_logging()
     if root_gradient is None or not plain or is_watched:
         backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
         return
     fork.check()
     node: Any = tensor._grad_fn
     roots = ((node, tensor._output_nr),)
-    run = Run(RunPlan(roots), keep_graph=bool(retain_graph), create_graph=False, undo_log=None)
+    run = Run(RunPlan(roots), ARRAYS, keep_graph=bool(retain_graph), create_graph=False)
     run.execute(roots, (root_gradient,))

@@ -9,7 +9,7 @@ from weakref import ref
 
 from oplib.autograd.tangents import write_tangent
 from oplib.errors import AutogradError, GradientTypeError, TracingError, describe
-from oplib.tensor import Tensor
+from oplib.tensor import Tensor, box
 from oplib.tensor.storage.escape import is_escaping
 
 from .gradient_representation import ARRAYS, is_tracer_class
@@ -36,6 +36,7 @@ class AccumulateGrad(TapeNode):
     sequence_nr: int = FIRST
     results_are_checked = True
     has_one_slot = True
+    runs_at_arrival = True
 
     variable: Tensor
 
@@ -57,15 +58,18 @@ class AccumulateGrad(TapeNode):
         leaf = self.variable
         if not leaf._requires_grad:  # requires_grad_(False) or detach_() was called since
             return ()
-        self.check()
+        if leaf._grad_fn is not None:
+            self.check()
         if grad is not None:
-            self.accumulate(grad, run)
-        self.run_post_accumulate_hooks()
+            with adding:  # an interrupt between acquire() and `try` would leave the lock taken
+                self._add(leaf, grad, run)
+        if leaf._post_accumulate_hooks:
+            self.run_post_accumulate_hooks()
         return ()
 
     def accumulate(self, grad: Any, run: BackwardRun) -> None:
         """Adds a gradient to the ``grad`` of the leaf, or stores it."""
-        with adding:  # an interrupt between acquire() and `try` would leave the lock taken
+        with adding:
             self._add(self.variable, grad, run)
 
     def store_sum(self, total: Any, run: BackwardRun) -> None:
@@ -99,13 +103,17 @@ class AccumulateGrad(TapeNode):
         """Stores or adds a gradient. It writes into the existing ``grad``; a recorded sum is a new tensor."""
         representation = run.representation
         array = grad._storage.array if representation.tensor_mode else grad
-        if is_tracer_class[type(array)]:
+        is_traced = is_tracer_class[type(array)]
+        if is_traced:
             refuse_traced_gradient(array, leaf, "the leaf")
         if run.undo_log is not None:
             run.undo_log.note(leaf)
         held = leaf._grad
         if held is None:
-            leaf._grad = representation.own(grad) if run.create_graph else ARRAYS.own(array)
+            if run.create_graph:
+                leaf._grad = representation.own(grad)
+            else:
+                leaf._grad = ARRAYS.own(array) if is_traced else box(array)
         elif run.create_graph:
             leaf._grad = representation.add(held, grad)
         elif representation.tensor_mode:  # in a dual level, where the sum has a tangent
@@ -146,7 +154,8 @@ def existing_accumulator(tensor: Tensor) -> AccumulateGrad | None:
 def _make_accumulator(leaf: Tensor) -> AccumulateGrad:
     """Makes the accumulator unless another thread has made it."""
     with _making:
-        accumulator = existing_accumulator(leaf)
+        held: Any = leaf._accumulator
+        accumulator = None if held is None else held()
         if accumulator is None:
             accumulator = _new(AccumulateGrad)
             accumulator.variable = leaf

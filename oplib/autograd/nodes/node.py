@@ -126,6 +126,8 @@ class TapeNode(Node):
         sequence_nr: ``modes.sequence_nr`` of the thread that made the node. The highest ready one runs first.
         results_are_checked: results always have the right shapes and dtypes, so the engine skips validation.
         has_one_slot: every node of the class receives one gradient, whatever ``input_metadata`` is.
+        runs_at_arrival: nodes of the class have no edges and run before all others, so the engine need not
+            queue one whose gradients have arrived.
         runs_without_gradients: the node computes something even if no gradient arrives at any of its slots.
         class_token: stands for the class in keys.
         has_hooks: a hook or retained gradient is registered, so the engine takes the complete path.
@@ -133,6 +135,7 @@ class TapeNode(Node):
 
     results_are_checked: ClassVar[bool] = False
     has_one_slot: ClassVar[bool] = False
+    runs_at_arrival: ClassVar[bool] = False
     runs_without_gradients: ClassVar[bool] = False
     class_token: ClassVar[int] = 0
 

@@ -21,7 +21,7 @@ from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.engine.run import Run, engine_state
 from oplib.autograd.engine.validation import validate_results
 from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
-from oplib.autograd.nodes.gradient_representation import ARRAYS
+from oplib.autograd.nodes.gradient_representation import ARRAYS, choose_representation
 from oplib.autograd.nodes.node import Edge, TapeNode
 from oplib.autograd.recording.formula_node import NOBODY, FormulaNode
 from oplib.autograd.saved.saved_tensor import link, second_pass_error
@@ -138,7 +138,7 @@ def _reading(node: TapeNode, arrays: Sequence[Any]) -> Generator[None]:
 
 def run_alone(node: TapeNode, grads: list[Any]) -> Sequence[Any]:
     """Runs one node with its hooks, as the engine does, and no further node."""
-    run = Run(RunPlan(()), keep_graph=True, create_graph=False, undo_log=None)
+    run = Run(RunPlan(()), choose_representation(create_graph=False), keep_graph=True, create_graph=False)
     state = modes.state
     outer, grad_mode = engine_state.run, state.grad_enabled
     try:

@@ -18,6 +18,7 @@ from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.engine.run import Run, engine_state
 from oplib.autograd.graph import saved_tensors_hooks
 from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.errors import AutogradError
 from tests.autograd.functions import Split
 
@@ -176,12 +177,10 @@ def test_the_innermost_hooks_for_saved_tensors_can_be_asked_for():
 def test_a_run_can_be_executed_from_outside_for_a_future(x):
     y = x * x
     roots = [gradient_edge(y)]
-    task = Run(
-        RunPlan(roots, [gradient_edge(x)], capture=True), keep_graph=False, create_graph=False, undo_log=None
-    )
+    task = Run(RunPlan(roots, [gradient_edge(x)], capture=True), ARRAYS, keep_graph=False, create_graph=False)
     future = execute_with_graph_task(task, roots, [oplib.tensor(1.0).array])
     assert [one.item() for one in future.result()] == [4.0]
-    again = Run(RunPlan(roots), keep_graph=False, create_graph=False, undo_log=None)
+    again = Run(RunPlan(roots), ARRAYS, keep_graph=False, create_graph=False)
     future = execute_with_graph_task(again, roots, [oplib.tensor(1.0).array])
     with pytest.raises(AutogradError, match="a second time"):
         future.result()
