@@ -287,12 +287,12 @@ class BackwardPlan:
         raise NotImplementedError
 
 
-def make_gather(indices: tuple[int, ...]) -> Callable[[Any], Any]:
-    """Returns a function that picks these items of a tuple as a tuple. It runs in C."""
+def make_gather(indices: Sequence[int]) -> Callable[[Any], Any]:
+    """Returns a function that picks these items of a list or tuple. It runs in C."""
     if not indices:
         return _gather_nothing
     if len(indices) == 1:
-        return itemgetter(slice(indices[0], indices[0] + 1))  # a slice gives a tuple
+        return itemgetter(slice(indices[0], indices[0] + 1))  # a slice gives a sequence
     return itemgetter(*indices)
 
 

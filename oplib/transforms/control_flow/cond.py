@@ -104,15 +104,16 @@ def _check_branches(yes: Body, no: Body) -> None:
 
 def _make_program(yes: Body, no: Body) -> FlowProgram:
     first, second = yes.operand_count, yes.operand_count + no.operand_count
+    call_true, call_false = yes.run, no.run  # a body holds what it has captured
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         pred, *operands = arrays[second:]
 
         def take_true(first_captured: Any, _: Any, operands: Any) -> Any:
-            return tuple(yes.run(*first_captured, *operands))
+            return tuple(call_true(*first_captured, *operands))
 
         def take_false(_: Any, second_captured: Any, operands: Any) -> Any:
-            return tuple(no.run(*second_captured, *operands))
+            return tuple(call_false(*second_captured, *operands))
 
         return jax.lax.cond(
             pred.reshape(()).astype(bool),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +16,14 @@ from oplib.autograd.array_functions.width import x64
 from oplib.autograd.recording.formula_node import call_recorded
 from oplib.autograd.tangents import run_without_tangents
 from oplib.modes import modes
-from oplib.tensor import Storage, Tensor, get_default_dtype
+from oplib.tensor import Tensor, get_default_dtype
+from oplib.transforms.captures.candidates import Candidates
+from oplib.transforms.captures.places import Walk
+from oplib.transforms.captures.program_table import ProgramTable
 
-from .body import Body, Captured
-from .leaves import LeafLayout, share
-from .reach import Reach, TooMuchError
-
-CAPACITY = 256  # programs
+from .body import Body
+from .finder import OperandFinder, make_finder
+from .leaves import LeafLayout
 
 
 @dataclass(frozen=True)
@@ -73,39 +74,18 @@ class Outcome:
 
 
 Builder = Callable[[frozenset[int]], tuple[FlowProgram, Sequence[Body]]]
-Find = Callable[[Reach], Tensor]
 
 
 @dataclass(frozen=True)
 class _StoredProgram:
-    """A program to be used again, and how its operands are found."""
+    """A program to be used again, and what finds its operands."""
 
     program: FlowProgram
-    finds: Sequence[Find]
+    operands: OperandFinder
 
 
-class _Programs:
-    """The programs of this process. Their keys hold objects of the user weakly."""
-
-    def __init__(self) -> None:
-        self._table: OrderedDict[Hashable, _StoredProgram] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: Hashable) -> _StoredProgram | None:
-        with self._lock:
-            found = self._table.get(key)
-            if found is not None:
-                self._table.move_to_end(key)
-            return found
-
-    def put(self, key: Hashable, kept: _StoredProgram) -> None:
-        with self._lock:
-            self._table[key] = kept
-            if len(self._table) > CAPACITY:
-                self._table.popitem(last=False)
-
-
-_programs = _Programs()
+_programs: ProgramTable[_StoredProgram] = ProgramTable()  # it holds objects of the user weakly
+_lock = threading.Lock()  # of the table
 
 
 def run_program(
@@ -120,18 +100,25 @@ def run_program(
         build: makes the program, and says which bodies it runs; gets the ids of Tensors that can be found
             again.
     """
-    reach = _reach(functions, arguments)
-    if reach is None:
+    if modes.state.watchers or any(isinstance(one._storage.owner.array, Tracer) for one in arguments):
         return _make(build, frozenset(), arguments)[0]
-    key = (static, reach.signature, *_describe(arguments))
-    kept = _programs.get(key)
-    if kept is not None:
-        operands = [find(reach) for find in kept.finds]
-        return Outcome(kept.program, operands, kept.program.run(operands, arguments))
-    outcome, bodies = _make(build, frozenset(map(id, reach.tensors)), arguments)
-    finds = _find_operands(bodies, reach)
-    if finds is not None:
-        _programs.put(key, _StoredProgram(outcome.program, finds))
+    key = (static, *map(_identify, functions), *_describe(arguments))
+    with _lock:
+        stored = tuple(_programs.list_programs(key))
+    for one in stored:
+        operands = one.operands.find(functions)
+        if operands is not None:
+            return Outcome(one.program, operands, one.program.run(operands, arguments))
+    walk = Walk(functions, [])
+    # Views are read here, outside of the trace.
+    if any(isinstance(array, Tracer) for array in walk.list_arrays()):
+        return _make(build, frozenset(), arguments)[0]
+    candidates = Candidates(walk)
+    outcome, bodies = _make(build, frozenset(walk.tensors), arguments)
+    finder = make_finder(bodies, walk, candidates)
+    if finder is not None:
+        with _lock:
+            _programs.add(key, _StoredProgram(outcome.program, finder))
     return outcome
 
 
@@ -143,17 +130,9 @@ def _make(
     return Outcome(program, operands, program.run(operands, arguments)), bodies
 
 
-def _reach(functions: Sequence[Callable[..., Any]], arguments: Sequence[Tensor]) -> Reach | None:
-    """What functions reach. None where no program is kept: in a trace, and in a mode that watches calls."""
-    state = modes.state
-    if state.watchers or any(isinstance(one._storage.owner.array, Tracer) for one in arguments):
-        return None
-    try:
-        reach = Reach(functions)
-    except TooMuchError:
-        return None
-    owners = [tensor._storage.owner.array for tensor in reach.tensors]
-    return None if any(isinstance(array, Tracer) for array in (*owners, *reach.arrays)) else reach
+def _identify(function: Callable[..., Any]) -> Hashable:
+    """What all functions have in common that one program may serve. It keeps nothing of the user alive."""
+    return weakref.ref(getattr(function, "__code__", type(function)))
 
 
 def _describe(arguments: Sequence[Tensor]) -> tuple[Hashable, ...]:
@@ -167,40 +146,3 @@ def _describe(arguments: Sequence[Tensor]) -> tuple[Hashable, ...]:
         get_default_dtype(),
         settings.jax_default_matmul_precision,
     )
-
-
-def _find_operands(bodies: Sequence[Body], reach: Reach) -> list[Find] | None:
-    """Returns how the next call finds the operands of a program; None if nothing leads to one of them."""
-    finder = _Finder(reach)
-    finds: list[Find | None] = []
-    for body in bodies:
-        finds += [finder.find(captured) for captured in body.captured]
-        finds += [finder.find_constant(array) for array in body.constants]
-    return None if None in finds else [find for find in finds if find is not None]
-
-
-class _Finder:
-    """Finds in what a function reaches what its trace has captured."""
-
-    def __init__(self, reach: Reach) -> None:
-        self._tensors = {id(tensor): place for place, tensor in enumerate(reach.tensors)}
-        self._storages = {
-            id(one._storage): place
-            for place, one in enumerate(reach.tensors)
-            if one._storage.owner is one._storage
-        }
-        self._arrays = {id(array): place for place, array in enumerate(reach.arrays)}
-
-    def find(self, captured: Captured) -> Find | None:
-        if captured.owner is not None:
-            place = self._tensors.get(id(captured.owner))
-            return None if place is None else lambda reach: reach.tensors[place]
-        place = self._storages.get(id(captured.storage.owner))
-        return None if place is None else lambda reach: share(reach.tensors[place]._storage)
-
-    def find_constant(self, array: Any) -> Find:
-        place = self._arrays.get(id(array))
-        if place is None:
-            kept = share(Storage(array))
-            return lambda _: kept
-        return lambda reach: share(Storage(reach.arrays[place]))

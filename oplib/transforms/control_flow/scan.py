@@ -112,7 +112,7 @@ def _settle(traced: BodyFunction, carry: LeafLayout, needs: list[bool]) -> Body:
 
 
 def _make_program(body: Body, carried: int, length: int, *, reverse: bool) -> FlowProgram:
-    operands = body.operand_count
+    operands, call = body.operand_count, body.run  # the body holds what it has captured
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         captured, init, xs = (
@@ -122,7 +122,7 @@ def _make_program(body: Body, carried: int, length: int, *, reverse: bool) -> Fl
         )
 
         def step(carry: Any, slices: Any) -> Any:
-            results = body.run(*captured, *carry, *slices)
+            results = call(*captured, *carry, *slices)
             return tuple(results[:carried]), tuple(results[carried:])
 
         last, ys = jax.lax.scan(step, tuple(init), tuple(xs), length, reverse)

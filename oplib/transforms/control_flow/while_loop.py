@@ -116,13 +116,14 @@ def _check_condition(test: Body) -> None:
 
 def _make_program(test: Body, turn: Body) -> FlowProgram:
     first, second = test.operand_count, test.operand_count + turn.operand_count
+    decide, turn_once = test.run, turn.run  # a body holds what it has captured
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         def go_on(carry: Any) -> Any:
-            return test.run(*arrays[:first], *carry)[0].reshape(()).astype(bool)
+            return decide(*arrays[:first], *carry)[0].reshape(()).astype(bool)
 
         def step(carry: Any) -> Any:
-            return tuple(turn.run(*arrays[first:second], *carry))
+            return tuple(turn_once(*arrays[first:second], *carry))
 
         return jax.lax.while_loop(go_on, step, tuple(arrays[second:]))
 

@@ -16,10 +16,10 @@ from oplib.autograd.nodes.node import Edge
 from oplib.autograd.recording.origins import enter_node
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
+from oplib.transforms.captures.candidates import Candidates
+from oplib.transforms.captures.places import Walk
 
-from .candidates import Candidates
 from .node import CompiledCallBackward
-from .places import Walk
 from .pruning import find_used_inputs, prune
 from .trace import Trace
 

@@ -13,12 +13,12 @@ from oplib.pytree import tree_flatten, tree_flatten_dataclasses
 from oplib.tensor import Generator, Storage, Tensor, box
 from oplib.tensor.storage.overlay import Overlay
 from oplib.tensor.views import AliasStorage, ViewStorage
+from oplib.transforms.captures.candidates import Candidates
+from oplib.transforms.captures.entries import read_entries, restore_entry
+from oplib.transforms.captures.places import SCALARS, FoundObject, Walk
 
 from .boundary import Boundary
-from .candidates import Candidates
 from .effects import Effects, New, NewEntry, NewTensor, Operand, Source
-from .entries import read_entries, restore_entry
-from .places import SCALARS, FoundObject, Walk
 from .snapshot import StateSnapshot
 
 _OF_CODE = (types.CellType, types.FunctionType)

@@ -9,7 +9,6 @@ import threading
 import traceback
 import types
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -26,46 +25,34 @@ from oplib.tensor.storage.fresh import buffers
 from oplib.tensor.storage.map_level import map_levels
 from oplib.tensor.storage.overlay import overlays
 from oplib.tracebacks import entry_point, is_inside
+from oplib.transforms.captures.candidates import Candidates
+from oplib.transforms.captures.places import Walk
+from oplib.transforms.captures.program_table import ProgramTable
 
 from .arguments import ArgumentBinder, CallArguments
-from .candidates import Candidates
 from .instances import PerInstance
 from .operands import Found
-from .places import Walk
 from .program import Program
 from .trace import Trace
 
 log = logging.getLogger("oplib.jit")
-MAX_PROGRAMS = 256
 MANY_PROGRAMS = 8
 MAX_TRACES = 3  # for one call
 _tracing = threading.RLock()  # one trace at a time: two of one model would see each other's gradients
 
 
-class Programs:
+class Programs(ProgramTable[Program]):
     """The programs of one function, or of one method of one instance.
 
     Attributes:
-        by_key: the programs for each kind of arguments, the latest used kind last.
         compilations: how many have been compiled.
         lock: held by a call from the reading of its operands until their new values are there.
     """
 
     def __init__(self) -> None:
-        self.by_key: OrderedDict[Any, list[Program]] = OrderedDict()
+        super().__init__()
         self.compilations = 0
         self.lock = threading.RLock()
-
-    def list_programs(self, key: Any) -> list[Program]:
-        """Returns the programs for a kind of arguments; an empty list is entered for a new one."""
-        found = self.by_key.get(key)
-        if found is None:
-            found = self.by_key[key] = []
-            if len(self.by_key) > MAX_PROGRAMS:
-                self.by_key.popitem(last=False)
-        else:
-            self.by_key.move_to_end(key)
-        return found
 
 
 class JitFunction:
@@ -198,9 +185,7 @@ class JitFunction:
                 return
             reason = self._explain(given)
             program = self._trace(given)
-            programs = self._programs.list_programs(given.key)
-            programs.insert(0, program)
-            del programs[MAX_PROGRAMS:]
+            self._programs.add(given.key, program)
             self._note_compilation(reason)
             found = program.read(self.__wrapped__, given.leaves)
         if found is not None:

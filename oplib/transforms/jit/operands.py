@@ -6,17 +6,17 @@ much: the lines of a hundred Tensors do not stay in the processor's cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter, itemgetter
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
+from oplib.autograd.array_functions.array_function import make_gather
 from oplib.errors import describe
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.storage.fresh import peek
 from oplib.tensor.storage.overlay import list_classes
 from oplib.tensor.views import ViewStorage
-
-from .places import FoundObject
+from oplib.transforms.captures.places import FoundObject
 
 _PLAIN = list_classes(Storage(None))
 _get_aval = attrgetter("aval")
@@ -76,7 +76,7 @@ class ExpectedOperands:
             for number, (place, attributes) in enumerate(zip(places, before, strict=True))
         ]
         self._groups = [
-            (take_items([n for n, one in enumerate(self._kinds) if one == kind]), kind)
+            (make_gather([n for n, one in enumerate(self._kinds) if one == kind]), kind)
             for kind in dict.fromkeys(self._kinds)
         ]
         storages = [attributes["_storage"] for attributes in before]
@@ -156,14 +156,6 @@ class ExpectedOperands:
                 yield f"{self._names[number]} is on other devices"
         if not self._share_as_before(owners):
             yield "Tensors share memory that did not, or the reverse"
-
-
-def take_items(numbers: Sequence[int]) -> Callable[[Any], Sequence[Any]]:
-    """Returns a function that takes some items of a sequence."""
-    if len(numbers) == 1:
-        number = numbers[0]
-        return lambda items: (items[number],)
-    return itemgetter(*numbers) if numbers else lambda _: ()
 
 
 def _fit(tensors: Sequence[Tensor], kind: TensorKind) -> bool:

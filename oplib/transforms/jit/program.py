@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from oplib.autograd.array_functions.array_function import make_gather
 from oplib.autograd.array_functions.compilation import rename_function
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.generated_code import define_function
@@ -18,16 +19,16 @@ from oplib.library.axes.partition import calls_any
 from oplib.tensor import Storage, default_generator
 from oplib.tensor.storage.fresh import FreshStorage
 from oplib.tensor.storage.overlay import list_classes
+from oplib.transforms.captures.candidates import Candidates
+from oplib.transforms.captures.places import FoundObject
+from oplib.transforms.captures.reader import Reader
 
 from .arguments import CallArguments
 from .backward import Backward, Recipe, fetch
-from .candidates import Candidates
 from .effects import New, Operand
 from .node import CompiledCallBackward
-from .operands import ExpectedOperands, Found, take_items
-from .places import FoundObject
+from .operands import ExpectedOperands, Found
 from .pruning import find_used_inputs, prune
-from .reader import Reader
 from .trace import Trace
 from .write_back import WriteBack
 
@@ -95,7 +96,7 @@ class Program:
         ]
         kept = [source for source, use in zip(self._sources, used, strict=True) if use]
         self._held: list[int] = [place for kind, place in kept if kind == "held"]
-        self._take_held = take_items(self._held)
+        self._take_held = make_gather(self._held)
         self._starts = [place for kind, place in kept if kind == "start"]
         self._arrays = [place for kind, place in kept if kind == "arrays"]
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from oplib.tensor import Tensor
 from oplib.tensor.views import AliasStorage
-
-from .entries import read_entries, restore_entries
-from .places import FoundObject
+from oplib.transforms.captures.entries import read_entries, restore_entries
+from oplib.transforms.captures.places import FoundObject
 
 
 class StateSnapshot:

@@ -17,9 +17,9 @@ from oplib.errors import SavedTensorError, TracingError
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
 from oplib.tensor.storage.overlay import Overlay, observe, overlays, stop_observing
+from oplib.transforms.captures.candidates import Candidates
 
 from .boundary import Boundary
-from .candidates import Candidates
 from .collector import Collector
 from .effects import Effects
 from .grad_reads import find_unread_grads, observe_grads

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from oplib.autograd.array_functions.array_function import make_gather
 from oplib.autograd.nodes.node import TapeNode
 from oplib.autograd.recording.rebase import note_write, rebase_history
 from oplib.pytree import tree_unflatten
@@ -12,10 +13,9 @@ from oplib.tensor import Storage, Tensor
 from oplib.tensor.storage.fresh import FreshStorage, peek, poke
 from oplib.tensor.views import AliasStorage, note_view
 from oplib.tensor.views.view_storage import make_view_storage
+from oplib.transforms.captures.entries import put_entry
 
 from .effects import Effects, New, NewTensor, Operand, Source
-from .entries import put_entry
-from .operands import take_items
 from .snapshot import list_aliases
 
 _new: Any = object.__new__
@@ -36,19 +36,19 @@ class WriteBack:
         self._fresh = _sort_writes([one for one in effects.writes if one[1] in fresh], at)
         self._stored = _sort_writes([one for one in effects.writes if one[1] not in {*fresh, None}], at)
         self._counted = [(at[operand], count) for operand, output, count in effects.writes if output is None]
-        self._take_written = take_items([at[operand] for operand, _, _ in effects.writes])
+        self._take_written = make_gather([at[operand] for operand, _, _ in effects.writes])
         self._are_plain = all(
             one == NewTensor(requires_grad=False, slot=None, storage=number)
             for number, one in enumerate(effects.new_tensors)
         )
-        self._take_new = take_items([output for output, _ in effects.new_storages])
+        self._take_new = make_gather([output for output, _ in effects.new_storages])
         self._new = [
             (FreshStorage if output in fresh else Storage, version)
             for output, version in effects.new_storages
         ]
         made = [(at[operand], one.number) for operand, one in effects.grads if isinstance(one, New)]
-        self._take_leaves = take_items([place for place, _ in made])
-        self._take_grads = take_items([number for _, number in made])
+        self._take_leaves = make_gather([place for place, _ in made])
+        self._take_grads = make_gather([number for _, number in made])
         self._other_grads = [(at[operand], one) for operand, one in effects.grads if not isinstance(one, New)]
 
     def write(self, tensors: Sequence[Tensor], owners: Sequence[Storage], outputs: Sequence[Any]) -> None:
@@ -173,7 +173,7 @@ def _sort_writes(
     """Functions that take the written storages and their arrays, and the counts of writes."""
     places = [at[operand] for operand, _, _ in writes]
     return (
-        take_items(places),
-        take_items([output for _, output, _ in writes]),
+        make_gather(places),
+        make_gather([output for _, output, _ in writes]),
         [count for *_, count in writes],
     )

@@ -311,6 +311,51 @@ def test_what_is_kept_holds_nothing_of_the_user():
     assert [reference() for reference in references] == [None, None]
 
 
+def test_a_captured_array_that_is_replaced_compiles_nothing_again(compilations):
+    def run(mask):
+        return oplib.scan(lambda h, _: (h * mask, None), oplib.ones(2), None, length=2)[0].tolist()
+
+    masks = [jnp.array([1.0, 2.0]), jnp.array([3.0, 0.0])]
+    assert run(masks[0]) == [1.0, 4.0]
+    before = compilations()
+    assert run(masks[1]) == [9.0, 0.0]
+    assert compilations() == before
+
+
+@pytest.mark.parametrize("other", [jnp.ones(1), oplib.ones(2), 2.0, np.ones(2, np.float32)])
+def test_a_captured_array_that_becomes_something_else_is_read(other):
+    cell = Cell(jnp.ones(2))
+    assert run_cell(cell, oplib.ones(2), oplib.ones(3, 2)).tolist() == [4.0, 4.0]
+    cell.weight = other
+    expected, _ = loop(lambda h, x: (cell(h, x), None), oplib.ones(2), oplib.ones(3, 2))
+    assert run_cell(cell, oplib.ones(2), oplib.ones(3, 2)).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda scale, h: oplib.scan(lambda h, _: (scale(h), None), h, None, length=2),
+        lambda scale, h: oplib.cond(h.sum() > 0, scale, lambda h: h * scale.weight, h),
+        lambda scale, h: oplib.while_loop(lambda h: (h * scale.weight).sum() < 2, scale, h),
+    ],
+)
+def test_a_program_keeps_no_capture_and_no_class_alive(run):
+    class Scale:
+        def __init__(self):
+            self.mask, self.array = np.full(2, 2, np.float32), 2 * jnp.ones(2)
+            self.weight = oplib.ones(2, requires_grad=True)
+
+        def __call__(self, h):
+            return h * self.mask * self.array * self.weight
+
+    scale = Scale()
+    run(scale, oplib.ones(2))
+    references = [weakref.ref(one) for one in (scale, scale.mask, scale.array, scale.weight, Scale)]
+    del scale, Scale
+    gc.collect()
+    assert [reference() for reference in references] == [None] * 5
+
+
 def test_saved_values_are_freed_with_the_node(at):
     carry, _ = oplib.scan(make_bodies(at)["plain"], at.init, at.xs)
     grad(carry.sum(), at.w)

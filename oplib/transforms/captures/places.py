@@ -31,7 +31,7 @@ _FOREIGN = sys.stdlib_module_names | {"jax", "jaxlib", "numpy", "oplib", "optree
 _OPAQUE = _FOREIGN - {"builtins", "collections", "functools", "oplib", "types"}
 _INSTALLED = f"{os.sep}site-packages{os.sep}"
 _CONTAINERS = (dict, list, tuple, deque, functools.partial)
-_LEAVES = (*SCALARS, jax.Array, np.ndarray, range, slice, type(Ellipsis))
+_LEAVES = (*SCALARS, np.ndarray, range, slice, type(Ellipsis))
 
 
 class FoundObject:
@@ -65,12 +65,14 @@ class Walk:
     Attributes:
         tensors: the place of each Tensor, by its ``id``, the shortest first.
         generators: likewise.
+        arrays: likewise those of JAX.
         containers: the places of objects that hold others.
     """
 
     def __init__(self, function: Any, leaves: list[Any]) -> None:
         self.tensors: dict[int, FoundObject] = {}
         self.generators: dict[int, FoundObject] = {}
+        self.arrays: dict[int, FoundObject] = {}
         self.containers: dict[int, FoundObject] = {}
         self._ahead: deque[FoundObject] = deque()
         for number, leaf in enumerate(leaves):
@@ -89,6 +91,8 @@ class Walk:
             found = self.tensors
         elif isinstance(value, Generator):
             found = self.generators
+        elif isinstance(value, jax.Array):
+            found = self.arrays  # it leads to nothing
         elif isinstance(value, _LEAVES) or not _is_walked(value, place):
             return
         else:
@@ -99,8 +103,13 @@ class Walk:
             if isinstance(value, types.ModuleType) and not place.names <= known.names:
                 known.names |= place.names
                 self._ahead.append(known)
-            return
-        self._ahead.append(place)
+        elif found is not self.arrays:
+            self._ahead.append(place)
+
+    def list_arrays(self) -> list[Any]:
+        """Returns the arrays of Tensors, and the other arrays of JAX. Views are computed."""
+        tensors = [place.value._storage.array for place in self.tensors.values()]
+        return tensors + [place.value for place in self.arrays.values()]
 
 
 def _is_walked(value: Any, place: FoundObject) -> bool:

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter, is_, itemgetter
 from typing import Any
+from weakref import ref
 
 from oplib.generated_code import define_function
 from oplib.tensor import Tensor
@@ -33,7 +34,7 @@ class Reader:
 
     Args:
         name: of the function.
-        places: of the operands, in the order of the result.
+        places: of the operands, in the order of the result: Tensors, and arrays that may change.
         changed: for each entry of a container that a call changes the container, its entries before the
             trace, and the key.
         candidates: what the function could read.
@@ -50,9 +51,15 @@ class Reader:
         candidates: Candidates,
     ) -> None:
         self._constants, self._identities = candidates.constants, candidates.identities
+        self._read_values = {id(place.value) for place in places}
         self._names: dict[int, str] = {}
         self._lines: list[str | tuple[str, str]] = []  # plain lines, and tests with what they find
-        self._namespace: dict[str, Any] = {"errors": _ERRORS, "differ": _differ, "kind_of": read_kind}
+        self._namespace: dict[str, Any] = {
+            "errors": _ERRORS,
+            "differ": _differ,
+            "are_others": _are_others,
+            "kind_of": read_kind,
+        }
         for place in places:
             self._add(place)
         for container, entries, key in changed:
@@ -60,6 +67,7 @@ class Reader:
         self._add_aliases([*places, *[container for container, _, _ in changed]])
         for place in (*candidates.containers, *candidates.operands):
             self._add_distant(place)
+        self._constants = self._identities = {}  # they hold objects of the user
         tensors = "".join(f"{self._names[id(place)]}, " for place in places)
         self._place = f"<oplib.jit reader {next(_numbers)} of {name}>"
         self.read = self._write(f"({tensors})", "None")
@@ -121,9 +129,10 @@ class Reader:
         if identity is None:
             return
         expression, value = identity
-        test = "!=" if isinstance(value, (int, frozenset, tuple)) else "is not"
+        is_value = isinstance(value, (int, frozenset, tuple))
+        expected = f"!= {self._constant(value)}" if is_value else f"is not {self._constant(ref(value))}()"
         self._refuse(
-            f"{expression.format(name)} {test} {self._constant(value)}",
+            f"{expression.format(name)} {expected}",
             f"{place.name} is another function, or of another class, length or content",
         )
 
@@ -152,19 +161,27 @@ class Reader:
         before = self._constants.pop(id(value), {})
         now = read_constants(value, None)
         same = {key: held for key, held in before.items() if key in now and now[key] is held}
-        if not same:
-            return
-        keys = list(same)
+        objects = {key: held for key, held in same.items() if not isinstance(held, SCALARS)}
         if isinstance(value, types.FunctionType):
             name = f"{name}.__globals__"
         get = itemgetter if isinstance(value, (*_SIZED, types.FunctionType)) else attrgetter
-        found = f"{self._constant(get(*keys))}({name})"
-        if len(keys) == 1:
-            found = f"({found},)"
-        self._refuse(
-            f"differ({found}, {self._constant(tuple(same.values()))})",
-            f"a number, string or the like of {place.name} has changed: {keys}",
-        )
+        for test, expected in (
+            ("differ", {key: held for key, held in same.items() if key not in objects}),
+            ("are_others", {key: _refer(held) for key, held in objects.items() if not self._is_read(held)}),
+        ):
+            if not expected:
+                continue
+            found = f"{self._constant(get(*expected))}({name})"
+            if len(expected) == 1:
+                found = f"({found},)"
+            self._refuse(
+                f"{test}({found}, {self._constant(tuple(expected.values()))})",
+                f"a number, string or the like of {place.name} has changed: {list(expected)}",
+            )
+
+    def _is_read(self, value: Any) -> bool:
+        """Whether a value is one that the reader returns, so that another may take its place."""
+        return id(value) in self._read_values
 
     def _add_changed(self, place: FoundObject, before: dict[Any, Any], key: Any) -> None:
         """Adds a test that an entry that a call changes is what the function found."""
@@ -213,10 +230,23 @@ def _is_short(place: FoundObject) -> bool:
     return True
 
 
+def _refer(value: Any) -> Callable[[], Any]:
+    """Returns a reference that does not keep an object alive, if its class has such references."""
+    try:
+        return ref(value)
+    except TypeError:
+        return lambda: value
+
+
+def _are_others(now: tuple[Any, ...], before: tuple[Callable[[], Any], ...]) -> bool:
+    """Whether other objects stand where a program has found some."""
+    return any(one is not refer() for one, refer in zip(now, before, strict=True))
+
+
 def _differ(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
     """Whether constants differ; one that was a number may be a Tensor now, whose ``==`` is another."""
     return not all(map(is_, now, before)) and any(
-        one.__class__ is not other.__class__ or not isinstance(other, SCALARS) or one != other
+        one.__class__ is not other.__class__ or one != other
         for one, other in zip(now, before, strict=True)
         if one is not other
     )

@@ -1,0 +1,37 @@
+"""The programs of one or several functions, by what calls have in common that one program may serve."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, Generic, TypeVar
+
+MAX_PROGRAMS = 256
+P = TypeVar("P")
+
+
+class ProgramTable(Generic[P]):
+    """Programs by key, the latest used key last. It has no lock of its own.
+
+    Attributes:
+        by_key: the programs for each kind of call, the latest first.
+    """
+
+    def __init__(self) -> None:
+        self.by_key: OrderedDict[Any, list[P]] = OrderedDict()
+
+    def list_programs(self, key: Any) -> list[P]:
+        """Returns the programs for a kind of call."""
+        found = self.by_key.get(key)
+        if found is None:
+            return []
+        self.by_key.move_to_end(key)
+        return found
+
+    def add(self, key: Any, program: P) -> None:
+        """Enters a program; the least recently used ones make way for it."""
+        programs = self.by_key.setdefault(key, [])
+        programs.insert(0, program)
+        del programs[MAX_PROGRAMS:]
+        self.by_key.move_to_end(key)
+        if len(self.by_key) > MAX_PROGRAMS:
+            self.by_key.popitem(last=False)
