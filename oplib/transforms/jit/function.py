@@ -32,6 +32,7 @@ from oplib.transforms.captures.program_table import ProgramTable
 from .arguments import ArgumentBinder, CallArguments
 from .instances import PerInstance
 from .operands import Found
+from .options import list_number_options
 from .program import Program
 from .trace import Trace
 
@@ -80,7 +81,8 @@ class JitFunction:
         self._programs = Programs() if programs is None else programs
         self._of_instances = PerInstance(Programs)
         signature = _read_signature(function)
-        self._binder = ArgumentBinder(self.__name__, signature, static_argnames)
+        compiled_in = (*static_argnames, *list_number_options(function, signature))
+        self._binder = ArgumentBinder(self.__name__, signature, compiled_in)
         for name in static_argnames:
             if name not in signature.parameters:
                 raise ArgumentTypeError(

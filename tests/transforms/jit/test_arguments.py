@@ -1,14 +1,17 @@
 """Arguments of a compiled function: what is an operand, what is compiled in, and what is refused."""
 
 import dataclasses
+import functools
 from types import SimpleNamespace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import oplib
 from oplib.errors import ArgumentTypeError, TracingError
+from oplib.nn import functional as F
 
 pytestmark = pytest.mark.spec("J.1")
 
@@ -175,3 +178,42 @@ def test_a_default_without_a_hash_is_refused_only_where_another_is_given():
     assert compiled.compilations == 1
     with pytest.raises(ArgumentTypeError, match=r"Options.*has no hash"):
         compiled(oplib.ones(2), Options(3))
+
+
+# Ops ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        F.leaky_relu,
+        F.elu,
+        oplib.ops.oplib.leaky_relu,
+        oplib.ops.oplib.leaky_relu.default,
+        functools.partial(F.leaky_relu, negative_slope=0.2),
+        functools.partial(oplib.dropout, training=False),
+    ],
+)
+def test_an_op_with_a_float_option_is_compiled(op):
+    x = oplib.tensor([-1.0, 2.0])
+    assert oplib.jit(op)(x).tolist() == op(x).tolist()
+
+
+def test_a_float_option_of_an_op_is_compiled_in_and_an_operand_is_not():
+    x = oplib.tensor([-1.0, 2.0])
+    leaky_relu, power = oplib.jit(F.leaky_relu), oplib.jit(oplib.pow)
+    for number in (0.5, 0.25):
+        assert leaky_relu(x, number).tolist() == [-number, 2.0]
+        assert power(x.abs(), number).tolist() == pytest.approx([1.0, 2.0**number])
+    assert (leaky_relu.compilations, power.compilations) == (2, 1)
+
+
+@pytest.mark.parametrize(("operand", "compilations"), [([], 4), (["factor"], 2), (["factor", "shift"], 1)])
+def test_the_schema_of_a_custom_op_says_which_floats_are_operands(operand, compilations):
+    def scale(x: jax.Array, factor: float, shift: float = 1.0) -> jax.Array:
+        return x * factor + shift
+
+    compiled = oplib.jit(oplib.custom_op(scale, operand=operand))
+    found = [compiled(oplib.ones(1), a, b).item() for a in (2.0, 3.0) for b in (0.5, 0.25)]
+    assert found == [2.5, 2.25, 3.5, 3.25]
+    assert compiled.compilations == compilations
