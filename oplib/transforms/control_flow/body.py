@@ -205,15 +205,12 @@ class _Trace:
 
     def finish(self) -> Body:
         """Returns the result of the trace."""
-        jaxpr, count, constants = self.closed.jaxpr, len(self._captured), list(self.closed.consts)
-        first = count + len(constants)
-
-        def run(*arrays: Any) -> Sequence[Any]:
-            closed = ClosedJaxpr(jaxpr, arrays[count:first])
-            return jaxpr_as_fun(closed)(*arrays[:count], *arrays[first:])
-
+        jaxpr, count = self.closed.jaxpr, len(self._captured)
+        # Constants become inputs. From JAX 0.12 on a jaxpr holds its constants, and would keep them alive.
+        inputs = [*jaxpr.invars[:count], *jaxpr.constvars, *jaxpr.invars[count:]]
+        run = jaxpr_as_fun(ClosedJaxpr(jaxpr.replace(constvars=(), invars=inputs), ()))
         types = list(self.closed.out_avals)
-        return Body(run, self._captured, constants, self._layouts, types, self._flags)
+        return Body(run, self._captured, list(self.closed.consts), self._layouts, types, self._flags)
 
 
 def _enter(array: Any, requires_grad: bool) -> Tensor:
