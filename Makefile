@@ -7,9 +7,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 ARGS ?=
+SOAK_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ops test-compiled parity bench docs types dist lint format generate spec check clean
+.PHONY: help demo test test-ops test-compiled soak parity bench docs types dist lint format generate spec check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +29,11 @@ test-ops: $(VENV)/.has-test $(VENV)/.has-parity  ## run every check on every sam
 test-compiled: $(VENV)/.has-test $(VENV)/.has-parity  ## run the tests of the tape with compiled autograd on for every backward
 	OPLIB_COMPILED_AUTOGRAD=1 $(BIN)/python -m pytest -n $(WORKERS) tests/autograd tests/tensor tests/transforms \
 		tests/parity $(ARGS)
+
+soak: $(VENV)/.has-test $(VENV)/.has-parity  ## for SOAK_SECONDS: interrupts, threads, processes, bad values, random programs
+	OPLIB_SOAK_SECONDS=$(SOAK_SECONDS) RANDOM_GRAPHS=$$(($(SOAK_SECONDS) * 5000 / 600 / 9 + 1)) \
+		$(BIN)/python -m pytest -n $(WORKERS) tests/soak tests/autograd/test_random_graphs.py \
+		tests/parity/test_random_programs.py $(ARGS)
 
 parity: $(VENV)/.has-test $(VENV)/.has-parity  ## run the same programs on torch and compare
 	$(BIN)/python -m pytest -n $(WORKERS) tests/parity $(ARGS)

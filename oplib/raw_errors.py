@@ -10,6 +10,7 @@ import re
 from types import FrameType
 
 from .errors import (
+    AllocationError,
     ArgumentError,
     ArgumentOverflowError,
     ArgumentTypeError,
@@ -20,7 +21,8 @@ from .errors import (
 )
 
 # The first class that fits decides. Other errors, such as those of tracing or of a device, stay as they are.
-_KINDS: tuple[tuple[type[Exception], type[ArgumentError]], ...] = (
+_KINDS: tuple[tuple[type[Exception], type[ArgumentError | AllocationError]], ...] = (
+    (MemoryError, AllocationError),  # of numpy; XLA's own end the process, and sizes are checked before it
     (NotImplementedError, UnsupportedArgumentError),
     (OverflowError, ArgumentOverflowError),
     (IndexError, DimensionError),
@@ -30,12 +32,18 @@ _KINDS: tuple[tuple[type[Exception], type[ArgumentError]], ...] = (
     (KeyError, ArgumentValueError),
     (ZeroDivisionError, ArgumentValueError),
 )
+_ADVICE: dict[type[Exception], str] = {AllocationError: "Check the sizes, or compute it in parts."}
+_OTHER_ADVICE = (
+    "Pass values of the kinds that its docstring lists; if these are, it is a defect of oplib: report it."
+)
 _PACKAGES = frozenset({"builtins", "numpy"})
 _STATUS = re.compile("[A-Z_]+: ")  # of XLA; the text may hold an error of the user's host kernel
 _LONGEST = 300
 
 
-def explain_raw(error: Exception, frame: FrameType, name: str | None = None) -> ArgumentError | None:
+def explain_raw(
+    error: Exception, frame: FrameType, name: str | None = None
+) -> ArgumentError | AllocationError | None:
     """Returns an error of oplib that says which call a raw one is about; None for an error of another kind.
 
     Args:
@@ -53,9 +61,7 @@ def explain_raw(error: Exception, frame: FrameType, name: str | None = None) -> 
         return None
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     name = name or frame.f_code.co_name
-    advice = (
-        "Pass values of the kinds that its docstring lists; if these are, it is a defect of oplib: report it."
-    )
+    advice = _ADVICE.get(kind, _OTHER_ADVICE)
     return kind(
         f"{name}: cannot use these arguments. Got {_describe_arguments(frame) or 'none'}; "
         f"{type(error).__name__}: {shown.removesuffix('.')}. {advice}"

@@ -22,7 +22,7 @@ import pytest
 
 from oplib.config import config
 from oplib.library.registration.registry import registry
-from tests import compiled_runs
+from tests import compiled_runs, counts
 from tests.leftovers import World
 from tests.seed import describe_seed, seed_programs
 
@@ -90,18 +90,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Lets the report of a test carry how its backward passes ran."""
+    """Lets the report of a test carry how its backward passes ran, and what it counted."""
     compiled_runs.hand_over(item)
+    counts.hand_over(item)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Adds up how the backward passes of the tests ran, of those in workers too."""
+    """Adds up what the reports carry, from workers too."""
     compiled_runs.collect(report)
+    counts.collect(report)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Prints the seed again after a failure, below the summary."""
     compiled_runs.show(terminalreporter)
+    counts.show(terminalreporter)
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
         terminalreporter.write_line(describe_seed())
 

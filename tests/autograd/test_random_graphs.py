@@ -16,6 +16,7 @@ import oplib
 from oplib.autograd.graph import allow_mutation_on_saved_tensors
 from oplib.errors import SavedTensorError
 from tests.autograd.machines import BINARY, IN_PLACE, SHAPE, UNARY, VIEWS, Functions, Instruction, Tape
+from tests.counts import counts
 from tests.threads import run_in_threads
 
 pytestmark = pytest.mark.usefixtures("with_64_bits")
@@ -64,6 +65,7 @@ def run_tape(program, leaves=None):
     """Runs a program whose numbers stay in a range where they can be compared."""
     tape = Tape(leaves or make_leaves())
     tape.run(program)
+    counts["random programs"] += 1
     assume(all(np.abs(value.detach().numpy()).max() < LARGE for value in tape.values))
     return tape
 

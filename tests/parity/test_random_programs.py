@@ -1,13 +1,16 @@
 """Random programs on the tape: hooks, in-place writes, views, several roots and passes, as torch has them."""
 
 import math
+import os
 
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 
 import oplib
+from tests.counts import counts
 
+EXAMPLES = int(os.environ.get("RANDOM_GRAPHS", "0")) or 60
 SIZE = 4
 LEAVES = 3
 
@@ -166,10 +169,11 @@ def is_close(ours, theirs):
 
 @pytest.mark.slow
 @pytest.mark.spec("E.2", "E.3", "E.7", "001.7", "001.8", "000.14")
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=EXAMPLES)
 @hypothesis.given(st.lists(instructions, min_size=2, max_size=14), st.tuples(places, places), passes)
 def test_random_programs_do_what_they_do_on_torch(lines, roots, kind):
     torch = pytest.importorskip("torch")
     program = Program(lines, roots, kind)
+    counts["random programs"] += 1
     theirs, ours = run(program, torch), run(program, oplib)
     assert is_close(ours, theirs), f"{program}\ntorch: {theirs}\noplib: {ours}"

@@ -267,7 +267,10 @@ def _is_state(state: Any) -> bool:
     if not isinstance(state, tuple) or len(state) != 3:
         return False
     seed, key, count = state
-    is_count = isinstance(count, jax.Array) or (type(count) is int and count >= 0)
+    if isinstance(count, jax.Array):
+        is_count = count.shape == () and jnp.issubdtype(count.dtype, jnp.integer)
+    else:
+        is_count = type(count) is int and 0 <= count < _WORD - 1
     return type(seed) is int and 0 <= seed < 2**64 and (key is None or is_key(key)) and is_count
 
 

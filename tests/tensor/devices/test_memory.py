@@ -44,6 +44,19 @@ def test_a_result_that_does_not_fit_into_memory_is_refused(name):
             CALLS[name]()
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: oplib.vander(oplib.ones(3), 2**50),
+        lambda: oplib.bincount(oplib.tensor([1]), minlength=2**50),
+        lambda: oplib.nn.functional.interpolate(oplib.ones(1, 1, 2), size=2**50),
+    ],
+)
+def test_memory_that_numpy_does_not_get_is_an_error_of_oplib(call):
+    with pytest.raises(AllocationError, match=r"MemoryError.*or compute it in parts"):
+        call()
+
+
 def test_it_is_a_memory_error():
     with pytest.raises(MemoryError):
         oplib.zeros(2**62, 4)

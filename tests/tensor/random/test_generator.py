@@ -169,7 +169,10 @@ def test_a_generator_on_a_traced_key_is_copied_but_not_pickled() -> None:
 
 @pytest.mark.parametrize(
     "state",
-    [None, 3, (1, None), (1, None, -1), (-1, None, 0), (1, "key", 0), ("1", None, 0), (2**64, None, 0)],
+    [
+        *(None, 3, (1, None), (1, None, -1), (-1, None, 0), (1, "key", 0), ("1", None, 0)),
+        *((2**64, None, 0), (1, None, 2**32), (1, None, jnp.ones(3, int)), (1, None, jnp.ones(()))),
+    ],
 )
 def test_a_generator_takes_no_state_that_it_did_not_give(state: Any) -> None:
     generator = Generator().manual_seed(5)

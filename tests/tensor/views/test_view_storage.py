@@ -7,6 +7,7 @@ import pytest
 
 import oplib
 from oplib.tensor import Storage
+from tests.tensor.views.row_writers import ROW_WRITERS
 from tests.threads import run_in_threads
 
 THREADS, TIMES = 8, 60
@@ -21,40 +22,7 @@ def switch_often():
     sys.setswitchinterval(before)
 
 
-def add_to_row(base, row):
-    base[row].add_(1)
-
-
-def add_by_operator(base, row):
-    base[row] += 1
-
-
-def add_at_index(base, row):
-    base.index_add_(0, oplib.tensor([row]), oplib.ones(1, 4))
-
-
-def add_by_alias(base, row):
-    base.data[row].add_(1)
-
-
-def add_by_view_of_view(base, row):
-    base[row].view(2, 2).add_(1)
-
-
-def add_to_half(base, row):
-    base.view(4, 8)[row // 2, 4 * (row % 2) : 4 * (row % 2) + 4].add_(1)
-
-
-def add_with_mask(base, row):
-    base[oplib.arange(8) == row] += 1
-
-
-ROWS = [
-    add_to_row, add_by_operator, add_at_index, add_by_alias, add_by_view_of_view, add_to_half, add_with_mask
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("add", ROWS)
+@pytest.mark.parametrize("add", ROW_WRITERS)
 def test_threads_that_add_to_their_own_rows_lose_no_update(add):
     base = oplib.zeros(THREADS, 4)
     add(base, 0)
