@@ -4,13 +4,15 @@
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
+ECOSYSTEM := .venv-ecosystem
 BIN := $(VENV)/bin
 WORKERS ?= 2
 ARGS ?=
 SOAK_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ops test-compiled soak parity bench docs types dist lint format generate spec check clean
+.PHONY: help demo test test-ops test-compiled test-ecosystem soak parity bench docs types dist lint format generate spec \
+	check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +36,11 @@ soak: $(VENV)/.has-test $(VENV)/.has-parity  ## for SOAK_SECONDS: interrupts, th
 	OPLIB_SOAK_SECONDS=$(SOAK_SECONDS) RANDOM_GRAPHS=$$(($(SOAK_SECONDS) * 5000 / 600 / 9 + 1)) \
 		$(BIN)/python -m pytest -n $(WORKERS) tests/soak tests/autograd/test_random_graphs.py \
 		tests/parity/test_random_programs.py $(ARGS)
+
+test-ecosystem: $(ECOSYSTEM)/.has-packages  ## use ops in flax, equinox, optax, diffrax, numpyro, blackjax and orbax
+	@if $(ECOSYSTEM)/bin/python -c 'import hypothesis, jax, pytest, xdist'; then \
+		$(ECOSYSTEM)/bin/python -m pytest -n $(WORKERS) tests/ecosystem $(ARGS); \
+	else echo "tests/ecosystem: skipped, since pytest could not be installed"; fi
 
 parity: $(VENV)/.has-test $(VENV)/.has-parity  ## run the same programs on torch and compare
 	$(BIN)/python -m pytest -n $(WORKERS) tests/parity $(ARGS)
@@ -77,6 +84,13 @@ clean:  ## remove environments, caches and what was written
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "No Python of 3.11 or newer on PATH. Name one: make PYTHON=/path/to/python"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+
+# The stamp is left out where a package is missing, so that the next run tries again.
+$(ECOSYSTEM)/.has-packages: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "No Python of 3.11 or newer on PATH. Name one: make PYTHON=/path/to/python"; exit 1; }
+	@test -x $(ECOSYSTEM)/bin/python || $(PYTHON) -m venv $(ECOSYSTEM)
+	@echo "Installing oplib[ecosystem] into $(ECOSYSTEM) ..."
+	@$(ECOSYSTEM)/bin/python -m tests.ecosystem.installation
 
 # One stamp for each extra: installed again only when pyproject.toml has changed.
 $(VENV)/.has-%: pyproject.toml | $(BIN)/python

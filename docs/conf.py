@@ -36,7 +36,7 @@ version = release = oplib.__version__
 root_doc = "README"
 source_suffix = {".md": "markdown", ".py": "markdown"}
 include_patterns = ["*.md", "docs/**/*.md", "benchmarks/results/*.md", *LINKED_SOURCES]
-exclude_patterns = [".*", "build", "dist", "out", "tests"]
+exclude_patterns = [".*", "build", "dist", "out"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 nitpicky = True  # a reference that leads nowhere is a warning, and fails the build
 nitpick_ignore_regex = [("py:class", ".*")]  # annotations name private classes, and JAX's
