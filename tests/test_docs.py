@@ -20,7 +20,6 @@ from tests.documents import ROOT, find_pages, has_pairs, read_examples, read_pai
 
 OTHERWISE_LATER = {
     "print_saved_residuals(": "this JAX names the jitted function that a saved value comes from",
-    "-bound, bound)": "under this JAX a formula cannot close over a tracer of jit that the kernel has not",
 }
 """Parts of programs that do something else with a later JAX than the tested one, with the reason."""
 

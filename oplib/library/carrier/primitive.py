@@ -240,8 +240,9 @@ class Carrier:
         wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
         linear, residuals = make(wanted)
         given = [tangent for tangent in tangents if not isinstance(tangent, ad.Zero)]
-        results = self.linear.bind(*match_varying([*residuals, *given]), linear=linear)
-        return _spread(results, zeros, linear)
+        operands = match_varying([*residuals, *given])
+        bind = run_linear if _runs_in_place(linear) else self.linear.bind
+        return _spread(bind(*operands, linear=linear), zeros, linear)
 
     def push(
         self, call: BoundCall, arrays: Sequence[Any], outputs: Sequence[Any], tangents: Sequence[Any]
@@ -274,6 +275,12 @@ class Carrier:
 
 def _forget_placement(aval: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+
+
+def _runs_in_place(linear: Linear) -> bool:
+    """Tells whether a derivative is a jvp rule that may close over tracers, which a primitive cannot hold."""
+    rule = linear.call.record.jvp
+    return linear.call.overload.is_local and linear.plan is None and rule is not None and not rule.nonlinear
 
 
 def _spread(results: Sequence[Any], zeros: Sequence[Any], linear: Linear) -> list[Any]:

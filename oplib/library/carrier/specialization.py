@@ -16,6 +16,7 @@ from oplib.autograd.array_functions.liveness import is_costly
 from oplib.autograd.array_functions.residual_function import ResidualFunction
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
+from oplib.library.kernels.tracing import any_traced
 from oplib.library.objects.overload import OpOverload
 from oplib.tensor.devices.memory import require_memory
 
@@ -94,8 +95,8 @@ class Specialization:
         rename_function(run_one, overload.name())
         self.run_plain = run
         self.run_forward = partial(carrier.run_forward, call)
-        self.run: Callable[..., tuple[Structure, tuple[Any, ...]]] = jax.jit(run, inline=True)
-        self.run_one: Callable[..., Any] = jax.jit(run_one, inline=True)
+        self.run: Callable[..., tuple[Structure, tuple[Any, ...]]] = _compile(run, overload)
+        self.run_one: Callable[..., Any] = _compile(run_one, overload)
         self.run_donating = jax.jit(run, donate_argnums=tuple(donated)) if donated else self.run
         self.function = ArrayFunction(lambda *arrays: tuple(carrier.bind(call, arrays)), overload.name())
         self._keeping = ResidualFunction(self.function.function, overload.name())
@@ -191,6 +192,18 @@ class Specialization:
         """Returns the names under which a node shows its saved inputs and outputs."""
         inputs = map(self.layout.find_argument, range(plan.input_count))
         return (*inputs, *name_results(len(plan.outputs)))
+
+
+def _compile(run: Callable[..., Results], overload: OpOverload) -> Callable[..., Results]:
+    """Returns the compiled form of a call.
+
+    A local op is bound in the trace itself: its formula may close over a tracer, which JAX does not move out
+    of a jit that it transposes.
+    """
+    compiled = jax.jit(run, inline=True)
+    if not overload.is_local:
+        return compiled
+    return lambda *arrays: (run if any_traced(arrays) else compiled)(*arrays)
 
 
 class _Recorders(dict[Mask, Callable[..., Recorded]]):

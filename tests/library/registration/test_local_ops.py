@@ -173,21 +173,22 @@ class TestLife:
         np.testing.assert_allclose(pulled(jnp.ones(2))[0], 6 * np.cos(X), rtol=1e-6)
 
 
+TRANSFORMS = [
+    lambda f: jax.jit(f),
+    lambda f: jax.jit(lambda w, x: jax.grad(lambda x: f(w, x).sum())(x)),
+    lambda f: jax.jit(jax.grad(lambda w, x: f(w, x).sum(), 1)),
+    lambda f: lambda w, x: jax.vmap(f, (0, None))(w[None], x),
+    lambda f: lambda w, x: jax.vmap(lambda w: jax.grad(lambda x: f(w, x).sum())(x))(w[None]),
+    lambda f: lambda w, x: jax.lax.scan(lambda c, _: (f(c, x).sum(), None), w, None, length=2)[0],
+    lambda f: jax.jit(lambda w, x: jax.checkpoint(lambda x: f(w, x))(x)),
+]
+"""Of a function of a number that is closed over and of an array."""
+
+
 class TestTracersOfAnEnclosingTrace:
     """Closed over as ``jax.custom_vjp`` allows."""
 
-    @pytest.mark.parametrize(
-        "transform",
-        [
-            lambda f: jax.jit(f),
-            lambda f: jax.jit(lambda w, x: jax.grad(lambda x: f(w, x).sum())(x)),
-            lambda f: jax.jit(jax.grad(lambda w, x: f(w, x).sum(), 1)),
-            lambda f: lambda w, x: jax.vmap(f, (0, None))(w[None], x),
-            lambda f: lambda w, x: jax.vmap(lambda w: jax.grad(lambda x: f(w, x).sum())(x))(w[None]),
-            lambda f: lambda w, x: jax.lax.scan(lambda c, _: (f(c, x).sum(), None), w, None, length=2)[0],
-            lambda f: jax.jit(lambda w, x: jax.checkpoint(lambda x: f(w, x))(x)),
-        ],
-    )
+    @pytest.mark.parametrize("transform", TRANSFORMS)
     def test_kernel_and_formula_may_close_over_them(self, transform: Any) -> None:
         def plain(w: Any, x: Any) -> Any:
             @jax.custom_vjp
@@ -200,6 +201,53 @@ class TestTracersOfAnEnclosingTrace:
         w = jnp.float32(2)
         got = transform(lambda w, x: make_scaled(w)(x))(w, X)
         np.testing.assert_allclose(got, transform(plain)(w, X), rtol=1e-6)
+
+    @pytest.mark.parametrize("transform", TRANSFORMS)
+    @pytest.mark.parametrize("twice", [False, True], ids=["once", "twice"])
+    def test_the_formula_alone_may_close_over_them(self, transform: Any, twice: bool) -> None:
+        def call(w: Any, x: Any) -> Any:
+            op = custom_op(lambda x: jnp.sin(x), schema="(Tensor x) -> Tensor", compile=True)
+            save = lambda ctx, inputs, output: ctx.save_for_backward(*inputs)  # noqa: E731
+            op.register_autograd(lambda ctx, g: g * jnp.cos(ctx.saved_tensors[0]) * w, setup_context=save)
+            return op(op(x)) if twice else op(x)
+
+        def plain(w: Any, x: Any) -> Any:
+            sine = jax.custom_vjp(jnp.sin)
+            sine.defvjp(lambda x: (sine(x), x), lambda x, g: (g * jnp.cos(x) * w,))
+            return sine(sine(x)) if twice else sine(x)
+
+        w = jnp.float32(2)
+        np.testing.assert_allclose(transform(call)(w, X), transform(plain)(w, X), rtol=1e-6)
+
+    def test_the_formula_alone_may_close_over_them_on_a_traced_tape(self) -> None:
+        @jax.jit
+        def differentiate(w: Any) -> Any:
+            op = custom_op(lambda x: 2 * x, schema="(Tensor x) -> Tensor", compile=True)
+            op.register_autograd(lambda ctx, g: 3 * g * w)
+            x = oplib.tensor([0.5, 1.0], requires_grad=True)
+            op(x).sum().backward()
+            return x.grad.array
+
+        assert differentiate(2.0).tolist() == [6.0, 6.0]
+
+    @pytest.mark.parametrize("transform", TRANSFORMS)
+    @pytest.mark.parametrize("forward", [False, True], ids=["reverse", "forward"])
+    def test_a_jvp_rule_alone_may_close_over_them(self, transform: Any, forward: bool) -> None:
+        def differentiate(function: Any, x: Any) -> Any:
+            return jax.jvp(function, (x,), (jnp.cos(x),))[1] if forward else function(x)
+
+        def call(w: Any, x: Any) -> Any:
+            op = custom_op(lambda x: jnp.sin(x), schema="(Tensor x) -> Tensor", compile=True)
+            op.register_jvp(lambda primals, tangents: (op(*primals), w * tangents[0] * primals[0]))
+            return differentiate(op, x)
+
+        def plain(w: Any, x: Any) -> Any:
+            sine = jax.custom_jvp(jnp.sin)
+            sine.defjvp(lambda primals, tangents: (sine(*primals), w * tangents[0] * primals[0]))
+            return differentiate(sine, x)
+
+        w = jnp.float32(2)
+        np.testing.assert_allclose(transform(call)(w, X), transform(plain)(w, X), rtol=1e-6)
 
     def test_a_derived_op_is_differentiated_through_them(self) -> None:
         def loss(w: Any) -> Any:
