@@ -93,10 +93,11 @@ class Flow:
             if captures and node in captures and not self._capture(node, received):
                 edges = ()
                 continue
-            if node.has_hooks or not node.results_are_checked or watched:
+            if node.has_hooks or watched:
                 grads = self.run_hooked(node, received)
             else:
-                grads = node.apply(received, self)
+                is_checked = node.results_are_checked
+                grads = node.apply(received, self) if is_checked else self.compute(node, received)
             if not keep_graph:
                 node.release()
             edges = node.edges

@@ -241,8 +241,8 @@ class FormulaNode(SlottedNode):
         elif saved[-1] is NOBODY and self._keeps_only_numbers(saved):
             return
         self.saved = None
-        self.kept = None
-        self.versions = None
+        if self.kept is not None:  # an attribute that only the class has would be made
+            self.kept = None
         if self.tangents is not None:
             self.tangents = None
 

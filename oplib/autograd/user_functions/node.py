@@ -68,15 +68,17 @@ class BackwardCFunction(TapeNode, FunctionCtx):
     def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
         """Calls the user's backward with Tensors, and returns one gradient for each tensor argument."""
         due = self._materialized(grads, run) if self.materialize_grads else grads
-        boxed = [None if grad is None else run.representation.box(grad) for grad in due]
-        backward = self._get_user_fn()
+        boxing = run.representation
+        boxed: Sequence[Any] = [None if grad is None else boxing.box(grad) for grad in due]
+        if self._output_specs:
+            boxed = unflatten_values(boxed, self._output_count, self._output_specs)
+        backward, state = self._get_user_fn(), modes.state
         try:
             with self._find_mutex():
-                results = backward(self, *unflatten_values(boxed, self._output_count, self._output_specs))
+                results = backward(self, *boxed)
         finally:
-            modes.grad_enabled = run.create_graph
-        unbox = run.representation.unbox
-        return [None if result is None else unbox(result) for result in self._flat_results(results)]
+            state.grad_enabled = run.create_graph
+        return [None if result is None else boxing.unbox(result) for result in self._flat_results(results)]
 
     def read_operands(self, operands: list[Any]) -> Any:  # noqa: D102  described in TapeNode
         is_traced = self._forward_cls.is_traceable and self._saved is not None
@@ -109,7 +111,9 @@ class BackwardCFunction(TapeNode, FunctionCtx):
                 f"{self.name()}: it returned an incorrect number of gradients. Got {len(given)}, expected "
                 f"{count}, one for each argument of forward. Return None for an argument without gradient."
             )
-        leaves = flatten_gradients(given[:count], self._argument_specs, self.name())
+        leaves: Sequence[Any] = given if len(given) == count else given[:count]
+        if self._argument_specs:
+            leaves = flatten_gradients(leaves, self._argument_specs, self.name())
         picked: list[Tensor | None] = []
         for position, (leaf, is_tensor) in enumerate(zip(leaves, self._tensor_flags, strict=True)):
             if leaf is not None and not isinstance(leaf, Tensor):
@@ -131,12 +135,15 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         """Returns the user's backward, under either of its names."""
         cls = self._forward_cls
         root = cls._root
-        if cls.backward is not root.backward and cls.vjp is not root.vjp:
+        backward = cls.backward
+        if backward is root.backward:
+            return backward if cls.vjp is root.vjp else cls.vjp
+        if cls.vjp is not root.vjp:
             raise AutogradError(
                 f"{cls.__name__}: implementing both 'backward' and 'vjp' is not allowed. They are two names "
                 "of the same rule. Keep one."
             )
-        return cls.backward if cls.vjp is root.vjp else cls.vjp
+        return backward
 
     def release(self) -> None:
         """Frees the saved tensors. Attributes that the user set stay."""

@@ -40,6 +40,7 @@ def attach_outputs(
     given = set(map(id, inputs))
     constant = set(map(id, ctx.non_differentiable))
     attached: set[int] = set()  # tensors made by forward; if returned twice, they are the same tensor
+    has_views = False
     outputs: list[Any] = []
     for slot, leaf in enumerate(leaves):
         if not isinstance(leaf, Tensor):
@@ -54,9 +55,16 @@ def attach_outputs(
         if is_kept:
             attached.add(own)
         if recording and not is_constant and _is_differentiable(leaf._storage.spec.dtype):
-            _set_history(output, ctx, slot, rebased=is_dirty)
+            if is_dirty:
+                rebase_history(output, (ctx, slot))
+            else:
+                output._requires_grad = True
+                output._grad_fn = ctx
+                output._output_nr = slot
+        has_views = has_views or output._root is not None
         outputs.append(output)
-    _restrict(outputs, dirty)
+    if has_views:
+        _restrict(outputs, dirty)
     return outputs
 
 
@@ -120,12 +128,3 @@ def _restrict(outputs: Sequence[Any], dirty: set[int]) -> None:
     for tensor in tensors:
         if tensor._root is not None and id(tensor) not in dirty:
             tensor._creation = creation
-
-
-def _set_history(tensor: Tensor, ctx: BackwardCFunction, slot: int, *, rebased: bool) -> None:
-    if rebased:
-        rebase_history(tensor, (ctx, slot))
-        return
-    tensor._requires_grad = True
-    tensor._grad_fn = ctx
-    tensor._output_nr = slot

@@ -73,7 +73,10 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
         push_tangents_through(ctx, leaves, outputs, call)
     held = vars(ctx)
     for name in _PASSING:
-        held.pop(name, None)
+        if name in held:
+            del held[name]
+    if not several and not specs:
+        return outputs[0]
     packed = unflatten_values(outputs, len(values), specs)
     if not several:
         return packed[0]
@@ -83,7 +86,7 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
 def _check_saved(ctx: BackwardCFunction) -> None:
     check_saved(ctx.to_save, "save_for_backward")
     for tensor in ctx.to_save:
-        if tensor is not None:
+        if tensor is not None and tensor._storage.is_inference:
             refuse_saving(tensor, "save_for_backward")
 
 

@@ -36,7 +36,7 @@ def is_differentiated_by_jax(cls: Any, call: FunctionCall) -> bool:
 
     JAX differentiates the body of a control flow function, so there JAX gets the rule of a recorded call too.
     """
-    if (call.recording and modes.region is None) or call.tangents is not None or not cls._is_users:
+    if (call.recording and modes.state.region is None) or call.tangents is not None or not cls._is_users:
         return False
     if cls.backward is cls._root.backward and cls.vjp is cls._root.vjp:
         return False

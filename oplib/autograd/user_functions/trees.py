@@ -21,7 +21,8 @@ def flatten_values(values: Iterable[Any]) -> tuple[list[Any], Specs]:
     leaves: list[Any] = []
     specs: dict[int, TreeSpec] | None = None
     for position, value in enumerate(values):
-        if isinstance(value, Tensor) or type(value) in _ATOMS:
+        kind = value.__class__
+        if kind is Tensor or kind in _ATOMS or isinstance(value, Tensor):
             leaves.append(value)
             continue
         parts, spec = tree_flatten_dataclasses(value)

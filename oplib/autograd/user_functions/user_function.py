@@ -163,7 +163,7 @@ class Function(metaclass=FunctionMeta):
     @classmethod
     def _apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Calls and records the Function without regard to vmap."""
-        binding = cls._binding()
+        binding = cls._binding_cache or cls._binding()
         args, keywords = binding.bind(args, kwargs) if kwargs or binding.is_complete else (args, kwargs)
         values = (*args, *keywords.values()) if keywords else args
         leaves, specs = flatten_values(values) if cls._takes_trees else (list(values), {})
