@@ -3,7 +3,7 @@ from typing import Any, TypeVar, overload
 
 from jax import Array
 from oplib.tensor import Tensor
-from oplib.tensor.methods.op_methods import _LU_pivots, _LU_pivots_info, _P_L_U, _Q_R, _U_S_Vh, _eigenvalues_eigenvectors, _inverse_info
+from oplib.tensor.methods.op_methods import _L_info, _LU_pivots, _LU_pivots_info, _P_L_U, _Q_R, _U_S_Vh, _eigenvalues_eigenvectors, _inverse_info, _result_info
 from collections.abc import Sequence
 from oplib.errors import LinAlgError as LinAlgError
 from oplib.builtin.functions.registry import cholesky as cholesky
@@ -22,6 +22,7 @@ _TensorOrArray = TypeVar("_TensorOrArray", Tensor, Array)
 __all__ = [
     "LinAlgError",
     "cholesky",
+    "cholesky_ex",
     "cond",
     "cross",
     "det",
@@ -49,6 +50,7 @@ __all__ = [
     "qr",
     "slogdet",
     "solve",
+    "solve_ex",
     "solve_triangular",
     "svd",
     "svdvals",
@@ -59,6 +61,10 @@ __all__ = [
     "vector_norm",
 ]
 
+@overload
+def cholesky_ex(input: Tensor, *, upper: Any = ..., check_errors: Any = ..., out: Any = ...) -> _L_info[Tensor]: ...
+@overload
+def cholesky_ex(input: Any, *, upper: Any = ..., check_errors: Any = ..., out: Any = ...) -> Any: ...
 @overload
 def cond(input: Tensor, p: Any = ..., *, out: Any = ...) -> Tensor: ...
 @overload
@@ -131,6 +137,10 @@ def qr(input: Any, mode: Any = ..., *, out: Any = ...) -> Any: ...
 def solve(input: Tensor, other: Any, *, left: Any = ..., out: Any = ...) -> Tensor: ...
 @overload
 def solve(input: Any, other: Any, *, left: Any = ..., out: Any = ...) -> Any: ...
+@overload
+def solve_ex(input: Tensor, other: Any, *, left: Any = ..., check_errors: Any = ..., out: Any = ...) -> _result_info[Tensor]: ...
+@overload
+def solve_ex(input: Any, other: Any, *, left: Any = ..., check_errors: Any = ..., out: Any = ...) -> Any: ...
 @overload
 def solve_triangular(input: Tensor, B: Any, *, upper: Any, left: Any = ..., unitriangular: Any = ..., out: Any = ...) -> Tensor: ...
 @overload

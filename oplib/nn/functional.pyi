@@ -66,6 +66,7 @@ from oplib.builtin.functions.registry import max_unpool1d as max_unpool1d
 from oplib.builtin.functions.registry import max_unpool2d as max_unpool2d
 from oplib.builtin.functions.registry import max_unpool3d as max_unpool3d
 from oplib.builtin.functions.registry import mse_loss as mse_loss
+from oplib.builtin.functions.registry import multi_head_attention_forward as multi_head_attention_forward
 from oplib.builtin.functions.registry import multi_margin_loss as multi_margin_loss
 from oplib.builtin.functions.registry import multilabel_margin_loss as multilabel_margin_loss
 from oplib.builtin.functions.registry import multilabel_soft_margin_loss as multilabel_soft_margin_loss
@@ -178,6 +179,7 @@ __all__ = [
     "max_unpool3d",
     "mish",
     "mse_loss",
+    "multi_head_attention_forward",
     "multi_margin_loss",
     "multilabel_margin_loss",
     "multilabel_soft_margin_loss",

@@ -2,6 +2,8 @@
 
 _FACTORS = "*lib.linalg.lu_factor(square)"
 
+_INDEFINITE = "lib.tensor([[[1.0, 2, 0], [2, 1, 0], [0, 0, 1]], [[1.0, 0, 0], [0, 2, 3], [0, 3, 1]]])"
+
 TRIANGLES = (
     "lib.linalg.lu_factor(square)",
     "lib.linalg.lu_factor(cube)",
@@ -26,6 +28,20 @@ TRIANGLES = (
     f"lib.linalg.lu_solve({_FACTORS}, x)",
     f"lib.lu_solve(x.T, {_FACTORS})",
     f"x.T.lu_solve({_FACTORS})",
+    "lib.linalg.cholesky_ex(square @ square.T)",
+    "lib.linalg.cholesky_ex(square @ square.T, upper=True, check_errors=True)",
+    "lib.linalg.cholesky_ex(cube @ cube.mT + lib.eye(3))[1]",
+    f"lib.linalg.cholesky_ex({_INDEFINITE})[1]",
+    f"lib.linalg.cholesky_ex({_INDEFINITE}, check_errors=True)",
+    "lib.linalg.cholesky_ex(x)",
+    "lib.linalg.solve_ex(square, x.T)",
+    "lib.linalg.solve_ex(square, v[:3])",
+    "lib.linalg.solve_ex(square, x, left=False)",
+    "lib.linalg.solve_ex(square, cube, check_errors=True)",
+    "lib.linalg.solve_ex(square.expand(2, 3, 3), x)[1]",
+    "lib.linalg.solve_ex(lib.tensor([[1.0, 2.0], [2.0, 4.0]]), lib.ones(2))[1]",
+    "lib.linalg.solve_ex(lib.zeros(2, 2), lib.ones(2), check_errors=True)",
+    "lib.linalg.solve_ex(x, v)",
     "lib.linalg.inv_ex(square)",
     "lib.linalg.inv_ex(lib.zeros(2, 2), check_errors=True)",
     "lib.linalg.inv_ex(x)",

@@ -51,7 +51,9 @@ MORE = {
     "einsum": ("b", "torch refuses products of bools, and JAX gives their sums by or"),
     "view.dtype": ("bh", "the items of the sample have another size"),
     "one_hot.classes": ("i", "the numbers of the sample are no classes in another dtype"),
-    "linalg_cholesky": ("c", "the sample is not Hermitian with imaginary parts"),
+    **dict.fromkeys(
+        ("linalg_cholesky", "linalg_cholesky_ex"), ("c", "the sample is not Hermitian with imaginary parts")
+    ),
 }
 LESS = {
     **dict.fromkeys(

@@ -41,18 +41,18 @@ def _refuse(name: str, lacks: str, cure: str, *, inverts: Callable[..., bool] | 
     return Check(result=check)
 
 
-def _with_info(name: str, lacks: str, cure: str, *, always: bool = False) -> Check:
-    """Makes the check of an op that returns the position of a 0, if it is called with a check."""
+_ZERO_AT = "U[{0},{0}] is zero, counted from 1"
+
+
+def _with_info(name: str, lacks: str, cure: str, *, always: bool = False, where: str = _ZERO_AT) -> Check:
+    """Makes the check of an op that returns where it failed, if it is called with a check."""
 
     def check(result: Any, input: Any, *_: Any, check_errors: bool = False, **__: Any) -> Any:
         if check_errors or always:
             places = read_known(_find_zero(find_array(result[0])) if always else result[-1])
             if places is not None and places.any():
                 place = int(places[places > 0].flat[0])
-                raise LinAlgError(
-                    f"{name}: {lacks}: U[{place},{place}] is zero, counted from 1. "
-                    f"Got {describe(input)}. {cure}"
-                )
+                raise LinAlgError(f"{name}: {lacks}: {where.format(place)}. Got {describe(input)}. {cure}")
         return result
 
     return Check(result=check)
@@ -63,16 +63,25 @@ _SINGULAR = "the matrix is singular, or one of them is, and has no inverse"
 _ELSE = "Use linalg.pinv or linalg.lstsq, or add something to its diagonal."
 _SPLIT = "the matrix is singular, or one of them is, and nothing can be solved by its factors"
 _UNSOLVED = "Call linalg.lu_factor_ex to get them nevertheless."
+_INDEFINITE = "the matrix is not positive definite, or one of them is not"
+_OTHERWISE = "Make it A @ A.mH plus something on its diagonal, or use linalg.eigh."
 CHECKED_RESULTS: dict[str, Check] = {
     "linalg_inv": _refuse("linalg.inv", _SINGULAR, _ELSE),
     "linalg_solve": _refuse("linalg.solve", _SINGULAR, _ELSE),
     "linalg_matrix_power": _refuse("linalg.matrix_power", _SINGULAR, _ELSE, inverts=lambda n: n < 0),
     "linalg_inv_ex": _with_info("linalg.inv_ex", _SINGULAR, _ELSE),
+    "linalg_solve_ex": _with_info("linalg.solve_ex", _SINGULAR, _ELSE),
+    "linalg_cholesky_ex": _with_info(
+        "linalg.cholesky_ex",
+        _INDEFINITE,
+        _OTHERWISE,
+        where="the leading minor of order {0} is not positive definite",
+    ),
     "linalg_lu_factor": _with_info("linalg.lu_factor", _SPLIT, _UNSOLVED, always=True),
     "linalg_lu_factor_ex": _with_info("linalg.lu_factor_ex", _SPLIT, _UNSOLVED),
     "linalg_cholesky": _refuse(
         "linalg.cholesky",
-        "the matrix is not positive definite, or one of them is not",
-        "Make it A @ A.mH plus something on its diagonal, or use linalg.eigh.",
+        _INDEFINITE,
+        _OTHERWISE,
     ),
 }

@@ -214,6 +214,7 @@ BY_NAME = {
 }
 
 _SQUARE = {"input": "square matrices, `[..., n, n]`"}
+_SYSTEM = {**_SQUARE, "other": "the right-hand sides: vectors, or columns of matrices"}
 _MATRICES = {"input": "matrices, `[..., n, m]`"}
 _SOME_DIMS = {"dim": "the dimensions, negative ones counted from the last; all by default"}
 _SOME_DIM = {"dim": "the dimension, a negative one counted from the last; all items by default"}
@@ -258,7 +259,7 @@ def _convolve(rank: int, order: str) -> dict[str, str]:
 BY_OP: dict[str, dict[str, str]] = {
     **dict.fromkeys(("linalg_inv", "linalg_inv_ex", "linalg_det", "linalg_slogdet", "logdet"), _SQUARE),
     **dict.fromkeys(("linalg_matrix_exp", "linalg_eig", "linalg_eigvals"), _SQUARE),
-    **dict.fromkeys(("linalg_eigh", "linalg_eigvalsh", "linalg_cholesky"), _SQUARE),
+    **dict.fromkeys(("linalg_eigh", "linalg_eigvalsh", "linalg_cholesky", "linalg_cholesky_ex"), _SQUARE),
     **dict.fromkeys(("linalg_qr", "linalg_svd", "linalg_svdvals", "linalg_pinv"), _MATRICES),
     **dict.fromkeys(("linalg_lu_factor", "linalg_lu_factor_ex", "tril", "triu"), _MATRICES),
     **dict.fromkeys(
@@ -319,7 +320,7 @@ BY_OP: dict[str, dict[str, str]] = {
     },
     "polygamma": {"n": "the order of the derivative of digamma, 0 or more"},
     "linalg_matrix_power": {**_SQUARE, "n": "the power; a negative one inverts"},
-    "linalg_solve": {**_SQUARE, "other": "the right-hand sides: vectors, or columns of matrices"},
+    **dict.fromkeys(("linalg_solve", "linalg_solve_ex"), _SYSTEM),
     "linalg_solve_triangular": {**_SQUARE, "upper": "whether `input` is upper triangular"},
     "linalg_lstsq": _MATRICES,
     "linalg_householder_product": {"input": "`[..., n, m]`, the reflections as columns"},
@@ -394,6 +395,7 @@ BY_OP: dict[str, dict[str, str]] = {
     "multinomial": {"input": "weights, 0 or more: `[n]` or `[rows, n]`"},
     "diag": {"input": "a vector, or a matrix"},
     "t": {"input": "of at most two dimensions"},
+    "nonzero_static": {"size": "the number of rows", "fill_value": "what stands in rows beyond these items"},
     "searchsorted": {"input": "the values to look up"},
     "bucketize": {"input": "the values to look up"},
     "view": {"shape": "the new shape; one length may be -1", "dtype": "the dtype as which the bits are read"},

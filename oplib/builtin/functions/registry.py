@@ -29,6 +29,7 @@ from oplib.builtin.tables.shapes.memory import make_view_dtype
 from oplib.builtin.viewing import choose_split, make_turner
 from oplib.builtin.writing.fill_in_place import choose_masked_fill, choose_zero, index_put
 from oplib.builtin.writing.random_in_place import FILLING
+from oplib.builtin.writing.resizing import RESIZING
 from oplib.tracebacks import entry_point
 
 from .description import describe_function
@@ -57,6 +58,7 @@ _TURNED = {
     "squeeze": rules.squeeze,
     "unsqueeze": rules.unsqueeze,
 }
+_WRITTEN = FILLING | RESIZING
 _PACKAGES = ("linalg_", "fft_", "special_")
 _NETWORKS = "nn.functional."
 
@@ -143,7 +145,7 @@ class FunctionRegistry:
     def _lay_out_in_place(self) -> None:
         ops = [op for op, rows in self._rows.items() if any(row.in_place for row in rows)]
         ops += [name for name, one in self.composed.items() if one.in_place]
-        names = [f"{op}_" for op in (*ops, *_TURNED, "index_put")] + list(FILLING)
+        names = [f"{op}_" for op in (*ops, *_TURNED, "index_put")] + list(_WRITTEN)
         keys = {name: ("in place", name) for name in names}
         aliases = {f"{alias}_": f"{op}_" for alias, op in self.aliases.items()}
         keys |= {alias: keys[name] for alias, name in aliases.items() if name in keys}
@@ -257,8 +259,8 @@ class FunctionRegistry:
 
     def _make_in_place(self, name: str) -> Function:
         op = name[:-1]
-        if name in FILLING or op in _TURNED:
-            function = FILLING[name] if name in FILLING else make_turner(_TURNED[op], op)
+        if name in _WRITTEN or op in _TURNED:
+            function = _WRITTEN[name] if name in _WRITTEN else make_turner(_TURNED[op], op)
             spec = specify_composed(name, function, explains_untensors=False)
         elif op == "index_put":
             spec = specify_in_place(specify_composed(op, index_put), name)

@@ -52,6 +52,11 @@ def take_views(root: Any) -> list[Any]:
     return [view for view in (ref() for ref in views[1:]) if view is not None]
 
 
+def has_views(root: Any) -> bool:
+    """Tells whether there are registered views of a tensor."""
+    return any(ref() is not None for ref in (root._views or ())[1:])
+
+
 def mark_stale(root: Any, stale: type, *, restricted_only: bool) -> None:
     """Makes the views of a root look up their history when it is next read.
 

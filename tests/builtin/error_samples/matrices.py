@@ -232,6 +232,13 @@ MATRICES = [
     Refusal("linalg.lu_factor_ex", "U[1,1] is zero", np.zeros((2, 2), np.float32), check_errors=True),
     Refusal("linalg.inv_ex", "U[1,1] is zero", np.zeros((2, 2), np.float32), check_errors=True),
     Refusal("linalg.inv_ex", "expected square matrices", X),
+    Refusal("linalg.solve_ex", "U[1,1] is zero", np.zeros((2, 2), np.float32), real(2), check_errors=True),
+    Refusal(
+        "linalg.cholesky_ex",
+        "the leading minor of order 2 is not positive definite",
+        np.array([[1.0, 2.0], [2.0, 1.0]], np.float32),
+        check_errors=True,
+    ),
     Refusal("lu_unpack", "pivots should be int32", SQUARE, at(1, 2)),
     Refusal("linalg.lu_solve", "B must have at least 2 dimensions", SQUARE, at(1, 2, dtype="int32"), real(2)),
     Refusal("linalg.lu_solve", "as many rows as LU", SQUARE, at(1, 2, dtype="int32"), real(3, 1)),

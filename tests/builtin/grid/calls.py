@@ -27,7 +27,7 @@ OPS: dict[str, OpOverload] = {  # what draws random numbers gives others each ti
 ROW_OF: dict[str, Row] = {row.name: row for row in ROWS}
 FIRST_ROWS: dict[str, Row] = {row.op: row for row in reversed(ROWS)}
 
-OF_HERMITIAN = frozenset({"linalg_cholesky", "linalg_eigh", "linalg_eigvalsh"})
+OF_HERMITIAN = frozenset({"linalg_cholesky", "linalg_cholesky_ex", "linalg_eigh", "linalg_eigvalsh"})
 WITH_PHASES = {"linalg_eig": (1,), "linalg_eigh": (1,), "linalg_svd": (0, 2)}
 
 

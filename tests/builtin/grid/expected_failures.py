@@ -71,6 +71,7 @@ EXPECTED_FAILURES: tuple[ExpectedFailure, ...] = (
     ExpectedFailure("ctc_loss", "torch: gradient", WITH_SOFTMAX),
     ExpectedFailure("ctc_loss", "torch: forward mode", TORCH_LACKS),
     ExpectedFailure("index_reduce", "torch: forward mode", TORCH_LACKS),
+    ExpectedFailure("nonzero_static", "torch: forward mode", TORCH_LACKS),
     ExpectedFailure(
         "index_reduce",
         "torch: complex values",

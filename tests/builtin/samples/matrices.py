@@ -48,16 +48,20 @@ DECOMPOSITIONS: dict[str, list[Sample]] = {
     **{f"linalg_{name}": [Sample((SQUARE,)), Sample((SQUARES,))] for name in ("inv", "det", "slogdet")},
     "linalg_matrix_exp": [Sample((draw(2, 2),))],
     "logdet": [Sample((POSITIVE_DEFINITE,))],
-    "linalg_solve": [
-        Sample((SQUARE, draw(3, 2))),
-        Sample((SQUARE, draw(3))),
-        Sample((SQUARE, draw(2, 3)), {"left": False}),
-    ],
+    **{
+        name: [
+            Sample((SQUARE, draw(3, 2))),
+            Sample((SQUARE, draw(3))),
+            Sample((SQUARE, draw(2, 3)), {"left": False}),
+        ]
+        for name in ("linalg_solve", "linalg_solve_ex")
+    },
     "linalg_solve_triangular": [Sample((np.triu(SQUARE), draw(3, 2)), {"upper": True})],
     "linalg_pinv": [Sample((TALL,)), Sample((TALL,), {"atol": 0.01, "rtol": 0.1})],
     "linalg_lstsq": [Sample((TALL, draw(4, 3)))],
     "linalg_matrix_power": [Sample((SQUARE, 3)), Sample((SQUARE, -1)), Sample((SQUARE, 0))],
     "linalg_cholesky": [Sample((POSITIVE_DEFINITE,)), Sample((POSITIVE_DEFINITE,), {"upper": True})],
+    "linalg_cholesky_ex": [Sample((POSITIVE_DEFINITE,)), Sample((POSITIVE_DEFINITE,), {"upper": True})],
     "linalg_qr": [Sample((TALL,))],
     "linalg_svd": [Sample((TALL, False))],
     "linalg_svdvals": [Sample((TALL,))],

@@ -75,5 +75,10 @@ PLACES: dict[str, list[Sample]] = {
         Sample((EDGES, draw())),
         Sample((np.sort(X, 1), shift(X)), {"right": True}),
     ],
+    "nonzero_static": [
+        Sample((np.array([[0.0, 3.0, 1.0], [4.0, 0.0, 0.0]]),), {"size": 2}),
+        Sample((np.array([[0.0, 3.0, 1.0], [4.0, 0.0, 0.0]]),), {"size": 5, "fill_value": 7}),
+        Sample((draw(),), {"size": 1}),
+    ],
     "bucketize": [Sample((X, EDGES)), Sample((X, EDGES), {"right": True, "out_int32": True})],
 }

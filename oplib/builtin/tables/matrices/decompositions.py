@@ -50,7 +50,8 @@ def _is_vector(matrix: Any, other: Any) -> bool:
     return other.ndim == 1 or (matrix.ndim - 1 == other.ndim and other.shape == matrix.shape[:-1])
 
 
-def _solve(self: Any, other: Any, *, left: bool = True) -> Any:
+def solve(self: Any, other: Any, *, left: bool = True) -> Any:
+    """Solves ``self @ x = other``, or ``x @ self = other``; a singular matrix gives inf and NaN."""
     _check("solve", self)
     check_dtypes("linalg.solve", self, other)
     is_vector = _is_vector(self, other)
@@ -61,7 +62,7 @@ def _solve(self: Any, other: Any, *, left: bool = True) -> Any:
             f"vector on the left. Got {describe(self)} and {describe(other)}. Transpose one of them."
         )
     if not left:
-        return jnp.swapaxes(_solve(jnp.swapaxes(self, -1, -2), jnp.swapaxes(other, -1, -2)), -1, -2)
+        return jnp.swapaxes(solve(jnp.swapaxes(self, -1, -2), jnp.swapaxes(other, -1, -2)), -1, -2)
     batch = find_common_shape("linalg.solve", self, right, lead=-2)
     found = jnp.linalg.solve(
         jnp.broadcast_to(self, (*batch, *self.shape[-2:])),
@@ -138,7 +139,7 @@ SYSTEMS = (
     ),
     _row(
         "linalg_solve(Tensor self, Tensor other, *, bool left=True) -> Tensor",
-        _solve,
+        solve,
         "solution of self @ x = other, or of x @ self = other",
         autocast="cpu float32",
     ),
@@ -251,7 +252,8 @@ DETERMINANTS = (
 # Decompositions ---------------------------------------------------------------------------------------------
 
 
-def _cholesky(self: Any, *, upper: bool = False) -> Any:
+def cholesky(self: Any, *, upper: bool = False) -> Any:
+    """Returns the triangular factor; NaN for a matrix that is not positive definite."""
     _check("cholesky", self)
     lower = jnp.linalg.cholesky(self, symmetrize_input=True)
     return jnp.conj(jnp.swapaxes(lower, -1, -2)) if upper else lower
@@ -331,7 +333,7 @@ def _eigvals(self: Any) -> Any:
 DECOMPOSITIONS = (
     _row(
         "linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
-        _cholesky,
+        cholesky,
         "triangular L with L @ L.mH == self, for a Hermitian self",
         aliases=("cholesky",),
         autocast="cpu float32",

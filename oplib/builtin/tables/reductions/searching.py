@@ -48,6 +48,18 @@ def _bucketize(self: Any, boundaries: Any, *, out_int32: bool = False, right: bo
     return _searchsorted(boundaries, self, right=right, out_int32=out_int32)
 
 
+def _nonzero_static(self: Any, *, size: int, fill_value: int = -1) -> Any:
+    if size < 0:
+        raise ArgumentError(
+            f"nonzero_static: 'size' must be a non-negative integer. Got {size} for {describe(self)}. Give "
+            "the number of rows."
+        )
+    if not self.size or not self.ndim:
+        return jnp.full((size, self.ndim), fill_value, default_int_dtype())
+    places = jnp.nonzero(self, size=size, fill_value=fill_value)
+    return lax.convert_element_type(jnp.stack(places, 1), default_int_dtype())
+
+
 ROWS = (
     Row(
         "searchsorted(Tensor sorted_sequence, Tensor self, *, bool right=False, bool "
@@ -63,5 +75,14 @@ ROWS = (
         "index of the interval between boundaries that contains each item",
         derivative=_PLACES,
         dtypes="ihf",
+    ),
+    Row(
+        "nonzero_static(Tensor self, *, int size, int fill_value=-1) -> Tensor",
+        _nonzero_static,
+        "indices of items that are not 0: as many rows as are asked for, so that it can be traced",
+        derivative=_PLACES,
+        dtypes="bihfc",
+        out=True,
+        exact_out=True,
     ),
 )

@@ -105,6 +105,7 @@ ROWS = (
         make_view_kernel(as_strided),
         "items of the tensor's memory, selected by strides and offset",
         view=as_strided,
+        in_place_functions=("as_strided_",),
     ),
     Row(
         "view.dtype(Tensor self, ScalarType dtype) -> Tensor",

@@ -1,0 +1,126 @@
+# ruff: noqa: A002  `input` is torch's name
+"""In-place forms that give a tensor another size and other strides in its memory."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import jax.numpy as jnp
+
+from oplib.autograd.recording.in_place import check_may_turn
+from oplib.autograd.recording.view import turn_in_place
+from oplib.autograd.recording.view_node import make_view_class
+from oplib.builtin.in_place import require_tensor_to_write
+from oplib.builtin.tables.shapes.memory import as_strided
+from oplib.errors import ArgumentError, AutogradError, describe
+from oplib.tensor import Tensor
+from oplib.tensor.devices.memory import require_memory
+from oplib.tensor.shapes.filling import read_size
+from oplib.tensor.storage.memory_format import check_format
+from oplib.tensor.views import AliasStorage, ViewStorage
+from oplib.tensor.views.frame import contiguous_strides
+from oplib.tensor.views.lineage import has_views
+
+_NODE = make_view_class("AsStridedBackward0")
+
+
+def as_strided_(
+    input: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Any:
+    """As ``as_strided``, in place: ``input`` itself shows these items, and is returned.
+
+    Args:
+        input: a Tensor of which there are no views.
+        size: the shape.
+        stride: the distance of neighbours in memory, in items, for each dimension.
+        storage_offset: the place of the first item in memory; by default that of the tensor.
+
+    Raises:
+        ArgumentTypeError: it is no Tensor.
+        ArgumentError: the tensor does not contain the items, or it has views.
+        AutogradError: it is a leaf that requires grad.
+    """
+    require_tensor_to_write(input, "as_strided_")
+    check_may_turn(input, "as_strided_")
+    return _turn(input, "as_strided_", tuple(size), tuple(stride), storage_offset)
+
+
+def resize_(input: Any, *sizes: Any, memory_format: Any = None) -> Any:
+    """Gives a tensor another shape in its memory, in place, and returns it.
+
+    The items keep their order in memory. Where the new shape has more items than memory, zeros follow; where
+    it has fewer, the tensor shows the first ones.
+
+    Args:
+        input: a Tensor that does not require grad. Where it grows, no other tensor may share its memory.
+        *sizes: the shape, as integers or as one sequence.
+        memory_format: the order of the dimensions in memory, which changes nothing.
+
+    Raises:
+        ArgumentTypeError: it is no Tensor, or no size is given.
+        ArgumentError: a size is negative, or another tensor shares the memory.
+        AutogradError: the tensor requires grad.
+        AllocationError: the memory does not hold the result.
+    """
+    require_tensor_to_write(input, "resize_")
+    shape = read_size("resize_", sizes)
+    check_format("resize_", memory_format, len(shape))
+    if input.requires_grad:
+        raise AutogradError(
+            f"resize_: cannot resize variables that require grad. Got {describe(input)}. Use "
+            "tensor.detach(), or reshape."
+        )
+    if math.prod(shape) > input.numel():
+        return _grow(input, shape)
+    return _turn(input, "resize_", shape, contiguous_strides(shape), None)
+
+
+def resize_as_(input: Any, other: Any, *, memory_format: Any = None) -> Any:
+    """Gives a tensor the shape of another, as ``resize_`` does.
+
+    Args:
+        input: the tensor, as for ``resize_``.
+        other: the tensor with the shape.
+        memory_format: changes nothing.
+    """
+    return resize_(input, tuple(other.shape), memory_format=memory_format)
+
+
+def _turn(tensor: Tensor, op: str, size: tuple[int, ...], stride: tuple[int, ...], offset: int | None) -> Any:
+    if has_views(tensor):
+        raise ArgumentError(
+            f"{op}: views of the tensor share its memory, and they show parts of its shape. Got "
+            f"{describe(tensor)}. Delete the views first, or use as_strided, which makes a view."
+        )
+    frame, starts = as_strided(tensor._storage.spec, size, stride, offset)
+    return turn_in_place(tensor, frame, starts, _NODE)
+
+
+def _grow(tensor: Tensor, shape: tuple[int, ...]) -> Any:
+    storage = tensor._storage
+    items = storage.array.reshape(-1)
+    is_part = isinstance(storage, (ViewStorage, AliasStorage))
+    if is_part or has_views(tensor) or _count_references(tensor) > _ALONE:
+        raise ArgumentError(
+            f"resize_: the tensor must grow from {tensor.numel()} to {math.prod(shape)} items, and other "
+            f"tensors share its memory, which cannot grow under them. Got {describe(tensor)}. Make a "
+            "tensor of its own with clone(), and resize that."
+        )
+    require_memory("resize_", shape, tensor.dtype)
+    more = jnp.zeros(math.prod(shape) - items.size, items.dtype)
+    storage.write(jnp.concatenate([items, more]).reshape(shape))
+    return tensor
+
+
+def _count_references(tensor: Any) -> int:
+    """Counts what refers to the storage of a tensor: results of ``detach`` do, and are listed nowhere."""
+    storage = tensor._storage
+    return sys.getrefcount(storage)
+
+
+_ALONE = _count_references(SimpleNamespace(_storage=object())) + 1  # the caller refers to it too
+RESIZING = {one.__name__: one for one in (as_strided_, resize_, resize_as_)}
