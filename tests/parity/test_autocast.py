@@ -30,7 +30,9 @@ OTHERWISE = {
         "torch runs only the product inside in low precision; here it is one op, without a cast",
     ),
     "view_as_complex": "a view shares memory, so nothing is cast: half precision is refused as elsewhere",
-    "histogram": "half precision is refused, as without autocast",
+    **dict.fromkeys(
+        ("histogram.bin_ct", "histogram.bins_tensor"), "half precision is refused, as without autocast"
+    ),
     "lu_unpack": "there are no factors in half precision",
 }
 BOTH = (oplib, torch)

@@ -43,6 +43,12 @@ def as_strided_(
         ArgumentTypeError: it is no Tensor.
         ArgumentError: the tensor does not contain the items, or it has views.
         AutogradError: it is a leaf that requires grad.
+
+    Gradient:
+        That of ``as_strided``.
+
+    Source:
+        torch.Tensor.as_strided_
     """
     require_tensor_to_write(input, "as_strided_")
     check_may_turn(input, "as_strided_")
@@ -65,6 +71,12 @@ def resize_(input: Any, *sizes: Any, memory_format: Any = None) -> Any:
         ArgumentError: a size is negative, or another tensor shares the memory.
         AutogradError: the tensor requires grad.
         AllocationError: the memory does not hold the result.
+
+    Gradient:
+        None: the tensor does not require grad.
+
+    Source:
+        torch.Tensor.resize_
     """
     require_tensor_to_write(input, "resize_")
     shape = read_size("resize_", sizes)
@@ -86,6 +98,12 @@ def resize_as_(input: Any, other: Any, *, memory_format: Any = None) -> Any:
         input: the tensor, as for ``resize_``.
         other: the tensor with the shape.
         memory_format: changes nothing.
+
+    Gradient:
+        None: the tensor does not require grad.
+
+    Source:
+        torch.Tensor.resize_as_
     """
     return resize_(input, tuple(other.shape), memory_format=memory_format)
 

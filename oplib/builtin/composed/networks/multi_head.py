@@ -112,9 +112,10 @@ def _choose_static(given: tuple[Any, Any], made: list[Any]) -> list[Any]:
 
 
 def _attend(
-    query: Any, key: Any, value: Any, mask: Any, dropout_p: float, *, weighs: bool, is_causal: bool
+    heads: list[Any], mask: Any, dropout_p: float, *, weighs: bool, is_causal: bool
 ) -> tuple[Any, Any]:
     """Returns the values that queries get, and their weights if these are asked for."""
+    query, key, value = heads
     if not weighs:
         return scaled_dot_product_attention(query, key, value, mask, dropout_p, is_causal), None
     scores = ops.matmul(ops.mul(query, math.sqrt(1 / query.shape[-1])), ops.transpose(key, -2, -1))
@@ -248,7 +249,7 @@ def multi_head_attention_forward(
     mask = _merge_masks(mask, padding, heads[1].shape[1], (batch, num_heads))
     four = [ops.reshape(one, (batch, num_heads, *one.shape[1:])) for one in heads]
     p = dropout_p if training else 0.0
-    found, weights = _attend(*four, mask, p, weighs=need_weights, is_causal=is_causal)
+    found, weights = _attend(four, mask, p, weighs=need_weights, is_causal=is_causal)
     joined = ops.reshape(ops.permute(found, (2, 0, 1, 3)), (length, batch, embed_dim_to_check))
     result = ops.linear(joined, out_proj_weight, out_proj_bias)
     if weights is not None and average_attn_weights:

@@ -37,6 +37,8 @@ def _find_minor(self: Any) -> Any:
         return rest - outer, jnp.where(is_first, lax.convert_element_type(k + 1, dtypes.int32), found)
 
     start = matrix, jnp.zeros(self.shape[:-2], dtypes.int32)
+    if not size:
+        return start[1]
     found = lax.fori_loop(0, size, eliminate, start)[1]
     return jnp.where(found == 0, jnp.full_like(found, size), found)  # it failed by rounding alone
 
