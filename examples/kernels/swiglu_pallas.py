@@ -1,8 +1,8 @@
 """The gate of SwiGLU, ``silu(a) * b``, as one Pallas kernel for the forward and one for the backward.
 
-The two kernels are compiled on GPUs and TPUs, and run by Pallas's interpreter on other platforms; lowering
-decides which. Run this file to see it. Inside ``jax.shard_map`` the interpreter, unlike the compilers,
-requires ``check_vma=False``.
+The two kernels are compiled on TPUs, and on GPUs by Triton. Pallas's interpreter runs them on other
+platforms; lowering decides which. Run this file to see it. Inside ``jax.shard_map`` the interpreter, unlike
+the compilers, requires ``check_vma=False``.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton
 
 from oplib.library import custom_op
 
-ROWS = 8  # rows of a block, which has all columns
-ACCELERATORS = ("gpu", "tpu")
+ROWS, COLUMNS = 8, 128  # of a block; Triton requires powers of two
 
 
 # The kernels for one block ------------------------------------------------------------------------------
@@ -36,17 +36,21 @@ def gate_backward(a: Any, b: Any, g: Any, grad_a: Any, grad_b: Any) -> None:
     grad_b[...] = g[...] * silu
 
 
-def launch(kernel: Any, *arrays: jax.Array, results: int, interpret: bool) -> list[jax.Array]:
-    """Runs a kernel over all blocks of rows of equal matrices; the results are such matrices too."""
+def launch(
+    kernel: Any, *arrays: jax.Array, results: int, interpret: bool = False, params: Any = None
+) -> list[jax.Array]:
+    """Runs a kernel over all blocks of equal matrices; the results are such matrices too."""
     rows, columns = arrays[0].shape
-    block = pl.BlockSpec((ROWS, columns), lambda row: (row, 0))
+    width = min(pl.next_power_of_2(columns), COLUMNS)
+    block = pl.BlockSpec((ROWS, width), lambda row, column: (row, column))
     return pl.pallas_call(
         kernel,
-        grid=(pl.cdiv(rows, ROWS),),
+        grid=(pl.cdiv(rows, ROWS), pl.cdiv(columns, width)),
         in_specs=[block] * len(arrays),
         out_specs=[block] * results,
         out_shape=[shape_like(arrays[0])] * results,
         interpret=interpret,
+        compiler_params=params,
     )(*arrays)
 
 
@@ -64,9 +68,14 @@ def swiglu(a: jax.Array, b: jax.Array) -> jax.Array:
     return launch(gate, a, b, results=1, interpret=True)[0]
 
 
-@swiglu.register_kernel(ACCELERATORS)
+@swiglu.register_kernel("tpu")
 def _(a: jax.Array, b: jax.Array) -> jax.Array:
-    return launch(gate, a, b, results=1, interpret=False)[0]
+    return launch(gate, a, b, results=1)[0]
+
+
+@swiglu.register_kernel("gpu")
+def _(a: jax.Array, b: jax.Array) -> jax.Array:
+    return launch(gate, a, b, results=1, params=triton.CompilerParams())[0]
 
 
 @custom_op("examples::swiglu_backward")
@@ -76,9 +85,15 @@ def swiglu_backward(a: jax.Array, b: jax.Array, g: jax.Array) -> tuple[jax.Array
     return grad_a, grad_b
 
 
-@swiglu_backward.register_kernel(ACCELERATORS)
+@swiglu_backward.register_kernel("tpu")
 def _(a: jax.Array, b: jax.Array, g: jax.Array) -> tuple[jax.Array, jax.Array]:
-    grad_a, grad_b = launch(gate_backward, a, b, g, results=2, interpret=False)
+    grad_a, grad_b = launch(gate_backward, a, b, g, results=2)
+    return grad_a, grad_b
+
+
+@swiglu_backward.register_kernel("gpu")
+def _(a: jax.Array, b: jax.Array, g: jax.Array) -> tuple[jax.Array, jax.Array]:
+    grad_a, grad_b = launch(gate_backward, a, b, g, results=2, params=triton.CompilerParams())
     return grad_a, grad_b
 
 

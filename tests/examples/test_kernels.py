@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -20,10 +18,10 @@ from jax import export
 from jax.sharding import NamedSharding, PartitionSpec
 
 import oplib
+from tests.examples.accelerators import HAS_GPU, TRITON, imagine_gpu
 
 pytestmark = pytest.mark.slow  # each compiles several programs
 SPLIT, WHOLE = PartitionSpec("rows"), PartitionSpec()
-HAS_GPU = any(device.platform == "gpu" for device in jax.devices())
 needs_compiler = pytest.mark.skipif(rms_norm_ffi.find_compiler() is None, reason="needs a C++ compiler")
 
 
@@ -188,28 +186,17 @@ def test_the_triton_kernel_computes_a_softmax() -> None:
     assert_close(softmax_triton.launch(x, interpret=True), jax.nn.softmax(x))
 
 
-def imagine_gpu() -> contextlib.AbstractContextManager[Any]:
-    """Tells JAX the GPU for Triton code; up to 0.10 JAX makes the same code for all GPUs."""
-    if HAS_GPU or "platform" not in inspect.signature(jax.sharding.AbstractDevice).parameters:
-        return contextlib.nullcontext()
-    gpu = jax.sharding.AbstractDevice(device_kind="NVIDIA H100", num_cores=132, platform="gpu")
-    types = (jax.sharding.AxisType.Auto,)
-    return jax.sharding.use_abstract_mesh(
-        jax.sharding.AbstractMesh((1,), ("one",), axis_types=types, abstract_device=gpu)
-    )
-
-
 @pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated:DeprecationWarning")
 def test_the_triton_kernel_is_lowered_for_cuda_here() -> None:
     x = jnp.ones((4, 100))
-    check = export.DisabledSafetyCheck.custom_call("__gpu$xla.gpu.triton")
+    check = export.DisabledSafetyCheck.custom_call(TRITON)
     with imagine_gpu():
         program = export.export(
             jax.jit(lambda x: softmax_triton.softmax_rows(x)),
             platforms=["cpu", "cuda"],
             disabled_checks=[check],
         )(x)
-    assert program.mlir_module().count("@__gpu$xla.gpu.triton") == 1
+    assert program.mlir_module().count(f"@{TRITON}") == 1
     assert_close(program.call(x), jax.nn.softmax(x))
 
 
