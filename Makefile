@@ -11,8 +11,8 @@ ARGS ?=
 SOAK_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ops test-compiled test-ecosystem soak parity bench docs types dist lint format generate spec \
-	check clean
+.PHONY: help demo test test-ops test-compiled test-gpu test-ecosystem soak parity bench bench-gpu docs types dist lint \
+	format generate spec check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,12 @@ parity: $(VENV)/.has-test $(VENV)/.has-parity  ## run the same programs on torch
 
 bench: $(VENV)/.has-bench  ## print the table of costs
 	$(BIN)/python -m benchmarks $(ARGS)
+
+test-gpu: $(VENV)/.has-test  ## run every built-in op, the kernels and the transforms on a GPU, against the CPU
+	$(BIN)/python -m tools.on_accelerator tests $(ARGS)
+
+bench-gpu: $(VENV)/.has-bench  ## measure on a GPU, and write the tables into benchmarks/results
+	$(BIN)/python -m tools.on_accelerator benchmarks $(ARGS)
 
 lint: $(VENV)/.has-test  ## check style, format, types and floors
 	$(BIN)/ruff check

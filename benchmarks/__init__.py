@@ -20,5 +20,5 @@ programs with a tape. All code, including torch and XLA, runs on one core unless
 for a second core would measure the scheduler.
 
 Each file is one group of rows, in the order of the printed table. The group ``torch-compile`` takes
-minutes and is measured on request only: ``--only torch-compile``.
+minutes and is measured on request only: ``--only torch-compile``. So is ``accelerator``, which needs one.
 """

@@ -9,6 +9,7 @@ import time
 import benchmarks
 
 from . import (
+    accelerator,
     against_torch,
     calls,
     compiled,
@@ -45,8 +46,9 @@ GROUPS = {
     "watched": watched,
     "reported": reported,
     "torch-compile": torch_compile,
+    "accelerator": accelerator,
 }
-ON_REQUEST = {"torch-compile"}  # it compiles for minutes
+ON_REQUEST = {"torch-compile", "accelerator"}  # compiles for minutes; needs a GPU or TPU
 CLOCKS = {"wall": time.perf_counter, "process": time.process_time}
 
 

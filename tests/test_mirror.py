@@ -6,7 +6,16 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 TESTS, PACKAGE = ROOT / "tests", ROOT / "oplib"
-OF_NO_PACKAGE = {"parity", "programs", "ecosystem", "soak", "examples", "tools", "library/matrix"}
+OF_NO_PACKAGE = {
+    "accelerators",
+    "parity",
+    "programs",
+    "ecosystem",
+    "soak",
+    "examples",
+    "tools",
+    "library/matrix",
+}
 FILES = sorted(path.relative_to(TESTS) for path in TESTS.rglob("test_*.py"))
 MODULES = {path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"}
 
