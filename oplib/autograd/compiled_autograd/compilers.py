@@ -14,6 +14,8 @@ from oplib.errors import AutogradError, describe
 from .segment import SegmentFunction
 from .state import Compiler, counters
 
+_JITTED: Any = type(jax.jit(lambda: None))
+
 
 def name_of(compiler: object) -> str:
     """Returns the name of a compiler for errors."""
@@ -39,42 +41,73 @@ def compile_segment(compiler: Compiler, function: SegmentFunction, avals: Sequen
 
     Raises:
         AutogradError: the result cannot be called, or it gives other results than the function.
+        Exception: what the compiler, or the function that it returned, raises, with a note that names it.
     """
-    compiled = compiler(function)
     counters["compiled_autograd"]["compiles"] += 1
+    try:
+        compiled = compiler(function)
+        if compiler is jax.jit:
+            return compiled
+        results = _try(compiled, avals) if callable(compiled) else None
+    except Exception as error:
+        error.add_note(f"Raised by the compiler '{name_of(compiler)}' for {function.__name__}.")
+        raise
     if not callable(compiled):
         raise AutogradError(
             f"compiled_autograd: compiler '{name_of(compiler)}' returned no callable to end_capture, which "
             f"takes it as compiled_fn. Got {type(compiled).__name__} for {function.__name__}. Return a "
             "function of the same arguments."
         )
-    if compiler is not jax.jit:
-        _check_results(compiler, function, compiled, avals)
-    return compiled
+    _check_results(compiler, function, results)
+    if isinstance(compiled, (jax.stages.Compiled, _JITTED)):
+        return compiled  # the results are those that were checked
+
+    def call(*arrays: Any) -> Any:
+        results = compiled(*arrays)
+        _check_results(compiler, function, results)
+        return results
+
+    return call
 
 
-def _check_results(
-    compiler: Compiler, function: SegmentFunction, compiled: Any, avals: Sequence[Any]
-) -> None:
-    expected = [(value.shape, value.dtype) for value in function.jaxpr.out_avals]
-    results = _try(compiled, avals)
-    given = [(value.shape, value.dtype) for value in results] if isinstance(results, (tuple, list)) else None
-    if given != expected:
-        shown = (
-            describe(results) if given is not None or hasattr(results, "shape") else type(results).__name__
-        )
-        raise AutogradError(
-            f"compiled_autograd: compiler '{name_of(compiler)}' returned for {function.__name__} a function "
-            f"with other results. Got {shown}, expected {describe(list(function.jaxpr.out_avals))}. Return a "
-            "function that computes the same as the function that the compiler received."
-        )
+def _check_results(compiler: Compiler, function: SegmentFunction, results: Any) -> None:
+    """Raises if results have other shapes or dtypes than those of the function."""
+    due = function.jaxpr.out_avals
+    if isinstance(results, (tuple, list)) and len(results) == len(due):
+        pairs = zip(results, due, strict=True)
+        if all(_shape_of(one) == (aval.shape, aval.dtype) for one, aval in pairs):
+            return
+    is_shown = isinstance(results, (tuple, list)) or hasattr(results, "shape")
+    shown = describe(results) if is_shown else type(results).__name__
+    raise AutogradError(
+        f"compiled_autograd: compiler '{name_of(compiler)}' returned for {function.__name__} a function "
+        f"with other results. Got {shown}, expected {describe(list(due))}. Return a function that computes "
+        "the same as the function that the compiler received."
+    )
+
+
+def _shape_of(result: Any) -> tuple[Any, Any]:
+    return getattr(result, "shape", None), getattr(result, "dtype", None)
 
 
 def _try(compiled: Any, avals: Sequence[Any]) -> Any:
     """Returns what a function gives for arguments of these shapes: by tracing it, or by a call with ones."""
     if isinstance(compiled, jax.stages.Compiled):
         return jax.tree_util.tree_leaves(compiled.out_info)
+    given: list[Any] = []
+
+    def keep(*arrays: Any) -> None:  # JAX would refuse results that are no arrays, and blame nobody
+        results = compiled(*arrays)
+        are_several = isinstance(results, (tuple, list))
+        given.append(list(map(_forget_values, results)) if are_several else _forget_values(results))
+
     try:
-        return jax.eval_shape(compiled, *avals)
+        jax.eval_shape(keep, *avals)
+        return given[0]
     except CONCRETIZATION_ERRORS:
         return compiled(*[jnp.ones(value.shape, value.dtype) for value in avals])
+
+
+def _forget_values(result: Any) -> Any:
+    """Returns the shape of an array, which may belong to a trace."""
+    return jax.typeof(result) if isinstance(result, jax.Array) else result

@@ -69,9 +69,56 @@ def test_an_error_of_a_compiler_for_a_later_segment_comes_before_any_hook(x):
         return function
 
     loss = two_segments(x, ran)
-    with pytest.raises(KeyError, match="mine"), enable(compiler):
+    with pytest.raises(KeyError, match="mine") as caught, enable(compiler):
         loss.backward()
+    assert "Raised by the compiler 'compiler' for CompiledAutograd1." in caught.value.__notes__
     assert not ran
+    loss.backward()
+    assert x.grad is not None
+
+
+def raises_in_its_function(function):
+    return lambda *arrays: {}["missing"]
+
+
+def gives_a_name(function):
+    return lambda *arrays: ("grad",)
+
+
+@pytest.mark.spec("002.17")
+@pytest.mark.parametrize(
+    ("compiler", "kind", "text"),
+    [(raises_in_its_function, KeyError, "missing"), (gives_a_name, AutogradError, "grad")],
+    ids=["raises", "text"],
+)
+def test_a_compiled_function_that_fails_is_named_before_any_hook(compiler, kind, text, x):
+    ran = []
+    loss = two_segments(x, ran)
+    with pytest.raises(kind, match=text) as caught, enable(compiler):
+        loss.backward()
+    told = str(caught.value) + "".join(getattr(caught.value, "__notes__", ()))
+    assert compiler.__name__ in told
+    assert not ran
+    assert x.grad is None
+    loss.backward()
+    assert x.grad is not None
+
+
+@pytest.mark.spec("002.17")
+def test_a_function_that_gives_other_results_only_for_arrays_is_named_too(x):
+    def two_faced(function):
+        def run(*arrays):
+            results = function(*arrays)
+            is_traced = any(isinstance(array, jax.core.Tracer) for array in arrays)
+            return results if is_traced else results[:-1]
+
+        return run
+
+    loss = (x * 2).exp().sum()
+    text = r"compiler 'two_faced' returned for .* other results"
+    with pytest.raises(AutogradError, match=text), enable(two_faced):
+        loss.backward()
+    assert x.grad is None
     loss.backward()
     assert x.grad is not None
 
