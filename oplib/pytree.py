@@ -13,9 +13,11 @@ import contextlib
 import dataclasses
 import threading
 import types
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
+import jax
 import optree
 
 from .errors import ArgumentTypeError
@@ -25,7 +27,7 @@ IsLeaf: TypeAlias = "Callable[[Any], bool] | None"
 Types: TypeAlias = "type[Any] | tuple[type[Any], ...] | types.UnionType"
 
 _NAMESPACE = "oplib"
-_DATACLASSES = "oplib.dataclasses"  # a second namespace, in which plain dataclasses are nodes too
+_DATACLASSES = "oplib.dataclasses"  # a second namespace: plain dataclasses and JAX's nodes are nodes too
 
 # Open for the life of the process: optree offers the setting only as a context manager.
 _insertion_order = contextlib.ExitStack()
@@ -34,7 +36,9 @@ for _name in (_NAMESPACE, _DATACLASSES):
 atexit.register(_insertion_order.close)
 
 _registration = threading.Lock()
-_seen_dataclasses: set[type[Any]] = set()  # the classes that only this file has registered
+_seen_nodes: set[type[Any]] = set()  # the classes that only this file has registered
+_flatten_by_jax = jax.tree_util.default_registry.flatten_one_level  # None for a leaf
+_leaf_classes: weakref.WeakSet[type[Any]] = weakref.WeakSet([type(None)])
 
 
 def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec]:
@@ -59,9 +63,9 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec
 
 
 def tree_flatten_dataclasses(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec]:
-    """Flattens a tree as :func:`tree_flatten`, including instances of plain dataclasses.
+    """Flattens a tree as :func:`tree_flatten`, including plain dataclasses and classes registered with JAX.
 
-    Every field is a subtree. Unflattening sets the fields without a call of ``__init__`` or
+    Every field of a dataclass is a subtree. Unflattening sets the fields without a call of ``__init__`` or
     ``__post_init__``. So frozen dataclasses work, and leaves need not have the declared types.
 
     Args:
@@ -84,16 +88,33 @@ def tree_flatten_dataclasses(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[An
     """
     while True:
         leaves, spec = optree.tree_flatten(tree, is_leaf, none_is_leaf=True, namespace=_DATACLASSES)
-        unseen = {type(leaf) for leaf in leaves if _is_plain_dataclass(leaf, is_leaf)}
-        if not unseen:
+        if all(cls in _leaf_classes for cls in {type(leaf) for leaf in leaves}):
             return leaves, spec
-        for cls in unseen:
-            _register_dataclass(cls)
+        found = [_note_class(leaf) for leaf in leaves if not (is_leaf is not None and is_leaf(leaf))]
+        if not any(found):
+            return leaves, spec
 
 
-def _is_plain_dataclass(leaf: Any, is_leaf: IsLeaf) -> bool:
+def _note_class(leaf: Any) -> bool:
+    """Registers the class of an object if the object is a node, and returns whether it is."""
+    cls = type(leaf)
+    if cls in _leaf_classes:
+        return False
     # The field table is looked up on the class, because a dataclass type in the tree is no instance.
-    return hasattr(type(leaf), "__dataclass_fields__") and not (is_leaf is not None and is_leaf(leaf))
+    if hasattr(cls, "__dataclass_fields__"):
+        _register_dataclass(cls)
+    # A Tensor is a leaf here, and a node of JAX.
+    elif str(cls.__module__).partition(".")[0] != __package__ and _flatten_by_jax(leaf) is not None:
+        _register(cls, _flatten_once, jax.tree_util.tree_unflatten)
+    else:
+        _leaf_classes.add(cls)
+        return False
+    return True
+
+
+def _flatten_once(node: Any) -> tuple[list[Any], Any]:
+    """Returns the children of a node of JAX, and its structure."""
+    return jax.tree_util.tree_flatten(node, is_leaf=lambda one: one is not node)
 
 
 def _register_dataclass(cls: type[Any]) -> None:
@@ -109,10 +130,14 @@ def _register_dataclass(cls: type[Any]) -> None:
             object.__setattr__(instance, name, child)  # bypasses the guard of frozen dataclasses
         return instance
 
+    _register(cls, flatten, unflatten)
+
+
+def _register(cls: type[Any], flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]) -> None:
     with _registration:
-        if cls not in _seen_dataclasses:
+        if cls not in _seen_nodes:
             optree.register_pytree_node(cls, flatten, unflatten, namespace=_DATACLASSES)
-            _seen_dataclasses.add(cls)
+            _seen_nodes.add(cls)
 
 
 def tree_unflatten(leaves: Iterable[Any], spec: TreeSpec) -> Any:
@@ -250,9 +275,9 @@ def register_pytree_node(
 
     with _registration:
         optree.register_pytree_node(cls, flatten, unflatten_here, namespace=_NAMESPACE)
-        if cls in _seen_dataclasses:
+        if cls in _seen_nodes:
             optree.unregister_pytree_node(cls, namespace=_DATACLASSES)
-            _seen_dataclasses.remove(cls)
+            _seen_nodes.remove(cls)
         optree.register_pytree_node(cls, flatten, unflatten_here, namespace=_DATACLASSES)
 
 

@@ -7,9 +7,11 @@ import pickle
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
+import jax
 import optree
 import pytest
 
+import oplib
 from oplib import pytree
 from oplib.pytree import (
     leaf_unless_list_of,
@@ -175,6 +177,26 @@ def test_a_field_that_was_never_set_stays_unset() -> None:
     leaves, spec = tree_flatten_dataclasses(batch)
     assert leaves == [2]
     assert not hasattr(tree_unflatten(leaves, spec), "images")
+
+
+def test_nodes_of_jax_are_nodes_where_asked() -> None:
+    class Pair:
+        def __init__(self, first: Any, tag: str) -> None:
+            self.first, self.tag = first, tag
+
+    jax.tree_util.register_pytree_node(
+        Pair, lambda one: ((one.first,), one.tag), lambda tag, c: Pair(c[0], tag)
+    )
+    pair = Pair([1, None], "a")
+    leaves, spec = tree_flatten_dataclasses((pair, None))
+    assert leaves == [1, None, None]
+    rebuilt = tree_unflatten([2, 3, None], spec)[0]
+    assert (rebuilt.first, rebuilt.tag) == ([2, 3], "a")
+    assert spec != tree_flatten_dataclasses((Pair([1, None], "b"), None))[1]
+    assert tree_flatten([pair])[0] == [pair]
+    assert tree_flatten_dataclasses([pair], is_leaf=lambda tree: tree is pair)[0] == [pair]
+    tensor = oplib.ones(2)
+    assert tree_flatten_dataclasses([tensor, Pair])[0] == [tensor, Pair]
 
 
 def test_registering_a_dataclass_that_was_seen_before_replaces_its_fields() -> None:

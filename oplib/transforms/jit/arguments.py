@@ -88,6 +88,13 @@ class CallArguments(NamedTuple):
                 return f"{self._name_leaf(number)} is {_show(mine)}, and was {_show(theirs)}"
         return "a program for these arguments was given up"
 
+    def count_differences(self, other: Key) -> int:
+        """Returns in how many modes and leaves this call differs from one that has a program."""
+        own = self.key
+        pairs = [*zip(own.modes, other.modes, strict=True), *zip(own.kinds, other.kinds, strict=False)]
+        differing = sum(mine != theirs for mine, theirs in pairs)
+        return differing if own.spec == other.spec else differing + len(pairs)
+
     def _name_leaf(self, number: int) -> str:
         path = self.key.spec.paths()[number]
         return "argument " + "".join(f"[{step!r}]" for step in path[1:])

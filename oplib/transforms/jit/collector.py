@@ -6,10 +6,11 @@ import types
 from collections import deque
 from typing import Any
 
+import jax
 from jax.core import Tracer
 
 from oplib.errors import TracingError
-from oplib.pytree import tree_flatten, tree_flatten_dataclasses
+from oplib.pytree import tree_flatten_dataclasses
 from oplib.tensor import Generator, Storage, Tensor, box
 from oplib.tensor.storage.overlay import Overlay
 from oplib.tensor.views import AliasStorage, ViewStorage
@@ -64,7 +65,7 @@ class Collector:
         effects, candidates = self.effects, self._candidates
         self._collect_writes(overlay, inputs, versions)
         self._collect_containers()
-        leaves, effects.spec = tree_flatten(result)
+        leaves, effects.spec = tree_flatten_dataclasses(result, _is_constant)
         for leaf in leaves:
             if isinstance(leaf, Tensor) and leaf._storage is leaf._storage.owner:
                 self._source(leaf)  # before its views
@@ -238,6 +239,13 @@ class Collector:
             if place.value._storage is shown._storage:
                 return Operand(number)
         return self._source(shown)
+
+
+def _is_constant(part: Any) -> bool:
+    """Whether a part of the result is an object without Tensors and arrays, which comes back as it is."""
+    if isinstance(part, (Tensor, dict, list, tuple, deque)):
+        return False
+    return not any(isinstance(leaf, (Tensor, jax.Array)) for leaf in tree_flatten_dataclasses(part)[0])
 
 
 def _is_fixed(storage: ViewStorage) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
+import sys
 import threading
 import traceback
 import types
@@ -200,7 +201,7 @@ class JitFunction:
             return "" if "" in reasons else reasons[0]
         if not self._programs.by_key:
             return "it has not been compiled yet"
-        return given.compare(next(reversed(self._programs.by_key)))
+        return given.compare(min(reversed(self._programs.by_key), key=given.count_differences))
 
     def _note_compilation(self, reason: str) -> None:
         self._programs.compilations += 1
@@ -211,7 +212,7 @@ class JitFunction:
                 f"{self.__name__}: oplib.jit has compiled {count} programs. The last one because {reason}. "
                 "Give what changes as a Tensor, or keep shapes the same.",
                 CompilationWarning,
-                stacklevel=5,
+                stacklevel=_find_level(),
             )
 
     def _trace(self, given: CallArguments) -> Program:
@@ -286,6 +287,16 @@ def jit(
             "oplib.jit(function), or use it as a decorator."
         )
     return JitFunction(function, names, donate=donate)
+
+
+def _find_level() -> int:
+    """Returns which frame above its caller is the user's, as ``warnings.warn`` counts them."""
+    level = 1
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and is_inside[frame.f_code.co_filename]:
+        frame = frame.f_back
+        level += 1
+    return level
 
 
 def _list_names(given: Any) -> tuple[str, ...]:

@@ -67,6 +67,27 @@ def test_containers_are_operands_leaf_by_leaf():
     assert loss.compilations == 1
 
 
+def test_classes_that_are_registered_with_jax_are_containers():
+    class Scaled:
+        def __init__(self, x, factor, tag):
+            self.x, self.factor, self.tag = x, factor, tag
+
+    jax.tree_util.register_pytree_node(
+        Scaled, lambda one: ((one.x, one.factor), one.tag), lambda tag, held: Scaled(*held, tag)
+    )
+
+    @oplib.jit
+    def double(given):
+        return Scaled(given.x * given.factor, given.factor, given.tag * 2)
+
+    for factor in (2.0, 3.0):
+        found = double(Scaled(oplib.ones(2), factor, "a"))
+        assert (found.x.tolist(), float(found.factor), found.tag) == ([factor] * 2, factor, "aa")
+    assert double.compilations == 1
+    double(Scaled(oplib.ones(2), 1.0, "b"))
+    assert double.compilations == 2
+
+
 def test_changing_a_container_that_is_an_argument_is_refused():
     with pytest.raises(ArgumentTypeError, match=r"changes a container that is an argument"):
         oplib.jit(lambda values: values.append(1))([oplib.ones(1)])

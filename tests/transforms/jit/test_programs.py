@@ -99,6 +99,25 @@ def test_the_eighth_program_warns_and_says_what_differs():
         scaled(oplib.ones(8))
 
 
+def test_the_warning_of_many_programs_names_the_line_of_the_user():
+    scaled = oplib.jit(lambda x: x * 2)
+    for length in range(1, 8):
+        scaled(oplib.ones(length))
+    with pytest.warns(CompilationWarning) as found:
+        scaled(oplib.ones(8))
+    assert [one.filename for one in found] == [__file__]
+
+
+def test_the_reason_compares_with_the_most_similar_program(caplog):
+    caplog.set_level(logging.INFO, logger="oplib.jit")
+    scaled = oplib.jit(lambda x, name: x * 2)
+    scaled(oplib.ones(2), "a")
+    with oplib.no_grad():
+        scaled(oplib.ones(2), "b")
+    scaled(oplib.ones(2), "c")
+    assert caplog.records[-1].getMessage().endswith("because argument [1] is 'c', and was 'a'")
+
+
 def test_lower_gives_the_program_and_runs_nothing():
     weight = oplib.zeros(2)
     lowered = oplib.jit(lambda x: weight.add_(x)).lower(oplib.ones(2))

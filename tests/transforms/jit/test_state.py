@@ -1,5 +1,6 @@
 """State that a compiled function reads and writes: captured Tensors, gradients, Generators, attributes."""
 
+import dataclasses
 import pickle
 from types import SimpleNamespace
 
@@ -10,6 +11,11 @@ import oplib.nn.functional as F
 from oplib.errors import TracingError
 
 STEPS = 4
+
+
+@dataclasses.dataclass
+class Options:
+    level: int
 
 
 class Layer:
@@ -212,6 +218,26 @@ def test_results_keep_their_tree_and_outside_tensors_their_identity():
         assert second is weight
         assert (number, nothing) == (3, None)
         assert more["k"][0].tolist() == [2, 2]
+
+
+@pytest.mark.spec("J.7")
+def test_a_dataclass_is_made_anew_and_one_without_tensors_comes_back_as_it_is():
+    @dataclasses.dataclass
+    class Output:
+        logits: oplib.Tensor
+        loss: oplib.Tensor | None
+        options: object
+
+    options = Options(3)
+    weight = oplib.ones(2, requires_grad=True)
+    step = oplib.jit(lambda x: (Output(x * weight, None, options), options))
+    for number in (1.0, 2.0):
+        found, same = step(oplib.full((2,), number))
+        assert isinstance(found, Output)
+        assert found.logits.tolist() == [number] * 2
+        assert found.loss is None
+        assert found.options is same is options
+        assert oplib.autograd.grad(found.logits.sum(), weight)[0].tolist() == [number] * 2
 
 
 @pytest.mark.spec("J.7")
