@@ -13,7 +13,7 @@ import os
 import sys
 import types
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -61,6 +61,7 @@ class Walk:
     Args:
         function: the function, method or other callable.
         leaves: of its arguments; only Tensors and Generators among them are looked at.
+        name_leaf: how messages call a leaf.
 
     Attributes:
         tensors: the place of each Tensor, by its ``id``, the shortest first.
@@ -69,7 +70,9 @@ class Walk:
         containers: the places of objects that hold others.
     """
 
-    def __init__(self, function: Any, leaves: list[Any]) -> None:
+    def __init__(
+        self, function: Any, leaves: list[Any], name_leaf: Callable[[int], str] = "argument leaf {}".format
+    ) -> None:
         self.tensors: dict[int, FoundObject] = {}
         self.generators: dict[int, FoundObject] = {}
         self.arrays: dict[int, FoundObject] = {}
@@ -77,7 +80,7 @@ class Walk:
         self._ahead: deque[FoundObject] = deque()
         for number, leaf in enumerate(leaves):
             if isinstance(leaf, (Tensor, Generator)):
-                self._meet(FoundObject(leaf, None, f"leaves[{number}]", f"argument leaf {number}"))
+                self._meet(FoundObject(leaf, None, f"leaves[{number}]", name_leaf(number)))
         self._meet(FoundObject(function, None, "function", getattr(function, "__name__", "function")))
         self._meet(FoundObject(default_generator, None, "default_generator", "the default Generator"))
         while self._ahead:

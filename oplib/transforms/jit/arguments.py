@@ -49,12 +49,14 @@ class CallArguments(NamedTuple):
         leaves: of all arguments.
         arrays: the leaves that are arrays or numbers handed over as such.
         name: of the function.
+        parameters: the names of its positional parameters.
     """
 
     key: Key
     leaves: list[Any]
     arrays: list[Any]
     name: str
+    parameters: tuple[str, ...]
 
     def call(self, function: Callable[..., Any], *arrays: Any) -> Any:
         """Calls the function with other arrays, in containers of its own."""
@@ -85,7 +87,7 @@ class CallArguments(NamedTuple):
                 return f"{name} is {mine}, and was {theirs}"
         for number, (mine, theirs) in enumerate(zip(self.key.kinds, other.kinds, strict=True)):
             if mine != theirs:
-                return f"{self._name_leaf(number)} is {_show(mine)}, and was {_show(theirs)}"
+                return f"{self.name_leaf(number)} is {_show(mine)}, and was {_show(theirs)}"
         return "a program for these arguments was given up"
 
     def count_differences(self, other: Key) -> int:
@@ -95,9 +97,18 @@ class CallArguments(NamedTuple):
         differing = sum(mine != theirs for mine, theirs in pairs)
         return differing if own.spec == other.spec else differing + len(pairs)
 
-    def _name_leaf(self, number: int) -> str:
-        path = self.key.spec.paths()[number]
-        return "argument " + "".join(f"[{step!r}]" for step in path[1:])
+    def list_floats(self) -> list[str]:
+        """Returns the names of the floats and complex numbers that are operands."""
+        kinds = enumerate(self.key.kinds)
+        return [
+            self.name_leaf(number)
+            for number, kind in kinds
+            if isinstance(kind, ArrayKind) and (kind.dtype is float or kind.dtype is complex)
+        ]
+
+    def name_leaf(self, number: int) -> str:
+        """Returns how errors call a leaf: by its parameter, and the keys on the way."""
+        return _name_leaf(self.key.spec, self.parameters, number)
 
 
 class ArgumentBinder:
@@ -114,8 +125,9 @@ class ArgumentBinder:
         self._signature = signature
         self._static = static
         parameters = signature.parameters.values()
-        is_plain = all(one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters)
-        self._count = len(parameters) if is_plain else -1
+        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        self._positional = tuple(one.name for one in parameters if one.kind in positional)
+        self._count = len(parameters) if len(self._positional) == len(parameters) else -1
         defaults = [one.default for one in parameters if one.default is not one.empty]
         self._defaults = tree_flatten_dataclasses(defaults)[0]
 
@@ -141,10 +153,13 @@ class ArgumentBinder:
             frozen = _find_static(self._signature, self._static, spec, len(leaves))
         arrays: list[Any] = []
         kinds = tuple([self._classify(leaf, number in frozen, arrays) for number, leaf in enumerate(leaves)])
+        for number, kind in enumerate(kinds):
+            if kind.__class__ is tuple and not _is_constant(kind[1]):
+                raise self._refuse(leaves[number], _name_leaf(spec, self._positional, number))
         state = modes.state
         own = state.grad_enabled, state.inference
         read = (*own, bool(jax.enable_x64.value), get_default_dtype(), state.autocast)
-        return CallArguments(Key(spec, kinds, read), leaves, arrays, self._name)
+        return CallArguments(Key(spec, kinds, read), leaves, arrays, self._name, self._positional)
 
     def _classify(self, leaf: Any, is_static: bool, arrays: list[Any]) -> Any:
         """Returns what a leaf adds to the key; arrays and numbers that are operands join the arrays."""
@@ -161,8 +176,19 @@ class ArgumentBinder:
             return ArrayKind((), kind, weak_type=True, sharding=None)
         if kind.__hash__ is None and any(leaf is default for default in self._defaults):
             return kind, _Same(leaf)
-        _check_constant(self._name, leaf)
         return kind, leaf.hex() if kind is float else leaf
+
+    def _refuse(self, leaf: Any, where: str) -> ArgumentTypeError:
+        if isinstance(leaf, Iterator):
+            return ArgumentTypeError(
+                f"{self._name}: {where} is an iterator, which only the trace would read. Got "
+                f"{describe(leaf)} of type {type(leaf).__name__}. Give a list or tuple."
+            )
+        return ArgumentTypeError(
+            f"{self._name}: {where} cannot be compared with that of the next call. Got {describe(leaf)} of "
+            f"type {type(leaf).__name__}, which has no hash. Give Tensors, arrays, numbers, containers of "
+            "these, or hashable objects."
+        )
 
 
 class _Same:
@@ -191,20 +217,22 @@ def _find_static(
     return frozenset(leaf for leaf in found if isinstance(leaf, int))
 
 
-def _check_constant(name: str, leaf: Any) -> None:
+def _is_constant(leaf: Any) -> bool:
+    """Whether a leaf can be compiled in: it can be compared with that of the next call."""
     if isinstance(leaf, Iterator):
-        raise ArgumentTypeError(
-            f"{name}: an argument is an iterator, which only the trace would read. Got {describe(leaf)} of "
-            f"type {type(leaf).__name__}. Give a list or tuple."
-        )
+        return False
     try:
         hash(leaf)
     except TypeError:
-        raise ArgumentTypeError(
-            f"{name}: an argument cannot be compared with that of the next call. Got {describe(leaf)} of "
-            f"type {type(leaf).__name__}, which has no hash. Give Tensors, arrays, numbers, containers of "
-            "these, or hashable objects."
-        ) from None
+        return False
+    return True
+
+
+def _name_leaf(spec: TreeSpec, parameters: Sequence[str], number: int) -> str:
+    _, first, *rest = spec.paths()[number]
+    if isinstance(first, int) and first < len(parameters):
+        first = parameters[first]
+    return f"argument {first!r}" + "".join(f"[{step!r}]" for step in rest)
 
 
 def _show(kind: Any) -> str:

@@ -218,22 +218,28 @@ class JitFunction:
     def _trace(self, given: CallArguments) -> Program:
         call = partial(given.call, self.__wrapped__)
         try:
-            candidates = Candidates(Walk(self.__wrapped__, given.leaves))
+            candidates = Candidates(Walk(self.__wrapped__, given.leaves, given.name_leaf))
             trace = Trace(self.__name__, call, candidates, given.arrays)
         except (ConcreteValueError, *CONCRETIZATION_ERRORS) as error:
-            raise self._explain_value(error) from None
+            raise self._explain_value(error, given) from None
         return Program(trace, donate=self._donate)
 
-    def _explain_value(self, error: Exception) -> ConcreteValueError:
+    def _explain_value(self, error: Exception, given: CallArguments) -> ConcreteValueError:
         """The error for a function that asks for a value, with the line of the user that does."""
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if not is_inside[frame.filename]]
         where = f" at {own[-1].filename}:{own[-1].lineno}: `{own[-1].line}`" if own else ""
-        first = str(error).partition("\n")[0]
+        first = str(error).partition("\n")[0].removesuffix(".")
+        floats = given.list_floats()
+        more = (
+            f" Floats are operands, here {', '.join(floats)}; static_argnames compiles one in."
+            if floats
+            else ""
+        )
         return ConcreteValueError(
             f"{self.__name__}: the value of a Tensor is needed while the function is compiled{where}. "
-            f"{first} Choose by oplib.where or oplib.cond, return the value, or move the line out of the "
-            "function."
+            f"{first}. Choose by oplib.where or oplib.cond, return the value, or move the line out of the "
+            f"function.{more}"
         )
 
 

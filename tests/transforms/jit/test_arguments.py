@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from types import SimpleNamespace
 
 import jax
@@ -95,8 +96,31 @@ def test_changing_a_container_that_is_an_argument_is_refused():
 
 def test_an_argument_without_a_hash_is_named():
     keep = oplib.jit(lambda x, tag: x)
-    with pytest.raises(ArgumentTypeError, match=r"bytearray, which has no hash"):
+    with pytest.raises(ArgumentTypeError, match=r"argument 'tag' cannot be .* bytearray, which has no hash"):
         keep(oplib.ones(1), bytearray(b"tag"))
+
+
+def test_what_differs_is_named_by_its_parameter_and_keys():
+    @oplib.jit
+    def step(x, batch, *more, **options):
+        return x
+
+    x, y = oplib.ones(2), oplib.ones(1)
+    step(x, {"y": [y, 1]}, 2, name=3)
+    for args, options, expected in (
+        ((oplib.ones(3), {"y": [y, 1]}, 2), {"name": 3}, "argument 'x' is no longer f32[2]"),
+        ((x, {"y": [y, 0]}, 2), {"name": 3}, "argument 'batch'['y'][1] is 0, and was 1"),
+        ((x, {"y": [y, 1]}, 4), {"name": 3}, "argument 2 is 4, and was 2"),
+        ((x, {"y": [y, 1]}, 2), {"name": 4}, "argument 'name' is 4, and was 3"),
+    ):
+        assert step.explain(*args, **options) == f"step: {expected}"
+
+
+def test_where_the_value_of_a_float_is_needed_the_error_names_the_argument():
+    with pytest.raises(TracingError, match="Floats are operands, here argument 'rate'; static_argnames"):
+        oplib.jit(lambda x, rate, count: x * math.sqrt(rate))(oplib.ones(2), 0.5, 3)
+    with pytest.raises(TracingError, match=r"out of the function\.$"):
+        oplib.jit(lambda x, count: float(x.sum()))(oplib.ones(2), jnp.ones(2))
 
 
 def test_something_that_is_no_function_is_refused():
@@ -152,7 +176,7 @@ def test_a_float_argument_may_be_any_number_of_an_op():
         (lambda: oplib.jit(lambda x: x)(y=1), r"<lambda>: missing a required argument: 'x'"),
         (
             lambda: oplib.jit(sum)(iter([1])),
-            r"sum: an argument is an iterator, which only the trace would read",
+            r"sum: argument 'iterable' is an iterator, which only the trace would read",
         ),
     ],
 )

@@ -88,7 +88,7 @@ def test_each_compilation_is_logged_with_its_reason(caplog):
         scaled(oplib.ones(2))
         scaled(oplib.ones(3))
     assert [record.name for record in caplog.records] == ["oplib.jit"] * 2
-    assert "program 2 because argument leaf 0 is no longer f32[2]" in caplog.records[1].getMessage()
+    assert "program 2 because argument 'x' is no longer f32[2]" in caplog.records[1].getMessage()
 
 
 def test_the_eighth_program_warns_and_says_what_differs():
@@ -115,7 +115,7 @@ def test_the_reason_compares_with_the_most_similar_program(caplog):
     with oplib.no_grad():
         scaled(oplib.ones(2), "b")
     scaled(oplib.ones(2), "c")
-    assert caplog.records[-1].getMessage().endswith("because argument [1] is 'c', and was 'a'")
+    assert caplog.records[-1].getMessage().endswith("because argument 'name' is 'c', and was 'a'")
 
 
 def test_lower_gives_the_program_and_runs_nothing():
