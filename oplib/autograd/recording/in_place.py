@@ -164,7 +164,8 @@ def write_in_place(tensor: Tensor, result: Tensor, op: str, seen: Any = None) ->
         and seen is not None
     ):  # nothing to record: the common case, of optimizers for example
         array = own.array
-        if array.shape == seen.shape and array.dtype == seen.dtype and not isinstance(array, Tracer):
+        is_alike = array.aval is seen.aval or (array.shape == seen.shape and array.dtype == seen.dtype)
+        if is_alike and not isinstance(array, Tracer):
             if storage.array is not seen:
                 return None
             storage.array = array

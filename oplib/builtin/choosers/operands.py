@@ -219,7 +219,7 @@ def choose_copy(overloads: Overloads) -> OverloadChoice:
         src = take_operand(src)
         return (fill if isinstance(src, NUMBERS) else copy).call(input, src)
 
-    return OverloadChoice(function)
+    return OverloadChoice(function, Branch(when_number(1), fill), Branch(when_tensor(1), copy))
 
 
 def _comparison(name: str) -> Chooser:

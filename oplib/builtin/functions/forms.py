@@ -12,12 +12,15 @@ from oplib.autograd.recording.in_place import check_may_write, write_in_place
 from oplib.builtin.in_place import require_tensor_to_write
 from oplib.builtin.rows.docstring import add_to_arguments
 from oplib.generated_code import parse
-from oplib.tensor import Storage
+from oplib.modes import modes
+from oplib.tensor import Storage, Tensor
 from oplib.tensor.shapes.keywords import take_named
 
 from .specification import FunctionSpec
 
 _INPLACE = "inplace: a bool, by default False; whether the result is written into `input`, a Tensor."
+# the checks pass whatever the operands are if none of these holds
+_MAY_NOT_WRITE = "{0}._root is not None or {0}._read_only or {0}._requires_grad or __modes.state.watchers"
 _WRITE = "__written = __write({}, None, {!r}, __seen)\nif __written is not None: return __written\ncontinue"
 
 
@@ -31,15 +34,19 @@ def specify_in_place(spec: FunctionSpec, name: str, *, is_uniform: bool = False)
     """
     uniform = ", is_uniform=True" if is_uniform else ""
     first, *others = [one.name for one in spec.parameters]
+    operands = "".join(f"{other}, " for other in others)
     lines = (
-        f"    __require_tensor({first}, {name!r})",
-        f"    __check_may_write({first}, {name!r}, ({''.join(f'{other}, ' for other in others)}){uniform})",
+        f"    if {first}.__class__ is not __Tensor or {_MAY_NOT_WRITE.format(first)}:",
+        f"        __require_tensor({first}, {name!r})",
+        f"        __check_may_write({first}, {name!r}, ({operands}){uniform})",
         "    while True:",  # as update_in_place does
         f"        __storage = {first}._storage",
         "        __seen = __storage.array if __storage.__class__ is __Storage else __storage.owner.array",
         *_write_results(spec.lines, _WRITE.format(first, name)),
     )
     used = {
+        "__Tensor": Tensor,
+        "__modes": modes,
         "__require_tensor": require_tensor_to_write,
         "__check_may_write": check_may_write,
         "__Storage": Storage,
@@ -54,7 +61,7 @@ def specify_in_place(spec: FunctionSpec, name: str, *, is_uniform: bool = False)
         name=name,
         lines=lines,
         namespace={**spec.namespace, **used},
-        branches=(),
+        writes=True,
         doc=doc,
         annotations={} if spec.branches else spec.annotations,
     )

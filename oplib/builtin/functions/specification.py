@@ -38,6 +38,7 @@ class FunctionSpec:
         lines: the body, indented by one step. It refers to the parameters and to the namespace.
         namespace: what the lines refer to besides. Names of the writer begin with two underscores.
         branches: overloads whose fast paths are written before the body.
+        writes: the function writes the result of its op into its first argument.
         explains_untensors: an error says which argument is no tensor, if the body fails because of it.
         further_names: the function takes ``axis`` for ``dim``, and the like, if it has such a parameter.
         doc: its docstring, without ``out``.
@@ -49,6 +50,7 @@ class FunctionSpec:
     lines: tuple[str, ...]
     namespace: Mapping[str, Any]
     branches: tuple[Branch, ...] = ()
+    writes: bool = False
     explains_untensors: bool = False
     further_names: bool = True
     doc: str | None = None

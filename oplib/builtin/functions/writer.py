@@ -49,7 +49,7 @@ def emit_function(
     lines += _spell_body(spec, namespace)
     doc = add_to_arguments(spec.doc, _OUT) if out else spec.doc
     text = Text(spec.name, [*parameters, *rest], lines, namespace, place, doc)
-    function = define_text(text, spec.branches)
+    function = define_text(text, spec.branches, writes=spec.writes)
     function.__globals__["__again"] = function
     if not (rest or spec.branches):
         function.__annotations__ = dict(spec.annotations)

@@ -7,7 +7,10 @@ import keyword
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from jax.core import Tracer
+
 from oplib.autograd.recording.formula_node import NOBODY, make_node, save_residuals
+from oplib.autograd.recording.rebase import note_write
 from oplib.config import config
 from oplib.errors import OplibError
 from oplib.generated_code import inlined
@@ -15,7 +18,7 @@ from oplib.library.arguments.scalars import find_operand
 from oplib.library.carrier.specialization import MAX_BITS
 from oplib.library.schema import Argument, FunctionSchema
 from oplib.modes import ModeState, modes
-from oplib.tensor import Tensor, box
+from oplib.tensor import Storage, Tensor, box
 from oplib.tensor.inference import InferenceTensor, box_inference
 
 from .derived_view import gives_views
@@ -57,6 +60,7 @@ class FastBlock:
     Args:
         dispatcher: of the overload.
         names: the variables that hold the arguments, if they have other names than in the schema.
+        writes: the result is written into the first argument.
 
     Attributes:
         dispatcher: that of the overload.
@@ -65,6 +69,7 @@ class FastBlock:
         count: of results.
         is_recorded: calls may be recorded.
         is_view: the results are views; the complete path makes those of Tensors.
+        writes: the result is written into the first argument, which is returned.
         find: finds a specialization by its key.
         array_types: the classes of arrays that are taken as they are.
         node_class: of the nodes that calls record.
@@ -76,8 +81,11 @@ class FastBlock:
     record_new: Any
     renew: Any
 
-    def __init__(self, dispatcher: Dispatcher, names: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, names: Sequence[str] | None = None, *, writes: bool = False
+    ) -> None:
         record = dispatcher.record
+        self.writes = writes
         self.dispatcher = dispatcher
         self.names = name_arguments(record.schema) if names is None else list(map(Code, names))
         self.count = len(record.schema.returns)
@@ -95,6 +103,11 @@ class FastBlock:
         absences = itertools.product((False, True), repeat=len(self.dispatcher.fast_key.optional))
         parts = itertools.starmap(self._make_part, itertools.product(absences, self.dispatcher.lengths))
         return [part for part in parts if part.inputs]
+
+    @property
+    def can_write(self) -> bool:
+        """Whether the first argument is always a tensor, and one result comes of the call."""
+        return self.count == 1 and str(self.dispatcher.schema.arguments[0].type) == "Tensor"
 
     @property
     def size(self) -> int:
@@ -163,7 +176,10 @@ def serve(block: FastBlock, *, in_inference: bool) -> Any:
                     (one if classes is None else find_operand(one, classes), classes)
                     for one, classes in part.inputs
                 ]
-                if not block.is_view and all(
+                if block.writes:
+                    if all(is_tensor_input(*one, in_inference=False) for one in inputs):
+                        return write_on_tensors(specialization, inputs, modes.state)
+                elif not block.is_view and all(
                     is_tensor_input(*one, in_inference=in_inference) for one in inputs
                 ):
                     if in_inference:
@@ -214,6 +230,42 @@ def is_array_input(value: Any, classes: Classes, array_types: set[type]) -> bool
 
 
 @inlined
+def write_on_tensors(specialization: Any, inputs: Inputs, state: ModeState) -> Any:
+    """Writes the result of a call into the first input, if nothing else is to be checked or kept.
+
+    So it is if that is no view, the call is not recorded, and the result has its shape and dtype. The
+    complete path serves all other calls.
+    """
+    written = inputs[0][0]
+    storage = written._storage
+    if (
+        storage.__class__ is Storage
+        and written._root is None
+        and written._read_only is None
+        and not state.watchers
+        and not (state.grad_enabled and any(one._requires_grad for one, classes in inputs if classes is None))
+    ):
+        arrays = list_arrays(inputs)
+        result = specialization.run_one(*arrays)
+        if fits(result, arrays[0]) and storage.array is arrays[0]:
+            # no other thread runs between the test and here, see Storage.exchange
+            storage.array = result
+            storage.version += 1
+            if written._views is not None:
+                note_write(written)
+            return written
+    return None
+
+
+@inlined
+def fits(result: Any, array: Any) -> bool:
+    """Whether a result has the shape and dtype of an array, and belongs to no trace."""
+    return not isinstance(result, Tracer) and (
+        result.aval is array.aval or (result.shape == array.shape and result.dtype == array.dtype)
+    )
+
+
+@inlined
 def call_on_tensors(block: FastBlock, specialization: Any, inputs: Inputs, state: ModeState) -> Any:
     """Calls an overload on Tensors, and records the call if a gradient is wanted."""
     if block.is_recorded:
@@ -234,8 +286,13 @@ def call_in_inference(block: FastBlock, specialization: Any, inputs: Inputs) -> 
 @inlined
 def compute_on_tensors(block: FastBlock, specialization: Any, inputs: Inputs) -> list[Any]:
     """Returns the arrays that a call on Tensors results in."""
-    arrays = [one._storage.array if classes is None else one for one, classes in inputs]
-    return compute_on_arrays(block, specialization, arrays)
+    return compute_on_arrays(block, specialization, list_arrays(inputs))
+
+
+@inlined
+def list_arrays(inputs: Inputs) -> list[Any]:
+    """Returns the arrays of a call on Tensors."""
+    return [one._storage.array if classes is None else one for one, classes in inputs]
 
 
 @inlined

@@ -72,15 +72,16 @@ class Text(NamedTuple):
         return [line.removeprefix("    ") for line in self.lines]
 
 
-def define_text(text: Text, branches: Sequence[Branch]) -> Function:
+def define_text(text: Text, branches: Sequence[Branch], *, writes: bool = False) -> Function:
     """Makes the function of a text, with the fast paths of overloads before its body.
 
     Args:
         text: the text, whose body can serve every call.
         branches: the overloads; there may be none.
+        writes: the function writes the result of an overload into its first argument.
     """
     if branches:
-        function = _fuse(text, branches)
+        function = _fuse(text, branches, writes=writes)
     else:
         spelling = spell_parameters(text.parameters)
         source = write_function(text.spell_head(spelling), text.list_statements())
@@ -126,13 +127,13 @@ def list_branches(function: Function) -> Sequence[Branch]:
     return _branches.get(function, ())
 
 
-def _fuse(text: Text, branches: Sequence[Branch]) -> Function:
+def _fuse(text: Text, branches: Sequence[Branch], *, writes: bool = False) -> Function:
     spelling = spell_parameters(text.parameters)
     path = FastPath(
         text.spell_head(spelling),
         ", ".join(spelling.given),
         Names({**text.namespace, **spelling.namespace, "__Tensor": Tensor}),
-        lambda: filter(None, [_make_block(text.parameters, branch) for branch in branches]),
+        lambda: filter(None, [_make_block(text.parameters, branch, writes) for branch in branches]),
         end=text.list_statements(),
         place=text.place,
     )
@@ -141,7 +142,9 @@ def _fuse(text: Text, branches: Sequence[Branch]) -> Function:
     return path.function
 
 
-def _make_block(parameters: Sequence[inspect.Parameter], branch: Branch) -> tuple[str, FastBlock] | None:
+def _make_block(
+    parameters: Sequence[inspect.Parameter], branch: Branch, writes: bool
+) -> tuple[str, FastBlock] | None:
     """Returns the block of an overload and its test; None if the whole function serves its calls."""
     dispatcher = branch.overload.prepare()
     if dispatcher is None or not dispatcher.is_fast:
@@ -155,7 +158,10 @@ def _make_block(parameters: Sequence[inspect.Parameter], branch: Branch) -> tupl
         return None  # each call gives something that the overload does not take
     tests = [branch.test.format(*names)] if branch.test else []
     tests += map(_test_default, others)
-    return " and ".join(tests), FastBlock(dispatcher, [names[place] for place in places])
+    block = FastBlock(dispatcher, [names[place] for place in places], writes=writes)
+    if writes and not block.can_write:
+        return None
+    return " and ".join(tests), block
 
 
 def _test_default(parameter: inspect.Parameter) -> str:

@@ -17,7 +17,8 @@ Rules for templates:
   the test is known.
 - Assigning to a loop variable assigns to the variable that it stands for. Any other variable that is assigned
   once does not exist in the generated code if its value is known.
-- ``return None`` at the end of a template stands for the statements that follow it in the generated function.
+- ``return None`` at the end of a template, or of a function called as ``return f(...)``, stands for the
+  statements that follow the template in the generated function.
 
 Parameters of generated functions have names that users chose. All other names begin with two underscores.
 """
@@ -478,7 +479,8 @@ class _Expander(ast.NodeVisitor):
         result = last.value if isinstance(last, ast.Return) else None
         if not (source.returns_last or (is_returned and result is not None)):
             raise ValueError(f"{function.__name__} is called where it must return in its last line.")
-        inner._expand_here(source.body if is_returned or result is None else first)
+        is_complete = result is None or (is_returned and ast.unparse(result) != "None")
+        inner._expand_here(source.body if is_complete else first)
         return None if is_returned or result is None else inner.visit(result)
 
 

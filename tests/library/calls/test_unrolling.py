@@ -154,6 +154,25 @@ def test_a_last_return_none_is_left_to_the_statements_that_follow() -> None:
     assert write(go_on, value=codes("a")[0]) == "if a:\n    return 1"
 
 
+@inlined
+def find_or_go_on(value: Any) -> Any:
+    if value:
+        return value
+    return None
+
+
+def choose(values: Any) -> Any:
+    for value in values:
+        if value is not None:
+            return find_or_go_on(value)
+    return None
+
+
+def test_a_marked_function_that_returns_none_goes_on_with_the_statements_that_follow_the_template() -> None:
+    text = "if a is not None:\n    if a:\n        return a\nif b is not None:\n    if b:\n        return b"
+    assert write(choose, values=codes("a", "b")) == text
+
+
 def call_both(first: Any, second: Any, value: Any) -> Any:
     return first(value), second(value)
 
