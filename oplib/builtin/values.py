@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import ref
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
@@ -66,3 +68,29 @@ def read_values(op: str, value: Any) -> np.ndarray[Any, Any]:
             "outside of jit, or use where and a mask of fixed size."
         )
     return np.asarray(array)
+
+
+_UNSIGNED = {np.dtype(f"{kind}{size}"): np.dtype(f"u{size}") for kind in "iu" for size in (1, 2, 4, 8)}
+_highest: dict[int, tuple[ref[Any], int]] = {}
+
+
+def find_highest(array: Any) -> int:
+    """Returns the greatest of the integers of an array, where a negative one counts as ``2**64``.
+
+    So one pass finds whether all are places. Arrays of JAX do not change, so each is read once.
+
+    Args:
+        array: an array of JAX or numpy with values and with items, of a dtype of integers.
+    """
+    held = _highest.get(id(array))
+    if held is not None and held[0]() is array:
+        return held[1]
+    values = np.asarray(array)
+    unsigned = _UNSIGNED[values.dtype]
+    found = int(np.maximum.reduce(values.view(unsigned), axis=None))
+    if values.dtype.kind == "i" and found >> (8 * unsigned.itemsize - 1):
+        found = 2**64
+    if isinstance(array, jax.Array):
+        key = id(array)
+        _highest[key] = ref(array, lambda _: _highest.pop(key, None)), found
+    return found

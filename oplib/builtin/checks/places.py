@@ -13,6 +13,7 @@ from jax.core import Tracer
 from oplib.builtin.kernels.dims import name_places
 from oplib.builtin.kernels.interpolation import check_counts
 from oplib.builtin.rows.choice import Check
+from oplib.builtin.values import find_highest
 from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import Tensor, read_array
 
@@ -22,21 +23,14 @@ from .stored_numbers import check_fits
 
 # For these functions torch counts negative positions from the end; for others it refuses them.
 _FROM_THE_END = frozenset({"index_fill", "put", "take", "take_along_dim"})
-_UNSIGNED = {
-    np.dtype(f"{kind}{size}"): (np.dtype(f"u{size}"), 1 << (8 * size - (kind == "i")))
-    for kind in "iu"
-    for size in (1, 2, 4, 8)
-}
-"""For each dtype of integers the one without a sign, and what is greater than all its numbers."""
 
 
-def _fits(values: np.ndarray[Any, Any], low: int, length: int) -> bool:
+def _fits(array: Any, low: int, length: int) -> bool:
     """Tells whether all numbers are at least ``low`` and less than ``length``."""
-    if low:
-        return bool(values.min() >= low and values.max() < length)
-    # Read without their sign, negative numbers are greater than all others: one pass and not two.
-    unsigned, most = _UNSIGNED[values.dtype]
-    return bool(np.maximum.reduce(values.view(unsigned), axis=None) < min(length, most))
+    if not low:
+        return find_highest(array) < length
+    values = np.asarray(array)
+    return bool(values.min() >= low and values.max() < length)
 
 
 def check_index_range(op: str, index: Any, length: int, *, low: int = 0, but: int | None = None) -> None:
@@ -59,9 +53,9 @@ def check_index_range(op: str, index: Any, length: int, *, low: int = 0, but: in
         or not array.size
     ):
         return
-    values = np.asarray(array)
-    if _fits(values, low, length):  # a fifth of the cost of finding the wrong number
+    if _fits(array, low, length):  # a fifth of the cost of finding the wrong number
         return
+    values = np.asarray(array)
     wrong = values[((values < low) | (values >= length)) & (values != (low if but is None else but))]
     if wrong.size:
         raise DimensionError(
@@ -110,8 +104,8 @@ def _along_dim(name: str) -> Check:
 
 def _of_classes(name: str) -> Check:
     def check(input: Any, target: Any, weight: Any, *, ignore_index: int, **_: Any) -> None:  # noqa: ARG001
-        if input.ndim:
-            check_index_range(name, target, input.shape[1 if input.ndim > 1 else 0], but=ignore_index)
+        if shape := input.shape:
+            check_index_range(name, target, shape[1 if len(shape) > 1 else 0], but=ignore_index)
 
     return Check(check)
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from jax.core import Tracer
 
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.promotion import find_common_shape
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
-from oplib.builtin.values import box_like, is_traced, read_values
+from oplib.builtin.values import box_like, find_array, find_highest, is_traced, read_values
 from oplib.errors import ArgumentError, ArgumentTypeError, DimensionError, describe
 
 
@@ -276,24 +277,24 @@ def one_hot(input: Any, num_classes: int = -1) -> Any:
 
 def take_rows(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
     """Looks up rows of ``weight``; the row ``padding_idx``, which exists, has no gradient."""
-    _check_table(input, weight)
-    if not is_traced(input):
-        values = read_values("embedding", input)
-        if values.size and not 0 <= values.min() <= values.max() < weight.shape[0]:
-            raise DimensionError(
-                f"embedding: index out of range. Got indices from {values.min()} to {values.max()} for "
-                f"{describe(weight)}. Pass indices below {weight.shape[0]}."
-            )
-    padding = -1 if padding_idx is None else padding_idx % weight.shape[0]
+    array, shape = find_array(input), weight.shape
+    _check_table(array, weight, shape)
+    if not isinstance(array, Tracer) and array.size and find_highest(array) >= shape[0]:
+        values = np.asarray(array)
+        raise DimensionError(
+            f"embedding: index out of range. Got indices from {values.min()} to {values.max()} for "
+            f"{describe(weight)}. Pass indices below {shape[0]}."
+        )
+    padding = -1 if padding_idx is None else padding_idx % shape[0]
     return ops.embedding(weight, input, padding)
 
 
-def _check_table(input: Any, weight: Any) -> None:
-    if np.dtype(input.dtype).kind not in "iu":
+def _check_table(input: Any, weight: Any, shape: tuple[int, ...]) -> None:
+    if input.dtype.kind not in "iu":
         raise ArgumentError(
             f"embedding: expected integers for indices. Got {describe(input)}. Convert them: tensor.int()."
         )
-    if weight.ndim != 2:
+    if len(shape) != 2:
         raise ArgumentError(
             f"embedding: 'weight' must be 2-D. Got {describe(weight)} for {describe(input)}. Pass the "
             "indices first, then the table."

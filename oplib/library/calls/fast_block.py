@@ -247,7 +247,7 @@ def write_on_tensors(specialization: Any, inputs: Inputs, state: ModeState) -> A
     ):
         arrays = list_arrays(inputs)
         result = specialization.run_one(*arrays)
-        if fits(result, arrays[0]) and storage.array is arrays[0]:
+        if can_replace(result, arrays[0]) and storage.array is arrays[0]:
             # no other thread runs between the test and here, see Storage.exchange
             storage.array = result
             storage.version += 1
@@ -258,7 +258,7 @@ def write_on_tensors(specialization: Any, inputs: Inputs, state: ModeState) -> A
 
 
 @inlined
-def fits(result: Any, array: Any) -> bool:
+def can_replace(result: Any, array: Any) -> bool:
     """Whether a result has the shape and dtype of an array, and belongs to no trace."""
     return not isinstance(result, Tracer) and (
         result.aval is array.aval or (result.shape == array.shape and result.dtype == array.dtype)

@@ -57,6 +57,7 @@ class Generator:
         # for a shadow: its key, and the count that it continues from
         self._base: tuple[Any, Any] | None = None
         self._seeded_key: Any = None  # the key that was last made from the seed
+        self._unwrapped: tuple[Any, Any, Any] = (None, None, None)
         self._birth = next(births)
         self._lock = threading.Lock()
         self._trace: object = get_opaque_trace_state()
@@ -233,6 +234,26 @@ class Generator:
             if level.randomness == "different":
                 key = jax.random.fold_in(key, level.index)
         return key, count
+
+    def draw(self) -> tuple[tuple[Any, np.uint32], Any]:
+        """Advances the Generator as :meth:`advance` does, and returns the key in a form that is fast to pass.
+
+        JAX takes a typed key apart in Python at each compiled call.
+
+        Returns:
+            The numbers of a key, with a number to fold into it, and the kind of key for ``wrap_key_data``.
+            For a key that is traced or has dimensions: the key itself, and None as its kind.
+        """
+        key, count = self.advance()
+        held, data, kind = self._unwrapped  # read at once: another thread may replace it
+        if held is not key:
+            if isinstance(key, Tracer) or key.ndim:
+                return (key, count), None
+            data, kind = jax.random.key_data(key), jax.random.key_impl(key)
+            if isinstance(data, Tracer):  # a key from outside of the current trace
+                return (key, count), None
+            self._unwrapped = key, data, kind
+        return (data, count), kind
 
     def _refuse_other_trace(self, what: str) -> None:
         """Raises in another trace than the one in which the Generator was made.

@@ -17,6 +17,8 @@ from oplib.tensor.dtypes.rules import COMPLEX, FLOATING, INTEGRAL, default_int_d
 
 from .generator import Generator, read_generator
 
+_DRAWABLE = FLOATING | COMPLEX
+
 
 def draw_floats(
     op: str,
@@ -38,12 +40,12 @@ def draw_floats(
     Raises:
         UnsupportedDtypeError: the dtype is neither floating nor complex.
     """
-    if dtype not in FLOATING | COMPLEX:
+    if dtype not in _DRAWABLE:
         raise UnsupportedDtypeError(
             f"{op}: only floating and complex dtypes have such numbers. Got {dtype.name}. Use randint."
         )
     sample = _sample_uniform if op == "rand" else _sample_normal
-    return _place(sample(*_advance(generator), shape, dtype), placement)
+    return _place(sample(*_draw(generator), shape, dtype), placement)
 
 
 def draw_integers(
@@ -82,7 +84,7 @@ def draw_integers(
         )
     # the bound may be one above the maximum
     last = np.asarray(high, f"uint{8 * wide.itemsize}" if high > 0 else wide)
-    drawn = _sample_integers(*_advance(generator), np.asarray(low, wide), last, shape, dtype)
+    drawn = _sample_integers(*_draw(generator), (np.asarray(low, wide), last), shape, dtype)
     return _place(drawn, placement)
 
 
@@ -95,7 +97,7 @@ def draw_order(size: int, dtype: np.dtype[Any], *, generator: Generator | None, 
         generator: a Generator, a key, or None.
         placement: the placement of the result.
     """
-    return _place(_sample_order(*_advance(generator), size, dtype), placement)
+    return _place(_sample_order(*_draw(generator), size, dtype), placement)
 
 
 def find_last_integer(dtype: np.dtype[Any]) -> int:
@@ -105,36 +107,44 @@ def find_last_integer(dtype: np.dtype[Any]) -> int:
     return int(np.iinfo(dtype).max) if dtype in INTEGRAL else 2 ** (jnp.finfo(dtype).nmant + 1)
 
 
-@partial(jax.jit, static_argnums=(2, 3))
-def _sample_uniform(key: Any, count: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+@partial(jax.jit, static_argnums=(1, 2, 3))
+def _sample_uniform(draw: Any, kind: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     require_memory("rand", shape, dtype, in_jit=True)
-    key = jax.random.fold_in(key, count)
+    key = _make_key(draw, kind)
     if dtype not in COMPLEX:
         return jax.random.uniform(key, shape, dtype)
     part = np.zeros(0, dtype).real.dtype
     return jax.lax.complex(*(jax.random.uniform(one, shape, part) for one in jax.random.split(key)))
 
 
-@partial(jax.jit, static_argnums=(2, 3))
-def _sample_normal(key: Any, count: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+@partial(jax.jit, static_argnums=(1, 2, 3))
+def _sample_normal(draw: Any, kind: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     require_memory("randn", shape, dtype, in_jit=True)
-    return jax.random.normal(jax.random.fold_in(key, count), shape, dtype)
+    return jax.random.normal(_make_key(draw, kind), shape, dtype)
 
 
-@partial(jax.jit, static_argnums=(4, 5))
-def _sample_integers(key: Any, count: Any, low: Any, high: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+@partial(jax.jit, static_argnums=(1, 3, 4))
+def _sample_integers(
+    draw: Any, kind: Any, bounds: tuple[Any, Any], shape: tuple[int, ...], dtype: Any
+) -> Any:
     require_memory("randint", shape, dtype, in_jit=True)
-    return jax.random.randint(jax.random.fold_in(key, count), shape, low, high, low.dtype).astype(dtype)
+    return jax.random.randint(_make_key(draw, kind), shape, *bounds, bounds[0].dtype).astype(dtype)
 
 
-@partial(jax.jit, static_argnums=(2, 3))
-def _sample_order(key: Any, count: Any, size: int, dtype: Any) -> Any:
+@partial(jax.jit, static_argnums=(1, 2, 3))
+def _sample_order(draw: Any, kind: Any, size: int, dtype: Any) -> Any:
     require_memory("randperm", (size,), dtype, in_jit=True)
-    return jax.random.permutation(jax.random.fold_in(key, count), size).astype(dtype)
+    return jax.random.permutation(_make_key(draw, kind), size).astype(dtype)
 
 
-def _advance(generator: Generator | None) -> tuple[Any, Any]:
-    return read_generator(generator).advance()
+def _draw(generator: Generator | None) -> tuple[Any, Any]:
+    return read_generator(generator).draw()
+
+
+def _make_key(draw: Any, kind: Any) -> Any:
+    """Returns the key of one draw; see :meth:`.Generator.draw`."""
+    key, count = draw
+    return jax.random.fold_in(key if kind is None else jax.random.wrap_key_data(key, impl=kind), count)
 
 
 def _place(array: Any, placement: Placement) -> Any:
