@@ -1,4 +1,8 @@
-"""Complete training steps over the same steps on torch: op by op, and as one program of ``oplib.jit``."""
+"""Complete training steps over the same steps on torch: op by op, and as one program of ``oplib.jit``.
+
+Op by op they have the sizes of public programs, see ``PUBLIC_SIZES``, and then those of the tests, at which
+torch and oplib do little but call. Compiled, they have those of the tests.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import oplib
-from tests.programs.catalogue import PROGRAMS
+from tests.programs.catalogue import PROGRAMS, Program, resize
 from tests.programs.training import Maker
 
 from .rounds import Case, Comparison, Effort, compare
@@ -20,8 +24,9 @@ from .table import Row
 TITLE = "training steps, over torch"
 CONTROL = "torch eager"
 LEFT_OUT = "lstm_scan"  # torch has no scan
-WORST = {"eager": 3.0, "oplib.jit": 1.5}
-MEAN = {"eager": 1.9, "oplib.jit": 0.35}
+SMALL = "eager, small"
+WORST = {"eager": 3.0, SMALL: None, "oplib.jit": 1.5}
+MEAN = {"eager": 1.9, SMALL: None, "oplib.jit": 0.35}
 
 
 def measure(effort: Effort) -> Iterator[Row]:
@@ -30,11 +35,12 @@ def measure(effort: Effort) -> Iterator[Row]:
         yield Row("training steps", CONTROL, note="torch is not importable: install the extra 'bench'")
         return
     torch: Any = importlib.import_module("torch")  # optional, and slow to import
-    for way, compile_function in (("eager", _keep), ("oplib.jit", oplib.jit)):
+    for way, compile_function in (("eager", _keep), (SMALL, _keep), ("oplib.jit", oplib.jit)):
         ratios: list[float] = []
         for name in PROGRAMS:
             if name != LEFT_OUT:
-                mine, its = make_step(name, oplib, compile_function), make_step(name, torch, _keep)
+                program = resize(name) if way == "eager" else PROGRAMS[name]
+                mine, its = make_step(program, oplib, compile_function), make_step(program, torch, _keep)
                 measured = compare(mine, its, effort)
                 ratios.append(measured.ratio)
                 yield Row(f"{name}, {way}", CONTROL, WORST[way], measured)
@@ -46,9 +52,8 @@ def _keep(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def make_step(name: str, lib: Any, compile_function: Callable[[Any], Any]) -> Case:
+def make_step(program: Program, lib: Any, compile_function: Callable[[Any], Any]) -> Case:
     """A step of a program on a library, which has run twice."""
-    program = PROGRAMS[name]
     maker = Maker(lib, "float32", compile_function)
     training = program.make(maker)
     tensors = maker.tensors(next(program.draw(np.random.default_rng(0))))

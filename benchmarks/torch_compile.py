@@ -34,13 +34,13 @@ def measure(effort: Effort) -> Iterator[Row]:
             continue
         torch.compiler.reset()  # its limit of compilations counts those of other programs
         try:
-            its = make_step(name, torch, torch.compile)
+            its = make_step(PROGRAMS[name], torch, torch.compile)
             for _ in range(WARM_UP):
                 its.call()
         except Exception as error:  # of many kinds: no compiler, no second derivatives  # noqa: BLE001
             yield Row(f"{name}, oplib.jit", CONTROL, note=f"torch.compile does not run it: {error!r:.200}")
             continue
-        measured = compare(make_step(name, oplib, oplib.jit), its, effort)
+        measured = compare(make_step(PROGRAMS[name], oplib, oplib.jit), its, effort)
         ratios.append(measured.ratio)
         yield Row(f"{name}, oplib.jit", CONTROL, None, measured)
     if ratios:

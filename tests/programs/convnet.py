@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tests.programs.optimizers import Momentum
 from tests.programs.training import Batches, Maker, Training
+
+
+class ConvNetSizes(NamedTuple):
+    """The channels of both convolutions, the side of an image, and the number of images."""
+
+    channels: tuple[int, int] = (4, 8)
+    side: int = 8
+    batch: int = 8
+
+    @property
+    def features(self) -> int:
+        return self.channels[1] * (self.side // 4) ** 2
+
+
+SMALL = ConvNetSizes()
 
 
 class BatchNorm:
@@ -32,14 +47,15 @@ class BatchNorm:
 class ConvNet:
     """Two convolutions, each with batch norm and pooling, dropout, and a linear map."""
 
-    def __init__(self, make: Maker) -> None:
+    def __init__(self, make: Maker, sizes: ConvNetSizes) -> None:
+        few, many = sizes.channels
         self.lib, self.functional = make.lib, make.lib.nn.functional
         self.kernels = {
-            "first": make.parameter(4, 1, 3, 3, scale=0.3),
-            "second": make.parameter(8, 4, 3, 3, scale=0.2),
+            "first": make.parameter(few, 1, 3, 3, scale=0.3),
+            "second": make.parameter(many, few, 3, 3, scale=0.2),
         }
-        self.norms = {"first": BatchNorm(make, 4), "second": BatchNorm(make, 8)}
-        self.head = make.parameter(10, 8 * 2 * 2)
+        self.norms = {"first": BatchNorm(make, few), "second": BatchNorm(make, many)}
+        self.head = make.parameter(10, sizes.features)
         self.rate = 0.25
 
     def __call__(self, x: Any, mask: Any) -> Any:
@@ -64,8 +80,8 @@ class ConvNet:
         return [one for norm in self.norms.values() for one in (norm.mean, norm.variance, norm.count)]
 
 
-def make_convnet(make: Maker) -> Training:
-    model = ConvNet(make)
+def make_convnet(make: Maker, sizes: ConvNetSizes = SMALL) -> Training:
+    model = ConvNet(make, sizes)
     optimizer = Momentum(make.lib, model.parameters, rate=0.05)
 
     @make.compile
@@ -79,8 +95,9 @@ def make_convnet(make: Maker) -> Training:
     return Training(step, [*model.parameters, *model.buffers])
 
 
-def draw_convnet(random: np.random.Generator) -> Batches:
+def draw_convnet(random: np.random.Generator, sizes: ConvNetSizes = SMALL) -> Batches:
+    batch, side = sizes.batch, sizes.side
     while True:
-        y = random.integers(0, 10, 8)
-        x = random.normal(size=(8, 1, 8, 8)) + y[:, None, None, None] / 5
-        yield {"x": x, "y": y, "mask": (random.random((8, 32)) > 0.25).astype(float)}
+        y = random.integers(0, 10, batch)
+        x = random.normal(size=(batch, 1, side, side)) + y[:, None, None, None] / 5
+        yield {"x": x, "y": y, "mask": (random.random((batch, sizes.features)) > 0.25).astype(float)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,21 +11,33 @@ from tests.programs.optimizers import Adam
 from tests.programs.training import Batches, Maker, Training
 
 
+class GANSizes(NamedTuple):
+    """The widths of the generator from the noise on, the hidden ones of the discriminator, and the batch."""
+
+    widths: tuple[int, ...] = (3, 16, 2)
+    hidden: tuple[int, ...] = (16,)
+    batch: int = 12
+
+
+SMALL = GANSizes()
+
+
 class GAN:
     """A generator of points in the plane, and a discriminator."""
 
-    def __init__(self, make: Maker) -> None:
-        self.lib = make.lib
+    def __init__(self, make: Maker, sizes: GANSizes) -> None:
+        self.lib, self.noise = make.lib, sizes.widths[0]
         self.functional = make.lib.nn.functional
-        self.generator = Perceptron(make, (3, 16, 2), make.lib.tanh)
-        self.discriminator = Perceptron(make, (2, 16, 1), self.functional.leaky_relu)
+        self.generator = Perceptron(make, sizes.widths, make.lib.tanh)
+        judging = (sizes.widths[-1], *sizes.hidden, 1)
+        self.discriminator = Perceptron(make, judging, self.functional.leaky_relu)
         self.optimizers = {
             "generator": Adam(make.lib, self.generator.parameters, rate=0.01, betas=(0.5, 0.99)),
             "discriminator": Adam(make.lib, self.discriminator.parameters, rate=0.01, betas=(0.5, 0.99)),
         }
 
     def draw(self, noise: Any, like: Any) -> Any:
-        return self.lib.randn(len(like), 3, dtype=like.dtype) if noise is None else noise
+        return self.lib.randn(len(like), self.noise, dtype=like.dtype) if noise is None else noise
 
     def judge(self, points: Any, *, real: bool) -> Any:
         logits = self.discriminator(points)
@@ -52,8 +64,8 @@ class GAN:
         return loss.detach()
 
 
-def make_gan(make: Maker) -> Training:
-    model = GAN(make)
+def make_gan(make: Maker, sizes: GANSizes = SMALL) -> Training:
+    model = GAN(make, sizes)
     improve_discriminator = make.compile(model.improve_discriminator)
     improve_generator = make.compile(model.improve_generator)
 
@@ -64,9 +76,9 @@ def make_gan(make: Maker) -> Training:
     return Training(step, state)
 
 
-def draw_gan(random: np.random.Generator) -> Batches:
+def draw_gan(random: np.random.Generator, sizes: GANSizes = SMALL) -> Batches:
     while True:
-        angle = random.random((12, 1)) * 2 * np.pi
+        angle = random.random((sizes.batch, sizes.widths[-1] // 2)) * 2 * np.pi
         points = np.concatenate([np.cos(angle), np.sin(angle)], 1)
-        noise, other = random.normal(size=(2, 12, 3))
+        noise, other = random.normal(size=(2, sizes.batch, sizes.widths[0]))
         yield {"points": points, "noise": noise, "other": other}

@@ -20,6 +20,10 @@ class Config:
     width: int = 16
     heads: int = 2
     layers: int = 2
+    batch: int = 4
+
+
+SMALL = Config()
 
 
 class Module:
@@ -104,8 +108,8 @@ class GPT(Module):
         )
 
 
-def make_gpt(make: Maker) -> Training:
-    model = GPT(make, Config())
+def make_gpt(make: Maker, sizes: Config = SMALL) -> Training:
+    model = GPT(make, sizes)
     parameters = list(model.list_parameters().values())
     optimizer = Adam(make.lib, parameters, rate=0.01)
 
@@ -121,8 +125,7 @@ def make_gpt(make: Maker) -> Training:
     return Training(step, parameters)
 
 
-def draw_gpt(random: np.random.Generator) -> Batches:
-    config = Config()
+def draw_gpt(random: np.random.Generator, sizes: Config = SMALL) -> Batches:
     while True:
-        start, stride = random.integers(0, config.vocabulary, (2, 4, 1))
-        yield {"tokens": (start + stride * np.arange(config.length + 1)) % config.vocabulary}
+        start, stride = random.integers(0, sizes.vocabulary, (2, sizes.batch, 1))
+        yield {"tokens": (start + stride * np.arange(sizes.length + 1)) % sizes.vocabulary}

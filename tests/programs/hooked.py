@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.programs.mlp import Perceptron
+from tests.programs.mlp import SMALL, MLPSizes, Perceptron
 from tests.programs.training import Maker, Training
 
 RATE, DECAY = 0.05, 0.9
 
 
-def make_hooked(make: Maker) -> Training:
+def make_hooked(make: Maker, sizes: MLPSizes = SMALL) -> Training:
     lib = make.lib
-    model = Perceptron(make, (4, 32, 32, 1), lib.tanh)
+    model = Perceptron(make, sizes.widths, lib.tanh)
     velocities = {one: lib.zeros_like(one) for one in model.parameters}
 
     def update(parameter: Any) -> None:

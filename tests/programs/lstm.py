@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tests.programs.optimizers import Momentum
 from tests.programs.training import Batches, Maker, Training
+
+
+class LSTMSizes(NamedTuple):
+    """The width of the state, the number of sequences, and their length."""
+
+    width: int = 12
+    batch: int = 6
+    length: int = 7
+
+
+SMALL = LSTMSizes()
 
 
 class LSTM:
@@ -47,9 +58,9 @@ class LSTM:
         return state, state[0]
 
 
-def make_lstm(make: Maker, *, uses_scan: bool = False) -> Training:
-    model = LSTM(make, 2, 12, 6, uses_scan=uses_scan)
-    head = make.parameter(1, 12)
+def make_lstm(make: Maker, sizes: LSTMSizes = SMALL, *, uses_scan: bool = False) -> Training:
+    model = LSTM(make, 2, sizes.width, sizes.batch, uses_scan=uses_scan)
+    head = make.parameter(1, sizes.width)
     parameters = [*model.weights.values(), model.bias, head]
     optimizer = Momentum(make.lib, parameters, rate=0.05)
 
@@ -64,8 +75,9 @@ def make_lstm(make: Maker, *, uses_scan: bool = False) -> Training:
     return Training(step, parameters)
 
 
-def draw_lstm(random: np.random.Generator) -> Batches:
+def draw_lstm(random: np.random.Generator, sizes: LSTMSizes = SMALL) -> Batches:
+    shape = (sizes.length, sizes.batch, 1)
     while True:
-        numbers, marks = random.normal(size=(7, 6, 1)), random.random((7, 6, 1)) > 0.5
+        numbers, marks = random.normal(size=shape), random.random(shape) > 0.5
         xs = np.concatenate([numbers, marks], -1)
         yield {"xs": xs, "ys": np.cumsum(numbers * marks, 0) / 3}

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tests.programs.optimizers import Momentum
 from tests.programs.training import Batches, Maker, Training
+
+
+class MAMLSizes(NamedTuple):
+    """The hidden units, the tasks of a step, and the examples of a task."""
+
+    hidden: int = 16
+    tasks: int = 3
+    examples: int = 8
+
+
+SMALL = MAMLSizes()
 
 
 def predict(weights: list[Any], x: Any) -> Any:
@@ -29,8 +40,9 @@ def adapt(weights: list[Any], x: Any, y: Any, *, lib: Any, rate: float, steps: i
     return weights
 
 
-def make_maml(make: Maker) -> Training:
-    shapes = [(1, 16), (16,), (16, 16), (16,), (16, 1), (1,)]
+def make_maml(make: Maker, sizes: MAMLSizes = SMALL) -> Training:
+    hidden = sizes.hidden
+    shapes = [(1, hidden), (hidden,), (hidden, hidden), (hidden,), (hidden, 1), (1,)]
     weights = [make.parameter(*shape, scale=0.4) for shape in shapes]
     optimizer = Momentum(make.lib, weights, rate=0.02)
     adapt_here = partial(adapt, weights, lib=make.lib, rate=0.05, steps=2)
@@ -48,10 +60,11 @@ def make_maml(make: Maker) -> Training:
     return Training(step, weights)
 
 
-def draw_maml(random: np.random.Generator) -> Batches:
+def draw_maml(random: np.random.Generator, sizes: MAMLSizes = SMALL) -> Batches:
+    _, tasks, examples = sizes
     while True:
-        height, phase = random.uniform(0.5, 2, (3, 1, 1)), random.uniform(0, 3, (3, 1, 1))
-        x, new_x = random.uniform(-3, 3, (2, 3, 8, 1))
+        height, phase = random.uniform(0.5, 2, (tasks, 1, 1)), random.uniform(0, 3, (tasks, 1, 1))
+        x, new_x = random.uniform(-3, 3, (2, tasks, examples, 1))
         yield {
             "x": x,
             "y": height * np.sin(x + phase),

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tests.programs.optimizers import Adam
 from tests.programs.training import Batches, Maker, Training
+
+
+class MLPSizes(NamedTuple):
+    """The widths of layers, and the number of examples."""
+
+    widths: tuple[int, ...] = (4, 32, 32, 1)
+    batch: int = 16
+
+
+SMALL = MLPSizes()
 
 
 class Linear:
@@ -38,8 +48,8 @@ class Perceptron:
         return [one for layer in self.layers for one in (layer.weight, layer.bias)]
 
 
-def make_mlp(make: Maker) -> Training:
-    model = Perceptron(make, (4, 32, 32, 1), make.lib.tanh)
+def make_mlp(make: Maker, sizes: MLPSizes = SMALL) -> Training:
+    model = Perceptron(make, sizes.widths, make.lib.tanh)
     optimizer = Adam(make.lib, model.parameters, rate=0.01)
 
     @make.compile
@@ -53,7 +63,7 @@ def make_mlp(make: Maker) -> Training:
     return Training(step, [*model.parameters, *optimizer.first, *optimizer.second, optimizer.count])
 
 
-def draw_mlp(random: np.random.Generator) -> Batches:
+def draw_mlp(random: np.random.Generator, sizes: MLPSizes = SMALL) -> Batches:
     while True:
-        x = random.normal(size=(16, 4))
+        x = random.normal(size=(sizes.batch, sizes.widths[0]))
         yield {"x": x, "y": np.sin(x.sum(1, keepdims=True))}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,17 +10,26 @@ from tests.programs.mlp import Perceptron
 from tests.programs.optimizers import Adam
 from tests.programs.training import Batches, Maker, Training
 
-STEPS, WALKERS = 6, 10
+
+class ReinforceSizes(NamedTuple):
+    """The hidden units, the steps of an episode, and the walkers."""
+
+    hidden: int = 16
+    steps: int = 6
+    walkers: int = 10
+
+
+SMALL = ReinforceSizes()
 
 
 class Policy:
     """A policy over three moves, and a running mean of returns."""
 
-    def __init__(self, make: Maker) -> None:
-        self.lib = make.lib
-        self.network = Perceptron(make, (2, 16, 3), make.lib.tanh)
+    def __init__(self, make: Maker, sizes: ReinforceSizes) -> None:
+        self.lib, self.sizes = make.lib, sizes
+        self.network = Perceptron(make, (2, sizes.hidden, 3), make.lib.tanh)
         self.moves = make.lib.tensor(np.array([-1.0, 0.0, 1.0], make.dtype))
-        self.baseline = make.full(0.0, STEPS, requires_grad=False)
+        self.baseline = make.full(0.0, sizes.steps, requires_grad=False)
 
     def act(self, position: Any, speed: Any, uniform: Any) -> tuple[Any, Any]:
         """Samples moves by comparing uniform numbers with the cumulative probabilities."""
@@ -34,8 +43,10 @@ class Policy:
         """Returns the logarithms of the probabilities, and the rewards, of an episode."""
         speed = self.lib.zeros_like(position)
         logs, rewards = [], []
-        for now in range(STEPS):
-            drawn = self.lib.rand(WALKERS, dtype=position.dtype) if uniform is None else uniform[now]
+        for now in range(self.sizes.steps):
+            drawn = (
+                self.lib.rand(self.sizes.walkers, dtype=position.dtype) if uniform is None else uniform[now]
+            )
             move, log = self.act(position, speed, drawn)
             speed = 0.5 * speed + move
             position = position + 0.3 * speed
@@ -44,8 +55,8 @@ class Policy:
         return self.lib.stack(logs), self.lib.stack(rewards)
 
 
-def make_reinforce(make: Maker) -> Training:
-    policy = Policy(make)
+def make_reinforce(make: Maker, sizes: ReinforceSizes = SMALL) -> Training:
+    policy = Policy(make, sizes)
     optimizer = Adam(make.lib, policy.network.parameters, rate=0.02)
 
     @make.compile
@@ -62,6 +73,7 @@ def make_reinforce(make: Maker) -> Training:
     return Training(step, [*policy.network.parameters, policy.baseline])
 
 
-def draw_reinforce(random: np.random.Generator) -> Batches:
+def draw_reinforce(random: np.random.Generator, sizes: ReinforceSizes = SMALL) -> Batches:
     while True:
-        yield {"position": random.normal(size=WALKERS), "uniform": random.random((STEPS, WALKERS))}
+        uniform = random.random((sizes.steps, sizes.walkers))
+        yield {"position": random.normal(size=sizes.walkers), "uniform": uniform}

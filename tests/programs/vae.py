@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,13 +11,26 @@ from tests.programs.optimizers import Adam
 from tests.programs.training import Batches, Maker, Training
 
 
+class VAESizes(NamedTuple):
+    """The numbers of an example, of hidden and of latent units, and of examples."""
+
+    width: int = 20
+    hidden: int = 24
+    latent: int = 3
+    batch: int = 12
+
+
+SMALL = VAESizes()
+
+
 class VAE:
     """An encoder to the mean and the logarithm of the variance, and a decoder."""
 
-    def __init__(self, make: Maker, width: int, latent: int) -> None:
+    def __init__(self, make: Maker, sizes: VAESizes) -> None:
+        width, hidden, latent, _ = sizes
         self.lib = make.lib
-        self.encoder = Perceptron(make, (width, 24, 2 * latent), make.lib.relu)
-        self.decoder = Perceptron(make, (latent, 24, width), make.lib.relu)
+        self.encoder = Perceptron(make, (width, hidden, 2 * latent), make.lib.relu)
+        self.decoder = Perceptron(make, (latent, hidden, width), make.lib.relu)
 
     def loss(self, x: Any, noise: Any) -> tuple[Any, Any]:
         mean, log_variance = self.encoder(x).chunk(2, dim=-1)
@@ -29,8 +42,8 @@ class VAE:
         return entropy / len(x), divergence / len(x)
 
 
-def make_vae(make: Maker) -> Training:
-    model = VAE(make, 20, 3)
+def make_vae(make: Maker, sizes: VAESizes = SMALL) -> Training:
+    model = VAE(make, sizes)
     parameters = [*model.encoder.parameters, *model.decoder.parameters]
     optimizer = Adam(make.lib, parameters, rate=0.01)
 
@@ -45,8 +58,8 @@ def make_vae(make: Maker) -> Training:
     return Training(step, parameters)
 
 
-def draw_vae(random: np.random.Generator) -> Batches:
+def draw_vae(random: np.random.Generator, sizes: VAESizes = SMALL) -> Batches:
     while True:
-        phase = random.random((12, 1)) * 6
-        x = (np.sin(phase + np.arange(20) / 2) > 0).astype(float)
-        yield {"x": x, "noise": random.normal(size=(12, 3))}
+        phase = random.random((sizes.batch, 1)) * 6
+        x = (np.sin(phase + np.arange(sizes.width) / 2) > 0).astype(float)
+        yield {"x": x, "noise": random.normal(size=(sizes.batch, sizes.latent))}
