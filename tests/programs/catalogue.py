@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tests.programs.convnet import ConvNetSizes, draw_convnet, make_convnet
 from tests.programs.gan import GANSizes, draw_gan, make_gan
 from tests.programs.gpt import Config, draw_gpt, make_gpt
@@ -16,7 +14,7 @@ from tests.programs.lstm import LSTMSizes, draw_lstm, make_lstm
 from tests.programs.maml import MAMLSizes, draw_maml, make_maml
 from tests.programs.mlp import MLPSizes, draw_mlp, make_mlp
 from tests.programs.reinforce import ReinforceSizes, draw_reinforce, make_reinforce
-from tests.programs.training import Batches, Maker, Training
+from tests.programs.training import Batches, Training
 from tests.programs.vae import VAESizes, draw_vae, make_vae
 
 
@@ -24,13 +22,13 @@ class Program(NamedTuple):
     """A training program.
 
     Attributes:
-        make: makes models and optimizers.
-        draw: draws the arrays of steps.
+        make: makes models and optimizers from a Maker, in the sizes of the tests or in given ``sizes``.
+        draw: draws the arrays of steps from a Generator of numpy, in the same sizes.
         noise: which of these oplib can draw itself.
     """
 
-    make: Callable[[Maker], Training]
-    draw: Callable[[np.random.Generator], Batches]
+    make: Callable[..., Training]
+    draw: Callable[..., Batches]
     noise: tuple[str, ...] = ()
 
 
