@@ -7,12 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from oplib.modes import modes
-from oplib.tensor import Tensor
 
 from .parity import InplaceFunction
 from .user_functions.context import FunctionCtx
 from .user_functions.nested import NestedIOFunction
-from .user_functions.node import BackwardCFunction, refuse_gradient
+from .user_functions.node import BackwardCFunction, refuse_gradients
 from .user_functions.trees import flatten_values, unflatten_values
 from .user_functions.user_function import Function, FunctionMeta
 
@@ -67,7 +66,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
             "and take the mark away."
         )
         leaves, specs = flatten_values(results if isinstance(results, tuple) else (results,))
-        barred = [refuse_gradient(leaf, message) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        barred = refuse_gradients(leaves, message)
         count = len(results) if isinstance(results, tuple) else 1
         return unflatten_values(barred, count, specs)
 

@@ -72,6 +72,13 @@ class SlottedNode(TapeNode):
         """All saved values as tensors with history."""
         return tuple([self.unpack_slot(place) for place in range(len(self.plan.sources))])
 
+    def __dir__(self) -> list[str]:
+        """Lists what can be read: a node that has saved nothing has no ``_saved_<name>``, as on torch."""
+        shown = super().__dir__()
+        if self.plan.sources:
+            return list(shown)
+        return [name for name in shown if not name.startswith(("_saved_", "_raw_saved_"))]
+
     def find_slots(self, name: str) -> list[int]:
         """Returns the indices of the residuals that belong to an argument or result of this name.
 

@@ -19,6 +19,7 @@ class FunctionCtx:
     dirty_tensors: tuple[Tensor, ...] = ()
     non_differentiable: tuple[Tensor, ...] = ()
     materialize_grads: bool = True
+    _materialize_non_diff_grads: bool = True  # whether that holds for outputs that have no gradient at all
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Saves tensors for ``ctx.saved_tensors`` in backward, which checks that nothing has written them.

@@ -33,6 +33,7 @@ def push_tangents_through(
         AutogradError: jvp returned a wrong number of tangents, or a tangent does not fit its output.
     """
     assert call.tangents is not None
+    versions = {id(tangent): tangent._version for tangent in call.tangents if tangent is not None}
     results = _call_jvp(ctx, _arrange(ctx, call.inputs, call.tangents))
     given = results if isinstance(results, tuple) else (results,)
     if len(given) != ctx._output_count:
@@ -46,7 +47,14 @@ def push_tangents_through(
         leaf, output = leaves[place], outputs[place]
         if isinstance(output, Tensor):
             marked = id(leaf) in constant or not has_gradient(output._storage.array.dtype)
-            _set(ctx, place, output, tangent, is_constant=marked, is_dirty=id(leaf) in dirty)
+            _check(ctx, place, tangent, is_constant=marked)
+            if id(leaf) in dirty:
+                _check_written(ctx, place, find_tangent(output), tangent, versions)
+            elif tangent is not None:
+                _check_view(ctx, output, tangent, call)
+            if tangent is not None:
+                check_tangent(output, tangent)
+                set_tangent(output, tangent)
 
 
 def _call_jvp(ctx: BackwardCFunction, tangents: Sequence[Any]) -> Any:
@@ -86,9 +94,7 @@ def _flatten(ctx: BackwardCFunction, given: Sequence[Any]) -> list[Any]:
     return leaves
 
 
-def _set(
-    ctx: BackwardCFunction, place: int, output: Tensor, tangent: Any, *, is_constant: bool, is_dirty: bool
-) -> None:
+def _check(ctx: BackwardCFunction, place: int, tangent: Any, *, is_constant: bool) -> None:
     name = ctx.name()
     if tangent is None:
         return
@@ -102,11 +108,50 @@ def _set(
             f"{name}: its jvp returned a gradient at position {place}, but the corresponding forward output "
             f"is not a differentiable Tensor. Got {describe(tangent._storage.array)}. Return None there."
         )
-    held = find_tangent(output)
-    if is_dirty and held is not None and tangent is not held:
+
+
+def _check_written(
+    ctx: BackwardCFunction, place: int, held: Tensor | None, tangent: Tensor | None, versions: dict[int, int]
+) -> None:
+    """Raises unless the tangent of a written input was written too, and returned."""
+    if held is None or tangent is None:
+        return
+    advice = "Write into the tangent in jvp and return it."
+    if held._version == versions.get(id(held)):
         raise AutogradError(
-            f"{name}: an inplace custom Function is not returning the forward mode gradients as-is. Got "
-            f"another Tensor for the input at output {place}. Write into the tangent in jvp and return it."
+            f"{ctx.name()}: an inplace custom Function is not modifying the forward mode gradients inplace. "
+            f"Got an unchanged version for the input at output {place}. {advice}"
         )
-    check_tangent(output, tangent)
-    set_tangent(output, tangent)
+    if tangent is not held:
+        raise AutogradError(
+            f"{ctx.name()}: an inplace custom Function is not returning the forward mode gradients as-is. "
+            f"Got another Tensor for the input at output {place}. {advice}"
+        )
+
+
+def _check_view(ctx: BackwardCFunction, output: Tensor, tangent: Tensor, call: FunctionCall) -> None:
+    """Raises unless the tangent of a view of an input is a view of the tangent of this input.
+
+    A later write into one of them must reach the other's tangent.
+    """
+    root = output._root
+    if root is None:
+        return
+    assert call.tangents is not None
+    for tensor, source in zip(call.inputs, call.tangents, strict=True):
+        if source is None or root is not _root_of(tensor):
+            continue
+        if tangent._root is None:
+            problem = "is not returning a view"
+        elif tangent._root is not _root_of(source):
+            problem = "is returning a view of another Tensor than the given tangent of this input"
+        else:
+            return
+        raise AutogradError(
+            f"{ctx.name()}: a custom Function's forward is returning a view (or an input as-is) but the jvp "
+            f"{problem}. Got {describe(tangent._storage.spec)}. Apply the same view to the tangent."
+        )
+
+
+def _root_of(tensor: Tensor) -> Tensor:
+    return tensor if tensor._root is None else tensor._root

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import jax
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
+from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import Gradients, TapeNode
 from oplib.autograd.recording.origins import number_node
 from oplib.autograd.saved.saved_tensor import SavedTensor, second_pass_error
@@ -171,12 +172,39 @@ class Error(TapeNode):
 
 def refuse_gradient(tensor: Tensor, message: str) -> Tensor:
     """Returns a tensor of the same value. Differentiating it raises an error with ``message``."""
+    return refuse_gradients([tensor], message)[0]
+
+
+def refuse_gradients(values: Sequence[Any], message: str) -> list[Any]:
+    """Returns tensors of the same values, with one node, which raises if one of them is differentiated.
+
+    The graph is that of torch's ``DelayedError``: each edge leads to a leaf of the same value.
+
+    Args:
+        values: Tensors, and other values, which pass unchanged.
+        message: the text of the error.
+    """
     node = Error()
     node.message = message
-    node.input_metadata = (jax.typeof(tensor._storage.array),)
+    tensors = [value if isinstance(value, Tensor) else None for value in values]
+    node.input_metadata = tuple([None if one is None else jax.typeof(one._storage.array) for one in tensors])
+    node.edges = tuple([None if one is None else gradient_edge(_copy_leaf(one)) for one in tensors])
     number_node(node, modes.state)
+    return [
+        value if tensor is None else _attach(tensor, node, slot)
+        for slot, (value, tensor) in enumerate(zip(values, tensors, strict=True))
+    ]
+
+
+def _copy_leaf(tensor: Tensor) -> Tensor:
+    leaf = tensor.detach()
+    leaf._requires_grad = True
+    return leaf
+
+
+def _attach(tensor: Tensor, node: Error, slot: int) -> Tensor:
     barred = box(tensor._storage.array)
     barred._trace = tensor._trace
     barred._requires_grad = True
-    barred._grad_fn = node
+    barred._grad_fn, barred._output_nr = node, slot
     return barred

@@ -48,13 +48,18 @@ def attach_outputs(
             continue
         own = id(leaf)
         is_constant = own in constant
-        is_dirty = own in dirty and not is_constant
-        # an input, or a captured tensor with a history, must keep its edge
-        is_kept = is_dirty or own in attached or not (own in given or leaf._requires_grad)
-        output = leaf if is_kept else _alias(leaf, is_recorded=recording and not is_constant)
+        is_dirty = own in dirty and not (is_constant and leaf._requires_grad)
+        is_recorded = recording and not is_constant
+        # an input, or a captured tensor with a history, must keep its edge; a view without history stays one
+        is_kept = (
+            is_dirty
+            or own in attached
+            or not (own in given or (leaf._requires_grad and (is_recorded or leaf._root is None)))
+        )
+        output = leaf if is_kept else _alias(leaf, is_recorded=is_recorded)
         if is_kept:
             attached.add(own)
-        if recording and not is_constant and _is_differentiable(leaf._storage.spec.dtype):
+        if is_recorded and _is_differentiable(leaf._storage.spec.dtype):
             if is_dirty:
                 rebase_history(output, (ctx, slot))
             else:
@@ -79,7 +84,8 @@ def _dirty(
             warnings.warn(
                 f"{ctx.name()}: mark_dirty() received a tensor that is not an input of forward.", stacklevel=4
             )
-        if recording and tensor._requires_grad and tensor._grad_fn is None:
+        is_leaf = tensor._requires_grad and tensor._grad_fn is None
+        if recording and is_leaf and all(tensor is not one for one in ctx.non_differentiable):
             raise AutogradError(
                 f"{ctx.name()}: a leaf that requires grad has been used in an in-place operation. Got "
                 f"{describe(tensor._storage.array)} in mark_dirty(). Write into a clone() of it, or under "
@@ -114,7 +120,7 @@ def _is_differentiable(dtype: Any) -> bool:
 
 def _alias(tensor: Tensor, *, is_recorded: bool) -> Tensor:
     """Makes a view of the whole tensor, with its own history or none."""
-    if not is_recorded:
+    if tensor._requires_grad and not is_recorded:
         return tensor.detach()
     shape = tuple(tensor._storage.spec.shape)
     with no_grad():

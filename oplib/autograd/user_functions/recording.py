@@ -68,6 +68,9 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
     outputs = attach_outputs(ctx, leaves, call.inputs, recording=call.recording)
     if call.recording:
         ctx.input_metadata = tuple(map(_metadata_of, outputs))
+        if not ctx._materialize_non_diff_grads:
+            pairs = zip(ctx.input_metadata, outputs, strict=True)
+            ctx.input_metadata = tuple([meta if meta and one._requires_grad else None for meta, one in pairs])
         ctx._saved = tuple([None if tensor is None else SavedTensor(tensor, ctx) for tensor in ctx.to_save])
     if call.tangents is not None:
         push_tangents_through(ctx, leaves, outputs, call)

@@ -27,6 +27,7 @@ class TensorAliasing(Generic[TensorT]):
 
     _storage: Storage
     _root: TensorT | None
+    _views: list[Any] | None
     _grad_fn: Any
     _requires_grad: bool
     _output_nr: int
@@ -47,7 +48,7 @@ class TensorAliasing(Generic[TensorT]):
         It has a version of its own, so writes into it are not noticed.
 
         After assigning a tensor, this one shares the memory of that tensor, and keeps its own history and
-        version.
+        version. Its views keep the old memory, and share the version.
 
         Raises:
             ArgumentError: the assigned value is not a Tensor.
@@ -76,7 +77,10 @@ class TensorAliasing(Generic[TensorT]):
                 f"data: a tensor that requires grad keeps its dtype. Got {describe(given)} for "
                 f"{describe(own)}. Convert it first."
             )
-        self._storage = AliasStorage(value._storage, self._storage.version)
+        old = self._storage
+        # Only views need the old counter; it would keep the old array alive for nobody.
+        counter = old if self._root is not None or self._views is not None else None
+        self._storage = AliasStorage(value._storage, old.version, counter)
 
     def detach_(self) -> Self:
         """Removes the history of the tensor, which becomes a leaf that does not require grad.

@@ -143,13 +143,17 @@ class AliasStorage(Storage):
 
     Attributes:
         cell: the other storage. A write through the alias shows there, and is not counted there.
+        counter: the storage whose version counts the writes through the alias.
     """
 
-    __slots__ = ("_count", "cell")
+    __slots__ = ("cell", "counter")
 
-    def __init__(self, cell: Storage, version: int = 0) -> None:
+    def __init__(self, cell: Storage, version: int = 0, counter: Storage | None = None) -> None:
         self.cell: Storage = cell.cell if isinstance(cell, AliasStorage) else cell
-        self._count = version
+        if counter is None:
+            counter = Storage(None)
+            counter.version = version
+        self.counter: Storage = counter.counter if isinstance(counter, AliasStorage) else counter
 
     @property
     def array(self) -> Any:
@@ -159,11 +163,11 @@ class AliasStorage(Storage):
     @property
     def version(self) -> int:
         """The number of in-place writes through this alias or its views."""
-        return self._count
+        return self.counter.version
 
     @version.setter
     def version(self, value: int) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
-        self._count = value
+        self.counter.version = value
 
     @property
     def is_inference(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
@@ -188,7 +192,7 @@ class AliasStorage(Storage):
     def write(self, array: Any) -> None:
         """Replaces the array in the cell, and counts the write here."""
         self.cell.replace(array)
-        self._count += 1
+        self.counter.version += 1
 
     def replace(self, array: Any) -> None:
         """Replaces the array in the cell."""
@@ -197,7 +201,7 @@ class AliasStorage(Storage):
     def exchange(self, seen: Any, array: Any, *, counted: bool = True) -> bool:
         """Replaces the array in the cell, unless another thread has, and counts the write here."""
         done = self.cell.exchange(seen, array, counted=False)
-        self._count += done and counted
+        self.counter.version += done and counted
         return done
 
 

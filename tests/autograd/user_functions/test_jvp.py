@@ -140,12 +140,21 @@ def test_a_written_input_keeps_its_tangent_object(tangent):
         x = make_dual(oplib.ones(2), tangent)
         assert make_function(forward, jvp=lambda ctx, t: t.mul_(2.0)).apply(x) is x
         assert unpack_dual(x).tangent.tolist() == [6.0, 8.0]
-        with pytest.raises(AutogradError, match="not returning the forward mode gradients as-is"):
+        with pytest.raises(AutogradError, match="not modifying the forward mode gradients inplace"):
             make_function(forward, jvp=lambda ctx, t: t * 2.0).apply(x)
+        with pytest.raises(AutogradError, match="not returning the forward mode gradients as-is"):
+            make_function(forward, jvp=lambda ctx, t: t.mul_(2.0) * 1).apply(x)
 
 
 def test_an_input_that_is_returned_has_the_tangent_of_jvp(tangent):
-    assert push(make_function(lambda ctx, a: a, jvp=lambda ctx, t: t * 5), tangent).tolist() == [15.0, 20.0]
+    assert push(make_function(lambda ctx, a: a, jvp=lambda ctx, t: t.view_as(t)), tangent).tolist() == [
+        3.0,
+        4.0,
+    ]
+    with pytest.raises(AutogradError, match=r"is not returning a view.*Apply the same view to the tangent"):
+        push(make_function(lambda ctx, a: a, jvp=lambda ctx, t: t * 5), tangent)
+    with pytest.raises(AutogradError, match="returning a view of another Tensor than the given tangent"):
+        push(make_function(lambda ctx, a: a, jvp=lambda ctx, t: (t * 5).view(2)), tangent)
 
 
 # What is refused -----------------------------------------------------------------------------
