@@ -78,10 +78,11 @@ class SavedTensor:
         self._is_own = made_by is not None and made_by is node
         self._output_nr = tensor._output_nr
         self._trace = tensor._trace
-        self._tangent_slot = claim_slot(tensor)
+        state = modes.state
+        self._tangent_slot = tensor._tangent_slot if state.dual_level is None else claim_slot(tensor)
         self._edge = None if made_by is None or self._is_own else gradient_edge(tensor)
         self._original = weakref.ref(tensor) if made_by is not None else lambda: tensor
-        if modes.state.watchers and (pairs := active_pairs()):
+        if state.watchers and (pairs := active_pairs()):
             self.pack(pairs, tensor)
 
     @classmethod
@@ -183,7 +184,10 @@ class SavedTensor:
             SavedTensorError: the value is freed, or has been written in place since it was saved.
             GradientTypeError: an unpack hook returned an object that is not a Tensor.
         """
-        array = self.read(node.name())
+        if self._pairs is None and self._storage.version == self._version:
+            array = self._array  # nearly always; the name of the node is for errors
+        else:
+            array = self.read(node.name())
         original = self._original()
         if original is not None and original._storage is self._storage and not self._is_own:
             return original
