@@ -87,6 +87,7 @@ with collecting_later():
     from .tensor.dtypes.rules import default_int_dtype as _default_int_dtype
     from .tensor.inference import mark_inference
     from .tensor.methods.op_methods import add_op_methods
+    from .torch_names import describe_missing as _describe_missing
     from .transforms import apply_in_map, map_examples, vmap
 
 if _typing.TYPE_CHECKING:
@@ -251,7 +252,7 @@ def __getattr__(name: str) -> _typing.Any:
     elif name in _registry.FUNCTIONS:
         function = _registry.FUNCTIONS[name]
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(_describe_missing(__name__, name))
     globals()[name] = function
     return function
 

@@ -3,6 +3,8 @@
 import typing as _typing
 from importlib import import_module as _import_module
 
+from oplib.torch_names import describe_missing as _describe_missing
+
 from . import functional
 
 if _typing.TYPE_CHECKING:
@@ -13,7 +15,7 @@ else:  # a type checker then reports a name that does not exist
         """Imports rarely used modules at their first use."""
         if name == "utils":
             return _import_module(f"{__name__}.{name}")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(_describe_missing(__name__, name))
 
 
 __all__ = ["functional", "utils"]

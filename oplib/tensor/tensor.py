@@ -19,6 +19,7 @@ from .methods.conversion import TensorConversion, TensorDtypes
 from .methods.copying import TensorCopying
 from .methods.forms import TensorMethods
 from .methods.history import TensorHistory
+from .methods.missing_names import MISSING, TensorMissingNames
 from .methods.op_methods import OpMethods
 from .methods.operators import TensorOperators
 from .methods.printing import show_tensor
@@ -42,6 +43,7 @@ class Tensor(
     TensorCopying,
     TensorComparison,
     OpMethods["Tensor"],
+    TensorMissingNames,
 ):
     """A multi-dimensional array with ``requires_grad``, ``grad``, a version, and in-place operations.
 
@@ -82,7 +84,7 @@ class Tensor(
 
     def __dir__(self) -> list[str]:
         """The names of the attributes, including those that users have set."""
-        return sorted(name for name in object.__dir__(self) if name.isidentifier())
+        return sorted(name for name in object.__dir__(self) if name.isidentifier() and name not in MISSING)
 
     @staticmethod
     def from_array(array: Any, *, requires_grad: bool = False) -> Tensor:

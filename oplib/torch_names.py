@@ -1,0 +1,171 @@
+"""Names of torch that oplib does not have, and what a program uses instead: texts of AttributeErrors."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+_LAYERS = {
+    "Linear": "linear",
+    "Bilinear": "bilinear",
+    "Embedding": "embedding",
+    "EmbeddingBag": "embedding_bag",
+    "LayerNorm": "layer_norm",
+    "RMSNorm": "rms_norm",
+    "GroupNorm": "group_norm",
+    "MultiheadAttention": "multi_head_attention_forward",
+    "Dropout": "dropout",
+    "ReLU": "relu",
+    "GELU": "gelu",
+    "SiLU": "silu",
+    "Softmax": "softmax",
+    "LogSoftmax": "log_softmax",
+    "CrossEntropyLoss": "cross_entropy",
+    "NLLLoss": "nll_loss",
+    "MSELoss": "mse_loss",
+    "L1Loss": "l1_loss",
+    "SmoothL1Loss": "smooth_l1_loss",
+    "KLDivLoss": "kl_div",
+    "BCELoss": "binary_cross_entropy",
+    "BCEWithLogitsLoss": "binary_cross_entropy_with_logits",
+    "CTCLoss": "ctc_loss",
+    "Upsample": "interpolate",
+    **{f"Conv{rank}d": f"conv{rank}d" for rank in (1, 2, 3)},
+    **{f"ConvTranspose{rank}d": f"conv_transpose{rank}d" for rank in (1, 2, 3)},
+    **{f"MaxPool{rank}d": f"max_pool{rank}d" for rank in (1, 2, 3)},
+    **{f"AvgPool{rank}d": f"avg_pool{rank}d" for rank in (1, 2, 3)},
+    **{f"BatchNorm{rank}d": "batch_norm" for rank in (1, 2, 3)},
+    **{f"InstanceNorm{rank}d": "instance_norm" for rank in (1, 2, 3)},
+}
+_TRANSFORMATIONS = {
+    name: name.lower()
+    for name in (
+        "Adam",
+        "AdamW",
+        "SGD",
+        "RMSprop",
+        "Adagrad",
+        "Adadelta",
+        "Adamax",
+        "NAdam",
+        "RAdam",
+        "LBFGS",
+    )
+}
+_DTYPES = {
+    "Float": "float32",
+    "Double": "float64",
+    "Half": "float16",
+    "BFloat16": "bfloat16",
+    "Byte": "uint8",
+    "Char": "int8",
+    "Short": "int16",
+    "Int": "int32",
+    "Long": "long",
+    "Bool": "bool",
+}
+_CLASS = "There are no modules: use a class or dictionary of your own with Tensors that require grad."
+_CELLS = "There is none: write the cell with oplib.nn.functional.linear, and loop, or use oplib.scan."
+_PRECISION = "Set jax.config.update('jax_default_matmul_precision', ...)."
+_SPARSE = "There are no sparse tensors: use dense ones and a mask."
+_PARTITION = "Spread arrays over devices with jax.sharding, see Tensor.sharding."
+HINTS: dict[str, dict[str, str]] = {
+    "oplib": {
+        "compile": "Use oplib.jit, which compiles a function of Tensors.",
+        "func": "Use oplib.vmap, oplib.autograd.functional, or the transformations of JAX.",
+        "export": "Use jax.export of a function of arrays.",
+        "cuda": "Use Tensor.device, and jax.devices('gpu') for the devices.",
+        "distributed": _PARTITION,
+        "distributions": "Use oplib.randn and in-place draws such as Tensor.exponential_, or a library for JAX.",
+        "get_device": "Use Tensor.device.",
+        "asarray": "Use oplib.as_tensor.",
+        "frombuffer": "Use oplib.from_numpy(numpy.frombuffer(...)).",
+        "range": "Use oplib.arange, which leaves the end out.",
+        "matrix_rank": "Use oplib.linalg.matrix_rank.",
+        "solve": "Use oplib.linalg.solve.",
+        "symeig": "Use oplib.linalg.eigh.",
+        "eig": "Use oplib.linalg.eig.",
+        "set_num_threads": "XLA chooses the number of threads, see XLA_FLAGS.",
+        "set_default_device": "Use jax.default_device, or give device=.",
+        "set_default_tensor_type": "Use oplib.set_default_dtype.",
+        "use_deterministic_algorithms": "Programs on a CPU are deterministic; for a GPU see XLA_FLAGS.",
+        "set_float32_matmul_precision": _PRECISION,
+        "get_float32_matmul_precision": _PRECISION,
+        "sparse": _SPARSE,
+        "sparse_coo_tensor": _SPARSE,
+        "GradScaler": "bfloat16 needs none; multiply the loss, and divide the gradients.",
+        **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell"), _CELLS),
+        **{
+            f"{word}Tensor": f"Use oplib.tensor(data, dtype=oplib.{dtype})."
+            for word, dtype in _DTYPES.items()
+        },
+    },
+    "oplib.nn": {
+        **dict.fromkeys(("Module", "Parameter", "Sequential", "ModuleList", "ModuleDict"), _CLASS),
+        **dict.fromkeys(("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"), _CELLS),
+        **{
+            layer: f"There are no modules: use oplib.nn.functional.{function} with Tensors of your own."
+            for layer, function in _LAYERS.items()
+        },
+        "init": "Use in-place draws under oplib.no_grad, such as Tensor.uniform_ and Tensor.normal_.",
+        "DataParallel": _PARTITION,
+    },
+    "oplib.optim": {
+        **{
+            name: f"Use oplib.optim.Optimizer(optax.{transformation}(...), parameters)."
+            for name, transformation in _TRANSFORMATIONS.items()
+        },
+        "lr_scheduler": "Give the transformation a schedule, such as optax.cosine_decay_schedule.",
+    },
+    "Tensor": {
+        **dict.fromkeys(
+            ("is_cuda", "is_cpu", "is_mps", "is_xpu", "is_meta", "get_device"), "Use tensor.device.type."
+        ),
+        "data_ptr": "Arrays have no stable address; compare tensors by oplib.equal, or views by their _base.",
+        "storage": "There are no storages: use tensor.array, or tensor.stride() and tensor.storage_offset().",
+        "untyped_storage": "There are no storages: use tensor.array.",
+        "set_": "Assign to tensor.data.",
+        "pin_memory": "Leave it out: jax.device_put copies asynchronously.",
+        "share_memory_": "Leave it out: arrays cannot be shared by processes; send numpy arrays.",
+        "as_subclass": "Assign to tensor.__class__.",
+        "record_stream": "Leave it out: XLA orders its computations.",
+        "map_": "Use a function of tensors, which computes all items at once.",
+        "apply_": "Use a function of tensors, which computes all items at once.",
+        **dict.fromkeys(("is_sparse", "to_sparse", "to_dense", "coalesce"), _SPARSE),
+        "is_quantized": "There are no quantized tensors.",
+    },
+}
+
+
+def describe_missing(module: str, name: str) -> str:
+    """Returns the text of the AttributeError of a module that lacks a name.
+
+    Args:
+        module: the name of the module.
+        name: the attribute.
+
+    Example:
+        >>> describe_missing("oplib", "compile")
+        "module 'oplib' has no attribute 'compile'. Use oplib.jit, which compiles a function of Tensors."
+    """
+    hint = HINTS.get(module, {}).get(name)
+    return f"module {module!r} has no attribute {name!r}" + (f". {hint}" if hint else "")
+
+
+class MissingAttribute:
+    """A name of torch that a class does not have: reading it raises, and ``hasattr`` is False.
+
+    A descriptor, not ``__getattr__``: that would make every attribute of a Tensor slower to read.
+
+    Args:
+        name: the attribute.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type) -> NoReturn:
+        raise AttributeError(
+            f"{owner.__name__!r} object has no attribute {self._name!r}. {HINTS['Tensor'][self._name]}",
+            name=self._name,
+            obj=instance,
+        )

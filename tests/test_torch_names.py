@@ -1,0 +1,71 @@
+"""Names of torch that oplib does not have: the AttributeError says what to use instead."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+from typing import Any
+
+import pytest
+
+import oplib
+import oplib.nn.functional
+from oplib.torch_names import HINTS
+
+CASES = [(place, name) for place, hints in HINTS.items() for name in hints]
+PATH = re.compile(r"\boplib(?:\.\w+)+")
+
+
+def find_place(place: str) -> Any:
+    return oplib.ones(1) if place == "Tensor" else importlib.import_module(place)
+
+
+@pytest.mark.parametrize(("place", "name"), CASES)
+def test_a_name_is_absent_and_its_error_ends_with_the_hint(place: str, name: str) -> None:
+    where = find_place(place)
+    assert not hasattr(where, name)
+    assert name not in dir(where)
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}'. {re.escape(HINTS[place][name])}$"):
+        getattr(where, name)
+
+
+def test_each_path_that_a_hint_names_exists() -> None:
+    texts = {hint for hints in HINTS.values() for hint in hints.values()}
+    paths = {path for hint in texts for path in PATH.findall(hint)}
+    assert len(paths) > 40
+    for path in paths:
+        functools.reduce(getattr, path.split(".")[1:], oplib)
+    methods = {name for hint in texts for name in re.findall(r"\b[Tt]ensor\.(\w+)", hint)} - {"ones"}
+    assert not {name for name in methods if not hasattr(oplib.Tensor, name) and name != "__class__"}
+
+
+def test_each_name_is_one_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    for place, name in CASES:
+        theirs = (
+            torch.Tensor if place == "Tensor" else importlib.import_module(place.replace("oplib", "torch"))
+        )
+        assert hasattr(theirs, name) or (place, name) == ("Tensor", "get_device"), (place, name)
+
+
+def test_each_transformation_of_optax_exists() -> None:
+    optax = pytest.importorskip("optax")
+    texts = " ".join(HINTS["oplib.optim"].values())
+    assert not [name for name in re.findall(r"optax\.(\w+)", texts) if not hasattr(optax, name)]
+
+
+def test_a_name_that_torch_does_not_have_gets_no_hint() -> None:
+    for where in (oplib, oplib.nn, oplib.nn.functional):
+        with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
+            where.nothing  # type: ignore[attr-defined]  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_subclass_may_define_a_name_that_is_missing() -> None:
+    class Mine(oplib.Tensor):
+        is_sparse = False
+
+    x = oplib.ones(1)
+    x.__class__ = Mine
+    assert x.is_sparse is False
+    assert getattr(oplib.ones(1), "is_cuda", None) is None
