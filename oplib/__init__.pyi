@@ -92,6 +92,8 @@ from oplib.transforms.control_flow.scan import scan as scan
 from oplib.transforms.control_flow.while_loop import while_loop as while_loop
 from oplib.transforms.jit.function import jit as jit
 from oplib.tensor import Device as device
+from oplib.tensor import MemoryFormat as memory_format
+from oplib.tensor import MemoryLayout as layout
 from oplib.tensor.dtypes.names import int64 as long
 
 newaxis: None

@@ -75,7 +75,7 @@ HINTS: dict[str, dict[str, str]] = {
         "export": "Use jax.export of a function of arrays.",
         "cuda": "Use Tensor.device, and jax.devices('gpu') for the devices.",
         "distributed": _PARTITION,
-        "distributions": "Use oplib.randn and in-place draws such as Tensor.exponential_, or a library for JAX.",
+        "distributions": "Use oplib.randn and in-place draws such as Tensor.exponential_, or a library.",
         "get_device": "Use Tensor.device.",
         "asarray": "Use oplib.as_tensor.",
         "frombuffer": "Use oplib.from_numpy(numpy.frombuffer(...)).",

@@ -126,7 +126,7 @@ def list_functions() -> dict[str, Function]:
                 seen.add(id(value))
                 found[f"{module.__name__}.{name}"] = value
     for name in sorted(dir(oplib.Tensor)):
-        value = getattr(oplib.Tensor, name)
+        value = getattr(oplib.Tensor, name, None)
         if not name.startswith("_") and name not in METHODS_LEFT_OUT and inspect.isfunction(value):
             found[f"oplib.Tensor.{name}"] = value
     return found

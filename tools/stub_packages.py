@@ -85,7 +85,8 @@ def render_root() -> str:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level == 1:
             lines += _import_from(node, listed)
-    lines.append("from oplib.tensor import Device as device")
+    for name, alias in (("Device", "device"), ("MemoryFormat", "memory_format"), ("MemoryLayout", "layout")):
+        lines.append(f"from oplib.tensor import {name} as {alias}")
     lines.append("from oplib.tensor.dtypes.names import int64 as long")  # or int32, without JAX's x64
     lines += ["", "newaxis: None", "__version__: str", "", _list_names(root.__all__), ""]
     return "\n".join(lines)
