@@ -11,6 +11,7 @@ from oplib.autograd.recording.in_place import note_history, write_in_place
 from oplib.errors import ArgumentTypeError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor, box, upcalls
+from oplib.tensor.views.chain import number_to_array
 
 
 def detach_(input: Any) -> Any:  # noqa: A002  torch's name
@@ -67,7 +68,7 @@ def store_in_place(tensor: Tensor, value: Any, name: str) -> None:
     spec = tensor._storage.spec
     is_plain = modes.region is None and tensor._root is not None  # the body of a loop may not write outside
     if is_plain and isinstance(value, np.ndarray) and not value.ndim:
-        tensor._storage.write(value)  # broadcast where it is put in, by the same call
+        tensor._storage.write(number_to_array(value))  # broadcast where it is put in, by the same call
         note_history(tensor, None)
         return
     new = value if isinstance(value, Tensor) else box(jnp.asarray(value))

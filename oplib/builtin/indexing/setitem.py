@@ -36,29 +36,30 @@ _NUMBERS = (bool, int, float, complex)
 def setitem_(input: Any, index: Any, value: Any) -> None:  # noqa: A002  torch's name
     """Stores a value at the items that subscripts select: ``input[index] = value``."""
     require_tensor_to_write(input, "setitem_")
-    if input.dtype not in _HALF or isinstance(value, complex):  # half precision gives inf, as in torch
+    dtype, shape = input._storage.spec.dtype, input._storage.spec.shape
+    if dtype not in _HALF or isinstance(value, complex):  # half precision gives inf, as in torch
         check_fits("setitem_", input, value)
-    mask = _find_mask(index, input.shape)
+    mask = None if index.__class__ is int else _find_mask(index, shape)
     if mask is not None and isinstance(value, _NUMBERS):
         check_may_write(input, "setitem_", [value])
-        number = _to_value(value, input.dtype)
+        number = _to_value(value, dtype)
         update_in_place(input, lambda: ops.where(mask, number, input), "setitem_")
         return
     given = index
     if index.__class__ is not int:
         index = tuple(list_subscripts(index))  # it is read twice below, and warned of once
-    frame, starts, node_class, indices, _ = read_window(index, tuple(input.shape))
+    frame, starts, node_class, indices, _ = read_window(index, tuple(shape))
     if indices:
         refuse_bytes_to_fill(given, value)
         check_may_write(input, "setitem_", [value])
         place = read_place(index, input)
-        stored = _to_value(value, input.dtype)
+        stored = _to_value(value, dtype)
         update_in_place(input, lambda: ops.setitem(input, stored, *place), "setitem_")
         return
     target = make_view(input, frame, starts, node_class)
     check_may_write(target, "setitem_", [value])
     if not _is_itself(target, value):
-        store_in_place(target, _to_value(value, input.dtype), "setitem_")
+        store_in_place(target, _to_value(value, dtype), "setitem_")
 
 
 def _is_itself(target: Tensor, value: Any) -> bool:

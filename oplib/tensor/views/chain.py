@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
@@ -245,22 +245,36 @@ def make_chain(frames: tuple[Frame, ...]) -> Chain:
     return Chain(frames)
 
 
-_operands: dict[Starts, Any] = {}
+_operands: dict[Hashable, Any] = {}
 _MOST = 1024
 
 
 def starts_to_array(starts: Starts) -> Any:
     """Returns starts as one array. An array used twice is kept on the device, which saves the transfer."""
     held = _operands.get(starts)
-    if held is None:
-        held = np.array(starts, np.int32)
-        if starts in _operands:
-            held = jax.device_put(held)
-        elif len(_operands) >= _MOST:
+    return _keep(starts, np.array(starts, np.int32)) if held is None else held
+
+
+def number_to_array(number: np.ndarray[Any, Any]) -> Any:
+    """Returns a number that is written through a chain. One that is used twice is kept on the device."""
+    key = number.tobytes(), number.dtype
+    held = _operands.get(key)
+    return _keep(key, number) if held is None else held
+
+
+def _keep(key: Hashable, values: np.ndarray[Any, Any]) -> Any:
+    """Returns values as they are, or at their second use as an array on the device, which is kept."""
+    if key not in _operands:
+        if len(_operands) >= _MOST:
             _operands.clear()
-            return held
-        _operands[starts] = held if isinstance(held, jax.Array) and not isinstance(held, Tracer) else None
-    return held
+        _operands[key] = None
+        return values
+    array = jax.device_put(values)
+    is_plain = not isinstance(array, Tracer) and not array.committed  # as it is in the context of a mesh
+    if not is_plain or array.dtype != values.dtype:  # a wide dtype, while 64 bits are off
+        return values
+    _operands[key] = array
+    return array
 
 
 def _conjugate(array: Any) -> Any:
