@@ -21,12 +21,16 @@ from tests.seed import make_random
 
 SHARE = float(os.environ.get("OPLIB_COMPILED_AUTOGRAD") or 0)
 MOST_EAGER = 0.05
+LEAST_PASSES = 500
+"""A run with fewer passes is one of some files, for which a share says little. It only shows it."""
+
 MOST_EXCEPTIONS = 0.01
 RECORDED = "create_graph=True"
 INSIDE_TRACE = "inside a trace of JAX or a map of oplib"
 SUSPENDED = "in a block of disable, or nested in a compiled pass"
-LEFT_OUT = (RECORDED, INSIDE_TRACE, SUSPENDED)
-"""The reasons of passes for which the mode has no effect by its rules. The bound leaves them out."""
+RAISED = "ended by an error, in a check or a host step"
+LEFT_OUT = (RECORDED, INSIDE_TRACE, SUSPENDED, RAISED)
+"""The bound leaves out passes for which the mode has no effect by its rules, and passes that raise."""
 
 EXCEPTIONS: dict[str, str] = {}
 """Tests that are left out, by the end of their id, with the reason."""
@@ -61,7 +65,11 @@ def _modules() -> Sequence[Any]:
 
 def _execute(*args: Any) -> bool:
     noted = counts.total()
-    served = execute(*args)
+    try:
+        served = execute(*args)
+    except BaseException:
+        counts[RAISED] += 1
+        raise
     if served:
         counts["compiled"] += 1
     elif counts.total() == noted:
@@ -119,7 +127,9 @@ def show(reporter: pytest.TerminalReporter) -> None:
     for reason, count in eager.most_common():
         reporter.write_line(f"  {count} eager: {reason}")
     for reason, count in left_out.items():
-        reporter.write_line(f"  {count} more, for which the mode has no effect: {reason}")
+        reporter.write_line(f"  {count} more, left out: {reason}")
     reporter.write_line(f"tests left out: {len(EXCEPTIONS)}")
-    if share > MOST_EAGER:
+    if not totals["compiled"] and len(reporter.stats.get("passed", ())) >= LEAST_PASSES:
+        pytest.exit("no backward pass was compiled", returncode=1)
+    if share > MOST_EAGER and total >= LEAST_PASSES:
         pytest.exit("too many backward passes ran eagerly", returncode=1)

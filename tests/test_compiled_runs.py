@@ -12,12 +12,13 @@ from tests import compiled_runs
 def show(monkeypatch):
     """Ends a run with these counts, and returns the lines that it prints."""
 
-    def end(**counts):
+    def end(passed=1000, **counts):
         lines: list[str] = []
         passes = {getattr(compiled_runs, name, name): count for name, count in counts.items()}
         monkeypatch.setattr(compiled_runs, "SHARE", 1.0)
         monkeypatch.setattr(compiled_runs, "totals", Counter(passes))
-        compiled_runs.show(SimpleNamespace(write_line=lines.append))
+        stats = {"passed": [None] * passed}
+        compiled_runs.show(SimpleNamespace(write_line=lines.append, stats=stats))
         return lines
 
     return end
@@ -27,12 +28,19 @@ def test_the_end_of_a_run_shows_eager_passes_by_reason(show):
     lines = show(compiled=96, reason=3, other=1, RECORDED=50)
     assert lines[0] == "backward passes: 96 compiled, 4 eager (4.0% of both); the bound is 5%"
     assert lines[1:3] == ["  3 eager: reason", "  1 eager: other"]
-    assert "50 more, for which the mode has no effect: create_graph=True" in lines[3]
+    assert "50 more, left out: create_graph=True" in lines[3]
 
 
 def test_a_run_with_too_many_eager_passes_fails(show):
     with pytest.raises(pytest.exit.Exception, match="too many backward passes ran eagerly"):
-        show(compiled=94, reason=6)
+        show(compiled=940, reason=60)
+    show(compiled=94, reason=6)  # some files
+
+
+def test_a_run_without_any_compiled_pass_fails(show):
+    with pytest.raises(pytest.exit.Exception, match="no backward pass was compiled"):
+        show()
+    show(passed=5)
 
 
 def make_items(count):
