@@ -168,7 +168,7 @@ class Trace:
         found: _Edges = []
         for number, place in enumerate(self.candidates.operands):
             tensor = place.value
-            edge = gradient_edge(tensor) if modes.grad_enabled and tensor._root is None else None
+            edge = gradient_edge(tensor) if modes.grad_enabled else None
             if edge is not None:
                 found.append((number, GradientEdge(*edge)))
         return found

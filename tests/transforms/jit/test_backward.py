@@ -180,3 +180,49 @@ def test_a_write_inside_is_no_write_to_what_the_node_has_saved():
     x = oplib.ones(2)
     oplib.jit(lambda x: x.mul_(weight))(x).sum().backward()
     assert (x.tolist(), weight.grad.tolist()) == ([3, 3], [1, 1])
+
+
+VIEWS = {
+    "select": lambda base: base[1],
+    "slice": lambda base: base[:1],
+    "all": lambda base: base[:],
+    "transpose": lambda base: base.t(),
+    "view of a view": lambda base: base.t()[0],
+    "no view": lambda base: base * 1,
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("is_argument", [True, False])
+def test_a_view_with_a_history_leads_to_its_base(name, is_argument):
+    def differentiate(compile_):
+        weight = oplib.tensor([[1.5, 2.5], [0.5, 3.0]], requires_grad=True)
+        view = VIEWS[name](weight * 2)
+        given = [view] if is_argument else []
+        function = (lambda view: (view**3).sum()) if is_argument else (lambda: (view**3).sum())
+        (first,) = grad(compile_(function)(*given), weight, create_graph=True)
+        (second,) = grad((first**2).sum(), weight, create_graph=True)
+        return first, second, grad(second.sum(), weight)[0]
+
+    assert_close(differentiate(oplib.jit), differentiate(lambda function: function))
+
+
+@pytest.mark.parametrize("written", ["base", "view"])
+@pytest.mark.parametrize("name", ["select", "slice", "all", "transpose"])
+def test_a_view_and_its_base_are_written_and_read_with_their_histories(name, written):
+    def differentiate(compile_):
+        weight = oplib.tensor([[1.5, 2.5], [0.5, 3.0]], requires_grad=True)
+        base = weight * 2
+        view = VIEWS[name](base)
+
+        def function(factor):
+            before = (view * 3).sum()
+            (base if written == "base" else view).mul_(factor)
+            return before + (view**3).sum() + base.sum()
+
+        factor = oplib.tensor(2.0, requires_grad=True)
+        loss = compile_(function)(factor)
+        after = (view * base.sum()).sum()
+        return (*grad(loss + after, (weight, factor)), view, base)
+
+    assert_close(differentiate(oplib.jit), differentiate(lambda function: function))
