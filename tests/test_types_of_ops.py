@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import read_examples
+from tests.documents import FENCE, has_pairs, read_examples, read_pairs
 
 ROOT = Path(__file__).parent.parent
 RIGHT = """
@@ -111,10 +111,43 @@ WRONG = [
 ]
 
 
+# Functions on pages have few annotations, to be short, so mypy is as strict as it can be without them.
+BRIEF = (
+    "# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators, "
+    "no-warn-return-any\n"
+)
+# Lines of pages at which a checker is right to complain: the page shows the error, or torch has it too.
+INTENDED = {
+    "show(lambda: log1mexp(a, a))",
+    "show(lambda: mixture(a))  # an array is not a list",
+    "show(lambda: mixture([a, None]))  # a member is missing",
+    "def backward(ctx, grad):",
+}
+
+
+@functools.cache
+def list_pages() -> dict[str, str]:
+    """Returns the programs of *write an op* by name."""
+    found: dict[str, str] = {}
+    for page in sorted((ROOT / "docs" / "write_an_op").glob("*.md")):
+        text = page.read_text()
+        if has_pairs(text):
+            programs = [pair.programs[1] for pair in read_pairs(text)]
+        else:
+            programs = (
+                ["\n".join(example.code for example in read_examples(text))] if FENCE.search(text) else []
+            )
+        for number, program in enumerate(programs):
+            found[f"page_{page.stem}_{number}"] = program.replace(
+                "\n", BRIEF, 1
+            )  # it begins with empty lines
+    return found
+
+
 def list_programs() -> dict[str, str]:
-    """Returns programs by name: the right one, that of the README, and one with all mistakes."""
+    """Returns programs by name: the right one, those of pages, and one with all mistakes."""
     readme = "\n".join(example.code for example in read_examples((ROOT / "README.md").read_text()))
-    return {"right": RIGHT, "readme": readme, "wrong": START + "\n".join(WRONG)}
+    return {"right": RIGHT, "readme": readme, "wrong": START + "\n".join(WRONG), **list_pages()}
 
 
 def run_mypy(folder: Path) -> list[tuple[str, int]]:
@@ -136,9 +169,9 @@ def run_pyright(folder: Path) -> list[tuple[str, int]]:
         pytest.skip("pyright is not installed beside this Python")
     command = [str(pyright), "--outputjson", "--pythonpath", sys.executable]
     done = run(command, folder, PYTHONPATH=str(ROOT))
-    if not done.lstrip().startswith("{"):
-        pytest.skip(f"pyright does not run here: {done[-200:]}")
-    errors = [one for one in json.loads(done)["generalDiagnostics"] if one["severity"] == "error"]
+    _, brace, rest = done.partition("{")  # before it, pyright may tell of a newer version
+    assert brace, f"pyright gave no JSON: {done[-500:]}"
+    errors = [one for one in json.loads(brace + rest)["generalDiagnostics"] if one["severity"] == "error"]
     return [(Path(one["file"]).stem, one["range"]["start"]["line"] + 1) for one in errors]
 
 
@@ -146,7 +179,7 @@ def run(command: list[str], folder: Path, **environment: str) -> str:
     done = subprocess.run(
         command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )
-    return done.stdout
+    return done.stdout or done.stderr
 
 
 CHECKERS = {"mypy": run_mypy, "pyright": run_pyright}
@@ -174,6 +207,20 @@ def check(tmp_path_factory: pytest.TempPathFactory):
 def test_a_right_program_passes(check, checker: str, program: str) -> None:
     lines = list_programs()[program].splitlines()
     assert [(line, lines[line - 1]) for line in check(checker)[program]] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checker", CHECKERS)
+@pytest.mark.parametrize("program", list_pages())
+def test_a_program_of_a_page_passes(check, checker: str, program: str) -> None:
+    lines = list_programs()[program].splitlines()
+    found = [(line, lines[line - 1].strip()) for line in check(checker)[program]]
+    assert [(line, text) for line, text in found if text not in INTENDED] == []
+
+
+def test_each_intended_error_stands_on_a_page() -> None:
+    lines = {line.strip() for program in list_pages().values() for line in program.splitlines()}
+    assert INTENDED - lines == set()
 
 
 @pytest.mark.slow
