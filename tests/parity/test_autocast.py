@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import oplib
@@ -25,10 +26,6 @@ pytestmark = pytest.mark.usefixtures("with_64_bits", "without_warnings")
 
 # Where torch's CPU gives another dtype, and why.
 OTHERWISE = {
-    **dict.fromkeys(
-        ("cov", "corrcoef", "linalg_pinv"),
-        "torch runs only the product inside in low precision; here it is one op, without a cast",
-    ),
     "view_as_complex": "a view shares memory, so nothing is cast: half precision is refused as elsewhere",
     **dict.fromkeys(
         ("histogram.bin_ct", "histogram.bins_tensor"), "half precision is refused, as without autocast"
@@ -247,3 +244,22 @@ def test_a_registered_op_is_cast_as_in_torch():
         assert register(oplib) == register(torch)
     finally:
         registry.restore(before)
+
+
+def estimate(lib: Any, name: str, shape: tuple[int, ...]) -> Any:
+    given = lib.tensor([[1.0, 4.0, 2.0], [3.0, 1.0, 0.5]], dtype=lib.float32)
+    given = given if len(shape) == 2 else given[0]
+    with autocast(lib, "bfloat16"):
+        function = lib.linalg.pinv if name == "pinv" else getattr(lib, name)
+        result = function(given)
+    return result.dtype, result.float().numpy()
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("cov", (2, 3)), ("cov", (3,)), ("corrcoef", (2, 3)), ("pinv", (2, 3)), ("pinverse", (2, 3))],
+)
+def test_an_op_that_ends_in_a_product_rounds_its_result_alone(name: str, shape: tuple[int, ...]):
+    (dtype, value), (torchs, expected) = (estimate(lib, name, shape) for lib in BOTH)
+    assert str(dtype) == str(torchs).removeprefix("torch.")
+    np.testing.assert_allclose(value, expected, rtol=0.02, atol=0.02)

@@ -33,7 +33,8 @@ class Row:
         sharding: which axes may be spread over devices together, where XLA cannot find that out by itself.
         node: what the node of the view is called, less "Backward0"; by default after the op.
         autocast: what :class:`oplib.autocast` does to the floating arguments: "low" for its dtype, "float32",
-            "widest" for the widest of their dtypes; empty for nothing. "cpu low, cuda float32" tells device
+            "widest" for the widest of their dtypes; "result" for an op that ends in a product, whose result
+            alone is cast to the low dtype; empty for nothing. "cpu low, cuda float32" tells device
             types apart; a TPU follows "cuda".
         dtypes: the classes of dtypes that it takes, see ``kernels/dtype_classes``; its kernel refuses the
             others.

@@ -77,6 +77,8 @@ def cast_arguments(record: Record, values: Sequence[Any], settings: Settings) ->
         return None
     low = settings.dtype_of(device_type)
     policy = record.autocast[device_type]
+    if policy == "result":
+        return list(values)
     if policy == "widest":
         dtype = _find_widest(record.name, _list_eligible(leaves, device_type), low)
     else:
@@ -89,6 +91,14 @@ def cast_arguments(record: Record, values: Sequence[Any], settings: Settings) ->
         tree_map(cast, value) if argument.has_tensor else value
         for argument, value in zip(record.schema.arguments, values, strict=True)
     ]
+
+
+def cast_results(record: Record, result: Any, settings: Settings) -> Any:
+    """Returns the results of a call, in the low dtype if the op's policy says so."""
+    device_type = _find_device_type(record, tree_leaves(result), settings)
+    if device_type is None or record.autocast[device_type] != "result":
+        return result
+    return cast_tree(result, device_type, settings.dtype_of(device_type))
 
 
 def cast_tree(tree: Any, device_type: str, dtype: Any) -> Any:

@@ -38,7 +38,7 @@ from oplib.library.arguments.recording import (
 from oplib.library.arguments.results import put_back_returned_arguments
 from oplib.library.arguments.structure import ONE_ARRAY, Structure, pack
 from oplib.library.arguments.trees import TreeEntry
-from oplib.library.autocast.casts import cast_arguments
+from oplib.library.autocast.casts import cast_arguments, cast_results
 from oplib.library.autocast.scope import AutocastScope
 from oplib.library.autograd import RecordInfo, make_autograd_impl, run_on_tensors
 from oplib.library.axes.partition import is_spread
@@ -148,7 +148,8 @@ class Dispatcher:
             cast = cast_arguments(self.record, values, settings)
             if cast is not None:
                 with AutocastScope(settings._replace(enabled=())):
-                    return self._call_bound(cast, arrays_wanted=arrays_wanted)
+                    result = self._call_bound(cast, arrays_wanted=arrays_wanted)
+                    return cast_results(self.record, result, settings)
         return self._call_bound(values, args, kwargs, arrays_wanted=arrays_wanted)
 
     def _call_bound(

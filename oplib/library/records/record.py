@@ -96,7 +96,7 @@ class Record:
         vmap: the batching rule ``rule(info, in_dims, *args)``.
         sharding: the sharding rule.
         autocast: what autocast does to floating arguments, by device type: ``"low"``, ``"float32"``,
-            ``"widest"``, or a dtype.
+            ``"widest"``, or a dtype; ``"result"`` casts the floating results to the low dtype instead.
         operand: the names of number arguments that are operands instead of static.
         donates: the names of written arguments whose buffer the op may reuse.
         compiled: False runs an ``array`` kernel as plain Python on every call (``compile=False``).

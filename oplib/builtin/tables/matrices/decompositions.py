@@ -153,6 +153,7 @@ SYSTEMS = (
         "linalg_pinv(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor",
         _pinv,
         "Moore-Penrose pseudoinverse",
+        autocast="result",
     ),
     _row(
         "linalg_lstsq(Tensor self, Tensor B, *, float? rcond=None) -> Tensor",

@@ -177,12 +177,14 @@ ROWS = (
         _cov,
         "covariances of variables, one variable per row",
         dtypes="ihfc",
+        autocast="result",
     ),
     Row(
         "corrcoef(Tensor self) -> Tensor",
         _corrcoef,
         "correlation coefficients of variables, one variable per row",
         dtypes="ihfc",
+        autocast="result",
     ),
     Row(
         "histc(Tensor self, int bins=100, float min=0., float max=0.) -> Tensor",
