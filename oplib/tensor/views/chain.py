@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property, lru_cache, partial
 from typing import Any
+from weakref import ref
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ from oplib.tensor.devices.memory import require_memory
 from .frame import Frame, Layout, Starts, contiguous_strides, find_positions
 
 Combine = Callable[[Starts, Starts], Starts] | None
+_MOST_PARTS = 16
 
 
 class Chain:
@@ -45,6 +47,7 @@ class Chain:
         self.tape_functions: dict[str, Any] = {}
         self._forms: dict[str, _Forms] = {}
         self._extensions: dict[Frame, tuple[Chain, Combine]] = {}
+        self._parts: dict[int, tuple[ref[Any], ref[Any]]] = {}  # base and view, by the id of the base
 
     @cached_property
     def is_injective(self) -> bool:
@@ -175,7 +178,26 @@ class Chain:
         forms = self._forms.get("get")
         if forms is None or isinstance(whole, Tracer) or whole.sharding.__class__ is not SingleDeviceSharding:
             return self.run("get", Chain.get, starts, whole)
-        return forms.by_operand(whole, starts_to_array(starts) if starts else ())  # as run does, inlined
+        if starts:
+            return forms.by_operand(whole, starts_to_array(starts))  # as run does, inlined
+        held = self._parts.get(id(whole))
+        if held is not None and held[0]() is whole:
+            part = held[1]()
+            if part is not None and not part.is_deleted():
+                return part
+        return self._read_whole(whole, forms)
+
+    def _read_whole(self, whole: Any, forms: _Forms) -> Any:
+        """Reads a view of all items, such as the transposed weight that each step of a loop takes anew.
+
+        While the result lives, the next equal view of the same array gets it too.
+        """
+        part = forms.by_operand(whole, ())
+        if not isinstance(part, Tracer):
+            if len(self._parts) >= _MOST_PARTS:
+                self._parts.clear()
+            self._parts[id(whole)] = ref(whole), ref(part)
+        return part
 
     def write(self, whole: Any, part: Any, starts: Starts) -> Any:
         """Returns the base with the view replaced. The function is compiled if both are concrete."""

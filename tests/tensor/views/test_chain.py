@@ -1,4 +1,4 @@
-"""Numbers that are written through a chain: from their second use on they are kept on the device."""
+"""What chains keep: numbers that are written through them, and views of whole arrays while these live."""
 
 from __future__ import annotations
 
@@ -73,3 +73,65 @@ def test_a_wide_number_is_kept_only_while_64_bits_are_on() -> None:
             x = oplib.zeros(2, dtype=oplib.float64)
             x[0] = 1 + 2**-40
             assert x.tolist() == [1 + 2**-40, 0.0]
+
+
+def test_equal_views_of_one_array_are_read_once_while_one_lives() -> None:
+    x = oplib.arange(6.0).reshape(2, 3).clone()
+    for _ in range(2):  # the first read of a chain is not kept
+        x.t().tolist()
+    first, second = x.t(), x.t()
+    assert second.array is first.array
+    assert first.tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_a_write_into_the_base_or_a_view_is_seen_by_equal_views() -> None:
+    x = oplib.arange(6.0).reshape(2, 3).clone()
+    for _ in range(2):
+        x.t().tolist()
+    first = x.t()
+    before = first.array
+    x.add_(1.0)
+    assert x.t().tolist() == first.tolist() == [[1, 4], [2, 5], [3, 6]]
+    x.t().mul_(2.0)
+    assert x.t().tolist() == first.tolist() == [[2, 8], [4, 10], [6, 12]]
+    assert before.tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_a_view_whose_array_was_deleted_is_read_again() -> None:
+    x = oplib.arange(6.0).reshape(2, 3).clone()
+    for _ in range(2):
+        x.t().tolist()
+    first = x.t()
+    first.array.delete()
+    assert x.t().tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_no_view_of_a_trace_is_kept() -> None:
+    x = oplib.arange(6.0).reshape(2, 3).clone()
+    for _ in range(2):
+        x.t().tolist()
+
+    def compute(y: Any) -> Any:
+        parts = [x.t(), x.t()]
+        return sum((part.array for part in parts), y)
+
+    with jax.checking_leaks():
+        found = jax.jit(compute)(jnp.zeros((3, 2)))
+    assert found.tolist() == [[0, 6], [2, 8], [4, 10]]
+    assert x.t().tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_gradients_pass_equal_views() -> None:
+    weight = oplib.arange(4.0).reshape(2, 2).clone().requires_grad_()
+    state = oplib.ones(1, 2)
+    for _ in range(3):
+        state = state @ weight.T
+
+    def compute(array: Any) -> Any:
+        found = jnp.ones((1, 2))
+        for _ in range(3):
+            found = found @ array.T
+        return found.sum()
+
+    state.sum().backward()
+    assert weight.grad.tolist() == jax.grad(compute)(jnp.arange(4.0).reshape(2, 2)).tolist()
