@@ -134,4 +134,5 @@ def test_gradients_pass_equal_views() -> None:
         return found.sum()
 
     state.sum().backward()
+    assert weight.grad is not None
     assert weight.grad.tolist() == jax.grad(compute)(jnp.arange(4.0).reshape(2, 2)).tolist()
