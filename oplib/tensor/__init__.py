@@ -40,6 +40,7 @@ from .storage.memory_format import (
     strided,
 )
 from .storage.metadata import is_tensor
+from .storage.size import Size
 from .storage.storage import Storage
 from .tensor import Tensor, box, read_array
 from .upcalls import upcalls
@@ -49,6 +50,7 @@ __all__ = [
     "Generator",
     "MemoryFormat",
     "MemoryLayout",
+    "Size",
     "Storage",
     "Tensor",
     "allclose",

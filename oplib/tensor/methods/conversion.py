@@ -24,6 +24,7 @@ from oplib.tensor.storage.memory_format import (
     check_memory,
 )
 from oplib.tensor.storage.metadata import TensorMetadata
+from oplib.tensor.storage.size import Size
 from oplib.tensor.storage.storage import Storage
 from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
@@ -207,8 +208,8 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         It is older than ``new_empty`` and ``new_tensor``.
 
         Args:
-            *args: sizes, for a tensor without defined values (no size makes an empty one); a sequence or
-                array of data; or a Tensor, for another one on its storage.
+            *args: sizes or an ``oplib.Size``, for a tensor without defined values (no size makes an empty
+                one); another sequence or array of data; or a Tensor, for another one on its storage.
             device: by default the device of this tensor.
 
         Raises:
@@ -218,6 +219,8 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
             return self.new_empty(0, device=device)
         if all(isinstance(arg, int) for arg in args):
             return self.new_empty(*args, device=device)
+        if isinstance(args[0], Size) and len(args) == 1:
+            return self.new_empty(args[0], device=device)
         (data,) = args if len(args) == 1 else (None,)
         if isinstance(data, TensorMetadata):
             shared: Any = data

@@ -14,6 +14,8 @@ from oplib.errors import ArgumentTypeError, DimensionError
 from oplib.tensor.devices.device import Device, device_of_array
 from oplib.tracebacks import entry_point
 
+from .size import Size, make_size
+
 if TYPE_CHECKING:
     from .storage import Storage
 
@@ -54,14 +56,14 @@ class TensorMetadata:
         return jax.typeof(array).sharding if isinstance(array, Tracer) else array.sharding
 
     @overload
-    def size(self) -> tuple[int, ...]: ...
+    def size(self) -> Size: ...
 
     @overload
     def size(self, dim: int) -> int: ...
 
     @entry_point
-    def size(self, dim: int | None = None) -> tuple[int, ...] | int:
-        """Returns the shape, or the length of one dimension.
+    def size(self, dim: int | None = None) -> Size | int:
+        """Returns the shape as a :class:`~oplib.Size`, or the length of one dimension.
 
         Args:
             dim: the dimension; negative values count from the end.
@@ -70,7 +72,7 @@ class TensorMetadata:
             DimensionError: the dimension does not exist.
         """
         shape = self._storage.spec.shape
-        return shape if dim is None else shape[check_dim("size", shape, dim)]
+        return make_size(shape) if dim is None else shape[check_dim("size", shape, dim)]
 
     def dim(self) -> int:
         """Returns the number of dimensions."""
