@@ -29,6 +29,7 @@ from oplib.tensor.devices.device import Device as Device
 from oplib.tensor.random.generator import Generator as Generator
 from oplib.tensor.storage.memory_format import MemoryFormat as MemoryFormat
 from oplib.tensor.storage.memory_format import MemoryLayout as MemoryLayout
+from oplib.tensor.storage.size import Size as Size
 from oplib.tensor.tensor import Tensor as Tensor
 from oplib.tensor.methods.comparing import allclose as allclose
 from oplib.tensor.factories.creation import arange as arange
@@ -104,6 +105,7 @@ __all__ = [
     "Generator",
     "MemoryFormat",
     "MemoryLayout",
+    "Size",
     "Tag",
     "Tensor",
     "__version__",
