@@ -380,6 +380,7 @@ __all__ = [
     "hinge_embedding_loss",
     "histc",
     "histogram",
+    "histogramdd",
     "hsplit",
     "hstack",
     "huber_loss",

@@ -89,6 +89,9 @@ ON_TORCH: dict[str, Function] = {
     "flash_attention": lambda q, k, v, is_causal, scale: FUNCTIONAL.scaled_dot_product_attention(
         q, k.unsqueeze(-3), v.unsqueeze(-3), is_causal=is_causal, scale=scale
     ),
+    "histogram_grid": lambda x, bins, weight=None, density=False: torch.histogramdd(
+        x, list(bins), weight=weight, density=density
+    )[0],
     "index": lambda x, indices, dims: ATEN.index(x, place(indices, dims)),
     "linalg_eig": without_phases(torch.linalg.eig, 1),
     "linalg_eigh": without_phases(torch.linalg.eigh, 1),

@@ -28,7 +28,8 @@ pytestmark = pytest.mark.usefixtures("with_64_bits", "without_warnings")
 OTHERWISE = {
     "view_as_complex": "a view shares memory, so nothing is cast: half precision is refused as elsewhere",
     **dict.fromkeys(
-        ("histogram.bin_ct", "histogram.bins_tensor"), "half precision is refused, as without autocast"
+        ("histogram.bin_ct", "histogram.bins_tensor", "histogram_grid"),
+        "half precision is refused, as without autocast",
     ),
     "lu_unpack": "there are no factors in half precision",
 }

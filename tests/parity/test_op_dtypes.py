@@ -55,7 +55,7 @@ MORE = {
 }
 LESS = {
     **dict.fromkeys(
-        ("histogram.bin_ct", "histogram.bins_tensor"),
+        ("histogram.bin_ct", "histogram.bins_tensor", "histogram_grid"),
         ("h", "torch takes it only where edges, or their range, are given"),
     ),
     "linalg_cholesky_ex": ("c", "the sample is not Hermitian with imaginary parts"),

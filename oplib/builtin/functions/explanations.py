@@ -301,6 +301,7 @@ BY_OP: dict[str, dict[str, str]] = {
     "normalize": {**_COMPARED, "dim": "the dimensions of the norm", "eps": "the smallest divisor"},
     "histc": {**_RANGES, "bins": "the number of intervals"},
     "histogram": {"weight": "the weight of each item, in the shape of `input`"},
+    "histogram_grid": {"bins": "the edges along each axis", "weight": "the weight of each point"},
     "pad": _BY_NAME_OF_MODE,
     "bernoulli": {"p": "the probability of a 1, for all items or for each"},
     "geometric": {**_RANDOM, "p": "the probability of success of a trial"},

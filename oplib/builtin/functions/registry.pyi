@@ -271,6 +271,7 @@ __all__ = [
     "hinge_embedding_loss",
     "histc",
     "histogram",
+    "histogramdd",
     "hsplit",
     "hstack",
     "huber_loss",
@@ -1338,6 +1339,7 @@ def histc(input: Any, bins: Any = ..., min: Any = ..., max: Any = ..., *, out: A
 def histogram(input: Tensor, bins: Any = ..., *, range: Any = ..., weight: Any = ..., density: Any = ..., out: Any = ...) -> _hist_bin_edges[Tensor]: ...
 @overload
 def histogram(input: Any, bins: Any = ..., *, range: Any = ..., weight: Any = ..., density: Any = ..., out: Any = ...) -> Any: ...
+def histogramdd(input: Any, bins: Any, range: Any = ..., weight: Any = ..., density: Any = ...) -> Any: ...
 @overload
 def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]: ...
 @overload

@@ -93,6 +93,12 @@ REDUCE: dict[str, list[Sample]] = {
         Sample((X, 4)),
         Sample((CUBE, 3), {"range": [-1.0, 1.5], "weight": shift(CUBE), "density": True}),
     ],
+    "histogram_grid": [
+        Sample((draw(5, 2), [np.array([-1.5, -0.3, 0.4, 1.2]), np.array([-2.0, 0.0, 2.0])])),
+        Sample(
+            (draw(3, 2, 1), [np.array([-1.0, 0.1, 1.0])], draw(3, 2, low=0.1, high=2.0)), {"density": True}
+        ),
+    ],
     "histogram.bins_tensor": [Sample((X, np.array([-1.5, -0.3, 0.4, 1.2])))],
     "histc": [Sample((X, 4)), Sample((CUBE, 3, -1.0, 1.5))],
     "mode": [Sample((TIED,)), Sample((TIED, 0, True))],

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -170,6 +171,42 @@ def _count_between(self: Any, edges: Any, weight: Any, density: bool) -> Any:
     return found / jnp.sum(found) / jnp.diff(edges) if density else found
 
 
+def _histogram_grid(self: Any, bins: Sequence[Any], weight: Any = None, *, density: bool = False) -> Any:
+    """Counts points, along the last axis, in the cells of a grid."""
+    if self.ndim < 2 or len(bins) != self.shape[-1]:
+        raise ArgumentError(
+            "histogramdd: the input has 2 dimensions or more, and there are edges for each item of a point. "
+            f"Got {describe(self)} and {len(bins)} vectors of edges. Give one for each."
+        )
+    if any(edges.ndim != 1 or not edges.size or edges.dtype != self.dtype for edges in bins):
+        raise ArgumentError(
+            "histogramdd: bins are vectors of edges, of the dtype of the input. Got "
+            f"{[describe(edges) for edges in bins]} for {describe(self)}. Convert them, or give numbers."
+        )
+    if weight is not None and (weight.shape != self.shape[:-1] or weight.dtype != self.dtype):
+        raise ArgumentError(
+            "histogramdd: if weight tensor is provided it should have the dtype of the input, and a number "
+            f"for each point. Got {describe(weight)} for {describe(self)}. Expand or convert it."
+        )
+    points = lax.reshape(self, (math.prod(self.shape[:-1]), self.shape[-1]))
+    share = jnp.ones_like(points[:, 0]) if weight is None else lax.reshape(weight, points.shape[:1])
+    places, is_within = [], jnp.ones(points.shape[:1], bool)
+    for axis, edges in enumerate(bins):
+        items = points[:, axis]
+        place = jnp.searchsorted(edges, items, side="right") - 1
+        places.append(jnp.where(items == edges[-1], edges.shape[0] - 2, place))
+        is_within &= (items >= edges[0]) & (items <= edges[-1])
+    shape = tuple(edges.shape[0] - 1 for edges in bins)
+    beyond = [jnp.where(is_within, place, length) for place, length in zip(places, shape, strict=True)]
+    found = jnp.zeros(shape, self.dtype).at[tuple(beyond)].add(share, mode="drop")
+    if not density:
+        return found
+    found /= jnp.sum(found)
+    for axis, edges in enumerate(bins):
+        found /= lax.expand_dims(jnp.diff(edges), [one for one in range(len(bins)) if one != axis])
+    return found
+
+
 _UNTOLD = Derivative(missing="torch has none either: counts are piecewise constant; detach the counted items")
 ROWS = (
     Row(
@@ -212,5 +249,14 @@ ROWS = (
         "number of items, or sum of weights, between each two edges; and the edges",
         derivative=_UNTOLD,
         dtypes="f",
+    ),
+    Row(
+        "histogram_grid(Tensor self, Tensor[] bins, Tensor? weight=None, *, bool density=False) -> Tensor",
+        _histogram_grid,
+        "number of points, or sum of weights, in each cell of a grid, given by edges along each axis",
+        derivative=_UNTOLD,
+        dtypes="f",
+        source="torch.histogramdd",
+        is_internal=True,
     ),
 )
