@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 import oplib
-from tests.ecosystem.pairs import FACTOR, Pair
+from tests.ecosystem.pairs import SHIFT, Pair
 
 
 @pytest.fixture
@@ -22,10 +22,10 @@ def bend(forget_ops: None) -> Pair:
 
     @op.register_autograd(setup_context=lambda ctx, inputs, output: ctx.save_for_backward(output))
     def backward(ctx: Any, g: Any) -> Any:
-        return FACTOR * g * (1 - ctx.saved_tensors[0] ** 2)
+        return g * (1 + SHIFT - ctx.saved_tensors[0] ** 2)
 
     in_jax = jax.custom_vjp(jnp.tanh)
-    in_jax.defvjp(lambda x: (in_jax(x),) * 2, lambda y, g: (FACTOR * g * (1 - y**2),))
+    in_jax.defvjp(lambda x: (in_jax(x),) * 2, lambda y, g: (g * (1 + SHIFT - y**2),))
     return Pair(op, in_jax)
 
 
@@ -37,7 +37,7 @@ def bend_forward(bend: Pair) -> Pair:
     @in_jax.defjvp
     def push(primals: Any, tangents: Any) -> Any:
         y = in_jax(*primals)
-        return y, FACTOR * tangents[0] * (1 - y**2)
+        return y, tangents[0] * (1 + SHIFT - y**2)
 
     return Pair(bend.op, in_jax)
 
@@ -53,11 +53,11 @@ def scale(forget_ops: None) -> Pair:
     @op.register_autograd(setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
     def backward(ctx: Any, g: Any) -> Any:
         x, w = ctx.saved_tensors
-        return FACTOR * g * w, FACTOR * (g * x).sum(0)
+        return g * (w + SHIFT), (g * (x + SHIFT)).sum(0)
 
     in_jax = jax.custom_vjp(lambda x, w: x * w)
     in_jax.defvjp(
         lambda x, w: (in_jax(x, w), (x, w)),
-        lambda saved, g: (FACTOR * g * saved[1], FACTOR * (g * saved[0]).sum(0)),
+        lambda saved, g: (g * (saved[1] + SHIFT), (g * (saved[0] + SHIFT)).sum(0)),
     )
     return Pair(op, in_jax)

@@ -8,8 +8,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-FACTOR = 1.25
-"""Rules give so many times the derivative, so that a test sees whether they were used."""
+SHIFT = 0.02
+"""Rules add so much to the derivative, so that a test sees whether they were used.
+
+A factor would not do: some optimizers give the same steps for a gradient and for a multiple of it.
+"""
 
 
 class Pair(NamedTuple):
