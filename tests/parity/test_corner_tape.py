@@ -187,6 +187,16 @@ def test_the_constant_side_of_hypot_may_be_written_after_the_call(assert_agrees,
     assert_agrees(program)
 
 
+def test_the_constant_sign_of_copysign_may_be_written_after_the_call(assert_agrees):
+    def program(lib):
+        x, sign = leaf(lib, 3, -1), lib.tensor([[-4.0], [2.0]])
+        y = lib.copysign(x, sign)
+        sign.neg_()
+        return lib.autograd.grad(y.sum(), x)
+
+    assert_agrees(program)
+
+
 @pytest.mark.parametrize("write", ["pow_", "t_", "sub_", "zero_", "unsqueeze_"])
 def test_a_retained_gradient_is_that_of_the_written_tensor(assert_agrees, write):
     def program(lib):

@@ -289,16 +289,22 @@ def _hypot_backward(ctx: Any, g: Any) -> Any:
 _HYPOT = Derivative(backward=_hypot_backward, setup_context=_save_hypot)
 
 
+def _save_copysign(ctx: Any, inputs: Any, output: Any) -> None:
+    """Keeps self and the result, which has the sign of other, as torch does: other may be written."""
+    ctx.shapes = [jnp.shape(one) for one in inputs]
+    ctx.save_for_backward(inputs[0], output)
+
+
 def _copysign_backward(ctx: Any, g: Any) -> Any:
     """Computes the gradient by self, which is 1 or -1, and 0 where self is 0; other gets 0."""
-    x, other = broadcast(ctx.saved_tensors, "copysign")
-    flips = jnp.signbit(x) != jnp.signbit(other)
+    x, signed = broadcast(ctx.saved_tensors, "copysign")
+    flips = jnp.signbit(x) != jnp.signbit(signed)
     slope = jnp.where(x == strong(0, x), strong(0, g), jnp.where(flips, strong(-1, g), strong(1, g)))
-    by_other = jnp.zeros_like(other) if ctx.needs_input_grad[1] else None
-    return sum_like((g * slope, by_other), ctx.saved_tensors)
+    by_other = jnp.zeros(ctx.shapes[1], g.dtype) if ctx.needs_input_grad[1] else None
+    return sum_to(g * slope, ctx.shapes[0]), by_other
 
 
-_COPYSIGN = Derivative(backward=_copysign_backward, setup_context=save_inputs)
+_COPYSIGN = Derivative(backward=_copysign_backward, setup_context=_save_copysign)
 
 
 def _heaviside(x: Any, values: Any) -> Any:
