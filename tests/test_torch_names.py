@@ -58,7 +58,7 @@ def test_each_transformation_of_optax_exists() -> None:
 def test_a_name_that_torch_does_not_have_gets_no_hint() -> None:
     for where in (oplib, oplib.nn, oplib.nn.functional):
         with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
-            where.nothing  # noqa: B018
+            where.nothing  # noqa: B018  reading it raises
 
 
 def test_a_subclass_may_define_a_name_that_is_missing() -> None:

@@ -26,7 +26,7 @@ def find_accelerator() -> Any:
 
 ACCELERATOR: Any = find_accelerator()
 IS_CPU = ACCELERATOR is not None and ACCELERATOR.platform == "cpu"
-needed = pytest.mark.skipif(
+needs_accelerator = pytest.mark.skipif(
     ACCELERATOR is None, reason=f"OPLIB_ACCELERATOR={ASKED_FOR}, and JAX has {jax.default_backend()} alone"
 )
 needs_gpu = pytest.mark.skipif(

@@ -11,10 +11,10 @@ import pytest
 
 import oplib.nn.functional as F
 from oplib import Tensor
-from tests.accelerators.device import ACCELERATOR, IS_CPU, REFERENCE, needed
+from tests.accelerators.device import ACCELERATOR, IS_CPU, REFERENCE, needs_accelerator
 from tests.examples.accelerators import TRITON
 
-pytestmark = [needed, pytest.mark.slow]
+pytestmark = [needs_accelerator, pytest.mark.slow]
 LENGTH = 640  # over the least length of the kernels
 WIDTH = 64
 KERNEL = {"gpu": TRITON, "tpu": "tpu_custom_call"}

@@ -10,9 +10,9 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import SingleDeviceSharding
 
 import oplib
-from tests.accelerators.device import ACCELERATOR, IS_CPU, needed
+from tests.accelerators.device import ACCELERATOR, IS_CPU, needs_accelerator
 
-pytestmark = needed
+pytestmark = needs_accelerator
 SIZE = 512
 
 

@@ -16,14 +16,14 @@ import pytest
 
 from oplib.tensor import Tensor
 from tests import seed
-from tests.accelerators.device import ACCELERATOR, IS_CPU, REFERENCE, needed
+from tests.accelerators.device import ACCELERATOR, IS_CPU, REFERENCE, needs_accelerator
 from tests.builtin.grid.calls import OPS, Call, as_tuple, find_call
 from tests.builtin.grid.check import may_differentiate
 from tests.builtin.grid.checks_derivatives import differentiate
 from tests.builtin.grid.grid import limit_compiled_programs
 from tests.builtin.samples.samples import find_samples
 
-pytestmark = needed
+pytestmark = needs_accelerator
 DRAWN = 40 if IS_CPU else len(OPS)
 TOLERANCES = {"float64": 1e-9, "float32": 2e-4}
 # An LU decomposition may take another row of equal size, and a decomposition other signs.

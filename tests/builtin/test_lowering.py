@@ -7,7 +7,7 @@ the ops that JAX itself cannot lower, and proves it by JAX's own function.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import export
 
 import oplib
 from oplib.library.objects.overload import list_overloads
@@ -25,9 +24,8 @@ from tests.builtin.grid.check import is_smooth
 from tests.builtin.samples.drawing import Sample, list_arrays
 from tests.builtin.samples.random import SAMPLES as RANDOM_SAMPLES
 from tests.builtin.samples.samples import find_samples
-from tests.examples.accelerators import TRITON, imagine_gpu
+from tests.examples.accelerators import PLATFORMS, lower
 
-PLATFORMS = ("cuda", "tpu")
 DRAWN = 50  # ops for each platform; a program takes about 30 ms
 NO_GUARANTEE = "custom calls whose targets have no compatibility guarantees"
 NO_RULE = "translation rule for primitive 'eig' not found for platform tpu"
@@ -55,14 +53,6 @@ RANDOM_OPS = {
     for op in list_overloads()
     if op.namespace == "oplib" and (name := op.name().partition("::")[2]) in RANDOM_SAMPLES
 }
-
-
-def lower(function: Callable[..., Any], arrays: Sequence[Any], platform: str) -> str:
-    """Returns the program of a function for a platform."""
-    check = export.DisabledSafetyCheck.custom_call(TRITON)  # JAX promises no compatibility of its code
-    with imagine_gpu():
-        exported = export.export(jax.jit(function), platforms=(platform,), disabled_checks=[check])
-        return exported(*map(jnp.asarray, arrays)).mlir_module()
 
 
 def pull_back(call: Call) -> Callable[..., Any]:

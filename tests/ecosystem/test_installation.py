@@ -30,8 +30,8 @@ def test_a_test_that_needs_a_missing_package_is_skipped_with_the_reason(
 ) -> None:
     (tmp_path / "missing").write_text(json.dumps({"nosuch-package>=1": "there is no wheel"}))
     monkeypatch.setattr(packages, "MISSING", tmp_path / "missing")
-    with pytest.raises(pytest.skip.Exception, match=r"^no nosuch: there is no wheel"):
-        pytest.skip(packages.find_reason("nosuch.part", ImportError("none")), allow_module_level=True)
+    reason = packages.find_reason("nosuch.part", ImportError("none"))
+    assert reason.startswith("no nosuch: there is no wheel")
     with pytest.raises(pytest.skip.Exception, match="No module named 'nosuchpackage'"):
         packages.require("nosuchpackage.part")
 

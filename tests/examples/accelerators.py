@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jax import export
 
+PLATFORMS = ("cuda", "tpu")
 TRITON = "__gpu$xla.gpu.triton"
 HAS_GPU = any(device.platform == "gpu" for device in jax.devices())
 
@@ -21,3 +25,11 @@ def imagine_gpu() -> contextlib.AbstractContextManager[Any]:
     return jax.sharding.use_abstract_mesh(
         jax.sharding.AbstractMesh((1,), ("one",), axis_types=types, abstract_device=gpu)
     )
+
+
+def lower(function: Callable[..., Any], arrays: Sequence[Any], platform: str) -> str:
+    """Returns the program of a function for a platform."""
+    check = export.DisabledSafetyCheck.custom_call(TRITON)  # JAX promises no compatibility of its code
+    with imagine_gpu():
+        exported = export.export(jax.jit(function), platforms=(platform,), disabled_checks=[check])
+        return exported(*map(jnp.asarray, arrays)).mlir_module()

@@ -13,16 +13,14 @@ import rms_norm_ffi
 import softmax_triton
 import swiglu_pallas
 from isotonic_host import isotonic
-from jax import export
 
 import oplib
 from model import classify, make_params
 from oplib import Tensor
 from oplib.errors import TracingError
 from ops import branches, cross_entropy, linear, rms_norm, sgd_, shift_images
-from tests.examples.accelerators import TRITON, imagine_gpu
+from tests.examples.accelerators import PLATFORMS, TRITON, lower
 
-PLATFORMS = ("cuda", "tpu")
 SQUARE = jnp.linspace(-1.0, 1.0, 16 * 128).reshape(16, 128)
 WEIGHT = jnp.linspace(0.5, 1.5, 128 * 128).reshape(128, 128)
 LABELS = jnp.arange(16) % 10
@@ -60,13 +58,6 @@ ON_HOST: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
     "isotonic": (isotonic, (SQUARE,)),
     "shift_images": (shift_images, (jnp.ones((16, 8, 8)), jnp.ones((16, 2), jnp.int32))),
 }
-
-
-def lower(function: Callable[..., Any], arrays: tuple[jax.Array, ...], platform: str) -> str:
-    check = export.DisabledSafetyCheck.custom_call(TRITON)  # JAX promises no compatibility of its code
-    with imagine_gpu():
-        exported = export.export(jax.jit(function), platforms=(platform,), disabled_checks=[check])(*arrays)
-    return exported.mlir_module()
 
 
 def sum_squares(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, describe
 
-Histogram = namedtuple("Histogram", ("hist", "bin_edges"))  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]
+Histogram = namedtuple("Histogram", ("hist", "bin_edges"))  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]  a type of fields would say no more
 
 
 def histogramdd(
@@ -61,7 +61,7 @@ def histogramdd(
         raise ArgumentError(
             "histogramdd: the size of bins must be equal to the innermost dimension of the input, and a "
             f"range has two ends for each. Got {len(given)} bins and range={ends} for {describe(input)}. "
-            "Give as many."
+            "Give one number of bins, and a start and an end, for each item of a point."
         )
     edges = [_find_edges(input, axis, one, ends) for axis, one in enumerate(given)]
     return Histogram(ops.histogram_grid(input, edges, weight, density=density), tuple(edges))

@@ -39,6 +39,9 @@ def as_strided_(
         stride: the distance of neighbours in memory, in items, for each dimension.
         storage_offset: the place of the first item in memory; by default that of the tensor.
 
+    Returns:
+        The tensor itself.
+
     Raises:
         ArgumentTypeError: it is no Tensor.
         ArgumentError: the tensor does not contain the items, or it has views.
@@ -49,6 +52,11 @@ def as_strided_(
 
     Source:
         torch.Tensor.as_strided_
+
+    Example:
+        >>> as_strided_(oplib.arange(6.0), (2, 2), (1, 2))
+        tensor([[0., 2.],
+                [1., 3.]])
     """
     require_tensor_to_write(input, "as_strided_")
     check_may_turn(input, "as_strided_")
@@ -66,9 +74,13 @@ def resize_(input: Any, *sizes: Any, memory_format: Any = None) -> Any:
         *sizes: the shape, as integers or as one sequence.
         memory_format: the order of the dimensions in memory, which changes nothing.
 
+    Returns:
+        The tensor itself.
+
     Raises:
-        ArgumentTypeError: it is no Tensor, or no size is given.
-        ArgumentError: a size is negative, or another tensor shares the memory.
+        ArgumentTypeError: it is no Tensor, no size is given, or the format is another object.
+        ArgumentError: a size is negative, another tensor shares the memory, or the format needs another
+            number of dimensions.
         AutogradError: the tensor requires grad.
         AllocationError: the memory does not hold the result.
 
@@ -77,6 +89,10 @@ def resize_(input: Any, *sizes: Any, memory_format: Any = None) -> Any:
 
     Source:
         torch.Tensor.resize_
+
+    Example:
+        >>> resize_(oplib.ones(2), 4)
+        tensor([1., 1., 0., 0.])
     """
     require_tensor_to_write(input, "resize_")
     shape = read_size("resize_", sizes)
@@ -99,11 +115,24 @@ def resize_as_(input: Any, other: Any, *, memory_format: Any = None) -> Any:
         other: the tensor with the shape.
         memory_format: changes nothing.
 
+    Returns:
+        The tensor itself.
+
+    Raises:
+        ArgumentTypeError: it is no Tensor, or the format is another object.
+        ArgumentError: another tensor shares the memory, or the format needs another number of dimensions.
+        AutogradError: the tensor requires grad.
+        AllocationError: the memory does not hold the result.
+
     Gradient:
         None: the tensor does not require grad.
 
     Source:
         torch.Tensor.resize_as_
+
+    Example:
+        >>> resize_as_(oplib.ones(4), oplib.zeros(1, 2))
+        tensor([[1., 1.]])
     """
     return resize_(input, tuple(other.shape), memory_format=memory_format)
 

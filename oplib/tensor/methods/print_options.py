@@ -42,7 +42,9 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """Sets how Tensors are printed, for all threads. What is not given keeps its value, but for ``sci_mode``.
+    """Sets how Tensors are printed, for all threads.
+
+    An option that is not given keeps its value, except ``sci_mode``.
 
     Args:
         precision: the number of digits after the point; 4 at first.
@@ -88,7 +90,7 @@ def _check_count(name: str, value: Any) -> None:
     is_number = isinstance(value, (int, float) if name == "threshold" else int)
     if not is_number or isinstance(value, bool):
         raise ArgumentTypeError(
-            f"set_printoptions: {name} is an integer. Got {describe(value)}. Give a number of items."
+            f"set_printoptions: {name} is an integer. Got {describe(value)}. Pass 0 or more."
         )
     if not value >= 0:
         raise ArgumentValueError(

@@ -207,8 +207,10 @@ class TestTracersOfAnEnclosingTrace:
     def test_the_formula_alone_may_close_over_them(self, transform: Any, twice: bool) -> None:
         def call(w: Any, x: Any) -> Any:
             op = custom_op(lambda x: jnp.sin(x), schema="(Tensor x) -> Tensor", compile=True)
-            save = lambda ctx, inputs, output: ctx.save_for_backward(*inputs)  # noqa: E731
-            op.register_autograd(lambda ctx, g: g * jnp.cos(ctx.saved_tensors[0]) * w, setup_context=save)
+            op.register_autograd(
+                lambda ctx, g: g * jnp.cos(ctx.saved_tensors[0]) * w,
+                setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+            )
             return op(op(x)) if twice else op(x)
 
         def plain(w: Any, x: Any) -> Any:

@@ -44,6 +44,15 @@ def _check_shapes(query: Any, key: Any, value: Any, key_padding_mask: Any, *, is
         )
 
 
+def _check_heads(query: Any, width: int, heads: int) -> None:
+    _require(
+        query.shape[-1] == width and width % heads == 0,
+        "the last size of the query must be embed_dim_to_check, and a multiple of num_heads",
+        f"{describe(query)}, {width} and {heads}",
+        "Pass the last size of the query, and a number of heads that divides it.",
+    )
+
+
 def _to_float_mask(name: str, mask: Any, dtype: Any) -> Any:
     """Returns numbers to add to the scores."""
     if mask is None or mask.dtype in (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64):
@@ -223,13 +232,13 @@ def multi_head_attention_forward(
         ((3, 1, 2), (1, 3, 3))
     """
     _check_shapes(query, key, value, key_padding_mask, is_separate=use_separate_proj_weight)
+    _check_heads(query, embed_dim_to_check, num_heads)
     _require(
-        query.shape[-1] == embed_dim_to_check and embed_dim_to_check % num_heads == 0,
-        "the last size of the query must be embed_dim_to_check, and a multiple of num_heads",
-        f"{describe(query)}, {embed_dim_to_check} and {num_heads}",
-        "Check both.",
+        attn_mask is not None or not is_causal,
+        "is_causal needs attn_mask",
+        "attn_mask=None",
+        "Pass a causal mask, or leave is_causal out.",
     )
-    _require(attn_mask is not None or not is_causal, "is_causal needs attn_mask", "none", "Give one.")
     check_p(_NAME, dropout_p)
     is_batched = query.ndim == 3
     if not is_batched:
@@ -261,7 +270,7 @@ def multi_head_attention_forward(
 
 
 def _merge_masks(mask: Any, padding: Any, count: int, sizes: tuple[int, int]) -> Any:
-    """Returns the sum of the masks as ``[N or 1, heads or 1, L or 1, count]``; further keys are seen."""
+    """Returns the sum of the masks as ``[N or 1, heads or 1, L or 1, count]``; added keys are not masked."""
     if mask is not None:
         lead = sizes if mask.shape[0] == sizes[0] * sizes[1] else (1, 1)
         mask = ops.reshape(mask, (*lead, *mask.shape[1:]))
@@ -272,7 +281,9 @@ def _merge_masks(mask: Any, padding: Any, count: int, sizes: tuple[int, int]) ->
         for one in (mask, padding)
         if one is not None
     ]
-    return ops.add(*merged) if len(merged) == 2 else (merged or [None])[0]
+    if len(merged) == 2:
+        return ops.add(*merged)
+    return merged[0] if merged else None
 
 
 COMPOSED = (
