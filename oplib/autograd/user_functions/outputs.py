@@ -51,11 +51,8 @@ def attach_outputs(
         is_dirty = own in dirty and not (is_constant and leaf._requires_grad)
         is_recorded = recording and not is_constant
         # an input, or a captured tensor with a history, must keep its edge; a view without history stays one
-        is_kept = (
-            is_dirty
-            or own in attached
-            or not (own in given or (leaf._requires_grad and (is_recorded or leaf._root is None)))
-        )
+        has_edge = leaf._requires_grad and (is_recorded or leaf._root is None)
+        is_kept = is_dirty or own in attached or not (own in given or has_edge)
         output = leaf if is_kept else _alias(leaf, is_recorded=is_recorded)
         if is_kept:
             attached.add(own)

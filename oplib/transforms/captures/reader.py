@@ -69,7 +69,7 @@ class Reader:
             self._add_distant(place)
         self._constants = self._identities = {}  # they hold objects of the user
         tensors = "".join(f"{self._names[id(place)]}, " for place in places)
-        self._place = f"<oplib.jit reader {next(_numbers)} of {name}>"
+        self._place = f"<oplib.reader {next(_numbers)} of {name}>"
         self.read = self._write(f"({tensors})", "None")
 
     def explain(self, function: Any, leaves: Any) -> str:
