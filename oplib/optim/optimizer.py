@@ -199,15 +199,29 @@ class Optimizer:
         def place(part: Any, array: Any) -> Any:
             return jax.device_put(part, array.sharding) if part.shape == array.shape else part
 
-        return self._optax.tree_utils.tree_map_params(self.transformation, place, state, arrays)
+        return self._map_params(place, state, arrays)
 
     def _find_owners(self, state: Any) -> list[int]:
         """For each leaf of the state, the number of the parameter to which it belongs; -1 if to none."""
         numbers = self._arrange(range(len(self.params)))
-        owners = self._optax.tree_utils.tree_map_params(
-            self.transformation, lambda _, number: number, state, numbers, transform_non_params=lambda _: -1
-        )
+        owners = self._map_params(lambda _, number: number, state, numbers, lambda _: -1)
         return jax.tree_util.tree_leaves(owners)
+
+    def _map_params(self, function: Any, state: Any, other: Any, of_others: Any = None) -> Any:
+        """Maps the parts of a state that belong to parameters, and leaves the places of masked ones."""
+        masked = self._optax.MaskedNode  # stands for a parameter, or for a container of parameters
+
+        def apply(part: Any, one: Any) -> Any:
+            return part if isinstance(part, masked) else function(part, one)
+
+        return self._optax.tree_utils.tree_map_params(
+            self.transformation,
+            apply,
+            state,
+            other,
+            transform_non_params=of_others,
+            is_leaf=lambda part: isinstance(part, masked),
+        )
 
     def _make_update(self, mask: Mask) -> Update:
         """Compiles a step in which just these parameters have gradients."""

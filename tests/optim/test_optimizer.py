@@ -66,6 +66,75 @@ def test_parameters_may_stand_in_containers_and_generators():
     assert [id(one) for one in made] == [id(w), id(b)]
 
 
+LABELS = {"a": "one", "b": {"c": "other", "d": "one"}}
+PARTITIONS = {
+    "two adams": optax.multi_transform({"one": optax.adam(0.1), "other": optax.adam(0.01)}, LABELS),
+    "adam and sgd": optax.multi_transform({"one": optax.adam(0.1), "other": optax.sgd(0.01)}, LABELS),
+    "momentum and frozen": optax.multi_transform(
+        {"one": optax.sgd(0.1, momentum=0.9), "other": optax.set_to_zero()}, LABELS
+    ),
+    "labels of containers": optax.multi_transform(
+        {"one": optax.adam(0.1), "other": optax.sgd(0.01, momentum=0.9)}, {"a": "one", "b": "other"}
+    ),
+    "labels by a function": optax.multi_transform(
+        {"one": optax.adam(0.1), "other": optax.adam(0.01)},
+        lambda params: jax.tree.map(lambda one: "one" if one.ndim == 1 else "other", params),
+    ),
+    "masked": optax.chain(
+        optax.masked(optax.trace(0.9), {"a": True, "b": {"c": False, "d": True}}), optax.scale(-0.1)
+    ),
+    "masked container": optax.chain(optax.masked(optax.trace(0.9), {"a": True, "b": False}), optax.scale(-0.1)),
+    "masked decay": optax.adamw(0.1, weight_decay=0.5, mask={"a": True, "b": {"c": False, "d": True}}),
+    "partition in a wrapper": optax.inject_hyperparams(
+        lambda learning_rate: optax.multi_transform(
+            {"one": optax.adam(learning_rate), "other": optax.sgd(0.01, momentum=0.9)}, LABELS
+        )
+    )(learning_rate=0.1),
+}
+
+
+def make_nested(kind):
+    return {"a": kind([1.0, 2.0]), "b": {"c": kind([[3.0], [4.0]]), "d": kind([5.0])}}
+
+
+@pytest.mark.parametrize("compile_step", [lambda step: step, oplib.jit], ids=["eager", "jit"])
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_parts_of_the_parameters_may_have_their_own_transformation(name, compile_step):
+    transformation = PARTITIONS[name]
+    params = make_nested(lambda data: oplib.tensor(data, requires_grad=True))
+    optimizer = Optimizer(transformation, params)
+
+    def step():
+        optimizer.zero_grad()
+        take_gradients(optimizer.params)
+        optimizer.step()
+
+    arrays = make_nested(jnp.asarray)
+    state = transformation.init(arrays)
+    compiled = compile_step(step)
+    for _ in range(4):
+        compiled()
+        grads = jax.tree.map(lambda one: 3 * one**2, arrays)
+        updates, state = transformation.update(grads, state, arrays)
+        arrays = optax.apply_updates(arrays, updates)
+    for found, expected in zip(optimizer.params, jax.tree.leaves(arrays), strict=True):
+        np.testing.assert_allclose(found.detach(), expected, rtol=1e-5)
+    for found, expected in zip(optimizer.state, jax.tree.leaves(state), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_part_without_gradients_keeps_its_state():
+    params = make_nested(lambda data: oplib.tensor(data, requires_grad=True))
+    optimizer = Optimizer(PARTITIONS["two adams"], params)
+    take_gradients([params["a"], params["b"]["c"]])
+    optimizer.step()
+    moments = {key: value for key, value in optimizer.state_dict()["state"].items() if ".mu" in key}
+    assert len(moments) == 3
+    for key, value in moments.items():
+        assert value.any().item() == ("['d']" not in key)
+    assert params["b"]["d"].tolist() == [5.0]
+
+
 def test_a_step_is_one_compiled_call(caplog):
     params = make_params()
     optimizer = Optimizer(optax.adam(0.1), params)
@@ -289,10 +358,14 @@ def test_parameters_and_state_keep_their_shardings():
     mesh = jax.make_mesh((4,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
     spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
     w = oplib.Tensor.from_array(jax.device_put(jnp.ones((8, 2)), spread), requires_grad=True)
-    optimizer = Optimizer(optax.adam(0.1), [w])
+    everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    b = oplib.Tensor.from_array(jax.device_put(jnp.ones(2), everywhere), requires_grad=True)
+    labels = {"b": "other", "w": "one"}
+    partition = optax.multi_transform({"one": optax.adam(0.1), "other": optax.adam(0.1)}, labels)
+    optimizer = Optimizer(partition, {"b": b, "w": w})
     for _ in range(2):
         optimizer.zero_grad()
-        (w * w).sum().backward()
+        ((w * w).sum() + (b * b).sum()).backward()
         optimizer.step()
     parts = [one for one in optimizer.state if one.shape == (8, 2)]
     assert len(parts) == 2
