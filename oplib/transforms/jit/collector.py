@@ -12,6 +12,7 @@ from jax.core import Tracer
 from oplib.errors import TracingError
 from oplib.pytree import tree_flatten_dataclasses
 from oplib.tensor import Generator, Storage, Tensor, box
+from oplib.tensor.inference import InferenceTensor
 from oplib.tensor.storage.overlay import Overlay
 from oplib.tensor.views import AliasStorage, ViewStorage
 from oplib.transforms.captures.candidates import Candidates
@@ -208,20 +209,21 @@ class Collector:
         owner = storage.owner
         slot = self.add_live(tensor) if tensor._requires_grad and tensor._grad_fn is not None else None
         base = self._candidates.find_storage(owner)
+        flags = tensor._requires_grad, slot, isinstance(tensor, InferenceTensor)
         if base is not None and storage is owner:
-            return NewTensor(tensor._requires_grad, slot, base=base)
+            return NewTensor(*flags, base=base)
         shown = self._storages.get(owner)
         if (base, shown) != (None, None) and isinstance(storage, ViewStorage) and _is_fixed(storage):
             root, chain, starts = self._find_root(tensor), storage.chain, storage.starts
-            return NewTensor(tensor._requires_grad, slot, shown, base, root, chain, starts)
-        version = storage.version
+            return NewTensor(*flags, shown, base, root, chain, starts)
+        version, is_inference = storage.version, storage.is_inference
         if storage is not owner:  # a view of a Tensor made inside: its items alone are left after the call
             storage = Storage(storage.array)
         number = self._storages.get(storage)
         if number is None:
             number = self._storages[storage] = len(self.effects.new_storages)
-            self.effects.new_storages.append((self.put(storage.array), version))
-        return NewTensor(tensor._requires_grad, slot, storage=number)
+            self.effects.new_storages.append((self.put(storage.array), version, is_inference))
+        return NewTensor(*flags, storage=number)
 
     def _find_root(self, tensor: Tensor) -> Source | None:
         """Returns the Tensor of which another is a view, if it is there after the call."""

@@ -35,6 +35,7 @@ class NewTensor:
     Attributes:
         requires_grad: whether it does.
         slot: which output of the node of the call it is; None without history.
+        is_inference: whether it was made in inference mode.
         storage: number of the new storage that it shows; None if it shows the storage of ``base``.
         base: the operand whose storage it shows.
         root: the Tensor of which it is a view, made before; None for a Tensor that is no view.
@@ -44,6 +45,7 @@ class NewTensor:
 
     requires_grad: bool
     slot: int | None
+    is_inference: bool = False
     storage: int | None = None
     base: int | None = None
     root: Source | None = None
@@ -79,7 +81,7 @@ class Effects:
             counts), and how often it was written.
         alias_writes: for ``tensor.data``, the operand, the number of the alias among those of the operand,
             and how often it was written through it.
-        new_storages: for each new storage its output and its version.
+        new_storages: for each new storage its output, its version, and whether it is of inference mode.
         new_tensors: the Tensors that a call makes.
         grads: for operands whose ``grad`` has another value: the Tensor, or None.
         data: for operands whose ``data`` was assigned: the Tensor whose memory they share, and how often they
@@ -95,7 +97,7 @@ class Effects:
 
     writes: list[tuple[int, int | None, int]] = field(default_factory=list)
     alias_writes: list[tuple[int, int, int]] = field(default_factory=list)
-    new_storages: list[tuple[int, int]] = field(default_factory=list)
+    new_storages: list[tuple[int, int, bool]] = field(default_factory=list)
     new_tensors: list[NewTensor] = field(default_factory=list)
     grads: list[tuple[int, Source | None]] = field(default_factory=list)
     data: list[tuple[int, Source, int]] = field(default_factory=list)

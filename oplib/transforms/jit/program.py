@@ -130,13 +130,13 @@ class Program:
         }
         inputs = {id(var) for var in jaxpr.invars}
         holders = Counter([output for _, output, _ in effects.writes])
-        holders.update(output for output, _ in effects.new_storages)
+        holders.update(output for output, *_ in effects.new_storages)
         holders.update(one[0] for one in leaves if isinstance(one, tuple))
         holders.update(number for is_input, number in self._backward.residuals if not is_input)
         holders.update(number for number, var in enumerate(jaxpr.outvars) if id(var) in inputs)
         own = {output for operand, output, _ in effects.writes if self._at[operand] in donated}
         # Results are left out, because the first read of a fresh storage costs more.
-        own |= {output for number, (output, _) in enumerate(effects.new_storages) if number not in returned}
+        own |= {output for number, (output, *_) in enumerate(effects.new_storages) if number not in returned}
         return frozenset(output for output in own if output is not None and holders[output] == 1)
 
     def _find_needed(self, trace: Trace, used: Sequence[bool]) -> list[int]:

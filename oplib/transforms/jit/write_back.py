@@ -10,6 +10,7 @@ from oplib.autograd.nodes.node import TapeNode
 from oplib.autograd.recording.rebase import note_write, rebase_history
 from oplib.pytree import tree_unflatten
 from oplib.tensor import Storage, Tensor
+from oplib.tensor.inference import InferenceStorage, InferenceTensor
 from oplib.tensor.storage.fresh import FreshStorage, peek, poke
 from oplib.tensor.views import AliasStorage, note_view
 from oplib.tensor.views.view_storage import make_view_storage
@@ -41,10 +42,10 @@ class WriteBack:
             one == NewTensor(requires_grad=False, slot=None, storage=number)
             for number, one in enumerate(effects.new_tensors)
         )
-        self._take_new = make_gather([output for output, _ in effects.new_storages])
+        self._take_new = make_gather([output for output, *_ in effects.new_storages])
         self._new = [
-            (FreshStorage if output in fresh else Storage, version)
-            for output, version in effects.new_storages
+            (_choose_class(is_inference=is_inference, is_fresh=output in fresh), version)
+            for output, version, is_inference in effects.new_storages
         ]
         made = [(at[operand], one.number) for operand, one in effects.grads if isinstance(one, New)]
         self._take_leaves = make_gather([place for place, _ in made])
@@ -107,7 +108,7 @@ class WriteBack:
     def _make_tensor(
         self, one: NewTensor, tensors: Sequence[Tensor], storages: list[Storage], node: TapeNode | None
     ) -> Tensor:
-        tensor = _new(Tensor)
+        tensor = _new(InferenceTensor if one.is_inference else Tensor)
         if one.storage is not None:
             tensor._storage = storages[one.storage]
         else:
@@ -165,6 +166,13 @@ class WriteBack:
         if isinstance(one, New):
             return made[one.number]
         return outputs[one[0]] if isinstance(one, tuple) else one[0]
+
+
+def _choose_class(*, is_inference: bool, is_fresh: bool) -> type[Storage]:
+    """Returns the class of a new storage. One of inference mode is never fresh."""
+    if is_inference:
+        return InferenceStorage
+    return FreshStorage if is_fresh else Storage
 
 
 def _sort_writes(
