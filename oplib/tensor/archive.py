@@ -4,10 +4,11 @@ The file is a zip archive that ``numpy.load`` can read. It holds ``tree.json``, 
 each array. In the tree None, bools, integers, finite floats and strings are written directly. Any other value
 is an object with one key, its type: ``{"list": [...]}``, ``{"tuple": [...]}``, ``{"dict": [[key, value],
 ...]}``, ``{"OrderedDict": [...]}``, ``{"float": "nan"}``, ``{"complex": [re, im]}``, ``{"bytes": "<hex>"}``,
-``{"dtype": "float32"}``, ``{"tensor": n}``, ``{"numpy": n}`` or ``{"jax": n}``. ``n`` is an index into
-``arrays`` beside the tree, with entries such as ``{"dtype": "bfloat16", "shape": [2], "requires_grad":
-true}``. Dtypes that numpy does not have are stored as unsigned integers of their width. What a member expands
-to is compared with its entry before it is read.
+``{"dtype": "float32"}``, ``{"tensor": n}``, ``{"numpy": n}``, ``{"jax": n}`` or ``{"key": n}``, a key of
+``jax.random``. ``n`` is an index into ``arrays`` beside the tree, with entries such as ``{"dtype":
+"bfloat16", "shape": [2], "requires_grad": true}``. That of a key describes its data and names its ``impl``.
+Dtypes that numpy does not have are stored as unsigned integers of their width. What a member expands to is
+compared with its entry before it is read.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from oplib.errors import DataError, DataTypeError, OplibError, TracingError, des
 from .devices.memory import require_memory
 from .devices.placement import find_placement
 from .dtypes.rules import normalize_dtype
+from .random.generator import is_key
 from .storage.ingestion import to_array
 from .tensor import Tensor
 
@@ -71,6 +73,7 @@ def save(obj: Any, f: File) -> None:
     Args:
         obj: lists, tuples, dicts and OrderedDicts of Tensors, ``jax.Array`` objects, numpy arrays, dtypes,
             numbers, strings, bytes, bools and None. Keys of dictionaries may be any of the plain values.
+            Keys of ``jax.random`` are arrays, so the state of a Generator can be saved too.
         f: a path, or a file opened for writing bytes. A file at the path is replaced after everything is
             written; its mode bits stay. A link stays one, and the file that it names is replaced.
 
@@ -190,22 +193,25 @@ class _Writer:
         ]
 
     def _encode_array(self, value: Any, path: str) -> dict[str, int]:
-        kind = "tensor" if isinstance(value, Tensor) else "jax"
         array = value.array if isinstance(value, Tensor) else value
         if isinstance(array, Tracer):
             raise TracingError(
                 f"save: {path} is traced and has no values yet. Got {describe(array)}. Return it from the "
                 "traced function and save it there."
             )
+        kind = _find_kind(value, array, path)
         place = self._places.get(id(value))
-        if place is None:
+        if place is None and kind == "key":
+            data = np.asarray(jax.random.key_data(array))
+            place = self._places[id(value)] = self.add(data, impl=jax.random.key_impl(array))
+        elif place is None:
             requires_grad = isinstance(value, Tensor) and value.requires_grad
             place = self._places[id(value)] = self.add(np.asarray(array), requires_grad=requires_grad)
         return {kind: place}
 
-    def add(self, array: np.ndarray[Any, Any], *, requires_grad: bool = False) -> int:
-        """Adds an array, and returns its number."""
-        entry = {"dtype": str(array.dtype), "shape": array.shape, "requires_grad": requires_grad}
+    def add(self, array: np.ndarray[Any, Any], *, requires_grad: bool = False, **more: Any) -> int:
+        """Adds an array with what else its entry says, and returns its number."""
+        entry = {"dtype": str(array.dtype), "shape": array.shape, "requires_grad": requires_grad, **more}
         self._entries.append(entry)
         if array.dtype.kind not in _NATIVE:
             array = array.view(f"u{array.dtype.itemsize}")
@@ -219,6 +225,26 @@ class _Writer:
             for place, array in enumerate(self._arrays):
                 with archive.open(zipfile.ZipInfo(_member(place)), "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+def _find_kind(value: Any, array: Any, path: str) -> str:
+    """Returns how the tree calls an array.
+
+    Raises:
+        DataTypeError: it is of keys that no name leads back to.
+    """
+    if not is_key(array):
+        return "tensor" if isinstance(value, Tensor) else "jax"
+    if isinstance(value, Tensor):
+        raise DataTypeError(
+            f"save: {path} is a Tensor of keys. Got {describe(array)}. Save tensor.array, which is an array."
+        )
+    if not isinstance(jax.random.key_impl(array), str):
+        raise DataTypeError(
+            f"save: {path} is of keys whose implementation has no name. Got {describe(array)}. Save "
+            "jax.random.key_data(key), and make the key again by jax.random.wrap_key_data."
+        )
+    return "key"
 
 
 def _member(place: int) -> str:
@@ -273,7 +299,7 @@ class _Reader:
         if not isinstance(value, dict):
             return value
         ((kind, content),) = value.items()
-        if kind in ("tensor", "jax", "numpy"):
+        if kind in ("tensor", "jax", "numpy", "key"):
             return self._find(kind, content)
         if kind in ("list", "tuple"):
             items = [self._decode(item) for item in content]
@@ -299,6 +325,8 @@ class _Reader:
         if kind == "numpy":
             return values
         array = to_array(values, normalize_dtype(values.dtype), self._placement)
+        if kind == "key":
+            return jax.random.wrap_key_data(array, impl=str(entry["impl"]))
         return array if kind == "jax" else Tensor.from_array(array, requires_grad=entry["requires_grad"])
 
     def _read_array(self, place: int, entry: dict[str, Any]) -> np.ndarray[Any, Any]:

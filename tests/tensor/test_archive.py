@@ -84,6 +84,54 @@ def test_arrays_come_back_as_what_they_were():
     assert loaded["scalar"] == 2.5
 
 
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "unsafe_rbg"])
+@pytest.mark.parametrize("shape", [(), (4,), (2, 0)])
+def test_keys_come_back_with_their_implementation(impl, shape):
+    key = jax.random.split(jax.random.key(7, impl=impl), shape)
+    loaded = again({"key": key})["key"]
+    assert (loaded.dtype, loaded.shape) == (key.dtype, shape)
+    assert jax.random.key_impl(loaded) == impl
+    np.testing.assert_array_equal(jax.random.key_data(loaded), jax.random.key_data(key))
+
+
+def test_a_key_in_two_places_is_one_key_again():
+    key = jax.random.key(0)
+    first, second = again([key, key])
+    assert first is second
+
+
+@pytest.mark.parametrize("draws", [0, 1, 3])
+def test_a_saved_state_of_the_global_generator_goes_on_with_the_same_numbers(draws):
+    before = oplib.get_rng_state()
+    try:
+        oplib.manual_seed(2**40 + 3)
+        for _ in range(draws):
+            oplib.rand(2)
+        loaded = again({"rng": oplib.get_rng_state(), "step": draws})
+        expected = [oplib.randn(3).tolist() for _ in range(2)]
+        oplib.set_rng_state(loaded["rng"])
+        assert [oplib.randn(3).tolist() for _ in range(2)] == expected
+    finally:
+        oplib.set_rng_state(before)
+
+
+def test_a_saved_state_of_a_generator_goes_on_in_a_compiled_function():
+    generator = oplib.Generator().manual_seed(5)
+    draw = oplib.jit(lambda: oplib.randn(3, generator=generator))
+    draw()
+    stored = again(generator.get_state())
+    expected = draw().tolist()
+    generator.set_state(stored)
+    assert draw().tolist() == expected
+    assert oplib.randn(3, generator=oplib.Generator().set_state(stored)).tolist() == expected
+
+
+@pytest.mark.devices(2)
+def test_a_key_is_put_on_the_chosen_device():
+    loaded = again(jax.random.key(0), map_location=jax.devices("cpu")[1])
+    assert loaded.devices() == {jax.devices("cpu")[1]}
+
+
 def test_dictionaries_keep_their_order():
     assert list(again({"z": 1, "a": 2, "m": 3})) == ["z", "a", "m"]
 
@@ -149,6 +197,10 @@ class Named(NamedTuple):
         ({1, 2}, r"Got builtins.set"),
         ({object(): 1}, r"a key of the tree is of a type that is not saved"),
         (np.array([object()]), r"the tree is an array of something else than numbers"),
+        (
+            {"a": [oplib.Tensor.from_array(jax.random.key(0))]},
+            r"save: the tree\['a'\]\[0\] is a Tensor of keys. Got key<fry>\[\]. Save tensor.array",
+        ),
     ],
 )
 def test_what_is_not_saved_says_where_and_leaves_the_file_as_it_was(tmp_path, tree, where):
@@ -163,6 +215,8 @@ def test_what_is_not_saved_says_where_and_leaves_the_file_as_it_was(tmp_path, tr
 def test_a_traced_tensor_is_not_saved():
     with pytest.raises(TracingError, match=r"save: the tree\[0\] is traced"):
         jax.jit(lambda a: oplib.save([oplib.Tensor.from_array(a)], io.BytesIO()))(jnp.ones(1))
+    with pytest.raises(TracingError, match=r"save: the tree\['k'\] is traced"):
+        jax.jit(lambda key: oplib.save({"k": key}, io.BytesIO()))(jax.random.key(0))
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", pickle.dumps({"a": 1})])
@@ -244,10 +298,10 @@ def test_a_file_that_cannot_be_written_to_its_end_leaves_the_old_one_and_no_othe
 # Files that others have written, or several at once ---------------------------------------------------------
 
 
-def change_file(change, *, compression=zipfile.ZIP_STORED):
+def change_file(change, value=None, *, compression=zipfile.ZIP_STORED):
     """Returns a file whose members are those of a saved one after ``change``, which gets them by name."""
     file = io.BytesIO()
-    oplib.save({"w": oplib.ones(2, 3)}, file)
+    oplib.save({"w": oplib.ones(2, 3) if value is None else value}, file)
     with zipfile.ZipFile(file) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     members = change(members) or members
@@ -309,6 +363,22 @@ def nest(members):
 def test_data_that_do_not_fit_the_table_are_refused(change):
     with pytest.raises(DataError, match=r"^load: "):
         oplib.load(change_file(change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        change_table(impl="unknown"),
+        change_table(impl=None),
+        change_table(impl="rbg"),
+        change_table(dtype="int32"),
+        change_table(shape=[1, 2]),
+        change_array(np.zeros(2, np.int32)),
+    ],
+)
+def test_keys_that_do_not_fit_the_table_are_refused(change):
+    with pytest.raises(DataError, match=r"^load: "):
+        oplib.load(change_file(change, jax.random.key(0)))
 
 
 def test_a_compressed_copy_is_read():

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from types import GeneratorType
 from typing import Any
 
+import jax
+
 from oplib.autograd.grad_mode import no_grad
 from oplib.errors import ArgumentError, describe
 from oplib.tensor import Tensor, upcalls
@@ -25,6 +27,26 @@ def _list(tensors: Tensors) -> list[Tensor]:
 
 def _list_gradients(parameters: list[Tensor]) -> list[Any]:
     return [one.grad for one in parameters if one.grad is not None]
+
+
+def _read_threshold(where: str, value: Any, dtype: Any) -> Any:
+    """Returns a threshold as a float, or as a Tensor without axes if it is a Tensor or array.
+
+    A Tensor stays one, so that it may be an operand of a compiled function.
+
+    Raises:
+        ArgumentError: it has not exactly one item.
+    """
+    if isinstance(value, jax.Array):
+        value = Tensor.from_array(value)
+    if not isinstance(value, Tensor):
+        return float(value)
+    if value.numel() != 1:
+        raise ArgumentError(
+            f"{where} is one number for all gradients. Got {describe(value)}. Give a float, or a Tensor with "
+            "one item."
+        )
+    return value.detach().reshape(()).to(dtype)
 
 
 def get_total_norm(
@@ -75,7 +97,7 @@ def get_total_norm(
 
 def clip_grads_with_norm_(
     parameters: Tensors,
-    max_norm: float,
+    max_norm: float | Tensor,
     total_norm: Tensor,
     foreach: bool | None = None,  # noqa: ARG001  torch's signature
 ) -> None:
@@ -83,9 +105,12 @@ def clip_grads_with_norm_(
 
     Args:
         parameters: one or several tensors; those without a gradient are ignored.
-        max_norm: the maximal norm of all gradients together.
+        max_norm: the maximal norm of all gradients together: a number, or a Tensor with one item.
         total_norm: the norm of all gradients, as :func:`get_total_norm` returns it.
         foreach: accepted for parity and ignored.
+
+    Raises:
+        ArgumentError: ``max_norm`` is a Tensor of several items.
 
     Gradient:
         None: the function runs without grad mode.
@@ -103,14 +128,15 @@ def clip_grads_with_norm_(
     """
     gradients = _list_gradients(_list(parameters))
     with no_grad():
-        factor = upcalls.clamp_max(float(max_norm) / (total_norm + _LEAST), 1.0)
+        most = _read_threshold("clip_grads_with_norm_: argument 'max_norm'", max_norm, total_norm.dtype)
+        factor = upcalls.clamp_max(most / (total_norm + _LEAST), 1.0)
         for gradient in gradients:
             gradient.mul_(factor)
 
 
 def clip_grad_norm_(
     parameters: Tensors,
-    max_norm: float,
+    max_norm: float | Tensor,
     norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
@@ -119,7 +145,7 @@ def clip_grad_norm_(
 
     Args:
         parameters: one or several tensors; those without a gradient are ignored.
-        max_norm: the maximal norm of all gradients together.
+        max_norm: the maximal norm of all gradients together: a number, or a Tensor with one item.
         norm_type: the order of the norm; ``inf`` means the largest absolute value.
         error_if_nonfinite: whether a norm that is nan or infinite raises an error; nothing is written then.
         foreach: accepted for parity and ignored.
@@ -128,7 +154,8 @@ def clip_grad_norm_(
         The norm before clipping, a Tensor without axes.
 
     Raises:
-        ArgumentError: the norm is not finite and ``error_if_nonfinite`` is True.
+        ArgumentError: the norm is not finite and ``error_if_nonfinite`` is True, or ``max_norm`` is a Tensor
+            of several items.
 
     Gradient:
         None: the function runs without grad mode.
@@ -159,15 +186,19 @@ def clip_grad_norm_(
 
 def clip_grad_value_(
     parameters: Tensors,
-    clip_value: float,
+    clip_value: float | Tensor,
     foreach: bool | None = None,  # noqa: ARG001  torch's signature
 ) -> None:
     """Limits each item of the gradients of parameters, in place.
 
     Args:
         parameters: one or several tensors; those without a gradient are ignored.
-        clip_value: the bound: items are limited to the interval from its negative to itself.
+        clip_value: the bound: items are limited to the interval from its negative to itself. A number, or a
+            Tensor with one item.
         foreach: accepted for parity and ignored.
+
+    Raises:
+        ArgumentError: ``clip_value`` is a Tensor of several items.
 
     Gradient:
         None: the function runs without grad mode.
@@ -183,7 +214,7 @@ def clip_grad_value_(
         >>> w.grad
         tensor([ 2.0000, -2.5000])
     """
-    bound = float(clip_value)
     with no_grad():
         for gradient in _list_gradients(_list(parameters)):
+            bound = _read_threshold("clip_grad_value_: argument 'clip_value'", clip_value, gradient.dtype)
             gradient.clamp_(-bound, bound)

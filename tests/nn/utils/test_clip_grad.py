@@ -1,5 +1,6 @@
 """Gradient clipping in place; numbers are compared with torch in ``tests/parity/test_nn_utils.py``."""
 
+import numpy as np
 import pytest
 
 import oplib
@@ -38,3 +39,50 @@ def test_an_empty_generator_is_warned_of():
 
 def test_the_norm_of_nothing_is_0():
     assert get_total_norm([]).item() == 0.0
+
+
+THRESHOLDS = {
+    "Tensor": oplib.tensor,
+    "Tensor with an axis": lambda value: oplib.tensor([value]),
+    "array": lambda value: oplib.tensor(value).array,
+    "numpy": np.float32,
+    "float": float,
+}
+
+
+@pytest.mark.parametrize("clip", [clip_grad_norm_, clip_grad_value_])
+@pytest.mark.parametrize("kind", THRESHOLDS)
+@pytest.mark.parametrize("dtype", [oplib.float32, oplib.float16, oplib.bfloat16])
+def test_a_threshold_may_be_an_operand_of_a_compiled_function(clip, kind, dtype):
+    (parameter,) = make_parameters([3.0, -4.0])
+    parameter = parameter.detach().to(dtype).requires_grad_()
+    gradient = oplib.tensor([3.0, -4.0], dtype=dtype)
+
+    def run(threshold):
+        parameter.grad = gradient.clone()
+        return clip([parameter], threshold), parameter.grad
+
+    compiled = oplib.jit(run)
+    for value in (0.5, 1.0, 100.0):
+        total, expected = run(value)
+        for run_it in (run, compiled):
+            found, clipped = run_it(THRESHOLDS[kind](value))
+            assert clipped.dtype == dtype
+            np.testing.assert_allclose(clipped.float(), expected.float(), rtol=2 * oplib.finfo(dtype).eps)
+            assert total is found is None or found.item() == total.item()
+    assert compiled.compilations == 1
+
+
+def test_a_threshold_that_requires_grad_is_no_history():
+    (parameter,) = make_parameters([3.0, 4.0])
+    clip_grad_norm_(parameter, oplib.tensor(1.0, requires_grad=True))
+    assert not parameter.grad.requires_grad
+    np.testing.assert_allclose(parameter.grad, [0.6, 0.8], rtol=1e-5)
+
+
+@pytest.mark.parametrize("clip", [clip_grad_norm_, clip_grad_value_])
+def test_a_threshold_of_several_items_is_refused_and_nothing_is_written(clip):
+    (parameter,) = make_parameters([3.0, 4.0])
+    with pytest.raises(ArgumentError, match=r"is one number for all gradients. Got f32\[2\]"):
+        clip(parameter, oplib.ones(2))
+    assert parameter.grad.tolist() == [3.0, 4.0]

@@ -123,6 +123,25 @@ def test_where_the_value_of_a_float_is_needed_the_error_names_the_argument():
         oplib.jit(lambda x, count: float(x.sum()))(oplib.ones(2), jnp.ones(2))
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, p=0.5: F.dropout(x, p),
+        lambda x, p=0.5: F.alpha_dropout(x, p),
+        lambda x, p=0.5: F.scaled_dot_product_attention(x, x, x, dropout_p=p),
+        lambda x, p=0.5: F.leaky_relu(x, p),
+    ],
+)
+def test_where_an_option_has_to_be_a_number_the_error_names_static_argnames(call):
+    x = oplib.ones(2, 2)
+    with pytest.raises(ArgumentTypeError, match=r"Its value is traced, so it is not known;.*static_argnames"):
+        oplib.jit(call)(x)
+    oplib.jit(call, static_argnames="p")(x)
+    with pytest.raises(ArgumentTypeError) as caught:
+        call(x, "a")
+    assert "static_argnames" not in str(caught.value)
+
+
 def test_something_that_is_no_function_is_refused():
     with pytest.raises(ArgumentTypeError, match=r"jit: expected a function. Got 3"):
         oplib.jit(3)

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.core import Tracer
 
 from oplib.autograd.array_functions.array_types import match_type
 from oplib.autograd.recording.in_place import check_may_write, refuse_cast, update_in_place
@@ -20,6 +21,7 @@ from oplib.builtin.rows.composed import Composed
 from oplib.builtin.rows.row import NetworkRow, Row
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, describe
+from oplib.library.arguments.plain_conversions import TRACED
 from oplib.tensor import Generator, Tensor, get_default_dtype
 from oplib.tensor.dtypes.rules import COMPLEX, FLOATING
 
@@ -93,6 +95,13 @@ def _name_features(op: str, input: Any, features: int) -> tuple[int, ...]:
     return (*input.shape[:features], *([1] * (input.ndim - features)))
 
 
+def _find_cure(p: Any) -> str:
+    array = p._storage.array if isinstance(p, Tensor) else p
+    if isinstance(array, Tracer):
+        return f"{TRACED}; static_argnames of the jit could compile the number in. Or give a probability."
+    return "Give a probability."
+
+
 def check_p(op: str, p: Any) -> None:
     """Raises if a number is no probability.
 
@@ -101,7 +110,7 @@ def check_p(op: str, p: Any) -> None:
         ArgumentValueError: it is not between 0 and 1.
     """
     if not isinstance(p, (int, float)):
-        raise ArgumentTypeError(f"{op}: argument 'p' is a number. Got {describe(p)}. Give a probability.")
+        raise ArgumentTypeError(f"{op}: argument 'p' is a number. Got {describe(p)}. {_find_cure(p)}")
     if not 0 <= p <= 1:
         raise ArgumentValueError(
             f"{op}: dropout probability has to be between 0 and 1, but got {p}. Give a probability."
