@@ -83,7 +83,9 @@ PARTITIONS = {
     "masked": optax.chain(
         optax.masked(optax.trace(0.9), {"a": True, "b": {"c": False, "d": True}}), optax.scale(-0.1)
     ),
-    "masked container": optax.chain(optax.masked(optax.trace(0.9), {"a": True, "b": False}), optax.scale(-0.1)),
+    "masked container": optax.chain(
+        optax.masked(optax.trace(0.9), {"a": True, "b": False}), optax.scale(-0.1)
+    ),
     "masked decay": optax.adamw(0.1, weight_decay=0.5, mask={"a": True, "b": {"c": False, "d": True}}),
     "partition in a wrapper": optax.inject_hyperparams(
         lambda learning_rate: optax.multi_transform(

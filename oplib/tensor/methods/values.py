@@ -43,8 +43,8 @@ class TensorValues:
         array = self.array
         if isinstance(array, Tracer):
             raise ConcreteValueError(
-                f"{what}: a traced tensor has no values yet. Got {describe(array)}. "
-                f"Return it from the traced function, or choose by oplib.where or jax.lax.cond."
+                f"{what}: a traced tensor has no values yet. Got {describe(array)}. Choose by oplib.where or "
+                "oplib.cond, return the value, or move the line out of the function."
             )
         return array
 

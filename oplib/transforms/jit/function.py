@@ -230,16 +230,18 @@ class JitFunction:
         own = [frame for frame in frames if not is_inside[frame.filename]]
         where = f" at {own[-1].filename}:{own[-1].lineno}: `{own[-1].line}`" if own else ""
         first = str(error).partition("\n")[0].removesuffix(".")
+        cures: list[str] = []
+        if not isinstance(error, ConcreteValueError):  # the other says it itself
+            cures.append(
+                " Choose by oplib.where or oplib.cond, return the value, or move the line out of the "
+                "function."
+            )
         floats = given.list_floats()
-        more = (
-            f" Floats are operands, here {', '.join(floats)}; static_argnames compiles one in."
-            if floats
-            else ""
-        )
+        if floats:
+            cures.append(f" Floats are operands, here {', '.join(floats)}; static_argnames compiles one in.")
         return ConcreteValueError(
             f"{self.__name__}: the value of a Tensor is needed while the function is compiled{where}. "
-            f"{first}. Choose by oplib.where or oplib.cond, return the value, or move the line out of the "
-            f"function.{more}"
+            f"{first}.{''.join(cures)}"
         )
 
 

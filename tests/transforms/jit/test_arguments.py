@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.errors import ArgumentTypeError, TracingError
+from oplib.errors import ArgumentTypeError, ConcreteValueError, TracingError
 from oplib.nn import functional as F
 
 pytestmark = pytest.mark.spec("J.1")
@@ -121,6 +121,18 @@ def test_where_the_value_of_a_float_is_needed_the_error_names_the_argument():
         oplib.jit(lambda x, rate, count: x * math.sqrt(rate))(oplib.ones(2), 0.5, 3)
     with pytest.raises(TracingError, match=r"out of the function\.$"):
         oplib.jit(lambda x, count: float(x.sum()))(oplib.ones(2), jnp.ones(2))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [lambda x: x.sum().item(), lambda x: float(x.sum()), lambda x: bool(x.sum() > 0), lambda x: x.tolist()],
+)
+def test_where_a_value_is_needed_the_error_says_the_cure_once(ask):
+    with pytest.raises(ConcreteValueError, match=r"Got (f32|bool)\[\d?\]\. Choose by oplib\.where") as caught:
+        oplib.jit(ask)(oplib.ones(2))
+    assert str(caught.value).count("return the value") == 1
+    with pytest.raises(ConcreteValueError, match=r"Choose by oplib\.where or oplib\.cond, return the value"):
+        jax.jit(lambda x: ask(oplib.Tensor.from_array(x)))(jnp.ones(2))
 
 
 @pytest.mark.parametrize(
