@@ -254,7 +254,7 @@ def _import_optax() -> Any:
     except ImportError as error:
         raise ImportError(
             "Optimizer: optax is not installed. The optimizers of oplib are its transformations. Install it: "
-            "pip install oplib[optim]."
+            "pip install optax, which is the extra 'optim' of oplib."
         ) from error
     return optax
 

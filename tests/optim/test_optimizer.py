@@ -399,5 +399,5 @@ def test_bad_input(make, error, text):
 
 def test_without_optax_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "optax", None)
-    with pytest.raises(ImportError, match=r"pip install oplib\[optim\]"):
+    with pytest.raises(ImportError, match="pip install optax, which is the extra 'optim'"):
         Optimizer(object(), make_params())

@@ -71,7 +71,7 @@ def _prepare(
     starts = [place for place, operand in enumerate(inputs) if operand.__class__ is tuple]
     for place in starts:
         inputs[place] = starts_as_array(inputs[place])
-    _require("windows of arrays on several devices" if starts and _are_spread(inputs) else None)
+    _require("slices of arrays on several devices" if starts and _are_spread(inputs) else None)
     precision: object = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
     # A traced backward that casts does so in the autocast state of the pass, as eagerly.
     key = (programs.token_of(compiler), x64.value, precision, modes.autocast, *walk.key)
