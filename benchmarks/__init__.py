@@ -19,6 +19,7 @@ processor time of all threads instead, for shared machines. Python's garbage col
 programs with a tape. All code, including torch and XLA, runs on one core unless ``--cores`` is given: waiting
 for a second core would measure the scheduler.
 
-Each file is one group of rows, in the order of the printed table. The group ``torch-compile`` takes
+``GROUPS`` in ``__main__.py`` names the groups, in the order of the printed table, and the module that
+measures each. The group ``torch-compile`` takes
 minutes and is measured on request only: ``--only torch-compile``. So is ``accelerator``, which needs one.
 """

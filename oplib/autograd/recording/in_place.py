@@ -17,26 +17,12 @@ from oplib.autograd.tangents import carries_tangents, find_tangent, write_tangen
 from oplib.errors import ArgumentError, AutogradError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, can_cast, upcalls
+from oplib.tensor.dtypes.class_names import WORDS
 from oplib.tensor.storage.escape import refuse_escape
 
 from .formula_node import NOBODY, FormulaNode
 from .rebase import note_write, rebase_history
 from .view import refuse_rebase
-
-_TYPE_NAMES = {
-    "float64": "Double",
-    "float32": "Float",
-    "float16": "Half",
-    "bfloat16": "BFloat16",
-    "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-    "uint8": "Byte",
-    "int8": "Char",
-    "int16": "Short",
-    "int32": "Int",
-    "int64": "Long",
-    "bool": "Bool",
-}
 
 
 def check_may_write(
@@ -235,7 +221,7 @@ def refuse_cast(op: str, given: Any, wanted: Any) -> None:
 
 def _name(dtype: Any) -> str:
     """Returns the name of a dtype in torch's message."""
-    return _TYPE_NAMES.get(dtype.name) or str(dtype)
+    return WORDS.get(dtype) or str(dtype)
 
 
 def _exempt(node: FormulaNode, storage: Storage, own: Storage | None) -> None:

@@ -10,7 +10,7 @@ from oplib.errors import ArgumentValueError
 
 from . import names as dtypes
 
-_WORDS = {
+WORDS = {
     dtypes.float16: "Half",
     dtypes.bfloat16: "BFloat16",
     dtypes.float32: "Float",
@@ -31,7 +31,9 @@ _WORDS = {
     dtypes.int64: "Long",
     dtypes.bool: "Bool",
 }
-_DTYPES = {f"{word}Tensor": dtype for dtype, word in _WORDS.items()}
+"""Torch's word for each dtype."""
+
+_DTYPES = {f"{word}Tensor": dtype for dtype, word in WORDS.items()}
 
 
 def name_class(dtype: np.dtype[Any], device_type: str) -> str:
@@ -46,7 +48,7 @@ def name_class(dtype: np.dtype[Any], device_type: str) -> str:
         ('oplib.FloatTensor', 'oplib.cuda.BoolTensor')
     """
     place = "" if device_type in ("cpu", "abstract") else f"{device_type}."
-    return f"oplib.{place}{_WORDS[dtype]}Tensor"
+    return f"oplib.{place}{WORDS[dtype]}Tensor"
 
 
 def read_class(name: str) -> tuple[np.dtype[Any], str]:
