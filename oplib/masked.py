@@ -19,9 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.builtin.kernels.dims import find_dim
+from oplib.builtin.kernels.promotion import is_integral
 from oplib.builtin.single_ops import ops
 from oplib.errors import DimensionError, describe
-from oplib.tensor import get_default_dtype
+from oplib.tensor import default_int_dtype, get_default_dtype
 from oplib.tensor.dtypes.rules import INTEGRAL
 
 Function = Callable[..., Any]
@@ -68,7 +69,7 @@ def _describe(function: Function, name: str, what: str, left_out: str, shown: st
 
 def _prepare(input: Any, dtype: Any, *, floating: bool = False) -> Any:  # noqa: A002  torch's name
     """Returns the items in the dtype of the computation."""
-    if dtype is None and floating and (input.dtype in INTEGRAL or input.dtype == np.bool_):
+    if dtype is None and floating and is_integral(input.dtype):
         dtype = get_default_dtype()
     return input if dtype is None else ops._to_copy(input, np.dtype(dtype))
 
@@ -119,6 +120,8 @@ def _make_fold(name: str, what: str, value: Any, left_out: str, shown: str) -> F
         dtype: Any = None,
         mask: Any = None,
     ) -> Any:
+        if name == "prod" and dtype is None and is_integral(input.dtype):
+            dtype = default_int_dtype()  # also if no dim is left that ``ops.prod`` would widen along
         x = _prepare(input, dtype, floating=name == "logsumexp")
         return fold(_fill(x, mask, value), _find_axes(x, dim), keepdim)
 

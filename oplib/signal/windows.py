@@ -9,14 +9,14 @@ Example:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from oplib.errors import ArgumentValueError
+from oplib.errors import ArgumentTypeError, ArgumentValueError, describe
 from oplib.tensor import Tensor, get_default_dtype
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.dtypes import names as dtypes
@@ -36,7 +36,7 @@ Returns:
     A vector, with 1 as the largest item of a window of one item.
 
 Raises:
-    ArgumentValueError: a negative count, a number out of its range, or another dtype.
+    ArgumentValueError: a negative count, a number out of its range, or another dtype.{errors}
 
 Gradient:
     None: no argument is differentiable.
@@ -66,10 +66,16 @@ class _Window(NamedTuple):
     numbers: Mapping[str, tuple[Any, str]] = MappingProxyType({})
 
 
-def _sum_cosines(places: _Array, span: float, a: Sequence[float]) -> _Array:
-    if not len(a) and places.size > 1:
-        raise _refuse("general_cosine", f"coefficients must have at least one element. Got {list(a)}")
-    terms = [(-1) ** k * factor * np.cos(2 * np.pi * k * places / span) for k, factor in enumerate(a)]
+def _sum_cosines(places: _Array, span: float, a: Any) -> _Array:
+    if not isinstance(a, Iterable):
+        raise ArgumentTypeError(
+            f"signal.windows.general_cosine: coefficients must be a list or tuple. Got {describe(a)}. Give "
+            "one number for each cosine."
+        )
+    factors = list(a)
+    if not factors and places.size > 1:
+        raise _refuse("general_cosine", f"coefficients must have at least one element. Got {factors}")
+    terms = [(-1) ** k * factor * np.cos(2 * np.pi * k * places / span) for k, factor in enumerate(factors)]
     return np.sum(terms, axis=0)
 
 
@@ -177,8 +183,10 @@ def _make_window(name: str, window: _Window) -> Callable[..., Tensor]:
     make.__signature__ = signature
     make.__name__ = make.__qualname__ = name
     told = "".join(f"\n    {one}: {meaning}." for one, (_, meaning) in window.numbers.items())
-    given = ", a=[1.0]" if name == "general_cosine" else ""
-    make.__doc__ = _DOC.format(what=window.what, name=name, numbers=told, given=given)
+    has_factors = "a" in window.numbers
+    given = ", a=[1.0]" if has_factors else ""
+    errors = "\n    ArgumentTypeError: the factors are no sequence." if has_factors else ""
+    make.__doc__ = _DOC.format(what=window.what, name=name, numbers=told, given=given, errors=errors)
     return make
 
 

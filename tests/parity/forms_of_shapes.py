@@ -69,6 +69,8 @@ SHAPES = (
     "x.gt_(0)",
     "lib.ones(2, 3, dtype=lib.int32).less_(lib.tensor(2))",
     "x.sum_to_size(1, 3)",
+    "lib.ones((), dtype=lib.bool).sum_to_size(())",
+    "lib.ones(1, dtype=lib.uint8).sum_to_size((1,))",
     "x.div(0.3, rounding_mode='floor')",
     "x.div_(0.3, rounding_mode='trunc')",
     # linear algebra
@@ -92,6 +94,23 @@ SHAPES = (
     "lib.linalg.multi_dot([x])",
     "lib.linalg.matrix_rank(lib.ones(3, 3))",
     "lib.linalg.matrix_rank(square, tol=100.0)",
+    *(
+        f"lib.linalg.matrix_rank(lib.diag_embed(lib.tensor([[1.0, 0.5], [1.0, 0.1]])), {bounds})"
+        for bounds in (
+            "lib.tensor([0.6, 0.05])",
+            "rtol=lib.tensor([0.6, 0.05])",
+            "atol=lib.tensor([0.6, 0.0])",
+            "atol=lib.tensor([0.6, 0.05]), rtol=lib.tensor([0.2, 0.05])",
+            "atol=lib.tensor([0.7, 0.2, 0.1])",
+        )
+    ),
+    "lib.linalg.matrix_rank(lib.zeros(0, 5, 5), rtol=lib.ones(0))",
+    "lib.linalg.matrix_rank(lib.zeros(2, 5, 0), atol=lib.ones(2))",
+    "lib.linalg.matrix_rank(lib.tensor([[1.0, 0.0], [0.0, 1e-30]]), atol=0.0)",
+    "lib.linalg.pinv(lib.tensor([[1.0, 0.0], [0.0, 1e-30]]), atol=0.0)",
+    "lib.linalg.norm(square - square.detach(), 2)",
+    "lib.linalg.norm(square - square.detach() + lib.eye(3), -2)",
+    "lib.linalg.pinv(square + square.mT, hermitian=True)",
     "lib.linalg.cond(square)",
     "lib.linalg.cond(square.detach(), 1)",
     "lib.matmul(*lib.qr(square))",

@@ -138,6 +138,10 @@ def _masked(name: str) -> Check:
     return Check(check)
 
 
+def _check_padding(input: Any, pad: Any, mode: Any, value: Any) -> None:  # noqa: ARG001
+    check_fits("pad", input, value)
+
+
 _MAKERS: tuple[tuple[Callable[[str], Check], tuple[str, ...]], ...] = (
     (_along, ("gather", "index_select", "scatter", "scatter_add", "scatter_reduce")),
     (_along, ("index_add", "index_copy", "index_reduce")),
@@ -152,5 +156,6 @@ _MAKERS: tuple[tuple[Callable[[str], Check], tuple[str, ...]], ...] = (
 CHECKED = {
     **{name: make(name) for make, names in _MAKERS for name in names},
     "interpolate": Check(check_counts),
+    "pad": Check(_check_padding),
     **CHECKED_RESULTS,
 }

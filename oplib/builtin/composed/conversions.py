@@ -133,7 +133,7 @@ def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None, requires_gra
     return tensor(s, dtype=kind, device=device, requires_grad=requires_grad)
 
 
-def constant_pad_nd(input: Any, pad: Sequence[int], value: float = 0) -> Any:
+def constant_pad_nd(input: Any, pad: Sequence[int], value: complex = 0) -> Any:
     """Adds positions with one value at both ends of the last dims.
 
     Args:
@@ -146,6 +146,7 @@ def constant_pad_nd(input: Any, pad: Sequence[int], value: float = 0) -> Any:
 
     Raises:
         ArgumentError: there are too many numbers, or an odd count, or an axis loses all its items.
+        ArgumentOverflowError: the dtype cannot hold the value.
 
     Gradient:
         The gradient of the positions of the input.

@@ -12,10 +12,10 @@ from oplib.autograd.recording.in_place import check_may_write, update_in_place
 from oplib.autograd.recording.view import make_view
 from oplib.builtin.checks.stored_numbers import check_fits
 from oplib.builtin.in_place import require_tensor_to_write, store_in_place
+from oplib.builtin.kernels.promotion import convert_number
 from oplib.builtin.single_ops import ops
 from oplib.tensor import Tensor
 from oplib.tensor.dtypes import names as dtypes
-from oplib.tensor.dtypes.rules import COMPLEX
 
 from .subscript_forms import is_array_subscript, list_subscripts, refuse_bytes_to_fill
 from .subscript_window import read_window
@@ -77,9 +77,7 @@ def _is_itself(target: Tensor, value: Any) -> bool:
 def _to_value(value: Any, dtype: Any) -> Any:
     if isinstance(value, (Tensor, jax.Array)):
         return value
-    if isinstance(value, complex) and dtype not in COMPLEX and dtype != dtypes.bool:
-        value = value.real  # the imaginary part is 0, otherwise it would have been refused
-    return np.asarray(value).astype(dtype)
+    return convert_number(value, dtype)  # a number that the dtype cannot hold has been refused
 
 
 def _find_mask(index: Any, shape: tuple[int, ...]) -> Any:

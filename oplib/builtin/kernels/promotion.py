@@ -18,7 +18,7 @@ from oplib.autograd.engine.validation import sum_to
 from oplib.errors import ArgumentError, describe
 from oplib.tensor import get_default_dtype, result_dtype, scalar_dtype
 from oplib.tensor.dtypes import names as dtypes
-from oplib.tensor.dtypes.rules import INTEGRAL
+from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL
 
 Dtype = np.dtype[Any]
 _HALF = frozenset({dtypes.float16, dtypes.bfloat16})
@@ -177,6 +177,13 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
 def strong(value: Any, like: Any) -> Any:
     """Returns a Python number as an array of another array's dtype."""
     return jnp.asarray(value, like.dtype)
+
+
+def convert_number(value: complex, dtype: Any) -> np.ndarray[Any, Any]:
+    """Returns a Python number as it is stored in a dtype; a real dtype takes its real part."""
+    if isinstance(value, complex) and dtype not in COMPLEX and dtype != dtypes.bool:
+        value = value.real
+    return np.asarray(value).astype(dtype)
 
 
 def to_dtype_of(value: Any, like: Any) -> Any:

@@ -104,7 +104,9 @@ SHAPES = [
     Refusal("nn.functional.pad", "an axis loses all its items", X, (-2, -2)),
     Refusal("nn.functional.pad", "padding size should be less than the corresponding", X, (3, 3), "reflect"),
     Refusal("nn.functional.pad", "unrecognised padding mode", X, (1, 1), "mirror"),
-    Refusal("nn.functional.pad", "expected a value of type 'float?'", X, (1, 1), "constant", "a"),
+    Refusal("nn.functional.pad", "expected a value of type 'Scalar?'", X, (1, 1), "constant", "a"),
+    Refusal("constant_pad_nd", "holds no imaginary part", X, (1, 1), 2j),
+    Refusal("constant_pad_nd", "cannot be converted to type float32", X, (1, 1), 1e39),
     Refusal(
         "nn.functional.pad",
         "padding size should be less than the corresponding",

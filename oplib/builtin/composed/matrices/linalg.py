@@ -66,10 +66,11 @@ def linalg_matrix_rank(
 
     Args:
         input: ``[..., m, n]``, floating or complex.
-        tol: the absolute bound, instead of the two below.
+        tol: the absolute bound, as a number or tensor, instead of the two below.
         hermitian: whether the matrices are Hermitian, so that their eigenvalues can be used.
         atol: the absolute bound: a number, or a tensor with one per matrix; by default 0.
-        rtol: the relative bound; by default ``max(m, n)`` times the precision, or 0 if atol is given.
+        rtol: the relative bound, in the same forms; by default ``max(m, n)`` times the precision, or 0 where
+            atol is above 0.
 
     Returns:
         A tensor of ints, ``[...]``.
@@ -86,12 +87,16 @@ def linalg_matrix_rank(
         tensor(1)
     """
     values = abs(ops.linalg_eigvalsh(input)) if hermitian else ops.linalg_svdvals(input)
-    least = tol if tol is not None else (0.0 if atol is None else atol)
+    least = _spread((0.0 if atol is None else atol) if tol is None else tol)
     if tol is None and values.shape[-1]:  # an empty matrix has no largest value
-        default = find_tolerance(input) if atol is None else 0.0
-        bound = ops.amax(values, -1, True) * (default if rtol is None else rtol)
-        return (values > ops.clamp_min(bound, least)).sum(-1)
+        ratio = (least <= 0) * find_tolerance(input) if rtol is None else _spread(rtol)
+        return (values > ops.clamp_min(ops.amax(values, -1, True) * ratio, least)).sum(-1)
     return (values > least).sum(-1)
+
+
+def _spread(bound: Any) -> Any:
+    """Gives a bound per matrix an axis for the values of its matrix."""
+    return ops.unsqueeze(bound, -1) if getattr(bound, "ndim", 0) else bound
 
 
 def linalg_cond(input: Any, p: Any = None) -> Any:
@@ -138,7 +143,7 @@ def linalg_pinv(
         rcond: singular values below this times the largest count as 0; the default depends on the precision.
         hermitian: whether the matrices are Hermitian.
         atol: singular values below this number count as 0 too.
-        rtol: a newer name of ``rcond``, which has priority; by default 0 if ``atol`` is given.
+        rtol: a newer name of ``rcond``, which has priority; by default 0 if ``atol`` is above 0.
 
     Returns:
         A tensor, ``[..., n, m]``.

@@ -102,10 +102,10 @@ def _lstsq(self: Any, B: Any, *, rcond: float | None = None) -> Any:
 
 
 def _pinv(self: Any, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Any:
-    """Uses the larger of the two bounds; with ``atol`` alone the other bound is 0."""
+    """Uses the larger of the two bounds; with ``atol`` above 0 alone the other bound is 0."""
     _check("pinv", self, is_square=hermitian)
     self = _reflect(self, "L") if hermitian else self
-    if atol is None or not min(self.shape[-2:]):
+    if not atol or not min(self.shape[-2:]):
         return jnp.linalg.pinv(self, rtol=rtol, hermitian=hermitian)
     largest = jnp.max(jnp.linalg.svdvals(lax.stop_gradient(self)), axis=-1)
     bound = lax.max(strong(atol, largest) / largest, jnp.full_like(largest, rtol or 0.0))
@@ -418,7 +418,8 @@ def _norm_of_matrix(matrix: Any, order: float | str) -> Any:
         values = _svdvals(matrix)
         if order == "nuc" or not values.shape[-1]:
             return _sum_or_refuse(values, order)
-        return values[..., 0 if order == 2 else -1]
+        # Equal values share the gradient, as of a maximum.
+        return jnp.max(values, -1) if order == 2 else jnp.min(values, -1)
     if order in (1, -1, math.inf, -math.inf):
         axis = last[0] if abs(order) == 1 else last[1]
         sums = compute_norm(matrix, 1, (axis,), keepdim=False)

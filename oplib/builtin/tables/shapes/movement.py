@@ -31,8 +31,8 @@ def _sum_to_size(self: Any, size: Sequence[int]) -> Any:
         )
     summed = [lead + axis for axis, want in enumerate(size) if want == 1 and self.shape[lead + axis] != 1]
     axes = (*range(lead), *summed)
-    # As in torch, which uses ``sum`` here, integers are widened only if something is summed.
-    dtype = default_int_dtype() if axes and is_integral(self.dtype) else self.dtype
+    # As in torch, which uses ``sum`` here, integers are widened only if something is summed, or all is.
+    dtype = default_int_dtype() if (axes or not size) and is_integral(self.dtype) else self.dtype
     return lax.reshape(jnp.sum(self, axis=axes, dtype=dtype), tuple(size))
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim, find_dims
-from oplib.builtin.kernels.promotion import strong
+from oplib.builtin.kernels.promotion import convert_number, strong
 from oplib.builtin.rows.row import NetworkRow, Row
 from oplib.errors import ArgumentError, DimensionError, UnsupportedArgumentError, describe
 
@@ -141,7 +141,7 @@ def _diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
 _MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
-def _pad(self: Any, pad: Sequence[int], mode: str, value: float | None) -> Any:
+def _pad(self: Any, pad: Sequence[int], mode: str, value: complex | None) -> Any:
     if mode != "constant" and mode not in _MODES:
         raise UnsupportedArgumentError(
             f"pad: unrecognised padding mode. Got {mode!r}. Choose constant, reflect, replicate or circular."
@@ -159,7 +159,8 @@ def _pad(self: Any, pad: Sequence[int], mode: str, value: float | None) -> Any:
             f"pad: an axis loses all its items. Got {list(pad)} for {describe(self)}. Take less away."
         )
     if mode == "constant":
-        return lax.pad(self, strong(value or 0, self), [(low, high, 0) for low, high in widths])
+        number = jnp.asarray(convert_number(value or 0, self.dtype))
+        return lax.pad(self, number, [(low, high, 0) for low, high in widths])
     _check_mode(self, pad, mode, value)
     count = len(pad) // 2
     if mode != "circular" and 0 in self.shape[max(self.ndim - count - 1, 0) :]:
@@ -181,7 +182,7 @@ def _pad(self: Any, pad: Sequence[int], mode: str, value: float | None) -> Any:
     return lax.pad(jnp.pad(self, more, mode=_MODES[mode]), strong(0, self), less)
 
 
-def _check_mode(self: Any, pad: Sequence[int], mode: str, value: float | None) -> None:
+def _check_mode(self: Any, pad: Sequence[int], mode: str, value: complex | None) -> None:
     """Checks torch's conditions for the modes that repeat items."""
     if value is not None and value != 0:
         raise ArgumentError(
@@ -346,7 +347,7 @@ ROWS = (
         "matrices with given diagonals",
     ),
     NetworkRow(
-        "pad(Tensor self, int[] pad, str mode='constant', float? value=None) -> Tensor",
+        "pad(Tensor self, int[] pad, str mode='constant', Scalar? value=None) -> Tensor",
         _pad,
         "the tensor with more items at the ends of axes, from the last axis on",
     ),
