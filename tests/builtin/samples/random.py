@@ -27,7 +27,7 @@ SAMPLES: dict[str, list[Sample]] = {
     "normal.Tensor_Tensor": [Sample((HALVES, HALVES[0])), Sample((HALVES[:, :1], HALVES))],
     "normal_functional": [Sample((HALVES, 1.0, 2.0)), Sample((HALVES.astype(np.complex64),))],
     "uniform": [Sample((HALVES, -1.0, 2.0)), Sample((HALVES.astype(np.complex64),))],
-    "rrelu_with_slopes": [Sample((IMAGE - 0.5, 0.125, 0.5)), Sample((np.float16(IMAGE), 0.1, 0.2))],
+    "rrelu_with_slopes": [Sample((IMAGE - 20.5, 0.125, 0.5)), Sample((np.float16(-IMAGE), 0.1, 0.2))],
     "poisson": [Sample((HALVES * 9,)), Sample((np.float16(HALVES),))],
     "exponential": [Sample((HALVES, 2.0)), Sample((np.float16(HALVES),))],
     "log_normal": [Sample((HALVES, 0.5, 0.25))],

@@ -22,6 +22,11 @@ WAYS = ("function", "method", "in place")
 SKIPPED = (
     "jiterator_",  # compile code for CUDA
 )
+# The samples of these functions begin with the Tensor of torch's ``OpInfo.op``, which is the second argument.
+SWAPPED = (
+    *("einsum", "polygamma", "special.polygamma", "where"),
+    *("nn.functional.embedding", "nn.functional.embedding_bag"),
+)
 
 
 class NotConvertibleError(Exception):
@@ -47,7 +52,9 @@ class Entry:
         """Returns what the samples are given to; None if the library has no such function."""
         if way == "function":
             found = _follow(lib, self.name)
-            return found if _is_function(found) else None
+            if not _is_function(found):
+                return None
+            return _swap(found) if self.name in SWAPPED else found
         name = self.name + "_" if way == "in place" else self.name
         found = getattr(lib.Tensor, name, None) if "." not in name else None
         return found if callable(found) else None
@@ -69,6 +76,10 @@ def _follow(lib: Any, path: str) -> Any:
 
 def _is_function(found: Any) -> bool:
     return callable(found) and not isinstance(found, type)
+
+
+def _swap(function: Function) -> Function:
+    return lambda first, second, *args, **kwargs: function(second, first, *args, **kwargs)
 
 
 @functools.cache
@@ -103,6 +114,8 @@ def to_oplib(value: Any) -> Any:
 def _to_tensor(value: torch.Tensor) -> Any:
     if value.layout is not torch.strided or value.dtype in (torch.bfloat16, torch.complex32):
         raise NotConvertibleError(f"a Tensor of {value.layout} and {value.dtype}")
+    if value.device.type != "cpu":
+        raise NotConvertibleError(f"a Tensor on {value.device}")
     if value.ndim > 64:
         raise NotConvertibleError("numpy has 64 dimensions at most")
     array = np.array(value.detach().resolve_conj().resolve_neg().numpy())
