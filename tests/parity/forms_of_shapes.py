@@ -108,6 +108,8 @@ SHAPES = (
     "lib.linalg.matrix_rank(lib.zeros(2, 5, 0), atol=lib.ones(2))",
     "lib.linalg.matrix_rank(lib.tensor([[1.0, 0.0], [0.0, 1e-30]]), atol=0.0)",
     "lib.linalg.pinv(lib.tensor([[1.0, 0.0], [0.0, 1e-30]]), atol=0.0)",
+    "lib.linalg.pinv(lib.tensor([[1.0, 0.0], [0.0, 1e-6]]))",
+    "lib.linalg.lstsq(lib.tensor([[1.0, 0.0], [0.0, 1e-6]]), lib.ones(2, 1)).solution",
     "lib.linalg.norm(square - square.detach(), 2)",
     "lib.linalg.norm(square - square.detach() + lib.eye(3), -2)",
     "lib.linalg.pinv(square + square.mT, hermitian=True)",

@@ -102,11 +102,15 @@ def _lstsq(self: Any, B: Any, *, rcond: float | None = None) -> Any:
 
 
 def _pinv(self: Any, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Any:
-    """Uses the larger of the two bounds; with ``atol`` above 0 alone the other bound is 0."""
+    """Uses the larger of the two bounds; with ``atol`` above 0 alone the other bound is 0.
+
+    By default the relative bound is the greater size times the machine precision, as in torch.
+    """
     _check("pinv", self, is_square=hermitian)
     self = _reflect(self, "L") if hermitian else self
     if not atol or not min(self.shape[-2:]):
-        return jnp.linalg.pinv(self, rtol=rtol, hermitian=hermitian)
+        bound = max(self.shape[-2:]) * float(jnp.finfo(self.dtype).eps) if rtol is None else rtol
+        return jnp.linalg.pinv(self, rtol=bound, hermitian=hermitian)
     largest = jnp.max(jnp.linalg.svdvals(lax.stop_gradient(self)), axis=-1)
     bound = lax.max(strong(atol, largest) / largest, jnp.full_like(largest, rtol or 0.0))
     return _pinv_within(self, bound, hermitian)
