@@ -1,7 +1,7 @@
 """Runs the tests with compiled autograd on for every backward, and bounds how many run eagerly.
 
-``OPLIB_COMPILED_AUTOGRAD=1`` runs all tests so, ``OPLIB_COMPILED_AUTOGRAD=0.1`` a seeded tenth of them. A
-test that cannot pass in this mode stands in ``EXCEPTIONS`` with its reason.
+``OPLIB_COMPILED_AUTOGRAD=1`` runs them so. A test that cannot pass in this mode stands in ``EXCEPTIONS`` with
+its reason.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from oplib.autograd.compiled_autograd import state
 from oplib.autograd.compiled_autograd.execution import execute
 from oplib.autograd.engine.run import compilation
 from oplib.config import config
-from tests.seed import make_random
 
-SHARE = float(os.environ.get("OPLIB_COMPILED_AUTOGRAD") or 0)
+IS_ON = os.environ.get("OPLIB_COMPILED_AUTOGRAD") == "1"
 MOST_EAGER = 0.05
 LEAST_PASSES = 500
 """A run with fewer passes is one of some files, for which a share says little. It only shows it."""
@@ -44,7 +43,7 @@ totals: Counter[str] = Counter()
 
 def switch_on() -> None:
     """Turns compiled autograd on, and counts the backward passes."""
-    if SHARE:
+    if IS_ON:
         config.compiled_autograd = True
         compilation.execute = _execute
         note = state.note_eager
@@ -79,7 +78,7 @@ def _execute(*args: Any) -> bool:
 
 def select(items: list[pytest.Item]) -> None:
     """Keeps the tests of this run, and bounds how many are left out."""
-    if not SHARE:
+    if not IS_ON:
         return
     left_out = 0
     for item in items:
@@ -92,16 +91,11 @@ def select(items: list[pytest.Item]) -> None:
             f"{left_out} of {len(items)} tests are left out with compiled autograd; the bound is "
             f"{MOST_EXCEPTIONS:.0%}."
         )
-    if SHARE < 1:
-        kept = set(
-            make_random("compiled runs", is_steady=True).sample(range(len(items)), round(len(items) * SHARE))
-        )
-        items[:] = [item for number, item in enumerate(items) if number in kept]
 
 
 def hand_over(item: pytest.Item) -> None:
     """Puts the counts of a test into its report."""
-    if SHARE:
+    if IS_ON:
         item.user_properties.append(("backward passes", dict(counts)))
         counts.clear()
 
@@ -116,7 +110,7 @@ def collect(report: pytest.TestReport) -> None:
 
 def show(reporter: pytest.TerminalReporter) -> None:
     """Prints how the passes ran, and fails the run if too many were eager."""
-    if not SHARE:
+    if not IS_ON:
         return
     eager = Counter({reason: count for reason, count in totals.items() if reason != "compiled"})
     left_out = {reason: count for reason in LEFT_OUT if (count := eager.pop(reason, 0))}

@@ -15,7 +15,7 @@ def show(monkeypatch):
     def end(passed=1000, **counts):
         lines: list[str] = []
         passes = {getattr(compiled_runs, name, name): count for name, count in counts.items()}
-        monkeypatch.setattr(compiled_runs, "SHARE", 1.0)
+        monkeypatch.setattr(compiled_runs, "IS_ON", True)
         monkeypatch.setattr(compiled_runs, "totals", Counter(passes))
         stats = {"passed": [None] * passed}
         compiled_runs.show(SimpleNamespace(write_line=lines.append, stats=stats))
@@ -51,7 +51,7 @@ def make_items(count):
 
 
 def test_a_run_with_too_many_exceptions_is_refused(monkeypatch):
-    monkeypatch.setattr(compiled_runs, "SHARE", 1.0)
+    monkeypatch.setattr(compiled_runs, "IS_ON", True)
     names = [f"::test_{number}" for number in range(3)]
     monkeypatch.setattr(compiled_runs, "EXCEPTIONS", dict.fromkeys(names, "it reads XLA's text"))
     items = make_items(300)
