@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,9 +25,18 @@ from .tracing import run_part
 def run_host_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
     """Runs a host kernel on concrete arrays without a callback; the results are copied."""
     if record.is_ordered:
-        jax.effects_barrier()  # compiled programs that were called before may still run their effects
+        _wait_for_effects()
     structure, flat = _run(record, kernel, layout, arrays)
     return structure, [_copy_in(record, np.asarray(value)) for value in flat]
+
+
+def _wait_for_effects() -> None:
+    """Waits for the effects of compiled programs that were called before.
+
+    The error of such a program is raised where its results are read, or by ``jax.effects_barrier()``.
+    """
+    with contextlib.suppress(jax.errors.JaxRuntimeError):
+        jax.effects_barrier()
 
 
 def call_back_host_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:

@@ -266,3 +266,26 @@ def test_opcheck_compares_only_shapes_of_results_that_depend_on_the_effects() ->
     assert opcheck(tagged, (X,), test_utils=name) == {name: "SUCCESS"}
     with pytest.raises(oplib.errors.OpCheckError, match="the outputs are different"):
         opcheck(untagged, (X,), test_utils=name)
+
+
+def test_the_error_of_an_earlier_program_is_not_raised_by_an_eager_call():
+    mesh, spread = jax.make_mesh((4,), ("devices",)), PartitionSpec("devices")
+    x = jax.device_put(jnp.ones((4, 2)), NamedSharding(mesh, spread))
+
+    def fail(x: np.ndarray) -> np.ndarray:
+        raise ValueError("an earlier program")
+
+    def run(function):
+        def call(x):
+            return jax.pure_callback(function, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+        jax.block_until_ready(jax.jit(jax.shard_map(call, mesh=mesh, in_specs=spread, out_specs=spread))(x))
+
+    with pytest.raises(jax.errors.JaxRuntimeError, match="an earlier program"):
+        run(fail)
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        jax.effects_barrier()  # it raises this error again, until the devices have run another program
+    note(X, "after")
+    assert JOURNAL == ["after 3"]
+    run(np.copy)
+    jax.effects_barrier()
