@@ -36,7 +36,7 @@ class ResidualFunction(ArrayFunction):
         if found is None:
 
             def record(*arrays: Any) -> Arrays:
-                outputs, pull = _linearize(self.function, wanted, arrays)
+                outputs, pull = linearize(self.function, wanted, arrays)
                 residuals, structure = jax.tree_util.tree_flatten(pull)
                 plan = ResidualPlan(self, wanted, arrays, outputs, residuals, structure)
                 return plan, *outputs, *(residuals[place] for place in plan.extra_places)
@@ -45,7 +45,7 @@ class ResidualFunction(ArrayFunction):
         return found
 
 
-def _linearize(function: Callable[..., Arrays], wanted: Mask, arrays: Arrays) -> tuple[Arrays, Any]:
+def linearize(function: Callable[..., Arrays], wanted: Mask, arrays: Arrays) -> tuple[Arrays, Any]:
     """Returns the outputs, and JAX's function from the cotangents of the floating ones to gradients."""
     flags: list[bool] = []
 
@@ -62,6 +62,25 @@ def _linearize(function: Callable[..., Arrays], wanted: Mask, arrays: Arrays) ->
     floating, pull, others = jax.vjp(partial, *varied, has_aux=True)
     pools = {True: iter(floating), False: iter(others)}
     return tuple(next(pools[flag]) for flag in flags), pull
+
+
+def apply_pull(pull: Any, arrays: Sequence[Any], given: Mask, *, types: Arrays, flags: Mask) -> Arrays:
+    """Applies the function that :func:`linearize` returned; zeros stand for missing cotangents.
+
+    Args:
+        pull: the function.
+        arrays: the given cotangents, in the convention of the tape.
+        given: for each output, whether it has a cotangent.
+        types: the types of the outputs.
+        flags: for each output, whether it can have a cotangent.
+    """
+    rest = iter(arrays)
+    cotangents: list[Any] = []
+    for has, kind, is_differentiable in zip(given, types, flags, strict=True):
+        if is_differentiable:
+            value = conjugate(next(rest)) if has else jnp.zeros(kind.shape, kind.dtype)
+            cotangents.append(match_type(sum_gradient(value, kind), kind))
+    return tuple(map(conjugate, pull(cotangents)))
 
 
 class ResidualPlan(BackwardPlan):
@@ -110,7 +129,7 @@ class ResidualPlan(BackwardPlan):
         function, wanted, places = self._function.function, self.wanted, self.extra_places
 
         def compute(*arrays: Any) -> Arrays:
-            residuals = jax.tree_util.tree_leaves(_linearize(function, wanted, arrays)[1])
+            residuals = jax.tree_util.tree_leaves(linearize(function, wanted, arrays)[1])
             return tuple(residuals[place] for place in places)
 
         return ArrayFunction(compute, self._function.name, compiled=self._function.compiled)
@@ -125,17 +144,11 @@ class ResidualPlan(BackwardPlan):
 
     def _pull_back(self, given: Mask) -> Callable[..., Arrays]:
         """The gradients from residuals and the cotangents of some outputs; zeros stand for the others."""
-        structure, count, types, flags = self._structure, len(self.sources), self._types, self.differentiable
+        structure, count = self._structure, len(self.sources)
 
         def pull_back(*arrays: Any) -> Arrays:
             pull = jax.tree_util.tree_unflatten(structure, arrays[:count])
-            rest = iter(arrays[count:])
-            cotangents: list[Any] = []
-            for has, kind, is_differentiable in zip(given, types, flags, strict=True):
-                if is_differentiable:
-                    value = conjugate(next(rest)) if has else jnp.zeros(kind.shape, kind.dtype)
-                    cotangents.append(match_type(sum_gradient(value, kind), kind))
-            return tuple(map(conjugate, pull(cotangents)))
+            return apply_pull(pull, arrays[count:], given, types=self._types, flags=self.differentiable)
 
         return pull_back
 

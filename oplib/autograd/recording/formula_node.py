@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan, Mask
+from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan, DerivedPlan, Mask
 from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Edge
@@ -164,7 +164,8 @@ class FormulaNode(SlottedNode):
     def linked_residuals(self) -> list[Tensor]:
         """Returns the residuals as tensors with history.
 
-        Intermediates get the history of a call that computes them from the values they depend on.
+        Intermediates get the history of a call that computes them from the values they depend on. They are
+        constants if there is no such call.
         """
         plan, saved = self.plan, self.saved
         if saved is None:
@@ -178,11 +179,11 @@ class FormulaNode(SlottedNode):
         if plan.is_selection:
             return [box(value) for value in values[: len(plan.sources)]]
         first_extra = plan.input_count + len(plan.outputs)
+        pairs = zip(plan.sources, values, strict=False)
+        known = dict(pair for pair in pairs if pair[0] >= first_extra)
         extras: Sequence[Tensor] = ()
-        if plan.extras is not None:
-            pairs = zip(plan.sources, values, strict=False)
-            known = dict(pair for pair in pairs if pair[0] >= first_extra)
-            extras = self._link_extras(plan.extras, kept, [known[place] for place in sorted(known)])
+        if known:
+            extras = self._link_extras(kept, [known[place] for place in sorted(known)])
         return [
             extras[source - first_extra] if source >= first_extra else self.link_saved(source, value, storage)
             for source, value, storage in zip(plan.sources, values, self.storages, strict=False)
@@ -197,12 +198,13 @@ class FormulaNode(SlottedNode):
             check_version(self.name(), storage, version)
         return list(zip(values, storages, strict=True))
 
-    def _link_extras(
-        self, extras: ArrayFunction, kept: Sequence[tuple[Any, Storage]], values: Sequence[Any]
-    ) -> Sequence[Any]:
+    def _link_extras(self, kept: Sequence[tuple[Any, Storage]], values: Sequence[Any]) -> Sequence[Any]:
         """Returns the intermediates as results of a call on the values they depend on, which is not run."""
+        if self.plan.extras is None:
+            return list(map(box, values))
         read = zip(self.plan.extra_reads, kept, strict=True)
-        return call_recorded(extras, [self.link_saved(source, *value) for source, value in read], values)
+        linked = [self.link_saved(source, *value) for source, value in read]
+        return call_recorded(self.plan.extras, linked, values)
 
     def link_saved(self, source: int, value: Any, storage: Storage) -> Tensor:
         """Returns a tensor with history for a saved input or output."""
@@ -379,8 +381,10 @@ def call_without_tangents(
         outputs = function(*arrays) if known is None else known
         return [None if output is None else box(output) for output in outputs]
     recorder = function.recorder(wanted)
-    if known is None or not function.compiled or is_uncompiled():
+    if known is None:
         recorded = recorder(*arrays)
+    elif not function.compiled or is_uncompiled():
+        recorded = DerivedPlan(function, wanted, tuple(arrays), tuple(known)), *known
     else:
         recorded = jax.eval_shape(recorder, *arrays)[0], *known
     return record(_node_class(function.name), recorded, tensors, arrays)

@@ -364,7 +364,8 @@ class Dispatcher:
 
     def _record(self, layout: Layout, arrays: Sequence[Any], wanted: tuple[bool, ...]) -> Any:
         specialization = self.specialize(layout)
-        if not self._is_immediate(arrays) or self.record.takes_tensors or self._has_forward:
+        is_whole = self.record.takes_tensors or self._has_forward or specialization.keeps_run(arrays)
+        if is_whole or not self._is_immediate(arrays):
             require_kernel(self.record, arrays)
             if specialization.call.is_plain:
                 return specialization.record_plain(wanted, arrays)

@@ -17,6 +17,7 @@ from oplib.autograd.array_functions.array_function import ArrayFunction, has_gra
 from oplib.autograd.array_functions.concreteness import CONCRETIZATION_ERRORS
 from oplib.errors import TracingError
 from oplib.library.arguments.layout import Layout
+from oplib.library.arguments.structure import Results
 from oplib.library.derivatives.jvp_rule import check_jvp_rule, run_jvp_rule
 from oplib.library.kernels.running import run_kernel
 from oplib.library.objects.overload import OpOverload
@@ -32,10 +33,7 @@ def make_plain_function(overload: OpOverload, layout: Layout, *, compiled: bool)
     """
 
     def run(*arrays: Any) -> tuple[Any, ...]:
-        try:
-            return tuple(run_kernel(overload.record, layout, arrays)[1])
-        except CONCRETIZATION_ERRORS as error:
-            raise _explain_value(overload.name(), error).with_traceback(error.__traceback__) from None
+        return tuple(run_differentiated(overload, layout, arrays)[1])
 
     record = overload.record
     function = run
@@ -43,6 +41,18 @@ def make_plain_function(overload: OpOverload, layout: Layout, *, compiled: bool)
         function = jax.custom_jvp(run)
         function.defjvp(bind_jvp_rule(overload, layout), symbolic_zeros=True)
     return ArrayFunction(function, record.name, compiled=compiled)
+
+
+def run_differentiated(overload: OpOverload, layout: Layout, arrays: Sequence[Any]) -> Results:
+    """Runs the kernel as plain Python while JAX may differentiate it.
+
+    Raises:
+        TracingError: the kernel needs a value that JAX hides there.
+    """
+    try:
+        return run_kernel(overload.record, layout, arrays)
+    except CONCRETIZATION_ERRORS as error:
+        raise _explain_value(overload.name(), error).with_traceback(error.__traceback__) from None
 
 
 def bind_jvp_rule(overload: OpOverload, layout: Layout) -> Callable[[Any, Any], tuple[Any, Any]]:

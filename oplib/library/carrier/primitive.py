@@ -168,8 +168,9 @@ class Carrier:
         is_derived = call.record.is_transparent and call.record.jvp is None
         if is_derived and body is not None and are_concrete(primals):
             return _derive_plain(call, levels, body, primals, tangents)
-        if is_derived and body is None and call.record.sharding is None and call.record.vmap is None:
-            return _derive(call, jaxpr, primals, tangents)
+        if is_derived and call.record.sharding is None and call.record.vmap is None:
+            whole = jaxpr if body is None else call.trace(levels, primals)
+            return _derive(call, whole, primals, tangents)
         if call.record.derivative.forward is not None:
             return self._differentiate_forward(call, levels, jaxpr, primals, tangents)
         if body is None and not is_derived and _can_inline(call.record):

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 import jax
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan, DerivedPlan, Mask
-from oplib.autograd.array_functions.compilation import is_jit_disabled, rename_function
+from oplib.autograd.array_functions.compilation import are_concrete, is_jit_disabled, rename_function
 from oplib.autograd.array_functions.liveness import is_costly
+from oplib.autograd.array_functions.plain_run import record_plain_run
 from oplib.autograd.array_functions.residual_function import ResidualFunction
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
@@ -21,7 +22,7 @@ from oplib.library.objects.overload import OpOverload
 from oplib.tensor.devices.memory import require_memory
 
 from .bound_call import BoundCall
-from .plain_function import make_plain_function
+from .plain_function import make_plain_function, run_differentiated
 from .primitive import Carrier
 
 Results = TypeVar("Results", bound=Sequence[Any])
@@ -113,15 +114,18 @@ class Specialization:
         def record(*arrays: Any) -> Recorded:
             if not derived or self.call.is_plain:
                 return self.record_plain(wanted, arrays)
-            structure = self.call.structure(arrays)
-            function = self._keeping if self._is_costly(arrays) else self.function
-            recorded = function.recorder(wanted)(*arrays)
-            self._check_sizes(recorded[1:])
-            recorded[0].structure = structure
-            recorded[0].names = self._find_names(recorded[0])
-            return recorded
+            return self._record_derived(wanted, arrays)
 
         return jax.jit(rename_function(record, self.overload.name()), inline=True)
+
+    def _record_derived(self, wanted: Mask, arrays: Sequence[Any]) -> Recorded:
+        structure = self.call.structure(arrays)
+        function = self._keeping if self._is_costly(arrays) else self.function
+        recorded = function.recorder(wanted)(*arrays)
+        self._check_sizes(recorded[1:])
+        recorded[0].structure = structure
+        recorded[0].names = self._find_names(recorded[0])
+        return recorded
 
     def _is_costly(self, arrays: Sequence[Any]) -> bool:
         """Tells whether the backward reads what the kernel has computed, and does not compute it again."""
@@ -134,8 +138,35 @@ class Specialization:
             outputs, plan, extras = self.run_forward(wanted, arrays)
             plan.names = self._find_names(plan)
             return plan, *self._check_sizes(outputs), *extras
+        if self.keeps_run(arrays):
+            return self._record_run(wanted, arrays)
+        if self._is_traced_whole(arrays):
+            return self._record_derived(wanted, arrays)
         structure, outputs = self.run_plain(*arrays)
         return self.plan_after(structure, wanted, arrays, outputs)
+
+    def keeps_run(self, arrays: Sequence[Any]) -> bool:
+        """Tells whether JAX differentiates the kernel while it runs as plain Python on these arrays."""
+        is_derived = self.overload.record.derivative.derive
+        return is_derived and not (any_traced(arrays) or self._find_plain().compiled)
+
+    def _is_traced_whole(self, arrays: Sequence[Any]) -> bool:
+        """Tells whether a derived kernel on these arrays is part of a program, whatever its op says."""
+        is_derived = self.overload.record.derivative.derive
+        return is_derived and not (self.call.captures or is_jit_disabled() or are_concrete(arrays))
+
+    def _record_run(self, wanted: Mask, arrays: Sequence[Any]) -> Recorded:
+        structures: list[Structure] = []
+
+        def run(*values: Any) -> tuple[Any, ...]:
+            structure, outputs = run_differentiated(self.overload, self.layout, values)
+            structures.append(structure)
+            return tuple(outputs)
+
+        plan, *results = record_plain_run(self._find_plain(), run, wanted, tuple(arrays))
+        plan.structure = structures[0]
+        plan.names = self._find_names(plan)
+        return plan, *results
 
     def _record_first(self, bits: int, *arrays: Any) -> Recorded:
         """Stands in for a recorder until its first call."""

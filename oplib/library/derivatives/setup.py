@@ -95,7 +95,14 @@ def _bind_setup(plan: FormulaPlan) -> Setup:
 def _keep_by_identity(plan: FormulaPlan, run: Setup, values: list[Any]) -> list[Any]:
     """Finds saved inputs and outputs by object identity, for a setup that is not traced."""
     arrays, notes = run(values)
-    return keep_arrays(plan, notes, arrays, values)
+    extras = keep_arrays(plan, notes, arrays, values)
+    if extras:
+        places = [place for place, source in enumerate(plan.sources) if source >= len(values)]
+        plan.extra_reads = tuple(range(len(values)))
+        plan.extras = ArrayFunction(
+            lambda *read: tuple(run(read)[0][place] for place in places), plan.overload.name(), compiled=False
+        )
+    return extras
 
 
 def keep_arrays(plan: FormulaPlan, notes: Notes, arrays: Sequence[Any], values: Sequence[Any]) -> list[Any]:

@@ -92,8 +92,8 @@ def make_by_hand(run: Callable[..., Any] = loop) -> Any:
     return by_hand
 
 
-def make_derived() -> CustomOpDef:
-    @custom_op("fwd::derived", autograd="derive")
+def make_derived(*, compiled: bool | None = None) -> CustomOpDef:
+    @custom_op("fwd::derived", autograd="derive", compile=compiled)
     def derived(x: jax.Array, w: jax.Array) -> jax.Array:
         return loop(x, w)[0]
 
@@ -109,6 +109,7 @@ FIRST: dict[str, tuple[Callable[[Any], Any], tuple[Any, ...]]] = {
     ),
     "checkpoint": (lambda op: jax.grad(jax.checkpoint(op), (0, 1)), (X, W)),
     "a part": (lambda op: jax.grad(op, 1), (X, W)),
+    "value and grad": (lambda op: jax.value_and_grad(op, (0, 1)), (X, W)),
 }
 HIGHER: dict[str, tuple[Callable[[Any], Any], tuple[Any, ...]]] = {
     "grad of grad": (lambda op: jax.grad(lambda x, w: jax.grad(op, 1)(x, w), (0, 1)), (X, W)),
@@ -140,12 +141,32 @@ class TestCounts:
     def test_a_callback_runs_as_often_as_in_a_custom_vjp(self, name: str) -> None:
         compare(make(on_host), make_by_hand(on_host), FIRST[name])
 
+    @pytest.mark.parametrize("compiled", [None, False])
     @pytest.mark.parametrize("name", [*FIRST, *HIGHER])
-    def test_a_derived_kernel_runs_as_often_as_the_function_itself(self, name: str) -> None:
-        compare(make_derived(), lambda x, w: loop(x, w)[0], {**FIRST, **HIGHER}[name])
+    def test_a_derived_kernel_runs_as_often_as_the_function_itself(
+        self, name: str, compiled: bool | None
+    ) -> None:
+        compare(make_derived(compiled=compiled), lambda x, w: loop(x, w)[0], {**FIRST, **HIGHER}[name])
 
 
 class TestTape:
+    @pytest.mark.parametrize("compiled", [None, False])
+    def test_a_program_with_a_tape_contains_the_loops_of_the_function_itself(
+        self, compiled: bool | None
+    ) -> None:
+        op = make_derived(compiled=compiled)
+
+        def on_tape(x: jax.Array, w: jax.Array) -> Any:
+            leaves = [oplib.Tensor.from_array(value, requires_grad=True) for value in (x, w)]
+            result = op(*leaves)
+            result.backward()
+            return result.detach().array, tuple(leaf.grad.array for leaf in leaves)
+
+        def in_jax(x: jax.Array, w: jax.Array) -> Any:
+            return jax.value_and_grad(lambda x, w: loop(x, w)[0], (0, 1))(x, w)
+
+        compare(op, in_jax, (lambda each: on_tape if each is op else each, (X, W)))
+
     @pytest.mark.parametrize("derived", [False, True], ids=["forward", "derived"])
     def test_the_backward_contains_one_loop(self, derived: bool) -> None:
         op = make_derived() if derived else make()
