@@ -25,6 +25,7 @@ from .arguments.recording import refuse_out_gradient
 from .derivatives.formula import missing_formula
 from .derivatives.gradients import refuse_shape
 from .kernels.eager import is_carried, run_below_autograd, run_carried, run_composite
+from .kernels.tracing import ReadValueError
 from .objects.observers import copy_outcome, run_observed
 from .objects.overload import OpOverload
 from .records.record import Tag
@@ -151,10 +152,20 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
 
 def _run(op: OpOverload, values: Sequence[Any]) -> Any:
     """Runs the kernel below autograd, where observers see the call."""
+    return run_observed(op, values, partial(_choose_and_run, op, values), copy_outcome)
+
+
+def _choose_and_run(op: OpOverload, values: Sequence[Any]) -> Any:
+    """Runs the kernel in place; through the op's primitive if JAX is to find its rules or its values."""
     record = op.record
     if is_carried(record, values):
-        return run_observed(op, values, partial(run_carried, op.functional, record, values), copy_outcome)
-    return run_observed(op, values, partial(run_below_autograd, record, values), copy_outcome)
+        return run_carried(op.functional, record, values)
+    try:
+        return run_below_autograd(record, values)
+    except ReadValueError:
+        if record.schema.is_mutable:
+            raise
+    return run_carried(op.functional, record, values)
 
 
 class Constant:

@@ -48,7 +48,7 @@ from oplib.library.carrier.staleness import StaticWatch
 from oplib.library.kernels.fake_kernel import compare_with_fake
 from oplib.library.kernels.kernel_choice import find_device, require_kernel
 from oplib.library.kernels.running import run_kernel
-from oplib.library.kernels.tracing import CapturedTracerError
+from oplib.library.kernels.tracing import CapturedTracerError, ReadValueError
 from oplib.library.objects.observers import is_observed, read_recorded, read_run, run_observed
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Tag
@@ -353,7 +353,9 @@ class Dispatcher:
             return found.run_donating(*arrays) if donating else found.run(*arrays)
         except CapturedTracerError:
             self._note_captured(found)
-            return found.run_plain(*arrays)
+        except ReadValueError:
+            found.call.reads_values = True
+        return found.run_plain(*arrays)
 
     def _note_captured(self, specialization: Specialization) -> None:
         """Lets a local op close over tracers of its trace; raises the current error again for any other."""

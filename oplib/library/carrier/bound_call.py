@@ -14,7 +14,8 @@ from typing import Any
 import jax
 
 from oplib.autograd.array_functions.array_function import Mask, shape_of
-from oplib.autograd.array_functions.compilation import is_uncompiled, rename_function
+from oplib.autograd.array_functions.compilation import are_concrete, is_uncompiled, rename_function
+from oplib.autograd.array_functions.concreteness import VALUE_ERRORS
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, map_residuals
@@ -30,6 +31,7 @@ from oplib.library.kernels.tracing import trace_to_jaxpr
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Record
 
+from .example_loop import run_examples
 from .vmap_rule import run_vmap_rule
 
 Results = tuple[Structure, tuple[Any, ...]]
@@ -68,6 +70,7 @@ class BoundCall:
         version: the version of the record for which the call was made.
         kernel_slots: the slots that had a kernel then.
         captures: the kernel of a local op closes over tracers.
+        reads_values: a kernel of plain Python on Tensors has read values while it was traced.
         checked: the signatures for which the jvp rule is known to be linear.
     """
 
@@ -79,6 +82,7 @@ class BoundCall:
         "kernel_slots",
         "layout",
         "overload",
+        "reads_values",
         "version",
     )
 
@@ -91,6 +95,7 @@ class BoundCall:
         self._code: Callable[[], CallCode | None] = _find_nothing
         self._hash = hash((overload.name(), layout, self.version))
         self.captures = False
+        self.reads_values = False
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
@@ -127,7 +132,7 @@ class BoundCall:
     @property
     def is_plain(self) -> bool:
         """Whether kernel and rules run as plain Python wherever their values are known."""
-        return self.captures or self.record.is_plain or is_uncompiled()
+        return self.captures or self.reads_values or self.record.is_plain or is_uncompiled()
 
     @property
     def applies_itself(self) -> bool:
@@ -146,8 +151,19 @@ class BoundCall:
         return found
 
     def run_plain(self, levels: Levels, arrays: Sequence[Any]) -> Results:
-        """Runs the kernel as plain Python on arrays whose values are known."""
-        return self.map(levels, self._run_now if self.record.kind == "array" or not levels else None)(*arrays)
+        """Runs the kernel as plain Python on arrays whose values are known.
+
+        A kernel that reads values cannot be mapped over levels of vmap. It runs once for each example, unless
+        a batching rule is registered.
+        """
+        mapped = self.map(levels, self._run_now if self.record.kind == "array" or not levels else None)
+        can_loop = bool(levels) and self.record.vmap is None and all(level.size for level in levels)
+        if not can_loop or not are_concrete(arrays):
+            return mapped(*arrays)
+        try:
+            return mapped(*arrays)
+        except VALUE_ERRORS:
+            return run_examples(self.record.name, levels, arrays, self._run_now)
 
     def _run_now(self, *arrays: Any) -> Results:
         structure, flat = run_kernel(self.record, self.layout, arrays)

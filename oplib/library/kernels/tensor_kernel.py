@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from oplib.autograd.array_functions.concreteness import VALUE_ERRORS
-from oplib.errors import AutogradError, ResultError, TracingError, describe
+from oplib.errors import AutogradError, ResultError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.plain_conversions import is_array
 from oplib.library.arguments.results import check_results, take_returned_arguments
@@ -18,7 +18,7 @@ from oplib.library.records.record import Function, Record
 from oplib.library.records.sites import find_line
 from oplib.tensor import Tensor, box
 
-from .tracing import any_traced, run_part
+from .tracing import ReadValueError, any_traced, run_part
 
 _OTHERS_ERROR = re.compile(r"\w+::")  # the error already names an op that the kernel calls
 
@@ -46,7 +46,7 @@ def call_tensor_kernel(
     """Calls an eager kernel.
 
     Raises:
-        TracingError: the kernel read the values of a Tensor that is being traced; the text names the line.
+        ReadValueError: the kernel read the values of a Tensor that is being traced; the text names the line.
     """
     try:
         return kernel(*args, **kwargs)
@@ -54,7 +54,7 @@ def call_tensor_kernel(
         tensors = find_tensors([*args, *kwargs.values()])
         if not any_traced(tensor._storage.array for tensor in tensors) or _OTHERS_ERROR.match(str(error)):
             raise
-        better = TracingError(
+        better = ReadValueError(
             f"{record.name}: the kernel reads values while it is traced, at {find_line(error)}. "
             f"{str(error).splitlines()[0]} Or annotate the kernel numpy.ndarray, with a fake kernel: then it "
             "runs on the host and can read values."

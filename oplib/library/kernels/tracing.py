@@ -22,6 +22,10 @@ class CapturedTracerError(TracingError):
     """A kernel or rule closes over a traced value."""
 
 
+class ReadValueError(TracingError):
+    """A kernel of plain Python reads a traced value."""
+
+
 def run_with_grad_off(function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
     """Calls a kernel or rule without recording and without the propagation of tangents."""
     state = modes.state

@@ -76,7 +76,8 @@ def opcheck(
 
     Gradients are checked if a Tensor among the arguments requires grad. If all arguments are arrays and the
     op has a derivative, they count as such Tensors. An op that gives a reason why it has no derivative
-    passes, and so does an op without a batching rule or a second derivative.
+    passes, and so does an op without a batching rule or a second derivative. A kernel on Tensors that reads
+    values is not compared with a compiled run, because it has none.
 
     Args:
         op: an overload, the result of ``custom_op``, or a packet with one overload.
