@@ -10,7 +10,7 @@ import torch
 import oplib
 from oplib.builtin.functions.registry import UPCALLS
 from tests.builtin.grid.calls import OPS, ROW_OF
-from tests.builtin.samples.special import POLYNOMIALS
+from tests.builtin.samples.special import POLYNOMIALS, POSITIVE_ONLY
 
 Function = Callable[..., Any]
 ATEN = torch.ops.aten
@@ -134,7 +134,8 @@ CONSTANTS: dict[str, tuple[int, ...]] = {
     "multi_margin_loss": (4,),
     "nll_loss": (2,),
     "soft_margin_loss": (1,),
-    "special_spherical_bessel_j0": (0,),
+    **{f"special_{name}": (0,) for name in ("spherical_bessel_j0", "bessel_j0", "bessel_j1", "airy_ai")},
+    **{f"special_{name}": (0,) for name in POSITIVE_ONLY},
     **{f"special_{name}": (0,) for name in POLYNOMIALS},
 }
 # Ours alone: what subscripts are made of, and a backward that torch does not show.

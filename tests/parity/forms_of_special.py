@@ -2,6 +2,10 @@
 
 _HALF = "(x.abs() / 9 + 0.2)"
 _ONE = ("entr", "erfcx", "i0e", "i1", "i1e", "log_ndtr", "ndtr", "psi", "gammaln", "expit", "sinc", "expm1")
+_BESSEL = (
+    *(f"{name}{order}" for name in ("bessel_j", "bessel_y", "modified_bessel_k") for order in (0, 1)),
+    *(f"scaled_modified_bessel_k{order}" for order in (0, 1)),
+)
 
 SPECIAL = (
     *(f"lib.special.{name}({_HALF})" for name in (*_ONE, "ndtri", "erfinv", "logit")),
@@ -12,6 +16,14 @@ SPECIAL = (
     "lib.special.entr(lib.tensor([0.0, -1.0, float('inf'), float('nan')]))",
     "lib.special.spherical_bessel_j0(x.detach() * 20)",
     "lib.special.modified_bessel_i1(x.detach())",
+    *(f"lib.special.{name}(x.detach() * 2)" for name in (*_BESSEL, "airy_ai")),
+    *(f"lib.special.{name}(i)" for name in (*_BESSEL, "airy_ai")),
+    *(
+        f"lib.special.{name}(lib.tensor([0.0, -0.0, 3e-5, float('inf'), -float('inf'), float('nan')]))"
+        for name in _BESSEL
+    ),
+    "lib.special.bessel_j0(input=x.detach(), out=lib.empty(0))",
+    "lib.special.airy_ai(x.detach().half())",
     "lib.special.ndtr(x.detach(), out=lib.empty(0))",
     "lib.special.xlog1py(x, v[:3].abs())",
     "lib.special.xlog1py(x, 1.5)",

@@ -16,11 +16,12 @@ Quotient = tuple[Sequence[float], Sequence[float]]
 
 def divide_polynomials(quotient: Quotient, x: Any) -> Any:
     """Evaluates the quotient of two polynomials at x; the highest powers come first."""
-    above, below = (_sum_powers(numbers, x) for numbers in quotient)
+    above, below = (sum_powers(numbers, x) for numbers in quotient)
     return above / below
 
 
-def _sum_powers(numbers: Sequence[float], x: Any) -> Any:
+def sum_powers(numbers: Sequence[float], x: Any) -> Any:
+    """Evaluates a polynomial at x; the highest powers come first."""
     found = strong(numbers[0], x)
     for number in numbers[1:]:
         found = found * x + strong(number, x)

@@ -8,7 +8,8 @@ COMPLEX = real(2, dtype="complex64")
 
 SPECIAL = [
     *each(
-        "special.ndtr special.ndtri special.log_ndtr special.erfcx special.entr special.i1 special.i0e",
+        "special.ndtr special.ndtri special.log_ndtr special.erfcx special.entr special.i1 special.i0e "
+        "special.bessel_j0 special.bessel_y1 special.scaled_modified_bessel_k0 special.airy_ai",
         "not implemented for complex",
         COMPLEX,
     ),

@@ -17,9 +17,17 @@ POLYNOMIALS = (
     "legendre_polynomial_p",
 )
 
+POSITIVE_ONLY = (  # they are nan below 0
+    *(f"bessel_y{order}" for order in (0, 1)),
+    *(f"{scaled}modified_bessel_k{order}" for scaled in ("", "scaled_") for order in (0, 1)),
+)
+WIDE = np.array([[-30.5, -22.0, -3.2, -1.4], [0.3, 2.5, 3.3, 25.0]])  # torch keeps 8 digits from 4 to 15
+
 SPECIAL: dict[str, list[Sample]] = {
     "special_ndtri": unary(low=0.05, high=0.95),
     "special_entr": unary(**POSITIVE),
+    **{f"special_{name}": [*unary(), Sample((WIDE,))] for name in ("bessel_j0", "bessel_j1", "airy_ai")},
+    **{f"special_{name}": [*unary(**POSITIVE), Sample((abs(WIDE),))] for name in POSITIVE_ONLY},
     "special_xlog1py.Tensor": binary(**POSITIVE)[:4],
     "special_xlog1py.Scalar": with_number(**POSITIVE),
     "special_xlog1py.Scalar_Tensor": [Sample((1.7, draw(2, 3, **POSITIVE))), Sample((2, draw()))],

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
+from oplib.builtin.kernels.bessel import compute_airy, compute_j, compute_k, compute_y
 from oplib.builtin.kernels.gamma import compute_lgamma, compute_polygamma, compute_zeta
 from oplib.builtin.kernels.promotion import elementwise, in_single, on_floating, strong
 from oplib.builtin.kernels.rational import (
@@ -163,6 +164,14 @@ def _spherical_j0(x: Any) -> Any:
     return jnp.where(is_infinite, strong(0, x), divide_sine(jnp.where(is_infinite, strong(1, x), x)))
 
 
+def _orders(name: str, function: Any, doc: str) -> tuple[Row, ...]:
+    """Makes the rows of a function of orders 0 and 1."""
+    return tuple(
+        _unary(name.format(order), functools.partial(function, order), doc.format(order), dtypes="bif")
+        for order in (0, 1)
+    )
+
+
 BESSEL = (
     _unary("i0e", lax.bessel_i0e, "exp(-abs(self)) * i0(self)"),
     _unary("i1", _i1, "modified Bessel function of the first kind and order 1"),
@@ -173,6 +182,15 @@ BESSEL = (
         "spherical Bessel function of the first kind and order 0, sin(self) / self",
         dtypes="bif",
     ),
+    *_orders("bessel_j{}", compute_j, "Bessel function of the first kind and order {}"),
+    *_orders("bessel_y{}", compute_y, "Bessel function of the second kind and order {}; nan below 0"),
+    *_orders("modified_bessel_k{}", compute_k, "modified Bessel function of the second kind and order {}"),
+    *_orders(
+        "scaled_modified_bessel_k{}",
+        functools.partial(compute_k, is_scaled=True),
+        "exp(self) * modified_bessel_k{}(self), which does not vanish",
+    ),
+    _unary("airy_ai", compute_airy, "Airy function Ai", dtypes="bif"),
 )
 
 # Gamma and zeta functions -----------------------------------------------------------------------------------

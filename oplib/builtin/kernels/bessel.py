@@ -1,0 +1,194 @@
+"""Bessel functions of orders 0 and 1, and the Airy function Ai: polynomials near 0, expansions further out.
+
+The polynomials are those of ``bessel_coefficients.py``. JAX differentiates what stands here: each piece reads
+a number of its own where an item belongs to another piece, so that no gradient becomes nan there. For large
+arguments the phase ``x - pi / 4`` is not subtracted, which would lose digits: the sine and cosine of x are
+combined.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from . import bessel_coefficients as numbers
+from .promotion import strong
+from .rational import sum_powers
+
+Numbers = Sequence[float]
+_EDGE = 8.0  # where J and Y begin to be waves
+_LOW, _NEAR = -4.0, 1.5  # where Ai begins to be a wave; where its polynomial around 0 ends
+
+
+class _Order(NamedTuple):
+    """The polynomials of the functions of one order."""
+
+    j: Numbers
+    y: Numbers
+    p: Numbers
+    q: Numbers
+    zeros: Numbers
+    near: Numbers
+    far: Numbers
+
+
+_ORDERS = (
+    _Order(
+        *(numbers.J0, numbers.Y0, numbers.P0, numbers.Q0, numbers.ZEROS0, numbers.K0_NEAR, numbers.K0_FAR)
+    ),
+    _Order(
+        *(numbers.J1, numbers.Y1, numbers.P1, numbers.Q1, numbers.ZEROS1, numbers.K1_NEAR, numbers.K1_FAR)
+    ),
+)
+
+_SERIES = [
+    [(-0.25) ** k / (math.factorial(k) * math.factorial(k + order) * 2**order) for k in range(9, -1, -1)]
+    for order in (0, 1)
+]
+
+
+def compute_j(order: int, x: Any) -> Any:
+    """Returns the Bessel function of the first kind; nan at infinity, as torch's and SciPy's.
+
+    Args:
+        order: 0 or 1.
+        x: an array of at least single precision.
+    """
+    is_far = jnp.abs(x) > strong(_EDGE, x)
+    size = jnp.where(is_far, jnp.where(x < strong(0, x), -x, x), strong(_EDGE, x))
+    far, _ = _find_waves(order, size)
+    if order:
+        far = jnp.where(x < strong(0, x), -far, far)
+    return jnp.where(is_far, far, _sum_near(order, jnp.where(is_far, strong(0, x), x)))
+
+
+def compute_y(order: int, x: Any) -> Any:
+    """Returns the Bessel function of the second kind; nan below 0 and at infinity.
+
+    Args:
+        order: 0 or 1.
+        x: an array of at least single precision.
+    """
+    is_far, is_near = x > strong(_EDGE, x), (x > strong(0, x)) & (x <= strong(_EDGE, x))
+    _, far = _find_waves(order, jnp.where(is_far, x, strong(_EDGE, x)))
+    inner = jnp.where(is_near, x, strong(1, x))
+    smooth = sum_powers(_ORDERS[order].y, _scale_square(inner, _EDGE))
+    singular = lax.log(inner) * _sum_near(order, inner)
+    if order:
+        smooth, singular = smooth * inner, singular - strong(1, x) / inner
+    near = smooth + strong(2 / math.pi, x) * singular
+    return _join(x, (is_near, near), (is_far, far), at_zero=-math.inf)
+
+
+def compute_k(order: int, x: Any, *, is_scaled: bool = False) -> Any:
+    """Returns the modified Bessel function of the second kind; nan below 0.
+
+    Args:
+        order: 0 or 1.
+        x: an array of at least single precision.
+        is_scaled: multiplied by ``exp(x)``, which does not vanish.
+    """
+    is_far, is_near = x > strong(2, x), (x > strong(0, x)) & (x <= strong(2, x))
+    outer, inner = jnp.where(is_far, x, strong(2, x)), jnp.where(is_near, x, strong(1, x))
+    share = strong(2, x) / outer
+    far = sum_powers(_ORDERS[order].far, share + share - strong(1, x)) / lax.sqrt(outer)
+    smooth = sum_powers(_ORDERS[order].near, _scale_square(inner, 2.0))
+    growth = lax.exp(inner)
+    if order:
+        near = strong(1, x) / inner + smooth * inner + lax.log(inner) * growth * lax.bessel_i1e(inner)
+    else:
+        near = smooth - lax.log(inner) * growth * lax.bessel_i0e(inner)
+    near, far = (near * growth, far) if is_scaled else (near, far * lax.exp(-outer))
+    return _join(x, (is_near, near), (is_far, far), at_zero=math.inf)
+
+
+def compute_airy(x: Any) -> Any:
+    """Returns the Airy function Ai; 0 at infinity, nan at minus infinity.
+
+    Args:
+        x: an array of at least single precision.
+    """
+    one, edge = strong(1, x), strong(_NEAR, x)
+    is_low, is_high, is_near = x < strong(_LOW, x), x > edge, jnp.abs(x) <= edge
+    is_below = (x >= strong(_LOW, x)) & (x < -edge)
+    inner = jnp.where(is_below, x, -edge)
+    scaled = strong(2 / (-_NEAR - _LOW), x) * (inner - strong(_LOW, x)) - one
+    below = _multiply_zeros(numbers.AI_ZEROS, inner) * sum_powers(numbers.AI_BELOW, scaled)
+    near = sum_powers(numbers.AI_NEAR, jnp.where(is_near, x, strong(0, x)) / edge)
+    outer = jnp.where(is_high & ~jnp.isinf(x), x, edge)
+    phase, root = _find_phase(outer)
+    share = strong(_find_edge(_NEAR), x) / phase
+    high = sum_powers(numbers.AI_HIGH, share + share - one) * lax.exp(-phase) / root
+    phase, root = _find_phase(jnp.where(is_low, -x, strong(-_LOW, x)))
+    share = strong(_find_edge(-_LOW), x) / phase
+    square = strong(2, x) * share * share - one
+    p, q = sum_powers(numbers.AI_P, square), sum_powers(numbers.AI_Q, square) / phase
+    sine, cosine = lax.sin(phase), lax.cos(phase)
+    low = strong(math.sqrt(0.5), x) * (p * (cosine + sine) + q * (sine - cosine)) / root
+    found = _join(x, (is_below, below), (is_near, near), (is_high, high), (is_low, low), at_zero=None)
+    return jnp.where(x == strong(math.inf, x), strong(0, x), found)
+
+
+def _sum_near(order: int, x: Any) -> Any:
+    """Evaluates J from -8 to 8: by its power series, and from 1 on with its zeros as factors.
+
+    Near its zeros it keeps its digits, and so does its derivative near 0.
+    """
+    mine = _ORDERS[order]
+    is_inner = jnp.abs(x) < strong(1, x)
+    inner = jnp.where(is_inner, x, strong(0, x))
+    series = sum_powers(_SERIES[order], inner * inner)
+    outer = jnp.where(is_inner, strong(1, x), x)
+    found = sum_powers(mine.j, _scale_square(outer, _EDGE)) * _multiply_zeros(mine.zeros, outer)
+    found = found * _multiply_zeros([-number for number in mine.zeros], outer)
+    found = jnp.where(is_inner, series, found)
+    return found * x if order else found
+
+
+def _multiply_zeros(zeros: Numbers, x: Any) -> Any:
+    """Multiplies the distances of x from zeros, which are given in two parts."""
+    found = strong(1, x)
+    for high, low in zip(zeros[::2], zeros[1::2], strict=True):
+        # Without the barrier XLA adds both parts, and rounds the zero.
+        found = found * (lax.optimization_barrier(x - strong(high, x)) - strong(low, x))
+    return found
+
+
+def _scale_square(x: Any, edge: float) -> Any:
+    """Returns a number that goes from -1 to 1 with the square of x, from 0 to the edge."""
+    return strong(2 / edge**2, x) * x * x - strong(1, x)
+
+
+def _find_waves(order: int, x: Any) -> tuple[Any, Any]:
+    """Evaluates J and Y from 8 on by Hankel's expansions, whose slowly varying parts are P and Q."""
+    mine = _ORDERS[order]
+    share = strong(_EDGE, x) / x
+    square = strong(2, x) * share * share - strong(1, x)
+    p, q = sum_powers(mine.p, square), sum_powers(mine.q, square) / x
+    sine, cosine = lax.sin(x), lax.cos(x)
+    turned = (sine - cosine, -sine - cosine) if order else (cosine + sine, sine - cosine)
+    scale = strong(math.sqrt(1 / math.pi), x) / lax.sqrt(x)
+    return scale * (p * turned[0] - q * turned[1]), scale * (p * turned[1] + q * turned[0])
+
+
+def _find_phase(x: Any) -> tuple[Any, Any]:
+    """Returns 2 / 3 x ** 1.5, and the fourth root of x."""
+    root = lax.sqrt(x)
+    return strong(2 / 3, x) * x * root, lax.sqrt(root)
+
+
+def _find_edge(x: float) -> float:
+    return 2 / 3 * x**1.5
+
+
+def _join(x: Any, *pieces: tuple[Any, Any], at_zero: float | None) -> Any:
+    """Puts pieces together; where x is in none, the result is nan, or a given value at 0."""
+    found = strong(math.nan, x) if at_zero is None else jnp.where(x == strong(0, x), at_zero, math.nan)
+    found = jnp.broadcast_to(lax.convert_element_type(found, x.dtype), x.shape)
+    for is_inside, value in pieces:
+        found = jnp.where(is_inside, value, found)
+    return found
