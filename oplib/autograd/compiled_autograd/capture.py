@@ -126,6 +126,7 @@ def _make_stand_in(node: TapeNode, place: int, plan: RunPlan) -> StandIn:
         [None if one is None else jax.ShapeDtypeStruct(one.shape, one.dtype) for one in node.input_metadata]
     )
     made.runs_without_gradients = node.runs_without_gradients  # pyright: ignore[reportAttributeAccessIssue]
+    made.paths = node.paths
     made.leaf = made.formula_key = None
     runs = plan.members is None or node in plan.needed
     if isinstance(node, AccumulateGrad):

@@ -62,9 +62,7 @@ class Flow:
 
     def flow(self, edges: Sequence[Edge | None], grads: Gradients) -> None:
         """Hands gradients along the edges and runs each node that is ready, until no node is ready."""
-        waiting = self.plan.waiting
-        if waiting is None:
-            waiting = self.plan.count()
+        waiting = self.plan.count()
         members, captures = self.plan.members, self.plan.captures
         keep_graph, watched = self.keep_graph, modes.state.anomaly
         ready = self.ready
@@ -101,7 +99,47 @@ class Flow:
             if not keep_graph:
                 node.release()
             edges = node.edges
+            if node.paths is not None:
+                edges, grads = self._close_edges(node, node.paths, received, grads)
         self.node = None
+
+    def _close_edges(
+        self, node: TapeNode, paths: Sequence[frozenset[int]], received: list[Any], grads: Gradients
+    ) -> tuple[Sequence[Edge | None], Gradients]:
+        """Takes the edges of a node out of the run to which none of the gradients that have arrived flows.
+
+        Returns:
+            The edges along which gradients, or None, are handed on, and these.
+        """
+        flowing = [places for places, grad in zip(paths, received, strict=True) if grad is not None]
+        if not flowing:
+            return node.edges, grads
+        open_places = frozenset[int]().union(*flowing)
+        edges = [edge if place in open_places else None for place, edge in enumerate(node.edges)]
+        last = self._drop([edge for place, edge in enumerate(node.edges) if place not in open_places])
+        return [*edges, *last], [*grads, *[None] * len(last)]
+
+    def _drop(self, edges: Sequence[Edge | None]) -> list[Edge]:
+        """Takes edges out of the run, and all nodes that nothing else leads to.
+
+        Returns:
+            The edges that were the last to come at nodes where other gradients have arrived.
+        """
+        waiting, members = self.plan.count(), self.plan.members
+        ahead, last = list(edges), list[Edge]()
+        while ahead:
+            edge = ahead.pop()
+            if edge is None or (members is not None and edge[0] not in members):
+                continue
+            node = edge[0]
+            missing = waiting.get(node, 1)
+            if missing > 1:
+                waiting[node] = missing - 1
+            elif node in self.buffers:
+                last.append(edge)
+            else:
+                ahead += node.edges
+        return last
 
     def run_hooked(self, node: TapeNode, grads: list[Any]) -> Gradients:
         """Runs one node with its hooks, and validates its results."""

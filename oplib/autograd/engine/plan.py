@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
 
-from oplib.autograd.nodes.node import Edge, TapeNode
+from oplib.autograd.nodes.node import Edge, Node, TapeNode
 
 # Shared by the plans of runs over all leaves, which most are. Nothing is added to them.
 _NO_CAPTURES: dict[TapeNode, list[tuple[int, int]]] = {}
@@ -75,7 +75,7 @@ class RunPlan:
         self.captures, self.captures_count = captures, captures_count
         self.waiting = _count_arrivals(self.roots, needed, members)[0]
 
-    def executes(self, node: TapeNode) -> bool:
+    def executes(self, node: Node) -> bool:
         """Returns whether the run has executed ``node`` or will execute it."""
         if self.members is not None:
             return node in self.needed or node in self.captures

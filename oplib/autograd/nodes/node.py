@@ -123,6 +123,8 @@ class TapeNode(Node):
     Attributes:
         edges: the edge of each gradient that ``apply`` returns; None if the gradient is not needed.
         input_metadata: for each gradient that ``apply`` receives, an object with its ``shape`` and ``dtype``.
+        paths: for each slot the places in ``edges`` to which its gradient flows; None if each flows to all.
+            No gradient, and no None, comes along an edge to which none of those that have arrived flows.
         sequence_nr: ``modes.sequence_nr`` of the thread that made the node. The highest ready one runs first.
         results_are_checked: results always have the right shapes and dtypes, so the engine skips validation.
         has_one_slot: every node of the class receives one gradient, whatever ``input_metadata`` is.
@@ -145,6 +147,7 @@ class TapeNode(Node):
 
     edges: tuple[Edge | None, ...] = ()
     input_metadata: Sequence[Any] = ()
+    paths: Sequence[frozenset[int]] | None = None
     sequence_nr: int = 0
     has_hooks: bool = False
     requires_grad: bool = True

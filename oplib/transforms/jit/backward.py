@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import jax
-import numpy as np
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from oplib.autograd.array_functions.compilation import rename_function
@@ -16,38 +15,13 @@ from oplib.autograd.nodes.node import Edge
 from oplib.autograd.recording.origins import enter_node
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
-from oplib.transforms.captures.candidates import Candidates
-from oplib.transforms.captures.places import Walk
 
 from .node import CompiledCallBackward
 from .pruning import find_used_inputs, prune
+from .recipe import Recipe, StateOfCall, fetch
 from .trace import Trace
 
 _new: Any = object.__new__
-
-
-class Recipe(NamedTuple):
-    """What a call was made from, so that it can be traced again with its backward.
-
-    Attributes:
-        function: the function.
-        leaves: of its arguments.
-        call: runs the function; gets the arrays that stand for the array arguments.
-        tensors: the operands.
-        held: their arrays at the call.
-        starts: key and count of each Generator at the call.
-        arrays: the array arguments.
-        cotangents: for each backward that was recorded since, its cotangents.
-    """
-
-    function: Any
-    leaves: Sequence[Any]
-    call: Callable[..., Any]
-    tensors: Sequence[Tensor]
-    held: Sequence[Any]
-    starts: Sequence[tuple[Any, int]]
-    arrays: Sequence[Any]
-    cotangents: tuple[tuple[Any, ...], ...] = ()
 
 
 class Backward:
@@ -55,12 +29,15 @@ class Backward:
 
     Args:
         trace: of the call, or of its derivative.
+        state: finds the operands of the call again.
     """
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, state: StateOfCall) -> None:
+        self._state = state
         self._name = trace.name
         self.specs = trace.live_specs
         self.reached = trace.reached
+        self._paths = trace.paths
         self.residuals = trace.residuals
         self._freed = trace.freed
         self._orders = [*trace.orders, self.specs]
@@ -94,7 +71,7 @@ class Backward:
         node.function = self._name
         node.input_metadata = self.specs
         node.edges = tuple(edges)
-        node.saved, node.read, node.reached = None, (), self.reached
+        node.saved, node.read, node.reached, node.paths = None, (), self.reached, self._paths
         if not self._freed:  # without gradient there is no edge, so that hooks of the leaf do not run
             pairs = zip(edges, self.reached, strict=True)
             node.edges = tuple([edge if reached else None for edge, reached in pairs])
@@ -109,7 +86,7 @@ class Backward:
         """Returns the gradients as Tensors with a history."""
         recipe = recipe._replace(cotangents=(*recipe.cotangents, tuple(one._storage.array for one in grads)))
         if self._higher is None:
-            self._higher = Higher(self._name, recipe, self._orders)
+            self._higher = Higher(self._name, recipe, self._orders, self._state)
         return self._higher.run(recipe, [*edges, *map(gradient_edge, grads)])
 
 
@@ -120,16 +97,20 @@ class Higher:
         name: of the function.
         recipe: of the call whose derivative is asked for first.
         orders: the shapes of the cotangents.
+        state: finds the operands of the call again.
     """
 
-    def __init__(self, name: str, recipe: Recipe, orders: Sequence[Sequence[Any]]) -> None:
-        candidates = Candidates(Walk(recipe.function, list(recipe.leaves)))
-        trace = Trace(name, recipe.call, candidates, recipe.arrays, orders)
-        numbers = {id(tensor): place for place, tensor in enumerate(recipe.tensors)}
-        storages = [numbers.get(id(candidates.operands[number].value)) for number in candidates.holders]
+    def __init__(
+        self, name: str, recipe: Recipe, orders: Sequence[Sequence[Any]], state: StateOfCall
+    ) -> None:
+        trace, storages = state.trace(name, recipe, orders)
         self._sources: list[tuple[str, Any]] = [
             *[("held", place) for place in storages],
-            *[("start", (number, part)) for number in range(len(candidates.generators)) for part in (0, 1)],
+            *[
+                ("start", (number, part))
+                for number in range(len(trace.candidates.generators))
+                for part in (0, 1)
+            ],
             *[("arrays", number) for number in range(len(recipe.arrays))],
             *[
                 ("cotangents", (order, number))
@@ -141,7 +122,7 @@ class Higher:
         self._inputs = [source for source, use in zip(self._sources, used, strict=True) if use]
         self._run = jax.jit(rename_function(prune(trace.closed, used), f"{name}_derivative"))
         self._gradients = trace.gradients
-        self._backward = Backward(trace)
+        self._backward = Backward(trace, state)
 
     def run(self, recipe: Recipe, edges: Sequence[Edge | None]) -> list[Tensor]:
         """Returns the gradients of one call, with a history where they have one."""
@@ -160,16 +141,3 @@ class Higher:
                 gradient._requires_grad, gradient._grad_fn, gradient._output_nr = True, node, slot
             gradients.append(gradient)
         return gradients
-
-
-def fetch(recipe: Recipe, source: tuple[str, Any]) -> Any:
-    """Returns an input of a program."""
-    kind, place = source
-    if kind == "held":
-        return recipe.held[place]
-    if kind == "arrays":
-        return recipe.arrays[place]
-    if kind == "cotangents":
-        return recipe.cotangents[place[0]][place[1]]
-    key, count = recipe.starts[place[0]]
-    return np.uint32(count) if place[1] else key

@@ -35,12 +35,11 @@ from .instances import PerInstance
 from .operands import Found
 from .options import list_number_options
 from .program import Program
-from .trace import Trace
+from .trace import Trace, tracing
 
 log = logging.getLogger("oplib.jit")
 MANY_PROGRAMS = 8
 MAX_TRACES = 3  # for one call
-_tracing = threading.RLock()  # one trace at a time: two of one model would see each other's gradients
 
 
 class Programs(ProgramTable[Program]):
@@ -183,7 +182,7 @@ class JitFunction:
 
     def _add_program(self, given: CallArguments) -> None:
         """Compiles a program for a call."""
-        with _tracing:  # while another thread traces, Tensors may have attributes of that trace
+        with tracing:  # while another thread traces, Tensors may have attributes of that trace
             if self._find(given) is not None:
                 return
             reason = self._explain(given)

@@ -112,6 +112,16 @@ class ExpectedOperands:
                 return None
         return Found(tensors, owners, arrays)
 
+    def restore(self, tensors: Sequence[Tensor]) -> None:
+        """Gives Tensors what a call may have changed of what the program was compiled for."""
+        for pick_group, kind in self._groups:
+            for tensor in pick_group(tensors):
+                tensor._requires_grad = kind.requires_grad
+                if kind.has_grad is False:
+                    tensor._grad = None
+                if not kind.has_node:
+                    tensor._grad_fn = None
+
     def _share_as_before(self, owners: Sequence[Storage]) -> bool:
         """Whether the same operands as before share memory, and no others."""
         for number, other in self._sharing:

@@ -16,6 +16,7 @@ from oplib.autograd.array_functions.compilation import rename_function
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.generated_code import define_function
 from oplib.library.axes.partition import calls_any
+from oplib.modes import modes
 from oplib.tensor import Storage, default_generator
 from oplib.tensor.storage.fresh import FreshStorage
 from oplib.tensor.storage.overlay import list_classes
@@ -24,11 +25,12 @@ from oplib.transforms.captures.places import FoundObject
 from oplib.transforms.captures.reader import Reader
 
 from .arguments import CallArguments
-from .backward import Backward, Recipe, fetch
+from .backward import Backward
 from .effects import New, Operand
 from .node import CompiledCallBackward
 from .operands import ExpectedOperands, Found
 from .pruning import find_used_inputs, prune
+from .recipe import Recipe, StateOfCall, fetch
 from .trace import Trace
 from .write_back import WriteBack
 
@@ -47,7 +49,6 @@ class Program:
     def __init__(self, trace: Trace, *, donate: bool) -> None:
         self._name = trace.name
         self._effects = effects = trace.effects
-        self._backward = Backward(trace)
         candidates = trace.candidates
         jaxpr = trace.closed.jaxpr
         used = find_used_inputs(jaxpr)
@@ -76,6 +77,7 @@ class Program:
             [trace.snapshot.tensors[number][2] for number in needed],
             frozenset(self._at[number] for number in trace.unread_grads & self._at.keys()),
         )
+        self._backward = Backward(trace, StateOfCall(self._reader, self._operands, modes.autocast))
         self._write_back = WriteBack(effects, self._at, self._find_fresh(jaxpr) if donate else frozenset())
         containers = [trace.snapshot.containers[one.container][0] for one in effects.places]
         self._places = [_compile_way(place, self._name) for place in containers]

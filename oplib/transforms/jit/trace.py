@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from oplib.autograd.engine.backward_and_grad import grad
+from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
 from oplib.autograd.nodes.edges import GradientEdge
 from oplib.errors import SavedTensorError, TracingError
@@ -26,6 +28,9 @@ from .grad_reads import find_unread_grads, observe_grads
 from .snapshot import StateSnapshot
 
 Result = TypeVar("Result")
+tracing = threading.RLock()
+"""Held while a function is traced: two traces of one model would see each other's gradients."""
+
 _scopes = itertools.count(-1, -1)  # never those of kernel traces
 _Edges = list[
     tuple[int | None, GradientEdge]
@@ -51,6 +56,8 @@ class Trace:
         pull: the jaxpr of the backward; its inputs are residuals and then cotangents. None without history.
         residuals: for each residual whether it is an input, and the number of that input or output.
         reached: for each of ``edges``, and then for each cotangent, whether it has a gradient.
+        paths: for each of ``live_specs`` the numbers in ``reached`` to which its gradient flows; None if that
+            is the same for all.
         freed: whether a backward inside has freed what the backward needs.
         unread_grads: the operands whose gradient from before the call has no influence.
         gradients: of a trace of higher derivatives, for each gradient its output and its slot of the node.
@@ -75,6 +82,7 @@ class Trace:
         self.pull: Any = None
         self.residuals: list[tuple[bool, int]] = []
         self.reached: list[bool] = []
+        self.paths: list[frozenset[int]] | None = None
         self.freed = False
         self.unread_grads: frozenset[int] = frozenset()
         self.gradients: list[tuple[int, int | None]] = []
@@ -197,6 +205,8 @@ class Trace:
         specs = [one._storage.spec for one in outputs]
         self.live_specs = [jax.ShapeDtypeStruct(spec.shape, spec.dtype) for spec in specs]
         self.edges = [number for number, _ in edges if number is not None]
+        paths = [_find_targets(one, edges) for one in outputs]
+        self.paths = paths if len(set(paths)) > 1 else None
         for number in self.edges:  # the hooks of operands run outside, when the gradient arrives
             self.candidates.operands[number].value._backward_hooks = None
 
@@ -219,6 +229,14 @@ class Trace:
             output = self._collector.put(residual) if number is None else number
             self.residuals.append((number is not None, output))
         self.pull = closed.jaxpr
+
+
+def _find_targets(output: Tensor, edges: _Edges) -> frozenset[int]:
+    """Returns the places of the edges to which the gradient of an output flows."""
+    root = gradient_edge(output)
+    assert root is not None
+    plan = RunPlan([root])
+    return frozenset(place for place, (_, edge) in enumerate(edges) if plan.executes(edge.node))
 
 
 def _run_traced(work: Callable[[], Result], overlay: Overlay) -> Result:

@@ -1,5 +1,8 @@
 """The tape outside of a compiled function: one node for each call, with higher derivatives."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -58,6 +61,34 @@ def test_a_second_backward_raises_unless_the_graph_is_kept():
         result.backward()
 
 
+@pytest.mark.parametrize("mode", ["plain", "create_graph", "compiled_autograd"])
+def test_a_leaf_that_only_another_result_depends_on_gets_no_gradient(mode):
+    x, y, both = (oplib.tensor([number], requires_grad=True) for number in (2.0, 3.0, 5.0))
+    seen = []
+    y.register_hook(seen.append)
+
+    def function(written):
+        written += y * both
+        return x * both * written.detach(), y * y
+
+    function = oplib.jit(function)
+    for _ in range(2):
+        written = oplib.tensor([1.0])
+        first, second = function(written)
+        options = {"create_graph": mode == "create_graph", "retain_graph": True, "allow_unused": True}
+        with oplib.autograd.compiled_autograd.enable() if mode == "compiled_autograd" else nullcontext():
+            of_first, of_second, of_written = (
+                grad(one, [x, y, both], **options) for one in (first, second, written)
+            )
+        assert [one if one is None else one.tolist() for one in of_first] == [[80], None, [32]]
+        assert [one if one is None else one.tolist() for one in of_second] == [None, [6], None]
+        assert [one if one is None else one.tolist() for one in of_written] == [None, [5], [3]]
+        del seen[:]
+        first.backward()
+        assert y.grad is None
+        assert not seen
+
+
 def test_a_graph_that_was_freed_inside_cannot_be_used_outside():
     weight = oplib.ones(2, requires_grad=True)
 
@@ -95,6 +126,64 @@ def test_derivatives_of_higher_orders_are_those_of_the_uncompiled_run():
         return (x.exp() * x.detach() * weight * weight * x).sum()
 
     assert_close(orders(oplib.jit(function)), orders(function))
+
+
+def replace_state(world, x):
+    result = x * x * x * world.state
+    world.state = world.state.detach() * 2
+    return result
+
+
+def read_gradient(world, x):
+    result = x * x * x
+    (x.sum() * 5).backward()
+    return result * x.grad.detach() * world.state
+
+
+def write_argument(world, x):
+    world.state += x * x
+    return x * x * world.state.detach() * world.state
+
+
+@pytest.mark.parametrize("function", [replace_state, read_gradient, write_argument])
+def test_derivatives_of_higher_orders_are_of_the_state_at_the_call(function):
+    world, x = SimpleNamespace(), oplib.tensor([2.0], requires_grad=True)
+
+    def run(step):
+        found = []
+        for _ in range(3):
+            world.state, x.grad = oplib.tensor([3.0]), None
+            (first,) = grad(step(x), x, create_graph=True)
+            found += [first, *grad(first, x)]
+        return found
+
+    step = oplib.jit(lambda x: function(world, x))
+    assert_close(run(step), run(step.__wrapped__))
+
+
+def test_a_derivative_of_higher_order_refuses_state_that_has_changed_since_the_call():
+    model = SimpleNamespace(weight=oplib.tensor([3.0], requires_grad=True), scale=2.0)
+    x = oplib.tensor([2.0], requires_grad=True)
+    result = oplib.jit(lambda x: x * x * model.weight * model.scale)(x)
+    model.scale = 5.0
+    with pytest.raises(TracingError, match="a number, string or the like of"):
+        grad(result, x, create_graph=True, retain_graph=True)
+    assert grad(result, x)[0].tolist() == [24.0]
+
+
+def test_a_derivative_of_higher_order_is_traced_under_the_autocast_of_the_call():
+    x, y = (oplib.randn(4, 4).requires_grad_() for _ in range(2))
+    function = oplib.jit(lambda x: x @ y @ x)
+    found = []
+    for run in (function.__wrapped__, function):
+        with oplib.autocast("cpu", oplib.bfloat16):
+            result = run(x)
+        (first,) = grad(result.sum(), x, create_graph=True)
+        found.append([result, first, *grad(first.sum(), x)])
+    plain, compiled = found
+    assert [one.dtype for one in compiled] == [one.dtype for one in plain]
+    for one, other in zip(compiled, plain, strict=True):
+        assert oplib.allclose(one.detach().float(), other.detach().float(), rtol=0.05, atol=0.05)
 
 
 def test_the_backward_of_a_users_function_is_used():

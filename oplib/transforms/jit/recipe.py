@@ -1,0 +1,107 @@
+"""Recipes: what a call was made from, so that its function can be traced again with backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from oplib.errors import TracingError
+from oplib.modes import modes
+from oplib.tensor import Tensor
+from oplib.transforms.captures.candidates import Candidates
+from oplib.transforms.captures.places import Walk
+from oplib.transforms.captures.reader import Reader
+
+from .operands import ExpectedOperands
+from .snapshot import StateSnapshot
+from .trace import Trace, tracing
+
+
+class Recipe(NamedTuple):
+    """What a call was made from, so that it can be traced again with its backward.
+
+    Attributes:
+        function: the function.
+        leaves: of its arguments.
+        call: runs the function; gets the arrays that stand for the array arguments.
+        tensors: the operands.
+        held: their arrays at the call.
+        starts: key and count of each Generator at the call.
+        arrays: the array arguments.
+        cotangents: for each backward that was recorded since, its cotangents.
+    """
+
+    function: Any
+    leaves: Sequence[Any]
+    call: Callable[..., Any]
+    tensors: Sequence[Tensor]
+    held: Sequence[Any]
+    starts: Sequence[tuple[Any, int]]
+    arrays: Sequence[Any]
+    cotangents: tuple[tuple[Any, ...], ...] = ()
+
+
+def fetch(recipe: Recipe, source: tuple[str, Any]) -> Any:
+    """Returns an input of a program."""
+    kind, place = source
+    if kind == "held":
+        return recipe.held[place]
+    if kind == "arrays":
+        return recipe.arrays[place]
+    if kind == "cotangents":
+        return recipe.cotangents[place[0]][place[1]]
+    key, count = recipe.starts[place[0]]
+    return np.uint32(count) if place[1] else key
+
+
+class StateOfCall(NamedTuple):
+    """What a program was compiled for, so that its function can be traced again for the same.
+
+    Attributes:
+        reader: finds the operands.
+        operands: what is expected of them.
+        autocast: the settings of autocast.
+    """
+
+    reader: Reader
+    operands: ExpectedOperands
+    autocast: Any
+
+    def trace(self, name: str, recipe: Recipe, orders: Sequence[Sequence[Any]]) -> tuple[Trace, list[Any]]:
+        """Traces the function of a call with its backwards.
+
+        What the call itself has changed of Tensors is undone for the time of the trace.
+
+        Returns:
+            The trace, and for each storage that it reads the place of its operand.
+
+        Raises:
+            TracingError: the function leads to something else than at the call.
+        """
+        tensors = self.reader.read(recipe.function, recipe.leaves)
+        if tensors is None:
+            raise _changed(name, self.reader.explain(recipe.function, recipe.leaves))
+        with tracing:
+            before, autocast = StateSnapshot(tensors, ()), modes.state.autocast
+            try:
+                modes.state.autocast = self.autocast
+                self.operands.restore(tensors)
+                if self.operands.match(tensors) is None:
+                    raise _changed(name, self.operands.explain(tensors))
+                candidates = Candidates(Walk(recipe.function, list(recipe.leaves)))
+                trace = Trace(name, recipe.call, candidates, recipe.arrays, orders)
+            finally:
+                modes.state.autocast = autocast
+                before.restore()
+        numbers = {id(tensor): place for place, tensor in enumerate(tensors)}
+        return trace, [numbers.get(id(candidates.operands[number].value)) for number in candidates.holders]
+
+
+def _changed(name: str, reason: str) -> TracingError:
+    return TracingError(
+        f"{name}: a derivative of higher order traces the compiled function again, and finds it changed. Got "
+        f"this change since the call: {reason}. Differentiate with create_graph=True before the change, or "
+        "call the function again."
+    )
