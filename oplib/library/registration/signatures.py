@@ -31,7 +31,10 @@ Rule = TypeVar("Rule", bound=Callable[..., Any])
 
 
 class CustomOpOptions(TypedDict, total=False):
-    """The options of ``custom_op``, which describes them."""
+    """The options of ``custom_op``, which describes them.
+
+    Its signature lists them again, because a TypedDict can hold no defaults, and ``help`` shows a signature.
+    """
 
     mutates_args: str | Iterable[str]
     device_types: DeviceTypes
