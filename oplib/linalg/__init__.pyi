@@ -3,7 +3,7 @@ from typing import Any, TypeVar, overload
 
 from jax import Array
 from oplib.tensor import Tensor
-from oplib.tensor.methods.op_methods import _L_info, _LU_pivots, _LU_pivots_info, _P_L_U, _Q_R, _U_S_Vh, _eigenvalues_eigenvectors, _inverse_info, _result_info
+from oplib.tensor.methods.op_methods import _L_info, _LD_pivots, _LD_pivots_info, _LU_pivots, _LU_pivots_info, _P_L_U, _Q_R, _U_S_Vh, _eigenvalues_eigenvectors, _inverse_info, _result_info
 from collections.abc import Sequence
 from oplib.errors import LinAlgError as LinAlgError
 from oplib.builtin.functions.registry import cholesky as cholesky
@@ -34,6 +34,9 @@ __all__ = [
     "householder_product",
     "inv",
     "inv_ex",
+    "ldl_factor",
+    "ldl_factor_ex",
+    "ldl_solve",
     "lstsq",
     "lu",
     "lu_factor",
@@ -93,6 +96,18 @@ def eigvalsh(input: Any, UPLO: Any = ..., *, out: Any = ...) -> Any: ...
 def inv_ex(input: Tensor, *, check_errors: Any = ..., out: Any = ...) -> _inverse_info[Tensor]: ...
 @overload
 def inv_ex(input: Any, *, check_errors: Any = ..., out: Any = ...) -> Any: ...
+@overload
+def ldl_factor(input: Tensor, *, hermitian: Any = ..., out: Any = ...) -> _LD_pivots[Tensor]: ...
+@overload
+def ldl_factor(input: Any, *, hermitian: Any = ..., out: Any = ...) -> Any: ...
+@overload
+def ldl_factor_ex(input: Tensor, *, hermitian: Any = ..., check_errors: Any = ..., out: Any = ...) -> _LD_pivots_info[Tensor]: ...
+@overload
+def ldl_factor_ex(input: Any, *, hermitian: Any = ..., check_errors: Any = ..., out: Any = ...) -> Any: ...
+@overload
+def ldl_solve(LD: Tensor, pivots: Any, B: Any, *, hermitian: Any = ..., out: Any = ...) -> Tensor: ...
+@overload
+def ldl_solve(LD: Any, pivots: Any, B: Any, *, hermitian: Any = ..., out: Any = ...) -> Any: ...
 @overload
 def lu(A: Tensor, *, pivot: Any = ..., out: Any = ...) -> _P_L_U[Tensor]: ...
 @overload

@@ -2,6 +2,8 @@
 
 _FACTORS = "*lib.linalg.lu_factor(square)"
 
+_LDL = "*lib.linalg.ldl_factor((square - square.trace()).detach())"
+
 _INDEFINITE = "lib.tensor([[[1.0, 2, 0], [2, 1, 0], [0, 0, 1]], [[1.0, 0, 0], [0, 2, 3], [0, 3, 1]]])"
 
 TRIANGLES = (
@@ -28,6 +30,23 @@ TRIANGLES = (
     f"lib.linalg.lu_solve({_FACTORS}, x)",
     f"lib.lu_solve(x.T, {_FACTORS})",
     f"x.T.lu_solve({_FACTORS})",
+    "lib.linalg.ldl_factor((square + square.T).detach())",
+    f"lib.linalg.ldl_factor({_INDEFINITE})",
+    "lib.linalg.ldl_factor(square.detach())",
+    "lib.linalg.ldl_factor(square.detach() + 2j * square.detach().T, hermitian=True)",
+    "lib.linalg.ldl_factor(square.detach() + 2j * square.detach().T)",
+    "lib.linalg.ldl_factor(lib.zeros(2, 2))",
+    "lib.linalg.ldl_factor(x)",
+    "lib.linalg.ldl_factor(lib.zeros(2, 0, 0))",
+    "lib.linalg.ldl_factor_ex((square + square.T).detach())",
+    "lib.linalg.ldl_factor_ex(lib.diag(lib.tensor([1.0, 0.0, 2.0, 0.0])))",
+    "lib.linalg.ldl_factor_ex(lib.zeros(2, 2), check_errors=True)",
+    f"lib.linalg.ldl_solve({_LDL}, x.detach().T)",
+    f"lib.linalg.ldl_solve({_LDL}, cube.detach())",
+    f"lib.linalg.ldl_solve({_LDL}, x)",
+    f"lib.linalg.ldl_solve({_LDL}, i)",
+    f"lib.linalg.ldl_solve(*lib.linalg.ldl_factor({_INDEFINITE}), x.detach().T)",
+    "lib.linalg.ldl_solve(square.detach(), v[:3], x.detach().T)",
     "lib.linalg.cholesky_ex(square @ square.T)",
     "lib.linalg.cholesky_ex(square @ square.T, upper=True, check_errors=True)",
     "lib.linalg.cholesky_ex(cube @ cube.mT + lib.eye(3))[1]",

@@ -37,7 +37,7 @@ DTYPES = {
 }
 TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float16": 1e-2, "bfloat16": 6e-2}
 PLACES = frozenset({"index", "indices", "mask", "condition", "attn_mask", "offsets", "targets"})
-PLACES |= {"input_lengths", "target_lengths"}
+PLACES |= {"input_lengths", "target_lengths", "pivots"}
 BY_NAME = {row.name: row for row in ROWS}
 
 # Where a row declares more than torch's CPU takes, or less, and why.

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from oplib.builtin.rows.choice import Check
+from oplib.builtin.tables.matrices.ldl import find_broken
 from oplib.builtin.tables.matrices.triangles import find_zero
 from oplib.builtin.values import find_array, read_known
 from oplib.errors import LinAlgError, describe
@@ -44,12 +45,27 @@ def _refuse(name: str, lacks: str, cure: str, *, inverts: Callable[..., bool] | 
 _ZERO_AT = "U[{0},{0}] is zero, counted from 1"
 
 
-def _with_info(name: str, lacks: str, cure: str, *, always: bool = False, where: str = _ZERO_AT) -> Check:
-    """Makes the check of an op that returns where it failed, if it is called with a check."""
+def _with_info(
+    name: str,
+    lacks: str,
+    cure: str,
+    *,
+    find: Callable[..., Any] | None = None,
+    where: str = _ZERO_AT,
+) -> Check:
+    """Makes the check of an op that returns where it failed, if it is called with a check.
+
+    Args:
+        name: the function, for errors.
+        lacks: what is wrong with the matrix.
+        cure: what to do.
+        find: for an op without a status: returns it for the results. All calls are checked then.
+        where: what is wrong at a position, which is put in for ``{0}``.
+    """
 
     def check(result: Any, input: Any, *_: Any, check_errors: bool = False, **__: Any) -> Any:
-        if check_errors or always:
-            places = read_known(_find_zero(find_array(result[0])) if always else result[-1])
+        if check_errors or find is not None:
+            places = read_known(result[-1] if find is None else find(*map(find_array, result)))
             if places is not None and places.any():
                 place = int(places[places > 0].flat[0])
                 raise LinAlgError(f"{name}: {lacks}: {where.format(place)}. Got {describe(input)}. {cure}")
@@ -58,11 +74,12 @@ def _with_info(name: str, lacks: str, cure: str, *, always: bool = False, where:
     return Check(result=check)
 
 
-_find_zero = jax.jit(find_zero)
+_find_zero = jax.jit(lambda factors, pivots: find_zero(factors))  # noqa: ARG005  as find_broken
+_ZERO_IN_D = "D[{0},{0}] is zero or nan, counted from 1"
 _SINGULAR = "the matrix is singular, or one of them is, and has no inverse"
 _ELSE = "Use linalg.pinv or linalg.lstsq, or add something to its diagonal."
 _SPLIT = "the matrix is singular, or one of them is, and nothing can be solved by its factors"
-_UNSOLVED = "Call linalg.lu_factor_ex to get them nevertheless."
+_NO_LU, _NO_LDL = (f"Call linalg.{name}_factor_ex to get them nevertheless." for name in ("lu", "ldl"))
 _INDEFINITE = "the matrix is not positive definite, or one of them is not"
 _OTHERWISE = "Make it A @ A.mH plus something on its diagonal, or use linalg.eigh."
 CHECKED_RESULTS: dict[str, Check] = {
@@ -77,8 +94,12 @@ CHECKED_RESULTS: dict[str, Check] = {
         _OTHERWISE,
         where="the leading minor of order {0} is not positive definite",
     ),
-    "linalg_lu_factor": _with_info("linalg.lu_factor", _SPLIT, _UNSOLVED, always=True),
-    "linalg_lu_factor_ex": _with_info("linalg.lu_factor_ex", _SPLIT, _UNSOLVED),
+    "linalg_lu_factor": _with_info("linalg.lu_factor", _SPLIT, _NO_LU, find=_find_zero),
+    "linalg_lu_factor_ex": _with_info("linalg.lu_factor_ex", _SPLIT, _NO_LU),
+    "linalg_ldl_factor": _with_info(
+        "linalg.ldl_factor", _SPLIT, _NO_LDL, find=jax.jit(find_broken), where=_ZERO_IN_D
+    ),
+    "linalg_ldl_factor_ex": _with_info("linalg.ldl_factor_ex", _SPLIT, _NO_LDL, where=_ZERO_IN_D),
     "linalg_cholesky": _refuse(
         "linalg.cholesky",
         _INDEFINITE,

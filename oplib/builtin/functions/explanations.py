@@ -4,6 +4,7 @@ from __future__ import annotations
 
 BY_NAME = {
     "B": "the right-hand sides, as columns",
+    "LD": "both factors in one matrix, as `linalg.ldl_factor` returns them",
     "LU": "both factors in one matrix, as `linalg.lu_factor` returns them",
     "LU_data": "both factors in one matrix, as `linalg.lu_factor` returns them",
     "LU_pivots": "the row exchanges, as `linalg.lu_factor` returns them",
@@ -138,7 +139,7 @@ BY_NAME = {
     "padding_mode": "the values outside: 'zeros', 'border' or 'reflection'",
     "per_sample_weights": "factors of the rows",
     "pivot": "whether rows may be exchanged",
-    "pivots": "the row exchanges, as `linalg.lu_factor` returns them",
+    "pivots": "the row exchanges, as the function that factorizes returns them",
     "pos_weight": "factors of the terms where the target is 1",
     "posinf": "the replacement of inf; the largest finite number if None",
     "positive": "`[batch, features]`, the vectors that should be near",
@@ -262,6 +263,7 @@ BY_OP: dict[str, dict[str, str]] = {
     **dict.fromkeys(("linalg_matrix_exp", "linalg_eig", "linalg_eigvals"), _SQUARE),
     **dict.fromkeys(("linalg_eigh", "linalg_eigvalsh", "linalg_cholesky", "linalg_cholesky_ex"), _SQUARE),
     **dict.fromkeys(("linalg_qr", "linalg_svd", "linalg_svdvals", "linalg_pinv"), _MATRICES),
+    **dict.fromkeys(("linalg_ldl_factor", "linalg_ldl_factor_ex"), _SQUARE),
     **dict.fromkeys(("linalg_lu_factor", "linalg_lu_factor_ex", "tril", "triu"), _MATRICES),
     **dict.fromkeys(
         ("sum", "nansum", "mean", "nanmean", "count_nonzero", "amax", "amin", "all", "any"), _SOME_DIMS

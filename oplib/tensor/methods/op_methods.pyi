@@ -8,6 +8,15 @@ class _L_info(NamedTuple, Generic[TensorT]):
     L: TensorT
     info: TensorT
 
+class _LD_pivots(NamedTuple, Generic[TensorT]):
+    LD: TensorT
+    pivots: TensorT
+
+class _LD_pivots_info(NamedTuple, Generic[TensorT]):
+    LD: TensorT
+    pivots: TensorT
+    info: TensorT
+
 class _LU_pivots(NamedTuple, Generic[TensorT]):
     LU: TensorT
     pivots: TensorT

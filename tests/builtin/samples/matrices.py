@@ -77,6 +77,8 @@ DECOMPOSITIONS: dict[str, list[Sample]] = {
 
 FACTORS = np.array([[4.0, -1.2, 0.7], [0.3, 3.1, 1.4], [-0.6, 0.2, 2.3]])
 PIVOTS = np.array([3, 3, 3], np.int32)
+INDEFINITE = np.array([[0.0, 2.1, -0.4], [2.1, 0.3, 1.7], [-0.4, 1.7, 1.2]])
+PAIRED = np.array([-3, -3, 3], np.int32)  # pivots of a block of two
 TRIANGLES: dict[str, list[Sample]] = {
     **{
         name: [Sample((SQUARE,)), Sample((SQUARES[:, :, :1],)), Sample((SQUARES[:, :1],))]
@@ -87,6 +89,14 @@ TRIANGLES: dict[str, list[Sample]] = {
         Sample((FACTORS, PIVOTS, draw(3, 2))),
         Sample((FACTORS, PIVOTS, draw(2, 2, 3)), {"left": False}),
         Sample((FACTORS, PIVOTS, draw(3, 1)), {"adjoint": True}),
+    ],
+    **{
+        name: [Sample((INDEFINITE,)), Sample((SYMMETRIC,)), Sample((SQUARES,), {"hermitian": True})]
+        for name in ("linalg_ldl_factor", "linalg_ldl_factor_ex")
+    },
+    "linalg_ldl_solve": [
+        Sample((FACTORS, PAIRED, draw(3, 2))),
+        Sample((FACTORS, PIVOTS, draw(2, 3, 1)), {"hermitian": True}),
     ],
     "linalg_inv_ex": [Sample((SQUARE,))],
     "linalg_householder_product": [Sample((TALL, draw(2))), Sample((draw(2, 3, 3), draw(2, 2)))],

@@ -1,0 +1,249 @@
+# ruff: noqa: N803  the parameters are torch's
+"""Factors L and D of symmetric and Hermitian matrices, and solutions by them, in the format of LAPACK.
+
+JAX has no such function. The loop below chooses the pivots of LAPACK's ``sytf2`` and ``hetf2`` (Bunch and
+Kaufman, Some stable methods for calculating inertia and solving symmetric linear systems, Math. Comp. 31,
+1977), so the results are torch's. A host callback to SciPy's LAPACK was rejected: it runs on the CPU only,
+and every batch would leave the device.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from oplib.builtin.kernels.promotion import check_dtypes, find_common_shape, is_integral, strong
+from oplib.builtin.rows.row import Row
+from oplib.errors import ArgumentError, describe
+from oplib.library import Derivative
+from oplib.tensor.dtypes import names as dtypes
+
+_ALPHA = (1 + math.sqrt(17)) / 8  # bounds the growth of the items
+_MISSING = Derivative(missing="torch has none either; linalg.solve has one")
+
+
+def _check(op: str, matrix: Any) -> None:
+    if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2]:
+        raise ArgumentError(
+            f"{op}: A must be batches of square matrices, with 2 dimensions or more. Got "
+            f"{describe(matrix)}. Reshape it."
+        )
+
+
+def _map(function: Callable[..., Any], dims: int, *arrays: Any) -> Any:
+    """Calls a function of single matrices on batches of them."""
+    for _ in range(dims):
+        function = jax.vmap(function)
+    return function(*arrays)
+
+
+def _turn(matrix: Any, hermitian: bool) -> Any:
+    return jnp.conj(matrix) if hermitian else matrix
+
+
+# Factors ----------------------------------------------------------------------------------------------------
+
+
+def _factor(self: Any, *, hermitian: bool = False) -> tuple[Any, Any]:
+    _check("linalg.ldl_factor", self)
+    if not self.size:
+        return self, jnp.zeros(self.shape[:-1], dtypes.int32)
+    return _map(functools.partial(_factor_one, hermitian=hermitian), self.ndim - 2, self)
+
+
+def _factor_one(matrix: Any, *, hermitian: bool) -> tuple[Any, Any]:
+    """Eliminates one or two columns at a time; the second step of a pair of columns does nothing."""
+    count = matrix.shape[-1]
+    below = jnp.tril(matrix, -1)
+    diagonal = jnp.diag(jnp.diagonal(matrix))
+    diagonal = lax.convert_element_type(jnp.real(diagonal), matrix.dtype) if hermitian else diagonal
+    start = (
+        below + diagonal + _turn(below, hermitian).T,
+        jnp.zeros_like(matrix),
+        jnp.zeros(count, dtypes.int32),
+        jnp.zeros((), dtypes.bool),
+    )
+
+    def advance(k: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+        *kept, is_second = state
+        after = _eliminate(k, *kept, hermitian=hermitian)
+        return tuple(
+            jnp.where(is_second, one, other) for one, other in zip((*kept, ~is_second), after, strict=True)
+        )
+
+    return lax.fori_loop(np.int32(0), np.int32(count), advance, start)[1:3]
+
+
+def _eliminate(k: Any, rest: Any, found: Any, pivots: Any, *, hermitian: bool) -> tuple[Any, ...]:
+    """Returns what is left of the matrix, the factors so far, the pivots, and whether two columns went."""
+    places = jnp.arange(rest.shape[-1], dtype=dtypes.int32)
+    taken, is_pair = _choose_pivot(rest, k, places)
+    last = k + lax.convert_element_type(is_pair, dtypes.int32)
+    order = _exchange(places, last, taken)
+    rest = rest[order][:, order]
+    is_rest, zero, one = places > last, strong(0, rest), strong(1, rest)
+    first = jnp.where(is_rest, rest[:, k], zero)
+    second = jnp.where(is_rest & is_pair, rest[:, last], zero)
+    a, b, c = rest[k, k], jnp.where(is_pair, rest[last, k], one), rest[last, last]
+    turned = _turn(b, hermitian)
+    excess = jnp.where(is_pair, (a / b) * (c / turned) - one, one)
+    alone = first / jnp.where(a == zero, one, a)
+    left = jnp.where(is_pair, ((c / turned) * (first / b) - second / turned) / excess, alone)
+    right = ((a / b) * (second / turned) - first / b) / excess
+    right = jnp.where(is_pair, right, zero)
+    for factor, column in ((left, first), (right, second)):
+        rest = rest - factor[:, None] * _turn(column, hermitian)[None, :]
+    at_k, at_last = places == k, places == last
+    left = jnp.where(is_rest, left, jnp.where(at_k, a, jnp.where(at_last, b, zero)))
+    right = jnp.where(is_rest, right, jnp.where(at_last, c, zero))
+    found = jnp.where((at_last & is_pair)[None, :], right[:, None], found)
+    found = jnp.where(at_k[None, :], left[:, None], found)
+    number = jnp.where(is_pair, ~taken, taken + np.int32(1))  # counted from 1; negative for a pair
+    return rest, found, jnp.where(at_k | at_last, number, pivots), is_pair
+
+
+def _choose_pivot(rest: Any, k: Any, places: Any) -> tuple[Any, Any]:
+    """Returns the row to exchange, and whether two columns are eliminated together."""
+    size = jnp.abs(jnp.real(rest)) + jnp.abs(jnp.imag(rest)) if rest.dtype.kind == "c" else jnp.abs(rest)
+    zero, alpha = strong(0, size), strong(_ALPHA, size)
+    mine = size[k, k]
+    below = jnp.where(places > k, size[:, k], zero)
+    rival = lax.argmax(jnp.where(places > k, size[:, k], strong(-1, size)), 0, dtypes.int32)
+    largest = jnp.max(below)
+    beside = jnp.max(jnp.where((places >= k) & (places != rival), size[:, rival], zero))
+    is_kept = (mine >= alpha * largest) | (mine * beside >= alpha * largest * largest) | jnp.isnan(mine)
+    is_single = is_kept | (size[rival, rival] >= alpha * beside)
+    return jnp.where(is_kept, k, rival), ~is_single
+
+
+def _exchange(places: Any, one: Any, other: Any) -> Any:
+    return jnp.where(places == one, other, jnp.where(places == other, one, places))
+
+
+def find_broken(factors: Any, pivots: Any) -> Any:
+    """Returns the first position, from 1, at which D is 0 or nan in a block of one; 0 if there is none."""
+    diagonal = jnp.diagonal(factors, axis1=-2, axis2=-1)
+    if not diagonal.shape[-1]:
+        return jnp.zeros(diagonal.shape[:-1], dtypes.int32)
+    is_broken = (pivots > np.int32(0)) & ((diagonal == strong(0, diagonal)) | jnp.isnan(diagonal))
+    first = lax.argmax(is_broken, is_broken.ndim - 1, dtypes.int32)
+    return jnp.where(jnp.any(is_broken, -1), first + strong(1, first), strong(0, first))
+
+
+def _factor_ex(self: Any, *, hermitian: bool = False, check_errors: bool = False) -> tuple[Any, Any, Any]:  # noqa: ARG001  checked around the call
+    factors, pivots = _factor(self, hermitian=hermitian)
+    return factors, pivots, find_broken(factors, pivots)
+
+
+# Solutions --------------------------------------------------------------------------------------------------
+
+
+def _solve(LD: Any, pivots: Any, B: Any, *, hermitian: bool = False) -> Any:
+    op = "linalg.ldl_solve"
+    _check(op, LD)
+    check_dtypes(op, LD, B)
+    if B.ndim < 2 or B.shape[-2] != LD.shape[-1]:
+        raise ArgumentError(
+            f"{op}: B must have at least 2 dimensions, and as many rows as LD. Got {describe(LD)} and "
+            f"{describe(B)}. Add one with unsqueeze(-1)."
+        )
+    if pivots.shape != LD.shape[:-1] or not is_integral(pivots.dtype) or pivots.dtype == dtypes.bool:
+        raise ArgumentError(
+            f"{op}: pivots should be integers, one for each row of LD. Got {describe(pivots)} for "
+            f"{describe(LD)}. Pass the result of linalg.ldl_factor."
+        )
+    batch = find_common_shape(op, LD, B, lead=-2)
+    if not LD.size:
+        return jnp.broadcast_to(B, (*batch, *B.shape[-2:]))
+    arrays = (
+        jnp.broadcast_to(LD, (*batch, *LD.shape[-2:])),
+        jnp.broadcast_to(lax.convert_element_type(pivots, dtypes.int32), (*batch, LD.shape[-1])),
+        jnp.broadcast_to(B, (*batch, *B.shape[-2:])),
+    )
+    return _map(functools.partial(_solve_one, hermitian=hermitian), len(batch), *arrays)
+
+
+def _solve_one(factors: Any, pivots: Any, right: Any, *, hermitian: bool) -> Any:
+    count = factors.shape[-1]
+    order, rows, is_start = _find_exchanges(pivots)
+    is_pair = is_start[None, :] & jnp.eye(count, k=-1, dtype=dtypes.bool)
+    lower = jnp.where(is_pair, strong(0, factors), jnp.take_along_axis(factors, rows, 0))
+    beside = jnp.sum(jnp.where(is_pair, factors, strong(0, factors)), 0)
+    given = {"left_side": True, "lower": True, "unit_diagonal": True}
+    found = lax.linalg.triangular_solve(lower, right[order], **given)
+    found = _divide_blocks(jnp.diagonal(factors), beside, is_start, found, hermitian)
+    found = lax.linalg.triangular_solve(lower, found, transpose_a=True, conjugate_a=hermitian, **given)
+    return found[jnp.argsort(order)]
+
+
+def _find_exchanges(pivots: Any) -> tuple[Any, Any, Any]:
+    """Returns the order of the rows, that of each column of L, and where blocks of two begin.
+
+    LAPACK does not exchange the rows of columns that are complete; a triangular matrix needs it.
+    """
+    count = pivots.shape[-1]
+    places = jnp.arange(count, dtype=dtypes.int32)
+
+    def advance(k: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+        order, rows, is_start, is_second = state
+        is_pair = (pivots[k] < np.int32(0)) & ~is_second
+        last = k + lax.convert_element_type(is_pair, dtypes.int32)
+        taken = jnp.where(is_second, k, jnp.where(is_pair, ~pivots[k], pivots[k] - np.int32(1)))
+        change = _exchange(places, last, taken)
+        rows = jnp.where(places[None, :] < k, rows[change], rows)
+        return order[change], rows, jnp.where(places == k, is_pair, is_start), is_pair
+
+    rows = jnp.broadcast_to(places[:, None], (count, count))
+    none = jnp.zeros(count, dtypes.bool)
+    start = places, rows, none, jnp.zeros((), dtypes.bool)
+    return lax.fori_loop(np.int32(0), np.int32(count), advance, start)[:3]
+
+
+def _divide_blocks(diagonal: Any, beside: Any, is_start: Any, right: Any, hermitian: bool) -> Any:
+    """Divides by D, whose blocks of two are ``[[a, turned(b)], [b, c]]``."""
+    is_end = jnp.roll(is_start, 1)
+    one = strong(1, diagonal)
+    diagonal = lax.convert_element_type(jnp.real(diagonal), diagonal.dtype) if hermitian else diagonal
+    b = jnp.where(is_start, beside, jnp.where(is_end, jnp.roll(_turn(beside, hermitian), 1), one))[:, None]
+    turned = _turn(b, hermitian)
+    other = jnp.where(is_start, jnp.roll(diagonal, -1), jnp.roll(diagonal, 1))[:, None]
+    mine, is_pair = diagonal[:, None], (is_start | is_end)[:, None]
+    neighbour = jnp.where(is_start[:, None], jnp.roll(right, -1, 0), jnp.roll(right, 1, 0))
+    excess = jnp.where(is_pair, (mine / turned) * (other / b) - one, one)
+    paired = ((other / b) * (right / turned) - neighbour / b) / excess
+    return jnp.where(is_pair, paired, right / jnp.where(is_pair, one, mine))
+
+
+def _row(schema: str, kernel: Any, doc: str, **facts: Any) -> Row:
+    source = f"torch.linalg.{schema.partition('(')[0].removeprefix('linalg_')}"
+    return Row(schema, kernel, doc, source=source, dtypes="fc", **facts)
+
+
+ROWS = (
+    _row(
+        "linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)",
+        _factor,
+        "L and D of a symmetric or Hermitian matrix in one, and the pivots of the exchanges, in LAPACK's "
+        "format; the lower triangle is read",
+        derivative=_MISSING,
+    ),
+    _row(
+        "linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> "
+        "(Tensor LD, Tensor pivots, Tensor info)",
+        _factor_ex,
+        "as linalg_ldl_factor, with the position of the first 0 in D, counted from 1",
+        derivative=_MISSING,
+    ),
+    _row(
+        "linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor",
+        _solve,
+        "solution of A @ x = B by the factors of A that linalg.ldl_factor returns",
+    ),
+)
