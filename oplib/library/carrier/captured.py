@@ -1,25 +1,30 @@
 """Calls of local ops whose kernel closes over tracers of an enclosing trace.
 
 A primitive cannot carry such a kernel, because its parameters outlive the trace. So the call runs in place,
-with its rules as those of ``jax.custom_vjp`` or ``jax.custom_jvp``, which allow this.
+with its rules as those of a ``jax.custom_jvp``, which allows this. Its derivative by a formula is the
+primitive *op.lin*, which reverse mode transposes while the trace lasts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_derivatives import SymbolicZero
 
-from oplib.autograd.array_functions.array_function import has_gradient
 from oplib.library.arguments.structure import Structure
 
 from .bound_call import BoundCall
-from .linear import Linear, make_linear
+from .linear import make_linear
 from .plain_function import bind_jvp_rule
 
 Function = Callable[..., tuple[Any, ...]]
 RunForward = Callable[..., tuple[Any, Any, Any]]
+BindLinear = Callable[..., Sequence[Any]]
 
 
 class CapturedCall:
@@ -28,14 +33,15 @@ class CapturedCall:
     Args:
         call: the bound call.
         run_forward: runs the forward of an op instead of its kernel.
+        bind_linear: binds the primitive of a derivative.
     """
 
     structure: Structure | None = None
-    linear: Linear
 
-    def __init__(self, call: BoundCall, run_forward: RunForward) -> None:
+    def __init__(self, call: BoundCall, run_forward: RunForward, bind_linear: BindLinear) -> None:
         self._call = call
         self._run_forward = run_forward
+        self._bind_linear = bind_linear
 
     def run(self, arrays: Sequence[Any]) -> tuple[Structure, list[Any]]:
         """Runs the call in the current trace."""
@@ -52,41 +58,47 @@ class CapturedCall:
             return lambda *arrays: tuple(map(jax.lax.stop_gradient, self._run_kernel(*arrays)))
         if record.is_transparent and record.jvp is None:
             return self._run_kernel
+        function = jax.custom_jvp(self._run_kernel)
         if record.derivative.backward is not None:
-            function = jax.custom_vjp(self._run_kernel)
-            function.defvjp(self._run_and_save, self._pull)
+            push = partial(self._push, function)
+        elif record.jvp is not None:
+            push = bind_jvp_rule(self._call.overload, self._call.layout)
         else:
-            function = jax.custom_jvp(self._run_kernel)
-            has_rule = record.jvp is not None
-            push = bind_jvp_rule(self._call.overload, self._call.layout) if has_rule else self._refuse
-            function.defjvp(push, symbolic_zeros=True)
+            push = self._refuse
+        function.defjvp(push, symbolic_zeros=True)
         return function
 
     def _refuse(self, primals: Sequence[Any], _tangents: Sequence[Any]) -> Any:
         """Raises the error that says which rule is missing."""
         make_linear(self._call, (), (True,) * len(primals), inputs=primals, outputs=())
 
-    def _run_and_save(self, *arrays: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        wanted = tuple(has_gradient(value.dtype) for value in arrays)
+    def _push(self, function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        given = [tangent for tangent in tangents if not isinstance(tangent, SymbolicZero)]
+        wanted = tuple(not isinstance(tangent, SymbolicZero) for tangent in tangents)
         planned = None
         if self._call.record.derivative.forward is None:
-            outputs = self._run_kernel(*arrays)
+            outputs = function(*primals)
         else:
-            found, *planned = self._run_forward(self._call, wanted, arrays)
-            outputs = tuple(found)
-            self.structure = planned[0].structure
-        self.linear, residuals = make_linear(
+            found, plan, extras = self._run_forward(self._call, wanted, primals)
+            outputs, planned, self.structure = tuple(found), (plan, extras), plan.structure
+        linear, residuals = make_linear(
             self._call,
             (),
             wanted,
-            inputs=arrays,
+            inputs=primals,
             outputs=outputs,
             structure=self.structure,
-            planned=None if planned is None else (planned[0], planned[1]),
+            planned=planned,
         )
-        return outputs, residuals
+        rest = iter(self._bind_linear(*residuals, *given, linear=linear))
+        pairs = zip(outputs, linear.differentiable, strict=True)
+        return outputs, tuple(next(rest) if has else _make_zero(value) for value, has in pairs)
 
-    def _pull(self, residuals: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
-        pairs = zip(cotangents, self.linear.differentiable, strict=True)
-        grads = iter(self.linear.pull(residuals, [cotangent for cotangent, has in pairs if has]))
-        return tuple(next(grads) if want else None for want in self.linear.wanted)
+
+def _make_zero(value: Any) -> Any:
+    aval = jax.typeof(value).to_tangent_aval()
+    return (
+        np.zeros(aval.shape, aval.dtype)
+        if aval.dtype == jax.dtypes.float0
+        else jnp.zeros(aval.shape, aval.dtype)
+    )

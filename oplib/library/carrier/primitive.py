@@ -21,7 +21,7 @@ from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir, xla
 
 from oplib.autograd.array_functions.array_function import Mask
-from oplib.autograd.array_functions.compilation import are_concrete
+from oplib.autograd.array_functions.compilation import are_concrete, is_uncompiled
 from oplib.errors import MissingRuleError
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, move_to_front
@@ -122,13 +122,13 @@ class Carrier:
     def bind(self, call: BoundCall, arrays: Sequence[Any]) -> list[Any]:
         """Binds the call in the current trace."""
         if call.captures:
-            return CapturedCall(call, self.run_forward).run(arrays)[1]
+            return CapturedCall(call, self.run_forward, self.linear.bind).run(arrays)[1]
         return self._bind(call, (), match_varying(arrays), _begin(call))
 
     def run(self, call: BoundCall, arrays: Sequence[Any]) -> tuple[Structure, list[Any]]:
         """Binds the call, and returns the structure of its results too."""
         if call.captures:
-            return CapturedCall(call, self.run_forward).run(arrays)
+            return CapturedCall(call, self.run_forward, self.linear.bind).run(arrays)
         body = _begin(call)
         outputs = self._bind(call, (), match_varying(arrays), body)
         known = None if body is None else body.structure
@@ -365,8 +365,9 @@ def _apply_call(primitive: Primitive, *arrays: Any, call: BoundCall, levels: Lev
 
 def _apply_linear(primitive: Primitive, *arrays: Any, linear: Linear) -> Any:
     """Runs the primitive *op.lin* on values: compiled, or as plain Python."""
-    if linear.call.is_plain:
+    if linear.call.record.is_plain or is_uncompiled():
         return run_linear(*arrays, linear=linear)
+    _refuse_captured(arrays, linear)
     if not linear.call.applies_itself:
         return xla.apply_primitive(primitive, *arrays, linear=linear)
     return linear.call.apply(linear, partial(run_linear, linear=linear))(*arrays)
@@ -409,7 +410,34 @@ def run_linear(*arrays: Any, linear: Linear) -> list[Any]:
         return match_varying(linear.push(residuals, tangents, zeros), like=arrays)
 
 
-_lower_linear = mlir.lower_fun(run_linear, multiple_results=True)
+def _run_late(*arrays: Any, linear: Linear) -> list[Any]:
+    """Evaluates the primitive *op.lin* in a program that is lowered, when the trace of its call is over."""
+    _refuse_captured(arrays, linear)
+    return run_linear(*arrays, linear=linear)
+
+
+def _refuse_captured(arrays: Sequence[Any], linear: Linear) -> None:
+    """Raises if forward mode would be derived from a formula that closes over a value of another trace.
+
+    Reverse mode is no such case: it runs the formula while the trace of the call lasts.
+    """
+    if not linear.call.overload.is_local or linear.rule_residuals:
+        return
+    try:
+        closed = jax.jit(partial(run_linear, linear=linear)).trace(*arrays).jaxpr
+        captures = len(closed.in_avals) > len(arrays)
+    except jax.errors.UnexpectedTracerError:
+        captures = True
+    if captures:
+        raise MissingRuleError(
+            f"{linear.call}: there is no forward-mode rule. Its backward formula closes over a traced value, "
+            "so none can be derived from it by transposition, which runs when the trace of this value is "
+            "over. Register one with register_jvp, which may close over the value, or make it an argument of "
+            "the op."
+        )
+
+
+_lower_linear = mlir.lower_fun(_run_late, multiple_results=True)
 
 
 def _make_zero(aval: Any) -> Any:

@@ -279,6 +279,55 @@ class TestTracersOfAnEnclosingTrace:
 
         np.testing.assert_allclose(step(2.0), 6 * np.cos(X), rtol=1e-6)
 
+    @pytest.mark.parametrize(
+        ("transform", "captures"),
+        [
+            (lambda push: jax.jit(push)(2.0), False),
+            (lambda push: jax.jit(push)(2.0), True),
+            (lambda push: jax.jit(lambda w: jax.jit(push)(w))(2.0), True),
+            (lambda push: jax.vmap(push)(X), False),
+            (lambda push: jax.vmap(push)(X), True),
+            (lambda push: jax.grad(lambda w: push(w).sum())(2.0), False),
+        ],
+        ids=[
+            "jit, formula",
+            "jit, kernel",
+            "jit in jit, kernel",
+            "vmap, formula",
+            "vmap, kernel",
+            "grad, formula",
+        ],
+    )
+    def test_forward_mode_from_a_formula_that_closes_over_them_is_refused(
+        self, transform: Any, captures: bool
+    ) -> None:
+        def push(w: Any) -> Any:
+            kernel = (lambda x: x * w) if captures else (lambda x: 2 * x)
+            op = custom_op(kernel, schema="(Tensor x) -> Tensor", compile=True)
+            op.register_autograd(lambda ctx, g: w * g)
+            return jax.jvp(op, (X,), (X,))[1]
+
+        with pytest.raises(
+            MissingRuleError,
+            match=r"formula closes over a traced value.* register_jvp.* an argument of the op",
+        ):
+            transform(push)
+
+    @pytest.mark.parametrize("captures", [False, True], ids=["formula", "kernel and formula"])
+    def test_forward_over_reverse_and_a_known_value_are_no_such_case(self, captures: bool) -> None:
+        def make(w: Any) -> Any:
+            kernel = (lambda x: jnp.sin(x) * w) if captures else (lambda x: jnp.sin(x) * 2.0)
+            op = custom_op(kernel, schema="(Tensor x) -> Tensor", compile=True)
+            op.register_autograd(
+                lambda ctx, g: g * jnp.cos(ctx.saved_tensors[0]) * w,
+                setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+            )
+            return op
+
+        hessian = jax.jit(lambda w: jax.hessian(lambda x: make(w)(x).sum())(X))(2.0)
+        np.testing.assert_allclose(hessian, np.diag(-2 * np.sin(X)), rtol=1e-6)
+        np.testing.assert_allclose(jax.jvp(make(2.0), (X,), (X,))[1], 2 * X * np.cos(X), rtol=1e-6)
+
     def test_differentiating_by_them_is_refused_as_by_custom_vjp(self) -> None:
         with pytest.raises(jax.errors.UnexpectedTracerError):
             jax.grad(lambda w: make_scaled(w)(X).sum())(2.0)
