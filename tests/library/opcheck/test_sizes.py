@@ -37,6 +37,7 @@ WRONG = {
     "one constant size": (transpose, lambda x: shape(4, x.shape[0]), (X,)),
     "sizes that are equal": (transpose, lambda x: shape(*x.shape), (X[:, :3],)),
     "a size of one": (squeeze, lambda x: shape(*x.shape[1:]), (X[:1],)),
+    "a size of zero": (transpose, lambda x: shape(x.shape[1], max(x.shape[0], 1)), (X,)),
     "on the host": (windows, lambda x, width: shape(3, 3, 2), (np.asarray(X), 2)),
 }
 RIGHT = {

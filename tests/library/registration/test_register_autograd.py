@@ -98,6 +98,25 @@ class TestRefusals:
             op.register_autograd(backward, setup_context=3)
 
     @pytest.mark.parametrize(
+        "setup",
+        [lambda ctx, inputs: None, lambda inputs, output: None, lambda ctx, inputs, output, more: None],
+    )
+    def test_a_setup_context_with_other_parameters_is_refused(self, op, setup):
+        with pytest.raises(
+            RegistrationTypeError,
+            match=r"aut::f: setup_context does not accept .* expected \(ctx, inputs, output\) by name",
+        ):
+            op.register_autograd(backward, setup_context=setup)
+        assert derivative_of(op) == Derivative()
+
+    @pytest.mark.parametrize("formula", [lambda g: g, lambda ctx: None, lambda ctx, g, more: g])
+    def test_a_formula_with_other_parameters_is_refused(self, op, formula):
+        with pytest.raises(
+            RegistrationTypeError, match=r"aut::f: the backward formula does not .* expected \(ctx, grad\)"
+        ):
+            op.register_autograd(formula)
+
+    @pytest.mark.parametrize(
         "said",
         [{"constant": "because", "missing": "because"}, {"backward": backward, "constant": "because"}],
     )
