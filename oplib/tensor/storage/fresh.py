@@ -1,59 +1,177 @@
 """Storages whose array no other code holds, so that a compiled program may use its buffer again.
 
-A program of ``oplib.jit`` puts the arrays that it returns into fresh storages. The first read makes a storage
-ordinary: from then on other code may hold the array. A program that uses the buffers of fresh storages holds
-:data:`buffers` until the new arrays are there, and readers in other threads wait for it.
+A program of ``oplib.jit`` leaves the arrays that it returns in one :class:`ProgramOutputs`, where fresh
+storages find them. So a call that follows another replaces one list, and touches no storage. The first read
+makes a storage ordinary: from then on other code may hold the array. A program that uses the buffers of fresh
+storages holds :data:`buffers` until the new arrays are there, and readers in other threads wait for it.
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeAlias
 
 from .storage import Storage
 
-_SLOT: Any = Storage.__dict__["array"]
+_ARRAY: Any = Storage.__dict__["array"]
+_VERSION: Any = Storage.__dict__["version"]
+_get_array = _ARRAY.__get__
 
 buffers = threading.RLock()
 """Held while buffers of fresh storages are in use. Two locks could wait for each other, so there is one."""
 
 
+OutputSlot: TypeAlias = tuple[int, int, object]
+
+
+class ProgramOutputs:
+    """The arrays of the last call of a program that fresh storages hold.
+
+    The fresh storages keep it alive, and no table does.
+
+    Attributes:
+        arrays: the arrays; None for a storage that is fresh no more.
+        slots: for each storage its index, how many writes each call counts, and a mark of these outputs. No
+            write is counted for a gradient that each call makes anew.
+        versions: for each storage its version after the first of these calls.
+        calls: how many calls have followed the first.
+        is_whole: whether all of the storages are still fresh.
+        is_known: whether the arrays have been found to be what the program takes at the next call.
+    """
+
+    __slots__ = ("__weakref__", "arrays", "calls", "is_known", "is_whole", "slots", "versions")
+
+    def __init__(self, arrays: list[Any], counts: Iterable[int]) -> None:
+        self.arrays = arrays
+        self.slots: list[OutputSlot] = list(zip(itertools.count(), counts, itertools.repeat(object())))
+        self.versions = [0] * len(arrays)
+        self.calls = 0
+        self.is_whole = True
+        self.is_known = False
+
+
 class FreshStorage(Storage):
-    """Holds an array that a program has returned and that no code has read."""
+    """Holds an array that a program has returned and that no code has read.
+
+    Attributes:
+        outputs: where the array is; it stands where another storage has its array.
+        slot: which of them it is; it stands where another storage has its version.
+    """
 
     __slots__ = ()
+
+    outputs: Any = _ARRAY
+    slot: Any = _VERSION
 
     @property
     def array(self) -> Any:
         """The array. Reading it makes the storage ordinary."""
         with buffers:
-            _become_ordinary(self)
-            return _SLOT.__get__(self)
+            make_ordinary(self)
+            return _get_array(self)
 
     @array.setter
     def array(self, value: Any) -> None:
         with buffers:
-            _become_ordinary(self)
-            _SLOT.__set__(self, value)
+            make_ordinary(self)
+            _ARRAY.__set__(self, value)
+
+    @property
+    def version(self) -> int:
+        """The number of writes. Reading it leaves the storage fresh."""
+        with buffers:
+            return _peek_version(self) if self.__class__ is FreshStorage else _VERSION.__get__(self)
+
+    @version.setter
+    def version(self, value: int) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  a slot there
+        with buffers:
+            make_ordinary(self)
+            _VERSION.__set__(self, value)
 
     @property
     def spec(self) -> Any:
         """An object with shape and dtype. Reading it leaves the storage fresh."""
-        return _SLOT.__get__(self)
+        with buffers:
+            return peek(self)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        with buffers:
-            _become_ordinary(self)  # pickling notes the class before it reads the array
+        make_ordinary(self)  # pickling notes the class before it reads the array
         return Storage.__reduce_ex__(self, protocol)
 
 
-def _become_ordinary(storage: Any) -> None:
-    if storage.__class__ is FreshStorage:  # a trace in another thread may observe it by now
-        storage.__class__ = Storage
+def make_ordinary(storage: Any) -> None:
+    """Makes a storage ordinary that may be fresh; a trace in another thread may observe it by now."""
+    with buffers:
+        if storage.__class__ is FreshStorage:
+            # Python looks for interrupts after calls. There is none here, so all of this happens or nothing.
+            outputs, (index, count, _) = storage.outputs, storage.slot
+            storage.outputs = outputs.arrays[index]
+            storage.slot = outputs.versions[index] + outputs.calls * count
+            storage.__class__ = Storage
+            outputs.arrays[index] = None
+            outputs.is_whole = False
 
 
-peek = _SLOT.__get__
-"""Returns the array of a storage that is not a view. The storage stays fresh."""
+def separate(storage: Any) -> None:
+    """Takes the array of a gradient from the outputs of a program, so that no call replaces it there.
 
-poke = _SLOT.__set__
-"""Gives a storage that is not a view an array. The storage stays what it is. The caller holds ``buffers``."""
+    The storage stays fresh, and its array goes with it.
+    """
+    with buffers:
+        if storage.__class__ is FreshStorage and not storage.slot[1]:
+            outputs, (index, *_) = storage.outputs, storage.slot
+            own = ProgramOutputs([outputs.arrays[index]], [1])
+            own.versions[0] = outputs.versions[index]
+            storage.outputs, storage.slot = own, own.slots[0]
+            outputs.arrays[index] = None
+            outputs.is_whole = False
+
+
+def link(storage: Any, outputs: ProgramOutputs, slot: OutputSlot) -> None:
+    """Lets a storage hold an output, and counts the writes. The caller holds ``buffers``.
+
+    A storage that a trace in another thread observes stays observed.
+    """
+    kind = storage.__class__
+    if kind is FreshStorage:
+        before, (index, count, _) = storage.outputs, storage.slot
+        version = before.versions[index] + before.calls * count
+        before.arrays[index] = None
+        before.is_whole = False
+    elif kind is Storage:
+        version = storage.version
+    else:
+        storage.version += slot[1]
+        _ARRAY.__set__(storage, outputs.arrays[slot[0]])
+        return
+    outputs.versions[slot[0]] = version + slot[1]
+    storage.__class__ = FreshStorage
+    storage.outputs = outputs
+    storage.slot = slot
+
+
+def make_fresh(outputs: ProgramOutputs, slot: OutputSlot, version: int) -> Storage:
+    """Makes a storage that holds an output."""
+    storage: Any = object.__new__(FreshStorage)
+    outputs.versions[slot[0]] = version
+    storage.outputs = outputs
+    storage.slot = slot
+    return storage
+
+
+def peek(storage: Any) -> Any:
+    """Returns the array of a storage that is not a view. The storage stays fresh."""
+    if storage.__class__ is FreshStorage:
+        return storage.outputs.arrays[storage.slot[0]]
+    return _get_array(storage)
+
+
+def _peek_version(storage: Any) -> int:
+    outputs, (index, count, _) = storage.outputs, storage.slot
+    return outputs.versions[index] + outputs.calls * count
+
+
+poke = _ARRAY.__set__
+"""Gives an ordinary storage that is not a view an array. The caller holds ``buffers``."""

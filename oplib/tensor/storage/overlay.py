@@ -13,7 +13,7 @@ from typing import Any
 
 from jax.extend.core import get_opaque_trace_state
 
-from .fresh import FreshStorage, buffers
+from .fresh import FreshStorage, buffers, make_ordinary
 from .storage import Storage
 
 _ARRAY: Any = Storage.__dict__["array"]
@@ -133,9 +133,8 @@ def observe(storages: Iterable[Storage], observed: list[Storage]) -> None:
             traces = _observers.setdefault(storage, set())
             traces.add(id(observed))
             if len(traces) == 1:
-                storage.__class__ = _observed_class(
-                    Storage if type(storage) is FreshStorage else type(storage)
-                )
+                make_ordinary(storage)
+                storage.__class__ = _observed_class(type(storage))
 
 
 def stop_observing(observed: list[Storage]) -> None:

@@ -107,3 +107,9 @@ class Effects:
     generators: list[tuple[int, int | tuple[int, Any, int]]] = field(default_factory=list)
     results: list[Any] = field(default_factory=list)
     spec: Any = None
+
+    def find_shown(self) -> set[int]:
+        """Returns the operands that a call returns, or puts somewhere."""
+        shown = [*self.results, *[one[1] for one in (*self.grads, *self.data)]]
+        shown += [source for one in self.places for source in (one.key, *one.leaves)]
+        return {source.number for source in shown if isinstance(source, Operand)}

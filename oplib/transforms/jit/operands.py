@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from oplib.autograd.array_functions.array_function import make_gather
 from oplib.errors import describe
 from oplib.tensor import Storage, Tensor
-from oplib.tensor.storage.fresh import peek
+from oplib.tensor.storage.fresh import ProgramOutputs, peek
 from oplib.tensor.storage.overlay import list_classes
 from oplib.tensor.views import ViewStorage
 from oplib.transforms.captures.places import FoundObject
@@ -46,13 +46,15 @@ class Found(NamedTuple):
 
     Attributes:
         tensors: the Tensors.
-        owners: for each of them the storage that holds its array.
+        owners: for each of them the storage that holds its array; not for a call that follows another.
         arrays: their arrays. Fresh storages stay fresh, so they are used under the lock of buffers only.
+        outputs: of the call that this one follows, whose arrays nobody has read.
     """
 
     tensors: Sequence[Tensor]
     owners: Sequence[Storage]
     arrays: Sequence[Any]
+    outputs: ProgramOutputs | None = None
 
 
 class ExpectedOperands:
@@ -95,9 +97,8 @@ class ExpectedOperands:
 
     def match(self, tensors: Sequence[Tensor]) -> Found | None:
         """Returns the operands; None if one of them is not what the program was compiled for."""
-        for pick_group, kind in self._groups:
-            if not _fit(pick_group(tensors), kind):
-                return None
+        if not self.fit_kinds(tensors):
+            return None
         storages = [tensor._storage for tensor in tensors]
         if not self._fit_storages(storages):
             return None
@@ -105,12 +106,17 @@ class ExpectedOperands:
         if not self._share_as_before(owners):
             return None
         arrays = list(map(peek, owners))
+        return Found(tensors, owners, arrays) if self.fit_arrays(arrays) else None
+
+    def fit_kinds(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether all Tensors are of the kinds that the program was compiled for."""
+        return all(_fit(pick_group(tensors), kind) for pick_group, kind in self._groups)
+
+    def fit_arrays(self, arrays: Sequence[Any]) -> bool:
+        """Whether arrays have the shapes, dtypes and shardings that the program was compiled for."""
         if list(map(_get_aval, arrays)) != self._avals:
-            return None
-        for number, sharding in self._shardings:
-            if arrays[number].sharding != sharding:
-                return None
-        return Found(tensors, owners, arrays)
+            return False
+        return all(arrays[number].sharding == sharding for number, sharding in self._shardings)
 
     def restore(self, tensors: Sequence[Tensor]) -> None:
         """Gives Tensors what a call may have changed of what the program was compiled for."""
@@ -170,6 +176,17 @@ class ExpectedOperands:
 
 def _fit(tensors: Sequence[Tensor], kind: TensorKind) -> bool:
     cls, requires_grad, has_grad, has_node, hooks = kind
+    if hooks is _NO_HOOKS and has_grad is None and not has_node:
+        for tensor in tensors:  # as below, for the most frequent kind
+            if (
+                tensor.__class__ is not cls
+                or tensor._requires_grad is not requires_grad
+                or tensor._grad_fn is not None
+                or tensor._backward_hooks is not None
+                or tensor._post_accumulate_hooks is not None
+            ):
+                return False
+        return True
     for tensor in tensors:
         if (
             tensor.__class__ is not cls

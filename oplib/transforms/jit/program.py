@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ from oplib.generated_code import define_function
 from oplib.library.axes.partition import calls_any
 from oplib.modes import modes
 from oplib.tensor import Storage, default_generator
-from oplib.tensor.storage.fresh import FreshStorage
+from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs, separate
 from oplib.tensor.storage.overlay import list_classes
 from oplib.transforms.captures.candidates import Candidates
 from oplib.transforms.captures.places import FoundObject
@@ -27,6 +28,7 @@ from oplib.transforms.captures.reader import Reader
 from .arguments import CallArguments
 from .backward import Backward
 from .effects import New, Operand
+from .following import FollowingOperands
 from .node import CompiledCallBackward
 from .operands import ExpectedOperands, Found
 from .pruning import find_used_inputs, prune
@@ -61,6 +63,8 @@ class Program:
         handed_out = self._find_handed_out(candidates, jaxpr)
         self._donated = self._find_donated(trace, handed_out) if donate else []
         self._read_out = range(len(needed)) if trace.live_specs else sorted(handed_out)
+        shown = effects.find_shown() - {operand for operand, *_ in effects.writes}
+        self._shown = sorted(self._at[number] for number in shown)
         self._has_run = False
         self._run = jax.jit(
             rename_function(prune(trace.closed, used), self._name),
@@ -72,13 +76,17 @@ class Program:
             [(*trace.snapshot.containers[one.container], one.key) for one in effects.places],
             candidates,
         )
-        self._operands = ExpectedOperands(
-            places,
-            [trace.snapshot.tensors[number][2] for number in needed],
-            frozenset(self._at[number] for number in trace.unread_grads & self._at.keys()),
-        )
+        before = [trace.snapshot.tensors[number][2] for number in needed]
+        unread = frozenset(self._at[number] for number in trace.unread_grads & self._at.keys())
+        self._operands = ExpectedOperands(places, before, unread)
         self._backward = Backward(trace, StateOfCall(self._reader, self._operands, modes.autocast))
         self._write_back = WriteBack(effects, self._at, self._find_fresh(jaxpr) if donate else frozenset())
+        written, leaves = self._write_back.written, self._write_back.leaves
+        can_follow = self._write_back.can_follow and not (self._read_out or self._shown)
+        self._following = (
+            FollowingOperands(places, before, unread, written=written, leaves=leaves) if can_follow else None
+        )
+        self._last_outputs: Callable[[], ProgramOutputs | None] = _find_none
         containers = [trace.snapshot.containers[one.container][0] for one in effects.places]
         self._places = [_compile_way(place, self._name) for place in containers]
         drawn = {number for number, _ in (*self._starts, *effects.generators)}
@@ -147,9 +155,7 @@ class Program:
         found = {holder for holder, use in zip(candidates.holders, used, strict=False) if use}
         found |= {one[0] for one in (*effects.writes, *effects.alias_writes, *effects.grads, *effects.data)}
         found |= {one[0] for one in (*effects.flags, *effects.histories)} | set(trace.edges)
-        shown = [one[1] for one in (*effects.grads, *effects.data)]
-        shown += [source for one in effects.places for source in (one.key, *one.leaves)]
-        found |= {source.number for source in (*effects.results, *shown) if isinstance(source, Operand)}
+        found |= effects.find_shown()
         for tensor in effects.new_tensors:
             if tensor.base is not None:
                 found.add(tensor.base)
@@ -166,7 +172,14 @@ class Program:
             leaves: of the arguments.
         """
         tensors = self._reader.read(function, leaves)
-        return None if tensors is None else self._operands.match(tensors)
+        if tensors is None:
+            return None
+        outputs = self._last_outputs()
+        if outputs is not None and self._following is not None:
+            found = self._following.match(tensors, outputs)
+            if found is not None:
+                return found
+        return self._operands.match(tensors)
 
     def explain(self, function: Any, leaves: Sequence[Any]) -> str:
         """Returns why the program does not serve a call; empty if it does."""
@@ -184,22 +197,25 @@ class Program:
             found: the operands.
             call: runs the function; gets the arrays that stand for the array arguments.
         """
-        tensors, owners, held = found
-        for place in self._read_out:
-            _ = owners[place].array  # another program must not use the buffer again
         generators, starts = self._find_generators(function, given.leaves)
-        inputs = self._list_inputs(held, starts, given.arrays)
-        self._copy_read(inputs, owners)
+        inputs = self._list_inputs(found.arrays, starts, given.arrays)
+        if found.outputs is None:
+            for place in self._read_out:
+                _ = found.owners[place].array  # another program must not use the buffer again
+            for place in self._shown:
+                if found.owners[place].__class__ is FreshStorage:
+                    separate(found.owners[place])
+            self._copy_read(inputs, found.owners)
+        recipe = Recipe(function, given.leaves, call, found.tensors, found.arrays, starts, given.arrays)
         returned: list[Sequence[Any]] = []
         try:
             # An interrupt comes between two steps of Python, and here the call and the append are one.
             returned.extend(itertools.starmap(self._run, (inputs,)))
             self._has_run = True
-            recipe = Recipe(function, given.leaves, call, tensors, held, starts, given.arrays)
-            return self._finish(recipe, owners, generators, returned[0])
+            return self._finish(recipe, found, generators, returned[0])
         except BaseException:
             if returned:
-                self._write_back.refill(owners, returned[0])
+                self._refill(found, returned[0])
             raise
 
     def _find_generators(self, function: Any, leaves: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -208,20 +224,35 @@ class Program:
         return found, [None if generator is None else generator.start for generator in found]
 
     def _finish(
-        self, recipe: Recipe, owners: Sequence[Storage], generators: Sequence[Any], outputs: Sequence[Any]
+        self, recipe: Recipe, found: Found, generators: Sequence[Any], returned: Sequence[Any]
     ) -> Any:
         """Does to Tensors what the function does, and returns what it returns."""
-        tensors, write_back = recipe.tensors, self._write_back
-        write_back.write(tensors, owners, outputs)
-        node = self._make_node(recipe, outputs) if self._backward.specs else None
-        made = write_back.make(tensors, outputs, node)
+        tensors, write_back, outputs = recipe.tensors, self._write_back, found.outputs
+        follows = outputs is not None and outputs.is_whole  # a signal handler may have read one
+        if outputs is not None and follows:
+            write_back.follow(outputs, returned)
+        else:
+            owners = found.owners or [tensor._storage.owner for tensor in tensors]
+            outputs = write_back.link(owners, returned)
+            self._last_outputs = weakref.ref(outputs)
+            write_back.write(owners, returned)
+        write_back.note(tensors)
+        node = self._make_node(recipe, returned) if self._backward.specs else None
+        made = write_back.make(tensors, returned, node)
         write_back.apply(tensors, made, node)
+        if not follows:
+            write_back.make_gradients(tensors, outputs)
         if self._places:
             containers = [way(recipe.function, recipe.leaves) for way in self._places]
-            write_back.put_entries(containers, tensors, made, outputs)
+            write_back.put_entries(containers, tensors, made, returned)
         for number, change in self._effects.generators:
             _advance(generators[number], change)
-        return write_back.give(tensors, made, outputs)
+        return write_back.give(tensors, made, returned)
+
+    def _refill(self, found: Found, returned: Sequence[Any]) -> None:
+        """Completes the writes of a call that was interrupted."""
+        owners = found.owners or [tensor._storage.owner for tensor in found.tensors]
+        self._write_back.refill(owners, returned)
 
     def _copy_read(self, inputs: list[Any], owners: Sequence[Storage]) -> None:
         """Copies the inputs to donate whose buffers were read, so that the buffers stay valid."""
@@ -276,6 +307,10 @@ def _transfer(arrays: Sequence[Any]) -> Sequence[Any]:
         jax.device_put(array, destination, may_alias=False)
         for array, destination in zip(arrays, destinations, strict=True)
     ]
+
+
+def _find_none() -> None:
+    """Stands for a reference to something that is gone."""
 
 
 def _compile_way(place: FoundObject, name: str) -> Callable[..., Any]:

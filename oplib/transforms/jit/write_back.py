@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from oplib.autograd.recording.rebase import note_write, rebase_history
 from oplib.pytree import tree_unflatten
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.inference import InferenceStorage, InferenceTensor
-from oplib.tensor.storage.fresh import FreshStorage, peek, poke
+from oplib.tensor.storage.fresh import ProgramOutputs, link, make_fresh, peek, poke
 from oplib.tensor.views import AliasStorage, note_view
 from oplib.tensor.views.view_storage import make_view_storage
 from oplib.transforms.captures.entries import put_entry
@@ -34,64 +35,115 @@ class WriteBack:
     def __init__(self, effects: Effects, at: dict[int, int], fresh: frozenset[int]) -> None:
         self._effects = effects
         self._at = at
-        self._fresh = _sort_writes([one for one in effects.writes if one[1] in fresh], at)
+        self.written = [at[operand] for operand, output, _ in effects.writes if output in fresh]
         self._stored = _sort_writes([one for one in effects.writes if one[1] not in {*fresh, None}], at)
         self._counted = [(at[operand], count) for operand, output, count in effects.writes if output is None]
         self._take_written = make_gather([at[operand] for operand, _, _ in effects.writes])
+        self._take_fresh = make_gather(self.written)
         self._are_plain = all(
             one == NewTensor(requires_grad=False, slot=None, storage=number)
             for number, one in enumerate(effects.new_tensors)
         )
-        self._take_new = make_gather([output for output, *_ in effects.new_storages])
-        self._new = [
-            (_choose_class(is_inference=is_inference, is_fresh=output in fresh), version)
-            for output, version, is_inference in effects.new_storages
-        ]
-        made = [(at[operand], one.number) for operand, one in effects.grads if isinstance(one, New)]
-        self._take_leaves = make_gather([place for place, _ in made])
-        self._take_grads = make_gather([number for _, number in made])
-        self._other_grads = [(at[operand], one) for operand, one in effects.grads if not isinstance(one, New)]
+        self._sort_gradients(fresh)
+        self._sort_new()
+        writes = [(output, count) for _, output, count in effects.writes if output in fresh]
+        lasting = [(effects.new_storages[one.number][0], 0) for _, one in self._lasting]
+        self._take_outputs = make_gather([output for output, _ in (*writes, *lasting)])
+        self._counts = [count for _, count in (*writes, *lasting)]
 
-    def write(self, tensors: Sequence[Tensor], owners: Sequence[Storage], outputs: Sequence[Any]) -> None:
-        """Puts new arrays into written storages, and counts the writes.
+    def _sort_gradients(self, fresh: frozenset[int]) -> None:
+        """Tells gradients that stand at one leaf and nowhere else from others."""
+        effects = self._effects
+        made = [(self._at[operand], one) for operand, one in effects.grads]
+        shown = [*effects.results, *[leaf for one in effects.places for leaf in one.leaves]]
+        holders = Counter([one.number for one in (*shown, *[one for _, one in made]) if isinstance(one, New)])
+        self._lasting = [
+            (place, one)
+            for place, one in made
+            if isinstance(one, New) and self._are_plain and holders[one.number] == 1
+            if effects.new_storages[one.number][0] in fresh
+        ]
+        self._other_grads = [one for one in made if one not in self._lasting]
+        self.leaves = [place for place, _ in self._lasting]
+        self._take_leaves = make_gather(self.leaves)
+
+    def _sort_new(self) -> None:
+        """Says which storages each call makes, and which only a call that follows no other."""
+        lasting = {one.number for _, one in self._lasting}
+        kinds = [
+            (number, output, version, InferenceStorage if is_inference else Storage)
+            for number, (output, version, is_inference) in enumerate(self._effects.new_storages)
+        ]
+        self._new = [one for one in kinds if one[0] not in lasting]
+        self._lasting_versions = [kinds[one.number][2] for _, one in self._lasting]
+
+    @property
+    def can_follow(self) -> bool:
+        """Whether a call may follow another: it writes into fresh storages, and into no others."""
+        effects = self._effects
+        others = (
+            self._stored[2],
+            self._counted,
+            effects.alias_writes,
+            effects.histories,
+            effects.flags,
+            effects.data,
+        )
+        return self._are_plain and bool(self.written) and not any(others)
+
+    def link(self, owners: Sequence[Storage], returned: Sequence[Any]) -> ProgramOutputs:
+        """Makes the written storages fresh, and counts the writes.
 
         An interrupt comes after a call only. So it finds both done for a storage, or nothing.
         """
-        storages, arrays, counts = self._fresh
-        for storage, array, count in zip(storages(owners), arrays(outputs), counts, strict=True):
-            storage.version += count
-            poke(storage, array)
-            if storage.__class__ is Storage:  # one that a trace in another thread observes stays observed
-                storage.__class__ = FreshStorage
+        outputs = ProgramOutputs(list(self._take_outputs(returned)), self._counts)
+        for storage, slot in zip(self._take_fresh(owners), outputs.slots, strict=False):
+            link(storage, outputs, slot)
+        return outputs
+
+    def follow(self, outputs: ProgramOutputs, returned: Sequence[Any]) -> None:
+        """Puts new arrays where the fresh storages of the call before find them."""
+        arrays = list(self._take_outputs(returned))
+        outputs.calls, outputs.arrays = outputs.calls + 1, arrays
+
+    def write(self, owners: Sequence[Storage], returned: Sequence[Any]) -> None:
+        """Puts new arrays into the other written storages, and counts the writes."""
         storages, arrays, counts = self._stored
-        for storage, array, count in zip(storages(owners), arrays(outputs), counts, strict=True):
+        for storage, array, count in zip(storages(owners), arrays(returned), counts, strict=True):
             storage.version += count
             storage.array = array
         for operand, count in self._counted:
             owners[operand].version += count
+
+    def note(self, tensors: Sequence[Tensor]) -> None:
+        """Notes the writes at views, and counts those through ``tensor.data``."""
         for tensor in self._take_written(tensors):
             if tensor._views is not None:
                 note_write(tensor)
         for operand, place, count in self._effects.alias_writes:
             list_aliases(tensors[self._at[operand]]._storage)[place].version += count
 
-    def refill(self, owners: Sequence[Storage], outputs: Sequence[Any]) -> None:
+    def refill(self, owners: Sequence[Storage], returned: Sequence[Any]) -> None:
         """Completes the writes of a call that was interrupted: the old arrays are gone."""
-        for storages, arrays, counts in (self._fresh, self._stored):
-            for storage, array, count in zip(storages(owners), arrays(outputs), counts, strict=True):
-                if peek(storage) is not array:
-                    storage.version += count
-                    storage.array = array
+        found = self._take_outputs(returned)
+        outputs = ProgramOutputs(list(found), self._counts)
+        for storage, slot, array in zip(self._take_fresh(owners), outputs.slots, found, strict=False):
+            if peek(storage) is not array:
+                link(storage, outputs, slot)
+        storages, arrays, counts = self._stored
+        for storage, array, count in zip(storages(owners), arrays(returned), counts, strict=True):
+            if peek(storage) is not array:
+                storage.version += count
+                storage.array = array
 
-    def make(self, tensors: Sequence[Tensor], outputs: Sequence[Any], node: TapeNode | None) -> list[Tensor]:
-        """Makes the new Tensors."""
-        storages: list[Storage] = []
-        for array, (kind, version) in zip(self._take_new(outputs), self._new, strict=True):
-            storage = _new(kind)
-            poke(storage, array)
+    def make(self, tensors: Sequence[Tensor], returned: Sequence[Any], node: TapeNode | None) -> list[Any]:
+        """Makes the new Tensors, but for the gradients that :meth:`make_gradients` makes."""
+        storages: list[Any] = [None] * len(self._effects.new_storages)
+        for number, output, version, kind in self._new:
+            storage = storages[number] = _new(kind)
+            poke(storage, returned[output])
             storage.version = version
-            storages.append(storage)
-        made: list[Tensor] = []
+        made: list[Any] = []
         if not self._are_plain:
             for one in self._effects.new_tensors:
                 made.append(self._make_tensor(one, tensors, storages, node))
@@ -99,11 +151,21 @@ class WriteBack:
                     root = made[-1]._root = self._find(one.root, tensors, made)
                     note_view(root, made[-1])
             return made
-        for storage in storages:
-            tensor = _new(Tensor)
-            tensor._storage = storage
-            made.append(tensor)
+        made += storages
+        for number, *_ in self._new:
+            tensor = made[number] = _new(Tensor)
+            tensor._storage = storages[number]
         return made
+
+    def make_gradients(self, tensors: Sequence[Tensor], outputs: ProgramOutputs) -> None:
+        """Gives leaves gradients that are fresh. Calls that follow put other arrays into these."""
+        slots = outputs.slots[len(self.written) :]
+        for leaf, slot, version in zip(
+            self._take_leaves(tensors), slots, self._lasting_versions, strict=True
+        ):
+            grad = _new(Tensor)
+            grad._storage = make_fresh(outputs, slot, version)
+            leaf._grad = grad
 
     def _make_tensor(
         self, one: NewTensor, tensors: Sequence[Tensor], storages: list[Storage], node: TapeNode | None
@@ -140,8 +202,6 @@ class WriteBack:
             )
         for place, source in self._other_grads:
             tensors[place]._grad = None if source is None else self._find(source, tensors, made)
-        for leaf, grad in zip(self._take_leaves(tensors), self._take_grads(made), strict=True):
-            leaf._grad = grad
 
     def put_entries(
         self, containers: Sequence[Any], tensors: Sequence[Tensor], made: Sequence[Tensor], outputs: Any
@@ -166,13 +226,6 @@ class WriteBack:
         if isinstance(one, New):
             return made[one.number]
         return outputs[one[0]] if isinstance(one, tuple) else one[0]
-
-
-def _choose_class(*, is_inference: bool, is_fresh: bool) -> type[Storage]:
-    """Returns the class of a new storage. One of inference mode is never fresh."""
-    if is_inference:
-        return InferenceStorage
-    return FreshStorage if is_fresh else Storage
 
 
 def _sort_writes(

@@ -117,12 +117,14 @@ class Program(NamedTuple):
         roots: which values are differentiated.
         ending: how.
         between: what happens after each call.
+        unread: how many calls come before each call whose effects are read.
     """
 
     lines: list[Instruction]
     roots: list[int]
     ending: str
     between: list[str]
+    unread: int = 0
 
     def call(self, world, x):
         if self.ending == "no grad":
@@ -198,8 +200,11 @@ def run(program, compiled):
 
     step = oplib.jit(call) if compiled else call
     for number in range(CALLS):
-        before = [leaf.grad for leaf in world.leaves]
         try:
+            for _ in range(program.unread):
+                differentiate(step(make_tensor(5 + number)))
+                world.end_histories()
+            before = [leaf.grad for leaf in world.leaves]
             results = step(make_tensor(5 + number))
             found.append(describe(world, results, before))
             differentiate(results)
@@ -249,6 +254,7 @@ programs = st.builds(
     st.lists(number, min_size=1, max_size=3),
     st.sampled_from(["backward", "grad", "live", "kept", "no grad"]),
     st.lists(st.sampled_from(sorted(BETWEEN)), min_size=1, max_size=2),
+    st.integers(0, 3),
 )
 
 

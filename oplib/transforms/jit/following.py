@@ -1,0 +1,83 @@
+"""Calls that follow another of the same program, between which nobody reads what the program writes.
+
+Such a call takes the arrays where the other has left them, and leaves its own there. See ADR 19.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from oplib.autograd.array_functions.array_function import make_gather
+from oplib.tensor import Tensor
+from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs
+from oplib.transforms.captures.places import FoundObject
+
+from .operands import ExpectedOperands, Found
+
+
+class FollowingOperands:
+    """Finds the operands of a call that follows another of the same program.
+
+    Each storage and each gradient must be the one that the other call has left. The arrays come from the
+    outputs of that call.
+
+    Args:
+        places: of the operands.
+        before: for each of them its attributes before the trace.
+        unread: the numbers of those whose gradient before the call is not read.
+        written: the numbers of the operands that are written.
+        leaves: the numbers of those that get a gradient.
+    """
+
+    def __init__(
+        self,
+        places: Sequence[FoundObject],
+        before: Sequence[dict[str, Any]],
+        unread: frozenset[int],
+        *,
+        written: Sequence[int],
+        leaves: Sequence[int],
+    ) -> None:
+        others = sorted({*range(len(places))} - {*written})
+        self._written, self._others = (
+            ExpectedOperands(
+                [places[number] for number in some],
+                [before[number] for number in some],
+                frozenset(place for place, number in enumerate(some) if number in unread),
+            )
+            for some in (written, others)
+        )
+        self._take_written, self._take_others = make_gather(written), make_gather(others)
+        self._take_leaves = make_gather(leaves)
+        self._count = len(written)
+        order = {number: place for place, number in enumerate((*written, *others))}
+        self._take_arrays = make_gather([order[number] for number in range(len(places))])
+
+    def match(self, tensors: Sequence[Tensor], outputs: ProgramOutputs) -> Found | None:
+        """Returns the operands; None if the call does not follow the one that has left the outputs."""
+        if not outputs.is_whole:
+            return None
+        written: Sequence[Any] = self._take_written(tensors)
+        leaves: Sequence[Any] = self._take_leaves(tensors)
+        try:
+            slots = [storage.slot for storage in [tensor._storage for tensor in written]]
+            slots += [storage.slot for storage in [leaf._grad._storage for leaf in leaves]]
+        except AttributeError:  # no gradient, or an ordinary storage
+            return None
+        if slots != outputs.slots or not self._written.fit_kinds(written):
+            return None
+        others = self._others.match(self._take_others(tensors))
+        if others is None or _share(others.owners, outputs):
+            return None
+        arrays = outputs.arrays[: self._count]
+        if not outputs.is_known:
+            if not self._written.fit_arrays(arrays):
+                return None
+            outputs.is_known = True  # those of the calls that follow come from the same executable
+        return Found(tensors, (), self._take_arrays([*arrays, *others.arrays]), outputs)
+
+
+def _share(owners: Sequence[Any], outputs: ProgramOutputs) -> bool:
+    """Whether one of the storages holds one of the outputs."""
+    return any(owner.outputs is outputs for owner in owners if owner.__class__ is FreshStorage)

@@ -1,0 +1,263 @@
+"""Calls that follow each other, while nobody reads what they write, do what uncompiled calls do."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import oplib
+from oplib.tensor.storage.fresh import FreshStorage, peek
+
+CALLS = 4
+TWO = oplib.tensor([2.0, 1.0])
+
+pytestmark = pytest.mark.spec("J.2", "J.10")
+
+
+class Model:
+    """Two parameters with momenta, and a step that trains them."""
+
+    def __init__(self):
+        self.weights = [
+            oplib.tensor([1.0, 2.0], requires_grad=True),
+            oplib.tensor([3.0, 4.0], requires_grad=True),
+        ]
+        self.momenta = [oplib.zeros(2), oplib.zeros(2)]
+        self.generator = oplib.Generator().manual_seed(3)
+
+    def step(self, x):
+        for weight in self.weights:
+            weight.grad = None
+        first, second = self.weights
+        noise = oplib.rand(2, generator=self.generator)
+        loss = (first * first * x + first * second * noise).sum()
+        loss.backward()
+        with oplib.no_grad():
+            for weight, momentum in zip(self.weights, self.momenta, strict=True):
+                momentum.mul_(0.5).add_(weight.grad)
+                weight.sub_(momentum, alpha=0.1)
+        return loss.detach()
+
+
+class CompiledModel(Model):
+    """The same, compiled."""
+
+    step = oplib.jit(Model.step)
+
+
+def list_tensors(model):
+    return [*model.weights, *model.momenta, *[weight.grad for weight in model.weights]]
+
+
+def assert_equal(mine, theirs):
+    for one, other in zip(list_tensors(mine), list_tensors(theirs), strict=True):
+        assert (one is None) == (other is None)
+        if other is not None:
+            assert (one._version, one.requires_grad) == (other._version, other.requires_grad)
+            np.testing.assert_allclose(one.detach().numpy(), other.detach().numpy(), rtol=1e-5)
+    assert mine.generator.get_state()[2] == theirs.generator.get_state()[2]
+
+
+def train(*models, calls=CALLS):
+    for model in models:
+        for _ in range(calls):
+            model.step(TWO)
+
+
+def follows(model):
+    """Whether all that the model writes is as a call has left it."""
+    storages = [one._storage for one in (*model.weights, *model.momenta)]
+    return all(type(one) is FreshStorage for one in storages) and all(
+        one.outputs.is_whole for one in storages
+    )
+
+
+def swap(model):
+    model.weights.reverse()
+
+
+def share(model):
+    model.momenta[0] = model.momenta[0].detach()
+
+
+def freeze(model):
+    model.weights[0] = model.weights[0].detach()
+    model.weights[0].requires_grad_()
+
+
+def halve(model):
+    with oplib.no_grad():
+        model.weights[1].mul_(0.5)
+
+
+def add_to_grad(model):
+    model.weights[0].grad.add_(1)
+
+
+def exchange_grads(model):
+    first, second = model.weights
+    first.grad, second.grad = second.grad, first.grad
+
+
+BETWEEN = {
+    "nothing": lambda model: None,
+    "read": lambda model: model.weights[0].sum(),
+    "swap": swap,
+    "share": share,
+    "freeze": freeze,
+    "halve": halve,
+    "replace": lambda model: model.momenta.__setitem__(0, oplib.ones(2)),
+    "clear": lambda model: setattr(model.weights[0], "grad", None),
+    "delete": lambda model: delattr(model.weights[1], "grad"),
+    "give": lambda model: setattr(model.weights[1], "grad", oplib.ones(2)),
+    "hook": lambda model: model.weights[0].register_hook(lambda grad: grad * 2),
+    "add": add_to_grad,
+    "exchange": exchange_grads,
+    "data": lambda model: setattr(model.weights[0], "data", oplib.ones(2)),
+    "seed": lambda model: model.generator.manual_seed(7),
+    "version": lambda model: oplib.autograd.graph.increment_version(model.momenta[0]),
+    "mark": lambda model: model.weights[0].grad.requires_grad_(),
+    "step": lambda model: Model.step(model, TWO),
+}
+
+
+@pytest.mark.parametrize("between", BETWEEN)
+def test_calls_do_what_plain_ones_do_whatever_happens_between(between):
+    mine, theirs = CompiledModel(), Model()
+    for _ in range(2):
+        train(mine, theirs)
+        for model in (mine, theirs):
+            BETWEEN[between](model)
+        train(mine, theirs)
+    assert_equal(mine, theirs)
+
+
+def test_a_call_that_follows_touches_no_storage():
+    model = CompiledModel()
+    train(model)
+    storages = [one._storage for one in (*model.weights, *model.momenta)]
+    grads = [id(weight._grad) for weight in model.weights]
+    calls = storages[0].outputs.calls
+    train(model)
+    assert follows(model)
+    assert storages[0].outputs.calls == calls + CALLS
+    assert grads == [id(weight._grad) for weight in model.weights]
+
+
+@pytest.mark.parametrize("is_array_read", [False, True])
+def test_a_gradient_that_somebody_holds_keeps_its_value(is_array_read):
+    mine, theirs = CompiledModel(), Model()
+    held = []
+    for _ in range(5):
+        train(mine, theirs, calls=2)
+        held += [[model.weights[0].grad for model in (mine, theirs)]]
+        if is_array_read:
+            assert held[-1][0].numpy().shape == (2,)
+    train(mine, theirs)
+    for one, other in held:
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-5)
+    assert len({id(one) for one, _ in held}) == 5
+
+
+def test_a_gradient_that_another_program_returns_keeps_its_value():
+    model = CompiledModel()
+    give = oplib.jit(lambda: model.weights[0].grad)
+    train(model)
+    grad = give()
+    assert grad is model.weights[0].grad
+    before = grad.tolist()
+    other = oplib.jit(lambda: [setattr(model.weights[1], "grad", model.weights[0].grad)][1:])
+    train(model)
+    other()
+    shared = model.weights[1]._grad
+    train(model)
+    assert grad.tolist() == before
+    assert shared is not model.weights[0]._grad
+
+
+def test_a_view_made_between_calls_shows_what_they_write():
+    mine, theirs = CompiledModel(), Model()
+    train(mine, theirs)
+    views = [model.momenta[0][1:] for model in (mine, theirs)]
+    train(mine, theirs)
+    assert [one._version for one in views] == [views[1]._version] * 2
+    np.testing.assert_allclose(views[0].numpy(), views[1].numpy(), rtol=1e-5)
+
+
+def test_two_programs_take_turns():
+    mine, theirs = CompiledModel(), Model()
+    for shape in ((2,), (1,), (2,), (2,), (1,), (1,)):
+        for model in (mine, theirs):
+            model.step(oplib.ones(*shape))
+    assert_equal(mine, theirs)
+
+
+def test_an_argument_that_is_captured_too_is_noticed():
+    mine, theirs = CompiledModel(), Model()
+    train(mine, theirs)
+    for model in (mine, theirs):
+        model.step(model.momenta[0])
+        model.step(TWO)
+    assert_equal(mine, theirs)
+
+
+def test_what_is_read_while_the_program_runs_is_written(monkeypatch):
+    """A signal handler or a finalizer may read while the program runs."""
+    mine, theirs = CompiledModel(), Model()
+    train(mine, theirs)
+    (programs,) = mine.step._programs.by_key.values()
+    run = programs[0]._run
+
+    def run_and_read(*inputs):
+        found = run(*inputs)
+        assert mine.weights[0]._version > 0
+        _ = mine.momenta[0]._storage.version
+        mine.momenta[1]._storage.version += 0
+        _ = mine.weights[0].grad
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(programs[0], "_run", run_and_read)
+        train(mine, theirs, calls=2)
+    train(mine, theirs)
+    assert_equal(mine, theirs)
+
+
+def test_a_failure_of_a_call_that_follows_changes_nothing(monkeypatch):
+    mine, theirs = CompiledModel(), Model()
+    train(mine, theirs)
+    (programs,) = mine.step._programs.by_key.values()
+
+    def fail(*inputs):
+        raise RuntimeError("no memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(programs[0], "_run", fail)
+        with pytest.raises(RuntimeError, match="no memory"):
+            mine.step(TWO)
+    assert_equal(mine, theirs)
+    train(mine, theirs)
+    assert_equal(mine, theirs)
+
+
+def test_a_cleared_gradient_frees_its_array():
+    model = CompiledModel()
+    train(model)
+    arrays = [weakref.ref(peek(weight._grad._storage)) for weight in model.weights]
+    for weight in model.weights:
+        weight.grad = None
+    gc.collect()
+    assert [one() for one in arrays] == [None, None]
+
+
+def test_dropped_tensors_free_their_arrays_although_the_function_lives():
+    weights = [oplib.ones(2), oplib.ones(2)]
+    step = oplib.jit(lambda weights: [weight.add_(1) for weight in weights][2:])
+    for _ in range(CALLS):
+        step(weights)
+    arrays = [weakref.ref(peek(weight._storage)) for weight in weights]
+    del weights
+    gc.collect()
+    assert [one() for one in arrays] == [None, None]
+    assert step.compilations == 1
