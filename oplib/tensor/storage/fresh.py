@@ -129,7 +129,7 @@ def separate(storage: Any) -> None:
             outputs.is_whole = False
 
 
-def link(storage: Any, outputs: ProgramOutputs, slot: OutputSlot) -> None:
+def attach_output(storage: Any, outputs: ProgramOutputs, slot: OutputSlot) -> None:
     """Lets a storage hold an output, and counts the writes. The caller holds ``buffers``.
 
     A storage that a trace in another thread observes stays observed.

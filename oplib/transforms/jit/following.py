@@ -35,7 +35,6 @@ class FollowingOperands:
         places: Sequence[FoundObject],
         before: Sequence[dict[str, Any]],
         unread: frozenset[int],
-        *,
         written: Sequence[int],
         leaves: Sequence[int],
     ) -> None:

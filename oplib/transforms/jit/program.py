@@ -66,10 +66,9 @@ class Program:
         shown = effects.find_shown() - {operand for operand, *_ in effects.writes}
         self._shown = sorted(self._at[number] for number in shown)
         self._has_run = False
-        self._run = jax.jit(
-            rename_function(prune(trace.closed, used), self._name),
-            donate_argnums=[position for position, _ in self._donated],
-        )
+        donated = [position for position, _ in self._donated]
+        run = rename_function(prune(trace.closed, used), self._name)
+        self._run = jax.jit(run, donate_argnums=donated)
         self._reader = Reader(
             self._name,
             places,
@@ -81,20 +80,23 @@ class Program:
         self._operands = ExpectedOperands(places, before, unread)
         self._backward = Backward(trace, StateOfCall(self._reader, self._operands, modes.autocast))
         self._write_back = WriteBack(effects, self._at, self._find_fresh(jaxpr) if donate else frozenset())
-        written, leaves = self._write_back.written, self._write_back.leaves
-        can_follow = self._write_back.can_follow and not (self._read_out or self._shown)
-        self._following = (
-            FollowingOperands(places, before, unread, written=written, leaves=leaves) if can_follow else None
-        )
+        self._following: FollowingOperands | None = None
+        if self._write_back.can_follow and not (self._read_out or self._shown):
+            at = self._write_back.written, self._write_back.leaves
+            self._following = FollowingOperands(places, before, unread, *at)
         self._last_outputs: Callable[[], ProgramOutputs | None] = _find_none
-        containers = [trace.snapshot.containers[one.container][0] for one in effects.places]
+        self._compile_ways(trace)
+        self._edges = [self._at[number] for number in trace.edges]
+
+    def _compile_ways(self, trace: Trace) -> None:
+        """Compiles the ways to containers whose entries a call changes, and to Generators that are needed."""
+        containers = [trace.snapshot.containers[one.container][0] for one in self._effects.places]
         self._places = [_compile_way(place, self._name) for place in containers]
-        drawn = {number for number, _ in (*self._starts, *effects.generators)}
+        drawn = {number for number, _ in (*self._starts, *self._effects.generators)}
         self._draws = [
             _compile_way(place, self._name) if number in drawn or trace.live_specs else None
-            for number, place in enumerate(candidates.generators)
+            for number, place in enumerate(trace.candidates.generators)
         ]
-        self._edges = [self._at[number] for number in trace.edges]
 
     def _sort_inputs(self, candidates: Candidates, used: Sequence[bool]) -> None:
         """Says where each input of the jaxpr comes from, and each input of the program, which are fewer."""
@@ -162,7 +164,9 @@ class Program:
             if isinstance(tensor.root, Operand):
                 found.add(tensor.root.number)
         found |= {number for number, place in enumerate(candidates.operands) if place.parent is None}
-        return sorted(found)
+        owners = [place.value._storage.owner for place in candidates.operands]
+        shared = {owners[number] for number in found}  # the function may have read it through another operand
+        return [number for number, owner in enumerate(owners) if owner in shared]
 
     def read(self, function: Any, leaves: Sequence[Any]) -> Found | None:
         """Returns the operands of a call; None if the program does not serve it.
@@ -233,7 +237,7 @@ class Program:
             write_back.follow(outputs, returned)
         else:
             owners = found.owners or [tensor._storage.owner for tensor in tensors]
-            outputs = write_back.link(owners, returned)
+            outputs = write_back.attach(owners, returned)
             self._last_outputs = weakref.ref(outputs)
             write_back.write(owners, returned)
         write_back.note(tensors)

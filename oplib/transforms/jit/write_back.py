@@ -12,7 +12,7 @@ from oplib.autograd.recording.rebase import note_write, rebase_history
 from oplib.pytree import tree_unflatten
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.inference import InferenceStorage, InferenceTensor
-from oplib.tensor.storage.fresh import ProgramOutputs, link, make_fresh, peek, poke
+from oplib.tensor.storage.fresh import ProgramOutputs, attach_output, make_fresh, peek, poke
 from oplib.tensor.views import AliasStorage, note_view
 from oplib.tensor.views.view_storage import make_view_storage
 from oplib.transforms.captures.entries import put_entry
@@ -91,14 +91,14 @@ class WriteBack:
         )
         return self._are_plain and bool(self.written) and not any(others)
 
-    def link(self, owners: Sequence[Storage], returned: Sequence[Any]) -> ProgramOutputs:
+    def attach(self, owners: Sequence[Storage], returned: Sequence[Any]) -> ProgramOutputs:
         """Makes the written storages fresh, and counts the writes.
 
         An interrupt comes after a call only. So it finds both done for a storage, or nothing.
         """
         outputs = ProgramOutputs(list(self._take_outputs(returned)), self._counts)
         for storage, slot in zip(self._take_fresh(owners), outputs.slots, strict=False):
-            link(storage, outputs, slot)
+            attach_output(storage, outputs, slot)
         return outputs
 
     def follow(self, outputs: ProgramOutputs, returned: Sequence[Any]) -> None:
@@ -129,7 +129,7 @@ class WriteBack:
         outputs = ProgramOutputs(list(found), self._counts)
         for storage, slot, array in zip(self._take_fresh(owners), outputs.slots, found, strict=False):
             if peek(storage) is not array:
-                link(storage, outputs, slot)
+                attach_output(storage, outputs, slot)
         storages, arrays, counts = self._stored
         for storage, array, count in zip(storages(owners), arrays(returned), counts, strict=True):
             if peek(storage) is not array:

@@ -416,3 +416,27 @@ def test_a_returned_view_of_a_returned_tensor_is_such_a_view(order):
     assert rows.tolist() == [[2, 2], [6, 6], [2, 2]]
     rows.sum().backward()
     assert weight.grad.tolist() == [10, 10]
+
+
+@pytest.mark.spec("J.4")
+@pytest.mark.parametrize("alias", [lambda leaf: leaf.detach(), lambda leaf: leaf[:]])
+def test_a_captured_tensor_that_shares_no_memory_any_more_is_noticed(alias):
+    def make():
+        leaf = oplib.ones(2)
+        return SimpleNamespace(leaf=leaf, kept=alias(leaf))
+
+    def write(holder):
+        holder.leaf.sub_(1)
+        holder.kept.mul_(2)
+
+    mine, theirs = make(), make()
+    step = oplib.jit(lambda: write(mine))
+    for turn in range(4):
+        if turn == 2:
+            mine.kept, theirs.kept = oplib.ones(2), oplib.ones(2)
+        step()
+        write(theirs)
+        assert mine.leaf.tolist() == theirs.leaf.tolist()
+        assert mine.kept.tolist() == theirs.kept.tolist()
+        assert (mine.leaf._version, mine.kept._version) == (theirs.leaf._version, theirs.kept._version)
+    assert step.compilations == 2
