@@ -108,16 +108,7 @@ class Tensor(
             )
         if getattr(array, "weak_type", False):
             array = jax.lax.convert_element_type(array, array.dtype)
-        tensor = box(array)
-        tensor._trace = get_opaque_trace_state()
-        state = modes.state
-        if state.tracing is not None:
-            tensor._scope = state.tracing_scope
-        if state.inference:
-            upcalls.mark_inference(tensor)
-        if requires_grad:
-            tensor.requires_grad = True
-        return tensor
+        return box_leaf(array, requires_grad)
 
     @property
     def array(self) -> Any:
@@ -178,6 +169,24 @@ def read_array(tensor: Tensor) -> Any:
     """Returns the array of an operand. In the body of a control flow function it is the one of the trace."""
     region = modes.state.region
     return tensor._storage.array if region is None else region.read(tensor)
+
+
+def box_leaf(array: Any, requires_grad: object) -> Tensor:
+    """Makes a leaf around a strongly typed array, for factories."""
+    storage = _new(Storage)
+    storage.array = array
+    storage.version = 0
+    tensor = _new(Tensor)
+    tensor._storage = storage
+    tensor._trace = get_opaque_trace_state()
+    state = modes.state
+    if state.tracing is not None:
+        tensor._scope = state.tracing_scope
+    if state.inference:
+        upcalls.mark_inference(tensor)
+    if requires_grad:
+        tensor.requires_grad = True
+    return tensor
 
 
 @inlined

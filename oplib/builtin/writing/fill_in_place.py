@@ -15,8 +15,7 @@ from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library import OpOverload
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
-from oplib.tensor.devices.placement import placement_like
-from oplib.tensor.shapes.filling import fill
+from oplib.tensor.shapes.filling import fill_like
 from oplib.tensor.storage.constants import is_shareable
 
 
@@ -48,8 +47,7 @@ def choose_zero(overloads: Mapping[str, OpOverload]) -> OverloadChoice:
         if input.__class__ is Tensor and not (is_special or (input._requires_grad and state.grad_enabled)):
             storage = input._storage
             if storage.__class__ is Storage and is_shareable(storage.array):
-                array = storage.array
-                return box(fill(array.shape, 0, array.dtype, placement_like(array, None)))
+                return box(fill_like(storage.array, 0))
         return on_any.call(input)
 
     return OverloadChoice(zero)

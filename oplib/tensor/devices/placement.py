@@ -62,10 +62,13 @@ def placement_like(array: Any, device: Any) -> Placement:
     Raises:
         DeviceError: the device does not exist.
     """
-    if device is not None or is_abstract(array):
+    if device is not None:
         return find_placement(device)
-    is_free = not array.committed and _is_default(array.sharding, jax_config.jax_default_device)
-    return None if is_free else array.sharding
+    if is_abstract(array):
+        return None
+    sharding = array.sharding
+    is_free = not array.committed and _is_default(sharding, jax_config.jax_default_device)
+    return None if is_free else sharding
 
 
 def is_on_default_device(array: Any) -> bool:

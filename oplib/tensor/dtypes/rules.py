@@ -29,7 +29,7 @@ _NARROWED = {  # 64-bit dtypes, and their replacements while x64 is off
     dtypes.complex128: dtypes.complex64,
 }
 _jax_config: Any = jax.config  # its attributes are made at run time
-_PYTHON_TYPES = (bool, int, float, complex)
+PYTHON_NUMBERS = frozenset({bool, int, float, complex})
 _ENABLE = 'turn 64 bits on with jax.config.update("jax_enable_x64", True)'
 
 
@@ -103,12 +103,12 @@ def scalar_dtype(kind: type) -> np.dtype[Any]:
     Raises:
         DtypeError: the type is another one.
     """
+    if issubclass(kind, float):
+        return _defaults.floating
     if issubclass(kind, bool):
         return dtypes.bool
     if issubclass(kind, int):
         return default_int_dtype()
-    if issubclass(kind, float):
-        return _defaults.floating
     if issubclass(kind, complex):
         return default_complex_dtype()
     raise DtypeError(
@@ -133,7 +133,7 @@ def normalize_dtype(dtype: Any) -> np.dtype[Any]:
     found = find_dtype(dtype)
     if found not in _NARROWED or _jax_config.jax_enable_x64:
         return found
-    if isinstance(dtype, type) and dtype in _PYTHON_TYPES:  # in numpy, dtype("float64") == float
+    if isinstance(dtype, type) and dtype in PYTHON_NUMBERS:  # in numpy, dtype("float64") == float
         return _NARROWED[found]
     raise DtypeError(
         f"dtype: {found.name} was asked for while JAX's x64 is off. It would become "

@@ -14,6 +14,7 @@ from oplib.tensor.devices.placement import find_placement
 from oplib.tensor.dtypes.promotion import result_type
 from oplib.tensor.dtypes.rules import (
     INTEGRAL,
+    PYTHON_NUMBERS,
     check_range,
     default_int_dtype,
     get_default_dtype,
@@ -24,7 +25,7 @@ from oplib.tensor.shapes.filling import fill, read_size
 from oplib.tensor.shapes.symbolic import has_symbols
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.storage.memory_format import MemoryOptions, check_memory
-from oplib.tensor.tensor import Tensor
+from oplib.tensor.tensor import Tensor, box_leaf
 from oplib.tracebacks import entry_point
 
 
@@ -129,7 +130,11 @@ def full(
         >>> full((2,), 7)
         tensor([7, 7])
     """
-    found = result_type(fill_value) if dtype is None else normalize_dtype(dtype)
+    if dtype is not None:
+        found = normalize_dtype(dtype)
+    else:
+        kind = fill_value.__class__
+        found = scalar_dtype(kind) if kind in PYTHON_NUMBERS else result_type(fill_value)
     shape = read_size("full", (size,))
     if memory:
         check_memory("full", memory, len(shape))
@@ -139,7 +144,7 @@ def full(
 def _fill(
     shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], *, device: Any, requires_grad: bool
 ) -> Tensor:
-    return Tensor.from_array(fill(shape, value, dtype, find_placement(device)), requires_grad=requires_grad)
+    return box_leaf(fill(shape, value, dtype, find_placement(device)), requires_grad)
 
 
 @entry_point

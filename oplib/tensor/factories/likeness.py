@@ -8,9 +8,9 @@ from typing import Any, Unpack
 from oplib.errors import ArgumentTypeError, describe
 from oplib.tensor.devices.placement import placement_like
 from oplib.tensor.dtypes.rules import normalize_dtype
-from oplib.tensor.shapes.filling import fill
+from oplib.tensor.shapes.filling import fill, fill_like
 from oplib.tensor.storage.memory_format import MemoryOptions, check_memory
-from oplib.tensor.tensor import Tensor
+from oplib.tensor.tensor import Tensor, box_leaf
 from oplib.tracebacks import entry_point
 
 
@@ -67,9 +67,10 @@ def _fill_like(input: Any, value: Any, dtype: Any, device: Any, requires_grad: b
             f"full_like: argument 'input' is a tensor, or an array. Got {describe(array)}. Make one of it: "
             "oplib.tensor(...), or call full."
         )
+    if dtype is None and device is None:
+        return box_leaf(fill_like(array, value), requires_grad)
     found = array.dtype if dtype is None else normalize_dtype(dtype)
-    filled = fill(array.shape, value, found, placement_like(array, device))
-    return Tensor.from_array(filled, requires_grad=requires_grad)
+    return box_leaf(fill(array.shape, value, found, placement_like(array, device)), requires_grad)
 
 
 _FILLED = """Makes a tensor {what}

@@ -16,7 +16,7 @@ from oplib.tensor.dtypes.rules import (
 from oplib.tensor.shapes.filling import read_size
 from oplib.tensor.shapes.keywords import read_bounds
 from oplib.tensor.storage.memory_format import MemoryOptions, check_memory
-from oplib.tensor.tensor import Tensor
+from oplib.tensor.tensor import Tensor, box_leaf
 from oplib.tracebacks import entry_point
 
 from .generator import Generator
@@ -71,7 +71,7 @@ def _make_floats(name: str, **words: str):
             check_memory(name, memory, len(shape))
         found = get_default_dtype() if dtype is None else normalize_dtype(dtype)
         drawn = draw_floats(name, shape, found, generator=generator, placement=find_placement(device))
-        return Tensor.from_array(drawn, requires_grad=requires_grad)
+        return box_leaf(drawn, requires_grad)
 
     draw.__name__ = draw.__qualname__ = name
     draw.__doc__ = _DRAWN.format(name=name, **words)
@@ -146,7 +146,7 @@ def randint(
     shape, placement = read_size("randint", (lengths,)), find_placement(device)
     check_memory("randint", memory, len(shape))
     drawn = draw_integers("randint", shape, (least, most), found, generator=generator, placement=placement)
-    return Tensor.from_array(drawn, requires_grad=requires_grad)
+    return box_leaf(drawn, requires_grad)
 
 
 @entry_point
@@ -205,4 +205,4 @@ def randperm(
             "Use a wider dtype."
         )
     drawn = draw_order(size, found, generator=generator, placement=find_placement(device))
-    return Tensor.from_array(drawn, requires_grad=requires_grad)
+    return box_leaf(drawn, requires_grad)

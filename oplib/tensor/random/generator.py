@@ -20,7 +20,7 @@ from oplib.tensor.storage.map_level import MapLevel, map_levels
 from oplib.tensor.storage.overlay import overlays
 from oplib.tracebacks import entry_point
 
-from .draw_log import births, note_draw
+from .draw_log import births, note_draw, open_logs
 
 _DEFAULT_SEED = 67280421310721  # torch's value, so that an unseeded Generator repeats itself as in torch
 _WORD = 2**32
@@ -225,7 +225,8 @@ class Generator:
         with self._lock:  # threads share the global Generator and must not draw the same numbers
             if self._key is None:
                 self._key = self._seeded_key = _make_key(self._seed)
-            note_draw(self, self._birth, (self._seed, self._key, self._count))
+            if open_logs.stack:
+                note_draw(self, self._birth, (self._seed, self._key, self._count))
             self._count += 1
             key, count = self._key, np.uint32(self._count)
         if self._base is not None and key is self._base[0]:
@@ -261,11 +262,13 @@ class Generator:
         ``oplib.vmap`` runs its function each time, so a draw there does not repeat itself.
         """
         here = get_opaque_trace_state()
+        if here == self._trace:
+            return
         for level in reversed(map_levels.stack):
             if here == self._trace or here != level.inside:
                 break
             here = level.outside
-        if self._trace != here:
+        if here != self._trace:
             raise TracingError(
                 f"Generator: {what} inside a trace would change a Generator made outside of it. "
                 f"The compiled function would repeat the same numbers at each call. "

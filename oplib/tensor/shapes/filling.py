@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.errors import ArgumentError, ArgumentTypeError, DtypeError, describe
+from oplib.tensor.devices.device import is_abstract, jax_config
 from oplib.tensor.devices.forked import check_process
 from oplib.tensor.devices.memory import require_memory
-from oplib.tensor.devices.placement import Placement
+from oplib.tensor.devices.placement import Placement, placement_like
 from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL, check_range
-from oplib.tensor.storage.constants import share_array
+from oplib.tensor.storage.constants import share_array, shared_arrays
 from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tensor.storage.ingestion import to_array
 
@@ -88,10 +89,26 @@ def fill(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], placement: Pl
         DtypeError: the dtype does not hold the value.
     """
     check_process()
-    if type(value) not in _NUMBERS or is_inside_trace():
+    if value.__class__ not in _NUMBERS or is_inside_trace():
         return _make_filled(shape, value, dtype, placement)
-    key = (shape, value or str(value), dtype, placement)  # the text tells -0.0 from 0.0
-    return share_array(key, lambda: _make_filled(shape, value, dtype, placement))
+    # The text tells -0.0 from 0.0. A context manager of the caller may have changed the default device.
+    key = (shape, value or str(value), dtype, placement, jax_config.jax_default_device)
+    found = shared_arrays.get(key)
+    return share_array(key, _make_filled(shape, value, dtype, placement)) if found is None else found
+
+
+def fill_like(array: Any, value: Any) -> jax.Array:
+    """Returns an array of one value in the shape, dtype and placement of another, see :func:`fill`."""
+    check_process()
+    shape, dtype = array.shape, array.dtype
+    if value.__class__ not in _NUMBERS or is_inside_trace() or is_abstract(array):
+        return fill(shape, value, dtype, placement_like(array, None))
+    default = jax_config.jax_default_device
+    key = (shape, value or str(value), dtype, array.committed, array.sharding, default)
+    found = shared_arrays.get(key)
+    if found is None:
+        found = share_array(key, fill(shape, value, dtype, placement_like(array, None)))
+    return found
 
 
 def _make_filled(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], placement: Placement) -> jax.Array:

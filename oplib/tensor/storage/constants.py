@@ -7,7 +7,7 @@ copies a shared array first (``own_array``). The fast path reads the storage, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -15,34 +15,27 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from oplib.tensor.devices.device import jax_config
-
 from .tensor_slots import TensorSlots
 
 _LARGEST = 2**12  # items; making a larger array costs more than a call
 _MOST = 512
 
-_arrays: dict[Hashable, jax.Array] = {}
+shared_arrays: dict[Hashable, jax.Array] = {}
 _shared: WeakValueDictionary[int, jax.Array] = WeakValueDictionary()
 
 
-def share_array(key: Hashable, make: Callable[[], jax.Array]) -> jax.Array:
-    """Returns the shared array with this key. If there is none, an array is made, and shared if it is small.
+def share_array(key: Hashable, array: jax.Array) -> jax.Array:
+    """Puts a new array among the shared ones if it is small, and returns it.
 
     Args:
-        key: all that the array depends on, but for JAX's default device.
-        make: makes the array.
+        key: all that the array depends on.
+        array: the array, which nothing else holds.
     """
-    key = (key, jax_config.jax_default_device)  # a context manager of the caller may have changed it
-    found = _arrays.get(key)
-    if found is not None:
-        return found
-    array = make()
     if is_shareable(array):
-        if len(_arrays) >= _MOST:
-            _arrays.clear()  # the Tensors that use them keep them
+        if len(shared_arrays) >= _MOST:
+            shared_arrays.clear()  # the Tensors that use them keep them
         _shared[id(array)] = array
-        _arrays[key] = array
+        shared_arrays[key] = array
     return array
 
 

@@ -14,15 +14,13 @@ from .map_level import map_levels
 from .overlay import overlays
 from .tensor_slots import TensorSlots
 
-_outside: list[object] = []
+with jax.ensure_compile_time_eval():  # a trace may import the package
+    _OUTSIDE: object = get_opaque_trace_state()
 
 
 def is_inside_trace() -> bool:
     """Returns whether JAX traces the calling code. New arrays are then values of the trace."""
-    if not _outside:
-        with jax.ensure_compile_time_eval():
-            _outside.append(get_opaque_trace_state())
-    return get_opaque_trace_state() != _outside[0]
+    return get_opaque_trace_state() != _OUTSIDE
 
 
 def is_escaping(array: Any, tensor: TensorSlots) -> bool:

@@ -126,6 +126,17 @@ def test_constants_on_another_device_stay_there():
     assert oplib.zeros(5, device=device).array.devices() == {device}
 
 
+def test_constants_like_another_keep_the_sign_of_zero_and_follow_the_source_to_its_device():
+    free = oplib.tensor([1.0, 2.0, 3.0])
+    bound = oplib.tensor([1.0, 2.0, 3.0], device=jax.devices()[0])
+    for _ in range(2):
+        for value in (0.0, -0.0):
+            found = oplib.full_like(free, value).numpy()
+            np.testing.assert_array_equal(np.signbit(found), [np.signbit(value)] * 3)
+        for source in (free, bound):
+            assert oplib.zeros_like(source)._storage.array.committed == source._storage.array.committed
+
+
 def test_threads_make_right_constants():
     wrong = []
 
@@ -146,4 +157,4 @@ def test_many_different_constants_are_not_kept():
 
     for size in range(1200):
         oplib.zeros(size)
-    assert len(constants._arrays) <= constants._MOST
+    assert len(constants.shared_arrays) <= constants._MOST
