@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import typing as _typing
-from importlib import import_module as _import_module
+from collections import ChainMap as _ChainMap
 from math import e, inf, nan, pi
 
+from .importing import LateImports as _LateImports
 from .importing import collecting_later
 
 with collecting_later():
-    from . import amp, autograd, errors, fft, library, linalg, nn, ops, pytree, special, transforms
+    from . import amp, autograd, errors, fft, library, linalg, nn, ops, pytree, special
     from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
     from .autograd.engine.tensor_backward import run_tensor_backward
     from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
@@ -89,14 +90,14 @@ with collecting_later():
     from .tensor.inference import mark_inference
     from .tensor.methods.op_methods import add_op_methods
     from .torch_names import describe_missing as _describe_missing
-    from .transforms import apply_in_map, map_examples, vmap
 
 if _typing.TYPE_CHECKING:
-    from . import masked, optim, random, signal, utils, visual
+    from . import masked, optim, random, signal, transforms, utils, visual
     from .builtin.functions.registry import *
     from .tensor.dtypes.names import int64 as long
     from .transforms.control_flow import cond, scan, while_loop
     from .transforms.jit.function import jit
+    from .transforms.vmap.vmap import vmap
 
 __version__ = "0.1.0.dev0"
 device = Device  # torch's names
@@ -106,21 +107,27 @@ newaxis = None
 
 upcalls.fill(
     {
-        "apply_in_map": apply_in_map,
-        "map_examples": map_examples,
         "mark_inference": mark_inference,
         "refresh": library.refresh,
         "run_backward": run_tensor_backward,
         "view_alike": view_alike,
     },
-    made_when_asked=_registry.UPCALLS,
+    made_when_asked=_ChainMap(
+        _registry.UPCALLS,  # pyright: ignore[reportArgumentType]  it is only read
+        _LateImports(
+            __name__,
+            {
+                "apply_in_map": "transforms.vmap.mapped_function",
+                "execute_compiled": "autograd.compiled_autograd.execution",
+                "map_examples": "transforms.vmap.vmap",
+            },
+        ),
+    ),
 )
 add_op_methods(_registry.METHODS)
 del (
     add_op_methods,
-    apply_in_map,
     collecting_later,
-    map_examples,
     mark_inference,
     run_tensor_backward,
     upcalls,
@@ -231,13 +238,23 @@ __all__ = [
 __all__ += _dtypes.__all__
 __all__ += _registry.__all__
 
-# A program that uses none of these does not wait for their import.
-_IMPORTED_LATER = {
-    "cond": "transforms.control_flow",
-    "jit": "transforms.jit.function",
-    "scan": "transforms.control_flow",
-    "while_loop": "transforms.control_flow",
-}
+_late = _LateImports(
+    __name__,
+    {
+        "cond": "transforms.control_flow",
+        "jit": "transforms.jit.function",
+        "masked": "masked",
+        "optim": "optim",
+        "random": "random",
+        "scan": "transforms.control_flow",
+        "signal": "signal",
+        "transforms": "transforms",
+        "utils": "utils",
+        "visual": "visual",
+        "vmap": "transforms.vmap.vmap",
+        "while_loop": "transforms.control_flow",
+    },
+)
 
 
 def __getattr__(name: str) -> _typing.Any:
@@ -247,16 +264,14 @@ def __getattr__(name: str) -> _typing.Any:
     """
     if name == "long":
         return _default_int_dtype()
-    if name in ("masked", "optim", "random", "signal", "utils", "visual"):
-        return _import_module(f"{__name__}.{name}")
-    if name in _IMPORTED_LATER:
-        function = getattr(_import_module(f"{__name__}.{_IMPORTED_LATER[name]}"), name)
+    if name in _late:
+        found = _late[name]
     elif name in _registry.FUNCTIONS:
-        function = _registry.FUNCTIONS[name]
+        found = _registry.FUNCTIONS[name]
     else:
         raise AttributeError(_describe_missing(__name__, name))
-    globals()[name] = function
-    return function
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

@@ -1,10 +1,12 @@
-"""Imports without garbage collection, because the objects that an import creates stay."""
+"""How the package is imported: without garbage collection, and rarely used modules at their first use."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
 
 @contextmanager
@@ -25,3 +27,33 @@ def collecting_later() -> Generator[None]:
             gc.unfreeze()
         if was_enabled:
             gc.enable()
+
+
+class LateImports(Mapping[str, Any]):
+    """Names of a package whose modules are imported when a name is first looked up.
+
+    A program that uses none of the names does not wait for the modules.
+
+    Args:
+        package: the name of the package.
+        modules: the module that defines each name, seen from the package. A name that is its own module
+            stands for the module.
+    """
+
+    def __init__(self, package: str, modules: Mapping[str, str]) -> None:
+        self._package = package
+        self._modules = modules
+
+    def __getitem__(self, name: str) -> Any:
+        path = self._modules[name]
+        module = import_module(f"{self._package}.{path}")
+        return module if path == name else getattr(module, name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._modules
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)

@@ -18,7 +18,7 @@ import oplib.visual
 
 MODULES: list[ModuleType] = [
     *(oplib, oplib.nn.functional, oplib.linalg, oplib.autograd, oplib.autograd.functional),
-    *(oplib.autograd.forward_ad, oplib.autograd.graph, oplib.library, oplib.transforms, oplib.pytree),
+    *(oplib.autograd.forward_ad, oplib.autograd.graph, oplib.library, oplib.pytree),
     *(oplib.utils.checkpoint, oplib.visual),
 ]
 OPS = [getattr(oplib.ops.oplib, name) for name in ("add", "exp", "sum", "im2col")]

@@ -13,13 +13,13 @@ Example:
 # ruff: noqa: F401  torch's private names can be imported from here too
 # pyright: reportUnusedImport=false
 
-from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from oplib.errors import AutogradError
+from oplib.importing import LateImports as _LateImports
 
-from . import anomaly_mode, compiled_autograd, forward_ad, function, grad_mode, graph
+from . import anomaly_mode, forward_ad, function, grad_mode, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .engine.backward_and_grad import backward, grad
 from .engine.backward_and_grad import tensor_or_tensors_to_tuple as _tensor_or_tensors_to_tuple
@@ -99,14 +99,16 @@ __all__ = [
 ]
 
 if _TYPE_CHECKING:
-    from . import functional
+    from . import compiled_autograd, functional
+
+_late = _LateImports(__name__, {"compiled_autograd": "compiled_autograd", "functional": "functional"})
 
 
 def __getattr__(name: str) -> _Any:
-    """Imports ``functional`` at its first use, because few programs use it."""
-    if name != "functional":
+    """Imports what few programs use at its first use."""
+    if name not in _late:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _import_module(f"{__name__}.functional")
+    return _late[name]
 
 
 if not init():

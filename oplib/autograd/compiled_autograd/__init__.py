@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import execution as _execution
 from .host_calls import (
     BackwardState,
     FakeBackwardCFunction,
@@ -32,8 +31,6 @@ from .switches import disable, enable, reset
 from .switches import enable as _enable
 
 __all__ = ["AutogradCompilerInstance", "counters", "disable", "enable", "reset"]
-
-_execute = _execution.execute
 
 if TYPE_CHECKING:
     compiled_autograd_enabled: bool

@@ -9,7 +9,7 @@ import jax
 
 from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.autograd.array_functions.width import x64
-from oplib.autograd.engine.run import Run, compilation, engine_state
+from oplib.autograd.engine.run import Run, engine_state
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.modes import modes
 from oplib.tensor.storage.escape import is_inside_trace
@@ -29,7 +29,7 @@ from .state import Compiler, current_compiler, note_eager
 _PLAIN = (Storage, FreshStorage)
 
 
-def execute(run: Run, roots: Sequence[Edge], grads: Gradients) -> bool:
+def execute_compiled(run: Run, roots: Sequence[Edge], grads: Gradients) -> bool:
     """Executes a run with its program, if a compiler is installed and a program can serve.
 
     Args:
@@ -86,9 +86,6 @@ def _require(obstacle: str | None) -> None:
     """Raises if there is a reason why no program can serve."""
     if obstacle is not None:
         raise NotServed(obstacle)
-
-
-compilation.execute = execute
 
 
 def _find_obstacle(run: Run) -> str | None:

@@ -12,6 +12,7 @@ from oplib.autograd.nodes.gradient_representation import GradientRepresentation
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.config import config
 from oplib.modes import modes
+from oplib.tensor import upcalls
 
 from .flow import Flow
 from .node_hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks, store_retained
@@ -43,12 +44,9 @@ class Compilation:
 
     Attributes:
         is_installed: whether a block of ``enable`` or ``disable`` decides how runs are executed.
-        execute: executes a run with a compiled program, and returns whether it did. Nothing has changed if it
-            did not. The package of compiled autograd sets it.
     """
 
     is_installed: bool = False
-    execute: Callable[[Run, Sequence[Edge], Gradients], bool] | None = None
 
 
 compilation = Compilation()
@@ -93,7 +91,7 @@ class Run(Flow):
         try:
             state.grad_enabled = self.create_graph
             is_compiled = compilation.is_installed or config.compiled_autograd
-            if is_compiled and compilation.execute is not None and compilation.execute(self, roots, grads):
+            if is_compiled and upcalls.execute_compiled(self, roots, grads):
                 pass
             elif self.outer is None:
                 self.flow(roots, grads)
