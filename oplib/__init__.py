@@ -105,6 +105,14 @@ layout = MemoryLayout
 memory_format = MemoryFormat
 newaxis = None
 
+_late_upcalls = _LateImports(
+    __name__,
+    {
+        "apply_in_map": "transforms.vmap.mapped_function",
+        "execute_compiled": "autograd.compiled_autograd.execution",
+        "map_examples": "transforms.vmap.vmap",
+    },
+)
 upcalls.fill(
     {
         "mark_inference": mark_inference,
@@ -112,17 +120,7 @@ upcalls.fill(
         "run_backward": run_tensor_backward,
         "view_alike": view_alike,
     },
-    made_when_asked=_ChainMap(
-        _registry.UPCALLS,  # pyright: ignore[reportArgumentType]  it is only read
-        _LateImports(
-            __name__,
-            {
-                "apply_in_map": "transforms.vmap.mapped_function",
-                "execute_compiled": "autograd.compiled_autograd.execution",
-                "map_examples": "transforms.vmap.vmap",
-            },
-        ),
-    ),
+    made_when_asked=_ChainMap(_registry.UPCALLS, _late_upcalls),  # pyright: ignore[reportArgumentType]  it is only read
 )
 add_op_methods(_registry.METHODS)
 del (

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.core import Tracer
 
 from oplib.generated_code import inlined
@@ -42,7 +41,7 @@ class ScalarCache:
                 self._seen.clear()
             self._seen.add(key)
             return number
-        array = jnp.asarray(number)
+        array = jax.device_put(number)  # weakly typed too; jnp.asarray would compile a function
         if isinstance(array, Tracer) or array.committed:  # committed to the devices of the current mesh
             return number
         if len(self.arrays) >= CAPACITY:

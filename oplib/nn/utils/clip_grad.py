@@ -11,8 +11,11 @@ from typing import Any
 import jax
 
 from oplib.autograd.grad_mode import no_grad
+from oplib.autograd.recording.in_place import check_may_write, write_in_place
+from oplib.config import config
 from oplib.errors import ArgumentError, describe
-from oplib.tensor import Tensor, upcalls
+from oplib.modes import modes
+from oplib.tensor import Tensor, box, upcalls
 from oplib.tensor.factories.from_data import tensor
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
@@ -47,6 +50,40 @@ def _read_threshold(where: str, value: Any, dtype: Any) -> Any:
             "one item."
         )
     return value.detach().reshape(()).to(dtype)
+
+
+def _are_plain(tensors: list[Tensor]) -> bool:
+    """Returns whether calls on tensors may be compiled together, because no mode looks at each of them."""
+    state = modes.state
+    is_special = state.watchers or state.region or not config.uses_fast_path
+    return not is_special and all(type(one) is Tensor for one in tensors)
+
+
+def _find_norm(tensors: list[Any], order: float) -> Any:
+    norms = [upcalls.linalg_vector_norm(one, order) for one in tensors]
+    return upcalls.linalg_vector_norm(upcalls.stack(norms), order)
+
+
+_compute_norm = jax.jit(_find_norm, static_argnums=1)
+
+
+@jax.jit
+def _compute_products(arrays: list[Any], factor: Any) -> list[Any]:
+    return [upcalls.mul(array, factor) for array in arrays]
+
+
+def _scale(gradients: list[Tensor], factor: Tensor) -> None:
+    """Multiplies gradients in place, with one compiled call for all of them where that is possible."""
+    products: list[Any] = [None] * len(gradients)
+    seen = [one._storage.owner.array for one in gradients]
+    if gradients and _are_plain([*gradients, factor]):
+        arrays = [one._storage.array for one in gradients]
+        products = _compute_products(arrays, factor._storage.array)
+    for gradient, old, product in zip(gradients, seen, products, strict=True):
+        check_may_write(gradient, "mul_")
+        # A gradient that stands twice in the list, or that another thread has written, is read again.
+        if product is None or write_in_place(gradient, box(product), "mul_", old) is None:
+            gradient.mul_(factor)
 
 
 def get_total_norm(
@@ -84,8 +121,10 @@ def get_total_norm(
     if not given:
         return tensor(0.0)
     with no_grad():
-        norms = [upcalls.linalg_vector_norm(one, order) for one in given]
-        total = upcalls.linalg_vector_norm(upcalls.stack(norms), order)
+        if _are_plain(given):
+            total: Any = box(_compute_norm([one._storage.array for one in given], order))
+        else:
+            total = _find_norm(given, order)
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise ArgumentError(
             f"get_total_norm: the total norm of order {order} is non-finite, so gradients cannot be clipped "
@@ -130,8 +169,7 @@ def clip_grads_with_norm_(
     with no_grad():
         most = _read_threshold("clip_grads_with_norm_: argument 'max_norm'", max_norm, total_norm.dtype)
         factor = upcalls.clamp_max(most / (total_norm + _LEAST), 1.0)
-        for gradient in gradients:
-            gradient.mul_(factor)
+        _scale(gradients, factor)
 
 
 def clip_grad_norm_(

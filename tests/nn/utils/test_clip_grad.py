@@ -1,5 +1,6 @@
 """Gradient clipping in place; numbers are compared with torch in ``tests/parity/test_nn_utils.py``."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -86,3 +87,23 @@ def test_a_threshold_of_several_items_is_refused_and_nothing_is_written(clip):
     with pytest.raises(ArgumentError, match=r"is one number for all gradients. Got f32\[2\]"):
         clip(parameter, oplib.ones(2))
     assert parameter.grad.tolist() == [3.0, 4.0]
+
+
+def test_gradients_that_share_memory_are_scaled_one_after_the_other():
+    (parameter,) = make_parameters([3.0, 4.0])
+    flat = oplib.tensor([3.0, 4.0, 12.0])
+    parts = make_parameters([0.0], [0.0, 0.0])
+    parts[0].grad, parts[1].grad = flat[:1], flat[1:]
+    clip_grad_norm_([parameter, parameter], 5.0)  # torch 2.13 scales it twice too
+    np.testing.assert_allclose(parameter.grad, [1.5, 2.0], rtol=1e-5)
+    assert clip_grad_norm_(parts, 1.0).item() == 13.0
+    np.testing.assert_allclose(flat, np.float32([3, 4, 12]) / 13, rtol=1e-5)
+
+
+def test_all_gradients_are_clipped_by_two_compiled_calls(caplog: pytest.LogCaptureFixture):
+    parameters = make_parameters(*[[1.0] * length for length in range(31, 41)])
+    with jax.log_compiles():
+        clip_grad_norm_(parameters, 1.0)
+    compiled = [text for text in caplog.messages if text.startswith("Compiling jit(")]
+    assert len([text for text in compiled if "float32[31]" in text]) == 2
+    assert len([text for text in compiled if "float32[40]" in text]) == 2
