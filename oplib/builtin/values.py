@@ -74,6 +74,12 @@ _UNSIGNED = {np.dtype(f"{kind}{size}"): np.dtype(f"u{size}") for kind in "iu" fo
 _highest: dict[int, tuple[ref[Any], int]] = {}
 
 
+def is_known_below(array: Any, length: int) -> bool:
+    """Tells whether an array was read before and all its integers are places of an axis of this length."""
+    held = _highest.get(id(array))
+    return held is not None and held[1] < length and held[0]() is array
+
+
 def find_highest(array: Any) -> int:
     """Returns the greatest of the integers of an array, where a negative one counts as ``2**64``.
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.builtin.values import _highest, find_highest
+from oplib.builtin.values import _highest, find_highest, is_known_below
 from oplib.errors import DimensionError
 
 DTYPES = ("int8", "int16", "int32", "uint8", "uint16", "uint32")
@@ -30,6 +30,18 @@ def test_the_greatest_number_is_found(dtype: str, make: Any) -> None:
 def test_a_negative_number_is_greater_than_all_lengths(dtype: str) -> None:
     for least in (-1, np.iinfo(dtype).min):
         assert find_highest(jnp.asarray([3, least], dtype)) == 2**64
+
+
+def test_places_are_known_once_an_array_was_read() -> None:
+    places, negative = jnp.asarray([1, 4]), jnp.asarray([0, -1])
+    assert not is_known_below(places, 5)
+    find_highest(places), find_highest(negative)
+    assert is_known_below(places, 5)
+    assert not is_known_below(places, 4)
+    assert not is_known_below(negative, 100)
+    numbers = np.asarray([1, 2])
+    find_highest(numbers)
+    assert not is_known_below(numbers, 9)  # they may be written
 
 
 def test_an_array_of_numpy_is_read_again_because_it_may_have_changed() -> None:

@@ -13,7 +13,7 @@ from jax.core import Tracer
 from oplib.builtin.kernels.dims import name_places
 from oplib.builtin.kernels.interpolation import check_counts
 from oplib.builtin.rows.choice import Check
-from oplib.builtin.values import find_highest
+from oplib.builtin.values import find_highest, is_known_below
 from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import Tensor, read_array
 
@@ -47,6 +47,8 @@ def check_index_range(op: str, index: Any, length: int, *, low: int = 0, but: in
         DimensionError: the tensor contains such a number.
     """
     array = read_array(index) if isinstance(index, Tensor) else index
+    if low <= 0 and is_known_below(array, length):
+        return
     if (
         isinstance(array, Tracer)
         or getattr(array, "dtype", np.dtype(bool)).kind not in "iu"

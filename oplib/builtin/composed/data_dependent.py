@@ -15,7 +15,7 @@ from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.promotion import find_common_shape
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
-from oplib.builtin.values import box_like, find_array, find_highest, is_traced, read_values
+from oplib.builtin.values import box_like, find_array, find_highest, is_known_below, is_traced, read_values
 from oplib.errors import ArgumentError, ArgumentTypeError, DimensionError, describe
 
 
@@ -279,7 +279,12 @@ def take_rows(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
     """Looks up rows of ``weight``; the row ``padding_idx``, which exists, has no gradient."""
     array, shape = find_array(input), weight.shape
     _check_table(array, weight, shape)
-    if not isinstance(array, Tracer) and array.size and find_highest(array) >= shape[0]:
+    if (
+        not is_known_below(array, shape[0])
+        and not isinstance(array, Tracer)
+        and array.size
+        and find_highest(array) >= shape[0]
+    ):
         values = np.asarray(array)
         raise DimensionError(
             f"embedding: index out of range. Got indices from {values.min()} to {values.max()} for "

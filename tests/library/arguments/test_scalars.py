@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -109,3 +111,32 @@ def test_an_integer_is_an_operand_where_the_widest_integers_hold_it() -> None:
                 assert int(to_operand(number)) == number
             for number in (most + 1, -most - 2):
                 assert to_operand(number) is None
+
+
+_FIRST_STEP = """
+import logging
+import jax, numpy, oplib
+
+names = []
+class Names(logging.Handler):
+    def emit(self, record):
+        if record.getMessage().startswith("Compiling "):
+            names.append(record.getMessage().split()[1])
+
+logging.getLogger("jax").addHandler(Names())
+jax.config.update("jax_log_compiles", True)
+x = oplib.tensor(numpy.ones(3, numpy.float32), requires_grad=True)
+for _ in range(3):
+    (x * 1.5).pow(2).sum().backward()
+    oplib.ones(3) * 2
+print(*sorted(names))
+"""
+
+
+@pytest.mark.slow
+def test_numbers_and_the_gradient_of_a_loss_compile_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", _FIRST_STEP], capture_output=True, text=True, check=True)
+    kernels = done.stdout.split()
+    assert kernels
+    # the sums of gradients in a leaf are the only functions that are no kernel of an op
+    assert [name for name in kernels if "oplib::" not in name] == ["jit(add)"]

@@ -56,10 +56,8 @@ _FURTHER = {
 }
 
 
-def read_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
-    """Returns the reduction of torch's older arguments, or the newer argument if they are not given."""
-    if size_average is None and reduce is None:
-        return reduction
+def read_reduction(size_average: bool | None, reduce: bool | None) -> str:
+    """Returns the reduction that torch's older arguments mean, of which one at least is given."""
     if reduce is False:
         return "none"
     return "mean" if size_average is None or size_average else "sum"
@@ -101,7 +99,8 @@ def spell_loss(name: str) -> tuple[list[Parameter], list[str], dict[str, Any], s
     call = ", ".join(passed)
     lines: list[str] = []
     if "size_average" in given:
-        lines.append("    reduction = __read(size_average, reduce, reduction)")
+        lines.append("    if size_average is not None or reduce is not None:")
+        lines.append("        reduction = __read(size_average, reduce)")
     if name in _OF_PAIRS:
         lines.append(f"    __warn({name!r}, input, target)")
     if name in _WEIGHTED:
