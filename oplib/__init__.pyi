@@ -10,7 +10,6 @@ import oplib.nn as nn
 import oplib.ops as ops
 import oplib.pytree as pytree
 import oplib.special as special
-import oplib.transforms as transforms
 from oplib.autograd.grad_mode import enable_grad as enable_grad
 from oplib.autograd.grad_mode import inference_mode as inference_mode
 from oplib.autograd.grad_mode import no_grad as no_grad
@@ -79,11 +78,11 @@ from oplib.tensor.factories.from_data import tensor as tensor
 from oplib.tensor.factories.creation import zeros as zeros
 from oplib.tensor.factories.likeness import zeros_like as zeros_like
 from oplib.tensor.dtypes.names import *
-from oplib.transforms.vmap.vmap import vmap as vmap
 import oplib.masked as masked
 import oplib.optim as optim
 import oplib.random as random
 import oplib.signal as signal
+import oplib.transforms as transforms
 import oplib.utils as utils
 import oplib.visual as visual
 from oplib.builtin.functions.registry import *
@@ -92,6 +91,7 @@ from oplib.transforms.control_flow.cond import cond as cond
 from oplib.transforms.control_flow.scan import scan as scan
 from oplib.transforms.control_flow.while_loop import while_loop as while_loop
 from oplib.transforms.jit.function import jit as jit
+from oplib.transforms.vmap.vmap import vmap as vmap
 from oplib.tensor import Device as device
 from oplib.tensor import MemoryFormat as memory_format
 from oplib.tensor import MemoryLayout as layout
@@ -346,6 +346,10 @@ __all__ = [
     "fmod",
     "frac",
     "frac_",
+    "fractional_max_pool2d",
+    "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d",
+    "fractional_max_pool3d_with_indices",
     "frexp",
     "from_dlpack",
     "from_numpy",

@@ -37,6 +37,10 @@ from oplib.builtin.functions.registry import dropout3d as dropout3d
 from oplib.builtin.functions.registry import embedding as embedding
 from oplib.builtin.functions.registry import embedding_bag as embedding_bag
 from oplib.builtin.functions.registry import feature_alpha_dropout as feature_alpha_dropout
+from oplib.builtin.functions.registry import fractional_max_pool2d as fractional_max_pool2d
+from oplib.builtin.functions.registry import fractional_max_pool2d_with_indices as fractional_max_pool2d_with_indices
+from oplib.builtin.functions.registry import fractional_max_pool3d as fractional_max_pool3d
+from oplib.builtin.functions.registry import fractional_max_pool3d_with_indices as fractional_max_pool3d_with_indices
 from oplib.builtin.functions.registry import gaussian_nll_loss as gaussian_nll_loss
 from oplib.builtin.functions.registry import gelu as gelu
 from oplib.builtin.functions.registry import glu as glu
@@ -143,6 +147,10 @@ __all__ = [
     "embedding_bag",
     "feature_alpha_dropout",
     "fold",
+    "fractional_max_pool2d",
+    "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d",
+    "fractional_max_pool3d_with_indices",
     "gaussian_nll_loss",
     "gelu",
     "glu",

@@ -73,6 +73,8 @@ _ADAPTED = (
     "(1, 2, 3, 3)), 5",
 )
 
+_DRAWS = "lib.tensor([[[0.1, 0.9], [0.55, 0.3]], [[0.0, 0.99], [0.7, 0.2]]])"
+
 NETWORKS = (
     *(f"F.conv2d(lib.ones({rest})" for rest in _CONVOLVED),
     *(f"F.conv_transpose2d(lib.ones({rest})" for rest in _TRANSPOSED),
@@ -90,6 +92,25 @@ NETWORKS = (
     "F.adaptive_max_pool1d(image[0], 4, True)",
     "F.adaptive_max_pool3d(image, (1, None, 2))",
     "F.adaptive_avg_pool3d(image, (None, 2, 1))",
+    f"F.fractional_max_pool2d(image, 2, 3, _random_samples={_DRAWS})",
+    f"F.fractional_max_pool2d(image, (2, 3), (4, 2), None, True, {_DRAWS})",
+    f"F.fractional_max_pool2d(image[0], 2, output_ratio=(0.5, 0.4), _random_samples={_DRAWS})",
+    f"F.fractional_max_pool2d_with_indices(image, 1, 5, _random_samples={_DRAWS})",
+    "F.fractional_max_pool2d(image, (5, 6), 1)",
+    "F.fractional_max_pool2d(image[:0], 2, 3)",
+    "F.fractional_max_pool2d(image.detach() * float('nan'), 2, 3).shape",
+    "F.fractional_max_pool2d(image, 2)",
+    "F.fractional_max_pool2d(image, 2, 5)",
+    "F.fractional_max_pool2d(image, (2, 2, 2), 2)",
+    "F.fractional_max_pool2d(image, 2, (2, 2, 2))",
+    "F.fractional_max_pool2d(image, 2, output_ratio=(0.5, 0.5, 0.5))",
+    f"F.fractional_max_pool2d(image[:, :1], 2, 2, _random_samples={_DRAWS})",
+    f"F.fractional_max_pool2d(image, 2, 2, _random_samples={_DRAWS}[:1])",
+    f"F.fractional_max_pool2d(image, 2, 2, _random_samples={_DRAWS}.half())",
+    f"F.fractional_max_pool3d(image, (1, 2, 2), (1, 3, 2), _random_samples={_DRAWS}[:1, :, [0, 1, 0]])",
+    f"F.fractional_max_pool3d(image[None], (1, 2, 3), (1, 3, 2), None, True, {_DRAWS}[:1, :, [0, 1, 0]])",
+    "F.fractional_max_pool3d(image[None], 1, (2, 5, 6))",
+    "F.fractional_max_pool3d(image[None], 1, (1, 4, 5)).shape",
     "F.unfold(image, 2)",
     "F.unfold(image[0], (2, 3), dilation=2, padding=1, stride=(2, 1))",
     "F.unfold(image, 7)",

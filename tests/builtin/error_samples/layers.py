@@ -68,7 +68,19 @@ def pool_adaptively(rank: int) -> Iterator[Refusal]:
         yield Refusal(op, "not implemented for int", x.astype("int64"), 2)
 
 
+def pool_at_random(rank: int) -> Iterator[Refusal]:
+    op, x = f"nn.functional.fractional_max_pool{rank}d", IMAGES[rank]
+    yield Refusal(op, "batch, channels, places", x[None], 2, 1)
+    yield Refusal(op, "requires specifying either an output_size or an output_ratio", x, 2)
+    yield Refusal(op, "the windows are too large, or too many", x, 2, 9)
+    if rank == 2:  # torch ignores further numbers in three dims
+        yield Refusal(op, "output_ratio must be one number, or one for each", x, 2, output_ratio=(0.5,) * 3)
+    yield Refusal(op, "'_random_samples' must have the shape", x, 2, 1, _random_samples=real(1, 2, 1))
+    yield Refusal(op, "expected one number or", x, (2,) * (rank + 1), 1)
+
+
 LAYERS = [
+    *(refusal for rank in (2, 3) for refusal in pool_at_random(rank)),
     *(
         refusal
         for rank in IMAGES

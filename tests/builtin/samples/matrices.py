@@ -193,6 +193,13 @@ CONVOLUTIONS: dict[str, list[Sample]] = {
         for name, suffix in ADAPTIVE
     },
     **{f"{name}3d{suffix}": [Sample((VOLUME, 2))] for name, suffix in ADAPTIVE},
+    "sampled_max_pool2d": [
+        Sample((IMAGE, 2, 3, draw(IMAGE.shape[0], IMAGE.shape[1], 2, low=0.01, high=0.95))),
+        Sample((IMAGE[0], [3, 1], [2, 4], draw(1, IMAGE.shape[1], 2, low=0.01, high=0.95))),
+    ],
+    "sampled_max_pool3d": [
+        Sample((VOLUME, 1, 2, draw(*VOLUME.shape[:2], 3, low=0.01, high=0.95))),
+    ],
     "im2col": [Sample((IMAGE, 2)), Sample((IMAGE[0], [2, 3], 2, [1, 0], 2))],
     "col2im": [Sample((draw(1, 8, 4), 3, 2)), Sample((draw(8, 4), [4, 5], [2, 2], 1, [0, 1], [2, 3]))],
     "interpolate": [

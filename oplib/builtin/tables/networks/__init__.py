@@ -7,6 +7,7 @@ from . import (
     convolution,
     dropout,
     flash_attention,
+    fractional_pooling,
     grids,
     norm_pooling,
     normalisation,
@@ -15,5 +16,6 @@ from . import (
     unfolding,
 )
 
-_LAYERS = (normalisation, dropout, attention, flash_attention, convolution, pooling, norm_pooling)
-FAMILIES = (activations, shrinkage, *_LAYERS, grids, bags, unfolding)
+_LAYERS = (normalisation, dropout, attention, flash_attention, convolution, pooling)
+_POOLINGS = (norm_pooling, fractional_pooling)
+FAMILIES = (activations, shrinkage, *_LAYERS, *_POOLINGS, grids, bags, unfolding)
