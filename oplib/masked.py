@@ -24,6 +24,7 @@ from oplib.builtin.single_ops import ops
 from oplib.errors import DimensionError, describe
 from oplib.tensor import default_int_dtype, get_default_dtype
 from oplib.tensor.dtypes.rules import INTEGRAL
+from oplib.tracebacks import entry_point
 
 Function = Callable[..., Any]
 
@@ -64,7 +65,7 @@ def _describe(function: Function, name: str, what: str, left_out: str, shown: st
     function.__doc__ = _DOC.format(
         name=name, what=what, left_out=left_out, shown=shown.replace("\n", "\n    "), more=more, given=given
     )
-    return function
+    return entry_point(function)
 
 
 def _prepare(input: Any, dtype: Any, *, floating: bool = False) -> Any:  # noqa: A002  torch's name
@@ -165,11 +166,12 @@ def _make_spread(name: str, what: str, shown: str) -> Function:
         x = _prepare(input, dtype, floating=True)
         axes = _find_axes(x, dim)
         less = correction if correction is not None else 1 if unbiased is None else int(unbiased)
-        count = ops.sum(_fill(ops.ones_like(x), mask, 0), axes, True)
+        ones = ops.ones_like(x if x.dtype.kind != "c" else ops.real(x))
+        count = ops.sum(_fill(ones, mask, 0), axes, True)
         middle = ops.div(ops.sum(_fill(x, mask, 0), axes, True), count)
         away = _fill(ops.square(ops.abs(ops.sub(x, middle))), mask, 0)
         total = ops.div(ops.sum(away, axes, True), ops.clamp_min(ops.sub(count, less), 0))
-        found = ops.sqrt(total) if name == "std" else total
+        found = _prepare(ops.sqrt(total) if name == "std" else total, x.dtype)
         return found if keepdim else ops.squeeze(found, tuple(axes))
 
     more = "\n    dim: one dim or several; by default all.\n    unbiased: whether the count is lowered by 1."

@@ -7,16 +7,13 @@ import random
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 import oplib
-import oplib.fft
-import oplib.linalg
-import oplib.nn.functional
-import oplib.special
 from oplib.errors import OplibError
 
 Function = Callable[..., Any]
@@ -104,30 +101,60 @@ BAD: dict[str, Callable[[], Any]] = {
     "deep list": lambda: [[[[[[[[1]]]]]]]],
 }
 
-MODULES = (oplib, oplib.nn.functional, oplib.linalg, oplib.fft, oplib.special)
+# Registrations stay; modes and states of the process change; the others run functions that they are given.
+MODULES_LEFT_OUT = {
+    *("oplib.library", "oplib.random", "oplib.autograd.grad_mode"),
+    *("oplib.amp", "oplib.transforms", "oplib.utils.checkpoint"),
+}
 # What changes the process, returns contexts and decorators, or runs what it is given.
 LEFT_OUT = {
     *("seed", "manual_seed", "set_rng_state", "set_default_dtype", "set_default_device", "set_num_threads"),
     *("set_grad_enabled", "set_printoptions", "compile", "jit", "vmap", "save", "load", "custom_op"),
     *("while_loop", "scan", "cond", "inference_mode", "no_grad", "enable_grad"),
+    *("gradcheck", "gradgradcheck"),
 }
-METHODS_LEFT_OUT = {"apply_", "map_", "map2_", "register_hook", "register_post_accumulate_grad_hook"}
+METHODS_LEFT_OUT = {
+    *("apply_", "map_", "map2_", "register_hook", "register_post_accumulate_grad_hook"),
+    *(
+        "__init__",
+        "__setstate__",
+        "__dir__",
+        "__deepcopy__",
+        "__format__",
+        "__array__",
+        "__dlpack__",
+    ),  # Python calls them
+}
+
+
+def list_modules() -> list[ModuleType]:
+    """Returns the public modules of functions: the root, and what the lists of names lead to."""
+    found: dict[str, ModuleType] = {}
+    waiting: list[ModuleType] = [oplib]
+    while waiting:
+        module = waiting.pop()
+        if not hasattr(module, "__all__") or module.__name__ in found or module.__name__ in MODULES_LEFT_OUT:
+            continue
+        found[module.__name__] = module
+        members = (getattr(module, name) for name in module.__all__)
+        waiting += [one for one in members if isinstance(one, ModuleType)]
+    return [found[name] for name in sorted(found)]
 
 
 def list_functions() -> dict[str, Function]:
     """Returns the public functions and the methods of Tensor, by their paths."""
     found: dict[str, Function] = {}
     seen: set[int] = set()
-    for module in MODULES:
-        for name in sorted(dir(module)):
+    for module in list_modules():
+        for name in sorted(set(module.__all__) - LEFT_OUT):
             value = getattr(module, name)
-            is_public = not name.startswith("_") and name not in LEFT_OUT
-            if is_public and inspect.isroutine(value) and id(value) not in seen and _read(value) is not None:
+            if inspect.isroutine(value) and id(value) not in seen and _read(value) is not None:
                 seen.add(id(value))
                 found[f"{module.__name__}.{name}"] = value
-    for name in sorted(dir(oplib.Tensor)):
+    for name in sorted(set(dir(oplib.Tensor)) - METHODS_LEFT_OUT):
         value = getattr(oplib.Tensor, name, None)
-        if not name.startswith("_") and name not in METHODS_LEFT_OUT and inspect.isfunction(value):
+        is_public = not name.startswith("_") or name.endswith("__")
+        if is_public and inspect.isfunction(value):
             found[f"oplib.Tensor.{name}"] = value
     return found
 

@@ -9,9 +9,9 @@ import pytest
 
 import oplib
 import oplib.nn.functional as F
-from oplib.errors import ArgumentTypeError, ArgumentValueError, OplibError, describe
+from oplib.errors import AllocationError, ArgumentTypeError, ArgumentValueError, OplibError, describe
 from oplib.raw_errors import explain_raw
-from tests.bad_calls import BAD, draw_calls, list_functions, make_cycle
+from tests.bad_calls import BAD, draw_calls, list_functions, list_modules, make_cycle, make_cycle_of_dict
 from tests.seed import draw_cases, make_random
 
 FUNCTIONS = list_functions()
@@ -24,6 +24,22 @@ def test_a_call_with_a_bad_value_gives_a_result_or_an_error_of_oplib(path):
     for call in draw_calls(path, FUNCTIONS[path], make_random(path, is_steady=True), CALLS):
         error = call.run(FUNCTIONS[path])
         assert error is None, f"{call} raised {type(error).__name__}: {error}"
+
+
+def test_the_functions_come_from_all_public_modules():
+    modules = {module.__name__ for module in list_modules()}
+    assert modules > {
+        "oplib",
+        "oplib.fft",
+        "oplib.linalg",
+        "oplib.masked",
+        "oplib.nn.functional",
+        "oplib.nn.utils",
+    }
+    assert modules > {"oplib.signal.windows", "oplib.special", "oplib.autograd", "oplib.visual"}
+    assert {"oplib.sin", "oplib.masked.sum", "oplib.Tensor.add_", "oplib.Tensor.__setitem__"} <= set(
+        FUNCTIONS
+    )
 
 
 @pytest.mark.parametrize("kind", ["object", "str", "bytes", "datetime", "record"])
@@ -63,6 +79,17 @@ def test_a_function_of_several_ops_refuses_what_is_no_tensor(call, given):
 def test_a_list_that_contains_itself_is_refused(call):
     with pytest.raises(OplibError):
         call(make_cycle())
+
+
+def test_a_dict_that_contains_itself_is_refused_where_arguments_are_a_key():
+    for _ in range(2):
+        with pytest.raises(ArgumentTypeError, match=r"argument 'dims'.*\{'itself': "):
+            oplib.tile(oplib.ones(3), make_cycle_of_dict())
+
+
+def test_more_parts_than_memory_holds_are_refused_before_they_are_made():
+    with pytest.raises(AllocationError, match="tensor_split into 1000000000000000000 parts"):
+        oplib.tensor_split(oplib.ones(3), 10**18)
 
 
 def test_a_list_that_contains_itself_is_described():

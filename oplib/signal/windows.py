@@ -21,6 +21,7 @@ from oplib.tensor import Tensor, get_default_dtype
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.factories.from_data import tensor
+from oplib.tracebacks import entry_point
 
 _Array = np.ndarray[Any, Any]
 _DOC = """Makes {what}.
@@ -187,7 +188,7 @@ def _make_window(name: str, window: _Window) -> Callable[..., Tensor]:
     given = ", a=[1.0]" if has_factors else ""
     errors = "\n    ArgumentTypeError: the factors are no sequence." if has_factors else ""
     make.__doc__ = _DOC.format(what=window.what, name=name, numbers=told, given=given, errors=errors)
-    return make
+    return entry_point(make)
 
 
 def _compute(window: _Window, count: int, sym: bool, numbers: dict[str, Any]) -> _Array:

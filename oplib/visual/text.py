@@ -11,6 +11,7 @@ from oplib.autograd.graph import GradientEdge, Node, get_gradient_edge
 from oplib.autograd.nodes.accumulate import AccumulateGrad
 from oplib.errors import GradientTypeError, describe
 from oplib.tensor import Tensor
+from oplib.tracebacks import entry_point
 
 Edges: TypeAlias = Sequence[tuple[Node | None, int]]
 
@@ -18,6 +19,7 @@ NOWHERE = "-"
 """Marks an input that needs no gradient."""
 
 
+@entry_point
 def graph_text(
     tensor_or_tensors: Tensor | Sequence[Tensor], *, params: Mapping[str, Tensor] | None = None
 ) -> str:

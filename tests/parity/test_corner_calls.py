@@ -154,6 +154,21 @@ CALLS: dict[str, Call] = {
     ),
     "float_power_": lambda lib: count(lib, 3).float_power_(2),
     "float_power_ of ints": lambda lib: count(lib, 3, dtype="int64").float_power_(0.5),
+    **{
+        f"{name}_ into {shape}": lambda lib, name=name, shape=shape, ndims=ndims: getattr(
+            lib.ones(shape), f"{name}_"
+        )(*(count(lib, *[2, 3, 3][3 - ndim :], dtype="float32") for ndim in ndims))
+        for name, ndims in {
+            "addbmm": (3, 3),
+            "baddbmm": (3, 3),
+            "addmm": (2, 2),
+            "addmv": (2, 1),
+            "addr": (1, 1),
+            "addcmul": (2, 2),
+            "addcdiv": (2, 2),
+        }.items()
+        for shape in ((1,), (1, 1), (), (3,), (3, 3), (2,))
+    },
     "addbmm_ of one item": lambda lib: lib.tensor([[1.0]]).addbmm_(lib.ones(2, 1, 3), lib.ones(2, 3, 1)),
 }
 

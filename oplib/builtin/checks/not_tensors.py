@@ -14,6 +14,8 @@ from oplib.library.arguments.plain_conversions import is_foreign
 
 _NO_TENSORS = (bool, int, float, complex, str, bytes, list, tuple, dict, set, type(None))
 
+_DEEPEST = 8  # the depth of lists that is searched
+
 
 def find_untensor(
     op: str, defaults: Mapping[str, Any], error: Exception, arguments: Mapping[str, Any]
@@ -47,9 +49,10 @@ def _name(op: str) -> str:
     return op.replace("linalg_", "linalg.")
 
 
-def _holds(value: Any, what: Any) -> bool:
+def _holds(value: Any, what: Any, depth: int = 0) -> bool:
+    """Tells whether a value is an object, or holds it in lists, which may contain themselves."""
     if isinstance(value, (list, tuple)):
-        return value is what or any(_holds(one, what) for one in value)
+        return value is what or (depth < _DEEPEST and any(_holds(one, what, depth + 1) for one in value))
     return value is what or (isinstance(value, str) and isinstance(what, str) and what in value)
 
 

@@ -149,7 +149,7 @@ def scatter(
         )
     items = value if src is None else src
     if isinstance(items, (bool, int, float, complex)):
-        items = ops.zeros_like(index, dtype=input.dtype) + items
+        items = ops.fill(ops.zeros_like(index, dtype=input.dtype), items)
     return ops.scatter_reduce(input, dim, index, items, _REDUCTIONS[reduce])
 
 

@@ -12,8 +12,11 @@ from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, describe
 from oplib.tensor import Tensor
+from oplib.tensor.devices.memory import require_memory
 
 Function = Callable[..., Any]
+
+_BYTES_OF_A_PART = 512  # of a Tensor with its storage, at least
 
 
 def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
@@ -32,6 +35,7 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
     Raises:
         ArgumentError: the input has no dims, or the number of parts is less than 1.
         DimensionError: the dim does not exist.
+        AllocationError: the memory does not hold so many parts.
 
     Gradient:
         The gradient of the view.
@@ -62,6 +66,9 @@ def _find_stops(indices_or_sections: Any, length: int, op: str) -> list[int]:
         raise ArgumentError(
             f"{op}: number of sections must be larger than 0. Got {indices_or_sections}. Give at least 1."
         )
+    require_memory(
+        f"{op} into {indices_or_sections} parts", (indices_or_sections, _BYTES_OF_A_PART), np.dtype(np.uint8)
+    )
     short, longer = divmod(length, indices_or_sections)
     return [
         place * short + min(place, longer) for place in range(1, indices_or_sections)

@@ -11,6 +11,7 @@ from inspect import Parameter
 from oplib.autograd.recording.in_place import check_may_write, write_in_place
 from oplib.builtin.in_place import require_tensor_to_write
 from oplib.builtin.rows.docstring import add_to_arguments
+from oplib.builtin.writing.resizing import write_enlarging
 from oplib.generated_code import parse
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
@@ -24,13 +25,16 @@ _MAY_NOT_WRITE = "{0}._root is not None or {0}._read_only or {0}._requires_grad 
 _WRITE = "__written = __write({}, None, {!r}, __seen)\nif __written is not None: return __written\ncontinue"
 
 
-def specify_in_place(spec: FunctionSpec, name: str, *, is_uniform: bool = False) -> FunctionSpec:
+def specify_in_place(
+    spec: FunctionSpec, name: str, *, is_uniform: bool = False, enlarges: bool = False
+) -> FunctionSpec:
     """Describes ``exp_`` by ``exp``: it returns its first argument, which holds the result.
 
     Args:
         spec: of the function out of place.
         name: of the in-place form.
         is_uniform: all items of the result are equal.
+        enlarges: the first argument takes the shape of the result.
     """
     uniform = ", is_uniform=True" if is_uniform else ""
     first, *others = [one.name for one in spec.parameters]
@@ -50,7 +54,7 @@ def specify_in_place(spec: FunctionSpec, name: str, *, is_uniform: bool = False)
         "__require_tensor": require_tensor_to_write,
         "__check_may_write": check_may_write,
         "__Storage": Storage,
-        "__write": write_in_place,
+        "__write": write_enlarging if enlarges else write_in_place,
     }
     doc = (
         f"As ``{name[:-1]}``, in place: the result becomes the value of ``input``, which is returned.\n\n"

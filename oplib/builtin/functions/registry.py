@@ -266,8 +266,9 @@ class FunctionRegistry:
             spec = specify_in_place(specify_composed(op, index_put), name)
         else:
             spec = self._specify(op) if op in self.composed else self._specify_op(op)
-            is_uniform = op in self._rows and self._rows[op][0].is_uniform
-            spec = specify_in_place(spec, name, is_uniform=is_uniform)
+            row = self._rows[op][0] if op in self._rows else None
+            is_uniform, enlarges = (row.is_uniform, row.enlarges) if row else (False, False)
+            spec = specify_in_place(spec, name, is_uniform=is_uniform, enlarges=enlarges)
         return name_method(emit_function(spec, f"<oplib.Tensor.{name}>"), name)
 
     def _make_variadic(self, op: str) -> Function:

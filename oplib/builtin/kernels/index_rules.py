@@ -40,8 +40,9 @@ def check_fit(op: str, self: Any, index: Any, axis: int) -> None:
     Raises:
         ArgumentError: it is larger, has another number of dims, or does not contain integers.
     """
-    if index.size:  # torch looks at the dtype of places only where there are some
-        check_index(op, index)
+    if not index.size:  # torch looks at shape and dtype of places only where there are some
+        return
+    check_index(op, index)
     sizes = zip(index.shape, self.shape, strict=False)
     if max(index.ndim, 1) != max(self.ndim, 1) or any(
         mine > other for place, (mine, other) in enumerate(sizes) if place != axis

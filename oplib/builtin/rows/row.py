@@ -24,6 +24,7 @@ class Row:
         derivative: how it differentiates; by default as JAX differentiates the kernel.
         operand: number arguments that may change at every call without compiling anew.
         in_place: there is a form that writes the result into the first argument, ``exp_``.
+        enlarges: the in-place form gives its argument the shape of the result, to which it broadcasts.
         is_uniform: all items of the result are equal; the in-place form may write items that share memory.
         view: for an op whose result is a view of its argument, the rule that gives its frame, see
             ``kernels/view_rules``; a rule may give None where a copy is needed. Tensors then never reach the
@@ -66,6 +67,7 @@ class Row:
     derivative: Derivative = DERIVED
     operand: tuple[str, ...] = ()
     in_place: bool = False
+    enlarges: bool = False
     is_uniform: bool = False
     view: Function | None = None
     kernels: tuple[tuple[str, Function], ...] = ()

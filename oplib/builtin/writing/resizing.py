@@ -11,15 +11,17 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from oplib.autograd.recording.in_place import check_may_turn
+from oplib.autograd.recording.in_place import check_may_turn, note_history, write_in_place
 from oplib.autograd.recording.view import turn_in_place
 from oplib.autograd.recording.view_node import make_view_class
 from oplib.builtin.in_place import require_tensor_to_write
 from oplib.builtin.tables.shapes.memory import as_strided
 from oplib.errors import ArgumentError, AutogradError, describe
+from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.shapes.filling import read_size
+from oplib.tensor.storage.escape import refuse_escape
 from oplib.tensor.storage.memory_format import check_format
 from oplib.tensor.views import AliasStorage, ViewStorage
 from oplib.tensor.views.frame import contiguous_strides
@@ -147,20 +149,48 @@ def _turn(tensor: Tensor, op: str, size: tuple[int, ...], stride: tuple[int, ...
     return turn_in_place(tensor, frame, starts, _NODE)
 
 
+def write_enlarging(tensor: Tensor, result: Tensor, op: str, seen: Any) -> Tensor | None:
+    """As ``write_in_place``, for a tensor that takes the shape of the result.
+
+    Args:
+        tensor: the tensor to write. Where its shape changes no other tensor may share its memory.
+        result: the new value with its history.
+        op: the in-place op, for errors.
+        seen: the array of the owner before the result was computed.
+
+    Raises:
+        ArgumentError: another tensor shares the memory.
+    """
+    shape = result._storage.spec.shape
+    if shape == tensor._storage.spec.shape or modes.region is not None:  # the body of a loop keeps shapes
+        return write_in_place(tensor, result, op, seen)
+    _refuse_shared(tensor, op, shape)
+    refuse_escape(result._storage.array, tensor, op)
+    if not tensor._storage.exchange(seen, result._storage.array):
+        return None
+    note_history(tensor, result)
+    return tensor
+
+
 def _grow(tensor: Tensor, shape: tuple[int, ...]) -> Any:
     storage = tensor._storage
     items = storage.array.reshape(-1)
-    is_part = isinstance(storage, (ViewStorage, AliasStorage))
-    if is_part or has_views(tensor) or _count_references(tensor) > _ALONE:
-        raise ArgumentError(
-            f"resize_: the tensor must grow from {tensor.numel()} to {math.prod(shape)} items, and other "
-            f"tensors share its memory, which cannot grow under them. Got {describe(tensor)}. Make a "
-            "tensor of its own with clone(), and resize that."
-        )
+    _refuse_shared(tensor, "resize_", shape)
     require_memory("resize_", shape, tensor.dtype)
     more = jnp.zeros(math.prod(shape) - items.size, items.dtype)
     storage.write(jnp.concatenate([items, more]).reshape(shape))
     return tensor
+
+
+def _refuse_shared(tensor: Tensor, op: str, shape: Sequence[int]) -> None:
+    """Raises ArgumentError if another tensor shares the memory of one that must grow."""
+    is_part = isinstance(tensor._storage, (ViewStorage, AliasStorage))
+    if is_part or has_views(tensor) or _count_references(tensor) > _ALONE:
+        raise ArgumentError(
+            f"{op}: the tensor must grow from {tensor.numel()} to {math.prod(shape)} items, and other "
+            f"tensors share its memory, which cannot grow under them. Got {describe(tensor)}. Make a "
+            f"tensor of its own with clone(), and use {op} on that."
+        )
 
 
 def _count_references(tensor: Any) -> int:
@@ -169,5 +199,5 @@ def _count_references(tensor: Any) -> int:
     return sys.getrefcount(storage)
 
 
-_ALONE = _count_references(SimpleNamespace(_storage=object())) + 1  # the caller refers to it too
+_ALONE = _count_references(SimpleNamespace(_storage=object())) + 1  # the function that grows it does too
 RESIZING = {one.__name__: one for one in (as_strided_, resize_, resize_as_)}

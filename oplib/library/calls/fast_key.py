@@ -122,10 +122,10 @@ def list_frozen_parts(value: Any) -> tuple[Any, ...]:
 
 
 def freeze_softly(value: Any) -> object:
-    """As ``freeze``, but a value that cannot be hashed gives a key that no other value has."""
+    """As ``freeze``, but a value that cannot be hashed or contains itself gives a key that no other has."""
     try:
         return freeze(value)
-    except TypeError:
+    except (TypeError, RecursionError):
         return object()
 
 

@@ -17,6 +17,7 @@ from oplib.errors import ArgumentError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor, box, upcalls
 from oplib.tensor.factories.from_data import tensor
+from oplib.tracebacks import entry_point
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
@@ -86,6 +87,7 @@ def _scale(gradients: list[Tensor], factor: Tensor) -> None:
             gradient.mul_(factor)
 
 
+@entry_point
 def get_total_norm(
     tensors: Tensors,
     norm_type: float = 2.0,
@@ -134,6 +136,7 @@ def get_total_norm(
     return total
 
 
+@entry_point
 def clip_grads_with_norm_(
     parameters: Tensors,
     max_norm: float | Tensor,
@@ -172,6 +175,7 @@ def clip_grads_with_norm_(
         _scale(gradients, factor)
 
 
+@entry_point
 def clip_grad_norm_(
     parameters: Tensors,
     max_norm: float | Tensor,
@@ -222,6 +226,7 @@ def clip_grad_norm_(
     return total
 
 
+@entry_point
 def clip_grad_value_(
     parameters: Tensors,
     clip_value: float | Tensor,

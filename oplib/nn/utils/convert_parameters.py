@@ -7,10 +7,12 @@ from typing import Any
 
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.tensor import Tensor, upcalls
+from oplib.tracebacks import entry_point
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
 
+@entry_point
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """Joins the items of parameters to one vector.
 
@@ -37,6 +39,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     return upcalls.cat([upcalls.reshape(one, (-1,)) for one in parameters])
 
 
+@entry_point
 def vector_to_parameters(vec: Any, parameters: Iterable[Tensor]) -> None:
     """Writes the items of a vector into parameters, as new data.
 

@@ -20,6 +20,7 @@ from oplib.tensor.storage.storage import Storage
 from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
 from oplib.tensor.views import AliasStorage, ViewStorage
+from oplib.tracebacks import entry_point
 
 
 class TensorAliasing(Generic[TensorT]):
@@ -104,6 +105,7 @@ class TensorAliasing(Generic[TensorT]):
         """``oplib.strided``. There are no sparse tensors."""
         return strided
 
+    @entry_point
     def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
         """Returns the strides of torch's memory, in items, for every dimension or for one.
 

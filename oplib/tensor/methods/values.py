@@ -17,6 +17,7 @@ from oplib.errors import (
     describe,
 )
 from oplib.modes import modes
+from oplib.tracebacks import entry_point
 
 from .left_operand import is_asked_by_operator
 
@@ -55,6 +56,7 @@ class TensorValues:
                 f"Got {describe(self._storage.array)}. {cure}"
             )
 
+    @entry_point
     def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
         """Returns the values as a read-only numpy array. On the CPU nothing is copied.
 

@@ -42,6 +42,30 @@ def test_a_tensor_whose_memory_others_share_does_not_grow(share: Any) -> None:
     assert x.resize_(4).tolist() == [1, 1, 1, 0]
 
 
+def test_addbmm_takes_the_shape_of_its_result() -> None:
+    batches = oplib.arange(6.0).view(1, 2, 3), oplib.ones(1, 3, 4)
+    leaf = oplib.tensor([[2.0]], requires_grad=True)
+    x = leaf * 1
+    assert x.addbmm_(*batches, beta=3.0) is x
+    assert x.tolist() == [[9.0] * 4, [18.0] * 4]
+    assert x._version == 1
+    x.sum().backward()
+    assert leaf.grad is not None
+    assert leaf.grad.tolist() == [[24.0]]
+
+
+@pytest.mark.parametrize("share", [lambda x: x.detach(), lambda x: x[0], lambda x: x.data])
+def test_addbmm_does_not_grow_where_others_share_the_memory(share: Any) -> None:
+    batches = oplib.ones(1, 2, 3), oplib.ones(1, 3, 4)
+    x = oplib.ones(1, 1)
+    other = share(x)
+    with pytest.raises(ArgumentError, match="addbmm_: the tensor must grow from 1 to 8 items"):
+        x.addbmm_(*batches)
+    assert (x.tolist(), x._version) == ([[1.0]], 0)
+    del other
+    assert x.addbmm_(*batches).shape == (2, 4)
+
+
 def test_a_view_does_not_grow_beyond_its_items() -> None:
     x = oplib.arange(6.0).view(2, 3)
     row = x[1]

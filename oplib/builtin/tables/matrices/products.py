@@ -325,6 +325,7 @@ SUMS_OF_PRODUCTS = (
         "batch1 batch2",
         lambda x, y: _summed("addbmm", x, y),
         "the sum of bmm(batch1, batch2)",
+        enlarges=True,
         autocast="low",
     ),
 )

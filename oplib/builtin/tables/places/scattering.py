@@ -131,6 +131,8 @@ def _neutral(reduce: str, like: Any) -> Any:
         return strong(0, like)
     if reduce == "prod":
         return strong(1, like)
+    if like.dtype == dtypes.bool:
+        return strong(reduce == "amin", like)
     limits = jnp.iinfo(like.dtype) if is_integral(like.dtype) else None
     low, high = (limits.min, limits.max) if limits else (-jnp.inf, jnp.inf)
     return strong(low if reduce == "amax" else high, like)
@@ -177,6 +179,8 @@ def _index_reduce(
         raise ArgumentError(
             f"{op}: expected reduce to be one of prod, mean, amax or amin. Got {reduce!r}. Use index_add."
         )
+    if self.dtype == dtypes.bool:
+        raise UnsupportedDtypeError(f"{op}: not implemented for bool. Got {describe(self)}. Convert it.")
     _check_reduce(op, reduce, self)
     whole = self if self.ndim else lax.reshape(self, (1,))
     items = source if self.ndim or source.ndim else lax.reshape(source, (1,))
