@@ -15,8 +15,7 @@ from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library import OpOverload
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
-from oplib.tensor.shapes.filling import fill_like
-from oplib.tensor.storage.constants import is_shareable
+from oplib.tensor.shapes.filling import find_shared_like
 
 
 def choose_masked_fill(overloads: Mapping[str, OpOverload]) -> OverloadChoice:
@@ -46,8 +45,10 @@ def choose_zero(overloads: Mapping[str, OpOverload]) -> OverloadChoice:
         is_special = state.watchers or state.inference or state.region
         if input.__class__ is Tensor and not (is_special or (input._requires_grad and state.grad_enabled)):
             storage = input._storage
-            if storage.__class__ is Storage and is_shareable(storage.array):
-                return box(fill_like(storage.array, 0))
+            if storage.__class__ is Storage:
+                found = find_shared_like(storage.array, 0)
+                if found is not None:
+                    return box(found)
         return on_any.call(input)
 
     return OverloadChoice(zero)

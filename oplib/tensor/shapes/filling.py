@@ -16,7 +16,7 @@ from oplib.tensor.devices.forked import check_process
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.devices.placement import Placement, placement_like
 from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL, check_range
-from oplib.tensor.storage.constants import share_array, shared_arrays
+from oplib.tensor.storage.constants import is_shareable, share_array, shared_arrays
 from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tensor.storage.ingestion import to_array
 
@@ -99,14 +99,20 @@ def fill(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], placement: Pl
 
 def fill_like(array: Any, value: Any) -> jax.Array:
     """Returns an array of one value in the shape, dtype and placement of another, see :func:`fill`."""
+    found = find_shared_like(array, value)
+    return fill(array.shape, value, array.dtype, placement_like(array, None)) if found is None else found
+
+
+def find_shared_like(array: Any, value: Any) -> jax.Array | None:
+    """Returns the shared array that :func:`fill_like` returns; None if there is none for these arguments."""
     check_process()
-    shape, dtype = array.shape, array.dtype
     if value.__class__ not in _NUMBERS or is_inside_trace() or is_abstract(array):
-        return fill(shape, value, dtype, placement_like(array, None))
+        return None
+    shape, dtype = array.shape, array.dtype
     default = jax_config.jax_default_device
     key = (shape, value or str(value), dtype, array.committed, array.sharding, default)
     found = shared_arrays.get(key)
-    if found is None:
+    if found is None and is_shareable(array):
         found = share_array(key, fill(shape, value, dtype, placement_like(array, None)))
     return found
 
