@@ -11,9 +11,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import ParamSpec, TypeVar
 
 import jax
@@ -56,6 +57,16 @@ is_inside = _Files((*_OWN, *_PACKAGES, contextlib.__file__))
 _is_of_packages = _Files(
     (*_OWN, *_PACKAGES, f"{Path(np.__file__).parent}{os.sep}", contextlib.__file__, "<frozen ")
 )
+
+
+def find_user_level() -> int:
+    """Returns which frame above the caller is the user's, as ``warnings.warn`` of the caller counts them."""
+    level = 1
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_inside[frame.f_code.co_filename]:
+        frame = frame.f_back
+        level += 1
+    return level
 
 
 def entry_point(function: Callable[P, R]) -> Callable[P, R]:

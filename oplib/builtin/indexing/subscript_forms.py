@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
-from types import FrameType
 from typing import Any
 
 import jax
@@ -14,8 +12,8 @@ import numpy as np
 from oplib.builtin.values import find_array, is_traced
 from oplib.errors import ArgumentError, describe
 from oplib.tensor import Tensor
+from oplib.tracebacks import find_user_level
 
-_PACKAGE = __name__.partition(".")[0]
 _PLAIN = frozenset({int, slice, type(None), type(...)})
 _LONGEST = 32  # a list of this length contains positions, whatever its items are
 
@@ -30,9 +28,11 @@ def list_subscripts(index: Any) -> list[Any]:
     if isinstance(index, tuple):
         items: list[Any] = list(index)
     elif isinstance(index, list) and _stands_for_tuple(index):
-        _warn(
+        warnings.warn(
             "index: a list in a tuple's place is deprecated. It is read as one subscript for each dim. "
-            "Write x[tuple(seq)], or x[oplib.tensor(seq)] if it contains positions."
+            "Write x[tuple(seq)], or x[oplib.tensor(seq)] if it contains positions.",
+            UserWarning,
+            stacklevel=find_user_level(),
         )
         items = list(index)
     else:
@@ -74,15 +74,9 @@ def _is_bytes(item: Any) -> bool:
 def _to_bools(item: Any) -> Any:
     if not item.ndim:
         return item != 0 if is_traced(item) else bool(item)
-    _warn("index: indexing with dtype uint8 is now deprecated, please use a dtype bool instead.")
+    warnings.warn(
+        "index: indexing with dtype uint8 is now deprecated, please use a dtype bool instead.",
+        UserWarning,
+        stacklevel=find_user_level(),
+    )
     return find_array(item) != 0
-
-
-def _warn(text: str) -> None:
-    """Issues a warning at the innermost line outside this package."""
-    level = 2
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == _PACKAGE:
-        frame = frame.f_back
-        level += 1
-    warnings.warn(text, UserWarning, stacklevel=level)

@@ -14,6 +14,7 @@ from oplib.errors import ArgumentTypeError, DimensionError
 from oplib.tensor.devices.device import Device, device_of_array
 from oplib.tracebacks import entry_point
 
+from .overlay import overlays
 from .size import Size, make_size
 
 if TYPE_CHECKING:
@@ -42,12 +43,18 @@ class TensorMetadata:
 
     @property
     def device(self) -> Device:
-        """The device of the tensor; the abstract device under a trace.
+        """The device of the tensor; under a trace of JAX the abstract device.
+
+        While ``oplib.jit`` traces a function whose operands are on one device, it is that device.
 
         Raises:
             DeviceError: the tensor is on several devices; see :attr:`sharding`.
         """
-        return device_of_array(self._storage.array)
+        overlay = overlays.current
+        array = self._storage.array
+        if overlay is not None and overlay.device is not None and isinstance(array, Tracer):
+            return overlay.device
+        return device_of_array(array)
 
     @property
     def sharding(self) -> jax.sharding.Sharding:

@@ -31,6 +31,7 @@ class Overlay:
         set_grads: likewise, whose gradient was set.
         scope: the number of the trace in ``modes.tracing_scope``.
         trace: the opaque state of the trace.
+        device: the device of all arrays that the function may read; None for several.
     """
 
     def __init__(self, name: str, scope: int) -> None:
@@ -41,6 +42,7 @@ class Overlay:
         self.read_grads: set[int] = set()
         self.set_grads: set[int] = set()
         self.trace: object = get_opaque_trace_state()
+        self.device: Any = None
 
     def is_current_trace(self) -> bool:
         """Returns whether the running code belongs to this trace, and not to an inner one."""

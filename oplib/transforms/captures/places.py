@@ -60,7 +60,7 @@ class Walk:
 
     Args:
         function: the function, method or other callable.
-        leaves: of its arguments; only Tensors and Generators among them are looked at.
+        leaves: of its arguments; Tensors, Generators, and objects and functions of the user are looked at.
         name_leaf: how messages call a leaf.
 
     Attributes:
@@ -79,8 +79,9 @@ class Walk:
         self.containers: dict[int, FoundObject] = {}
         self._ahead: deque[FoundObject] = deque()
         for number, leaf in enumerate(leaves):
-            if isinstance(leaf, (Tensor, Generator)):
-                self._meet(FoundObject(leaf, None, f"leaves[{number}]", name_leaf(number)))
+            place = FoundObject(leaf, None, f"leaves[{number}]", name_leaf(number))
+            if isinstance(leaf, (Tensor, Generator)) or _is_object(leaf):
+                self._meet(place)
         self._meet(FoundObject(function, None, "function", getattr(function, "__name__", "function")))
         self._meet(FoundObject(default_generator, None, "default_generator", "the default Generator"))
         while self._ahead:
@@ -126,6 +127,13 @@ def _is_walked(value: Any, place: FoundObject) -> bool:
     if isinstance(value, (type, types.FunctionType)):
         return name_package(value) not in _FOREIGN or place.parent is None
     return isinstance(value, _CONTAINERS) or name_package(type(value)) not in _OPAQUE
+
+
+def _is_object(leaf: Any) -> bool:
+    """Whether a leaf of the arguments is a user's function, or an object of a user's class."""
+    if isinstance(leaf, (types.FunctionType, types.MethodType)):
+        return name_package(leaf) not in _FOREIGN
+    return name_package(type(leaf)) not in _FOREIGN and not isinstance(leaf, (*_LEAVES, jax.Array))
 
 
 def name_package(definition: Any) -> str:

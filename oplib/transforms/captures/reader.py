@@ -38,6 +38,7 @@ class Reader:
         changed: for each entry of a container that a call changes the container, its entries before the
             trace, and the key.
         candidates: what the function could read.
+        returned: the objects without Tensors that a call returns.
 
     Attributes:
         read: the reader: ``(function, leaves) -> tensors``, or None.
@@ -49,6 +50,7 @@ class Reader:
         places: list[FoundObject],
         changed: Sequence[tuple[FoundObject, dict[Any, Any], Any]],
         candidates: Candidates,
+        returned: Sequence[Any] = (),
     ) -> None:
         self._constants, self._identities = candidates.constants, candidates.identities
         self._read_values = {id(place.value) for place in places}
@@ -64,6 +66,7 @@ class Reader:
             self._add(place)
         for container, entries, key in changed:
             self._add_changed(container, entries, key)
+        self._add_returned(candidates, {id(one) for one in returned})
         self._add_aliases([*places, *[container for container, _, _ in changed]])
         for place in (*candidates.containers, *candidates.operands):
             self._add_distant(place)
@@ -196,6 +199,13 @@ class Reader:
                 f"read_entries({name}).get({key!r}, {missing}) != {self._constant(held)}",
                 f"{place.name} holds another {key}",
             )
+
+    def _add_returned(self, candidates: Candidates, returned: set[int]) -> None:
+        """Adds tests that the objects which a call returns still stand where the function found them."""
+        for place in candidates.containers:
+            if id(place.value) in returned:
+                found = f"{self._constant(_refer(place.value))}()"
+                self._refuse(f"{self._add(place)} is not {found}", f"{place.name} is another object")
 
     def _add_aliases(self, places: Iterable[FoundObject]) -> None:
         """Where a Tensor or container was found in several ways, all must still lead to the same one."""

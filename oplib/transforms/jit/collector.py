@@ -215,7 +215,7 @@ class Collector:
         shown = self._storages.get(owner)
         if (base, shown) != (None, None) and isinstance(storage, ViewStorage) and _is_fixed(storage):
             root, chain, starts = self._find_root(tensor), storage.chain, storage.starts
-            return NewTensor(*flags, shown, base, root, chain, starts)
+            return NewTensor(*flags, shown, base, root, chain, starts, tensor._creation)
         version, is_inference = storage.version, storage.is_inference
         if storage is not owner:  # a view of a Tensor made inside: its items alone are left after the call
             storage = Storage(storage.array)

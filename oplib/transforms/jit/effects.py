@@ -41,6 +41,7 @@ class NewTensor:
         root: the Tensor of which it is a view, made before; None for a Tensor that is no view.
         chain: the frames from the base to the view; None where it shows the whole storage.
         starts: of the chain.
+        creation: how the view was made.
     """
 
     requires_grad: bool
@@ -51,6 +52,7 @@ class NewTensor:
     root: Source | None = None
     chain: Any = None
     starts: Any = ()
+    creation: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
-import sys
 import threading
 import traceback
 import types
@@ -25,7 +24,7 @@ from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tensor.storage.fresh import buffers
 from oplib.tensor.storage.map_level import map_levels
 from oplib.tensor.storage.overlay import overlays
-from oplib.tracebacks import entry_point, is_inside
+from oplib.tracebacks import entry_point, find_user_level, is_inside
 from oplib.transforms.captures.candidates import Candidates
 from oplib.transforms.captures.places import Walk
 from oplib.transforms.captures.program_table import ProgramTable
@@ -211,7 +210,7 @@ class JitFunction:
                 f"{self.__name__}: oplib.jit has compiled {count} programs. The last one because {reason}. "
                 "Give what changes as a Tensor, or keep shapes the same.",
                 CompilationWarning,
-                stacklevel=_find_level(),
+                stacklevel=find_user_level(),
             )
 
     def _trace(self, given: CallArguments) -> Program:
@@ -294,16 +293,6 @@ def jit(
             "oplib.jit(function), or use it as a decorator."
         )
     return JitFunction(function, names, donate=donate)
-
-
-def _find_level() -> int:
-    """Returns which frame above its caller is the user's, as ``warnings.warn`` counts them."""
-    level = 1
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None and is_inside[frame.f_code.co_filename]:
-        frame = frame.f_back
-        level += 1
-    return level
 
 
 def _list_names(given: Any) -> tuple[str, ...]:

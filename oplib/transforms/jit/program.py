@@ -69,12 +69,9 @@ class Program:
         donated = [position for position, _ in self._donated]
         run = rename_function(prune(trace.closed, used), self._name)
         self._run = jax.jit(run, donate_argnums=donated)
-        self._reader = Reader(
-            self._name,
-            places,
-            [(*trace.snapshot.containers[one.container], one.key) for one in effects.places],
-            candidates,
-        )
+        changed = [(*trace.snapshot.containers[one.container], one.key) for one in effects.places]
+        returned = [one[0] for one in effects.results if isinstance(one, list)]
+        self._reader = Reader(self._name, places, changed, candidates, returned)
         before = [trace.snapshot.tensors[number][2] for number in needed]
         unread = frozenset(self._at[number] for number in trace.unread_grads & self._at.keys())
         self._operands = ExpectedOperands(places, before, unread)

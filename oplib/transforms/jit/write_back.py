@@ -178,6 +178,8 @@ class WriteBack:
             tensor._storage = tensors[self._at[one.base]]._storage.owner
         if one.chain is not None:
             tensor._storage = make_view_storage(tensor._storage, one.chain, one.starts)
+        if one.creation:
+            tensor._creation = one.creation
         if one.requires_grad:
             tensor._requires_grad = True
         if one.slot is not None:

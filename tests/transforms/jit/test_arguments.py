@@ -293,3 +293,61 @@ def test_the_schema_of_a_custom_op_says_which_floats_are_operands(operand, compi
     found = [compiled(oplib.ones(1), a, b).item() for a in (2.0, 3.0) for b in (0.5, 0.25)]
     assert found == [2.5, 2.25, 3.5, 3.25]
     assert compiled.compilations == compilations
+
+
+class Layer:
+    """An object whose Tensor is found when the object is an argument."""
+
+    def __init__(self, rate):
+        self.rate = rate
+        self.weight = oplib.ones(2, requires_grad=True)
+
+    def run(self, x):
+        return self.weight * x * self.rate
+
+    @property
+    @oplib.jit
+    def double(self):
+        return self.weight * 2
+
+
+@pytest.mark.spec("J.2", "J.4")
+def test_tensors_of_an_argument_that_is_a_model_are_operands():
+    first, second = Layer(1.0), Layer(3.0)
+    step = oplib.jit(lambda model, x: model.run(x).sum())
+    for model, value in ((first, 2), (second, 6), (first, 2), (second, 6)):
+        model.weight.grad = None
+        result = step(model, oplib.ones(2))
+        result.backward()
+        assert result.item() == value
+        assert model.weight.grad.tolist() == [model.rate] * 2
+    assert step.compilations == 2
+    first.rate = 5.0
+    assert step(first, oplib.ones(2)).item() == 10
+    first.weight = oplib.zeros(2, requires_grad=True)
+    assert step(first, oplib.ones(2)).item() == 0
+    assert step.compilations == 3
+
+
+@pytest.mark.spec("J.2")
+def test_tensors_of_an_argument_that_is_a_function_are_operands():
+    layer, shift = Layer(2.0), oplib.ones(2)
+    step = oplib.jit(lambda run, x: run(x))
+
+    def move(x):
+        return x + shift
+
+    assert step(move, oplib.ones(2)).tolist() == [2, 2]
+    shift.add_(1)
+    assert step(move, oplib.ones(2)).tolist() == [3, 3]
+    assert step(layer.run, oplib.ones(2)).tolist() == [2, 2]
+    assert step(oplib.sin, oplib.zeros(2)).tolist() == [0, 0]
+
+
+@pytest.mark.spec("J.2")
+def test_a_property_may_be_compiled():
+    layer = Layer(1.0)
+    assert layer.double.tolist() == [2, 2]
+    with oplib.no_grad():
+        layer.weight.add_(1)
+    assert layer.double.tolist() == [4, 4]

@@ -293,3 +293,26 @@ def test_a_tensor_on_another_device_is_refused_by_name():
     here, there = (oplib.Tensor.from_array(jax.device_put(jnp.ones(2), one)) for one in (first, second))
     with pytest.raises(DeviceError, match=r"Tensors on different devices. Got here on .*, and there on"):
         oplib.jit(lambda: here + there)()
+
+
+@pytest.mark.spec("J.14")
+def test_the_device_of_a_tensor_is_known_inside():
+    weight, seen = oplib.ones(2), []
+
+    @oplib.jit
+    def move(x):
+        seen.extend([weight.device, x.device, (x * weight).device])
+        return x.to(weight.device) + oplib.zeros(2, device=x.device)
+
+    assert move(oplib.ones(2)).tolist() == [1, 1]
+    assert seen == [weight.device] * 3
+
+
+@pytest.mark.spec("J.14")
+@pytest.mark.devices(2)
+def test_the_device_inside_is_abstract_where_operands_are_on_several():
+    weight = oplib.Tensor.from_array(jax.device_put(jax.numpy.ones(2), jax.devices()[1]))
+    other, seen = oplib.ones(2).to("cpu:0"), []
+    step = oplib.jit(lambda: (seen.append((weight.device.type, other.shape)), weight * 2)[1])
+    assert step().tolist() == [2, 2]
+    assert seen == [("abstract", (2,))]

@@ -440,3 +440,29 @@ def test_a_captured_tensor_that_shares_no_memory_any_more_is_noticed(alias):
         assert mine.kept.tolist() == theirs.kept.tolist()
         assert (mine.leaf._version, mine.kept._version) == (theirs.leaf._version, theirs.kept._version)
     assert step.compilations == 2
+
+
+@pytest.mark.spec("J.7")
+def test_a_returned_view_of_a_no_grad_block_is_refused_as_in_the_plain_run():
+    weight = oplib.ones(2, 2, requires_grad=True)
+
+    def take():
+        with oplib.no_grad():
+            return weight[0]
+
+    for run in (take, oplib.jit(take)):
+        with pytest.raises(RuntimeError, match="A view was created in no_grad mode"):
+            run().mul_(2)
+
+
+@pytest.mark.spec("J.4", "J.7")
+def test_a_returned_object_that_was_replaced_is_the_new_one():
+    holder = SimpleNamespace(mark=object(), weight=oplib.ones(2))
+    step = oplib.jit(lambda: (holder.mark, holder.weight * 2))
+    for compilations in (1, 2):
+        for _ in range(2):
+            mark, result = step()
+            assert mark is holder.mark
+            assert result.tolist() == [2, 2]
+        assert step.compilations == compilations
+        holder.mark = object()
