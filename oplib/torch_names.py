@@ -65,6 +65,9 @@ _DTYPES = {
 }
 _CLASS = "There are no modules: use a class or dictionary of your own with Tensors that require grad."
 _CELLS = "There is none: write the cell with oplib.nn.functional.linear, and loop, or use oplib.scan."
+_SCALER = "bfloat16 needs none; multiply the loss, and divide the gradients."
+_OF_MODULES = "There are no modules: write its formula as a function of your Tensors."
+_PADDED = "Use oplib.nn.functional.pad and oplib.stack, and a mask; there are no packed sequences."
 _PRECISION = "Set jax.config.update('jax_default_matmul_precision', ...)."
 _SPARSE = "There are no sparse tensors: use dense ones and a mask."
 _PARTITION = "Spread arrays over devices with jax.sharding, see Tensor.sharding."
@@ -92,7 +95,7 @@ HINTS: dict[str, dict[str, str]] = {
         "get_float32_matmul_precision": _PRECISION,
         "sparse": _SPARSE,
         "sparse_coo_tensor": _SPARSE,
-        "GradScaler": "bfloat16 needs none; multiply the loss, and divide the gradients.",
+        "GradScaler": _SCALER,
         **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell"), _CELLS),
         **{
             f"{word}Tensor": f"Use oplib.tensor(data, dtype=oplib.{dtype})."
@@ -101,6 +104,7 @@ HINTS: dict[str, dict[str, str]] = {
     },
     "oplib.nn": {
         **dict.fromkeys(("Module", "Parameter", "Sequential", "ModuleList", "ModuleDict"), _CLASS),
+        **dict.fromkeys(("ParameterDict", "ParameterList"), _CLASS),
         **dict.fromkeys(("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"), _CELLS),
         **{
             layer: f"There are no modules: use oplib.nn.functional.{function} with Tensors of your own."
@@ -109,11 +113,17 @@ HINTS: dict[str, dict[str, str]] = {
         "init": "Use in-place draws under oplib.no_grad, such as Tensor.uniform_ and Tensor.normal_.",
         "DataParallel": _PARTITION,
     },
+    "oplib.nn.utils": {
+        "rnn": _PADDED,
+        **dict.fromkeys(("spectral_norm", "weight_norm", "parametrize", "parametrizations"), _OF_MODULES),
+    },
+    "oplib.amp": {"GradScaler": _SCALER},
     "oplib.optim": {
         **{
             name: f"Use oplib.optim.Optimizer(optax.{transformation}(...), parameters)."
             for name, transformation in _TRANSFORMATIONS.items()
         },
+        "swa_utils": "Average parameters under oplib.no_grad by Tensor.lerp_, or optax.incremental_update.",
         "lr_scheduler": "Give the transformation a schedule, such as optax.cosine_decay_schedule.",
     },
     "Tensor": {

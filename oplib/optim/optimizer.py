@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -12,7 +12,7 @@ from jax.core import Tracer
 from oplib.autograd.grad_mode import no_grad
 from oplib.autograd.recording.in_place import write_in_place
 from oplib.errors import ArgumentTypeError, ArgumentValueError, describe
-from oplib.pytree import tree_flatten, tree_unflatten
+from oplib.pytree import tree_flatten, tree_structure, tree_unflatten
 from oplib.tensor import Tensor, box
 
 from .hyperparameters import Hyperparameters
@@ -30,12 +30,14 @@ class Optimizer:
 
     Args:
         transformation: of optax, such as ``optax.adam(1e-3)``.
-        params: the parameters: leaves of the tape, in any containers.
+        params: the parameters: leaves of the tape, in any containers, or from any iterable. Pairs of a name
+            and a parameter, such as ``parameters.items()``, stand for a dictionary.
 
     Raises:
         ImportError: optax is not installed.
         ArgumentTypeError: ``transformation`` is none, or a parameter is no Tensor.
-        ArgumentValueError: there is no parameter, one is given twice, or one is no leaf.
+        ArgumentValueError: there is no parameter, one is given twice, or one is no leaf; or a name is given
+            twice, or to some parameters only.
 
     Example:
         >>> import optax
@@ -58,7 +60,7 @@ class Optimizer:
                 "result of a function such as optax.adam(1e-3)."
             )
         self.transformation = transformation
-        leaves, self._spec = tree_flatten(list(params) if hasattr(params, "__next__") else params)
+        leaves, self._spec = tree_flatten(_read_iterable(params))
         self.params = _check_params(leaves)
         self._flags = [leaf is not None for leaf in leaves]
         arrays = self._arrange([param.array for param in self.params])
@@ -257,6 +259,29 @@ def _import_optax() -> Any:
             "pip install optax, which is the extra 'optim' of oplib."
         ) from error
     return optax
+
+
+def _read_iterable(params: Any) -> Any:
+    """Returns containers as they are, other iterables as a list, and pairs with names as a dictionary.
+
+    Raises:
+        ArgumentValueError: a name is given twice, or some parameters have none.
+    """
+    is_container = isinstance(params, Tensor) or not tree_structure(params).is_leaf()
+    found: Any = params if is_container or not isinstance(params, Iterable) else list(params)
+    if not isinstance(found, (list, tuple)) or not any(map(_is_named, found)):
+        return found
+    names = [one[0] if _is_named(one) else None for one in found]
+    if None in names or len(set(names)) < len(names):
+        raise ArgumentValueError(
+            f"Optimizer: all parameters should be with or without names, and each with its own. Got {names}. "
+            "Give each a name, or none."
+        )
+    return dict(found)
+
+
+def _is_named(one: Any) -> bool:
+    return isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str)
 
 
 def _check_params(leaves: Sequence[Any]) -> list[Tensor]:

@@ -66,6 +66,44 @@ def test_parameters_may_stand_in_containers_and_generators():
     assert [id(one) for one in made] == [id(w), id(b)]
 
 
+ITERABLES = {
+    "values": lambda params: dict(enumerate(params)).values(),
+    "a set": set,
+    "an iterator": iter,
+    "a map": lambda params: map(oplib.Tensor.requires_grad_, params),
+}
+
+
+@pytest.mark.parametrize("kind", ITERABLES)
+def test_parameters_may_come_from_any_iterable(kind):
+    w, b = make_params()
+    optimizer = Optimizer(optax.sgd(0.1), ITERABLES[kind]([w, b]))
+    assert {id(one) for one in optimizer.params} == {id(w), id(b)}
+    take_gradients([w, b])
+    optimizer.step()
+    np.testing.assert_allclose(w.detach(), np.full((2, 3), 0.7), rtol=1e-6)
+
+
+@pytest.mark.parametrize("as_items", [dict.items, lambda named: list(named.items())], ids=["items", "list"])
+def test_pairs_with_names_stand_for_a_dictionary(as_items):
+    w, b = make_params()
+    parts = optax.multi_transform(
+        {"fast": optax.sgd(0.1), "still": optax.set_to_zero()}, {"w": "fast", "b": "still"}
+    )
+    optimizer = Optimizer(parts, as_items({"w": w, "b": b}))
+    take_gradients([w, b])
+    optimizer.step()
+    np.testing.assert_allclose(w.detach(), np.full((2, 3), 0.7), rtol=1e-6)
+    assert b.tolist() == [2.0] * 3
+
+
+@pytest.mark.parametrize("second", ["w", None], ids=["twice", "missing"])
+def test_names_given_twice_or_to_some_parameters_are_refused(second):
+    w, b = make_params()
+    with pytest.raises(ArgumentValueError, match="should be with or without names"):
+        Optimizer(optax.sgd(0.1), [("w", w), b if second is None else (second, b)])
+
+
 LABELS = {"a": "one", "b": {"c": "other", "d": "one"}}
 PARTITIONS = {
     "two adams": optax.multi_transform({"one": optax.adam(0.1), "other": optax.adam(0.01)}, LABELS),
