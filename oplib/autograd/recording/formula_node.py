@@ -11,6 +11,7 @@ import jax
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan, DerivedPlan, Mask
 from oplib.autograd.array_functions.compilation import is_uncompiled
+from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Edge
 from oplib.autograd.saved.hooks import active_pairs
@@ -159,7 +160,36 @@ class FormulaNode(SlottedNode):
         self.versions = versions
 
     def _apply_recorded(self, grads: Sequence[Any], given: tuple[bool, ...]) -> Sequence[Any]:
-        return call_recorded(self.plan.backward(given), [*self.linked_residuals(), *grads])
+        plan, saved = self.plan, self.saved
+        function = plan.backward(given)
+        state = modes.state
+        is_plain = saved.__class__ is tuple and self.kept is None and self.tangents is None
+        if not is_plain or state.watchers or not state.grad_enabled or plan.is_selection:
+            return call_recorded(function, [*self.linked_residuals(), *grads])
+        links, arrays, storages = self._link_residuals()
+        for grad in grads:
+            links.append(gradient_edge(grad))
+            arrays.append(grad._storage.array)
+            storages.append(grad._storage)
+        if any(links):
+            return _record_formula(function, links, arrays, storages, state)
+        return [None if output is None else box(output) for output in function(*arrays)]
+
+    def _link_residuals(self) -> tuple[list[Edge | None], list[Any], list[Storage]]:
+        """Returns the edge, array and storage of each residual. All residuals are inputs or outputs."""
+        plan, edges = self.plan, self.edges
+        saved: Any = self.saved
+        first_output = plan.input_count
+        links = [
+            edges[source]
+            if source < first_output
+            else (self, source - first_output)
+            if plan.differentiable[source - first_output]
+            else None
+            for source in plan.sources
+        ]
+        count = len(links)
+        return links, list(saved[:count]), list(saved[count:])
 
     def linked_residuals(self) -> list[Tensor]:
         """Returns the residuals as tensors with history.
@@ -388,6 +418,43 @@ def call_without_tangents(
     else:
         recorded = jax.eval_shape(recorder, *arrays)[0], *known
     return record(_node_class(function.name), recorded, tensors, arrays)
+
+
+def _record_formula(
+    function: ArrayFunction,
+    links: list[Edge | None],
+    arrays: list[Any],
+    storages: list[Storage],
+    state: ModeState,
+) -> list[Tensor | None]:
+    """Calls the formula of a node, and records the call. It does what :func:`record` does without Tensors.
+
+    A pass with ``create_graph`` calls it for each node, and most of its arguments are saved values.
+
+    Args:
+        function: the formula.
+        links: the edge of each argument, or None.
+        arrays: the arguments.
+        storages: the storage of each argument.
+        state: the modes of this thread, which has no watchers.
+    """
+    plan, *outputs = function.recorder(tuple([link is not None for link in links]))(*arrays)
+    node = _new(_node_class(function.name))
+    node.plan = plan
+    node.edges = tuple(links)
+    enter_node(node, state)
+    save_residuals(node, plan, arrays, storages)
+    boxed: list[Tensor | None] = []
+    for slot, output in enumerate(outputs):
+        if output is None:
+            boxed.append(None)
+            continue
+        tensor = box(output)
+        if plan.differentiable[slot]:
+            tensor._requires_grad = True
+            tensor._grad_fn, tensor._output_nr = node, slot
+        boxed.append(tensor)
+    return boxed
 
 
 @cache

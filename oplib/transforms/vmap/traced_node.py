@@ -28,7 +28,7 @@ from oplib.autograd.saved.saved_tensor import link, second_pass_error
 from oplib.autograd.user_functions.node import BackwardCFunction
 from oplib.errors import AutogradError
 from oplib.modes import modes
-from oplib.tensor import Tensor
+from oplib.tensor import Storage, Tensor
 
 from .mapped_input import MappedInput
 from .mapped_plan import batch_shape, map_backward
@@ -235,14 +235,18 @@ class TracedNode(FormulaNode):
         """Returns the values that the jaxpr reads as tensors. Saved ones have history."""
         if self.saved is None:
             raise second_pass_error(self._name)
-        count = len(self.plan.sources)
-        arrays: Any = self.saved
-        tensors = [ARRAYS.box(array) for array in arrays[:count]]
-        edges = self.saved_edges
-        for tensor, edge in zip(tensors[count - len(edges) :], edges, strict=True):
+        links, arrays, _ = self._link_residuals()
+        tensors = list(map(ARRAYS.box, arrays))
+        for tensor, edge in zip(tensors, links, strict=True):
             if edge is not None:
                 link(tensor, edge)
         return tensors
+
+    def _link_residuals(self) -> tuple[list[Edge | None], list[Any], list[Storage]]:
+        arrays: Any = self.saved
+        count = len(self.plan.sources)
+        others: list[Edge | None] = [None] * (count - len(self.saved_edges))
+        return [*others, *self.saved_edges], list(arrays[:count]), list(arrays[count:])
 
     def _apply_recorded(self, grads: Sequence[Any], given: Mask) -> Sequence[Any]:
         """Records the jaxpr. If it reads a value that was not saved, part of its derivative would be lost."""
