@@ -38,6 +38,8 @@ AT_NAN_TOO = {
     "clamp of the bound": lambda lib, x: lib.clamp(lib.tensor(1.0), x, lib.tensor(3.5)),
     "abs": lambda lib, x: x.abs(),
     "maximum": lambda lib, x: lib.maximum(x, x.detach().flip(0)),
+    "fmax": lambda lib, x: lib.fmax(x, x.flip(0)),
+    "fmin of a number": lambda lib, x: lib.fmin(lib.tensor(1.0), x),
     "minimum of a number": lambda lib, x: lib.minimum(lib.tensor(1.0), x),
     "max of two": lambda lib, x: lib.max(x, x.detach().abs()),
     "l1_loss": lambda lib, x: lib.nn.functional.l1_loss(x, x.detach().flip(0), reduction="sum"),

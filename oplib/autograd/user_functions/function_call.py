@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from oplib.autograd.tangents import find_tangents
-from oplib.modes import modes
+from oplib.modes import ModeState, modes
 from oplib.tensor import Tensor
 
 from .trees import Specs
@@ -36,6 +36,7 @@ class FunctionCall:
         specs: Specs,
         sequence_nr: int,
         recording: bool,
+        state: ModeState,
     ) -> None:
         self.inputs = inputs
         self.argument_count = argument_count
@@ -43,7 +44,7 @@ class FunctionCall:
         self.flags = flags
         self.sequence_nr = sequence_nr
         self.recording = recording
-        level = modes.state.dual_level
+        level = state.dual_level
         self.tangents: list[Tensor | None] | None = None if level is None else find_tangents(self.inputs)
 
     def run_below(self, function: Callable[..., Any], *args: Any) -> Any:

@@ -32,6 +32,10 @@ def attach_outputs(
         AutogradError: a leaf that requires grad was written, a written input is not returned, or a written
             view is not the only result.
     """
+    is_marked = ctx.dirty_tensors or ctx.non_differentiable
+    if recording and not is_marked and len(leaves) == 1 and _is_new(leaves[0], inputs):
+        _give_history(leaves[0], ctx, 0)
+        return [leaves[0]]
     dirty: set[int] = set()
     if ctx.dirty_tensors:
         dirty = _dirty(ctx, leaves, inputs, recording=recording)
@@ -56,13 +60,10 @@ def attach_outputs(
         output = leaf if is_kept else _alias(leaf, is_recorded=is_recorded)
         if is_kept:
             attached.add(own)
-        if is_recorded and _is_differentiable(leaf._storage.spec.dtype):
-            if is_dirty:
-                rebase_history(output, (ctx, slot))
-            else:
-                output._requires_grad = True
-                output._grad_fn = ctx
-                output._output_nr = slot
+        if is_recorded and not is_dirty:
+            _give_history(output, ctx, slot)
+        elif is_recorded and _is_differentiable(leaf._storage.spec.dtype):
+            rebase_history(output, (ctx, slot))
         has_views = has_views or output._root is not None
         outputs.append(output)
     if has_views:
@@ -108,6 +109,23 @@ def _refuse_written_views(ctx: BackwardCFunction, leaves: Sequence[Any]) -> None
             f"cannot return more than one Tensor. Got {count}, and {describe(views[0]._storage.array)} in "
             "mark_dirty(). Write into a clone() of the view, or return one Tensor."
         )
+
+
+def _is_new(leaf: Any, inputs: Sequence[Tensor]) -> bool:
+    """Returns whether a result is a tensor that forward has made, and no view. Nearly all are."""
+    if not isinstance(leaf, Tensor) or leaf._requires_grad or leaf._root is not None:
+        return False
+    for tensor in inputs:  # noqa: SIM110  all() costs as much as the rest
+        if tensor is leaf:
+            return False
+    return True
+
+
+def _give_history(output: Tensor, ctx: BackwardCFunction, slot: int) -> None:
+    if _is_differentiable(output._storage.spec.dtype):
+        output._requires_grad = True
+        output._grad_fn = ctx
+        output._output_nr = slot
 
 
 @lru_cache

@@ -47,8 +47,9 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
         AutogradError: forward set an attribute that every ctx has, or broke a rule of ``mark_dirty``.
         GradientTypeError: a saved value is not a Tensor.
     """
-    if taken := _RESERVED.intersection(vars(ctx)):
-        name = min(taken)
+    held = vars(ctx)
+    if not _RESERVED.isdisjoint(held):
+        name = min(_RESERVED.intersection(held))
         raise AutogradError(
             f"{type(ctx).__name__}: ctx.{name} was set in forward. A ctx is a node, and a node has an "
             "attribute of this name. Choose another name."
@@ -61,7 +62,8 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
     if call.recording:
         ctx.edges = tuple(map(gradient_edge, call.inputs))
         ctx.sequence_nr = call.sequence_nr
-        _check_saved(ctx)
+        if "to_save" in held:
+            _check_saved(ctx)
         state = modes.state
         if state.locations or state.anomaly:
             note_origin(ctx)
@@ -71,10 +73,10 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
         if not ctx._materialize_non_diff_grads:
             pairs = zip(ctx.input_metadata, outputs, strict=True)
             ctx.input_metadata = tuple([meta if meta and one._requires_grad else None for meta, one in pairs])
-        ctx._saved = tuple([None if tensor is None else SavedTensor(tensor, ctx) for tensor in ctx.to_save])
+        if "to_save" in held:
+            ctx._saved = tuple([None if one is None else SavedTensor(one, ctx) for one in ctx.to_save])
     if call.tangents is not None:
         push_tangents_through(ctx, leaves, outputs, call)
-    held = vars(ctx)
     for name in _PASSING:
         if name in held:
             del held[name]

@@ -137,6 +137,7 @@ class _TracedCall:
             specs=call.specs,
             sequence_nr=call.sequence_nr,
             recording=False,
+            state=modes.state,
         )
         ctx = self._ctx = _new(self._cls._backward_cls)
         needs = [flag and has_gradient(leaf.dtype) for leaf, flag in zip(leaves, call.flags, strict=True)]

@@ -187,6 +187,7 @@ class Function(metaclass=FunctionMeta):
             specs=specs,
             sequence_nr=state.sequence_nr,
             recording=recording,
+            state=state,
         )
         state.sequence_nr += recording
         if is_differentiated_by_jax(cls, call):

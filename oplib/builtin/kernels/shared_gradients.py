@@ -83,6 +83,23 @@ def _share_by(is_worse: Any) -> Any:
     return backward
 
 
+def _give_by(is_first: Any) -> Any:
+    """Returns the formula of an op that chooses one of two items, which alone gets the gradient."""
+
+    @_mark_selection
+    def backward(ctx: Any, g: Any) -> Any:
+        x, y = (lax.convert_element_type(one, g.dtype) for one in broadcast(ctx.saved_tensors, "extremum"))
+        chosen, none = is_first(x, y), strong(0, g)
+        return sum_like((jnp.where(chosen, g, none), jnp.where(chosen, none, g)), ctx.saved_tensors)
+
+    return backward
+
+
+def choose_first(is_first: Any) -> Derivative:
+    """Returns the derivative of ``where(is_first(x, y), x, y)``."""
+    return Derivative(backward=_give_by(is_first), setup_context=save_inputs)
+
+
 OF_ALL = Derivative(backward=_share_of_all, setup_context=_save_both)
 """The formula of an extremum, or a median, of all items."""
 

@@ -16,6 +16,7 @@ from oplib.builtin.kernels.promotion import (
     strong,
     sum_like,
 )
+from oplib.builtin.kernels.shared_gradients import choose_first
 from oplib.builtin.rows.row import DERIVED, ItemRow, Row, constant, save_inputs
 from oplib.library import Derivative
 from oplib.tensor.dtypes import names as dtypes
@@ -89,15 +90,17 @@ def _isreal(self: Any) -> Any:
 # Of two -----------------------------------------------------------------------------------------------------
 
 
-def _fmax(x: Any, y: Any) -> Any:
-    """Returns the larger item; of equal items the first, which alone gets the gradient, as in torch."""
-    is_first = x >= y
-    return jnp.where(is_first if is_integral(x.dtype) else is_first | jnp.isnan(y), x, y)
+def _is_larger(x: Any, y: Any) -> Any:
+    return x >= y if is_integral(y.dtype) else (x >= y) | jnp.isnan(y)
 
 
-def _fmin(x: Any, y: Any) -> Any:
-    is_first = x <= y
-    return jnp.where(is_first if is_integral(x.dtype) else is_first | jnp.isnan(y), x, y)
+def _is_smaller(x: Any, y: Any) -> Any:
+    return x <= y if is_integral(y.dtype) else (x <= y) | jnp.isnan(y)
+
+
+def _choose_by(is_first: Any) -> Any:
+    """Returns the choice of one of two items; of equal items the first, which alone gets the gradient."""
+    return lambda x, y: jnp.where(is_first(x, y), x, y)
 
 
 def _log_sum(power: Any, log: Any) -> Any:
@@ -179,8 +182,18 @@ ROWS = (
     _ask("isposinf", _is_infinite(1), "whether self is positive infinity"),
     _ask("isneginf", _is_infinite(-1), "whether self is negative infinity"),
     _ask("isreal", _isreal, "whether the imaginary part is 0", "bihfc"),
-    _pair("fmax", _fmax, "the larger of two items, ignoring nan; of equal items the first"),
-    _pair("fmin", _fmin, "the smaller of two items, ignoring nan; of equal items the first"),
+    _pair(
+        "fmax",
+        _choose_by(_is_larger),
+        "the larger of two items, ignoring nan; of equal items the first",
+        derivative=choose_first(_is_larger),
+    ),
+    _pair(
+        "fmin",
+        _choose_by(_is_smaller),
+        "the smaller of two items, ignoring nan; of equal items the first",
+        derivative=choose_first(_is_smaller),
+    ),
     _pair("logaddexp", _log_sum(lax.exp, lax.log), "log(exp(self) + exp(other))", dtypes="hfc"),
     _pair("logaddexp2", _log_sum(lax.exp2, jnp.log2), "log2(2 ** self + 2 ** other)", dtypes="hf"),
     *make_pairs(
