@@ -69,6 +69,18 @@ def test_the_gradient_of_an_extremum_depends_on_no_item(assert_agrees, name):
     assert_agrees(program)
 
 
+@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin"])
+def test_the_gradients_of_a_choice_of_items_depend_on_no_item(assert_agrees, name):
+    def program(lib):
+        x, y = leaf(lib, 1, 2, float("nan")), leaf(lib, 2, 2, 1)
+        grads = lib.autograd.grad(getattr(lib, name)(x, y).sum(), (x, y), create_graph=True)
+        weighted = lib.autograd.grad((getattr(lib, name)(x, y)[:2] * x[:2]).sum(), (x, y), create_graph=True)
+        second = lib.autograd.grad(sum(one.sum() for one in weighted), (x, y))
+        return grads, [one.requires_grad for one in grads], second
+
+    assert_agrees(program)
+
+
 TURNS = {
     "transpose_": lambda x: x.transpose_(0, 1),
     "t_": lambda x: x.t_(),

@@ -42,7 +42,8 @@ def check_may_write(
             whose history may not be rebased.
     """
     storage: Any = tensor._storage
-    may_share = tensor._root is None or storage.chain.is_injective or not storage.size
+    is_part = tensor._root is not None and hasattr(storage, "chain")  # a view may have got other contents
+    may_share = not is_part or storage.chain.is_injective or not storage.size
     if not (may_share or (is_uniform and storage.chain.is_strided)):
         raise AutogradError(
             f"{op}: unsupported operation: more than one element of the written-to tensor refers to a single "

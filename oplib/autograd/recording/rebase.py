@@ -39,7 +39,8 @@ def rebase_history(tensor: Tensor, edge: Edge | None) -> None:
         return
     storage: Any = tensor._storage
     edges = (gradient_edge(root), edge)
-    copied = CopySlices.make(storage.chain, storage.starts, storage.base.spec.dtype, edges)
+    chain, starts, whole = storage.path
+    copied = CopySlices.make(chain, starts, whole.dtype, edges)
     node = enter_node(copied, modes.state)
     take_over(root, (node, 0))
     mark_stale(root, StaleView, restricted_only=False)

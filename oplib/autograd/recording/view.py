@@ -19,7 +19,7 @@ from oplib.modes import ModeState, modes
 from oplib.tensor import Tensor
 from oplib.tensor.inference import InferenceTensor
 from oplib.tensor.jax_node import register_kind
-from oplib.tensor.views import Chain, Creation, Frame, Inverse, Starts, make_chain, note_view
+from oplib.tensor.views import AliasStorage, Chain, Creation, Frame, Inverse, Starts, make_chain, note_view
 from oplib.tensor.views.lineage import take_views
 from oplib.tensor.views.view_storage import make_view_storage
 
@@ -62,8 +62,8 @@ def _share(tensor: Tensor, frame: Frame | Chain, starts: Starts, state: ModeStat
     root: Tensor | None = tensor._root
     storage: Any = tensor._storage
     path = (frame, starts)
-    if root is None:
-        root, base = tensor, storage
+    if root is None or isinstance(storage, AliasStorage):  # a view may have got other contents
+        root, base = tensor if root is None else root, storage
         chain = frame if isinstance(frame, Chain) else make_chain((frame,))
     else:
         base = storage.base
@@ -160,10 +160,20 @@ def _turn_back(view: Tensor, root: Tensor, frame: Frame | Chain) -> None:
     """Makes a view of a root that got an additional frame show the same items as before."""
     storage: Any = view._storage
     chain, starts = make_chain((Inverse(frame),)), ()
-    for one, others in storage.chain.split(storage.starts):
+    for one, others in _split_path(storage):
         chain, starts = chain.extend(one, starts, others)
-    view._storage = make_view_storage(root._storage, chain, starts)
+    turned = make_view_storage(root._storage, chain, starts)
+    if isinstance(storage, AliasStorage):
+        storage.place = turned
+    elif not isinstance(storage.base, AliasStorage) or storage.base.place is None:
+        view._storage = turned  # else it shows a part of a view that got other contents
     note_view(root, view)
+
+
+def _split_path(storage: Any) -> Sequence[tuple[Frame, Starts]]:
+    """Returns the frames from the root to a view, each with the starts of its windows."""
+    chain, starts, _ = storage.path
+    return chain.split(starts)
 
 
 def adopt_view(result: Tensor, tensor: Tensor, frame: Frame, *, is_one_of_several: bool) -> None:
@@ -191,7 +201,7 @@ def view_alike(tensor: Tensor, view: Tensor) -> Tensor:
     """Applies the frames of a view of a tensor to the tangent of that tensor."""
     storage: Any = view._storage
     source = view._tangent_source
-    for frame, starts in source[1] if source else storage.chain.split(storage.starts):
+    for frame, starts in source[1] if source else _split_path(storage):
         tensor = make_view(tensor, frame, starts)
     return tensor
 
@@ -247,7 +257,8 @@ def refresh_history(view: Tensor) -> None:
     if own is not None and view._retains_grad:
         own._retained.pop(view._output_nr, None)
     storage: Any = view._storage
-    node = make_view_node(root, storage.chain, storage.starts, storage.dtype)
+    chain, starts, _ = storage.path
+    node = make_view_node(root, chain, starts, storage.spec.dtype)
     number_node(node, modes.state)
     inherit_origin(node, root._grad_fn)  # the place of the write, whoever reads the history
     view._requires_grad = True

@@ -62,8 +62,7 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
     if call.recording:
         ctx.edges = tuple(map(gradient_edge, call.inputs))
         ctx.sequence_nr = call.sequence_nr
-        if "to_save" in held:
-            _check_saved(ctx)
+        _check_saved(ctx)
         state = modes.state
         if state.locations or state.anomaly:
             note_origin(ctx)
@@ -73,8 +72,7 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
         if not ctx._materialize_non_diff_grads:
             pairs = zip(ctx.input_metadata, outputs, strict=True)
             ctx.input_metadata = tuple([meta if meta and one._requires_grad else None for meta, one in pairs])
-        if "to_save" in held:
-            ctx._saved = tuple([None if one is None else SavedTensor(one, ctx) for one in ctx.to_save])
+        ctx._saved = tuple([None if one is None else SavedTensor(one, ctx) for one in ctx.to_save])
     if call.tangents is not None:
         push_tangents_through(ctx, leaves, outputs, call)
     for name in _PASSING:

@@ -16,6 +16,7 @@ from oplib.builtin.kernels.promotion import convert_number
 from oplib.builtin.single_ops import ops
 from oplib.tensor import Tensor
 from oplib.tensor.dtypes import names as dtypes
+from oplib.tensor.views import ViewStorage
 
 from .subscript_forms import is_array_subscript, list_subscripts, refuse_bytes_to_fill
 from .subscript_window import read_window
@@ -68,6 +69,8 @@ def _is_itself(target: Tensor, value: Any) -> bool:
         return False
     own: Any = target._storage
     other: Any = value._storage
+    if not isinstance(other, ViewStorage):  # it got other contents
+        return False
     same = own.base is other.base and own.chain is other.chain and own.starts == other.starts
     if same:
         own.version += 1

@@ -78,10 +78,8 @@ class TensorAliasing(Generic[TensorT]):
                 f"data: a tensor that requires grad keeps its dtype. Got {describe(given)} for "
                 f"{describe(own)}. Convert it first."
             )
-        old = self._storage
-        # Only views need the old counter; it would keep the old array alive for nobody.
-        counter = old if self._root is not None or self._views is not None else None
-        self._storage = AliasStorage(value._storage, old.version, counter)
+        has_views = self._views is not None
+        self._storage = AliasStorage.move(self._storage, value._storage, has_views=has_views)
 
     def detach_(self) -> Self:
         """Removes the history of the tensor, which becomes a leaf that does not require grad.

@@ -19,7 +19,7 @@ class Storage:
         is_inference: whether it was made in inference mode, and so counts no versions.
     """
 
-    __slots__ = ("array", "version")
+    __slots__ = ("__weakref__", "array", "version")
 
     is_inference: ClassVar[bool] = False
 

@@ -80,6 +80,15 @@ class ViewStorage(Storage):
         return base if base.__class__ is Storage else base.owner
 
     @property
+    def path(self) -> tuple[Chain, Starts, Any]:
+        """The chain from the root, whose history the view shares, its starts, and the spec of the root."""
+        base = self.base
+        if isinstance(base, AliasStorage) and base.place is not None:
+            before, starts, spec = base.place.path
+            return *before.extend(self.chain, starts, self.starts), spec
+        return self.chain, self.starts, base.spec
+
+    @property
     def spec(self) -> Any:
         """An object with shape and dtype. Reading it computes nothing."""
         return self
@@ -144,16 +153,46 @@ class AliasStorage(Storage):
     Attributes:
         cell: the other storage. A write through the alias shows there, and is not counted there.
         counter: the storage whose version counts the writes through the alias.
+        former: a weak reference to the storage that a tensor had before ``tensor.data = other``. The writes
+            through the alias count there too: nodes have saved it.
+        place: the storage of the view that this was; it has the way to the root, whose history the view still
+            shares. None for other tensors.
     """
 
-    __slots__ = ("cell", "counter")
+    __slots__ = ("cell", "counter", "former", "place")
 
-    def __init__(self, cell: Storage, version: int = 0, counter: Storage | None = None) -> None:
+    def __init__(self, cell: Storage, version: int = 0) -> None:
         self.cell: Storage = cell.cell if isinstance(cell, AliasStorage) else cell
-        if counter is None:
-            counter = Storage(None)
-            counter.version = version
-        self.counter: Storage = counter.counter if isinstance(counter, AliasStorage) else counter
+        self.counter = Storage(None)
+        self.counter.version = version
+        self.former: weakref.ref[Storage] | None = None
+        self.place: ViewStorage | None = None
+
+    @staticmethod
+    def move(old: Storage, cell: Storage, *, has_views: bool) -> AliasStorage:
+        """Makes the storage of a tensor that is given other contents, and keeps its version and place.
+
+        Args:
+            old: its storage.
+            cell: the storage with the contents.
+            has_views: whether there are views of the tensor.
+        """
+        made = AliasStorage(cell, old.version)
+        if isinstance(old, AliasStorage):
+            made.counter, made.former, made.place = old.counter, old.former, old.place
+        elif isinstance(old, ViewStorage):
+            made.counter = made.place = old
+        elif has_views:
+            made.counter = old
+        else:  # a reference that is not weak would keep the old array alive for nobody
+            made.former = weakref.ref(old)
+        return made
+
+    @property
+    def path(self) -> tuple[Chain, Starts, Any]:
+        """The chain from the root, its starts, and the spec of the root, if this was a view's."""
+        assert self.place is not None
+        return self.place.path
 
     @property
     def array(self) -> Any:
@@ -163,11 +202,20 @@ class AliasStorage(Storage):
     @property
     def version(self) -> int:
         """The number of in-place writes through this alias or its views."""
+        former = None if self.former is None else self.former()
+        if former is not None:
+            self.counter.version = former.version
         return self.counter.version
 
     @version.setter
     def version(self, value: int) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
-        self.counter.version = value
+        self._count(value)
+
+    def _count(self, version: int) -> None:
+        self.counter.version = version
+        former = None if self.former is None else self.former()
+        if former is not None:
+            former.version = version
 
     @property
     def is_inference(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
@@ -192,7 +240,7 @@ class AliasStorage(Storage):
     def write(self, array: Any) -> None:
         """Replaces the array in the cell, and counts the write here."""
         self.cell.replace(array)
-        self.counter.version += 1
+        self._count(self.version + 1)
 
     def replace(self, array: Any) -> None:
         """Replaces the array in the cell."""
@@ -201,7 +249,8 @@ class AliasStorage(Storage):
     def exchange(self, seen: Any, array: Any, *, counted: bool = True) -> bool:
         """Replaces the array in the cell, unless another thread has, and counts the write here."""
         done = self.cell.exchange(seen, array, counted=False)
-        self.counter.version += done and counted
+        if done and counted:
+            self._count(self.version + 1)
         return done
 
 

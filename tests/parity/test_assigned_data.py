@@ -1,0 +1,125 @@
+"""``tensor.data = other`` on views and on tensors that were saved, beside torch."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oplib
+
+torch = pytest.importorskip("torch")
+
+
+class Start:
+    """A root with history, one of its views, which gets other contents, and a weight."""
+
+    def __init__(self, lib: Any, *, recorded: bool) -> None:
+        self.lib = lib
+        self.x = self.make(1, 2, 3, 4).requires_grad_(recorded)
+        self.root = self.x * 1
+        self.view = self.root[:2]
+        self.view.data = self.other = self.make(8, 9)
+        self.weight = self.make(3, 5).requires_grad_(recorded)
+
+    def make(self, *numbers: float) -> Any:
+        return self.lib.tensor(np.asarray(numbers, np.float32))
+
+    def describe(self, *further: Any) -> list[Any]:
+        shown = [self.root, self.view, self.other, *further]
+        versions = [one._version for one in (self.root, self.view, *further)]
+        grads = [None if one.grad is None else one.grad.tolist() for one in (self.x, self.weight)]
+        requires = [one.requires_grad for one in shown]
+        return [[one.tolist() for one in shown], versions, grads, requires, self.view._base is self.root]
+
+
+def write_view(s: Start) -> list[Any]:
+    s.view.add_(1)
+    return s.describe()
+
+
+def write_root(s: Start) -> list[Any]:
+    s.root.mul_(2)
+    return s.describe()
+
+
+def write_further_view(s: Start) -> list[Any]:
+    part = s.view[:1]
+    part.add_(1)
+    return [*s.describe(part), part._base is s.root]
+
+
+def write_by_index(s: Start) -> list[Any]:
+    s.view[1] = 7.0
+    s.view[:1] += 1.0
+    return s.describe()
+
+
+def assign_twice(s: Start) -> list[Any]:
+    s.view.data = s.make(5, 6)
+    s.view.mul_(2)
+    return s.describe()
+
+
+def multiply_by_weight(s: Start) -> list[Any]:
+    s.view.mul_(s.weight)
+    return s.describe()
+
+
+def multiply_part_by_weight(s: Start) -> list[Any]:
+    s.view[1:].mul_(s.weight[1:])
+    return s.describe()
+
+
+WRITES = [
+    write_view, write_root, write_further_view, write_by_index, assign_twice, multiply_by_weight,
+    multiply_part_by_weight,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("write", WRITES)
+def test_writes_into_a_view_with_other_contents(write: Any, recorded: bool) -> None:
+    found, expected = (write(Start(lib, recorded=recorded)) for lib in (oplib, torch))
+    assert found == expected
+
+
+@pytest.mark.parametrize("place", ["root", "view"])
+@pytest.mark.parametrize("write", WRITES)
+def test_gradients_after_writes_into_a_view_with_other_contents(write: Any, place: str) -> None:
+    results = []
+    for lib in (oplib, torch):
+        start = Start(lib, recorded=True)
+        write(start)
+        tensor = getattr(start, place)
+        (tensor * tensor).sum().backward()
+        results.append([start.describe(), start.view.grad_fn.name().removeprefix("oplib::autograd::")])
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("written", ["tensor", "other"])
+@pytest.mark.parametrize("saved", ["result", "operand"])
+def test_a_write_after_assigned_data_is_noticed_by_the_node_that_saved_the_tensor(
+    saved: str, written: str
+) -> None:
+    for lib in (oplib, torch):
+        x = lib.tensor([1.0, 2.0], requires_grad=True)
+        tensor = x.exp() if saved == "result" else lib.tensor([3.0, 4.0])
+        loss = (tensor if saved == "result" else x * tensor).sum()
+        tensor.data = other = lib.tensor([5.0, 6.0])
+        with lib.no_grad():
+            (tensor if written == "tensor" else other).add_(1)
+        if written == "other":
+            loss.backward()
+            continue
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+
+
+def test_assigned_data_keeps_no_old_array_alive() -> None:
+    x = oplib.ones(2) * 3
+    old = weakref.ref(x.array)
+    x.data = oplib.ones(2)
+    assert old() is None
