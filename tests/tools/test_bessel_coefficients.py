@@ -11,6 +11,7 @@ pytest.importorskip("mpmath", reason="the script computes in 40 digits")
 from tools.bessel_coefficients import PATH, make_text
 
 
+@pytest.mark.slow
 def test_the_polynomials_are_up_to_date():
     written = {}
     exec(make_text(), written)
