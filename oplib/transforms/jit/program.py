@@ -22,7 +22,7 @@ from oplib.tensor import Storage, default_generator
 from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs, separate
 from oplib.tensor.storage.overlay import list_classes
 from oplib.transforms.captures.candidates import Candidates
-from oplib.transforms.captures.places import FoundObject
+from oplib.transforms.captures.places import SCALARS, FoundObject
 from oplib.transforms.captures.reader import Reader
 
 from .arguments import CallArguments
@@ -75,24 +75,33 @@ class Program:
         before = [trace.snapshot.tensors[number][2] for number in needed]
         unread = frozenset(self._at[number] for number in trace.unread_grads & self._at.keys())
         self._operands = ExpectedOperands(places, before, unread)
-        self._backward = Backward(trace, StateOfCall(self._reader, self._operands, modes.autocast))
+        entries = self._compile_ways(trace)
+        self._backward = Backward(trace, StateOfCall(self._reader, self._operands, modes.autocast, entries))
         self._write_back = WriteBack(effects, self._at, self._find_fresh(jaxpr) if donate else frozenset())
         self._following: FollowingOperands | None = None
         if self._write_back.can_follow and not (self._read_out or self._shown):
             at = self._write_back.written, self._write_back.leaves
             self._following = FollowingOperands(places, before, unread, *at)
         self._last_outputs: Callable[[], ProgramOutputs | None] = _find_none
-        self._compile_ways(trace)
         self._edges = [self._at[number] for number in trace.edges]
 
-    def _compile_ways(self, trace: Trace) -> None:
-        """Compiles the ways to containers whose entries a call changes, and to Generators that are needed."""
-        containers = [trace.snapshot.containers[one.container][0] for one in self._effects.places]
-        self._places = [_compile_way(place, self._name) for place in containers]
+    def _compile_ways(self, trace: Trace) -> list[tuple[Any, Any, dict[Any, Any]]]:
+        """Compiles the ways to containers whose entries a call changes, and to Generators that are needed.
+
+        Returns:
+            The way, the key and the entry before the call, where a call replaces no Tensor.
+        """
+        containers = [trace.snapshot.containers[one.container] for one in self._effects.places]
+        self._places = [_compile_way(place, self._name) for place, _ in containers]
         drawn = {number for number, _ in (*self._starts, *self._effects.generators)}
         self._draws = [
             _compile_way(place, self._name) if number in drawn or trace.live_specs else None
             for number, place in enumerate(trace.candidates.generators)
+        ]
+        return [
+            (way, one.key, {one.key: before[one.key]} if one.key in before else {})
+            for way, one, (_, before) in zip(self._places, self._effects.places, containers, strict=True)
+            if not isinstance(one.key, Operand) and isinstance(before.get(one.key), SCALARS)
         ]
 
     def _sort_inputs(self, candidates: Candidates, used: Sequence[bool]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from oplib.errors import TracingError
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.transforms.captures.candidates import Candidates
+from oplib.transforms.captures.entries import read_entries, restore_entry
 from oplib.transforms.captures.places import Walk
 from oplib.transforms.captures.reader import Reader
 
@@ -63,11 +65,14 @@ class StateOfCall(NamedTuple):
         reader: finds the operands.
         operands: what is expected of them.
         autocast: the settings of autocast.
+        entries: the way to each container in which a call puts something that replaces no Tensor, the key,
+            and the entry from before, if there was one.
     """
 
     reader: Reader
     operands: ExpectedOperands
     autocast: Any
+    entries: Sequence[tuple[Callable[..., Any], Any, dict[Any, Any]]]
 
     def trace(self, name: str, recipe: Recipe, orders: Sequence[Sequence[Any]]) -> tuple[Trace, list[Any]]:
         """Traces the function of a call with its backwards.
@@ -80,10 +85,10 @@ class StateOfCall(NamedTuple):
         Raises:
             TracingError: the function leads to something else than at the call.
         """
-        tensors = self.reader.read(recipe.function, recipe.leaves)
-        if tensors is None:
-            raise _changed(name, self.reader.explain(recipe.function, recipe.leaves))
-        with tracing:
+        with tracing, self._undo_entries(recipe):
+            tensors = self.reader.read(recipe.function, recipe.leaves)
+            if tensors is None:
+                raise _changed(name, self.reader.explain(recipe.function, recipe.leaves))
             before, autocast = StateSnapshot(tensors, ()), modes.state.autocast
             try:
                 modes.state.autocast = self.autocast
@@ -97,6 +102,26 @@ class StateOfCall(NamedTuple):
                 before.restore()
         numbers = {id(tensor): place for place, tensor in enumerate(tensors)}
         return trace, [numbers.get(id(candidates.operands[number].value)) for number in candidates.holders]
+
+    @contextlib.contextmanager
+    def _undo_entries(self, recipe: Recipe) -> Generator[None]:
+        """Lets containers hold what they held before the call."""
+        now: list[tuple[Any, Any, dict[Any, Any]]] = []
+        try:
+            for way, key, before in self.entries:
+                try:
+                    container = way(recipe.function, recipe.leaves)
+                except (AttributeError, IndexError, KeyError):
+                    continue  # the reader says what has changed
+                held = read_entries(container) or {}
+                now.append((container, key, {key: held[key]} if key in held else {}))
+                if key in held or before:
+                    restore_entry(container, key, before)
+            yield
+        finally:
+            for container, key, held in now:
+                if held or key in (read_entries(container) or {}):
+                    restore_entry(container, key, held)
 
 
 def _changed(name: str, reason: str) -> TracingError:
