@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import weakref
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +29,7 @@ from .width import note_width
 
 Arrays = tuple[Any, ...]
 Mask = tuple[bool, ...]
+Plan = TypeVar("Plan", bound="BackwardPlan")
 
 
 class ArrayFunction:
@@ -45,7 +47,8 @@ class ArrayFunction:
     """
 
     __slots__ = (
-        "_jvps", "_recorders", "_vjps", "compiled", "function", "is_formula", "name", "run", "token",
+        "_jvps", "_plans", "_recorders", "_vjps", "compiled", "function", "is_formula", "name", "run",
+        "token",
     )  # fmt: skip
 
     def __init__(
@@ -60,6 +63,7 @@ class ArrayFunction:
         self._vjps: dict[tuple[Mask, Mask], ArrayFunction] = {}
         self._jvps: dict[Mask, ArrayFunction] = {}
         self._recorders: dict[Mask, Callable[..., Arrays]] = {}
+        self._plans: list[BackwardPlan] | None = None
 
     def _name(self, function: Callable[..., Arrays]) -> Callable[..., Arrays]:
         """Returns a function under the name that logs and profiles show."""
@@ -104,10 +108,20 @@ class ArrayFunction:
 
             def record(*arrays: Any) -> Arrays:
                 outputs = self.function(*arrays)
-                return DerivedPlan(self, wanted, arrays, outputs), *outputs
+                return self._hold(DerivedPlan(self, wanted, arrays, outputs)), *outputs
 
             found = self._recorders[wanted] = jax.jit(self._name(record), inline=True)
         return found if self.compiled and config.compile_kernels else inspect.unwrap(found)
+
+    def hold_plans(self) -> None:
+        """Lets the function hold the plans of its recorders, instead of JAX's caches of output trees."""
+        self._plans = []
+
+    def _hold(self, plan: Plan) -> Plan:
+        if self._plans is not None and not is_uncompiled():
+            plan.repetition = WeakRepetition(plan)
+            self._plans.append(plan)
+        return plan
 
 
 class Forwarding(ArrayFunction):
@@ -256,7 +270,7 @@ class BackwardPlan:
         self.names: tuple[str, ...] = ()
         self.token: Any = next_token()
         self.pattern: Any = None
-        self.repetition = itertools.repeat(self)
+        self.repetition: Any = itertools.repeat(self)
         self._backwards: dict[Mask, ArrayFunction] = {}
 
     def set_sources(self, sources: Sequence[int]) -> None:
@@ -285,6 +299,21 @@ class BackwardPlan:
 
     def _make_backward(self, given: Mask) -> ArrayFunction:
         raise NotImplementedError
+
+
+class WeakRepetition:
+    """Gives a plan as ``itertools.repeat`` does, and does not keep it alive.
+
+    JAX's caches hold output trees. The plan of a local op must not stay in them.
+    """
+
+    __slots__ = ("_plan",)
+
+    def __init__(self, plan: BackwardPlan) -> None:
+        self._plan = weakref.ref(plan)
+
+    def __next__(self) -> BackwardPlan | None:
+        return self._plan()
 
 
 def make_gather(indices: Sequence[int]) -> Callable[[Any], Any]:

@@ -38,7 +38,7 @@ class ResidualFunction(ArrayFunction):
             def record(*arrays: Any) -> Arrays:
                 outputs, pull = linearize(self.function, wanted, arrays)
                 residuals, structure = jax.tree_util.tree_flatten(pull)
-                plan = ResidualPlan(self, wanted, arrays, outputs, residuals, structure)
+                plan = self._hold(ResidualPlan(self, wanted, arrays, outputs, residuals, structure))
                 return plan, *outputs, *(residuals[place] for place in plan.extra_places)
 
             found = self._recorders[wanted] = jax.jit(self._name(record), inline=True)

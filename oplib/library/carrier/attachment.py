@@ -85,21 +85,23 @@ def attach(
     extras: Sequence[Any],
 ) -> list[Any]:
     """Returns the results of a kernel or forward, with the derivative of the op."""
-    return primitive.bind(*match_varying([*inputs, *outputs, *extras]), attached=attached)
+    return primitive.bind(
+        *match_varying([*inputs, *outputs, *extras]), attached=attached, life=attached.call.life
+    )
 
 
-def _pick(*values: Any, attached: Attached) -> list[Any]:
+def _pick(*values: Any, attached: Attached, **_: Any) -> list[Any]:
     return list(attached.split(values)[1])
 
 
-def _lower(ctx: Any, *values: Any, attached: Attached) -> list[Any]:
+def _lower(ctx: Any, *values: Any, attached: Attached, **_: Any) -> list[Any]:
     del ctx  # the results are arguments
     return _pick(*values, attached=attached)
 
 
-def _batch(primitive: Primitive, axis: Any, args: Any, dims: Any, *, attached: Attached) -> Any:
+def _batch(primitive: Primitive, axis: Any, args: Any, dims: Any, *, attached: Attached, life: Any) -> Any:
     if all(dim is None for dim in dims):
-        outputs = primitive.bind(*args, attached=attached)
+        outputs = primitive.bind(*args, attached=attached, life=life)
         return outputs, [None] * len(outputs)
     count = attached.input_count
     level = Level.of(axis, tuple(dim is not None for dim in dims[:count]))
@@ -107,14 +109,21 @@ def _batch(primitive: Primitive, axis: Any, args: Any, dims: Any, *, attached: A
         move_to_front(value, dim, None if place < count else axis.size)
         for place, (value, dim) in enumerate(zip(args, dims, strict=True))
     ]
-    outputs = primitive.bind(*moved, attached=replace(attached, levels=(*attached.levels, level)))
+    batched = replace(attached, levels=(*attached.levels, level))
+    outputs = primitive.bind(*moved, attached=batched, life=life)
     return outputs, [0] * len(outputs)
 
 
 def _differentiate(
-    primitive: Primitive, bind_linear: BindLinear, primals: Any, tangents: Any, *, attached: Attached
+    primitive: Primitive,
+    bind_linear: BindLinear,
+    primals: Any,
+    tangents: Any,
+    *,
+    attached: Attached,
+    life: Any,
 ) -> Any:
-    outputs = primitive.bind(*primals, attached=attached)
+    outputs = primitive.bind(*primals, attached=attached, life=life)
     zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in outputs]
     given = tangents[: attached.input_count]
     if all(isinstance(tangent, ad.Zero) for tangent in given):

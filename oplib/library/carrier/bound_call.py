@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 
-from oplib.autograd.array_functions.array_function import Mask, shape_of
+from oplib.autograd.array_functions.array_function import Mask, WeakRepetition, shape_of
 from oplib.autograd.array_functions.compilation import are_concrete, is_uncompiled, rename_function
 from oplib.autograd.array_functions.concreteness import VALUE_ERRORS
 from oplib.library.arguments.layout import Layout
@@ -46,10 +46,12 @@ class CallCode:
             return call._run(*arrays)
 
         self.single: Any = jax.jit(run, inline=True)
+        self.life: Any = jax.make_jaxpr(lambda: ())() if call.overload.is_local else None
         self.applied: dict[Any, Callable[..., Any]] = {}
         self.batched: dict[Level, Callable[..., Results]] = {}
         self.forwards: dict[Any, Callable[..., Forwarded]] = {}
         self.levelled: dict[tuple[Levels, bool, bool], Any] = {}
+        self.plans: list[FormulaPlan] = []
         self.planners: dict[tuple[Levels, Mask], Callable[..., tuple[FormulaPlan, list[Any]]]] = {}
 
 
@@ -123,6 +125,15 @@ class BoundCall:
             found = CallCode(self)
             self._code = weakref.ref(found) if self.overload.is_local else lambda: found
         return found
+
+    @property
+    def life(self) -> Any:
+        """A parameter of the primitives of a local op, None for any other op.
+
+        JAX's caches of primitives refer weakly to a parameter that is a jaxpr, and strongly to any other.
+        They drop an entry when the jaxpr is gone. So an entry ends with the op and the traces with it.
+        """
+        return self.code.life if self.overload.is_local else None
 
     @property
     def record(self) -> Record:
@@ -264,7 +275,7 @@ class BoundCall:
     def _make_planner(self, levels: Levels, wanted: Mask) -> Callable[..., tuple[FormulaPlan, list[Any]]]:
         def plan(structure: Structure | None, inputs: Any, outputs: Any) -> tuple[FormulaPlan, list[Any]]:
             def plan_one(values: Any, results: Any) -> tuple[FormulaPlan, list[Any]]:
-                return plan_formula(
+                plan, extras = plan_formula(
                     self.overload,
                     self.layout,
                     structure or self.structure(values),
@@ -273,6 +284,7 @@ class BoundCall:
                     outputs=results,
                     is_plain=self.is_plain,
                 )
+                return self._hold(plan), extras
 
             return map_residuals(plan_one, levels)(inputs, outputs)
 
@@ -282,6 +294,13 @@ class BoundCall:
             return plan(*arguments) if self.is_plain else compiled(*arguments)
 
         return choose
+
+    def _hold(self, plan: FormulaPlan) -> FormulaPlan:
+        """Lets the compiled forms of a local op hold a plan, instead of JAX's caches of output trees."""
+        if self.overload.is_local and not self.is_plain:
+            plan.repetition = WeakRepetition(plan)
+            self.code.plans.append(plan)
+        return plan
 
     def run_forward(self, levels: Levels, wanted: Mask, arrays: Sequence[Any], due: Shapes = ()) -> Forwarded:
         """Runs the registered forward instead of the kernel.
@@ -304,7 +323,10 @@ class BoundCall:
 
     def _map_forward(self, run: Callable[..., Forwarded], levels: Levels) -> Callable[..., Forwarded]:
         def mapped(*arrays: Any) -> Forwarded:
-            function: Callable[..., Forwarded] = lambda *values: run(values)  # noqa: E731  vmap takes flat arrays
+            def function(*values: Any) -> Forwarded:  # vmap takes flat arrays
+                plan, outputs, extras = run(values)
+                return self._hold(plan), outputs, extras
+
             for level in levels:
                 function = level.map(function, level.axes)
             return function(*arrays)

@@ -122,13 +122,13 @@ class Carrier:
     def bind(self, call: BoundCall, arrays: Sequence[Any]) -> list[Any]:
         """Binds the call in the current trace."""
         if call.captures:
-            return CapturedCall(call, self.run_forward, self.linear.bind).run(arrays)[1]
+            return CapturedCall(call, self.run_forward, self._bind_derivative).run(arrays)[1]
         return self._bind(call, (), match_varying(arrays), _begin(call))
 
     def run(self, call: BoundCall, arrays: Sequence[Any]) -> tuple[Structure, list[Any]]:
         """Binds the call, and returns the structure of its results too."""
         if call.captures:
-            return CapturedCall(call, self.run_forward, self.linear.bind).run(arrays)
+            return CapturedCall(call, self.run_forward, self._bind_derivative).run(arrays)
         body = _begin(call)
         outputs = self._bind(call, (), match_varying(arrays), body)
         known = None if body is None else body.structure
@@ -153,12 +153,12 @@ class Carrier:
         outputs = self._bind(call, (*levels, level), moved, body)
         return outputs, [0] * len(outputs)
 
-    def _batch_linear(self, axis: Any, args: Any, dims: Any, *, linear: Linear) -> Any:
+    def _batch_linear(self, axis: Any, args: Any, dims: Any, *, linear: Linear, life: Any) -> Any:
         if all(dim is None for dim in dims):
-            outputs = self.linear.bind(*args, linear=linear)
+            outputs = self.linear.bind(*args, linear=linear, life=life)
             return outputs, [None] * len(outputs)
         batched = [move_to_front(value, dim, axis.size) for value, dim in zip(args, dims, strict=True)]
-        outputs = self.linear.bind(*batched, linear=linear.batched(axis))
+        outputs = self.linear.bind(*batched, linear=linear.batched(axis), life=life)
         return outputs, [0] * len(outputs)
 
     def _differentiate_call(
@@ -242,8 +242,11 @@ class Carrier:
         linear, residuals = make(wanted)
         given = [tangent for tangent in tangents if not isinstance(tangent, ad.Zero)]
         operands = match_varying([*residuals, *given])
-        bind = run_linear if _runs_in_place(linear) else self.linear.bind
+        bind = run_linear if _runs_in_place(linear) else self._bind_derivative
         return _spread(bind(*operands, linear=linear), zeros, linear)
+
+    def _bind_derivative(self, *operands: Any, linear: Linear) -> list[Any]:
+        return self.linear.bind(*operands, linear=linear, life=linear.call.life)
 
     def push(
         self, call: BoundCall, arrays: Sequence[Any], outputs: Sequence[Any], tangents: Sequence[Any]
@@ -265,7 +268,9 @@ class Carrier:
             wanted = tuple(tangent is not None for tangent in tangents)
             linear, residuals = make_linear(call, (), wanted, inputs=arrays, outputs=outputs)
             operands = match_varying([*residuals, *(own for own in tangents if own is not None)])
-            bind = run_linear if call.record.takes_tensors else self.linear.bind  # eager rules are not traced
+            bind = (
+                run_linear if call.record.takes_tensors else self._bind_derivative
+            )  # eager rules are not traced
             results = bind(*operands, linear=linear)
             found = _spread(results, [None] * len(avals), linear)
         return tuple(
@@ -363,13 +368,13 @@ def _apply_call(primitive: Primitive, *arrays: Any, call: BoundCall, levels: Lev
     return call.apply(levels, partial(run_call, call=call, jaxpr=jaxpr))(*arrays)
 
 
-def _apply_linear(primitive: Primitive, *arrays: Any, linear: Linear) -> Any:
+def _apply_linear(primitive: Primitive, *arrays: Any, linear: Linear, life: Any) -> Any:
     """Runs the primitive *op.lin* on values: compiled, or as plain Python."""
     if linear.call.record.is_plain or is_uncompiled():
         return run_linear(*arrays, linear=linear)
     _refuse_captured(arrays, linear)
     if not linear.call.applies_itself:
-        return xla.apply_primitive(primitive, *arrays, linear=linear)
+        return xla.apply_primitive(primitive, *arrays, linear=linear, life=life)
     return linear.call.apply(linear, partial(run_linear, linear=linear))(*arrays)
 
 
@@ -410,7 +415,7 @@ def run_linear(*arrays: Any, linear: Linear) -> list[Any]:
         return match_varying(linear.push(residuals, tangents, zeros), like=arrays)
 
 
-def _run_late(*arrays: Any, linear: Linear) -> list[Any]:
+def _run_late(*arrays: Any, linear: Linear, **_: Any) -> list[Any]:
     """Evaluates the primitive *op.lin* in a program that is lowered, when the trace of its call is over."""
     _refuse_captured(arrays, linear)
     return run_linear(*arrays, linear=linear)
@@ -445,17 +450,17 @@ def _make_zero(aval: Any) -> Any:
     return ad.instantiate_zeros(ad.Zero(aval))
 
 
-def _linear_avals(*_avals: Any, linear: Linear) -> list[Any]:
+def _linear_avals(*_avals: Any, linear: Linear, **_: Any) -> list[Any]:
     """Returns the avals of output tangents: those of the outputs, with their sharding."""
     return list(linear.avals)
 
 
-def _differentiate_linear(primals: Any, tangents: Any, *, linear: Linear) -> Any:
+def _differentiate_linear(primals: Any, tangents: Any, *, linear: Linear, **_: Any) -> Any:
     """Differentiates the implementation of *op.lin*; every higher order is JAX's own."""
     return _push_forward(partial(run_linear, linear=linear), primals, tangents)
 
 
-def _transpose_linear(cotangents: Any, *args: Any, linear: Linear) -> list[Any]:
+def _transpose_linear(cotangents: Any, *args: Any, linear: Linear, **_: Any) -> list[Any]:
     """Runs the backward formula, for the transposed tangents."""
     count = linear.residual_count
     if linear.plan is None:

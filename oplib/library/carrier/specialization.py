@@ -101,6 +101,9 @@ class Specialization:
         self.run_donating = jax.jit(run, donate_argnums=tuple(donated)) if donated else self.run
         self.function = ArrayFunction(lambda *arrays: tuple(carrier.bind(call, arrays)), overload.name())
         self._keeping = ResidualFunction(self.function.function, overload.name())
+        if overload.is_local:
+            self.function.hold_plans()
+            self._keeping.hold_plans()
 
     def _check_sizes(self, results: Results) -> Results:
         """Raises where results do not fit into memory. It runs in traces, and so once per signature."""

@@ -45,6 +45,42 @@ def use(op: CustomOpDef) -> None:
     op(x).sum().backward()
 
 
+def make_sine(held: Any) -> Any:
+    return custom_op(lambda x: jnp.sin(x) * held, schema="(Tensor x) -> Tensor", compile=True)
+
+
+def register_formula(op: Any, held: Any) -> None:
+    op.register_autograd(
+        lambda ctx, g: g * held * jnp.cos(ctx.saved_tensors[0]),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+    )
+
+
+def register_forward(op: Any, held: Any) -> None:
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.cosine = jnp.cos(x)
+        return jnp.sin(x) * held
+
+    op.register_autograd(lambda ctx, g: g * held * ctx.cosine, forward=forward)
+
+
+def register_jvp(op: Any, held: Any) -> None:
+    op.register_jvp(
+        lambda primals, tangents: (jnp.sin(*primals) * held, tangents[0] * held * jnp.cos(*primals))
+    )
+
+
+RULES = [register_formula, register_forward, register_jvp, lambda op, held: op.register_autograd("derive")]
+DERIVATIVES: dict[str, Any] = {
+    "grad": lambda op: jax.grad(lambda x: op(x).sum())(X),
+    "jit of grad": lambda op: jax.jit(jax.grad(lambda x: op(x).sum()))(X),
+    "vmap of grad": lambda op: jax.vmap(jax.grad(op))(X),
+    "grad of grad": lambda op: jax.grad(lambda x: jax.grad(lambda x: op(x).sum())(x).sum())(X),
+    "jvp": lambda op: jax.jvp(op, (X,), (X,)),
+    "tape": lambda op: op(oplib.ones(2, requires_grad=True)).sum().backward(),
+}
+
+
 class TestUse:
     def test_it_has_all_rules_and_worlds(self) -> None:
         op, due = make_scaled(2.0), 6 * np.cos(X)
@@ -136,12 +172,17 @@ class TestLife:
         gc.collect()
         assert [ref() for ref in refs if ref() is not None] == []
 
-    def test_of_a_differentiated_call_only_what_jax_caches_hold_stays_behind(self) -> None:
-        op = make_scaled(2.0)
-        use(op)
-        refs = [weakref.ref(each) for each in (op, op._opoverload, op._opoverload.prepare())]
-        del op
+    @pytest.mark.parametrize("rule", RULES)
+    @pytest.mark.parametrize("use_it", DERIVATIVES)
+    def test_nothing_stays_behind_of_its_derivatives(self, use_it: Any, rule: Any) -> None:
+        held = jnp.float32(3)
+        op = make_sine(held)
+        rule(op, held)
+        DERIVATIVES[use_it](op)
+        refs = [weakref.ref(each) for each in (op, op._opoverload, op.__wrapped__, held)]
+        del op, held
         gc.collect()
+        gc.collect()  # JAX's caches refer weakly, and drop an entry after its key
         assert [ref() for ref in refs if ref() is not None] == []
 
     @pytest.mark.slow
