@@ -176,15 +176,16 @@ class FormulaNode(SlottedNode):
         return [None if output is None else box(output) for output in function(*arrays)]
 
     def _link_residuals(self) -> tuple[list[Edge | None], list[Any], list[Storage]]:
-        """Returns the edge, array and storage of each residual. All residuals are inputs or outputs."""
+        """Returns the edge, array and storage of each residual; intermediates are constants here."""
         plan, edges = self.plan, self.edges
         saved: Any = self.saved
         first_output = plan.input_count
+        first_extra = first_output + len(plan.outputs)
         links = [
             edges[source]
             if source < first_output
             else (self, source - first_output)
-            if plan.differentiable[source - first_output]
+            if source < first_extra and plan.differentiable[source - first_output]
             else None
             for source in plan.sources
         ]
