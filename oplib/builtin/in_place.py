@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 
 from oplib.autograd.recording.in_place import note_history, write_in_place
 from oplib.errors import ArgumentTypeError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor, box, upcalls
-from oplib.tensor.views.chain import number_to_array
 
 
 def detach_(input: Any) -> Any:  # noqa: A002  torch's name
@@ -66,10 +64,20 @@ def store_in_place(tensor: Tensor, value: Any, name: str) -> None:
         name: of the in-place op.
     """
     spec = tensor._storage.spec
-    is_plain = modes.region is None and tensor._root is not None  # the body of a loop may not write outside
-    if is_plain and isinstance(value, np.ndarray) and not value.ndim:
-        tensor._storage.write(number_to_array(value))  # broadcast where it is put in, by the same call
-        note_history(tensor, None)
-        return
     new = value if isinstance(value, Tensor) else box(jnp.asarray(value))
     write_in_place(tensor, upcalls.stored(new, list(spec.shape), spec.dtype), name)
+
+
+def store_number(view: Tensor, number: Any, name: str) -> None:
+    """Puts a number in the place of the items of a view.
+
+    Args:
+        view: what is written; it may be.
+        number: an array without dims, of the dtype of the view, that belongs to no trace.
+        name: of the in-place op.
+    """
+    if modes.region is not None:  # the body of a loop may not write outside
+        store_in_place(view, number, name)
+        return
+    view._storage.write(number)  # the call that puts it in broadcasts it
+    note_history(view, None)

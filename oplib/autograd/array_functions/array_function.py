@@ -7,6 +7,7 @@ of its own.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import itertools
 import weakref
@@ -224,6 +225,7 @@ class BackwardPlan:
         differentiable: for each output, whether it can carry a gradient.
         extras: computes the intermediates among the residuals from ``extra_reads``; None if there are none.
         extra_reads: the inputs and outputs that ``extras`` reads, as indices into inputs, then outputs.
+        viewed: the inputs whose arrays the call computes and returns at its end, because they are saved.
         sole: the backward for one cotangent, if it is known and never changes; else None.
         structure: the structure of the op's result, for the floor that knows ops.
         names: the names of the inputs and then of the outputs, if the function is an op; else empty.
@@ -251,6 +253,7 @@ class BackwardPlan:
         "sources",
         "structure",
         "token",
+        "viewed",
         "wanted",
     )
 
@@ -266,6 +269,7 @@ class BackwardPlan:
         self.sole: ArrayFunction | None = None
         self.extras: ArrayFunction | None = None
         self.extra_reads: tuple[int, ...] = ()
+        self.viewed: tuple[int, ...] = ()
         self.structure: Any = None
         self.names: tuple[str, ...] = ()
         self.token: Any = next_token()
@@ -277,6 +281,12 @@ class BackwardPlan:
         """Sets the origins of the residuals."""
         self.sources = tuple(sources)
         self.pick = make_gather(self.sources)
+
+    def copy_for_views(self, viewed: tuple[int, ...]) -> BackwardPlan:
+        """Returns the plan for a call that returns the arrays of these inputs too."""
+        plan = copy.copy(self)
+        plan.viewed, plan.pattern, plan.repetition = viewed, None, itertools.repeat(plan)
+        return plan
 
     @property
     def op_name(self) -> str:

@@ -15,11 +15,20 @@ class Pattern(NamedTuple):
         wanted: for each input, whether its gradient is computed.
         sources: the indices of the saved values among inputs and then outputs.
         differentiable: whether each output carries a gradient.
+        viewed: the inputs that are views, whose arrays the call returns after the outputs.
     """
 
     wanted: Mask
     sources: tuple[int, ...]
     differentiable: Mask
+    viewed: tuple[int, ...] = ()
+
+    @property
+    def views(self) -> tuple[int | None, ...]:
+        """For each input its number among those whose arrays the call returns, or None."""
+        return tuple(
+            [self.viewed.index(place) if place in self.viewed else None for place in range(len(self.wanted))]
+        )
 
     @property
     def pick(self) -> Callable[[Any], Any]:
@@ -35,6 +44,6 @@ def find_pattern(plan: BackwardPlan) -> Pattern | None:
     if plan.pattern is None and plan.extras is None and None not in plan.outputs:
         count = plan.input_count + len(plan.outputs)
         if all(source < count for source in plan.sources):
-            found = Pattern(plan.wanted, plan.sources, plan.differentiable)
+            found = Pattern(plan.wanted, plan.sources, plan.differentiable, plan.viewed)
             plan.pattern = _known.setdefault(found, found)
     return plan.pattern

@@ -50,7 +50,8 @@ def make_view(
         view._requires_grad = True
         if state.grad_enabled and not state.inference:
             node = _new(node_class)
-            node.frame, node.starts, node.dtype = frame, starts, view._storage.spec.dtype
+            node.frame, node.starts = frame, starts
+            node.dtype = frame.part_dtype(tensor._storage.spec.dtype)
             link_input(node, tensor)
             enter_node(node, state)
             view._grad_fn = node

@@ -11,12 +11,13 @@ import numpy as np
 from oplib.autograd.recording.in_place import check_may_write, update_in_place
 from oplib.autograd.recording.view import make_view
 from oplib.builtin.checks.stored_numbers import check_fits
-from oplib.builtin.in_place import require_tensor_to_write, store_in_place
+from oplib.builtin.in_place import require_tensor_to_write, store_in_place, store_number
 from oplib.builtin.kernels.promotion import convert_number
 from oplib.builtin.single_ops import ops
 from oplib.tensor import Tensor
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.views import ViewStorage
+from oplib.tensor.views.chain import number_to_array
 
 from .subscript_forms import is_array_subscript, list_subscripts, refuse_bytes_to_fill
 from .subscript_window import read_window
@@ -32,19 +33,21 @@ from .subscripts import (
 
 _HALF = frozenset({dtypes.float16, dtypes.bfloat16})
 _NUMBERS = (bool, int, float, complex)
+_PLAIN = frozenset(_NUMBERS)
 
 
 def setitem_(input: Any, index: Any, value: Any) -> None:  # noqa: A002  torch's name
     """Stores a value at the items that subscripts select: ``input[index] = value``."""
     require_tensor_to_write(input, "setitem_")
     dtype, shape = input._storage.spec.dtype, input._storage.spec.shape
-    if dtype not in _HALF or isinstance(value, complex):  # half precision gives inf, as in torch
-        check_fits("setitem_", input, value)
+    if value.__class__ in _PLAIN:
+        stored = number_to_array(value, dtype, lambda: _to_value(input, value, dtype))
+    else:
+        stored = _to_value(input, value, dtype)
     mask = None if index.__class__ is int else _find_mask(index, shape)
     if mask is not None and isinstance(value, _NUMBERS):
         check_may_write(input, "setitem_", [value])
-        number = _to_value(value, dtype)
-        update_in_place(input, lambda: ops.where(mask, number, input), "setitem_")
+        update_in_place(input, lambda: ops.where(mask, stored, input), "setitem_")
         return
     given = index
     if index.__class__ is not int:
@@ -54,13 +57,18 @@ def setitem_(input: Any, index: Any, value: Any) -> None:  # noqa: A002  torch's
         refuse_bytes_to_fill(given, value)
         check_may_write(input, "setitem_", [value])
         place = read_place(index, input)
-        stored = _to_value(value, dtype)
         update_in_place(input, lambda: ops.setitem(input, stored, *place), "setitem_")
         return
     target = make_view(input, frame, starts, node_class)
+    if value.__class__ in _PLAIN:
+        check_may_write(target, "setitem_")
+        store_number(target, stored, "setitem_")
+        return
     check_may_write(target, "setitem_", [value])
-    if not _is_itself(target, value):
-        store_in_place(target, _to_value(value, dtype), "setitem_")
+    if isinstance(stored, np.ndarray) and not stored.ndim:
+        store_number(target, stored, "setitem_")
+    elif not _is_itself(target, value):
+        store_in_place(target, stored, "setitem_")
 
 
 def _is_itself(target: Tensor, value: Any) -> bool:
@@ -77,10 +85,11 @@ def _is_itself(target: Tensor, value: Any) -> bool:
     return same
 
 
-def _to_value(value: Any, dtype: Any) -> Any:
-    if isinstance(value, (Tensor, jax.Array)):
-        return value
-    return convert_number(value, dtype)  # a number that the dtype cannot hold has been refused
+def _to_value(input: Tensor, value: Any, dtype: Any) -> Any:  # noqa: A002  as above
+    """Returns a Tensor or an array as it is, and any other value as an array of the dtype, if it fits."""
+    if dtype not in _HALF or isinstance(value, complex):  # half precision gives inf, as in torch
+        check_fits("setitem_", input, value)
+    return value if isinstance(value, (Tensor, jax.Array)) else convert_number(value, dtype)
 
 
 def _find_mask(index: Any, shape: tuple[int, ...]) -> Any:

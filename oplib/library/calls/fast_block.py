@@ -292,7 +292,7 @@ def compute_on_tensors(block: FastBlock, specialization: Any, inputs: Inputs) ->
 @inlined
 def list_arrays(inputs: Inputs) -> list[Any]:
     """Returns the arrays of a call on Tensors."""
-    return [one._storage.array if classes is None else one for one, classes in inputs]
+    return [one._storage.operand if classes is None else one for one, classes in inputs]
 
 
 @inlined
@@ -322,7 +322,7 @@ def record_on_tensors(block: FastBlock, recorder: Any, inputs: Inputs, state: Mo
     """Calls an overload on Tensors and records the call, as the complete path does."""
     storages = [one._storage if classes is None else NOBODY for one, classes in inputs]
     arrays = [
-        storage.array if classes is None else one
+        storage.operand if classes is None else one
         for storage, (one, classes) in zip(storages, inputs, strict=True)
     ]
     result = recorder(*arrays)
@@ -335,9 +335,19 @@ def record_on_tensors(block: FastBlock, recorder: Any, inputs: Inputs, state: Mo
             tensors = [one for one, _ in inputs]
             node = make_node(block.node_class, plan, results, state, tensors=tensors, pattern=known)
             owners = [*storages, *[one._storage for one in results]]
-            save_residuals(node, known, [*arrays, *outputs], owners)
+            saved = [
+                array if number is None else keep_view(storage, array, result[1 + block.count + number])
+                for storage, array, number in zip(storages, arrays, known.views, strict=True)
+            ]
+            save_residuals(node, known, [*saved, *outputs], owners)
             return pack_results(results)
     return block.record_new(result, [one if classes is None else None for one, classes in inputs], arrays)
+
+
+@inlined
+def keep_view(storage: Any, operand: Any, array: Any) -> Any:
+    """Gives the array of a view that a recorder has returned to its storage; returns the array to save."""
+    return storage.keep(operand, array)
 
 
 @inlined

@@ -126,8 +126,18 @@ class FastPath:
         dispatcher = block.dispatcher
         dispatcher.add_pattern(result[0])
         self._renew(block)
-        boxed = record(dispatcher.node_class, result, tensors, arrays)
+        boxed = record(dispatcher.node_class, *_take_views(result, tensors, arrays))
         return boxed[0] if block.count == 1 else tuple(boxed)
+
+
+def _take_views(result: Any, tensors: Sequence[Any], arrays: Sequence[Any]) -> tuple[Any, Any, Any]:
+    """Puts the arrays of views that a recorder has returned in place of its operands."""
+    viewed = result[0].viewed
+    values = list(arrays)
+    first = len(result) - len(viewed)
+    for place, array in zip(viewed, result[first:], strict=True):
+        values[place] = tensors[place]._storage.keep(values[place], array)
+    return result[:first], tensors, values
 
 
 def _make_complete_call(dispatcher: Dispatcher) -> Function:

@@ -20,6 +20,7 @@ from oplib.library.arguments.structure import Structure
 from oplib.library.kernels.tracing import any_traced
 from oplib.library.objects.overload import OpOverload
 from oplib.tensor.devices.memory import require_memory
+from oplib.tensor.views import read_operands
 
 from .bound_call import BoundCall
 from .plain_function import make_plain_function, run_differentiated
@@ -85,12 +86,12 @@ class Specialization:
         self._plain: dict[bool, ArrayFunction] = {}
         self.pushers: dict[Mask, ArrayFunction] = {}
 
-        def run(*arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
-            structure, outputs = carrier.run(call, arrays)
+        def run(*operands: Any) -> tuple[Structure, tuple[Any, ...]]:
+            structure, outputs = carrier.run(call, read_operands(operands))
             return structure, self._check_sizes(tuple(outputs))
 
-        def run_one(*arrays: Any) -> Any:
-            return self._check_sizes(carrier.bind(call, arrays))[0]
+        def run_one(*operands: Any) -> Any:
+            return self._check_sizes(carrier.bind(call, read_operands(operands)))[0]
 
         rename_function(run, overload.name())
         rename_function(run_one, overload.name())
@@ -114,7 +115,11 @@ class Specialization:
     def _make_recorder(self, wanted: Mask) -> Callable[..., Recorded]:
         derived = self.overload.record.is_derived
 
-        def record(*arrays: Any) -> Recorded:
+        def record(*operands: Any) -> Recorded:
+            arrays = read_operands(operands)
+            return _return_views(record_arrays(arrays), operands, arrays)
+
+        def record_arrays(arrays: Sequence[Any]) -> Recorded:
             if not derived or self.call.is_plain:
                 return self.record_plain(wanted, arrays)
             return self._record_derived(wanted, arrays)
@@ -226,6 +231,16 @@ class Specialization:
         """Returns the names under which a node shows its saved inputs and outputs."""
         inputs = map(self.layout.find_argument, range(plan.input_count))
         return (*inputs, *name_results(len(plan.outputs)))
+
+
+def _return_views(recorded: Recorded, operands: Sequence[Any], arrays: Sequence[Any]) -> Recorded:
+    """Adds the arrays of views that the plan saves to what a call returns."""
+    plan = recorded[0]
+    saved = {*plan.sources, *plan.extra_reads}
+    viewed = [place for place, one in enumerate(operands) if place in saved and one is not arrays[place]]
+    if not viewed:
+        return recorded
+    return plan.copy_for_views(tuple(viewed)), *recorded[1:], *[arrays[place] for place in viewed]
 
 
 def _compile(run: Callable[..., Results], overload: OpOverload) -> Callable[..., Results]:

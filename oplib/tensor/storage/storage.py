@@ -15,6 +15,7 @@ class Storage:
 
     Attributes:
         array: the current ``jax.Array`` (or tracer). It is replaced, never written.
+        operand: what a compiled call may take in place of the array; for a view see ``tensor/views``.
         version: the number of in-place writes.
         is_inference: whether it was made in inference mode, and so counts no versions.
     """
@@ -25,6 +26,11 @@ class Storage:
 
     array: Any
     version: int
+    operand: Any
+
+    def __init_subclass__(cls) -> None:
+        if "operand" not in cls.__dict__:
+            cls.operand = cls.array
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -78,3 +84,6 @@ class Storage:
             strides.append(step)
             step *= max(length, 1)
         return tuple(reversed(strides)), 0
+
+
+Storage.operand = Storage.__dict__["array"]  # the same slot under a second name, which costs nothing

@@ -12,6 +12,7 @@ from .frame import Frame, Starts
 from .index_map import IndexMap, derive_index_map
 from .inverse import Inverse
 from .lineage import Creation, mark_stale, note_view
+from .operand import read_operands
 from .parts import AsComplex, AsReal
 from .reshape import Reshape, can_view
 from .sliding import Sliding, Strided
@@ -41,4 +42,5 @@ __all__ = [
     "make_window",
     "mark_stale",
     "note_view",
+    "read_operands",
 ]

@@ -21,6 +21,8 @@ from .frame import Frame, Layout, Starts, contiguous_strides, find_positions
 
 Combine = Callable[[Starts, Starts], Starts] | None
 _MOST_PARTS = 16
+_READS_BEFORE_PROGRAMS = 2048  # a program costs as much to compile as these reads of a view
+_MOST_PROGRAMS = 64
 
 
 class Chain:
@@ -35,6 +37,7 @@ class Chain:
         start_count: the number of starts of all frames. Those of the first frame come first.
         is_identity: whether the view shows its base unchanged.
         tape_functions: functions that the tape makes for the chain, by name.
+        reads_to_wait: compiled calls read the views themselves when this number is 0, see ``operand.py``.
     """
 
     def __init__(self, frames: tuple[Frame, ...]) -> None:
@@ -47,6 +50,8 @@ class Chain:
         self.tape_functions: dict[str, Any] = {}
         self._forms: dict[str, _Forms] = {}
         self._extensions: dict[Frame, tuple[Chain, Combine]] = {}
+        self.reads_to_wait = _READS_BEFORE_PROGRAMS
+        self._program_count = 0
         self._parts: dict[int, tuple[ref[Any], ref[Any]]] = {}  # base and view, by the id of the base
 
     @cached_property
@@ -180,24 +185,33 @@ class Chain:
             return self.run("get", Chain.get, starts, whole)
         if starts:
             return forms.by_operand(whole, starts_to_array(starts))  # as run does, inlined
-        held = self._parts.get(id(whole))
-        if held is not None and held[0]() is whole:
-            part = held[1]()
-            if part is not None and not part.is_deleted():
-                return part
-        return self._read_whole(whole, forms)
-
-    def _read_whole(self, whole: Any, forms: _Forms) -> Any:
-        """Reads a view of all items, such as the transposed weight that each step of a loop takes anew.
-
-        While the result lives, the next equal view of the same array gets it too.
-        """
-        part = forms.by_operand(whole, ())
-        if not isinstance(part, Tracer):
-            if len(self._parts) >= _MOST_PARTS:
-                self._parts.clear()
-            self._parts[id(whole)] = ref(whole), ref(part)
+        part = self.find_part(whole)
+        if part is None:
+            part = forms.by_operand(whole, ())
+            if not isinstance(part, Tracer):
+                self.note_part(whole, part)
         return part
+
+    def find_part(self, whole: Any) -> Any:
+        """Returns the array of an equal view of the same base that still lives, or None.
+
+        Such a view is the transposed weight that each step of a loop takes anew.
+        """
+        held = self._parts.get(id(whole))
+        part = None if held is None or held[0]() is not whole else held[1]()
+        return None if part is None or part.is_deleted() else part
+
+    def note_part(self, whole: Any, part: Any) -> None:
+        """Notes the array of a view without starts. While it lives, the next equal view gets it too."""
+        if len(self._parts) >= _MOST_PARTS:
+            self._parts.clear()
+        self._parts[id(whole)] = ref(whole), ref(part)
+
+    def note_program(self) -> None:
+        """Counts the programs that contain the chain. After the last one the chain runs by itself again."""
+        self._program_count += 1
+        if self._program_count >= _MOST_PROGRAMS:
+            self.reads_to_wait = -1
 
     def write(self, whole: Any, part: Any, starts: Starts) -> Any:
         """Returns the base with the view replaced. The function is compiled if both are concrete."""
@@ -227,9 +241,12 @@ class Chain:
         if not starts:
             return forms.by_operand(*arrays, ())
         for array in arrays:
+            if array.__class__ is np.ndarray:
+                continue
             if isinstance(array, Tracer):
                 return forms.function(*arrays, starts)
-            if array.__class__ is not np.ndarray and array.sharding.num_devices > 1:
+            sharding = array.sharding
+            if sharding.__class__ is not SingleDeviceSharding and sharding.num_devices > 1:
                 return forms.by_static(*arrays, starts)
         return forms.by_operand(*arrays, starts_to_array(starts))
 
@@ -277,11 +294,18 @@ def starts_to_array(starts: Starts) -> Any:
     return _keep(starts, np.array(starts, np.int32)) if held is None else held
 
 
-def number_to_array(number: np.ndarray[Any, Any]) -> Any:
-    """Returns a number that is written through a chain. One that is used twice is kept on the device."""
-    key = number.tobytes(), number.dtype
+def number_to_array(number: complex, dtype: Any, convert: Callable[[], np.ndarray[Any, Any]]) -> Any:
+    """Returns a Python number that is written through a chain. One that is used twice is kept on the device.
+
+    Args:
+        number: the number. In the key the text of a zero tells its sign.
+        dtype: the dtype of the array.
+        convert: checks the number and returns it in that dtype. It is called where no array is kept.
+    """
+    is_exact = number and number.__class__ is not complex
+    key = number.__class__, number if is_exact else repr(number), dtype
     held = _operands.get(key)
-    return _keep(key, number) if held is None else held
+    return _keep(key, convert()) if held is None else held
 
 
 def _keep(key: Hashable, values: np.ndarray[Any, Any]) -> Any:

@@ -29,6 +29,15 @@ def test_a_number_is_stored_as_it_is_however_often(dtype: str) -> None:
         assert list_signs(x) == list_signs(np.asarray(NUMBERS))
 
 
+def test_equal_complex_numbers_keep_the_signs_of_their_zeros() -> None:
+    x = oplib.zeros(2, dtype=oplib.complex64)
+    for _ in range(4):
+        for number in (complex(1, -0.0), complex(1, 0.0), complex(-0.0, 0.0)):
+            x[1] = number
+            parts = x[1].item().real, x[1].item().imag
+            assert list(map(str, parts)) == [str(number.real), str(number.imag)]
+
+
 def test_equal_numbers_of_other_dtypes_stay_apart() -> None:
     for _ in range(4):
         for dtype in (oplib.bool, oplib.int8, oplib.uint8, oplib.int32, oplib.float32, oplib.complex64):
@@ -40,7 +49,7 @@ def test_equal_numbers_of_other_dtypes_stay_apart() -> None:
 
 def test_a_number_is_kept_on_the_device_from_its_second_use_on() -> None:
     number = np.asarray(0.12345, np.float32)
-    first, second, third = (number_to_array(number) for _ in range(3))
+    first, second, third = (number_to_array(0.12345, number.dtype, lambda: number) for _ in range(3))
     assert first is number
     assert isinstance(second, jax.Array)
     assert second is third
@@ -53,7 +62,7 @@ def test_no_number_of_a_trace_is_kept() -> None:
         x = oplib.Tensor.from_array(y)
         for _ in range(3):
             x[0] = 0.54321
-            number_to_array(number)
+            number_to_array(0.54321, number.dtype, lambda: number)
         return x.array
 
     with jax.checking_leaks():
@@ -67,7 +76,7 @@ def test_no_number_of_a_trace_is_kept() -> None:
 def test_a_wide_number_is_kept_only_while_64_bits_are_on() -> None:
     number = np.asarray(1 + 2**-40)
     for _ in range(3):
-        assert number_to_array(number) is number
+        assert number_to_array(1 + 2**-40, number.dtype, lambda: number) is number
     with jax.enable_x64(True):
         for _ in range(3):
             x = oplib.zeros(2, dtype=oplib.float64)
