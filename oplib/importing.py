@@ -49,7 +49,7 @@ class LateImports(Mapping[str, Any]):
         module = import_module(f"{self._package}.{path}")
         return module if path == name else getattr(module, name)
 
-    def __contains__(self, name: object) -> bool:
+    def __contains__(self, name: object) -> bool:  # that of Mapping would import the module
         return name in self._modules
 
     def __iter__(self) -> Iterator[str]:

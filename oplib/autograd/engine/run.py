@@ -40,7 +40,7 @@ engine_state = _EngineState()
 
 
 class Compilation:
-    """The place where compiled autograd enters the engine.
+    """The switch that hands runs to compiled autograd, beside ``config.compiled_autograd``.
 
     Attributes:
         is_installed: whether a block of ``enable`` or ``disable`` decides how runs are executed.
