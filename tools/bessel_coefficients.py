@@ -14,7 +14,7 @@ from typing import Any
 import mpmath as mp
 
 PATH = Path("oplib/builtin/kernels/bessel_coefficients.py")
-HEAD = '''"""Polynomials that approximate Bessel and Airy functions; a script in ``tools`` writes them.
+HEAD = '''"""Polynomials for Bessel and Airy functions, written by ``tools/bessel_coefficients.py``.
 
 Each is in powers of t, the highest first. ``kernels/bessel.py`` says what t is, and how they are used.
 """

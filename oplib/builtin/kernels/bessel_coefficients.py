@@ -1,4 +1,4 @@
-"""Polynomials that approximate Bessel and Airy functions; a script in ``tools`` writes them.
+"""Polynomials for Bessel and Airy functions, written by ``tools/bessel_coefficients.py``.
 
 Each is in powers of t, the highest first. ``kernels/bessel.py`` says what t is, and how they are used.
 """
