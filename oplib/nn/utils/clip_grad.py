@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable
+from contextlib import suppress
 from types import GeneratorType
 from typing import Any
 
@@ -79,7 +80,8 @@ def _scale(gradients: list[Tensor], factor: Tensor) -> None:
     seen = [one._storage.owner.array for one in gradients]
     if gradients and _are_plain([*gradients, factor]):
         arrays = [one._storage.array for one in gradients]
-        products = _compute_products(arrays, factor._storage.array)
+        with suppress(ValueError):  # arrays on several devices have no program in common
+            products = _compute_products(arrays, factor._storage.array)
     for gradient, old, product in zip(gradients, seen, products, strict=True):
         check_may_write(gradient, "mul_")
         # A gradient that stands twice in the list, or that another thread has written, is read again.

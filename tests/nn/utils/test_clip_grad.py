@@ -6,7 +6,7 @@ import pytest
 
 import oplib
 from oplib.errors import ArgumentError
-from oplib.nn.utils import clip_grad_norm_, clip_grad_value_, get_total_norm
+from oplib.nn.utils import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 
 
 def make_parameters(*gradients: list[float]) -> list[oplib.Tensor]:
@@ -107,3 +107,13 @@ def test_all_gradients_are_clipped_by_two_compiled_calls(caplog: pytest.LogCaptu
     compiled = [text for text in caplog.messages if text.startswith("Compiling jit(")]
     assert len([text for text in compiled if "float32[31]" in text]) == 2
     assert len([text for text in compiled if "float32[40]" in text]) == 2
+
+
+def test_gradients_on_several_devices_are_scaled_where_they_are():
+    parameters = make_parameters([3.0, 0.0], [0.0, 4.0])
+    devices = jax.devices()[:2]
+    for one, device in zip(parameters, devices, strict=True):
+        one.grad = oplib.Tensor.from_array(jax.device_put(one.grad.array, device))
+    clip_grads_with_norm_(parameters, 1.0, oplib.tensor(5.0))
+    assert [one.grad.array.devices() for one in parameters] == [{device} for device in devices]
+    np.testing.assert_allclose([one.grad.numpy() for one in parameters], [[0.6, 0.0], [0.0, 0.8]], rtol=1e-5)
