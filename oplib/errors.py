@@ -26,7 +26,9 @@ written for torch still works::
     ├── AllocationError (RuntimeError, MemoryError) an array that does not fit into memory
     ├── MissingRuleError (NotImplementedError) no kernel, formula, fake kernel or batching rule for a call
     ├── TracingError (RuntimeError)           an action that is not possible while a function is traced
+    │   ├── CapturedTracerError               a kernel or rule that closes over a traced value
     │   └── ConcreteValueError                the value of a traced Tensor was asked for
+    │       └── ReadValueError                by the kernel of an op
     ├── CompilationWarning (UserWarning)      a static argument that makes an op compile again and again
     ├── AutogradError (RuntimeError)          a graph or a gradient that does not allow the request
     │   ├── GradientTypeError (TypeError)
@@ -150,8 +152,16 @@ class TracingError(OplibError, RuntimeError):
     """An action that is not possible while a kernel, a rule or a user's function is traced."""
 
 
+class CapturedTracerError(TracingError):
+    """A kernel or rule that closes over a traced value, which its compiled code would outlive."""
+
+
 class ConcreteValueError(TracingError):
     """The value of a Tensor was asked for while a function was traced, so that there is no value yet."""
+
+
+class ReadValueError(ConcreteValueError):
+    """A kernel of plain Python asked for the value of a traced Tensor."""
 
 
 class CompilationWarning(UserWarning):

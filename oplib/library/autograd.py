@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from oplib.autograd.array_functions.array_function import shape_of
 from oplib.autograd.function import Function
 from oplib.autograd.user_functions.tensor_list import supports_tensorlist
+from oplib.errors import ReadValueError
 from oplib.modes import modes
 from oplib.tensor import Tensor, box
 
@@ -25,7 +26,6 @@ from .arguments.recording import refuse_out_gradient
 from .derivatives.formula import missing_formula
 from .derivatives.gradients import refuse_shape
 from .kernels.eager import is_carried, run_below_autograd, run_carried, run_composite
-from .kernels.tracing import ReadValueError
 from .objects.observers import copy_outcome, run_observed
 from .objects.overload import OpOverload
 from .records.record import Tag

@@ -264,3 +264,26 @@ def test_an_op_that_ends_in_a_product_rounds_its_result_alone(name: str, shape: 
     (dtype, value), (torchs, expected) = (estimate(lib, name, shape) for lib in BOTH)
     assert str(dtype) == str(torchs).removeprefix("torch.")
     np.testing.assert_allclose(value, expected, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "max_pool3d(x, 2)",
+        "max_pool3d(x, 2, return_indices=True)[0]",
+        "max_pool2d(x[0], 2)",
+        "fractional_max_pool2d(x[0], 2, output_size=2)",
+        "fractional_max_pool3d(x, 2, output_size=2, return_indices=True)[0]",
+        "pinverse(x[0, 0, 0])",
+    ],
+)
+def test_a_function_that_torch_computes_in_float32_gives_that_dtype(call: str, dtype: str):
+    found: list[str] = []
+    for lib in BOTH:
+        x = lib.ones(1, 2, 4, 4, 4).to(getattr(lib, dtype))
+        module = lib if call.startswith("pinverse") else lib.nn.functional
+        with autocast(lib, "bfloat16"):
+            result = eval(f"module.{call}", {"module": module, "x": x})
+        found.append(str(result.dtype).removeprefix("torch."))
+    assert found[0] == found[1]

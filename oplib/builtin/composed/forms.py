@@ -19,8 +19,7 @@ from oplib.errors import (
     UnsupportedArgumentError,
     describe,
 )
-from oplib.library.autocast.scope import AutocastScope
-from oplib.modes import modes
+from oplib.library.autocast.casts import call_in_float32
 from oplib.tensor import Tensor, get_default_dtype
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.storage.memory_format import check_format
@@ -279,11 +278,7 @@ def pinverse(input: Any, rcond: float = 1e-15) -> Any:
         >>> oplib.pinverse(oplib.tensor([[2.0], [0.0]]))
         tensor([[0.5000, 0.0000]])
     """
-    settings = modes.autocast
-    if settings is None:
-        return ops.linalg_pinv(input, rtol=rcond)
-    with AutocastScope(settings._replace(enabled=())):  # torch computes it in full precision
-        return ops.linalg_pinv(input, rtol=rcond)
+    return call_in_float32(ops.linalg_pinv, input, rtol=rcond)
 
 
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:

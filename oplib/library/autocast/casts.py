@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -19,6 +19,7 @@ from oplib.pytree import tree_leaves, tree_map
 from oplib.tensor import Tensor
 from oplib.tensor.dtypes import names as dtypes
 
+from .scope import AutocastScope
 from .settings import Settings
 
 Kept = tuple["weakref.ref[Tensor]", int, Tensor]
@@ -108,6 +109,19 @@ def cast_tree(tree: Any, device_type: str, dtype: Any) -> Any:
         return _convert(value, dtype) if _is_eligible(value, device_type) else value
 
     return tree_map(cast, tree)
+
+
+def call_in_float32(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Calls a composed function that torch's autocast computes in float32 on the CPU.
+
+    Where autocast is on for the CPU and an argument is there, the floating arguments become float32, and the
+    ops inside of the function cast nothing.
+    """
+    settings = modes.autocast
+    if settings is None or "cpu" not in settings.enabled or not any(_is_on(one, "cpu") for one in args):
+        return function(*args, **kwargs)
+    with AutocastScope(settings._replace(enabled=())):
+        return function(*cast_tree(args, "cpu", dtypes.float32), **kwargs)
 
 
 def _find_device_type(record: Record, leaves: Sequence[Any], settings: Settings) -> str | None:

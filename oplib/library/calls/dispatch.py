@@ -22,6 +22,7 @@ from oplib.autograd.recording.formula_node import FormulaNode, make_node_class
 from oplib.autograd.recording.formula_node import record as record_call
 from oplib.autograd.recording.record_pattern import Pattern, find_pattern
 from oplib.config import config
+from oplib.errors import CapturedTracerError, ReadValueError
 from oplib.library.arguments.binding import Binder
 from oplib.library.arguments.keys import draw_keys
 from oplib.library.arguments.layout import Layout, count_arrays, make_layout
@@ -48,7 +49,6 @@ from oplib.library.carrier.staleness import StaticWatch
 from oplib.library.kernels.fake_kernel import compare_with_fake
 from oplib.library.kernels.kernel_choice import find_device, require_kernel
 from oplib.library.kernels.running import run_kernel
-from oplib.library.kernels.tracing import CapturedTracerError, ReadValueError
 from oplib.library.objects.observers import is_observed, read_recorded, read_run, run_observed
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Tag

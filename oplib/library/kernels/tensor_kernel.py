@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from oplib.autograd.array_functions.concreteness import VALUE_ERRORS
-from oplib.errors import AutogradError, ResultError, describe
+from oplib.errors import AutogradError, ReadValueError, ResultError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.plain_conversions import is_array
 from oplib.library.arguments.results import check_results, take_returned_arguments
@@ -18,7 +18,7 @@ from oplib.library.records.record import Function, Record
 from oplib.library.records.sites import find_line
 from oplib.tensor import Tensor, box
 
-from .tracing import ReadValueError, any_traced, run_part
+from .tracing import any_traced, run_part
 
 _OTHERS_ERROR = re.compile(r"\w+::")  # the error already names an op that the kernel calls
 

@@ -9,21 +9,13 @@ from typing import Any, TypeVar
 from jax.core import Tracer
 
 from oplib.autograd.array_functions.concreteness import CONCRETIZATION_ERRORS
-from oplib.errors import TracingError, describe
+from oplib.errors import CapturedTracerError, TracingError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.modes import modes
 
 Result = TypeVar("Result")
 
 _scopes = iter(range(1, 1 << 62))
-
-
-class CapturedTracerError(TracingError):
-    """A kernel or rule closes over a traced value."""
-
-
-class ReadValueError(TracingError):
-    """A kernel of plain Python reads a traced value."""
 
 
 def run_with_grad_off(function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
@@ -73,7 +65,7 @@ def trace_to_jaxpr(jitted: Any, arrays: Sequence[Any], *, op: str, part: str) ->
     """Returns the closed jaxpr of a jitted kernel or rule of flat arrays.
 
     Raises:
-        TracingError: the code closes over a traced value. JAX would make it a further argument.
+        CapturedTracerError: the code closes over a traced value. JAX would make it a further argument.
     """
     closed = jitted.trace(*arrays).jaxpr
     if len(closed.in_avals) > len(arrays):

@@ -12,8 +12,8 @@ import numpy as np
 
 from oplib.autograd.array_functions.array_function import conjugate
 from oplib.autograd.engine.backward_and_grad import grad
+from oplib.errors import ReadValueError
 from oplib.library.kernels.running import run_kernel
-from oplib.library.kernels.tracing import ReadValueError
 from oplib.tensor import Tensor
 
 from .comparison import Tolerance, require_equal

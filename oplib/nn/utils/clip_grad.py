@@ -6,10 +6,12 @@ import math
 import warnings
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from types import GeneratorType
 from typing import Any
 
 import jax
+from jax.core import Tracer
 
 from oplib.autograd.grad_mode import no_grad
 from oplib.autograd.recording.in_place import check_may_write, write_in_place
@@ -61,12 +63,29 @@ def _are_plain(tensors: list[Tensor]) -> bool:
     return not is_special and all(type(one) is Tensor for one in tensors)
 
 
-def _find_norm(tensors: list[Any], order: float) -> Any:
-    norms = [upcalls.linalg_vector_norm(one, order) for one in tensors]
+@partial(jax.jit, static_argnums=1)
+def _compute_norm(arrays: list[Any], order: float) -> Any:
+    norms = [upcalls.linalg_vector_norm(one, order) for one in arrays]
     return upcalls.linalg_vector_norm(upcalls.stack(norms), order)
 
 
-_compute_norm = jax.jit(_find_norm, static_argnums=1)
+def _find_norm(tensors: list[Tensor], order: float) -> Tensor:
+    """Returns the norm of all items of tensors, with one compiled call where that is possible."""
+    if _are_plain(tensors):
+        with suppress(ValueError):  # arrays on several devices have no program in common
+            return box(_compute_norm([one._storage.array for one in tensors], order))
+    norms = [upcalls.linalg_vector_norm(one, order) for one in tensors]
+    return upcalls.linalg_vector_norm(upcalls.stack([_move(one, norms[0]) for one in norms]), order)
+
+
+def _move(number: Tensor, other: Tensor) -> Tensor:
+    """Returns a number where another tensor is, if that is one device and another one."""
+    mine, theirs = number._storage.array, other._storage.array
+    if isinstance(mine, Tracer) or isinstance(theirs, Tracer) or not theirs.committed:
+        return number
+    if len(theirs.devices()) > 1 or mine.devices() == theirs.devices():
+        return number
+    return box(jax.device_put(mine, theirs.sharding))
 
 
 @jax.jit
@@ -86,7 +105,7 @@ def _scale(gradients: list[Tensor], factor: Tensor) -> None:
         check_may_write(gradient, "mul_")
         # A gradient that stands twice in the list, or that another thread has written, is read again.
         if product is None or write_in_place(gradient, box(product), "mul_", old) is None:
-            gradient.mul_(factor)
+            gradient.mul_(_move(factor, gradient))
 
 
 @entry_point
@@ -105,7 +124,7 @@ def get_total_norm(
         foreach: accepted for parity and ignored.
 
     Returns:
-        A Tensor without axes; 0 for no tensors.
+        A Tensor without axes; 0 for no tensors. It is on the device of the first tensor.
 
     Raises:
         ArgumentError: the norm is not finite and ``error_if_nonfinite`` is True.
@@ -125,10 +144,7 @@ def get_total_norm(
     if not given:
         return tensor(0.0)
     with no_grad():
-        if _are_plain(given):
-            total: Any = box(_compute_norm([one._storage.array for one in given], order))
-        else:
-            total = _find_norm(given, order)
+        total: Any = _find_norm(given, order)
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise ArgumentError(
             f"get_total_norm: the total norm of order {order} is non-finite, so gradients cannot be clipped "

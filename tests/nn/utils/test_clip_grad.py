@@ -117,3 +117,15 @@ def test_gradients_on_several_devices_are_scaled_where_they_are():
     clip_grads_with_norm_(parameters, 1.0, oplib.tensor(5.0))
     assert [one.grad.array.devices() for one in parameters] == [{device} for device in devices]
     np.testing.assert_allclose([one.grad.numpy() for one in parameters], [[0.6, 0.0], [0.0, 0.8]], rtol=1e-5)
+
+
+def test_the_norm_of_gradients_on_several_devices_is_where_the_first_is():
+    parameters = make_parameters([3.0, 0.0], [0.0, 4.0])
+    devices = jax.devices()[:2][::-1]
+    for one, device in zip(parameters, devices, strict=True):
+        one.grad = oplib.Tensor.from_array(jax.device_put(one.grad.array, device))
+    total = clip_grad_norm_(parameters, 1.0)
+    assert total.array.devices() == {devices[0]}
+    np.testing.assert_allclose(total.numpy(), 5.0, rtol=1e-6)
+    assert [one.grad.array.devices() for one in parameters] == [{device} for device in devices]
+    np.testing.assert_allclose([one.grad.numpy() for one in parameters], [[0.6, 0.0], [0.0, 0.8]], rtol=1e-5)

@@ -8,6 +8,7 @@ from typing import Any
 
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
+from oplib.library.autocast.casts import call_in_float32
 
 Function = Callable[..., Any]
 
@@ -52,9 +53,12 @@ def _make_max_pool(rank: int) -> Function:
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
-        op = getattr(ops, with_indices)
-        found = op(input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
-        return found if return_indices else found[0]
+        op, steps = getattr(ops, with_indices), () if stride is None else stride
+        if return_indices:
+            return op(input, kernel_size, steps, padding, dilation, ceil_mode)
+        if rank == 3:  # torch's autocast casts the form without indices alone
+            return call_in_float32(op, input, kernel_size, steps, padding, dilation, ceil_mode)[0]
+        return op(input, kernel_size, steps, padding, dilation, ceil_mode)[0]
 
     ones = ", ".join(["1", *["2"] * rank])
     pooled = f"(1, {', '.join(['1'] * rank)})"

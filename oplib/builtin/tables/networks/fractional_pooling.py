@@ -118,6 +118,7 @@ ROWS = tuple(
         source=f"torch.nn.functional.fractional_max_pool{rank}d_with_indices",
         dtypes="hf",
         is_internal=True,
+        autocast="cpu float32",
     )
     for rank in (2, 3)
 )
