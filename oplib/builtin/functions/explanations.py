@@ -144,6 +144,7 @@ BY_NAME = {
     "posinf": "the replacement of inf; the largest finite number if None",
     "positive": "`[batch, features]`, the vectors that should be near",
     "query": "`[..., target, features]`",
+    "random_samples": "the draws from 0 to 1 that move the windows",
     "range": "the lower and the upper end; the smallest and largest item if None",
     "rcond": "singular values below this times the largest count as 0",
     "real": "the real parts",
