@@ -27,8 +27,8 @@ written for torch still works::
     ├── MissingRuleError (NotImplementedError) no kernel, formula, fake kernel or batching rule for a call
     ├── TracingError (RuntimeError)           an action that is not possible while a function is traced
     │   ├── CapturedTracerError               a kernel or rule that closes over a traced value
-    │   └── ConcreteValueError                the value of a traced Tensor was asked for
-    │       └── ReadValueError                by the kernel of an op
+    │   ├── ConcreteValueError                the value of a traced Tensor was asked for
+    │   └── ReadValueError                    a kernel of plain Python asked for one
     ├── CompilationWarning (UserWarning)      a static argument that makes an op compile again and again
     ├── AutogradError (RuntimeError)          a graph or a gradient that does not allow the request
     │   ├── GradientTypeError (TypeError)
@@ -160,7 +160,7 @@ class ConcreteValueError(TracingError):
     """The value of a Tensor was asked for while a function was traced, so that there is no value yet."""
 
 
-class ReadValueError(ConcreteValueError):
+class ReadValueError(TracingError):
     """A kernel of plain Python asked for the value of a traced Tensor."""
 
 
