@@ -17,8 +17,8 @@ from oplib.autograd.gradcheck.second import gradgradcheck
 from oplib.errors import MissingRuleError
 from oplib.tensor import Tensor
 
-from .comparison import Tolerance
-from .sample import Sample, is_inexact
+from .comparison import Tolerance, require_equal
+from .sample import Sample, is_inexact, only_arrays
 
 _LARGEST = 64
 """Up to this number of inputs, every entry of the Jacobian is compared."""
@@ -31,7 +31,10 @@ def check_gradients(sample: Sample, tolerance: Tolerance) -> None:
 
     Raises:
         GradcheckError: they differ.
+        OpMismatchError: a recorded call, which runs the registered ``forward``, gives other results.
     """
+    if sample.needs_grad and sample.overload.record.derivative.forward is not None:
+        _check_forward(sample, tolerance)
     if not _is_due(sample):
         return
     with jax.enable_x64(True):
@@ -44,6 +47,13 @@ def check_gradients(sample: Sample, tolerance: Tolerance) -> None:
     if all(leaf.array.dtype in (np.float32, np.complex64) for leaf in leaves):
         options = Options(1e-2, tolerance.atol or 2e-2, tolerance.rtol or 2e-2, nondet_tol=1e-5)
         run_checks(Problem(call, leaves, in_double=False), options, fast_mode=_is_large(leaves))
+
+
+def _check_forward(sample: Sample, tolerance: Tolerance) -> None:
+    plain = only_arrays(sample.call(sample.make_tensors(requires_grad=False)))
+    recorded = only_arrays(sample.call(sample.make_tensors()))
+    what = f"{sample.overload.name()}: the outputs are different when the call is recorded, by forward="
+    require_equal(plain, recorded, tolerance, what, advice="Let forward= compute what the kernel computes.")
 
 
 def check_second_gradients(sample: Sample, tolerance: Tolerance) -> None:

@@ -12,8 +12,9 @@ import numpy as np
 from oplib.errors import ArgumentTypeError, describe
 from oplib.modes import modes
 from oplib.pytree import TreeSpec, tree_flatten_dataclasses, tree_unflatten
-from oplib.tensor import Generator, Tensor, get_default_dtype
+from oplib.tensor import Generator, Storage, Tensor, box, get_default_dtype
 from oplib.tensor.storage.ingestion import to_array
+from oplib.tensor.views import ViewStorage
 
 _MODES = ("grad mode", "inference mode", "JAX's x64", "the default dtype", "autocast")
 
@@ -50,6 +51,8 @@ class CallArguments(NamedTuple):
         arrays: the leaves that are arrays or numbers handed over as such.
         name: of the function.
         parameters: the names of its positional parameters.
+        apart: for leaves that were views, their places and the storages that they showed, see
+            :meth:`take_views_apart`.
     """
 
     key: Key
@@ -57,6 +60,23 @@ class CallArguments(NamedTuple):
     arrays: list[Any]
     name: str
     parameters: tuple[str, ...]
+    apart: tuple[tuple[int, Storage], ...] = ()
+
+    def take_views_apart(self) -> CallArguments | None:
+        """Returns the arguments with views as Tensors of their own; None if there are none.
+
+        A batch is often a slice of a larger Tensor. Where the function only reads it, one program serves all
+        slices. Views that are differentiated, or whose items do not lie side by side, stay views.
+        """
+        places = [place for place, leaf in enumerate(self.leaves) if _is_plain_view(leaf)]
+        if not places:
+            return None
+        views = {id(self.leaves[place]): self.leaves[place] for place in places}
+        apart = {name: box(view._storage.array) for name, view in views.items()}
+        return self._replace(
+            leaves=[apart.get(id(leaf), leaf) for leaf in self.leaves],
+            apart=tuple([(place, self.leaves[place]._storage.owner) for place in places]),
+        )
 
     def call(self, function: Callable[..., Any], *arrays: Any) -> Any:
         """Calls the function with other arrays, in containers of its own."""
@@ -189,6 +209,17 @@ class ArgumentBinder:
             f"type {type(leaf).__name__}, which has no hash. Give Tensors, arrays, numbers, containers of "
             "these, or hashable objects."
         )
+
+
+def _is_plain_view(leaf: Any) -> bool:
+    return (
+        leaf.__class__ is Tensor
+        and leaf._storage.__class__ is ViewStorage
+        and not leaf.requires_grad
+        and leaf._grad is None
+        and leaf._backward_hooks is None
+        and leaf.is_contiguous()
+    )
 
 
 class _Same:

@@ -110,6 +110,17 @@ class Effects:
     results: list[Any] = field(default_factory=list)
     spec: Any = None
 
+    def find_named(self) -> set[int]:
+        """Returns the operands that a call writes, returns, or changes in another way."""
+        named = {one[0] for one in (*self.writes, *self.alias_writes, *self.grads, *self.data)}
+        named |= {one[0] for one in (*self.flags, *self.histories)} | self.find_shown()
+        for tensor in self.new_tensors:
+            if tensor.base is not None:
+                named.add(tensor.base)
+            if isinstance(tensor.root, Operand):
+                named.add(tensor.root.number)
+        return named
+
     def find_shown(self) -> set[int]:
         """Returns the operands that a call returns, or puts somewhere."""
         shown = [*self.results, *[one[1] for one in (*self.grads, *self.data)]]

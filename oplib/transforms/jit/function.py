@@ -9,7 +9,7 @@ import threading
 import traceback
 import types
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -132,8 +132,11 @@ class JitFunction:
         given = self._binder.bind(args, kwargs)
         if any(isinstance(array, Tracer) for array in given.arrays):
             return self.__wrapped__(*args, **kwargs)
-        function, call = self.__wrapped__, partial(given.call, self.__wrapped__)
-        return self._serve(given, lambda program, found: program.run(function, given, found, call))
+        function = self.__wrapped__
+        return self._serve(
+            given,
+            lambda program, given, found: program.run(function, given, found, partial(given.call, function)),
+        )
 
     @entry_point
     def explain(self, *args: Any, **kwargs: Any) -> str:
@@ -142,17 +145,18 @@ class JitFunction:
         Nothing runs and nothing is compiled.
         """
         given = self._binder.bind(args, kwargs)
-        with self._programs.lock:
-            reason = self._explain(given)
+        with self._programs.lock, buffers:
+            is_served = self._find(given) is not None
+            reason = "" if is_served else self._explain_views(given)
         return f"{self.__name__}: {reason or 'a compiled program serves this call'}"
 
     @entry_point
     def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
         """Returns the program for these arguments as JAX lowers it, and runs nothing."""
         given = self._binder.bind(args, kwargs)
-        return self._serve(given, lambda program, found: program.lower(self.__wrapped__, given, found))
+        return self._serve(given, lambda program, given, found: program.lower(self.__wrapped__, given, found))
 
-    def _serve(self, given: CallArguments, use: Callable[[Program, Found], Any]) -> Any:
+    def _serve(self, given: CallArguments, use: Callable[[Program, CallArguments, Found], Any]) -> Any:
         """Uses the program for a call. Other threads may use fresh buffers while it is compiled.
 
         Raises:
@@ -164,33 +168,52 @@ class JitFunction:
                     served = self._find(given)
                     if served is not None:
                         return use(*served)
-                self._add_program(given)
+                apart = given.take_views_apart()
+                if apart is None or not self._add_program(apart):
+                    self._add_program(given)
             raise TracingError(
                 f"{self.__name__}: the function changes what it captures while it is traced, so its program "
-                f"serves no call. Found that {self._explain(given)}. Give what changes as an argument, or "
-                "keep it in a Tensor."
+                f"serves no call. Found that {self._explain_views(given)}. Give what changes as an argument, "
+                "or keep it in a Tensor."
             )
 
-    def _find(self, given: CallArguments) -> tuple[Program, Found] | None:
-        """Returns the program that serves a call, with its operands."""
-        for program in self._programs.list_programs(given.key):
-            found = program.read(self.__wrapped__, given.leaves)
-            if found is not None:
-                return program, found
+    def _find(self, given: CallArguments) -> tuple[Program, CallArguments, Found] | None:
+        """Returns the program that serves a call, with the arguments as it takes them, and its operands."""
+        programs = self._programs.list_programs(given.key)
+        for arguments in (given.take_views_apart(), given) if programs else ():
+            if arguments is None:
+                continue
+            for program in programs:
+                if not program.only_reads(arguments):
+                    continue
+                found = program.read(self.__wrapped__, arguments.leaves)
+                if found is not None and not _share_memory(found.tensors, arguments):
+                    return program, arguments, found
         return None
 
-    def _add_program(self, given: CallArguments) -> None:
-        """Compiles a program for a call."""
+    def _add_program(self, given: CallArguments) -> bool:
+        """Compiles a program for a call, and returns whether it can serve it.
+
+        Views that were taken apart must share memory with no other Tensor, and only be read.
+        """
         with tracing:  # while another thread traces, Tensors may have attributes of that trace
             if self._find(given) is not None:
-                return
+                return True
             reason = self._explain(given)
-            program = self._trace(given)
+            program, tensors = self._trace(given)
+            if not program.only_reads(given) or _share_memory(tensors, given):
+                return False
             self._programs.add(given.key, program)
             self._note_compilation(reason)
             found = program.read(self.__wrapped__, given.leaves)
         if found is not None:
             program.lower(self.__wrapped__, given, found).compile()  # JAX finds it again when it is run
+        return True
+
+    def _explain_views(self, given: CallArguments) -> str:
+        """Returns why no program serves a call, which may take its views apart."""
+        apart = given.take_views_apart()
+        return (apart is not None and self._explain(apart)) or self._explain(given)
 
     def _explain(self, given: CallArguments) -> str:
         programs = self._programs.by_key.get(given.key)
@@ -213,14 +236,16 @@ class JitFunction:
                 stacklevel=find_user_level(),
             )
 
-    def _trace(self, given: CallArguments) -> Program:
+    def _trace(self, given: CallArguments) -> tuple[Program, list[Any]]:
+        """Returns a program for a call, and all Tensors that the function leads to."""
         call = partial(given.call, self.__wrapped__)
         try:
             candidates = Candidates(Walk(self.__wrapped__, given.leaves, given.name_leaf))
             trace = Trace(self.__name__, call, candidates, given.arrays)
         except (ConcreteValueError, *CONCRETIZATION_ERRORS) as error:
             raise self._explain_value(error, given) from None
-        return Program(trace, donate=self._donate)
+        program = Program(trace, given.leaves, donate=self._donate)
+        return program, [place.value for place in candidates.operands]
 
     def _explain_value(self, error: Exception, given: CallArguments) -> ConcreteValueError:
         """The error for a function that asks for a value, with the line of the user that does."""
@@ -241,6 +266,14 @@ class JitFunction:
             f"{self.__name__}: the value of a Tensor is needed while the function is compiled{where}. "
             f"{first}.{''.join(cures)}"
         )
+
+
+def _share_memory(tensors: Sequence[Any], given: CallArguments) -> bool:
+    """Whether a Tensor shows memory of which a view was taken apart."""
+    if not given.apart:
+        return False
+    owners = {tensor._storage.owner for tensor in tensors}
+    return any(owner in owners for _, owner in given.apart)
 
 
 def jit(

@@ -45,10 +45,11 @@ class Program:
 
     Args:
         trace: what the function did.
+        leaves: of the arguments.
         donate: the buffers of written Tensors may be used again.
     """
 
-    def __init__(self, trace: Trace, *, donate: bool) -> None:
+    def __init__(self, trace: Trace, leaves: Sequence[Any], *, donate: bool) -> None:
         self._name = trace.name
         self._effects = effects = trace.effects
         candidates = trace.candidates
@@ -65,6 +66,8 @@ class Program:
         self._read_out = range(len(needed)) if trace.live_specs else sorted(handed_out)
         shown = effects.find_shown() - {operand for operand, *_ in effects.writes}
         self._shown = sorted(self._at[number] for number in shown)
+        named, numbers = effects.find_named(), candidates.numbers
+        self._named_leaves = {place for place, leaf in enumerate(leaves) if numbers.get(id(leaf)) in named}
         self._has_run = False
         donated = [position for position, _ in self._donated]
         run = rename_function(prune(trace.closed, used), self._name)
@@ -161,18 +164,15 @@ class Program:
         """The operands that a call reads, writes or returns, and all Tensors among the arguments."""
         effects, candidates = trace.effects, trace.candidates
         found = {holder for holder, use in zip(candidates.holders, used, strict=False) if use}
-        found |= {one[0] for one in (*effects.writes, *effects.alias_writes, *effects.grads, *effects.data)}
-        found |= {one[0] for one in (*effects.flags, *effects.histories)} | set(trace.edges)
-        found |= effects.find_shown()
-        for tensor in effects.new_tensors:
-            if tensor.base is not None:
-                found.add(tensor.base)
-            if isinstance(tensor.root, Operand):
-                found.add(tensor.root.number)
+        found |= effects.find_named() | set(trace.edges)
         found |= {number for number, place in enumerate(candidates.operands) if place.parent is None}
         owners = [place.value._storage.owner for place in candidates.operands]
         shared = {owners[number] for number in found}  # the function may have read it through another operand
         return [number for number, owner in enumerate(owners) if owner in shared]
+
+    def only_reads(self, given: CallArguments) -> bool:
+        """Whether the program does no more than read the views that were taken apart."""
+        return not any(place in self._named_leaves for place, _ in given.apart)
 
     def read(self, function: Any, leaves: Sequence[Any]) -> Found | None:
         """Returns the operands of a call; None if the program does not serve it.

@@ -225,3 +225,13 @@ def test_a_formula_that_has_no_derivative_passes(x):
         )
 
     assert opcheck(make_op(formula=pull), (x,), test_utils="test_second_gradients")
+
+
+@pytest.mark.parametrize("forward", [lambda ctx, x: x * 3 + 1, lambda ctx, x: x * 4])
+def test_a_forward_that_gives_other_results_than_the_kernel_is_caught(forward):
+    @oplib.custom_op
+    def triple(x: jax.Array) -> jax.Array:
+        return x * 3
+
+    triple.register_autograd(lambda ctx, grad: grad * 3, forward=forward)
+    assert_fails(triple, (jnp.ones(2),), "test_gradients", OpMismatchError, "recorded, by forward=")

@@ -351,3 +351,54 @@ def test_a_property_may_be_compiled():
     with oplib.no_grad():
         layer.weight.add_(1)
     assert layer.double.tolist() == [4, 4]
+
+
+def test_slices_of_a_dataset_share_a_program():
+    data, weight = oplib.randn(20, 3), oplib.ones(3, requires_grad=True)
+    step = oplib.jit(lambda x: (x * weight).sum())
+    batches = [
+        *(data[n : n + 4] for n in range(0, 20, 4)),
+        *data.split(4),
+        *data.view(5, 4, 3),
+        data[:4].clone(),
+    ]
+    for batch in batches:
+        assert oplib.allclose(step(batch), (batch * weight).sum())
+    assert step.compilations == 1
+    assert "serves this call" in step.explain(data[1:5])
+    assert "was f32[4,3]" in step.explain(data[18:]) or "no longer f32[4,3]" in step.explain(data[18:])
+
+
+@pytest.mark.spec("J.2", "J.7")
+def test_a_view_that_is_written_returned_or_shared_stays_a_view():
+    def run(wrap):
+        data, buffer, found = oplib.zeros(6, 2), oplib.ones(4, 2), []
+
+        def add_to_buffer(x):
+            buffer.add_(1)
+            return x * 1
+
+        write, give, show = wrap(lambda x: x.add_(1)), wrap(lambda x: x), wrap(lambda x: x[0])
+        shared = wrap(add_to_buffer)
+        write(oplib.zeros(2, 2))
+        for rows in (data[0:2], data[2:4], data[2:4]):
+            write(rows)
+            found.append(give(rows) is rows)
+            show(rows).mul_(3)
+        views = data[0:2], buffer[0:2], data[4:6], buffer[2:4], buffer[0:2]
+        found += [shared(rows).tolist() for rows in views]
+        same = wrap(lambda x, y: x * y if x is y else x - y)
+        rows = data[0:2]
+        found += [same(rows, rows).tolist(), same(rows, data[2:4]).tolist(), same(rows, data[0:2]).tolist()]
+        return [*found, data.tolist(), data._version, buffer.tolist()]
+
+    assert run(oplib.jit) == run(lambda function: function)
+
+
+def test_a_view_whose_items_do_not_lie_side_by_side_stays_a_view():
+    data = oplib.randn(4, 4)
+    strides = oplib.jit(lambda x: x.is_contiguous())
+    assert not strides(data.t())
+    assert strides(data[1:3])
+    with pytest.raises(oplib.errors.ArgumentError, match="view"):
+        oplib.jit(lambda x: x.view(-1))(data[:, 1:3])
