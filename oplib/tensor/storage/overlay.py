@@ -63,41 +63,61 @@ overlays = _Overlays()
 
 
 class _Observed:
-    """Mixin of a storage that reads its array and version from the overlay of the thread."""
+    """Mixin of a storage that reads its array and version from the overlay of the thread.
+
+    The trace of another thread may end at any time, and a program may then make the storage fresh. So its own
+    slots are used under the lock under which classes change, and by its class of that moment.
+    """
 
     __slots__ = ()
 
     @property
     def array(self) -> Any:
         """The array in the overlay of this thread, or its own."""
-        overlay = overlays.current
-        cell = None if overlay is None else overlay.cells.get(self)  # pyright: ignore[reportArgumentType]  a storage
-        return _ARRAY.__get__(self) if cell is None else cell.array
+        cell = _find_cell(self)
+        if cell is not None:
+            return cell.array
+        with buffers:
+            return _ARRAY.__get__(self) if type(self) in _plain_classes else self.array
 
     @array.setter
     def array(self, value: Any) -> None:
-        overlay = overlays.current
-        cell = None if overlay is None else overlay.cells.get(self)  # pyright: ignore[reportArgumentType]  a storage
-        if cell is None:
-            _ARRAY.__set__(self, value)
-        else:
+        cell = _find_cell(self)
+        if cell is not None:
             cell.array = value
+            return
+        with buffers:
+            if type(self) in _plain_classes:
+                _ARRAY.__set__(self, value)
+            else:
+                self.array = value
 
     @property
     def version(self) -> int:
         """The version in the overlay of this thread, or its own."""
-        overlay = overlays.current
-        cell = None if overlay is None else overlay.cells.get(self)  # pyright: ignore[reportArgumentType]  a storage
-        return _VERSION.__get__(self) if cell is None else cell.version
+        cell = _find_cell(self)
+        if cell is not None:
+            return cell.version
+        with buffers:
+            return _VERSION.__get__(self) if type(self) in _plain_classes else self.version
 
     @version.setter
     def version(self, value: int) -> None:
-        overlay = overlays.current
-        cell = None if overlay is None else overlay.cells.get(self)  # pyright: ignore[reportArgumentType]  a storage
-        if cell is None:
-            _VERSION.__set__(self, value)
-        else:
+        cell = _find_cell(self)
+        if cell is not None:
             cell.version = value
+            return
+        with buffers:
+            if type(self) in _plain_classes:
+                _VERSION.__set__(self, value)
+            else:
+                self.version = value
+
+
+def _find_cell(storage: Any) -> Storage | None:
+    """Returns the replacement of a storage in the overlay of this thread."""
+    overlay = overlays.current
+    return None if overlay is None else overlay.cells.get(storage)
 
 
 _observed_classes: dict[type, type] = {}
