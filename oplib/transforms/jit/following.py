@@ -67,7 +67,7 @@ class FollowingOperands:
         if slots != outputs.slots or not self._written.fit_kinds(written):
             return None
         others = self._others.match(self._take_others(tensors))
-        if others is None or _share(others.owners, outputs):
+        if others is None or _hold_output(others.owners, outputs):
             return None
         arrays = outputs.arrays[: self._count]
         if not outputs.is_known:
@@ -77,6 +77,6 @@ class FollowingOperands:
         return Found(tensors, (), self._take_arrays([*arrays, *others.arrays]), outputs)
 
 
-def _share(owners: Sequence[Any], outputs: ProgramOutputs) -> bool:
-    """Whether one of the storages holds one of the outputs."""
+def _hold_output(owners: Sequence[Any], outputs: ProgramOutputs) -> bool:
+    """Whether one of the storages holds an output, so that two Tensors share memory."""
     return any(owner.outputs is outputs for owner in owners if owner.__class__ is FreshStorage)

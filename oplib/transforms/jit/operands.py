@@ -56,6 +56,10 @@ class Found(NamedTuple):
     arrays: Sequence[Any]
     outputs: ProgramOutputs | None = None
 
+    def list_owners(self) -> Sequence[Storage]:
+        """Returns the storages that hold the arrays, for each kind of call."""
+        return self.owners or [tensor._storage.owner for tensor in self.tensors]
+
 
 class ExpectedOperands:
     """Tests whether Tensors are what a program was compiled for.

@@ -225,7 +225,7 @@ class Program:
             return self._finish(recipe, found, generators, returned[0])
         except BaseException:
             if returned:
-                self._refill(found, returned[0])
+                self._write_back.refill(found.list_owners(), returned[0])
             raise
 
     def _find_generators(self, function: Any, leaves: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -242,7 +242,7 @@ class Program:
         if outputs is not None and follows:
             write_back.follow(outputs, returned)
         else:
-            owners = found.owners or [tensor._storage.owner for tensor in tensors]
+            owners = found.list_owners()
             outputs = write_back.attach(owners, returned)
             self._last_outputs = weakref.ref(outputs)
             write_back.write(owners, returned)
@@ -258,11 +258,6 @@ class Program:
         for number, change in self._effects.generators:
             _advance(generators[number], change)
         return write_back.give(tensors, made, returned)
-
-    def _refill(self, found: Found, returned: Sequence[Any]) -> None:
-        """Completes the writes of a call that was interrupted."""
-        owners = found.owners or [tensor._storage.owner for tensor in found.tensors]
-        self._write_back.refill(owners, returned)
 
     def _copy_read(self, inputs: list[Any], owners: Sequence[Storage]) -> None:
         """Copies the inputs to donate whose buffers were read, so that the buffers stay valid."""
