@@ -21,7 +21,8 @@ from .tracebacks import refine_error
 F = TypeVar("F", bound=Callable[..., Any])
 INLINED: set[Callable[..., Any]] = set()
 """The functions marked by :func:`inlined`."""
-# CPython 3.11 counts the depth of a tree per interpreter, so two threads must not convert trees at once.
+# CPython 3.11 counts the depth of a tree per interpreter. Two threads that convert trees at once get a
+# SystemError, so all of oplib converts them here (CPython issue 106905).
 _converting = threading.Lock()
 
 
@@ -82,6 +83,12 @@ def parse(source: str) -> ast.Module:
     """Returns the tree of a source text."""
     with _converting:
         return ast.parse(source)
+
+
+def parse_literal(source: str) -> Any:
+    """Returns the value of a literal."""
+    with _converting:
+        return ast.literal_eval(source)
 
 
 def indent(lines: Iterable[str]) -> Iterator[str]:

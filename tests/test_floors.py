@@ -141,6 +141,13 @@ def test_no_file_uses_private_parts_of_jax():
     assert [name_of(path) for path in FILES if "jax._src" in path.read_text()] == []
 
 
+def test_one_file_converts_trees_and_does_so_under_a_lock():
+    def converts(node: ast.AST) -> bool:
+        return isinstance(node, ast.Attribute) and node.attr in {"parse", "literal_eval"}
+
+    assert {place.partition(":")[0] for place in find_places(converts)} == {"oplib/generated_code.py"}
+
+
 def test_only_the_carrier_touches_the_interpreters_of_jax():
     def touches_interpreters(node: ast.AST) -> bool:
         if isinstance(node, ast.Import):

@@ -18,6 +18,7 @@ from oplib.builtin.rows.choice import Check, OverloadChoice
 from oplib.builtin.rows.parameters import takes_further_names
 from oplib.builtin.rows.row import Row
 from oplib.builtin.viewing import make_viewer
+from oplib.generated_code import parse
 from oplib.library import OpOverload
 from oplib.library.calls.fusion import Branch, when_number, when_tensor
 from oplib.library.calls.spelling import spell_parameters
@@ -201,7 +202,7 @@ def _take_apart(function: Function) -> tuple[tuple[str, ...], dict[str, Any]]:
     except OSError:
         called = specify_composed(function.__name__, function)
         return called.lines, dict(called.namespace)
-    (definition,) = ast.parse(source).body
+    (definition,) = parse(source).body
     assert isinstance(definition, ast.FunctionDef)
     first = definition.body[0]
     code, cells = function.__code__, function.__closure__ or ()

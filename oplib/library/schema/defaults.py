@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 from typing import Any
 
 import jax.numpy as jnp
+
+from oplib.generated_code import parse_literal
 
 from .reader import TokenReader
 from .types import BaseType, EnumDefault, ListType, OptionalType, SchemaType, TupleType
@@ -71,7 +72,7 @@ class DefaultReader(TokenReader):
         if name in ("str", "Device"):
             if token.kind != "string":
                 self.fail("a string in quotes")
-            return ast.literal_eval(self.advance().text)
+            return parse_literal(self.advance().text)
         if name == "ScalarType":
             return self._read_dtype()
         if name == "Enum":

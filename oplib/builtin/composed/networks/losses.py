@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ast
 import warnings
 from collections.abc import Callable
 from inspect import Parameter
@@ -17,6 +16,7 @@ from oplib.builtin.single_ops import ops
 from oplib.builtin.tables.losses.margins import check_margin
 from oplib.builtin.values import find_array, is_traced
 from oplib.errors import ArgumentError, ArgumentValueError, describe
+from oplib.generated_code import parse_literal
 
 Function = Callable[..., Any]
 
@@ -117,7 +117,7 @@ def spell_loss(name: str) -> tuple[list[Parameter], list[str], dict[str, Any], s
 
 
 def _make_parameter(name: str, _: str, default: str) -> Parameter:
-    value = ast.literal_eval(default) if default else Parameter.empty
+    value = parse_literal(default) if default else Parameter.empty
     return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=value)
 
 
