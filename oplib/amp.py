@@ -13,13 +13,9 @@ import typing as _typing
 
 from oplib.library.autocast.function_marks import custom_bwd, custom_fwd
 from oplib.library.autocast.region import autocast, is_autocast_available
-from oplib.torch_names import describe_missing as _describe_missing
+from oplib.torch_names import make_getattr as _make_getattr
 
 if not _typing.TYPE_CHECKING:  # a type checker then reports a name that does not exist
-
-    def __getattr__(name: str) -> _typing.NoReturn:
-        """Says what stands for a name of torch."""
-        raise AttributeError(_describe_missing(__name__, name))
-
+    __getattr__ = _make_getattr(__name__)
 
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from importlib import import_module
 from typing import Any, NoReturn
 
 _LAYERS = {
@@ -159,6 +161,22 @@ def describe_missing(module: str, name: str) -> str:
     """
     hint = HINTS.get(module, {}).get(name)
     return f"module {module!r} has no attribute {name!r}" + (f". {hint}" if hint else "")
+
+
+def make_getattr(module: str, late: Collection[str] = ()) -> Callable[[str], Any]:
+    """Makes the ``__getattr__`` of a module, which says what stands for a name of torch.
+
+    Args:
+        module: the name of the module.
+        late: the modules in it that are imported at their first use.
+    """
+
+    def get(name: str) -> Any:
+        if name in late:
+            return import_module(f"{module}.{name}")
+        raise AttributeError(describe_missing(module, name))
+
+    return get
 
 
 class MissingAttribute:

@@ -12,17 +12,13 @@ Example:
 
 import typing as _typing
 
-from oplib.torch_names import describe_missing as _describe_missing
+from oplib.torch_names import make_getattr as _make_getattr
 
 from .clip_grad import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from .convert_parameters import parameters_to_vector, vector_to_parameters
 
 if not _typing.TYPE_CHECKING:  # a type checker then reports a name that does not exist
-
-    def __getattr__(name: str) -> _typing.NoReturn:
-        """Says what stands for a name of torch."""
-        raise AttributeError(_describe_missing(__name__, name))
-
+    __getattr__ = _make_getattr(__name__)
 
 __all__ = [
     "clip_grad_norm_",
