@@ -39,8 +39,12 @@ _JAX_NOTE = "For simplicity, JAX has removed its internal frames"
 _NOTE = 'oplib has hidden its other frames. oplib.config.traceback = "full" shows them.'
 
 
-class _Files(dict[str, bool]):
-    """Says of the file name of code whether the name begins with one of the prefixes."""
+class FilesIn(dict[str, bool]):
+    """Says of the file name of code whether the name begins with one of the prefixes.
+
+    Args:
+        prefixes: paths of files and folders.
+    """
 
     def __init__(self, prefixes: tuple[str, ...]) -> None:
         super().__init__()
@@ -51,22 +55,35 @@ class _Files(dict[str, bool]):
         return found
 
 
-_is_own = _Files(_OWN)
-is_inside = _Files((*_OWN, *_PACKAGES, contextlib.__file__))
+is_own = FilesIn(_OWN)
+"""Whether the code of a file name belongs to oplib."""
+is_inside = FilesIn((*_OWN, *_PACKAGES, contextlib.__file__))
 """Whether the code of a file name belongs to oplib, or to JAX and others that stand between its frames."""
-_is_of_packages = _Files(
+_is_of_packages = FilesIn(
     (*_OWN, *_PACKAGES, f"{Path(np.__file__).parent}{os.sep}", contextlib.__file__, "<frozen ")
 )
 
 
 def find_user_level() -> int:
     """Returns which frame above the caller is the user's, as ``warnings.warn`` of the caller counts them."""
+    return find_frame_outside(is_inside)[1]
+
+
+def find_frame_outside(files: FilesIn) -> tuple[FrameType, int]:
+    """Returns the innermost frame whose code is in none of some files, or the outermost frame of all.
+
+    Args:
+        files: the files.
+
+    Returns:
+        The frame, and which one it is: ``warnings.warn`` of the caller's caller counts them alike.
+    """
     level = 1
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_inside[frame.f_code.co_filename]:
+    frame = sys._getframe(2)
+    while frame.f_back is not None and files[frame.f_code.co_filename]:
         frame = frame.f_back
         level += 1
-    return level
+    return frame, level
 
 
 def entry_point(function: Callable[P, R]) -> Callable[P, R]:
@@ -172,7 +189,7 @@ def _rebuild(traceback: TracebackType | None) -> TracebackType | None:
                 kept.append(own)
                 own = None
             kept.append(traceback)
-        elif _is_own[name]:
+        elif is_own[name]:
             own = traceback
         traceback = traceback.tb_next
     if own is not None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from types import FrameType
+import contextlib
+import os
+from pathlib import Path
 from typing import NamedTuple
 
-from oplib.tracebacks import entry_point, is_inside
+from oplib.tracebacks import FilesIn, entry_point, find_frame_outside, is_inside, is_own
 
-_PACKAGE = __name__.partition(".")[0]
-_FLOOR = ".".join(__name__.split(".")[:2])
-_OTHERS = ("contextlib", entry_point.__module__)  # their frames stand between those of the floor
+_OTHERS = (contextlib.__file__, entry_point.__code__.co_filename)  # their frames stand between the floor's
+_is_floor = FilesIn((f"{Path(__file__).parents[1]}{os.sep}", *_OTHERS))
 
 
 class Site(NamedTuple):
@@ -35,13 +35,9 @@ class Site(NamedTuple):
 
 def find_site() -> Site:
     """Returns the innermost line outside the library floor, which is the line that registers."""
-    level = 1
-    frame: FrameType | None = sys._getframe(1)
-    while frame.f_back is not None and _is_floor(frame):
-        frame = frame.f_back
-        level += 1
-    module = str(frame.f_globals.get("__name__", ""))
-    return Site(frame.f_code.co_filename, frame.f_lineno, module.partition(".")[0] == _PACKAGE, level)
+    frame, level = find_frame_outside(_is_floor)
+    file = frame.f_code.co_filename
+    return Site(file, frame.f_lineno, is_own[file], level)
 
 
 def find_line(error: BaseException) -> str:
@@ -54,8 +50,3 @@ def find_line(error: BaseException) -> str:
             found = f"{file}:{step.tb_lineno}"
         step = step.tb_next
     return found
-
-
-def _is_floor(frame: FrameType) -> bool:
-    module = str(frame.f_globals.get("__name__", ""))
-    return module == _FLOOR or module.startswith(f"{_FLOOR}.") or module in _OTHERS
