@@ -164,7 +164,7 @@ def write_enlarging(tensor: Tensor, result: Tensor, op: str, seen: Any) -> Tenso
     shape = result._storage.spec.shape
     if shape == tensor._storage.spec.shape or modes.region is not None:  # the body of a loop keeps shapes
         return write_in_place(tensor, result, op, seen)
-    _refuse_shared(tensor, op, shape)
+    _refuse_shared(tensor, op, shape, held=1)  # generated code has a variable that holds the storage
     refuse_escape(result._storage.array, tensor, op)
     if not tensor._storage.exchange(seen, result._storage.array):
         return None
@@ -173,19 +173,26 @@ def write_enlarging(tensor: Tensor, result: Tensor, op: str, seen: Any) -> Tenso
 
 
 def _grow(tensor: Tensor, shape: tuple[int, ...]) -> Any:
+    _refuse_shared(tensor, "resize_", shape, held=0)
     storage = tensor._storage
     items = storage.array.reshape(-1)
-    _refuse_shared(tensor, "resize_", shape)
     require_memory("resize_", shape, tensor.dtype)
     more = jnp.zeros(math.prod(shape) - items.size, items.dtype)
     storage.write(jnp.concatenate([items, more]).reshape(shape))
     return tensor
 
 
-def _refuse_shared(tensor: Tensor, op: str, shape: Sequence[int]) -> None:
-    """Raises ArgumentError if another tensor shares the memory of one that must grow."""
+def _refuse_shared(tensor: Tensor, op: str, shape: Sequence[int], *, held: int) -> None:
+    """Raises ArgumentError if another tensor shares the memory of one that must grow.
+
+    Args:
+        tensor: the tensor.
+        op: the in-place op, for errors.
+        shape: the shape it would have.
+        held: how many variables of the callers hold its storage.
+    """
     is_part = isinstance(tensor._storage, (ViewStorage, AliasStorage))
-    if is_part or has_views(tensor) or _count_references(tensor) > _ALONE:
+    if is_part or has_views(tensor) or _count_references(tensor) > _ALONE + held:
         raise ArgumentError(
             f"{op}: the tensor must grow from {tensor.numel()} to {math.prod(shape)} items, and other "
             f"tensors share its memory, which cannot grow under them. Got {describe(tensor)}. Make a "
@@ -199,5 +206,5 @@ def _count_references(tensor: Any) -> int:
     return sys.getrefcount(storage)
 
 
-_ALONE = _count_references(SimpleNamespace(_storage=object())) + 1  # the function that grows it does too
+_ALONE = _count_references(SimpleNamespace(_storage=object()))
 RESIZING = {one.__name__: one for one in (as_strided_, resize_, resize_as_)}
