@@ -245,14 +245,11 @@ class AliasStorage(Storage):
         return self.counter.version
 
     @version.setter
-    def version(self, value: int) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
-        self._count(value)
-
-    def _count(self, version: int) -> None:
-        self.counter.version = version
+    def version(self, value: int) -> None:
+        self.counter.version = value
         former = None if self.former is None else self.former()
         if former is not None:
-            former.version = version
+            former.version = value
 
     @property
     def is_inference(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
@@ -277,7 +274,7 @@ class AliasStorage(Storage):
     def write(self, array: Any) -> None:
         """Replaces the array in the cell, and counts the write here."""
         self.cell.replace(array)
-        self._count(self.version + 1)
+        self.version += 1
 
     def replace(self, array: Any) -> None:
         """Replaces the array in the cell."""
@@ -287,7 +284,7 @@ class AliasStorage(Storage):
         """Replaces the array in the cell, unless another thread has, and counts the write here."""
         done = self.cell.exchange(seen, array, counted=False)
         if done and counted:
-            self._count(self.version + 1)
+            self.version += 1  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
         return done
 
 
