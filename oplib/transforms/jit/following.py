@@ -38,15 +38,15 @@ class FollowingOperands:
         written: Sequence[int],
         leaves: Sequence[int],
     ) -> None:
-        others = sorted({*range(len(places))} - {*written})
-        self._written, self._others = (
-            ExpectedOperands(
+        def expect(some: Sequence[int]) -> ExpectedOperands:
+            return ExpectedOperands(
                 [places[number] for number in some],
                 [before[number] for number in some],
                 frozenset(place for place, number in enumerate(some) if number in unread),
             )
-            for some in (written, others)
-        )
+
+        others = sorted({*range(len(places))} - {*written})
+        self._written, self._others = expect(written), expect(others)
         self._take_written, self._take_others = make_gather(written), make_gather(others)
         self._take_leaves = make_gather(leaves)
         self._count = len(written)

@@ -81,15 +81,9 @@ class WriteBack:
     def can_follow(self) -> bool:
         """Whether a call may follow another: it writes into fresh storages, and into no others."""
         effects = self._effects
-        others = (
-            self._stored[2],
-            self._counted,
-            effects.alias_writes,
-            effects.histories,
-            effects.flags,
-            effects.data,
-        )
-        return self._are_plain and bool(self.written) and not any(others)
+        others = (effects.alias_writes, effects.histories, effects.flags, effects.data)
+        are_fresh = len(effects.writes) == len(self.written)
+        return self._are_plain and bool(self.written) and are_fresh and not any(others)
 
     def attach(self, owners: Sequence[Storage], returned: Sequence[Any]) -> ProgramOutputs:
         """Makes the written storages fresh, and counts the writes.
