@@ -5,9 +5,6 @@ from __future__ import annotations
 import pytest
 
 from oplib.builtin.kernels import bessel_coefficients
-
-pytest.importorskip("mpmath", reason="the script computes in 40 digits")
-
 from tools.bessel_coefficients import PATH, make_text
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import mpmath as mp
 import numpy as np
 import pytest
 import scipy.special
@@ -43,7 +44,6 @@ def compute(name: str, x: Any, dtype: Any = np.float64) -> np.ndarray:
 
 def find_exact(name: str, x: np.ndarray, *, derivative: int = 0) -> np.ndarray:
     """Computes the function in 40 digits."""
-    mp = pytest.importorskip("mpmath")
     kind, order = name[:-1].removeprefix("scaled_"), int(name[-1]) if name != "airy_ai" else 0
     plain = {
         "bessel_j": lambda x: mp.besselj(order, x),
