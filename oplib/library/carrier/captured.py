@@ -12,9 +12,8 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jax.custom_derivatives import SymbolicZero
+from jax.interpreters import ad
 
 from oplib.library.arguments.structure import Structure
 
@@ -91,14 +90,11 @@ class CapturedCall:
             planned=planned,
         )
         rest = iter(self._bind_linear(*residuals, *given, linear=linear))
-        pairs = zip(outputs, linear.differentiable, strict=True)
-        return outputs, tuple(next(rest) if has else _make_zero(value) for value, has in pairs)
+        avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
+        pairs = zip(avals, linear.differentiable, strict=True)
+        return outputs, tuple(next(rest) if has else make_zero(aval) for aval, has in pairs)
 
 
-def _make_zero(value: Any) -> Any:
-    aval = jax.typeof(value).to_tangent_aval()
-    return (
-        np.zeros(aval.shape, aval.dtype)
-        if aval.dtype == jax.dtypes.float0
-        else jnp.zeros(aval.shape, aval.dtype)
-    )
+def make_zero(aval: Any) -> Any:
+    """Returns a zero with the sharding and the varying axes of an aval."""
+    return ad.instantiate_zeros(ad.Zero(aval))

@@ -34,7 +34,7 @@ from oplib.tracebacks import entry_point
 
 from .attachment import Attached, attach, make_attachment
 from .bound_call import BoundCall, Shapes
-from .captured import CapturedCall
+from .captured import CapturedCall, make_zero
 from .host_parts import find_spread_lowering
 from .linear import Linear, make_linear
 from .several_platforms import lower_for_each, lower_late
@@ -372,10 +372,9 @@ def _apply_linear(primitive: Primitive, *arrays: Any, linear: Linear, life: Any)
     """Runs the primitive *op.lin* on values: compiled, or as plain Python."""
     if linear.call.record.is_plain or is_uncompiled():
         return run_linear(*arrays, linear=linear)
-    _refuse_captured(arrays, linear)
     if not linear.call.applies_itself:
         return xla.apply_primitive(primitive, *arrays, linear=linear, life=life)
-    return linear.call.apply(linear, partial(run_linear, linear=linear))(*arrays)
+    return linear.call.apply(linear, partial(_run_late, linear=linear))(*arrays)
 
 
 def run_call(*arrays: Any, call: BoundCall, jaxpr: Any, **_: Any) -> list[Any]:
@@ -411,12 +410,12 @@ def run_linear(*arrays: Any, linear: Linear) -> list[Any]:
     """Evaluates the primitive *op.lin*: output tangents from residuals and input tangents."""
     residuals, tangents = arrays[: linear.residual_count], arrays[linear.residual_count :]
     with jax.named_scope(linear.call.record.name):
-        zeros = match_varying([_make_zero(aval) for aval in linear.avals], like=arrays)
+        zeros = match_varying([make_zero(aval) for aval in linear.avals], like=arrays)
         return match_varying(linear.push(residuals, tangents, zeros), like=arrays)
 
 
 def _run_late(*arrays: Any, linear: Linear, **_: Any) -> list[Any]:
-    """Evaluates the primitive *op.lin* in a program that is lowered, when the trace of its call is over."""
+    """Evaluates the primitive *op.lin* in a program of its own, when the trace of its call may be over."""
     _refuse_captured(arrays, linear)
     return run_linear(*arrays, linear=linear)
 
@@ -443,11 +442,6 @@ def _refuse_captured(arrays: Sequence[Any], linear: Linear) -> None:
 
 
 _lower_linear = mlir.lower_fun(_run_late, multiple_results=True)
-
-
-def _make_zero(aval: Any) -> Any:
-    """Returns a zero with the sharding and the varying axes of an aval."""
-    return ad.instantiate_zeros(ad.Zero(aval))
 
 
 def _linear_avals(*_avals: Any, linear: Linear, **_: Any) -> list[Any]:
@@ -485,7 +479,7 @@ def _transpose_rule(cotangents: Any, args: Any, *, linear: Linear) -> list[Any]:
         )
     count = linear.residual_count
     places = [place for place, tangent in enumerate(args[count:]) if ad.is_undefined_primal(tangent)]
-    zeros = [_make_zero(args[count + place].aval) for place in places]
+    zeros = [make_zero(args[count + place].aval) for place in places]
 
     def apply(*varied: Any) -> tuple[Any, ...]:
         tangents = list(args[count:])

@@ -11,6 +11,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from oplib.library import custom_op
 from tests.library.axes.shards import make_mesh, read_collectives
 from tests.library.matrix.marked import Marked, by_both, sum_of
 
@@ -52,6 +53,27 @@ def test_derivatives_inside_shard_map(check_vma: bool, marked: Marked) -> None:
     np.testing.assert_allclose(by_x, marked.reverse * W * COS, rtol=1e-5)
     np.testing.assert_allclose(by_w, marked.reverse * SIN.sum(), rtol=1e-5)
     np.testing.assert_allclose(tangent, marked.forward * W * (COS + SIN), rtol=1e-5)
+
+
+@pytest.mark.parametrize("order", [jnp.floor, jnp.argsort], ids=["float", "int"])
+def test_a_result_without_gradient_of_a_local_op_that_closes_over_a_part(order: Any) -> None:
+    def inside(x: Any) -> Any:
+        held = x.sum()
+        op = custom_op(
+            lambda x: (jnp.sin(x) * held, order(x)), schema="(Tensor x) -> (Tensor, Tensor)", compile=True
+        )
+        op.register_autograd(
+            lambda ctx, g, _: g * held * jnp.cos(ctx.saved_tensors[0]),
+            setup_context=lambda ctx, inputs, output: (
+                ctx.save_for_backward(*inputs),
+                ctx.mark_non_differentiable(output[1]),
+            ),
+        )
+        return jax.grad(lambda x: sum(op(x)).sum())(x)
+
+    f = jax.shard_map(inside, mesh=make_mesh(AxisType.Auto), in_specs=P("i"), out_specs=P("i"))
+    parts = X.reshape(8, -1).sum(1)
+    np.testing.assert_allclose(jax.jit(f)(X), np.repeat(parts, X.size // 8) * COS, rtol=1e-5)
 
 
 def test_shard_map_of_vmap_and_vmap_of_shard_map(marked: Marked) -> None:

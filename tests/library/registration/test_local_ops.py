@@ -371,6 +371,16 @@ class TestTracersOfAnEnclosingTrace:
         np.testing.assert_allclose(hessian, np.diag(-2 * np.sin(X)), rtol=1e-6)
         np.testing.assert_allclose(jax.jvp(make(2.0), (X,), (X,))[1], 2 * X * np.cos(X), rtol=1e-6)
 
+    def test_a_formula_is_looked_at_for_them_once_per_signature(self) -> None:
+        traced = []
+        op = custom_op(lambda x: 2 * x, schema="(Tensor x) -> Tensor", compile=True)
+        op.register_autograd(lambda ctx, g: traced.append(g.shape) or 2 * g)
+        jax.jvp(op, (X,), (X,))
+        count = len(traced)
+        for _ in range(3):
+            assert jax.jvp(op, (X,), (X,))[1].tolist() == [1.0, 2.0]
+        assert len(traced) == count
+
     def test_differentiating_by_them_is_refused_as_by_custom_vjp(self) -> None:
         with pytest.raises(jax.errors.UnexpectedTracerError):
             jax.grad(lambda w: make_scaled(w)(X).sum())(2.0)
