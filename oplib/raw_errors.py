@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from types import FrameType
 
+from jax.errors import UnexpectedTracerError
+
 from .errors import (
     AllocationError,
     ArgumentError,
@@ -16,6 +18,7 @@ from .errors import (
     ArgumentTypeError,
     ArgumentValueError,
     DimensionError,
+    TracingError,
     UnsupportedArgumentError,
     describe,
 )
@@ -38,12 +41,17 @@ _OTHER_ADVICE = (
 )
 _PACKAGES = frozenset({"builtins", "numpy"})
 _STATUS = re.compile("[A-Z_]+: ")  # of XLA; the text may hold an error of the user's host kernel
+_CALL_OF = "<call of "  # begins the file name of the generated code of an op
 _LONGEST = 300
+_LEAKED_TYPE = re.compile(r"intermediate value with type (\S+)")
+_LEAKED_FROM = re.compile(
+    r"leaked intermediate value was created on line (.+?:\d+)(?::\d+)?(?: \((.+?)\))?\.? *\n"
+)
 
 
 def explain_raw(
     error: Exception, frame: FrameType, name: str | None = None
-) -> ArgumentError | AllocationError | None:
+) -> ArgumentError | AllocationError | TracingError | None:
     """Returns an error of oplib that says which call a raw one is about; None for an error of another kind.
 
     Args:
@@ -51,6 +59,8 @@ def explain_raw(
         frame: of the call, with its arguments.
         name: of the called function; by default that of the frame.
     """
+    if isinstance(error, UnexpectedTracerError):
+        return _explain_leak(error, _name_call(frame, name))
     if type(error).__module__.partition(".")[0] not in _PACKAGES:
         return None
     kind = next((own for raw, own in _KINDS if isinstance(error, raw)), None)
@@ -60,11 +70,36 @@ def explain_raw(
     if _STATUS.match(text):
         return None
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-    name = name or frame.f_code.co_name
+    name = _name_call(frame, name)
     advice = _ADVICE.get(kind, _OTHER_ADVICE)
     return kind(
         f"{name}: cannot use these arguments. Got {_describe_arguments(frame) or 'none'}; "
         f"{type(error).__name__}: {shown.removesuffix('.')}. {advice}"
+    )
+
+
+def _name_call(frame: FrameType, name: str | None) -> str:
+    """Returns how errors name a call: by its op or function."""
+    file = frame.f_code.co_filename
+    if file.startswith(_CALL_OF):
+        return file.removeprefix(_CALL_OF).rstrip(">")
+    name = name or frame.f_code.co_name
+    if name == "__call__" and (args := frame.f_locals.get("args")):
+        return str(getattr(args[0], "__name__", name))
+    return name
+
+
+def _explain_leak(error: UnexpectedTracerError, name: str) -> TracingError:
+    """Returns the error for a Tensor or array that outlives the trace in which it was made."""
+    text = str(error)
+    kind, origin = _LEAKED_TYPE.search(text), _LEAKED_FROM.search(text)
+    shown = "a value" if kind is None else kind[1]
+    if origin is not None:
+        shown += f", made at {origin[1]}" + (f" in {origin[2]}" if origin[2] else "")
+    return TracingError(
+        f"{name}: a Tensor or array that was made inside a traced function is used outside of it. Got "
+        f"{shown}. Its value existed only while the function was traced. Return it from the function, or "
+        "make it outside."
     )
 
 

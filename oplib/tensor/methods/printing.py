@@ -24,6 +24,7 @@ from oplib.tensor.dtypes.rules import (
     default_int_dtype,
     get_default_dtype,
 )
+from oplib.tensor.storage.ended import EndedStorage
 from oplib.tensor.storage.tensor_slots import TensorSlots
 
 from .print_options import printing
@@ -43,6 +44,8 @@ def show_tensor(tensor: TensorSlots) -> str:
         >>> show_tensor(oplib.tensor([[1.0, 0.5]], requires_grad=True))
         'tensor([[1.0000, 0.5000]], requires_grad=True)'
     """
+    if isinstance(tensor._storage, EndedStorage):
+        return f"{_PREFIX}made inside {tensor._storage.function}, which is traced no more)"
     array = tensor._storage.array
     if is_abstract(array):
         suffixes = ["traced" if isinstance(array, Tracer) else "abstract"]

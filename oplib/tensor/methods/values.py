@@ -17,6 +17,7 @@ from oplib.errors import (
     describe,
 )
 from oplib.modes import modes
+from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tracebacks import entry_point
 
 from .left_operand import is_asked_by_operator
@@ -43,6 +44,12 @@ class TensorValues:
         """Returns the concrete array."""
         array = self.array
         if isinstance(array, Tracer):
+            if not is_inside_trace():
+                raise ConcreteValueError(
+                    f"{what}: the tensor was made inside a traced function and is used outside of it. Got "
+                    f"{describe(array)}, whose value existed only while the function was traced. Return it "
+                    "from the function."
+                )
             raise ConcreteValueError(
                 f"{what}: a traced tensor has no values yet. Got {describe(array)}. Choose by oplib.where or "
                 "oplib.cond, return the value, or move the line out of the function."

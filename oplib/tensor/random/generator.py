@@ -14,6 +14,7 @@ from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
 
 from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, TracingError, describe
+from oplib.modes import modes
 from oplib.tensor.devices.device import Device
 from oplib.tensor.devices.forked import check_process, is_orphan
 from oplib.tensor.storage.map_level import MapLevel, map_levels
@@ -84,7 +85,8 @@ class Generator:
         """
         if not is_key(key):
             raise ArgumentError(
-                f"Generator.from_key: expected a key. Got {describe(key)}. Make one with "
+                f"Generator.from_key: expected a key. Got {describe(key)} of type "
+                f"{type(key).__name__}. Make one with "
                 "jax.random.key(seed), or of such numbers with jax.random.wrap_key_data(numbers)."
             )
         generator = Generator()
@@ -268,6 +270,13 @@ class Generator:
             if here == self._trace or here != level.inside:
                 break
             here = level.outside
+        if here != self._trace and modes.region is not None:
+            raise TracingError(
+                f"Generator: {what} inside the body of a scan, while_loop or cond would change a Generator "
+                "made outside of it. The body is traced once, so each turn would repeat the same numbers. "
+                "Carry a key, or give oplib.scan one for each turn as xs, made by jax.random.split(key, "
+                "turns); use oplib.Generator.from_key(key) inside."
+            )
         if here != self._trace:
             raise TracingError(
                 f"Generator: {what} inside a trace would change a Generator made outside of it. "

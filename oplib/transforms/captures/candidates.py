@@ -11,6 +11,7 @@ from jax.core import Tracer
 
 from oplib.errors import DeviceError
 from oplib.tensor import Generator, Storage, Tensor
+from oplib.tensor.storage.ended import EndedStorage
 from oplib.tensor.storage.fresh import peek
 
 from .constants import NamesOfCode, identify, read_constants
@@ -39,7 +40,7 @@ class Candidates:
     """
 
     def __init__(self, walk: Walk) -> None:
-        found = [place for place in walk.tensors.values() if not _is_traced(place)]
+        found = [place for place in walk.tensors.values() if _has_value(place)]
         self.operands: list[FoundObject] = found
         self.numbers = {id(place.value): number for number, place in enumerate(found)}
         holders: dict[Storage, int] = {}
@@ -135,5 +136,7 @@ def _is_constant(value: Any, walk: Walk) -> bool:
     return not isinstance(value, (Tensor, Generator, types.ModuleType)) and id(value) not in walk.containers
 
 
-def _is_traced(place: FoundObject) -> bool:
-    return isinstance(place.value._storage.owner.array, Tracer)
+def _has_value(place: FoundObject) -> bool:
+    """Whether a Tensor holds a concrete array. One whose trace has ended raises where it is read."""
+    owner = place.value._storage.owner
+    return not isinstance(owner, EndedStorage) and not isinstance(owner.array, Tracer)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _MISSING = object()
-_WITHOUT = (type, types.ModuleType, types.MethodType, tuple, functools.partial)
+_WITHOUT = (type, types.ModuleType, types.MethodType, tuple, frozenset, functools.partial)
 
 
 def read_entries(value: Any) -> dict[Any, Any] | None:
@@ -21,6 +21,8 @@ def read_entries(value: Any) -> dict[Any, Any] | None:
         return OrderedDict(value)
     if isinstance(value, (list, deque)):
         return dict(enumerate(value))
+    if isinstance(value, set):
+        return {id(item): item for item in value}
     if isinstance(value, types.FunctionType):
         names = list_names(value.__code__)
         return {name: value.__globals__[name] for name in names if name in value.__globals__}
@@ -61,6 +63,11 @@ def restore_entry(container: Any, key: Any, before: dict[Any, Any]) -> None:
 
 def restore_entries(container: Any, before: dict[Any, Any]) -> None:
     """Lets a container hold what it held before, touching only what differs."""
+    if isinstance(container, set):
+        before_items = set(before.values())
+        container &= before_items
+        container |= before_items
+        return
     if isinstance(container, list):
         container[:] = before.values()
         return

@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from oplib.tensor import Generator, Tensor, default_generator
+from oplib.tensor.storage.ended import EndedStorage
 
 from .entries import is_empty_cell, list_names, list_own_slots
 
@@ -30,7 +31,8 @@ _FOREIGN = sys.stdlib_module_names | {"jax", "jaxlib", "numpy", "oplib", "optree
 # Objects of the modules that are left out here may hold others.
 _OPAQUE = _FOREIGN - {"builtins", "collections", "functools", "oplib", "types"}
 _INSTALLED = f"{os.sep}site-packages{os.sep}"
-_CONTAINERS = (dict, list, tuple, deque, functools.partial)
+_COLLECTIONS = (dict, list, tuple, deque, set, frozenset)
+_CONTAINERS = (*_COLLECTIONS, functools.partial)
 _LEAVES = (*SCALARS, np.ndarray, range, slice, type(Ellipsis))
 
 
@@ -112,7 +114,8 @@ class Walk:
 
     def list_arrays(self) -> list[Any]:
         """Returns the arrays of Tensors, and the other arrays of JAX. Views are computed."""
-        tensors = [place.value._storage.array for place in self.tensors.values()]
+        storages = [place.value._storage for place in self.tensors.values()]
+        tensors = [one.array for one in storages if not isinstance(one, EndedStorage)]
         return tensors + [place.value for place in self.arrays.values()]
 
 
@@ -162,7 +165,7 @@ def _list_children(place: FoundObject) -> Iterator[FoundObject]:  # noqa: C901  
             )
     elif _is_of_oplib(value) and "__wrapped__" in vars(value):  # made by jit, and the like
         yield FoundObject(value.__wrapped__, place, "{}.__wrapped__", place.name)
-    elif isinstance(value, (dict, list, tuple, deque)):
+    elif isinstance(value, _COLLECTIONS):
         yield from _list_items(place, value)
         if name_package(type(value)) not in _FOREIGN:  # a class of the user may have attributes and methods
             yield from _list_attributes(place, value)
@@ -232,6 +235,10 @@ def _from_code(value: Any, parent: FoundObject, step: str, name: str, names: fro
 
 
 def _list_items(place: FoundObject, items: Any) -> Iterator[FoundObject]:
+    if isinstance(items, (set, frozenset)):  # its order stays the same while nothing is added or removed
+        if not all(isinstance(item, SCALARS) for item in items):
+            yield FoundObject(tuple(items), place, "tuple({})", place.name)
+        return
     if not isinstance(items, dict):
         for index, item in enumerate(items):
             yield FoundObject(item, place, f"{{}}[{index}]", f"{place.name}[{index}]")

@@ -26,7 +26,7 @@ from .program import FlowProgram, Outcome, run_program
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
     init: Any,
-    xs: Any,
+    xs: Any = None,
     length: int | None = None,
     reverse: bool = False,
 ) -> tuple[Any, Any]:

@@ -204,6 +204,11 @@ class ArgumentBinder:
                 f"{self._name}: {where} is an iterator, which only the trace would read. Got "
                 f"{describe(leaf)} of type {type(leaf).__name__}. Give a list or tuple."
             )
+        if isinstance(leaf, (set, frozenset)):
+            return ArgumentTypeError(
+                f"{self._name}: {where} is a set, whose order may differ at the next call. Got "
+                f"{describe(leaf)}. Give Tensors as a list or tuple, and constants as a frozenset."
+            )
         return ArgumentTypeError(
             f"{self._name}: {where} cannot be compared with that of the next call. Got {describe(leaf)} of "
             f"type {type(leaf).__name__}, which has no hash. Give Tensors, arrays, numbers, containers of "
@@ -251,6 +256,8 @@ def _find_static(
 def _is_constant(leaf: Any) -> bool:
     """Whether a leaf can be compiled in: it can be compared with that of the next call."""
     if isinstance(leaf, Iterator):
+        return False
+    if isinstance(leaf, frozenset) and any(isinstance(one, Tensor) for one in leaf):
         return False
     try:
         hash(leaf)

@@ -38,14 +38,14 @@ class Collector:
         effects: what a call does beside computing.
         outputs: the arrays that the program returns.
         live: the Tensors with a history that exist after the call.
-        made: the Tensors that were made inside and are kept outside.
+        made: the Tensors that were made inside and are kept outside, each with its place if that is known.
     """
 
     def __init__(self, name: str, candidates: Candidates, snapshot: StateSnapshot) -> None:
         self.effects = Effects()
         self.outputs: list[Any] = []
         self.live: list[Tensor] = []
-        self.made: list[Tensor] = []
+        self.made: list[tuple[Tensor, str]] = []
         self._name = name
         self._candidates = candidates
         self._snapshot = snapshot
@@ -155,7 +155,7 @@ class Collector:
             for key, value in (read_entries(place.value) or {}).items():
                 if key in before and before[key] is value:
                     continue
-                is_added = key not in before and not isinstance(place.value, (list, deque))
+                is_added = key not in before and not isinstance(place.value, (list, deque, set))
                 if isinstance(value, SCALARS):
                     if id(place.value) not in self._on_the_way or isinstance(place.value, _OF_CODE):
                         continue  # a side effect, as under jax.jit
@@ -175,16 +175,15 @@ class Collector:
             sources = [self._collect_result(leaf) for leaf in leaves]
             self.effects.places.append(NewEntry(number, shown, key not in before, sources, spec))
         else:
-            kept = Walk(value, tensors).tensors.values()
-            self.made += [one.value for one in kept if id(one.value) not in self._candidates.numbers]
+            where = _show_entry(self._snapshot.containers[number][0], key)
+            kept = [place.value for place in Walk(value, tensors).tensors.values()]
+            self.made += [(one, where) for one in kept if id(one) not in self._candidates.numbers]
 
     def _refuse_scalar(self, place: FoundObject, key: Any, before: Any, after: Any) -> None:
-        is_item = isinstance(place.value, (dict, list, deque))
-        where = f"{place.name}[{key!r}]" if is_item else f"{place.name}.{key}"
         raise TracingError(
-            f"{self._name}: {where} was changed from {before!r} to {after!r} while the function was traced. "
-            "A compiled function would not change it again at the next call. Make it a Tensor that the "
-            "function writes in place, or an argument and a result."
+            f"{self._name}: {_show_entry(place, key)} was changed from {before!r} to {after!r} while the "
+            "function was traced. A compiled function would not change it again at the next call. Make it a "
+            "Tensor that the function writes in place, or an argument and a result."
         )
 
     def restore_places(self) -> None:
@@ -199,7 +198,7 @@ class Collector:
             return Operand(number)
         found = self._tensors.get(id(tensor))
         if found is None:
-            self.made.append(tensor)
+            self.made.append((tensor, ""))
             found = self._tensors[id(tensor)] = New(len(self.effects.new_tensors))
             self.effects.new_tensors.append(self._describe(tensor))
         return found
@@ -248,6 +247,16 @@ def _is_constant(part: Any) -> bool:
     if isinstance(part, (Tensor, dict, list, tuple, deque)):
         return False
     return not any(isinstance(leaf, (Tensor, jax.Array)) for leaf in tree_flatten_dataclasses(part)[0])
+
+
+def _show_entry(place: FoundObject, key: Any) -> str:
+    """Returns how a user would write an entry of a container."""
+    if isinstance(place.value, types.CellType):
+        return place.name
+    if isinstance(place.value, set):
+        return f"an item of {place.name}"
+    is_item = isinstance(place.value, (dict, list, deque))
+    return f"{place.name}[{key!r}]" if is_item else f"{place.name}.{key}"
 
 
 def _is_fixed(storage: ViewStorage) -> bool:

@@ -15,10 +15,11 @@ from oplib.autograd.engine.backward_and_grad import grad
 from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
 from oplib.autograd.nodes.edges import GradientEdge
-from oplib.errors import SavedTensorError, TracingError
+from oplib.errors import SavedTensorError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
 from oplib.tensor.devices.device import Device, device_of
+from oplib.tensor.storage.ended import EndedStorage
 from oplib.tensor.storage.overlay import Overlay, observe, overlays, stop_observing
 from oplib.transforms.captures.candidates import Candidates
 
@@ -111,6 +112,7 @@ class Trace:
         try:
             observe(self.candidates.storages, observed)
             self.closed = jax.jit(run).trace(*inputs).jaxpr
+            self._refuse_leaked(len(inputs))
         except BaseException:
             self.snapshot.restore_containers()
             raise
@@ -123,12 +125,23 @@ class Trace:
                 self._restore(observed)
                 raise
 
+    def _refuse_leaked(self, count: int) -> None:
+        """Raises if the function reads a value of a trace that has ended: JAX makes a first input of it."""
+        leaked = self.closed.in_avals[: len(self.closed.in_avals) - count]
+        if leaked:
+            raise TracingError(
+                f"{self.name}: the function reads a Tensor or array that was made inside another function "
+                f"while that was traced, and kept. Got {describe(leaked[0])}. Its value existed only during "
+                "that trace. Make it outside of both functions, or anew in each; functools.cache keeps it."
+            )
+
     def _restore(self, observed: list[Storage]) -> None:
         """Leaves no mark on Tensors. It may be called twice."""
         collector = self._collector
         stop_observing(observed)
         self.snapshot.restore()
-        _end(collector.made)
+        for tensor, place in collector.made:  # they raise an error of oplib where they are used outside
+            tensor._storage = EndedStorage(self.name, place)
         collector.live, collector.made, collector.outputs = [], [], []
 
     def _run(self, call: Callable[..., Any], count: int, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -259,30 +272,3 @@ def _run_traced(work: Callable[[], Result], overlay: Overlay) -> Result:
         return work()
     finally:
         state.tracing, state.tracing_scope, state.watchers, overlays.current = before
-
-
-class EndedStorage(Storage):
-    """The storage of a Tensor that was made inside a compiled function and kept outside."""
-
-    __slots__ = ()
-
-    @property
-    def array(self) -> Any:
-        """Raises: the array existed only while the function was traced.
-
-        Raises:
-            TracingError: always.
-        """
-        raise TracingError(
-            "oplib.jit: a Tensor that was made inside a compiled function is used outside of it. Its value "
-            "existed only while the function was traced. Return it from the function, or write it into a "
-            "Tensor that existed before."
-        )
-
-
-def _end(tensors: list[Tensor]) -> None:
-    """Lets Tensors that were made inside raise an error of oplib where they are used outside."""
-    for tensor in tensors:
-        storage = object.__new__(EndedStorage)
-        storage.version = 0
-        tensor._storage = storage

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import oplib
+import oplib.nn.functional as F
 from oplib.autograd import forward_ad, grad
 from oplib.errors import (
     ArgumentError,
@@ -448,7 +449,7 @@ OUTSIDE = oplib.ones(3)
             TracingError,
             "has no values",
         ),
-        (lambda: scan(lambda c, x: (c, oplib.rand(2)), ONE, OUTSIDE), TracingError, "a draw inside a trace"),
+        (lambda: scan(lambda c, x: (c, oplib.rand(2)), ONE, OUTSIDE), TracingError, "a draw inside the body"),
     ],
 )
 def test_bad_input(call, error, text):
@@ -480,3 +481,22 @@ def test_a_hook_registered_in_a_body_raises(at):
 
     with pytest.raises(AutogradError, match="scan: 'f': the function registers a hook"):
         oplib.scan(body, at.init, at.xs)
+
+
+def test_a_draw_from_a_generator_of_outside_says_to_carry_a_key():
+    def drop(carry, x):
+        return F.dropout(carry * x), x
+
+    with pytest.raises(
+        TracingError, match=r"body of a scan.* Carry a key, or give oplib\.scan one for each turn"
+    ):
+        oplib.scan(drop, oplib.ones(4), oplib.ones(3))
+
+
+def test_keys_may_be_slices_and_xs_may_be_left_out():
+    def draw(carry, key):
+        return carry, oplib.rand(2, generator=oplib.Generator.from_key(key))
+
+    numbers = oplib.scan(draw, oplib.zeros(()), jax.random.split(jax.random.key(0), 3))[1]
+    assert len(set(numbers.flatten().tolist())) == 6
+    assert oplib.scan(lambda carry, _: (carry + 1, None), oplib.zeros(()), length=3)[0].item() == 3
