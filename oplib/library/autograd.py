@@ -24,6 +24,7 @@ from oplib.tensor import Tensor, box
 
 from .arguments.recording import refuse_out_gradient
 from .derivatives.formula import missing_formula
+from .derivatives.formula_context import explain_empty
 from .derivatives.gradients import refuse_shape
 from .kernels.eager import is_carried, run_below_autograd, run_carried, run_composite
 from .objects.observers import copy_outcome, run_observed
@@ -113,10 +114,10 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
         ctx._op_inputs = list(map(_describe_tensors, values))
         run = getattr(info, "_forward_fn", None)
         if run is not None and not is_carried(op.record, values):
-            return run_below_autograd(op.record, values, kernel=partial(run, ctx))
+            return run_below_autograd(op.record, values, forward=partial(run, ctx))
         result = _run(op, values)
         if run is not None:  # the result above has the rules of the op in a transformation of JAX
-            run_below_autograd(op.record, values, kernel=partial(run, ctx))
+            run_below_autograd(op.record, values, forward=partial(run, ctx))
         setup = info._setup_context_fn
         if setup is not None:
             inputs, keyword_only = split_values(schema, values)
@@ -132,6 +133,8 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
             result = formula(ctx, *grads)
         except Exception as error:
             error.add_note(f"Raised in the backward formula of {op.name()}.")
+            if isinstance(error, (ValueError, IndexError)) and not ctx.saved_tensors:
+                explain_empty(error, op.name(), op.record.derivative.saver)
             raise
         padded = _pad(schema, result)
         _check_shapes(op.name(), padded, ctx._op_inputs)

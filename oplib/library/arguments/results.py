@@ -16,10 +16,11 @@ from .conversions import make_converter
 from .plain_conversions import CONVERTERS, Converter, UnfitError, is_array, to_bool, to_scalar
 
 Check = Callable[[Any], list[Any]]
+FORWARD = "the registered forward"
 
 
 @lru_cache(maxsize=1024)
-def check_results(schema: FunctionSchema) -> Check:
+def check_results(schema: FunctionSchema, part: str = "the kernel") -> Check:
     """Returns the function that checks and converts the results of kernels of this schema.
 
     The function returns a list with one value per declared return: a list for a list, a tuple for a tuple, a
@@ -27,6 +28,7 @@ def check_results(schema: FunctionSchema) -> Check:
 
     Args:
         schema: the schema of an overload.
+        part: what returned them, for errors.
 
     Returns:
         A function of a kernel's result, the same object at every call with this schema. It raises ResultError
@@ -40,54 +42,63 @@ def check_results(schema: FunctionSchema) -> Check:
     """
     name = schema.qualified_name
     if not schema.returns:
-        return lambda result: _check_nothing(name, result)
+        return lambda result: _check_nothing(name, part, result)
     converters = [_make_result_converter(returned.type) for returned in schema.returns]
     if len(converters) == 1:
-        return lambda result: [_convert(schema, 0, converters[0], result)]
+        return lambda result: [_convert(schema, part, 0, converters[0], result)]
 
     def check_several(result: Any) -> list[Any]:
-        _check_count(schema, result)
+        _check_count(schema, part, result)
         pairs = enumerate(zip(converters, result, strict=True))
-        return [_convert(schema, place, convert, value) for place, (convert, value) in pairs]
+        return [_convert(schema, part, place, convert, value) for place, (convert, value) in pairs]
 
     return check_several
 
 
-def _check_nothing(name: str, result: object) -> list[Any]:
+def _check_nothing(name: str, part: str, result: object) -> list[Any]:
     if result is not None:
         raise ResultError(
-            f"{name}: the kernel returned {describe(result)}, but its schema declares no results: -> (). "
+            f"{name}: {part} returned {describe(result)}, but its schema declares no results: -> (). "
             f"Return None, or declare the result."
         )
     return []
 
 
-def _check_count(schema: FunctionSchema, result: Any) -> None:
+def _check_count(schema: FunctionSchema, part: str, result: Any) -> None:
     expected = len(schema.returns)
     if not isinstance(result, (tuple, list)):
         raise ResultTypeError(
-            f"{schema.qualified_name}: the kernel returned {describe(result)}, a {type(result).__name__}. "
-            f"Declared are {expected} results: {_print_returns(schema)}. Return a tuple."
+            f"{schema.qualified_name}: {part} returned {describe(result)}, a {type(result).__name__}. "
+            f"Declared are {expected} results: {_print_returns(schema)}. "
+            f"{_advise(part, result)}Return a tuple."
         )
     if len(result) != expected:
         raise ResultError(
-            f"{schema.qualified_name}: the kernel returned {len(result)} results. Declared are {expected}: "
-            f"{_print_returns(schema)}. Return as many."
+            f"{schema.qualified_name}: {part} returned {len(result)} results. Declared are {expected}: "
+            f"{_print_returns(schema)}. {_advise(part, result)}Return as many."
         )
 
 
-def _convert(schema: FunctionSchema, place: int, convert: Converter, value: Any) -> Any:
+def _convert(schema: FunctionSchema, part: str, place: int, convert: Converter, value: Any) -> Any:
     try:
         return convert(value)
     except UnfitError as error:
         returned: Return = schema.returns[place]
         which = "" if len(schema.returns) == 1 else f" {place}"
-        advice = f"{error}. " if str(error) else ""
+        advice = f"{error}. " if str(error) else _advise(part, value)
         raise ResultError(
-            f"{schema.qualified_name}: the kernel's result{which} has the wrong type. Unable to cast "
+            f"{schema.qualified_name}: {part}'s result{which} has the wrong type. Unable to cast "
             f"{describe(value)}, of type {type(value).__name__}, to '{returned.type}'. Declared: "
             f"{_print_returns(schema)}. {advice}Return what is declared, or declare what is returned."
         ) from None
+
+
+def _advise(part: str, result: Any) -> str:
+    if result is None:
+        return "A function without a return statement returns None. "
+    if part == FORWARD:
+        return "It returns what the kernel returns; save other values by ctx.save_for_backward. "
+    return ""
 
 
 def take_returned_arguments(

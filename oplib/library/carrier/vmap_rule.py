@@ -69,7 +69,7 @@ def _complete(
     if places and not record.takes_tensors:
         values = split_written(record, layout, places, output)
         return values, _spread_dims(record, out_dims, values)
-    values = check_results(layout.schema)(output)
+    values = check_results(layout.schema, "the batching rule")(output)
     spread = _spread_dims(record, out_dims, values)
     written = [given[place] for place in places]
     rest = leave_out_returned_arguments(layout.schema, list(zip(values, spread, strict=True)))

@@ -28,7 +28,7 @@ from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Function
 from oplib.tensor import box
 
-from .formula_context import Notes
+from .formula_context import Notes, explain_empty
 from .gradients import GradientTargets
 
 
@@ -131,15 +131,21 @@ class FormulaPlan(BackwardPlan):
         targets = GradientTargets(op, self.layout, self.inputs, self.wanted, xp)
         wrap: Callable[[Any], Any] = box if boxed else lambda value: value
         count = len(self.sources)
+        saver = self.overload.record.derivative.saver
 
         def formula(*arrays: Any) -> tuple[Any, ...]:
-            ctx = self.notes.restore(op, map(wrap, arrays[:count]))
+            ctx = self.notes.restore(op, saver, map(wrap, arrays[:count]))
             cotangents = self._complete(iter(arrays[count:]), given, xp)
             grads = self.structure.rebuild_grads(
                 [None if grad is None else wrap(grad) for grad in cotangents]
             )
             eager = boxed or not any_traced(arrays)
-            result = run_part(lambda: self._find_rule()(ctx, *grads), op, "backward formula", eager=eager)
+            try:
+                result = run_part(lambda: self._find_rule()(ctx, *grads), op, "backward formula", eager=eager)
+            except (ValueError, IndexError) as error:
+                if not ctx.saved_tensors:
+                    explain_empty(error, op, saver)
+                raise
             return targets.take(result)
 
         return formula

@@ -68,17 +68,16 @@ class FormulaContext(Context):
     saved_tensors: tuple[Any, ...]
     needs_input_grad: tuple[Any, ...]
 
-    def __init__(self, op: str, values: dict[str, Any]) -> None:
+    def __init__(self, op: str, saver: str, values: dict[str, Any]) -> None:
         self.__dict__.update(values)
-        self.__dict__["_op"] = op
+        self.__dict__["_op"], self.__dict__["_saver"] = op, saver
 
     def __getattr__(self, name: str) -> Any:
-        own = ("saved_tensors", "needs_input_grad", "_op")
+        own = ("saved_tensors", "needs_input_grad", "_op", "_saver")
         kept = sorted(found for found in self.__dict__ if found not in own)
         raise AttributeError(
             f"{self.__dict__.get('_op')}: ctx.{name} is read in the backward formula, and was never set. "
-            f"A setup_context has set {kept}. Set it in a setup_context(ctx, inputs, output), and give that "
-            "to register_autograd together with the formula.",
+            f"{_tell_how_to_save(self.__dict__.get('_saver', ''), kept, 'Set it')}",
             name=name,
             obj=self,
         )
@@ -88,6 +87,24 @@ class FormulaContext(Context):
             f"{self.__dict__['_op']}: ctx.{name} was set in the backward formula. The formula is compiled, "
             "so this would happen once per signature. Return the value, or set it in setup_context."
         )
+
+
+def explain_empty(error: Exception, op: str, saver: str) -> None:
+    """Notes on an error of unpacking, raised by a formula for which nothing was saved, that this is so."""
+    if str(error).startswith(("not enough values to unpack", "tuple index out of range")):
+        advice = _tell_how_to_save(saver, None, "Call ctx.save_for_backward")
+        error.add_note(f"{op}: ctx.saved_tensors is empty in the backward formula. {advice}")
+
+
+def _tell_how_to_save(saver: str, kept: list[str] | None, what: str) -> str:
+    """Returns what the part that saves has done, and what to do."""
+    if not saver:
+        return (
+            f"The op has neither a setup_context nor a forward. {what} in a setup_context(ctx, inputs, "
+            "output), and give that to register_autograd together with the formula."
+        )
+    done = "has saved no tensors" if kept is None else f"has set {kept}"
+    return f"Its {saver} {done}. {what} in {saver}."
 
 
 _OWN = frozenset(vars(SetupContext(())))
@@ -112,8 +129,14 @@ class Notes:
     non_differentiable: Mask
     needs_input_grad: tuple[Any, ...]
 
-    def restore(self, op: str, residuals: Iterator[Any]) -> FormulaContext:
-        """Joins the notes and the residuals again, as the formula's ``ctx``."""
+    def restore(self, op: str, saver: str, residuals: Iterator[Any]) -> FormulaContext:
+        """Joins the notes and the residuals again, as the formula's ``ctx``.
+
+        Args:
+            op: its name.
+            saver: the part of the op that saves, for errors; empty if there is none.
+            residuals: the saved arrays.
+        """
         values: dict[str, Any] = {
             "saved_tensors": tuple([next(residuals) if present else None for present in self.saved]),
             "needs_input_grad": self.needs_input_grad,
@@ -121,7 +144,7 @@ class Notes:
         for name, tree, leaves in self.attributes:
             filled = [next(residuals) if leaf is Slot.array else leaf for leaf in leaves]
             values[name] = jax.tree_util.tree_unflatten(tree, filled)
-        return FormulaContext(op, values)
+        return FormulaContext(op, saver, values)
 
 
 def read_context(ctx: SetupContext, outputs: Sequence[Any]) -> tuple[list[Any], Notes]:

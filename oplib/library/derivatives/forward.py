@@ -9,6 +9,7 @@ from typing import Any
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 from oplib.errors import ResultError, describe
 from oplib.library.arguments.layout import Layout
+from oplib.library.arguments.results import FORWARD
 from oplib.library.arguments.structure import Results, make_structure
 from oplib.library.kernels.array_kernel import make_strong, take_apart
 from oplib.library.kernels.tensor_kernel import check_tensor_results
@@ -68,9 +69,14 @@ def _run(record: Record, layout: Layout, ctx: SetupContext, arrays: Sequence[Any
     call = partial(forward, ctx, *args, **kwargs)
     if not boxed:
         return run_part(
-            lambda: take_apart(record, layout, call()), record.name, "forward", eager=not any_traced(arrays)
+            lambda: take_apart(record, layout, call(), FORWARD),
+            record.name,
+            "forward",
+            eager=not any_traced(arrays),
         )
-    results = run_part(lambda: check_tensor_results(record, call()), record.name, "forward", eager=True)
+    results = run_part(
+        lambda: check_tensor_results(record, call(), FORWARD), record.name, "forward", eager=True
+    )
     structure, tensors = make_structure(results, 0, lambda value: isinstance(value, Tensor))
     return structure, [tensor._storage.array for tensor in tensors]
 

@@ -49,10 +49,13 @@ def make_strong(value: Any) -> Any:
     return jax.lax.convert_element_type(value, value.dtype) if jax.typeof(value).weak_type else value
 
 
-def take_apart(record: Record, layout: Layout, result: Any) -> Results:
+def take_apart(record: Record, layout: Layout, result: Any, part: str = "the kernel") -> Results:
     """Splits a kernel's results: new values of written arguments first, then the declared returns."""
     places = layout.written_places
-    values = split_written(record, layout, places, result) if places else check_results(layout.schema)(result)
+    if places:
+        values = split_written(record, layout, places, result)
+    else:
+        values = check_results(layout.schema, part)(result)
     return make_structure([_to_arrays(value) for value in values], len(places), _is_array)
 
 

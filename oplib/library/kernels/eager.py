@@ -11,7 +11,7 @@ from oplib.errors import ResultError, describe
 from oplib.library.arguments.keys import make_generator, to_key
 from oplib.library.arguments.layout import copy_lists
 from oplib.library.arguments.recording import box_results
-from oplib.library.arguments.results import take_returned_arguments
+from oplib.library.arguments.results import FORWARD, take_returned_arguments
 from oplib.library.arguments.structure import pack
 from oplib.library.records.record import Function, Record, Tag
 from oplib.library.schema import split_values
@@ -29,16 +29,16 @@ from .tensor_kernel import (
 from .tracing import any_traced, run_with_grad_off
 
 
-def run_below_autograd(record: Record, values: Sequence[Any], *, kernel: Function | None = None) -> Any:
+def run_below_autograd(record: Record, values: Sequence[Any], *, forward: Function | None = None) -> Any:
     """Runs the kernel with grad mode off on the caller's own Tensors, and checks its results and writes.
 
     Args:
         record: the record of the op.
         values: the arguments of the call.
-        kernel: runs instead of the kernel of the record.
+        forward: runs instead of the kernel.
     """
     inputs = find_tensors(values)
-    kernel = kernel or _choose(record, values, inputs)
+    kernel = forward or _choose(record, values, inputs)
     if record.is_custom and record.schema.is_mutable:
         for tensor in find_written(record, values):
             tensor._storage.version += 1
@@ -46,7 +46,8 @@ def run_below_autograd(record: Record, values: Sequence[Any], *, kernel: Functio
     args, kwargs = _split(record, values)
     result = run_with_grad_off(call_tensor_kernel, record, kernel, args, kwargs)
     refuse_undeclared_writes(record, values, versions)
-    return _finish(record, check_tensor_results(record, result), values)
+    part = "the kernel" if forward is None else FORWARD
+    return _finish(record, check_tensor_results(record, result, part), values)
 
 
 def is_carried(record: Record, values: Sequence[Any]) -> bool:

@@ -31,7 +31,7 @@ def run_fake_kernel(
         args, kwargs = layout.split(layout.rebuild([box(value) for value in arrays] if boxed else arrays))
         fake = record.fake
         returned = run_part(
-            lambda: check_results(layout.schema)(fake(*args, **kwargs)),
+            lambda: check_results(layout.schema, "the fake kernel")(fake(*args, **kwargs)),
             record.name,
             "fake kernel",
             eager=boxed,

@@ -107,18 +107,18 @@ def refuse_undeclared_writes(
             )
 
 
-def check_tensor_results(record: Record, result: Any) -> list[Any]:
+def check_tensor_results(record: Record, result: Any, part: str = "the kernel") -> list[Any]:
     """Checks the results of an eager kernel, which takes Tensors and must return Tensors.
 
     Raises:
         ResultError: a result does not fit the schema, or is an array instead of a Tensor.
     """
-    results = check_results(record.schema)(result)
+    results = check_results(record.schema, part)(result)
     for value in results:
         for member in value if isinstance(value, (list, tuple)) else (value,):
             if is_array(member) and not isinstance(member, Tensor):
                 raise ResultError(
-                    f"{record.name}: the kernel works on Tensors and returned an array. Got "
+                    f"{record.name}: {part} works on Tensors and returned an array. Got "
                     f"{describe(member)}, of type {type(member).__name__}. Return "
                     "oplib.Tensor.from_array(value), or annotate the kernel jax.Array."
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from oplib.errors import OpCheckError, RegistrationError, RegistrationValueError
+from oplib.errors import ArgumentTypeError, OpCheckError, RegistrationError, RegistrationValueError, describe
 from oplib.library.objects.namespace import OpOverloadPacket
 from oplib.library.objects.overload import OpOverload
 from oplib.library.objects.resolution import HasOverload, resolve_op
@@ -93,6 +93,7 @@ def opcheck(
 
     Raises:
         OpCheckError: a test has failed; the cause is its exception.
+        ArgumentTypeError: ``args`` is no tuple or list, or ``kwargs`` is no dictionary.
         RegistrationValueError: ``op`` is another object, a test is unknown, or only one tolerance is given.
         RegistrationError: a packet with several overloads.
 
@@ -116,7 +117,7 @@ def opcheck(
     overload = _resolve(op)
     names = _list_tests(test_utils)
     tolerance = _make_tolerance(rtol, atol)
-    sample = Sample(overload, tuple(args), dict(kwargs or {}))
+    sample = Sample(overload, _take_arguments(overload, args), _take_keywords(overload, kwargs))
     results = OpCheckResults()
     for name in names:
         try:
@@ -127,6 +128,24 @@ def opcheck(
                 raise OpCheckError(f"opcheck({overload}, ...): {name} failed with {error}") from error
             results[name] = error
     return results
+
+
+def _take_arguments(overload: OpOverload, args: Any) -> tuple[Any, ...]:
+    if isinstance(args, (tuple, list)):
+        return tuple(args)
+    raise ArgumentTypeError(
+        f"opcheck({overload}, ...): 'args' is the tuple of the op's arguments. Got {describe(args)}, of type "
+        f"{type(args).__name__}. Write opcheck(op, (x,)) for one argument x."
+    )
+
+
+def _take_keywords(overload: OpOverload, kwargs: Any) -> dict[str, Any]:
+    if kwargs is None or isinstance(kwargs, Mapping):
+        return dict(kwargs or {})
+    raise ArgumentTypeError(
+        f"opcheck({overload}, ...): 'kwargs' is the dictionary of the op's keyword arguments. Got "
+        f"{describe(kwargs)}, of type {type(kwargs).__name__}. Write opcheck(op, (x,), {{'name': value}})."
+    )
 
 
 def _resolve(op: Any) -> OpOverload:

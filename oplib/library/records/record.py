@@ -62,6 +62,13 @@ class Derivative:
     constant: str | None = None
     missing: str | None = None
 
+    @property
+    def saver(self) -> str:
+        """The name of the part that saves values for the formula; empty if there is none."""
+        if self.setup_context is not None:
+            return "setup_context"
+        return "" if self.forward is None else "forward"
+
 
 @dataclass(frozen=True, slots=True)
 class JvpRule:

@@ -350,3 +350,86 @@ class TestRefusals:
         op.register_autograd(lambda ctx, g: (g, g), forward=lambda ctx, x, w: loop(x, w))
         with pytest.raises(ResultError, match="fwd::recur"):
             jax.grad(lambda x: op(x, W).sum())(X)
+
+
+def make_sine(annotation: Any, forward: Any, formula: Any) -> oplib.Tensor:
+    """Registers an op, and returns its gradient."""
+
+    def sine(x):
+        return x.sin() if annotation is oplib.Tensor else jnp.sin(x)
+
+    sine.__annotations__ = {"x": annotation, "return": annotation}
+    op = custom_op("forward::words")(sine)
+    op.register_autograd(formula, forward=forward)
+    x = oplib.ones(3, requires_grad=True)
+    op(x).sum().backward()
+    return x.grad
+
+
+def use_saved(ctx: Any, g: Any) -> Any:
+    (x,) = ctx.saved_tensors
+    return g * x
+
+
+@pytest.mark.parametrize("annotation", [jax.Array, oplib.Tensor])
+@pytest.mark.parametrize(
+    ("forward", "text"),
+    [
+        (lambda ctx, x: None, r"Unable to cast None.* A function without a return statement returns None"),
+        (
+            lambda ctx, x: (x, (x,)),
+            r"Unable to cast \(f32\[3\], .* save other values by ctx\.save_for_backward",
+        ),
+        (
+            lambda ctx, x: [x, x, x],
+            r"Unable to cast \[f32\[3\], .* save other values by ctx\.save_for_backward",
+        ),
+    ],
+)
+def test_wrong_results_of_a_forward_are_not_blamed_on_the_kernel(annotation, forward, text):
+    with pytest.raises(ResultError, match=rf"forward::words: the registered forward's result .*{text}"):
+        make_sine(annotation, forward, use_saved)
+
+
+def test_a_forward_on_tensors_that_returns_an_array_is_named():
+    with pytest.raises(ResultError, match="the registered forward works on Tensors and returned an array"):
+        make_sine(oplib.Tensor, lambda ctx, x: x.array, use_saved)
+
+
+def test_an_attribute_that_a_forward_did_not_set_is_one_of_the_forward():
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.other = 2
+        return x
+
+    with pytest.raises(
+        AttributeError, match=r"ctx\.scale .*Its forward has set \['other'\]\. Set it in forward\."
+    ):
+        make_sine(jax.Array, forward, lambda ctx, g: g * ctx.scale)
+    with pytest.raises(AttributeError, match=r"ctx\.scale .*has neither a setup_context nor a forward"):
+        make_sine(jax.Array, None, lambda ctx, g: g * ctx.scale)
+
+
+@pytest.mark.parametrize("annotation", [jax.Array, oplib.Tensor])
+@pytest.mark.parametrize("formula", [use_saved, lambda ctx, g: g * ctx.saved_tensors[0]])
+@pytest.mark.parametrize(
+    ("forward", "text"),
+    [
+        (None, "has neither a setup_context nor a forward. Call ctx.save_for_backward in a setup_context"),
+        (lambda ctx, x: x * 1, "Its forward has saved no tensors. Call ctx.save_for_backward in forward."),
+    ],
+)
+def test_a_formula_that_reads_what_nothing_saved_says_so(annotation, formula, forward, text):
+    with pytest.raises((ValueError, IndexError)) as caught:
+        make_sine(annotation, forward, formula)
+    notes = [note for note in caught.value.__notes__ if "saved_tensors is empty" in note]
+    assert len(notes) == 1
+    assert text in notes[0]
+
+
+def test_other_errors_of_a_formula_get_no_such_note():
+    def fail(ctx: Any, g: Any) -> Any:
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine") as caught:
+        make_sine(jax.Array, None, fail)
+    assert not any("saved_tensors" in note for note in caught.value.__notes__)

@@ -103,7 +103,7 @@ def test_reading_an_unset_attribute_raises_with_the_cure() -> None:
     x = oplib.tensor([1.0], requires_grad=True)
     with pytest.raises(
         AttributeError,
-        match=r"compiled::forgetful: ctx\.scale is read .* has set \['factor'\]\. Set it in a setup_context",
+        match=r"compiled::forgetful: ctx\.scale is read .* has set \['factor'\]\. Set it in setup_context",
     ):
         forgetful(x, 2.0).sum().backward()
     forgetful.register_autograd(

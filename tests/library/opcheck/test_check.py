@@ -10,6 +10,7 @@ import pytest
 
 import oplib
 from oplib.errors import (
+    ArgumentTypeError,
     GradcheckError,
     OpCheckError,
     RegistrationError,
@@ -169,3 +170,17 @@ def test_ops_without_tensors_are_taken():
 
 def test_built_in_ops_pass(x):
     assert opcheck(oplib.ops.oplib.sin.default, (x,), test_utils=(*TORCHS, "test_forward_mode"))
+
+
+@pytest.mark.parametrize("given", [oplib.ones(2), jnp.ones(2), 3, "x", None], ids=type)
+def test_arguments_that_are_no_tuple_are_refused(given):
+    with pytest.raises(
+        ArgumentTypeError,
+        match=r"opcheck\(oplib\.sin\.default, .*'args' is the tuple .*, of type .*opcheck\(op, \(x,\)\)",
+    ):
+        opcheck(oplib.ops.oplib.sin.default, given)
+
+
+def test_keyword_arguments_that_are_no_dictionary_are_refused(x):
+    with pytest.raises(ArgumentTypeError, match=r"'kwargs' is the dictionary .* of type list"):
+        opcheck(oplib.ops.oplib.sin.default, (x,), [1])
