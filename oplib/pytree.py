@@ -14,6 +14,7 @@ import dataclasses
 import threading
 import types
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
@@ -65,8 +66,9 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec
 def tree_flatten_dataclasses(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec]:
     """Flattens a tree as :func:`tree_flatten`, including plain dataclasses and classes registered with JAX.
 
-    Every field of a dataclass is a subtree. Unflattening sets the fields without a call of ``__init__`` or
-    ``__post_init__``. So frozen dataclasses work, and leaves need not have the declared types.
+    Every field of a dataclass is a subtree, and so is every item if it is a dictionary too. Unflattening
+    sets them without a call of ``__init__`` or ``__post_init__``. So frozen dataclasses work, and leaves need
+    not have the declared types.
 
     Args:
         tree: as for :func:`tree_flatten`.
@@ -101,7 +103,7 @@ def _note_class(leaf: Any) -> bool:
     if cls in _leaf_classes:
         return False
     # The field table is looked up on the class, because a dataclass type in the tree is no instance.
-    if hasattr(cls, "__dataclass_fields__"):
+    if hasattr(cls, "__dataclass_fields__") and _can_be_made(cls):
         _register_dataclass(cls)
     # A Tensor is a leaf here, and a node of JAX.
     elif str(cls.__module__).partition(".")[0] != __package__ and _flatten_by_jax(leaf) is not None:
@@ -119,18 +121,43 @@ def _flatten_once(node: Any) -> tuple[list[Any], Any]:
 
 def _register_dataclass(cls: type[Any]) -> None:
     names = tuple(field.name for field in dataclasses.fields(cls))
+    native = _find_native(cls)
+    holds_items = issubclass(native, dict)
 
-    def flatten(instance: Any) -> tuple[list[Any], tuple[str, ...]]:
+    def flatten(instance: Any) -> tuple[list[Any], tuple[tuple[str, ...], tuple[Any, ...]]]:
         present = tuple(name for name in names if hasattr(instance, name))
-        return [getattr(instance, name) for name in present], present
+        fields = {name: getattr(instance, name) for name in present}
+        items = dict(native.items(instance)) if holds_items else {}
+        # An item that is also a field is one child: transformers' ModelOutput holds each value in both.
+        own = {key: item for key, item in items.items() if key not in fields or fields[key] is not item}
+        return [*fields.values(), *own.values()], (present, tuple((key, key in own) for key in items))
 
-    def unflatten(present: Any, children: Any) -> Any:
-        instance: Any = object.__new__(cls)
-        for name, child in zip(present, children, strict=True):
+    def unflatten(structure: Any, children: Any) -> Any:
+        present, keys = structure
+        rest = iter(children)
+        fields = {name: next(rest) for name in present}
+        instance: Any = native.__new__(cls)
+        for name, child in fields.items():
             object.__setattr__(instance, name, child)  # bypasses the guard of frozen dataclasses
+        for key, is_own in keys:
+            native.__setitem__(instance, key, next(rest) if is_own else fields[key])
         return instance
 
     _register(cls, flatten, unflatten)
+
+
+def _find_native(cls: type[Any]) -> Any:
+    """Returns the class that makes instances and sets their items: ``object`` for most."""
+    return next(base for base in (OrderedDict, dict, object) if issubclass(cls, base))
+
+
+def _can_be_made(cls: type[Any]) -> bool:
+    """Whether an instance can be made without calling the class: not if it is also a list, say."""
+    try:
+        _find_native(cls).__new__(cls)
+    except TypeError:
+        return False
+    return True
 
 
 def _register(cls: type[Any], flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]) -> None:

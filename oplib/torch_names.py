@@ -69,7 +69,7 @@ _CLASS = "There are no modules: use a class or dictionary of your own with Tenso
 _CELLS = "There is none: write the cell with oplib.nn.functional.linear, and loop, or use oplib.scan."
 _SCALER = "bfloat16 needs none; multiply the loss, and divide the gradients."
 _OF_MODULES = "There are no modules: write its formula as a function of your Tensors."
-_PADDED = "Use oplib.nn.functional.pad and oplib.stack, and a mask; there are no packed sequences."
+_PADDED = "There are no packed sequences: use oplib.nn.utils.rnn.pad_sequence and a mask."
 _PRECISION = "Set jax.config.update('jax_default_matmul_precision', ...)."
 _SPARSE = "There are no sparse tensors: use dense ones and a mask."
 _PARTITION = "Spread arrays over devices with jax.sharding, see Tensor.sharding."
@@ -116,9 +116,12 @@ HINTS: dict[str, dict[str, str]] = {
         "DataParallel": _PARTITION,
     },
     "oplib.nn.utils": {
-        "rnn": _PADDED,
         **dict.fromkeys(("spectral_norm", "weight_norm", "parametrize", "parametrizations"), _OF_MODULES),
     },
+    "oplib.nn.utils.rnn": dict.fromkeys(
+        ("PackedSequence", "pack_sequence", "unpack_sequence", "pack_padded_sequence", "pad_packed_sequence"),
+        _PADDED,
+    ),
     "oplib.amp": {"GradScaler": _SCALER},
     "oplib.optim": {
         **{
@@ -177,6 +180,21 @@ def make_getattr(module: str, late: Collection[str] = ()) -> Callable[[str], Any
         raise AttributeError(describe_missing(module, name))
 
     return get
+
+
+class MissingModules:
+    """A finder of modules that finds none: importing a name of torch that oplib lacks raises with its hint.
+
+    ``from oplib.nn import Linear`` hides the AttributeError of the module, and then looks for a submodule.
+    Python asks the last finder only for modules that no other one has found.
+    """
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:  # noqa: ARG002  of Python
+        """Raises ModuleNotFoundError for a name with a hint."""
+        module, _, name = fullname.rpartition(".")
+        if name in HINTS.get(module, {}):
+            # Without a name: Python takes an error with the name of the module for no error.
+            raise ModuleNotFoundError(describe_missing(module, name))
 
 
 class MissingAttribute:

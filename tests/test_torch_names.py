@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import re
 from typing import Any
 
@@ -28,6 +29,21 @@ def test_a_name_is_absent_and_its_error_ends_with_the_hint(place: str, name: str
     assert name not in dir(where)
     with pytest.raises(AttributeError, match=f"has no attribute '{name}'. {re.escape(HINTS[place][name])}$"):
         getattr(where, name)
+
+
+@pytest.mark.parametrize(("place", "name"), [case for case in CASES if case[0] != "Tensor"])
+def test_importing_a_name_says_the_same(place: str, name: str) -> None:
+    for line in (f"from {place} import {name}", f"import {place}.{name}", f"from {place}.{name} import x"):
+        with pytest.raises(ModuleNotFoundError, match=f"{re.escape(HINTS[place][name])}$"):
+            exec(line, {})
+
+
+def test_importing_other_names_raises_pythons_error() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'oplib\.nothing'$"):
+        importlib.import_module("oplib.nothing")
+    with pytest.raises(ImportError, match=r"cannot import name 'nothing' from 'oplib\.nn'"):
+        exec("from oplib.nn import nothing", {})
+    assert importlib.util.find_spec("oplib.nothing") is None
 
 
 def test_each_path_that_a_hint_names_exists() -> None:

@@ -44,6 +44,28 @@ def turn(lib: Any) -> Any:
     return vector.requires_grad, parameters, [one.is_leaf for one in parameters]
 
 
+def pad(lib: Any, **options: Any) -> Any:
+    """Data, which numpy puts together, and sequences of which one is differentiated."""
+    shapes = [(2, 2), (4, 2), (1, 2)]
+    data = [lib.arange(float(n * m)).reshape(n, m) + 1 for n, m in shapes]
+    w = lib.ones(4, 2, requires_grad=True)
+    batch = lib.nn.utils.rnn.pad_sequence([data[0], data[1] * w, data[2]], **options)
+    (batch * batch).sum().backward()
+    return lib.nn.utils.rnn.pad_sequence(data, **options), batch, w.grad
+
+
+def unpad(lib: Any, batch: Any, lengths: Any, **options: Any) -> Any:
+    w = lib.ones(()).requires_grad_()
+    found = lib.nn.utils.rnn.unpad_sequence(batch * w, lib.tensor(lengths), **options)
+    found[-1].sum().backward()
+    return found, w.grad
+
+
+PADDINGS: dict[str, dict[str, Any]] = {
+    "as they are": {},
+    "batch first": {"batch_first": True},
+    "on the left": {"padding_side": "left", "padding_value": -1.5},
+}
 PROGRAMS: dict[str, Program] = {
     "a norm above": lambda lib: clip(lib, 1.5),
     "a norm below": lambda lib: clip(lib, 100.0),
@@ -57,6 +79,24 @@ PROGRAMS: dict[str, Program] = {
     "a vector": turn,
     "no parameters": lambda lib: lib.nn.utils.parameters_to_vector([]),
     "a short vector": lambda lib: lib.nn.utils.vector_to_parameters(lib.ones(3), make_parameters(lib)),
+    **{f"sequences, {name}": lambda lib, how=how: pad(lib, **how) for name, how in PADDINGS.items()},
+    "sequences of integers": lambda lib: lib.nn.utils.rnn.pad_sequence([lib.arange(3), lib.ones(2) * 1.5]),
+    "sequences of flags": lambda lib: lib.nn.utils.rnn.pad_sequence(
+        [lib.tensor([False]), lib.tensor([True, True])], padding_value=2.5
+    ),
+    "one tensor as sequences": lambda lib: lib.nn.utils.rnn.pad_sequence(lib.ones(3, 2)),
+    "an empty sequence": lambda lib: lib.nn.utils.rnn.pad_sequence(iter([lib.ones(0), lib.ones(2)])),
+    "no sequences": lambda lib: lib.nn.utils.rnn.pad_sequence([]),
+    "no list": lambda lib: lib.nn.utils.rnn.pad_sequence(3),
+    "items of several shapes": lambda lib: lib.nn.utils.rnn.pad_sequence([lib.ones(2, 2), lib.ones(2, 3)]),
+    "a number as sequence": lambda lib: lib.nn.utils.rnn.pad_sequence([lib.tensor(1.0)]),
+    "another side": lambda lib: lib.nn.utils.rnn.pad_sequence([lib.ones(2)], padding_side="middle"),
+    "sequences again": lambda lib: unpad(lib, lib.arange(6.0).reshape(2, 3), [1, 3], batch_first=True),
+    "lengths that are odd": lambda lib: unpad(
+        lib, lib.arange(6.0).reshape(2, 3), [-1.0, 1.5], batch_first=True
+    ),
+    "time first": lambda lib: unpad(lib, lib.arange(6.0).reshape(3, 2), [1, 9]),
+    "too few lengths": lambda lib: unpad(lib, lib.ones(2, 3), [1], batch_first=True),
     "no vector": lambda lib: lib.nn.utils.vector_to_parameters([1.0], make_parameters(lib)),
 }
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pickle
+from collections import OrderedDict
 from types import SimpleNamespace
 
 import pytest
@@ -238,6 +239,37 @@ def test_a_dataclass_is_made_anew_and_one_without_tensors_comes_back_as_it_is():
         assert found.loss is None
         assert found.options is same is options
         assert oplib.autograd.grad(found.logits.sum(), weight)[0].tolist() == [number] * 2
+
+
+class ModelOutput(OrderedDict):
+    """As in transformers: each value is a field and an item."""
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            self[field.name] = getattr(self, field.name)
+
+
+@dataclasses.dataclass
+class Classified(ModelOutput):
+    logits: object = None
+    hidden: object = None
+
+
+@pytest.mark.spec("J.1", "J.7")
+def test_a_dataclass_that_is_a_dictionary_is_argument_and_result():
+    weight = oplib.full((2,), 3.0, requires_grad=True)
+    classify = oplib.jit(lambda x: Classified(x * weight, (x, [x + 1])))
+    double = oplib.jit(lambda out: Classified(out.logits * 2, out["hidden"]))
+    for number in (1.0, 2.0):
+        first = classify(oplib.full((2,), number))
+        out = double(first)
+        assert type(out) is Classified
+        assert out.logits is out["logits"]
+        assert out.logits.tolist() == [6 * number] * 2
+        assert out["hidden"][1][0].tolist() == [number + 1] * 2
+        assert out.hidden[0] is first.hidden[0]
+        assert oplib.autograd.grad(out.logits.sum(), weight)[0].tolist() == [2 * number] * 2
+    assert classify.compilations == double.compilations == 1
 
 
 @pytest.mark.spec("J.7")
