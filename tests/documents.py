@@ -14,8 +14,8 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 class Example:
     """A ```python block of a page, and the ```text block that follows it at once, if any.
 
-    code: the block, after as many empty lines as keep its line numbers.
-        code: the block, after as many empty lines as put it on its own line numbers.
+    Attributes:
+        code: the block, after as many empty lines as keep its line numbers.
         output: the output that the page shows.
     """
 

@@ -30,11 +30,14 @@ Kind = Literal["array", "host", "tensor"]
 SUPPORTED = (
     "Supported are Tensor, jax.Array and numpy.ndarray (also as jaxtyping's hints), int, float, bool, str, "
     "int | float | bool for any number, Literal[...], Enum classes, numpy.dtype, oplib.device and "
-    "oplib.Generator; X | None; list[X] or Sequence[X]; list[Tensor | None]; tuple[X, Y]"
+    "oplib.Generator; X | None; list[X] or Sequence[X]; list[Tensor | None]; tuple[X, Y]; and, where the "
+    "kernel works on jax.Array or numpy.ndarray, pytrees (dict, NamedTuple, classes registered with JAX, "
+    "Any) and hashable objects such as callables"
 )
 SUPPORTED_RETURNS = (
     "Supported are None, Tensor, jax.Array and numpy.ndarray (also as jaxtyping's hints), int, float, bool, "
-    "int | float | bool for any number, list[Tensor], and tuple[...] of these"
+    "int | float | bool for any number, list[Tensor], and tuple[...] of these. A result is no pytree: return "
+    "its arrays as a tuple, and make the tree in a function around the op"
 )
 _KINDS: tuple[tuple[Any, Kind], ...] = ((jax.Array, "array"), (np.ndarray, "host"), (Tensor, "tensor"))
 _PLAIN: dict[Any, str] = {

@@ -132,7 +132,8 @@ def test_a_hint_becomes_a_type(hint, type_):
 )
 def test_an_unsupported_hint_is_refused_by_the_parameters_name(hint):
     with pytest.raises(
-        SchemaInferenceError, match=r"Parameter v has unsupported type .* Supported are Tensor, jax"
+        SchemaInferenceError,
+        match=r"Parameter v has unsupported type .* Supported are Tensor, jax.* pytrees \(dict, .* callables",
     ):
         infer_schema(annotate(hint))
 
@@ -183,7 +184,8 @@ def test_a_return_hint_becomes_the_returns(hint, type_):
 )  # fmt: skip
 def test_an_unsupported_return_is_refused(hint):
     with pytest.raises(
-        SchemaInferenceError, match=r"Return has unsupported type .* Supported are None, Tensor"
+        SchemaInferenceError,
+        match=r"Return has unsupported type .* Supported are None, Tensor.* A result is no pytree: ",
     ):
         infer_schema(annotate(int, hint))
 
