@@ -16,6 +16,7 @@ from oplib.tensor import Generator, Storage, Tensor, box, get_default_dtype
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.views import ViewStorage
 
+_LEAVES = frozenset([Tensor, Generator, bool, int, float, complex, str, np.ndarray])
 _MODES = ("grad mode", "inference mode", "JAX's x64", "the default dtype", "autocast")
 
 
@@ -148,6 +149,7 @@ class ArgumentBinder:
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         self._positional = tuple(one.name for one in parameters if one.kind in positional)
         self._count = len(parameters) if len(self._positional) == len(parameters) else -1
+        self._flat = tree_flatten_dataclasses(((0,) * len(parameters), {}))[1]
         defaults = [one.default for one in parameters if one.default is not one.empty]
         self._defaults = tree_flatten_dataclasses(defaults)[0]
 
@@ -167,7 +169,10 @@ class ArgumentBinder:
                 ) from None
             bound.apply_defaults()
             args, kwargs = bound.args, bound.kwargs
-        leaves, spec = tree_flatten_dataclasses((args, kwargs))
+        if len(args) == self._count and _LEAVES.issuperset(map(type, args)):
+            leaves, spec = [*args], self._flat  # costs less, and is the most frequent case
+        else:
+            leaves, spec = tree_flatten_dataclasses((args, kwargs))
         frozen: frozenset[int] = frozenset()
         if self._static:
             frozen = _find_static(self._signature, self._static, spec, len(leaves))

@@ -47,7 +47,8 @@ class Found(NamedTuple):
     Attributes:
         tensors: the Tensors.
         owners: for each of them the storage that holds its array; not for a call that follows another.
-        arrays: their arrays. Fresh storages stay fresh, so they are used under the lock of buffers only.
+        arrays: their arrays; for a call that follows another the inputs of the program. Fresh storages stay
+            fresh, so they are used under the lock of buffers only.
         outputs: of the call that this one follows, whose arrays nobody has read.
     """
 

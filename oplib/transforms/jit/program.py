@@ -83,7 +83,7 @@ class Program:
         self._write_back = WriteBack(effects, self._at, self._find_fresh(jaxpr) if donate else frozenset())
         self._following: FollowingOperands | None = None
         if self._write_back.can_follow and not (self._read_out or self._shown):
-            at = self._write_back.written, self._write_back.leaves
+            at = self._write_back.written, self._write_back.leaves, self._held
             self._following = FollowingOperands(places, before, unread, *at)
         self._last_outputs: Callable[[], ProgramOutputs | None] = _find_none
         self._edges = [self._at[number] for number in trace.edges]
@@ -208,7 +208,7 @@ class Program:
             call: runs the function; gets the arrays that stand for the array arguments.
         """
         generators, starts = self._find_generators(function, given.leaves)
-        inputs = self._list_inputs(found.arrays, starts, given.arrays)
+        inputs = self._list_inputs(found, starts, given.arrays)
         if found.outputs is None:
             for place in self._read_out:
                 _ = found.owners[place].array  # another program must not use the buffer again
@@ -270,9 +270,11 @@ class Program:
             for position, array in zip(read, copy([inputs[n] for n in read]), strict=True):
                 inputs[position] = array
 
-    def _list_inputs(self, held: Any, starts: Sequence[tuple[Any, int]], arrays: Sequence[Any]) -> list[Any]:
+    def _list_inputs(
+        self, found: Found, starts: Sequence[tuple[Any, int]], arrays: Sequence[Any]
+    ) -> list[Any]:
         return [
-            *self._take_held(held),
+            *(self._take_held(found.arrays) if found.outputs is None else found.arrays),
             *[np.uint32(starts[number][1]) if part else starts[number][0] for number, part in self._starts],
             *[arrays[number] for number in self._arrays],
         ]
@@ -280,7 +282,7 @@ class Program:
     def lower(self, function: Any, given: CallArguments, found: Found) -> jax.stages.Lowered:
         """Returns the program as JAX lowers it for one call."""
         _, starts = self._find_generators(function, given.leaves)
-        return self._run.lower(*self._list_inputs(found.arrays, starts, given.arrays))
+        return self._run.lower(*self._list_inputs(found, starts, given.arrays))
 
     def _make_node(self, recipe: Recipe, outputs: Any) -> CompiledCallBackward:
         """Makes the node of a call. Its writes are done: the trace has checked those of what it saves."""
