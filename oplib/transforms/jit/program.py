@@ -215,9 +215,10 @@ class Program:
             for place in self._shown:
                 if found.owners[place].__class__ is FreshStorage:
                     separate(found.owners[place])
-            self._copy_read(inputs, found.owners)
         recipe = Recipe(function, given.leaves, call, found.tensors, found.arrays, starts, given.arrays)
         returned: list[Sequence[Any]] = []
+        if found.outputs is None or not found.outputs.is_whole:  # a finalizer may have read one
+            self._copy_read(inputs, found.list_owners())
         try:
             # An interrupt comes between two steps of Python, and here the call and the append are one.
             returned.extend(itertools.starmap(self._run, (inputs,)))

@@ -1,6 +1,9 @@
 """Calls that follow each other, while nobody reads what they write, do what uncompiled calls do."""
 
+import copy
 import gc
+import pickle
+import threading
 import weakref
 
 import numpy as np
@@ -100,6 +103,31 @@ def exchange_grads(model):
     first.grad, second.grad = second.grad, first.grad
 
 
+def detach(model):
+    model.momenta[0] = model.momenta[0].detach().requires_grad_().detach()
+    model.weights[0].detach_()
+    model.weights[0].requires_grad_()
+
+
+def hold_and_forget(model):
+    refs = [weakref.ref(weight.grad) for weight in model.weights]
+    model.weights[0].grad = None
+    assert [one() is None for one in refs] == [True, False]
+
+
+def fail(model):
+    if isinstance(model, CompiledModel):  # a plain step that fails has drawn its noise
+        with pytest.raises((RuntimeError, TypeError, ValueError)):
+            model.step(oplib.ones(3))
+
+
+def record(model):
+    """Gives a parameter a history for a while."""
+    before = model.weights[0]
+    model.weights[0] = before * 1
+    model.weights[0] = before
+
+
 BETWEEN = {
     "nothing": lambda model: None,
     "read": lambda model: model.weights[0].sum(),
@@ -119,6 +147,21 @@ BETWEEN = {
     "version": lambda model: oplib.autograd.graph.increment_version(model.momenta[0]),
     "mark": lambda model: model.weights[0].grad.requires_grad_(),
     "step": lambda model: Model.step(model, TWO),
+    "exclude": lambda model: model.weights[1].requires_grad_(False).requires_grad_(True),
+    "detach": detach,
+    "hold": hold_and_forget,
+    "fail": fail,
+    "record": record,
+    "mark momentum": lambda model: model.momenta[0].requires_grad_().requires_grad_(False),
+    "deepcopy": lambda model: copy.deepcopy((model.weights, model.momenta)),
+    "copy": lambda model: copy.copy(model.weights[0].grad).add_(1),
+    "pickle": lambda model: pickle.loads(pickle.dumps((model.weights, model.weights[1].grad))),
+    "post-accumulate hook": lambda model: model.weights[0].register_post_accumulate_grad_hook(
+        lambda weight: setattr(weight, "grad", weight.grad * 2)
+    ),
+    "attribute": lambda model: setattr(model.weights[0], "label", "first"),
+    "data of grad": lambda model: setattr(model.weights[1].grad, "data", oplib.ones(2)),
+    "swap data": lambda model: setattr(model.weights[0], "data", model.momenta[0]),
 }
 
 
@@ -222,6 +265,65 @@ def test_what_is_read_while_the_program_runs_is_written(monkeypatch):
         train(mine, theirs, calls=2)
     train(mine, theirs)
     assert_equal(mine, theirs)
+
+
+def test_what_is_read_before_the_program_runs_stays_valid(monkeypatch):
+    """A finalizer may read after the operands are found."""
+    mine, theirs = CompiledModel(), Model()
+    train(mine, theirs)
+    (programs,) = mine.step._programs.by_key.values()
+    list_inputs, held = programs[0]._list_inputs, []
+
+    def list_and_read(*given):
+        found = list_inputs(*given)
+        held.append(mine.weights[0].detach().array)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(programs[0], "_list_inputs", list_and_read)
+        train(mine, theirs, calls=2)
+    assert [array.shape for array in map(np.asarray, held)] == [(2,), (2,)]
+    train(mine, theirs)
+    assert_equal(mine, theirs)
+
+
+def test_other_threads_read_whole_values_between_calls():
+    """All items of each Tensor are equal at all times, and a gradient that somebody holds does not change."""
+    weights = [oplib.ones(4, requires_grad=True) for _ in range(3)]
+
+    @oplib.jit
+    def step():
+        for weight in weights:
+            weight.grad = None
+        sum((weight * weight).sum() for weight in weights).backward()
+        with oplib.no_grad():
+            for weight in weights:
+                weight.sub_(weight.grad, alpha=0.01)
+
+    step()
+    done, problems = threading.Event(), []
+
+    def read():
+        while not done.is_set():
+            for weight in weights:
+                grad, copied = weight.grad, copy.deepcopy(weight)
+                before = grad.tolist()
+                shown = [before, weight.tolist(), copied.tolist(), copied.grad.tolist()]
+                if any(len(set(one)) > 1 for one in shown) or grad.tolist() != before:
+                    problems.append(shown)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for _ in range(300):
+            step()
+    finally:
+        done.set()
+        reader.join()
+    assert problems == []
+    assert [weight._version for weight in weights] == [301] * 3
+    for weight in weights:
+        np.testing.assert_allclose(weight.detach().numpy(), np.full(4, 0.98**301), rtol=1e-4)
 
 
 def test_a_failure_of_a_call_that_follows_changes_nothing(monkeypatch):
