@@ -1,6 +1,6 @@
 """The seed of a run: what the tests draw from it, and how much.
 
-``OPLIB_TEST_SEED`` is 0 unless the environment gives another number; ``.ci/run`` gives a new one to each run.
+``OPLIB_TEST_SEED`` is 0 unless the environment gives another number; ``.ci/run`` takes it from the commit.
 The workers of a run read the same environment, so they collect the same tests.
 ``OPLIB_OPS_SAMPLES=all`` takes everything that else is drawn from. Where not everything has been tried yet,
 the draw is *steady*: each run takes the same, unless ``OPLIB_STEADY_SEED`` gives another number.
