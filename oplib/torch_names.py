@@ -123,6 +123,9 @@ HINTS: dict[str, dict[str, str]] = {
         _PADDED,
     ),
     "oplib.amp": {"GradScaler": _SCALER},
+    "oplib.utils": {
+        "data": "There are no data loaders: index Tensors by parts of oplib.randperm, or use a library.",
+    },
     "oplib.optim": {
         **{
             name: f"Use oplib.optim.Optimizer(optax.{transformation}(...), parameters)."

@@ -124,3 +124,14 @@ def test_the_class_of_a_raw_error_is_a_base_of_its_replacement():
     for kind in (TypeError, ValueError, IndexError, OverflowError, NotImplementedError, MemoryError):
         assert isinstance(explain_raw(kind("text"), sys._getframe()), kind)
     assert isinstance(explain_raw(KeyError("text"), sys._getframe()), ArgumentValueError)
+
+
+@pytest.mark.parametrize(
+    ("call", "missing"),
+    [(lambda: oplib.scan(lambda c, x: (c, x)), "'init'"), (oplib.while_loop, "'cond_fn'")],
+)
+def test_a_missing_argument_is_no_defect_of_oplib(call, missing):
+    with pytest.raises(
+        ArgumentTypeError, match=rf"(scan|while_loop): .*{missing}.* Correct the call: help\(\)"
+    ):
+        call()

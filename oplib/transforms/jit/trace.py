@@ -126,13 +126,18 @@ class Trace:
                 raise
 
     def _refuse_leaked(self, count: int) -> None:
-        """Raises if the function reads a value of a trace that has ended: JAX makes a first input of it."""
-        leaked = self.closed.in_avals[: len(self.closed.in_avals) - count]
-        if leaked:
+        """Raises if the function reads a value of a trace that has ended.
+
+        JAX makes further inputs of such values, before the others, and then of all constants too.
+        """
+        found = self.closed.in_avals[: len(self.closed.in_avals) - count]
+        if found:
+            which = "" if len(found) == 1 else "one of "
             raise TracingError(
                 f"{self.name}: the function reads a Tensor or array that was made inside another function "
-                f"while that was traced, and kept. Got {describe(leaked[0])}. Its value existed only during "
-                "that trace. Make it outside of both functions, or anew in each; functools.cache keeps it."
+                f"while that was traced, and kept. Got {which}{', '.join(map(describe, found))}. Its value "
+                "existed only during that trace. Make it outside of both functions, or anew in each; "
+                "functools.cache keeps it."
             )
 
     def _restore(self, observed: list[Storage]) -> None:

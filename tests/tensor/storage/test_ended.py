@@ -138,6 +138,13 @@ def test_one_that_a_cache_keeps_is_refused_by_another_function(make_mask):
         make_mask() + 1
 
 
+def test_constants_of_the_function_are_listed_too(make_mask):
+    oplib.jit(lambda x: x * make_mask())(oplib.ones(3))
+    constant = oplib.ones(5).array
+    with pytest.raises(TracingError, match=r"Got one of f32\[\d\], f32\[\d\]\. Its value"):
+        oplib.jit(lambda x: (x * make_mask()).sum() + constant.copy())(oplib.ones(3))
+
+
 def test_one_that_a_cache_keeps_serves_the_trace_in_which_it_was_made(make_mask):
     @oplib.jit
     def outer(x):
