@@ -21,7 +21,7 @@ def _double():
 
 
 def draw_matrix(kind: str, size: int, *, seed: str, has_ties: bool = False) -> np.ndarray:
-    """Returns a matrix of rounded numbers or not, by chance with a diagonal of zeros, which needs blocks of two."""
+    """Returns a matrix; a diagonal of zeros, which some have, needs blocks of two."""
     numbers = make_random(f"ldl {kind} {seed}")
     rng = np.random.default_rng(numbers.randrange(2**32))
     matrix = rng.normal(size=(size, size)) + 1j * rng.normal(size=(size, size)) * (kind != "symmetric")
