@@ -67,6 +67,18 @@ def choose_scaled(on_tensor: OpOverload, on_number: OpOverload, scaled: OpOverlo
     )
 
 
+def choose_combined(name: str, overloads: Overloads) -> OverloadChoice:
+    """Makes ``f(input, tensor1, tensor2, *, value=1)`` of ``addcmul`` and ``addcdiv``."""
+    unscaled, scaled = overloads[f"{name}.unscaled"], overloads[name]
+
+    def function(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:  # noqa: A002  torch's name
+        if value.__class__ is int and value == 1:
+            return unscaled.call(input, tensor1, tensor2)
+        return scaled.call(input, tensor1, tensor2, value=value)
+
+    return OverloadChoice(function, Branch("", unscaled, (0, 1, 2)), Branch(when_number(3), scaled))
+
+
 def choose_div(overloads: Overloads) -> OverloadChoice:
     """Makes ``div(input, other, *, rounding_mode=None)``."""
     exact = {True: overloads["div.Scalar"], False: overloads["div.Tensor"]}
@@ -245,6 +257,10 @@ def _scaled(name: str) -> Chooser:
     )
 
 
+def _combined(name: str) -> Chooser:
+    return lambda overloads: choose_combined(name, overloads)
+
+
 def _reversed(name: str, of: str, read: Function = take_operand) -> Chooser:
     return lambda overloads: choose_reversed(of, overloads[f"{name}.Scalar"], read)
 
@@ -252,6 +268,8 @@ def _reversed(name: str, of: str, read: Function = take_operand) -> Chooser:
 OF_OPERANDS: dict[str, Chooser] = {
     "add": _scaled("add"),
     "sub": _scaled("sub"),
+    "addcmul": _combined("addcmul"),
+    "addcdiv": _combined("addcdiv"),
     "rsub": _reversed("rsub", "sub"),
     "div": choose_div,
     "rdiv": _reversed("rdiv", "div", lambda other: to_quotient_operand(take_operand(other))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,7 +17,7 @@ from oplib.builtin.kernels.promotion import (
     strong,
 )
 from oplib.builtin.kernels.shared_gradients import LARGER, SMALLER
-from oplib.builtin.rows.row import ItemRow
+from oplib.builtin.rows.row import ItemRow, Row
 from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
 from oplib.library import Derivative
 from oplib.tensor.dtypes.rules import COMPLEX
@@ -201,19 +202,36 @@ def _lerp(self: Any, end: Any, weight: Any) -> Any:
 def _add_combined(op: str, combine: Any) -> Any:
     """Makes the kernel of ``self + value * combine(first, second)``."""
 
-    def kernel(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
+    def kernel(self: Any, tensor1: Any, tensor2: Any, *, value: Any = None) -> Any:
         dtype = promote_operands(self, tensor1, tensor2)
         if op == "addcdiv" and is_integral(tensor1.dtype) and is_integral(tensor2.dtype):
             raise ArgumentError(
                 f"addcdiv: integer division is not supported. Got {describe(self)}, {describe(tensor1)} and "
                 f"{describe(tensor2)}. Convert them to a floating dtype."
             )
-        own = compute_dtype(dtype, (self, tensor1, tensor2, value))
-        operands = [lax.convert_element_type(one, own) for one in (self, tensor1, tensor2, value)]
-        x, first, second, factor = broadcast(operands, op)
-        return lax.convert_element_type(x + factor * combine(first, second), dtype)
+        factors = [] if value is None else [value]
+        own = compute_dtype(dtype, (self, tensor1, tensor2, *factors))
+        operands = [lax.convert_element_type(one, own) for one in (self, tensor1, tensor2, *factors)]
+        x, first, second, *scale = broadcast(operands, op)
+        combined = combine(first, second)
+        return lax.convert_element_type(x + (scale[0] * combined if scale else combined), dtype)
 
     return kernel
+
+
+def _make_combined(op: str, combine: Any, sign: str, dtypes: str) -> Iterator[Row]:
+    """Makes the rows of ``addcmul`` or ``addcdiv``, without a factor and with one."""
+    tensors = "Tensor self, Tensor tensor1, Tensor tensor2"
+    kernel, formula = _add_combined(op, combine), f"tensor1 {sign} tensor2"
+    facts: dict[str, Any] = {"dtypes": dtypes, "autocast": "cuda widest"}
+    yield ItemRow(f"{op}.unscaled({tensors}) -> Tensor", kernel, f"self + {formula}", in_place=True, **facts)
+    yield ItemRow(
+        f"{op}({tensors}, *, Scalar value=1) -> Tensor",
+        kernel,
+        f"self + value * {formula}",
+        operand=("value",),
+        **facts,
+    )
 
 
 BLENDS = (
@@ -231,24 +249,8 @@ BLENDS = (
         "self + weight * (end - self)",
         dtypes="hfc",
     ),
-    ItemRow(
-        "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-        _add_combined("addcmul", lax.mul),
-        "self + value * tensor1 * tensor2",
-        operand=("value",),
-        in_place=True,
-        dtypes="ihfc",
-        autocast="cuda widest",
-    ),
-    ItemRow(
-        "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-        _add_combined("addcdiv", lax.div),
-        "self + value * tensor1 / tensor2",
-        operand=("value",),
-        in_place=True,
-        dtypes="hfc",
-        autocast="cuda widest",
-    ),
+    *_make_combined("addcmul", lax.mul, "*", "ihfc"),
+    *_make_combined("addcdiv", lax.div, "/", "hfc"),
 )
 
 # Nan and infinity -------------------------------------------------------------------------------------------
