@@ -65,11 +65,28 @@ def mark_stale(root: Any, stale: type, *, restricted_only: bool) -> None:
         stale: the class of views that must look up their history.
         restricted_only: marks only views whose history may not be rebased. For these a write is enough.
     """
+    if restricted_only and not _has_restricted(root):
+        return
     for view in take_views(root):
         if restricted_only and not view._creation:
             note_view(root, view)
         else:
             view.__class__ = stale
+
+
+def _has_restricted(root: Any) -> bool:
+    """Tells whether a view of a root may not be rebased. If no view lives, their list is removed."""
+    views: list[Any] = root._views
+    references, is_any_alive = views[1:], False
+    for reference in references:
+        view = reference()
+        if view is not None:
+            if view._creation:
+                return True
+            is_any_alive = True
+    if not is_any_alive and len(views) == len(references) + 1:  # no other thread has registered one
+        root._views = None
+    return False
 
 
 def share_requires_grad(root: Any) -> None:
