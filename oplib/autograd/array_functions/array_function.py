@@ -45,10 +45,12 @@ class ArrayFunction:
         token: stands for the function in keys.
         run: the function that a call runs while ``config.compile_kernels`` is on: the compiled function,
             which is inlined under a trace, or the plain function.
+        kept: a shared array, the default device and the results for this array; see
+            :mod:`oplib.autograd.recording.shared_gradients`.
     """
 
     __slots__ = (
-        "_jvps", "_plans", "_recorders", "_vjps", "compiled", "function", "is_formula", "name", "run",
+        "_jvps", "_plans", "_recorders", "_vjps", "compiled", "function", "is_formula", "kept", "name", "run",
         "token",
     )  # fmt: skip
 
@@ -61,6 +63,7 @@ class ArrayFunction:
         self.is_formula = is_formula
         self.token = next_token()
         self.run: Callable[..., Arrays] = jax.jit(self._name(function), inline=True) if compiled else function
+        self.kept: tuple[Any, Any, Arrays] | None = None
         self._vjps: dict[tuple[Mask, Mask], ArrayFunction] = {}
         self._jvps: dict[Mask, ArrayFunction] = {}
         self._recorders: dict[Mask, Callable[..., Arrays]] = {}

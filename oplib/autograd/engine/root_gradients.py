@@ -15,6 +15,7 @@ from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.errors import AutogradError, DimensionError, GradientTypeError, describe
 from oplib.tensor import Tensor
 from oplib.tensor.devices.forked import check_process
+from oplib.tensor.storage.constants import mark_shared
 
 from .engine import check_edge
 
@@ -150,6 +151,7 @@ def _make_one(output: Tensor | GradientEdge) -> Tensor:
         one = _make_ones(due)
         # one committed to the devices of a mesh serves this mesh only
         if not isinstance(one, Tracer) and not one.committed:
+            mark_shared(one)
             _ones[key] = one
     return ARRAYS.box(one)
 

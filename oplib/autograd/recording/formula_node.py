@@ -26,6 +26,7 @@ from oplib.tensor import Storage, Tensor, box, read_array
 from .lazy_edges import LazyEdges, link_inputs
 from .origins import enter_node
 from .record_pattern import Pattern
+from .shared_gradients import run_without_residuals
 
 __all__ = ["NOBODY", "FormulaNode", "make_node_class", "record", "save_residuals"]
 
@@ -98,6 +99,8 @@ class FormulaNode(SlottedNode):
         if run.representation.tensor_mode:
             return self._apply_recorded(grads, given)
         function = plan.sole if given is _ALL_GIVEN and plan.sole is not None else plan.backward(given)
+        if not count and given is _ALL_GIVEN and plan.__class__ is DerivedPlan and config.compile_kernels:
+            return run_without_residuals(function, grads[0])
         run_formula = function.run if config.compile_kernels else function.function
         return run_formula(*saved[:count], *grads)
 

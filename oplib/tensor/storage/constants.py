@@ -1,6 +1,7 @@
 """Arrays of one repeated value, which all Tensors with the same items share.
 
 Arrays are immutable, so ``zeros(8, 8)`` needs no array of its own: a write replaces the array of a Tensor.
+The gradient of a scalar result is such an array, and what reductions make of it.
 Two things can still destroy an array: donation, and a library that writes through DLPack. So ``tensor.array``
 copies a shared array first (``own_array``). The fast path reads the storage, and does not copy.
 """
@@ -34,9 +35,19 @@ def share_array(key: Hashable, array: jax.Array) -> jax.Array:
     if is_shareable(array):
         if len(shared_arrays) >= _MOST:
             shared_arrays.clear()  # the Tensors that use them keep them
-        _shared[id(array)] = array
+        mark_shared(array)
         shared_arrays[key] = array
     return array
+
+
+def mark_shared(array: jax.Array) -> None:
+    """Notes that several Tensors may hold an array."""
+    _shared[id(array)] = array
+
+
+def is_shared(array: Any) -> bool:
+    """Returns whether an array is one that several Tensors may hold."""
+    return id(array) in _shared
 
 
 def is_shareable(array: Any) -> bool:
