@@ -31,18 +31,17 @@ class FunctionCall:
         self,
         inputs: list[Tensor],
         flags: Sequence[bool],
-        *,
         argument_count: int,
         specs: Specs,
-        sequence_nr: int,
-        recording: bool,
         state: ModeState,
+        *,
+        recording: bool,
     ) -> None:
         self.inputs = inputs
         self.argument_count = argument_count
         self.specs = specs
         self.flags = flags
-        self.sequence_nr = sequence_nr
+        self.sequence_nr = state.sequence_nr
         self.recording = recording
         level = state.dual_level
         self.tangents: list[Tensor | None] | None = None if level is None else find_tangents(self.inputs)

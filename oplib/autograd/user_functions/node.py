@@ -19,7 +19,7 @@ from oplib.tensor import Tensor, box
 
 from .context import FunctionCtx
 from .traceable import describe_backward, trace_backward
-from .trees import Specs, flatten_gradients, unflatten_values
+from .trees import NO_SPECS, Specs, flatten_gradients, unflatten_values
 
 if TYPE_CHECKING:
     from oplib.autograd.nodes.backward_run import BackwardRun
@@ -40,11 +40,11 @@ class BackwardCFunction(TapeNode, FunctionCtx):
     needs_input_grad: tuple[Any, ...] = ()
     _saved: tuple[SavedTensor | None, ...] | None = ()
     _saved_for_jvp: tuple[Tensor | None, ...] | None = None  # while jvp runs
-    _argument_count: int = 0
-    _argument_specs: Specs
+    _argument_count: int = 1
+    _argument_specs: Specs = NO_SPECS
     _tensor_flags: Sequence[bool] = ()  # whether each flat argument is a tensor, and so has an edge
-    _output_count: int = 0
-    _output_specs: Specs
+    _output_count: int = 1
+    _output_specs: Specs = NO_SPECS
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
-import jax
-
 from oplib.autograd.nodes.accumulate import gradient_edge
-from oplib.autograd.nodes.gradient_representation import is_tracer_class
 from oplib.autograd.nodes.node import TapeNode
 from oplib.autograd.recording.origins import note_origin
 from oplib.autograd.saved.saved_tensor import SavedTensor
@@ -22,7 +18,7 @@ from .function_call import FunctionCall
 from .jvp import push_tangents_through
 from .node import BackwardCFunction
 from .outputs import attach_outputs
-from .trees import flatten_values, unflatten_values
+from .trees import NO_SPECS, Specs, flatten_values, unflatten_values
 
 _RESERVED = frozenset(
     name
@@ -56,19 +52,22 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
         )
     several = isinstance(result, tuple)
     values: tuple[Any, ...] = result if several else (result,)
-    leaves, specs = flatten_values(values) if ctx._forward_cls._takes_trees else (list(values), {})
-    ctx._argument_count, ctx._argument_specs, ctx._tensor_flags = call.argument_count, call.specs, call.flags
-    ctx._output_count, ctx._output_specs = len(values), specs
+    takes_trees = result.__class__ is not Tensor and ctx._forward_cls._takes_trees
+    leaves, specs = flatten_values(values) if takes_trees else (list(values), NO_SPECS)
+    _note_shape(ctx, call, len(values), specs)
     if call.recording:
-        ctx.edges = tuple(map(gradient_edge, call.inputs))
+        ctx.edges = tuple([gradient_edge(tensor) for tensor in call.inputs])
         ctx.sequence_nr = call.sequence_nr
-        _check_saved(ctx)
+        if ctx.to_save:
+            _check_saved(ctx)
         state = modes.state
         if state.locations or state.anomaly:
             note_origin(ctx)
     outputs = attach_outputs(ctx, leaves, call.inputs, recording=call.recording)
     if call.recording:
-        ctx.input_metadata = tuple(map(_metadata_of, outputs))
+        ctx.input_metadata = tuple(
+            [one._storage.array.aval if isinstance(one, Tensor) else None for one in outputs]
+        )
         if not ctx._materialize_non_diff_grads:
             pairs = zip(ctx.input_metadata, outputs, strict=True)
             ctx.input_metadata = tuple([meta if meta and one._requires_grad else None for meta, one in pairs])
@@ -76,8 +75,7 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
     if call.tangents is not None:
         push_tangents_through(ctx, leaves, outputs, call)
     for name in _PASSING:
-        if name in held:
-            del held[name]
+        held.pop(name, None)
     if not several and not specs:
         return outputs[0]
     packed = unflatten_values(outputs, len(values), specs)
@@ -86,21 +84,21 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
     return type(result)(*packed) if hasattr(result, "_fields") else packed
 
 
+def _note_shape(ctx: BackwardCFunction, call: FunctionCall, output_count: int, output_specs: Specs) -> None:
+    """Notes how the arguments and results of a call are laid out. Its class has what most calls have."""
+    ctx._tensor_flags = call.flags
+    if call.argument_count != 1:
+        ctx._argument_count = call.argument_count
+    if call.specs:
+        ctx._argument_specs = call.specs
+    if output_count != 1:
+        ctx._output_count = output_count
+    if output_specs:
+        ctx._output_specs = output_specs
+
+
 def _check_saved(ctx: BackwardCFunction) -> None:
     check_saved(ctx.to_save, "save_for_backward")
     for tensor in ctx.to_save:
         if tensor is not None and tensor._storage.is_inference:
             refuse_saving(tensor, "save_for_backward")
-
-
-def _metadata_of(output: Any) -> Any:
-    """Returns the shape and dtype of an output, without its values."""
-    if not isinstance(output, Tensor):
-        return None
-    array = output._storage.array
-    return jax.typeof(array) if is_tracer_class[type(array)] else _describe(array.shape, array.dtype)
-
-
-@lru_cache(1024)
-def _describe(shape: tuple[int, ...], dtype: Any) -> Any:
-    return jax.ShapeDtypeStruct(shape, dtype)

@@ -24,7 +24,7 @@ _STRUCTURE = (
 )  # fmt: skip
 """The attributes of a ctx that say how its backward is called."""
 
-_INTERNAL = frozenset({"_argument_specs", "_mutex", "_output_specs"})
+_INTERNAL = frozenset({"_mutex"})
 """The attributes of a ctx that the tape sets and its class has not."""
 
 _RUN: Any = SimpleNamespace(representation=ARRAYS, create_graph=False, undo_log=None)

@@ -36,7 +36,7 @@ def is_differentiated_by_jax(cls: Any, call: FunctionCall) -> bool:
 
     JAX differentiates the body of a control flow function, so there JAX gets the rule of a recorded call too.
     """
-    if (call.recording and modes.state.region is None) or call.tangents is not None or not cls._is_users:
+    if (call.recording and modes.region is None) or call.tangents is not None or not cls._is_users:
         return False
     if cls.backward is cls._root.backward and cls.vjp is cls._root.vjp:
         return False
@@ -133,11 +133,10 @@ class _TracedCall:
         inner = FunctionCall(
             [leaf for leaf, flag in zip(leaves, call.flags, strict=True) if flag],
             call.flags,
-            argument_count=call.argument_count,
-            specs=call.specs,
-            sequence_nr=call.sequence_nr,
+            call.argument_count,
+            call.specs,
+            modes.state,
             recording=False,
-            state=modes.state,
         )
         ctx = self._ctx = _new(self._cls._backward_cls)
         needs = [flag and has_gradient(leaf.dtype) for leaf, flag in zip(leaves, call.flags, strict=True)]

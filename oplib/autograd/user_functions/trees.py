@@ -13,7 +13,7 @@ Specs = Mapping[int, TreeSpec]
 """The structure of each value that is a container of tensors, by its position. Other values are leaves."""
 
 _ATOMS = frozenset((int, float, bool, complex, str, bytes, type(None)))
-_NO_SPECS: Specs = {}
+NO_SPECS: Specs = {}
 
 
 def flatten_values(values: Iterable[Any]) -> tuple[list[Any], Specs]:
@@ -32,7 +32,7 @@ def flatten_values(values: Iterable[Any]) -> tuple[list[Any], Specs]:
             specs[position] = spec
         else:
             leaves.append(value)
-    return leaves, _NO_SPECS if specs is None else specs
+    return leaves, NO_SPECS if specs is None else specs
 
 
 def unflatten_values(leaves: Sequence[Any], count: int, specs: Specs) -> tuple[Any, ...]:

@@ -180,19 +180,16 @@ class Function(metaclass=FunctionMeta):
         ctx.needs_input_grad = unflatten_values(needs, len(values), specs)
         state = modes.state
         recording = state.grad_enabled and True in needs and not state.inference
-        call = FunctionCall(
-            inputs,
-            flags,
-            argument_count=len(values),
-            specs=specs,
-            sequence_nr=state.sequence_nr,
-            recording=recording,
-            state=state,
-        )
+        call = FunctionCall(inputs, flags, len(values), specs, state, recording=recording)
         state.sequence_nr += recording
-        if is_differentiated_by_jax(cls, call):
+        if not (recording and state.region is None) and is_differentiated_by_jax(cls, call):
             return call_traced(cls, args, keywords, leaves, call)
-        result = call.run_below(cls._call_forward, ctx, args, keywords)
+        before = state.grad_enabled, state.forward_enabled
+        state.grad_enabled = state.forward_enabled = False  # as call.run_below does
+        try:
+            result = cls._call_forward(ctx, args, keywords)
+        finally:
+            state.grad_enabled, state.forward_enabled = before
         return finish_call(ctx, result, call)
 
     @classmethod
