@@ -58,6 +58,7 @@ class Generator:
         # for a shadow: its key, and the count that it continues from
         self._base: tuple[Any, Any] | None = None
         self._seeded_key: Any = None  # the key that was last made from the seed
+        # a key, its numbers with a place for the count, and its kind
         self._unwrapped: tuple[Any, Any, Any] = (None, None, None)
         self._birth = next(births)
         self._lock = threading.Lock()
@@ -207,8 +208,8 @@ class Generator:
         """Advances the Generator and returns a new key; see :meth:`advance`."""
         return _fold(*self.advance())
 
-    def advance(self) -> tuple[Any, np.uint32]:
-        """Advances the Generator and returns a key, and a number to fold into it.
+    def advance(self) -> tuple[Any, Any]:
+        """Advances the Generator and returns a key, and a number to fold into it, a uint32.
 
         A compiled draw folds the number in by itself, which is twice as fast as :meth:`next_key`.
 
@@ -217,9 +218,14 @@ class Generator:
         Raises:
             TracingError: the Generator was made outside the current trace, or the map forbids draws.
         """
+        key, count = self._count_draw()
+        return key, (np.uint32(count) if count.__class__ is int else count)
+
+    def _count_draw(self) -> tuple[Any, Any]:
+        """Advances the Generator as :meth:`advance` does. The number is an int or, in a trace, an array."""
         check_process()
         if overlays.current is not None and (shadow := self._resolve()) is not self:
-            return shadow.advance()
+            return shadow._count_draw()
         self._refuse_other_trace("a draw")
         levels = () if self._is_of_call else map_levels.stack
         for level in levels:
@@ -230,33 +236,39 @@ class Generator:
             if open_logs.stack:
                 note_draw(self, self._birth, (self._seed, self._key, self._count))
             self._count += 1
-            key, count = self._key, np.uint32(self._count)
+            key, count = self._key, self._count
         if self._base is not None and key is self._base[0]:
-            count = self._base[1] + count
+            count = self._base[1] + np.uint32(count)
         for level in levels:
             if level.randomness == "different":
                 key = jax.random.fold_in(key, level.index)
         return key, count
 
-    def draw(self) -> tuple[tuple[Any, np.uint32], Any]:
+    def draw(self) -> tuple[Any, Any]:
         """Advances the Generator as :meth:`advance` does, and returns the key in a form that is fast to pass.
 
-        JAX takes a typed key apart in Python at each compiled call.
+        JAX takes a typed key apart in Python at each compiled call, and moves each operand by itself.
 
         Returns:
-            The numbers of a key, with a number to fold into it, and the kind of key for ``wrap_key_data``.
-            For a key that is traced or has dimensions: the key itself, and None as its kind.
+            One array of the numbers of a key and, at its end, a number to fold into it, and the kind of key
+            for ``wrap_key_data``, see :func:`read_draw`. For a key that is traced or has dimensions: the key
+            with the number, and None as its kind.
         """
-        key, count = self.advance()
-        held, data, kind = self._unwrapped  # read at once: another thread may replace it
+        key, count = self._count_draw()
+        held, words, kind = self._unwrapped  # read at once: another thread may replace it
         if held is not key:
             if isinstance(key, Tracer) or key.ndim:
                 return (key, count), None
             data, kind = jax.random.key_data(key), jax.random.key_impl(key)
             if isinstance(data, Tracer):  # a key from outside of the current trace
                 return (key, count), None
-            self._unwrapped = key, data, kind
-        return (data, count), kind
+            words = np.append(np.asarray(data), np.uint32(0))
+            self._unwrapped = key, words, kind
+        if count.__class__ is not int:
+            return (key, count), None
+        drawn = words.copy()
+        drawn[-1] = count
+        return drawn, kind
 
     def _refuse_other_trace(self, what: str) -> None:
         """Raises in another trace than the one in which the Generator was made.
@@ -314,6 +326,12 @@ def _refuse_drawing(level: MapLevel) -> None:
             f"the {level.size} examples has its own numbers. Give vmap randomness='different' or "
             "'same', or draw outside of it."
         )
+
+
+def read_draw(draw: Any, kind: Any) -> Any:
+    """Returns the key of a draw, inside the compiled function; see :meth:`Generator.draw`."""
+    key, count = draw if kind is None else (jax.random.wrap_key_data(draw[:-1], impl=kind), draw[-1])
+    return jax.random.fold_in(key, count)
 
 
 def is_key(value: Any) -> bool:

@@ -15,7 +15,7 @@ from oplib.tensor.devices.placement import Placement
 from oplib.tensor.dtypes.names import bool as bool_dtype
 from oplib.tensor.dtypes.rules import COMPLEX, FLOATING, INTEGRAL, default_int_dtype
 
-from .generator import Generator, read_generator
+from .generator import Generator, read_draw, read_generator
 
 _DRAWABLE = FLOATING | COMPLEX
 
@@ -110,7 +110,7 @@ def find_last_integer(dtype: np.dtype[Any]) -> int:
 @partial(jax.jit, static_argnums=(1, 2, 3))
 def _sample_uniform(draw: Any, kind: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     require_memory("rand", shape, dtype, in_jit=True)
-    key = _make_key(draw, kind)
+    key = read_draw(draw, kind)
     if dtype not in COMPLEX:
         return jax.random.uniform(key, shape, dtype)
     part = np.zeros(0, dtype).real.dtype
@@ -120,7 +120,7 @@ def _sample_uniform(draw: Any, kind: Any, shape: tuple[int, ...], dtype: Any) ->
 @partial(jax.jit, static_argnums=(1, 2, 3))
 def _sample_normal(draw: Any, kind: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     require_memory("randn", shape, dtype, in_jit=True)
-    return jax.random.normal(_make_key(draw, kind), shape, dtype)
+    return jax.random.normal(read_draw(draw, kind), shape, dtype)
 
 
 @partial(jax.jit, static_argnums=(1, 3, 4))
@@ -128,23 +128,17 @@ def _sample_integers(
     draw: Any, kind: Any, bounds: tuple[Any, Any], shape: tuple[int, ...], dtype: Any
 ) -> Any:
     require_memory("randint", shape, dtype, in_jit=True)
-    return jax.random.randint(_make_key(draw, kind), shape, *bounds, bounds[0].dtype).astype(dtype)
+    return jax.random.randint(read_draw(draw, kind), shape, *bounds, bounds[0].dtype).astype(dtype)
 
 
 @partial(jax.jit, static_argnums=(1, 2, 3))
 def _sample_order(draw: Any, kind: Any, size: int, dtype: Any) -> Any:
     require_memory("randperm", (size,), dtype, in_jit=True)
-    return jax.random.permutation(_make_key(draw, kind), size).astype(dtype)
+    return jax.random.permutation(read_draw(draw, kind), size).astype(dtype)
 
 
 def _draw(generator: Generator | None) -> tuple[Any, Any]:
     return read_generator(generator).draw()
-
-
-def _make_key(draw: Any, kind: Any) -> Any:
-    """Returns the key of one draw; see :meth:`.Generator.draw`."""
-    key, count = draw
-    return jax.random.fold_in(key if kind is None else jax.random.wrap_key_data(key, impl=kind), count)
 
 
 def _place(array: Any, placement: Placement) -> Any:
