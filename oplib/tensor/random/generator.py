@@ -285,9 +285,10 @@ class Generator:
         if here != self._trace and modes.region is not None:
             raise TracingError(
                 f"Generator: {what} inside the body of a scan, while_loop or cond would change a Generator "
-                "made outside of it. The body is traced once, so each turn would repeat the same numbers. "
-                "Carry a key, or give oplib.scan one for each turn as xs, made by jax.random.split(key, "
-                "turns); use oplib.Generator.from_key(key) inside."
+                "made outside of it. The body is traced once, so each run of it would repeat the same "
+                "numbers. Carry a key, give oplib.scan one for each turn as xs, made by "
+                "jax.random.split(key, turns), or make it an operand of cond; use "
+                "oplib.Generator.from_key(key) inside."
             )
         if here != self._trace:
             raise TracingError(

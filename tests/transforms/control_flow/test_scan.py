@@ -483,14 +483,16 @@ def test_a_hook_registered_in_a_body_raises(at):
         oplib.scan(body, at.init, at.xs)
 
 
-def test_a_draw_from_a_generator_of_outside_says_to_carry_a_key():
+@pytest.mark.parametrize("wrap", [lambda function: function, oplib.jit], ids=["eager", "compiled"])
+def test_a_draw_from_a_generator_from_outside_says_to_carry_a_key(wrap):
     def drop(carry, x):
         return F.dropout(carry * x), x
 
-    with pytest.raises(
-        TracingError, match=r"body of a scan.* Carry a key, or give oplib\.scan one for each turn"
-    ):
-        oplib.scan(drop, oplib.ones(4), oplib.ones(3))
+    words = r"body of a scan.* Carry a key, give oplib\.scan one for each turn .*operand of cond"
+    with pytest.raises(TracingError, match=words):
+        wrap(lambda x: oplib.scan(drop, oplib.ones(4), x))(oplib.ones(3))
+    with pytest.raises(TracingError, match=words):
+        wrap(lambda x: oplib.cond(x, F.dropout, lambda x: x, x))(oplib.tensor(1.0))
 
 
 def test_keys_may_be_slices_and_xs_may_be_left_out():
