@@ -122,6 +122,24 @@ def test_each_link_to_a_file_leads_to_one(page):
     assert [link for link in links if not (page.parent / link).is_file()] == []
 
 
+def list_anchors(page: Path) -> set[str]:
+    """Returns the names by which links reach the headings of a page, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = [re.sub(r"\]\([^)]*\)", "", one) for one in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
+
+
+@pytest.mark.parametrize("page", find_pages(), ids=name_page)
+def test_each_link_to_a_heading_leads_to_one(page):
+    links = re.findall(r"\]\(([\w./-]*)#([\w-]+)\)", page.read_text())
+    targets = [(page.parent / name if name else page, anchor) for name, anchor in links]
+    assert [
+        (file.name, anchor)
+        for file, anchor in targets
+        if file.suffix == ".md" and anchor not in list_anchors(file)
+    ] == []
+
+
 def list_reference_modules() -> list[str]:
     """Returns the modules whose docstrings the pages of the reference show."""
     text = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
