@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 from weakref import ref
 
@@ -11,7 +12,9 @@ import numpy as np
 from jax.core import Tracer
 
 from oplib.errors import ArgumentTypeError, TracingError, describe
+from oplib.modes import modes
 from oplib.tensor import Tensor, default_int_dtype, read_array
+from oplib.tensor.views import ViewStorage
 
 
 def find_array(value: Any) -> Any:
@@ -78,6 +81,31 @@ def is_known_below(array: Any, length: int) -> bool:
     """Tells whether an array was read before and all its integers are places of an axis of this length."""
     held = _highest.get(id(array))
     return held is not None and held[1] < length and held[0]() is array
+
+
+def are_places(value: Any, length: int) -> bool:
+    """Tells whether all integers of a tensor or array are known to be places of an axis of this length.
+
+    A view shows items of its base. So a view need not be read if the places in its base are known.
+
+    Args:
+        value: a Tensor or array. Traced and empty ones, and those of other dtypes, are not known.
+        length: the length of the axis.
+    """
+    if isinstance(value, Tensor):
+        storage: Any = value._storage
+        if storage.__class__ is ViewStorage and modes.region is None and storage.chain.is_strided:
+            whole = storage.base.array
+            shows_all = math.prod(storage.base.spec.shape) == storage.size
+            if is_known_below(whole, length) or (shows_all and _is_read_below(whole, length)):
+                return True
+        value = read_array(value)
+    return is_known_below(value, length) or _is_read_below(value, length)
+
+
+def _is_read_below(array: Any, length: int) -> bool:
+    is_readable = not isinstance(array, Tracer) and getattr(array, "dtype", None) in _UNSIGNED
+    return is_readable and array.size > 0 and find_highest(array) < length
 
 
 def find_highest(array: Any) -> int:

@@ -13,7 +13,7 @@ from jax.core import Tracer
 from oplib.builtin.kernels.dims import name_places
 from oplib.builtin.kernels.interpolation import check_counts
 from oplib.builtin.rows.choice import Check
-from oplib.builtin.values import find_highest, is_known_below
+from oplib.builtin.values import are_places
 from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import Tensor, read_array
 
@@ -23,14 +23,6 @@ from .stored_numbers import check_fits
 
 # For these functions torch counts negative positions from the end; for others it refuses them.
 _FROM_THE_END = frozenset({"index_fill", "put", "take", "take_along_dim"})
-
-
-def _fits(array: Any, low: int, length: int) -> bool:
-    """Tells whether all numbers are at least ``low`` and less than ``length``."""
-    if not low:
-        return find_highest(array) < length
-    values = np.asarray(array)
-    return bool(values.min() >= low and values.max() < length)
 
 
 def check_index_range(op: str, index: Any, length: int, *, low: int = 0, but: int | None = None) -> None:
@@ -46,18 +38,18 @@ def check_index_range(op: str, index: Any, length: int, *, low: int = 0, but: in
     Raises:
         DimensionError: the tensor contains such a number.
     """
-    array = read_array(index) if isinstance(index, Tensor) else index
-    if low <= 0 and is_known_below(array, length):
+    if low <= 0 and are_places(index, length):
         return
+    array = read_array(index) if isinstance(index, Tensor) else index
     if (
         isinstance(array, Tracer)
         or getattr(array, "dtype", np.dtype(bool)).kind not in "iu"
         or not array.size
     ):
         return
-    if _fits(array, low, length):  # a fifth of the cost of finding the wrong number
-        return
     values = np.asarray(array)
+    if values.min() >= low and values.max() < length:  # a fifth of the cost of finding the wrong number
+        return
     wrong = values[((values < low) | (values >= length)) & (values != (low if but is None else but))]
     if wrong.size:
         raise DimensionError(

@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jax.core import Tracer
 
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.promotion import find_common_shape
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
-from oplib.builtin.values import box_like, find_array, find_highest, is_known_below, is_traced, read_values
+from oplib.builtin.values import are_places, box_like, is_traced, read_known, read_values
 from oplib.errors import ArgumentError, ArgumentTypeError, DimensionError, describe
 
 
@@ -277,15 +276,10 @@ def one_hot(input: Any, num_classes: int = -1) -> Any:
 
 def take_rows(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
     """Looks up rows of ``weight``; the row ``padding_idx``, which exists, has no gradient."""
-    array, shape = find_array(input), weight.shape
-    _check_table(array, weight, shape)
-    if (
-        not is_known_below(array, shape[0])
-        and not isinstance(array, Tracer)
-        and array.size
-        and find_highest(array) >= shape[0]
-    ):
-        values = np.asarray(array)
+    shape = weight.shape
+    _check_table(input, weight, shape)
+    values = None if are_places(input, shape[0]) else read_known(input)
+    if values is not None and values.size:
         raise DimensionError(
             f"embedding: index out of range. Got indices from {values.min()} to {values.max()} for "
             f"{describe(weight)}. Pass indices below {shape[0]}."

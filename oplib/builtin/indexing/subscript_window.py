@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from oplib.autograd.recording.view_node import ViewNode, make_view_class
 from oplib.builtin.kernels.view_rules import pick
+from oplib.tensor import Tensor
 from oplib.tensor.shapes.symbolic import has_symbols, is_symbolic
 from oplib.tensor.views import Window, make_window
 
@@ -18,6 +21,7 @@ SelectBackward0, SliceBackward0, UnsqueezeBackward0, AliasBackward0 = map(
 
 _ALL = slice(None)
 _BOUNDS = frozenset({int, type(None)})
+_PLACES = frozenset(np.dtype(name) for name in ("int8", "int16", "int32", "int64"))  # uint8 may be a mask
 
 _windows: dict[Any, tuple[Any, ...]] = {}
 _MOST = 4096
@@ -28,37 +32,47 @@ def read_window(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
     if index.__class__ is int and shape:
         place = check_place(index, shape[0], 0)
         return pick(shape, 0), (place,) if shape[0] > 1 else (), SelectBackward0, (), ()
-    key = _make_key(index)
+    key, tensors = _make_key(index)
     found = _windows.get((shape, key)) if key is not None else None
     if found is not None:
-        return found
+        *window, dims, own_dims = found
+        for places, dim in zip(tensors, own_dims, strict=True):
+            check_places(places, shape[dim], dim)
+        return *window, tensors, dims
     reader = _WindowReader(shape)
     for item in read_subscripts(index, shape):
         reader.read(item)
-    window = (*reader.window(), reader.node_class, reader.indices, reader.dims)
+    window = (*reader.window(), reader.node_class)
     if key is not None and not has_symbols(shape):
         if len(_windows) >= _MOST:
             _windows.clear()
-        _windows[shape, key] = window
-    return window
+        _windows[shape, key] = *window, reader.dims, reader.own_dims
+    return *window, reader.indices, reader.dims
 
 
-def _make_key(index: Any) -> tuple[Any, ...] | None:
-    """Returns subscripts as a key of the cache; None if one of them is not plain, or may be a symbol."""
+def _make_key(index: Any) -> tuple[tuple[Any, ...] | None, list[Any]]:
+    """Returns subscripts as a key of the cache, and the tensors of places among them.
+
+    The key is None if a subscript is not plain, or may be a symbol.
+    """
     key: list[Any] = []
+    tensors: list[Any] = []
     for item in index if index.__class__ is tuple else (index,):
         kind = item.__class__
         if kind is slice:
             bounds = item.start, item.stop, item.step
             for bound in bounds:
                 if bound.__class__ not in _BOUNDS:
-                    return None
+                    return None, tensors
             key.append(bounds)
         elif kind is int or item is None or item is Ellipsis:
             key.append(item)
+        elif kind is Tensor and item._storage.spec.dtype in _PLACES and item._storage.spec.shape:
+            key.append(Tensor)
+            tensors.append(item)
         else:
-            return None
-    return tuple(key)
+            return None, tensors
+    return tuple(key), tensors
 
 
 class _WindowReader:
@@ -68,6 +82,7 @@ class _WindowReader:
         node_class: the class that is named after the last view.
         indices: the tensors among the subscripts.
         dims: the positions of these tensors in the shape of the window.
+        own_dims: the dims of the whole that these tensors select from, but for those of bools.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -78,6 +93,7 @@ class _WindowReader:
         self.node_class: type[ViewNode] = AliasBackward0
         self.indices: list[Any] = []
         self.dims: list[int] = []
+        self.own_dims: list[int] = []
 
     def read(self, item: Any) -> None:
         """Reads the next subscript."""
@@ -104,6 +120,7 @@ class _WindowReader:
         else:
             check_places(item, length, dim)
             self._take(item)
+            self.own_dims.append(dim)
         self._axes.append(dim)
 
     def _take(self, places: Any) -> None:

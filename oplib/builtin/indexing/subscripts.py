@@ -10,7 +10,7 @@ import numpy as np
 from jax.core import Tracer, max_dim, min_dim
 
 from oplib.builtin.kernels.dims import name_places
-from oplib.builtin.values import find_array, is_traced
+from oplib.builtin.values import are_places, find_array, is_traced, read_known
 from oplib.errors import ArgumentTypeError, ArgumentValueError, DimensionError, TracingError, describe
 from oplib.tensor.shapes.symbolic import is_symbolic
 
@@ -172,9 +172,10 @@ def check_places(index: Any, length: int, dim: int) -> None:
     Raises:
         DimensionError: the tensor contains one.
     """
-    array = find_array(index)
-    if isinstance(array, Tracer) or not array.size:
+    if are_places(index, length):
         return
-    values = np.asarray(array)
+    values = read_known(index)
+    if values is None or not values.size:
+        return
     check_place(int(values.min()), length, dim)
     check_place(int(values.max()), length, dim)

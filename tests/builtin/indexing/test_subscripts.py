@@ -121,3 +121,55 @@ def test_places_of_an_array_over_several_devices_are_static_and_right():
     assert x[:, 1:].tolist() == [[1.0, 2.0], [4.0, 5.0]]
     x[1, 0] = 9.0
     assert x.tolist() == [[0.0, 1.0, 2.0], [9.0, 4.0, 5.0]]
+
+
+SHAPES = (
+    lambda one, other: (one,),
+    lambda one, other: (one, other),
+    lambda one, other: (slice(None), other),
+    lambda one, other: (one[:, None], other),
+    lambda one, other: (one, slice(1, 3), other),
+    lambda one, other: (one, None, other),
+    lambda one, other: (..., one),
+    lambda one, other: (1, one, other),
+    lambda one, other: (slice(None, None, 2), one, None),
+    lambda one, other: (one.reshape(3, 1), Ellipsis, other),
+)
+
+
+@pytest.mark.parametrize("make", SHAPES)
+def test_a_form_of_subscripts_with_tensors_is_read_once_and_right_each_time(make):
+    array = np.arange(4 * 4 * 4).reshape(4, 4, 4)
+    whole = oplib.tensor(array)
+    for one, other in (([0, 1, 2], [3, 0, 1]), ([3, 3, 3], [0, -1, -4]), ([-1, 0, 2], [1, 1, 1])):
+        places = np.array(one), np.array(other)
+        given = make(*[oplib.tensor(each) for each in places])
+        np.testing.assert_array_equal(whole[given].numpy(), array[make(*places)])
+        written, expected = whole.clone(), array.copy()
+        written[given] = 7
+        expected[make(*places)] = 7
+        np.testing.assert_array_equal(written.numpy(), expected)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32"])
+def test_a_form_that_was_read_refuses_places_that_are_not_there(dtype):
+    whole = oplib.zeros(2, 3)
+    good = oplib.tensor([0, 1], dtype=getattr(oplib, dtype))
+    for _ in range(2):
+        assert whole[:, good].shape == (2, 2)
+        assert whole[good, good].shape == (2,)
+        for wrong in (3, -4):
+            bad = oplib.tensor([0, wrong], dtype=getattr(oplib, dtype))
+            with pytest.raises(DimensionError, match=f"index {wrong} is out of bounds for dimension 1"):
+                whole[:, bad]
+            with pytest.raises(DimensionError, match=f"index {wrong} is out of bounds for dimension 0"):
+                whole[bad, good]
+
+
+def test_a_mask_and_a_number_are_no_form_with_tensors():
+    whole = oplib.arange(3)
+    assert whole[oplib.tensor([0, 2])].tolist() == [0, 2]
+    with pytest.warns(UserWarning, match="dtype uint8"):
+        assert whole[oplib.tensor([1, 0, 1], dtype=oplib.uint8)].tolist() == [0, 2]
+    assert whole[oplib.tensor([True, False, True])].tolist() == [0, 2]
+    assert whole[oplib.tensor(2)].tolist() == 2
