@@ -73,6 +73,12 @@ class Chain:
             kind.lay_out is not Frame.lay_out and kind.part_dtype is Frame.part_dtype for kind in kinds
         )
 
+    @cached_property
+    def _inverse(self) -> Chain | None:
+        """The chain of a view that shows all of this one's base. Its program may be compiled already."""
+        frames = [frame.invert() for frame in reversed(self.frames)]
+        return None if None in frames else make_chain(tuple(filter(None, frames)))
+
     def _find_positions(self, starts: Sequence[Any]) -> Any:
         """Returns the position of each item in the flat base."""
         strides, offset = self.lay_out(tuple(starts))
@@ -221,7 +227,12 @@ class Chain:
 
     def pull_back(self, grad: Any, starts: Starts) -> Any:
         """Returns the gradient of the base from that of the view. It is compiled for concrete arrays."""
-        return grad if self.is_identity else self.run("pull", Chain.pull, starts, grad)
+        if self.is_identity:
+            return grad
+        inverse = self._inverse
+        if inverse is None:
+            return self.run("pull", Chain.pull, starts, grad)
+        return inverse.run("get", Chain.get, (), grad)
 
     def run(self, name: str, function: Callable[..., Any], starts: Starts, *arrays: Any) -> Any:
         """Runs a function of this chain, arrays and starts. It is compiled if the arrays are concrete.

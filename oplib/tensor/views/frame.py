@@ -42,6 +42,10 @@ class Frame:
     is_injective: bool = True
     is_identity: bool = False
 
+    def invert(self) -> Frame | None:
+        """Returns the frame that shows the whole in the part; None if the part does not show all of it."""
+        return self if self.is_identity else None
+
     def get(self, whole: Any, starts: Sequence[Any]) -> Any:
         """Takes the part out of the whole."""
         raise NotImplementedError

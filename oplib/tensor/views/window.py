@@ -58,7 +58,13 @@ class Window(Frame):
         axis = self.axes[place]
         return self.shape[place] != (1 if axis is None else self.sizes[axis])
 
-    def get(self, whole: Any, starts: Sequence[Any]) -> Any:  # noqa: D102  described in Frame, like the methods below
+    def invert(self) -> Window | None:  # noqa: D102  described in Frame, like the methods below
+        if self.moving or self._has_steps or any(map(self._repeats, range(len(self.shape)))):
+            return None
+        axes = [self.axes.index(axis) if axis in self.axes else None for axis in range(len(self.in_shape))]
+        return make_window(self.shape, self.shape, (1,) * len(self.shape), tuple(axes), self.in_shape)
+
+    def get(self, whole: Any, starts: Sequence[Any]) -> Any:  # noqa: D102
         part = self._cut(whole, starts) if self.moving else whole
         if self._dropped or self._kept != list(range(len(self._kept))):
             part = lax.transpose(part, (*self._kept, *self._dropped))

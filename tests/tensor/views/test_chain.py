@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -145,3 +146,38 @@ def test_gradients_pass_equal_views() -> None:
     state.sum().backward()
     assert weight.grad is not None
     assert weight.grad.tolist() == jax.grad(compute)(jnp.arange(4.0).reshape(2, 2)).tolist()
+
+
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "identity": lambda x: x[:],
+    "transposed": lambda x: x.transpose(0, 2),
+    "permuted twice": lambda x: x.permute(1, 2, 0).permute(1, 0, 2),
+    "new axis": lambda x: x[:, None].transpose(1, 3),
+    "dropped axis": lambda x: x.squeeze(1),
+    "dropped and permuted": lambda x: x.squeeze(1).t(),
+    "dropped and new": lambda x: x.squeeze(1)[None, :, None],
+    "selected": lambda x: x[1],
+    "some": lambda x: x.transpose(0, 2)[1:3],
+    "every second": lambda x: x[::2].transpose(0, 1),
+    "repeated": lambda x: x.expand(3, 5, 4),
+    "repeated new axis": lambda x: x.expand(2, 3, 1, 4),
+    "other shape": lambda x: x.reshape(4, 3).t(),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_the_gradient_of_a_view_is_the_derivative_of_its_read(name: str) -> None:
+    x = oplib.tensor(np.arange(12, dtype=np.float32).reshape(3, 1, 4))
+    storage: Any = VIEWS[name](x)._storage
+    chain, starts = storage.chain, storage.starts
+    grad = jnp.asarray(np.random.default_rng(0).normal(size=chain.shape).astype(np.float32))
+    (expected,) = jax.vjp(lambda whole: chain.get(whole, starts), x.array)[1](grad)
+    np.testing.assert_array_equal(chain.pull_back(grad, starts), expected)
+
+
+def test_the_gradient_of_a_transposed_matrix_is_read_by_the_chain_of_the_other_transposition() -> None:
+    there: Any = oplib.rand(7, 11).t()._storage
+    back: Any = oplib.rand(11, 7).t()._storage
+    np.testing.assert_array_equal(back.chain.pull_back(there.base.array, ()), there.array)
+    assert back.chain._inverse is there.chain
+    assert "pull" not in back.chain._forms
