@@ -59,7 +59,6 @@ with collecting_later():
         initial_seed,
         is_tensor,
         linspace,
-        load,
         logspace,
         manual_seed,
         ones,
@@ -74,7 +73,6 @@ with collecting_later():
         randn_like,
         randperm,
         result_type,
-        save,
         seed,
         set_default_dtype,
         set_printoptions,
@@ -96,6 +94,7 @@ with collecting_later():
 if _typing.TYPE_CHECKING:
     from . import masked, optim, random, signal, transforms, utils, visual
     from .builtin.functions.registry import *
+    from .tensor.archive import load, save
     from .tensor.dtypes.names import int64 as long
     from .transforms.control_flow import cond, scan, while_loop
     from .transforms.jit.function import jit
@@ -111,6 +110,7 @@ _late_upcalls = _LateImports(
     __name__,
     {
         "apply_in_map": "transforms.vmap.mapped_function",
+        "copy_to_device": "builtin.functions.placement",
         "execute_compiled": "autograd.compiled_autograd.execution",
         "map_examples": "transforms.vmap.vmap",
     },
@@ -244,9 +244,11 @@ _late = _LateImports(
     {
         "cond": "transforms.control_flow",
         "jit": "transforms.jit.function",
+        "load": "tensor.archive",
         "masked": "masked",
         "optim": "optim",
         "random": "random",
+        "save": "tensor.archive",
         "scan": "transforms.control_flow",
         "signal": "signal",
         "transforms": "transforms",

@@ -53,7 +53,6 @@ from oplib.tensor.dtypes.limits import iinfo as iinfo
 from oplib.tensor.random.generator import initial_seed as initial_seed
 from oplib.tensor.storage.metadata import is_tensor as is_tensor
 from oplib.tensor.factories.creation import linspace as linspace
-from oplib.tensor.archive import load as load
 from oplib.tensor.factories.creation import logspace as logspace
 from oplib.tensor.random.generator import manual_seed as manual_seed
 from oplib.tensor.factories.creation import ones as ones
@@ -68,7 +67,6 @@ from oplib.tensor.random.factories import randn as randn
 from oplib.tensor.random.likeness import randn_like as randn_like
 from oplib.tensor.random.factories import randperm as randperm
 from oplib.tensor.dtypes.promotion import result_type as result_type
-from oplib.tensor.archive import save as save
 from oplib.tensor.random.generator import seed as seed
 from oplib.tensor.dtypes.rules import set_default_dtype as set_default_dtype
 from oplib.tensor.methods.print_options import set_printoptions as set_printoptions
@@ -86,6 +84,8 @@ import oplib.transforms as transforms
 import oplib.utils as utils
 import oplib.visual as visual
 from oplib.builtin.functions.registry import *
+from oplib.tensor.archive import load as load
+from oplib.tensor.archive import save as save
 from oplib.tensor.dtypes.names import int64 as int64
 from oplib.transforms.control_flow.cond import cond as cond
 from oplib.transforms.control_flow.scan import scan as scan

@@ -49,6 +49,12 @@ class LateImports(Mapping[str, Any]):
         module = import_module(f"{self._package}.{path}")
         return module if path == name else getattr(module, name)
 
+    def find(self, name: str) -> Any:
+        """Serves as the ``__getattr__`` of the package."""
+        if name not in self._modules:
+            raise AttributeError(f"module {self._package!r} has no attribute {name!r}")
+        return self[name]
+
     def __contains__(self, name: object) -> bool:  # that of Mapping would import the module
         return name in self._modules
 

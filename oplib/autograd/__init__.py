@@ -14,12 +14,11 @@ Example:
 # pyright: reportUnusedImport=false
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
 
 from oplib.errors import AutogradError
 from oplib.importing import LateImports as _LateImports
 
-from . import anomaly_mode, forward_ad, function, grad_mode, graph
+from . import anomaly_mode, grad_mode
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .engine.backward_and_grad import backward, grad
 from .engine.backward_and_grad import tensor_or_tensors_to_tuple as _tensor_or_tensors_to_tuple
@@ -31,7 +30,6 @@ from .engine.engine import will_engine_execute_node as _will_engine_execute_node
 from .engine.root_gradients import calculate_shape as _calculate_shape
 from .engine.root_gradients import make_root_gradients as _make_grads
 from .engine.run import is_checkpoint_valid as _is_checkpoint_valid
-from .function import Function, NestedIOFunction
 from .grad_mode import (
     enable_grad,
     inference_mode,
@@ -40,8 +38,6 @@ from .grad_mode import (
     set_grad_enabled,
     set_multithreading_enabled,
 )
-from .gradcheck import gradcheck, gradgradcheck
-from .graph import _engine_run_backward
 from .parity import (
     DeviceType,
     ProfilerActivity,
@@ -99,17 +95,30 @@ __all__ = [
 ]
 
 if _TYPE_CHECKING:
-    from . import compiled_autograd, functional
+    from . import compiled_autograd, forward_ad, function, functional, graph
+    from .engine.node_logging import engine_run_backward as _engine_run_backward
+    from .function import Function, NestedIOFunction
+    from .gradcheck import gradcheck, gradgradcheck
+else:
+    from . import gradcheck
 
-_late = _LateImports(__name__, {"compiled_autograd": "compiled_autograd", "functional": "functional"})
+    del gradcheck  # the name of the package means the function; the import system sets it at the first import
 
-
-def __getattr__(name: str) -> _Any:
-    """Imports what few programs use at its first use."""
-    if name not in _late:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _late[name]
-
+__getattr__ = _LateImports(
+    __name__,
+    {
+        "Function": "function",
+        "NestedIOFunction": "function",
+        "_engine_run_backward": "graph",
+        "compiled_autograd": "compiled_autograd",
+        "forward_ad": "forward_ad",
+        "function": "function",
+        "functional": "functional",
+        "gradcheck": "gradcheck.check",
+        "gradgradcheck": "gradcheck.second",
+        "graph": "graph",
+    },
+).find
 
 if not init():
     raise AutogradError(

@@ -8,7 +8,6 @@ from typing import Any
 
 from oplib.modes import modes
 
-from .parity import InplaceFunction
 from .user_functions.context import FunctionCtx
 from .user_functions.nested import NestedIOFunction
 from .user_functions.node import BackwardCFunction, refuse_gradients
@@ -24,6 +23,10 @@ __all__ = [
     "NestedIOFunction",
     "once_differentiable",
 ]
+
+
+class InplaceFunction(Function):
+    """A Function. The name is kept for imports."""
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,7 +12,6 @@ from oplib.modes import modes
 from oplib.tensor import Tensor
 
 from .engine.engine import get_python_engine
-from .user_functions.user_function import Function
 
 
 class _VariableMeta(type):
@@ -38,10 +37,6 @@ def variable(*args: object, **kwargs: object) -> NoReturn:  # noqa: ARG001  ever
 
 
 variable.Variable = Variable  # type: ignore[attr-defined]  generated code uses autograd.variable.Variable
-
-
-class InplaceFunction(Function):
-    """A Function. The name is kept for imports."""
 
 
 class _ViewReplay(threading.local):

@@ -1,18 +1,20 @@
 """The library floor: registering ops, and calling them. The names are those of ``torch.library``."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from oplib.importing import LateImports as _LateImports
+
 from .carrier.shape_evaluation import eval_shape
 from .derivatives.context import Context
 from .infer_schema import infer_schema
 from .objects.namespace import OpNamespace, OpOverloadPacket, OpsNamespaces, ops
 from .objects.overload import OpOverload
-from .opcheck import opcheck
 from .records.record import Derivative, Record, Tag
 from .registration.absent import fallthrough_kernel, get_ctx, load_library, register_torch_dispatch
 from .registration.autocast_rule import register_autocast
 from .registration.custom_op import custom_op
 from .registration.custom_op_def import CustomOpDef
 from .registration.definition import define, impl
-from .registration.kernel_handle import KernelHandle, get_kernel
 from .registration.kernel_registration import impl_abstract, register_fake, register_kernel
 from .registration.library import Library, _scoped_library
 from .registration.registry import refresh
@@ -56,3 +58,20 @@ __all__ = [
     "register_torch_dispatch",
     "register_vmap",
 ]
+
+if _TYPE_CHECKING:
+    from .opcheck import opcheck
+    from .registration.kernel_handle import KernelHandle, get_kernel
+else:
+    from . import opcheck
+
+    del opcheck  # the name of the package means the function; the import system sets it at the first import
+
+__getattr__ = _LateImports(
+    __name__,
+    {
+        "KernelHandle": "registration.kernel_handle",
+        "get_kernel": "registration.kernel_handle",
+        "opcheck": "opcheck.check",
+    },
+).find

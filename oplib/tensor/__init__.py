@@ -1,7 +1,6 @@
 """The tensor floor: the class Tensor, its storage, and the ways of data in and out."""
 
 from . import jax_node
-from .archive import load, save
 from .devices.device import Device
 from .dtypes import names as dtypes
 from .dtypes.limits import finfo, iinfo
@@ -81,7 +80,6 @@ __all__ = [
     "is_tensor",
     "jax_node",
     "linspace",
-    "load",
     "logspace",
     "manual_seed",
     "normalize_dtype",
@@ -99,7 +97,6 @@ __all__ = [
     "read_array",
     "result_dtype",
     "result_type",
-    "save",
     "scalar_dtype",
     "seed",
     "set_default_dtype",

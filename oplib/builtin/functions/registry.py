@@ -37,7 +37,6 @@ from .families import COMPOSED, OVERLOADS
 from .forms import specify_in_place, specify_variadic, specify_with_flag
 from .names import name_function, name_method
 from .operators import fuse_operators
-from .placement import copy_to_device
 from .specification import FunctionSpec, specify_choice, specify_composed, specify_op
 from .writer import emit_function
 
@@ -305,7 +304,6 @@ _GIVEN: dict[str, Callable[[], Function]] = {
     "index_put": lambda: name_function(entry_point(index_put), "index_put"),
     "rpow": lambda: _rpow,
     "setitem_": lambda: name_function(setitem_, "setitem_"),
-    "to_device": lambda: copy_to_device,
     "view_dtype": lambda: make_view_dtype(OVERLOADS["view.dtype"]),
 }
 REGISTRY = FunctionRegistry(OVERLOADS, COMPOSED, WRITTEN_LOSSES)

@@ -7,9 +7,9 @@ arguments, and runs it: compiled, as plain Python on arrays or on the host, or a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -23,6 +23,7 @@ from oplib.autograd.recording.formula_node import record as record_call
 from oplib.autograd.recording.record_pattern import Pattern, find_pattern
 from oplib.config import config
 from oplib.errors import CapturedTracerError, ReadValueError
+from oplib.importing import LateImports
 from oplib.library.arguments.binding import Binder
 from oplib.library.arguments.keys import draw_keys
 from oplib.library.arguments.layout import Layout, count_arrays, make_layout
@@ -41,7 +42,6 @@ from oplib.library.arguments.structure import ONE_ARRAY, Structure, pack
 from oplib.library.arguments.trees import TreeEntry
 from oplib.library.autocast.casts import cast_arguments, cast_results
 from oplib.library.autocast.scope import AutocastScope
-from oplib.library.autograd import RecordInfo, make_autograd_impl, run_on_tensors
 from oplib.library.axes.partition import is_spread
 from oplib.library.carrier.primitive import find_carrier
 from oplib.library.carrier.specialization import CAPACITY, Specialization, SpecializationCache, name_results
@@ -66,6 +66,7 @@ from .worlds import refuse_bare_lists, refuse_writing, take_numbers, tells_world
 
 MAX_PATTERNS = 8  # each adds a dozen lines to generated code
 MAX_LENGTHS = 8  # each adds a block, with a few lines for each item
+_late = LateImports("oplib.library", {"autograd": "autograd"})  # few programs have kernels on Tensors
 _NO_NAMES: Mapping[str, Any] = MappingProxyType({})
 MAX_ITEMS = 16  # longer lists take the complete path: the compiled call costs more than the rest
 
@@ -114,11 +115,17 @@ class Dispatcher:
             saved_names=_find_saved_names(record.schema),
         )
         self._views = ViewDeriver(self.name) if gives_views(record) else None
-        self._autograd_impl = make_autograd_impl(overload, RecordInfo(overload))
         self._watch = StaticWatch(self.name)
         self._draws = record.draws
         self._has_forward = record.derivative.forward is not None
         self._needs_comparison = record.fake is not None and not record.schema.is_mutable
+
+    @cached_property
+    def _run_on_tensors(self) -> Callable[[Sequence[Any]], Any]:
+        """Calls an eager or composite op on Tensors."""
+        tape = _late["autograd"]
+        impl = tape.make_autograd_impl(self.overload, tape.RecordInfo(self.overload))
+        return partial(tape.run_on_tensors, self.overload, impl=impl)
 
     def close(self) -> None:
         """Stops the fast path, because the op has another record now, or none."""
@@ -221,7 +228,7 @@ class Dispatcher:
     ) -> Any:
         """Does one call without tensor arguments: the results are Tensors, or arrays for ``op.arrays``."""
         if self.record.takes_tensors and not arrays_wanted:
-            return run_on_tensors(self.overload, values, self._autograd_impl)
+            return self._run_on_tensors(values)
         structure, outputs = self._run_on_arrays(layout, flat, device=find_device(self.record, values))
         if arrays_wanted:
             return structure.arrange(outputs)
@@ -232,7 +239,7 @@ class Dispatcher:
         flat = take_numbers(self.record, layout, flat)
         written = check_written(self.name, self.schema, values)
         if self.record.takes_tensors and not self.record.derivative.derive:
-            result = run_on_tensors(self.overload, values, self._autograd_impl)
+            result = self._run_on_tensors(values)
             if self._needs_comparison:
                 given = [unbox(value) for value in flat]
                 results = [unbox(value) for value in tree_leaves(result) if isinstance(value, Tensor)]

@@ -272,7 +272,7 @@ def _is_at(array: Any, placement: Placement) -> bool:
 
 def _move(tensor: Any, placement: Placement) -> Any:
     if tensor._requires_grad and modes.grad_enabled:
-        return upcalls.to_device(tensor, placement)
+        return upcalls.copy_to_device(tensor, placement)
     return tensor.from_array(jax.device_put(tensor.array, placement))
 
 

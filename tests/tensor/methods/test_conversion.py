@@ -97,7 +97,7 @@ def test_a_move_that_is_recorded_is_an_op(calls: list[Any]) -> None:
     second = jax.devices()[1]
     x = tensor([1.0], requires_grad=True)
     x.to(second)
-    assert calls == [("to_device", (x, second), {})]
+    assert calls == [("copy_to_device", (x, second), {})]
 
 
 @pytest.mark.devices(2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ from oplib.tensor.factories.from_data import tensor
 Function = Callable[..., Any]
 
 
-def _make_frequencies(find: Callable[..., Any], some: str = "") -> Function:
-    name = find.__name__
+def _make_frequencies(name: str, shown: Sequence[float], some: str = "") -> Function:
+    """Makes the function of one order. ``numpy.fft`` is imported when it is called."""
 
     def frequencies(
         n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
@@ -27,11 +27,11 @@ def _make_frequencies(find: Callable[..., Any], some: str = "") -> Function:
                 "Pass those of the signal."
             )
         found = get_default_dtype() if dtype is None else dtype
-        values = tensor(find(n, d).tolist(), dtype=found, device=device)
+        values = tensor(getattr(np.fft, name)(n, d).tolist(), dtype=found, device=device)
         return values.requires_grad_(requires_grad)
 
     frequencies.__name__ = f"fft_{name}"
-    frequencies.__doc__ = _FREQUENCIES.format(name=name, some=some, shown=find(4).tolist())
+    frequencies.__doc__ = _FREQUENCIES.format(name=name, some=some, shown=shown)
     return frequencies
 
 
@@ -59,6 +59,6 @@ Example:
 """
 
 COMPOSED = (
-    Composed(_make_frequencies(np.fft.fftfreq), makes=True),
-    Composed(_make_frequencies(np.fft.rfftfreq, ", except the negative ones"), makes=True),
+    Composed(_make_frequencies("fftfreq", [0.0, 0.25, -0.5, -0.25]), makes=True),
+    Composed(_make_frequencies("rfftfreq", [0.0, 0.25, 0.5], ", except the negative ones"), makes=True),
 )

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
-from oplib.builtin.kernels.bessel import compute_airy, compute_j, compute_k, compute_y
 from oplib.builtin.kernels.gamma import compute_lgamma, compute_polygamma, compute_zeta
 from oplib.builtin.kernels.promotion import elementwise, in_single, on_floating, strong
 from oplib.builtin.kernels.rational import (
@@ -25,6 +24,7 @@ from oplib.builtin.kernels.rational import (
 )
 from oplib.builtin.rows.row import DERIVED, ItemRow, Row, from_output
 from oplib.errors import ArgumentError, MissingRuleError, describe
+from oplib.importing import LateImports
 from oplib.library import Derivative
 
 from .arithmetic import divide_sine
@@ -164,11 +164,21 @@ def _spherical_j0(x: Any) -> Any:
     return jnp.where(is_infinite, strong(0, x), divide_sine(jnp.where(is_infinite, strong(1, x), x)))
 
 
-def _orders(name: str, function: Any, doc: str) -> tuple[Row, ...]:
+_bessel = LateImports(
+    "oplib.builtin.kernels", dict.fromkeys(("compute_airy", "compute_j", "compute_k", "compute_y"), "bessel")
+)  # long tables of numbers, which few programs need
+
+
+def _run_bessel(name: str, *arguments: Any, **options: Any) -> Any:
+    return _bessel[name](*arguments, **options)
+
+
+def _orders(name: str, function: str, doc: str, **options: Any) -> tuple[Row, ...]:
     """Makes the rows of a function of orders 0 and 1."""
+    kernels = [functools.partial(_run_bessel, function, order, **options) for order in (0, 1)]
     return tuple(
-        _unary(name.format(order), functools.partial(function, order), doc.format(order), dtypes="bif")
-        for order in (0, 1)
+        _unary(name.format(order), kernel, doc.format(order), dtypes="bif")
+        for order, kernel in enumerate(kernels)
     )
 
 
@@ -182,15 +192,16 @@ BESSEL = (
         "spherical Bessel function of the first kind and order 0, sin(self) / self",
         dtypes="bif",
     ),
-    *_orders("bessel_j{}", compute_j, "Bessel function of the first kind and order {}"),
-    *_orders("bessel_y{}", compute_y, "Bessel function of the second kind and order {}; nan below 0"),
-    *_orders("modified_bessel_k{}", compute_k, "modified Bessel function of the second kind and order {}"),
+    *_orders("bessel_j{}", "compute_j", "Bessel function of the first kind and order {}"),
+    *_orders("bessel_y{}", "compute_y", "Bessel function of the second kind and order {}; nan below 0"),
+    *_orders("modified_bessel_k{}", "compute_k", "modified Bessel function of the second kind and order {}"),
     *_orders(
         "scaled_modified_bessel_k{}",
-        functools.partial(compute_k, is_scaled=True),
+        "compute_k",
         "exp(self) * modified_bessel_k{}(self), which does not vanish",
+        is_scaled=True,
     ),
-    _unary("airy_ai", compute_airy, "Airy function Ai", dtypes="bif"),
+    _unary("airy_ai", functools.partial(_run_bessel, "compute_airy"), "Airy function Ai", dtypes="bif"),
 )
 
 # Gamma and zeta functions -----------------------------------------------------------------------------------
