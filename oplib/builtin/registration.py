@@ -20,7 +20,7 @@ NAMESPACE = "oplib"
 
 def register(row: Row) -> OpOverload:
     """Registers a row and returns its overload."""
-    derivative = row.derivative
+    derivative: Any = row.derivative
     op = custom_op(
         f"{NAMESPACE}::{row.name}",
         check_classes(row.op, row.kernel, row.dtypes),
@@ -31,12 +31,7 @@ def register(row: Row) -> OpOverload:
         autograd=derivative if derivative.derive else None,
     )
     if not derivative.derive:
-        op.register_autograd(
-            derivative.backward,
-            setup_context=derivative.setup_context,
-            constant=derivative.constant,
-            missing=derivative.missing,
-        )
+        op.register_autograd(derivative)
     for platform, kernel in row.kernels:
         op.register_kernel(platform, check_classes(row.op, kernel, row.dtypes))
     if row.jvp is not None:

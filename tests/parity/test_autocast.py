@@ -276,6 +276,11 @@ def test_an_op_that_ends_in_a_product_rounds_its_result_alone(name: str, shape: 
         "fractional_max_pool2d(x[0], 2, output_size=2)",
         "fractional_max_pool3d(x, 2, output_size=2, return_indices=True)[0]",
         "pinverse(x[0, 0, 0])",
+        *(
+            f"pad(x{'[0]' * cut}, (1,) * {6 - 2 * cut}, mode='{mode}')"
+            for mode in ("constant", "reflect", "replicate", "circular")
+            for cut in (0, 1, 2)
+        ),
     ],
 )
 def test_a_function_that_torch_computes_in_float32_gives_that_dtype(call: str, dtype: str):

@@ -9,7 +9,7 @@ pytest.importorskip("expecttest", reason="torch's samples need it; it is in the 
 
 from tests.seed import TAKE_ALL, draw_cases, make_random  # noqa: E402  below the checks for packages
 
-from .opinfo.checks import check_error, check_sample  # noqa: E402
+from .opinfo.checks import check_error, check_history, check_sample  # noqa: E402
 from .opinfo.differences import find_difference, is_random  # noqa: E402
 from .opinfo.entries import Entry, NotConvertibleError, list_entries  # noqa: E402
 
@@ -38,6 +38,34 @@ def test_an_operator_does_what_torch_does_on_torchs_samples(entry: Entry, dtype:
             except NotConvertibleError:
                 continue
             assert_known(entry, found, f"{way}, sample {place}: {samples[place].summary()}")
+
+
+# Of these some gradients depend on the incoming gradient alone.
+OFTEN_FREE = (
+    *("addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "baddbmm", "clamp", "clamp_max", "clamp_min"),
+    *("copysign", "cummax", "cummin", "diag", "fmod", "index_reduce", "maximum", "msort", "nan_to_num"),
+    *("nanmean", "nansum", "remainder", "scatter_reduce", "nn.functional.embedding_bag"),
+    *("nn.functional.group_norm", "nn.functional.hinge_embedding_loss", "nn.functional.linear"),
+    *("nn.functional.margin_ranking_loss", "nn.functional.relu"),
+)
+DIFFERENTIATED = [
+    entry
+    for entry in list_entries()
+    if entry.info.supports_autograd and (entry in DRAWN or entry.name in OFTEN_FREE)
+]
+
+
+@pytest.mark.parametrize("entry", DIFFERENTIATED, ids=str)
+def test_a_recorded_gradient_requires_grad_where_torchs_does(entry: Entry):
+    samples = list(entry.draw(torch.float64, requires_grad=True))
+    numbers = make_random(f"history of {entry}", is_steady=True)
+    way = entry.list_ways()[0]
+    for place in sorted(numbers.sample(range(len(samples)), min(8 if TAKE_ALL else 2, len(samples)))):
+        try:
+            found = check_history(entry, way, samples[place])
+        except NotConvertibleError:
+            continue
+        assert_known(entry, found, f"{way}, sample {place}: {samples[place].summary()}")
 
 
 @pytest.mark.parametrize("entry", [entry for entry in DRAWN if entry.info.error_inputs_func], ids=str)

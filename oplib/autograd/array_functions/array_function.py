@@ -24,7 +24,7 @@ from oplib.config import config
 from .array_types import match_type, sum_gradient
 from .compilation import is_uncompiled, rename_function
 from .concreteness import VALUE_ERRORS
-from .liveness import find_forwarded, find_live_inputs
+from .liveness import find_dependent, find_forwarded, find_live_inputs
 from .tokens import next_token
 from .width import note_width
 
@@ -42,6 +42,7 @@ class ArrayFunction:
         compiled: False runs it as plain Python on every call.
         is_formula: whether the results are gradients, one for each of several tensors. If a result does not
             depend on an input, a formula has no gradient with respect to it, where an op would have zeros.
+        selects: of a formula, whether inputs that are only compared count as not read by the results.
         token: stands for the function in keys.
         run: the function that a call runs while ``config.compile_kernels`` is on: the compiled function,
             which is inlined under a trace, or the plain function.
@@ -51,16 +52,23 @@ class ArrayFunction:
 
     __slots__ = (
         "_jvps", "_plans", "_recorders", "_vjps", "compiled", "function", "is_formula", "kept", "name", "run",
-        "token",
+        "selects", "token",
     )  # fmt: skip
 
     def __init__(
-        self, function: Callable[..., Arrays], name: str, *, compiled: bool = True, is_formula: bool = False
+        self,
+        function: Callable[..., Arrays],
+        name: str,
+        *,
+        compiled: bool = True,
+        is_formula: bool = False,
+        selects: bool = False,
     ) -> None:
         self.function = function
         self.name = name
         self.compiled = compiled
         self.is_formula = is_formula
+        self.selects = selects
         self.token = next_token()
         self.run: Callable[..., Arrays] = jax.jit(self._name(function), inline=True) if compiled else function
         self.kept: tuple[Any, Any, Arrays] | None = None
@@ -229,6 +237,7 @@ class BackwardPlan:
         extras: computes the intermediates among the residuals from ``extra_reads``; None if there are none.
         extra_reads: the inputs and outputs that ``extras`` reads, as indices into inputs, then outputs.
         viewed: the inputs whose arrays the call computes and returns at its end, because they are saved.
+        selects: whether residuals that the backward only compares count as not read, see ``Derivative``.
         sole: the backward for one cotangent, if it is known and never changes; else None.
         structure: the structure of the op's result, for the floor that knows ops.
         names: the names of the inputs and then of the outputs, if the function is an op; else empty.
@@ -252,6 +261,7 @@ class BackwardPlan:
         "pattern",
         "pick",
         "repetition",
+        "selects",
         "sole",
         "sources",
         "structure",
@@ -275,6 +285,7 @@ class BackwardPlan:
         self.viewed: tuple[int, ...] = ()
         self.structure: Any = None
         self.names: tuple[str, ...] = ()
+        self.selects = False
         self.token: Any = next_token()
         self.pattern: Any = None
         self.repetition: Any = itertools.repeat(self)
@@ -295,11 +306,6 @@ class BackwardPlan:
     def op_name(self) -> str:
         """The name of the called op, for errors."""
         return ""
-
-    @property
-    def is_selection(self) -> bool:
-        """Whether the residuals only decide which items get the gradient, so that they need no history."""
-        return False
 
     def backward(self, given: Mask) -> ArrayFunction:
         """Returns ``(*residuals, *given cotangents) -> gradients``, with None for inputs not wanted."""
@@ -364,8 +370,27 @@ class DerivedPlan(BackwardPlan):
         self._inputs = tuple(shape_of(value) for value in inputs)
         self._types = tuple(map(jax.typeof, inputs))
         self._function = function
-        differentiable = tuple(value is not None and has_gradient(value.dtype) for value in outputs)
+        differentiable = self._find_dependent(wanted, outputs)
         super().__init__(wanted, outputs, self._find_read_inputs(wanted, differentiable, outputs))
+        self.differentiable = differentiable
+        self.selects = function.selects
+
+    def _find_dependent(self, wanted: Mask, outputs: Arrays) -> Mask:
+        """Returns for each output whether it can have a gradient.
+
+        A gradient has one if the formula reads an input with a gradient for it: that of the bias does not
+        depend on the weight. All other functions are ops, whose outputs have one or none together.
+        """
+        floating = tuple(value is not None and has_gradient(value.dtype) for value in outputs)
+        function = self._function
+        if not function.is_formula or not function.compiled or all(wanted):
+            return floating
+        jaxpr = self._trace(function)
+        if jaxpr is None:
+            return floating
+        depends = iter(find_dependent(jaxpr, wanted, skips_choices=function.selects))
+        pairs = zip(outputs, floating, strict=True)
+        return tuple([value is not None and next(depends) and flag for value, flag in pairs])
 
     def _find_read_inputs(self, wanted: Mask, given: Mask, outputs: Arrays) -> Sequence[int]:
         """Returns a mask of the wanted inputs that an output with a cotangent depends on.
@@ -376,16 +401,21 @@ class DerivedPlan(BackwardPlan):
         if not self._function.compiled:
             return range(len(wanted))
         cotangents = [shape_of(value) for value, has in zip(outputs, given, strict=True) if has]
-        pulled_back = self._function.vjp(wanted, given)
-        try:
-            jaxpr = jax.jit(pulled_back.function).trace(*self._inputs, *cotangents).jaxpr.jaxpr
-        except VALUE_ERRORS:
-            if not is_uncompiled():
-                raise
+        jaxpr = self._trace(self._function.vjp(wanted, given), *cotangents)
+        if jaxpr is None:
             return range(len(wanted))
         live = find_live_inputs(jaxpr)
         self._forwarded = (given, find_forwarded(jaxpr))
         return [place for place in range(len(wanted)) if live[place]]
+
+    def _trace(self, function: ArrayFunction, *cotangents: Any) -> Any:
+        """Returns the jaxpr of a function for these inputs; None if it needs values, and runs uncompiled."""
+        try:
+            return jax.jit(function.function).trace(*self._inputs, *cotangents).jaxpr.jaxpr
+        except VALUE_ERRORS:
+            if not is_uncompiled():
+                raise
+            return None
 
     def _find_reached(self, given: Mask) -> Mask:
         """The wanted inputs on which an output with a cotangent depends; of a formula the others get None.
@@ -413,7 +443,8 @@ class DerivedPlan(BackwardPlan):
         if kind == given and places is not None and not self.sources:
             cotangents = iter([place - len(self.wanted) for place in places])
             return Forwarding(function, name, [next(cotangents) if want else None for want in self.wanted])
-        return ArrayFunction(function, name, compiled=self._function.compiled, is_formula=True)
+        compiled = self._function.compiled
+        return ArrayFunction(function, name, compiled=compiled, is_formula=True, selects=self.selects)
 
 
 def spread_gradients(function: Callable[..., Arrays], wanted: Mask) -> Callable[..., Arrays]:

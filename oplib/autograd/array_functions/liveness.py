@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax.numpy as jnp
 from jax.extend.core import subjaxprs
 
 _COSTLY = frozenset(
@@ -32,6 +33,20 @@ def find_live_inputs(jaxpr: Any, wanted: Sequence[bool] | None = None) -> tuple[
     return _live(jaxpr, [True] * len(jaxpr.outvars) if wanted is None else wanted)
 
 
+def find_dependent(jaxpr: Any, inputs: Sequence[bool], *, skips_choices: bool) -> tuple[bool, ...]:
+    """Returns for each output of a jaxpr whether it depends on the value of one of these inputs.
+
+    Args:
+        jaxpr: a ``jax.extend.core.Jaxpr`` (not closed).
+        inputs: for each input, whether it counts.
+        skips_choices: what is computed through bools and integers does not count: where an item lies, or
+            which of two items is taken.
+    """
+    places = range(len(jaxpr.outvars))
+    lives = [_live(jaxpr, [place == other for other in places], skips_choices) for place in places]
+    return tuple(any(read and counts for read, counts in zip(live, inputs, strict=True)) for live in lives)
+
+
 def is_costly(jaxpr: Any) -> bool:
     """Tells whether a jaxpr, closed or not, contains more than operations on the elements of arrays."""
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
@@ -52,18 +67,22 @@ def find_forwarded(jaxpr: Any) -> tuple[int, ...] | None:
     return tuple(places[var] for var in jaxpr.outvars)
 
 
-def _live(jaxpr: Any, wanted: Sequence[bool]) -> tuple[bool, ...]:
+def _live(jaxpr: Any, wanted: Sequence[bool], skips_choices: bool = False) -> tuple[bool, ...]:
     live = {var for var, want in zip(jaxpr.outvars, wanted, strict=True) if want and not _is_literal(var)}
     for equation in reversed(jaxpr.eqns):
-        outputs = [var in live for var in equation.outvars]
-        if any(outputs) or equation.effects:
-            live.update(_read_by(equation, outputs))
+        outputs = [var in live and not (skips_choices and _is_choice(var)) for var in equation.outvars]
+        if any(outputs) or (equation.effects and not skips_choices):
+            live.update(_read_by(equation, outputs, skips_choices))
     return tuple(var in live for var in jaxpr.invars)
 
 
-def _read_by(equation: Any, outputs: list[bool]) -> list[Any]:
+def _is_choice(var: Any) -> bool:
+    return not jnp.issubdtype(var.aval.dtype, jnp.inexact)
+
+
+def _read_by(equation: Any, outputs: list[bool], skips_choices: bool) -> list[Any]:
     inner = equation.params.get("jaxpr") if equation.primitive.name in ("jit", "pjit") else None
-    reads = [True] * len(equation.invars) if inner is None else _live(inner.jaxpr, outputs)
+    reads = [True] * len(equation.invars) if inner is None else _live(inner.jaxpr, outputs, skips_choices)
     return [var for var, read in zip(equation.invars, reads, strict=True) if read and not _is_literal(var)]
 
 

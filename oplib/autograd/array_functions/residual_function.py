@@ -140,7 +140,8 @@ class ResidualPlan(BackwardPlan):
 
     def _make_backward(self, given: Mask) -> ArrayFunction:
         pulled = spread_gradients(self._pull_back(given), self.wanted)
-        return ArrayFunction(pulled, self._function.name, compiled=self._function.compiled, is_formula=True)
+        name, compiled = self._function.name, self._function.compiled
+        return ArrayFunction(pulled, name, compiled=compiled, is_formula=True, selects=self.selects)
 
     def _pull_back(self, given: Mask) -> Callable[..., Arrays]:
         """The gradients from residuals and the cotangents of some outputs; zeros stand for the others."""

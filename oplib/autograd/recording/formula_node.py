@@ -167,7 +167,7 @@ class FormulaNode(SlottedNode):
         function = plan.backward(given)
         state = modes.state
         is_plain = saved.__class__ is tuple and self.kept is None and self.tangents is None
-        if not is_plain or state.watchers or not state.grad_enabled or plan.is_selection:
+        if not is_plain or state.watchers or not state.grad_enabled:
             return call_recorded(function, [*self.linked_residuals(), *grads])
         links, arrays, storages = self._link_residuals()
         for grad in grads:
@@ -210,8 +210,6 @@ class FormulaNode(SlottedNode):
         else:
             values = saved
             kept = self._check_kept()
-        if plan.is_selection:
-            return [box(value) for value in values[: len(plan.sources)]]
         first_extra = plan.input_count + len(plan.outputs)
         pairs = zip(plan.sources, values, strict=False)
         known = dict(pair for pair in pairs if pair[0] >= first_extra)

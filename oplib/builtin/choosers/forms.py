@@ -7,6 +7,7 @@ from typing import Any
 from oplib.builtin.registration import make_results
 from oplib.builtin.rows.choice import OverloadChoice
 from oplib.errors import ArgumentTypeError, describe
+from oplib.library.autocast.casts import call_in_float32
 from oplib.library.calls.fusion import Branch, when_tensor
 from oplib.tensor import Tensor
 from oplib.tensor.dtypes.rules import COMPLEX
@@ -211,6 +212,18 @@ def choose_histogram(overloads: Overloads) -> OverloadChoice:
     return OverloadChoice(function)
 
 
+def choose_pad(overloads: Overloads) -> OverloadChoice:
+    """Makes ``pad(input, pad, mode, value)``, of which autocast on the CPU computes some modes in float32."""
+    overload = overloads["pad"]
+
+    def function(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:  # noqa: A002  torch's names
+        if mode == "replicate" or (mode == "reflect" and len(pad) <= 4):  # torch has no rule for three dims
+            return call_in_float32(overload.call, input, pad, mode, value)
+        return overload.call(input, pad, mode, value)
+
+    return OverloadChoice(function)
+
+
 OF_FORMS: dict[str, Chooser] = {
     **{f"conv{rank}d": _conv(rank) for rank in (1, 2, 3)},
     "linalg_matrix_norm": choose_matrix_norm,
@@ -221,6 +234,7 @@ OF_FORMS: dict[str, Chooser] = {
     **{name: _median(name) for name in ("median", "nanmedian")},
     "prod": choose_prod,
     **{name: _moment(name) for name in ("var", "std", "var_mean", "std_mean")},
+    "pad": choose_pad,
     "detach": choose_detach,
     "conj": choose_conj,
 }

@@ -14,20 +14,10 @@ from .dims import find_dims
 from .promotion import broadcast, broadcast_to, strong, sum_like
 
 
-def _mark_selection(formula: Any) -> Any:
-    """Says of a formula that its saved values only decide which items get the gradient.
-
-    A recorded backward then does not depend on them, as in torch.
-    """
-    formula.is_selection = True
-    return formula
-
-
 def _save_both(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.save_for_backward(inputs[0], output)
 
 
-@_mark_selection
 def _share_of_all(ctx: Any, g: Any) -> Any:
     """Shares the gradient of a nan result among the nan items."""
     x, y = ctx.saved_tensors
@@ -48,13 +38,11 @@ def _save_extrema(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) 
     ctx.dim, ctx.keepdim = [] if dim is None else [dim], keyword_only_inputs["keepdim"]
 
 
-@_mark_selection
 def _share_along(ctx: Any, g: Any) -> Any:
     x, y = ctx.saved_tensors
     return _share(x, y, g, ctx), None, None
 
 
-@_mark_selection
 def _share_of_extrema(ctx: Any, low: Any, high: Any) -> Any:
     x, least, most = ctx.saved_tensors
     return _share(x, least, low, ctx) + _share(x, most, high, ctx)
@@ -73,7 +61,6 @@ def _share(x: Any, y: Any, g: Any, ctx: Any) -> Any:
 def _share_by(is_worse: Any) -> Any:
     """Returns the formula of the extremum of two items; if one is nan, both get the whole gradient."""
 
-    @_mark_selection
     def backward(ctx: Any, g: Any) -> Any:
         x, y = (lax.convert_element_type(one, g.dtype) for one in broadcast(ctx.saved_tensors, "extremum"))
         part, none = jnp.where(x == y, g * strong(0.5, g), g), strong(0, g)
@@ -86,7 +73,6 @@ def _share_by(is_worse: Any) -> Any:
 def _give_by(is_first: Any) -> Any:
     """Returns the formula of an op that chooses one of two items, which alone gets the gradient."""
 
-    @_mark_selection
     def backward(ctx: Any, g: Any) -> Any:
         x, y = (lax.convert_element_type(one, g.dtype) for one in broadcast(ctx.saved_tensors, "extremum"))
         chosen, none = is_first(x, y), strong(0, g)
@@ -97,20 +83,20 @@ def _give_by(is_first: Any) -> Any:
 
 def choose_first(is_first: Any) -> Derivative:
     """Returns the derivative of ``where(is_first(x, y), x, y)``."""
-    return Derivative(backward=_give_by(is_first), setup_context=save_inputs)
+    return Derivative(backward=_give_by(is_first), setup_context=save_inputs, selects=True)
 
 
-OF_ALL = Derivative(backward=_share_of_all, setup_context=_save_both)
+OF_ALL = Derivative(backward=_share_of_all, setup_context=_save_both, selects=True)
 """The formula of an extremum, or a median, of all items."""
 
-ALONG = Derivative(backward=_share_along, setup_context=_save_along)
+ALONG = Derivative(backward=_share_along, setup_context=_save_along, selects=True)
 """The formula of extrema along dims: ``(self, dim, keepdim)``."""
 
-OF_EXTREMA = Derivative(backward=_share_of_extrema, setup_context=_save_extrema)
+OF_EXTREMA = Derivative(backward=_share_of_extrema, setup_context=_save_extrema, selects=True)
 """The formula of smallest and largest items: ``(self, *, dim, keepdim)``."""
 
-LARGER = Derivative(backward=_share_by(lax.lt), setup_context=save_inputs)
+LARGER = Derivative(backward=_share_by(lax.lt), setup_context=save_inputs, selects=True)
 """The formula of the larger of two items."""
 
-SMALLER = Derivative(backward=_share_by(lax.gt), setup_context=save_inputs)
+SMALLER = Derivative(backward=_share_by(lax.gt), setup_context=save_inputs, selects=True)
 """The formula of the smaller of two items."""

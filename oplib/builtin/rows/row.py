@@ -11,6 +11,8 @@ from oplib.library import Derivative, Tag
 Function = Callable[..., Any]
 
 DERIVED = Derivative(derive=True, recompute=True)
+SELECTED = Derivative(derive=True, recompute=True, selects=True)
+"""Of an op whose values decide which items get the gradient."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,7 @@ class Specialization:
         recorded = function.recorder(wanted)(*arrays)
         self._check_sizes(recorded[1:])
         recorded[0].structure = structure
-        recorded[0].names = self._find_names(recorded[0])
+        self._describe(recorded[0])
         return recorded
 
     def _is_costly(self, arrays: Sequence[Any]) -> bool:
@@ -144,7 +144,7 @@ class Specialization:
         """Runs the call without a jit of its own, and plans its backward; returns the same as a recorder."""
         if self.overload.record.derivative.forward is not None:
             outputs, plan, extras = self.run_forward(wanted, arrays)
-            plan.names = self._find_names(plan)
+            self._describe(plan)
             return plan, *self._check_sizes(outputs), *extras
         if self.keeps_run(arrays):
             return self._record_run(wanted, arrays)
@@ -173,7 +173,7 @@ class Specialization:
 
         plan, *results = record_plain_run(self._find_plain(), run, wanted, tuple(arrays))
         plan.structure = structures[0]
-        plan.names = self._find_names(plan)
+        self._describe(plan)
         return plan, *results
 
     def _record_first(self, bits: int, *arrays: Any) -> Recorded:
@@ -224,13 +224,14 @@ class Specialization:
             plan.structure = structure
         else:
             plan, extras = self.call.plan(wanted, arrays, outputs, structure=structure)
-        plan.names = self._find_names(plan)
+        self._describe(plan)
         return plan, *outputs, *extras
 
-    def _find_names(self, plan: BackwardPlan) -> tuple[str, ...]:
-        """Returns the names under which a node shows its saved inputs and outputs."""
+    def _describe(self, plan: BackwardPlan) -> None:
+        """Sets what a plan knows of the op: names of inputs and outputs, and how its formula reads them."""
         inputs = map(self.layout.find_argument, range(plan.input_count))
-        return (*inputs, *name_results(len(plan.outputs)))
+        plan.names = (*inputs, *name_results(len(plan.outputs)))
+        plan.selects = self.overload.record.derivative.selects
 
 
 def _return_views(recorded: Recorded, operands: Sequence[Any], arrays: Sequence[Any]) -> Recorded:

@@ -86,10 +86,6 @@ class FormulaPlan(BackwardPlan):
     def op_name(self) -> str:  # noqa: D102  described in Plan
         return self.overload.name()
 
-    @property
-    def is_selection(self) -> bool:  # noqa: D102  described in BackwardPlan
-        return getattr(self._find_rule(), "is_selection", False)
-
     def backward(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in Plan
         record = self.overload.record
         held = self._versioned.get(given)
@@ -101,7 +97,8 @@ class FormulaPlan(BackwardPlan):
             made = ArrayFunction(spread_gradients(on_host, self.wanted), record.name, compiled=False)
         else:
             formula = spread_gradients(self._summed(self._bind_formula(given, jnp)), self.wanted)
-            made = ArrayFunction(formula, record.name, compiled=not record.is_plain, is_formula=True)
+            compiled, selects = not record.is_plain, record.derivative.selects
+            made = ArrayFunction(formula, record.name, compiled=compiled, is_formula=True, selects=selects)
         self._versioned[given] = record.version, made
         return made
 

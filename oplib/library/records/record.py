@@ -49,6 +49,8 @@ class Derivative:
         derive: JAX's own derivative of the kernel is used.
         recompute: a recorded call of a derived op saves inputs only, and its backward computes again what it
             needs of the kernel.
+        selects: a value that the backward only compares, to decide which items get the gradient, has no part
+            in the gradient: under ``create_graph`` the gradient does not require grad because of it.
         constant: the reason why the gradient is zero everywhere.
         missing: the reason why there is no gradient; a request for it raises an error with this reason.
     """
@@ -59,6 +61,7 @@ class Derivative:
     nonlinear: bool = False
     derive: bool = False
     recompute: bool = False
+    selects: bool = False
     constant: str | None = None
     missing: str | None = None
 

@@ -22,7 +22,7 @@ def make_derivative(
 
     Args:
         name: the name of the op, for errors.
-        backward: a formula, ``"derive"``, or None.
+        backward: a formula, ``"derive"``, a complete derivative, or None.
         setup_context: saves the values that the formula needs.
         forward: computes the results, and saves these values.
         nonlinear: the formula is not linear in its gradients.
@@ -34,6 +34,8 @@ def make_derivative(
         RegistrationValueError: more than one of formula, constant and missing; options of a formula without a
             formula; both ``setup_context`` and ``forward``; an empty reason.
     """
+    if isinstance(backward, Derivative):
+        return backward
     said = {"a formula": backward, "constant": constant, "missing": missing}
     given = [what for what, value in said.items() if value is not None]
     if len(given) != 1:

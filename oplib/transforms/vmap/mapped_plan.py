@@ -51,7 +51,13 @@ class MappedPlan(BackwardPlan):
     def _make_backward(self, given: Mask) -> ArrayFunction:
         inner = self._inner.backward(given)
         function = map_backward(inner.function, self._size, self._residuals, self._targets)
-        return ArrayFunction(function, inner.name, compiled=inner.compiled)
+        return ArrayFunction(
+            function,
+            inner.name,
+            compiled=inner.compiled,
+            is_formula=inner.is_formula,
+            selects=inner.selects,
+        )
 
 
 @lru_cache(maxsize=CAPACITY)

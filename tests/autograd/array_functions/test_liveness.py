@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from oplib.autograd.array_functions.liveness import find_forwarded, find_live_inputs
+from oplib.autograd.array_functions.liveness import find_dependent, find_forwarded, find_live_inputs
 
 
 def jaxpr_of(function: Any, count: int) -> Any:
@@ -70,3 +70,23 @@ def test_what_an_effect_reads_is_live() -> None:
 )
 def test_outputs_are_forwarded_if_each_is_an_input(function: Any, places: Any) -> None:
     assert find_forwarded(jaxpr_of(function, 2)) == places
+
+
+@pytest.mark.parametrize(
+    ("function", "dependent", "without_choices"),
+    [
+        (lambda x, y: (x * y, y, x), (True, False, True), (True, False, True)),
+        (lambda x, y: (jnp.where(x > 0, y, 0), x), (True, True), (False, True)),
+        (lambda x, y: (jax.jit(jnp.where)(x > 0, y, 0), x), (True, True), (False, True)),
+        (lambda x, y: (y / jnp.sum(x > 0).astype(y.dtype), y), (True, False), (False, False)),
+        (lambda x, y: (y[jnp.argsort(x)], jnp.sign(x) * y), (True, True), (False, True)),
+        (lambda x, y: (jnp.zeros(2), 1.0), (False, False), (False, False)),
+    ],
+    ids=["products", "a choice", "a choice inside a call", "a count", "places", "constants"],
+)
+def test_an_output_depends_on_an_input_that_it_reads(
+    function: Any, dependent: tuple[bool, ...], without_choices: tuple[bool, ...]
+) -> None:
+    jaxpr = jaxpr_of(function, 2)
+    assert find_dependent(jaxpr, (True, False), skips_choices=False) == dependent
+    assert find_dependent(jaxpr, (True, False), skips_choices=True) == without_choices

@@ -58,6 +58,7 @@ DECOMPOSITIONS: dict[str, list[Sample]] = {
     },
     "linalg_solve_triangular": [Sample((np.triu(SQUARE), draw(3, 2)), {"upper": True})],
     "linalg_pinv": [Sample((TALL,)), Sample((TALL,), {"atol": 0.01, "rtol": 0.1})],
+    "linalg_pinv_bounded": [Sample((TALL, None, np.array([0.1])))],
     "linalg_lstsq": [Sample((TALL, draw(4, 3)))],
     "linalg_matrix_power": [Sample((SQUARE, 3)), Sample((SQUARE, -1)), Sample((SQUARE, 0))],
     "linalg_cholesky": [Sample((POSITIVE_DEFINITE,)), Sample((POSITIVE_DEFINITE,), {"upper": True})],

@@ -1,4 +1,4 @@
-"""What is compared of one of torch's samples: results, gradients, and the kinds of errors."""
+"""What is compared of one of torch's samples: results, gradients and their histories, kinds of errors."""
 
 from __future__ import annotations
 
@@ -48,6 +48,41 @@ def check_error(entry: Entry, way: str, error_input: Any) -> str | None:
     if not isinstance(theirs, Exception):
         return None
     return _compare_errors(theirs, _run(lambda: _call(entry, oplib, way, *own)))
+
+
+def check_history(entry: Entry, way: str, sample: Any) -> str | None:
+    """Differentiates a sample on both under ``create_graph``; returns which gradient alone requires grad.
+
+    That of torch may do so if its derivative is zero: some formulas of torch take an input for its shape.
+    What raises an error is left to :func:`check_sample`.
+
+    Raises:
+        NotConvertibleError: if oplib cannot be given the arguments.
+    """
+    given = (sample.input, sample.args, sample.kwargs)
+    own = tuple(map(to_oplib, given))
+
+    def differentiate(lib: Any, parts: Any) -> list[Any]:
+        result = _process(sample, _call(entry, lib, way, *parts))
+        return _differentiate(result, list_tensors(parts), create_graph=True)
+
+    theirs, ours = _run(lambda: differentiate(torch, given)), _run(lambda: differentiate(oplib, own))
+    if isinstance(theirs, Exception) or isinstance(ours, Exception):
+        return None
+    for place, (one, other) in enumerate(zip(theirs, ours, strict=True)):
+        have = tuple(grad is not None and grad.requires_grad for grad in (one, other))
+        if have == (False, True):
+            return f"gradient {place}: that of oplib alone requires grad"
+        if have == (True, False) and _has_derivative(one, list_tensors(given)):
+            return f"gradient {place}: that of torch alone requires grad"
+    return None
+
+
+def _has_derivative(grad: Any, tensors: list[Any]) -> bool:
+    seconds = _run(lambda: _differentiate(grad, tensors))
+    if isinstance(seconds, Exception):  # torch has no formula for it
+        return False
+    return any(one is not None and bool((one.abs() > ATOL).any()) for one in seconds)
 
 
 def _call(entry: Entry, lib: Any, way: str, first: Any, args: Any, kwargs: Any) -> Any:
@@ -172,14 +207,15 @@ def _compare_gradients(results: tuple[Any, Any], leaves: list[list[Any]], *, is_
     return None
 
 
-def _differentiate(result: Any, tensors: list[Any]) -> list[Any]:
+def _differentiate(result: Any, tensors: list[Any], *, create_graph: bool = False) -> list[Any]:
     outputs = [one for one in list_tensors(result) if one.requires_grad]
     leaves = [one for one in tensors if one.requires_grad]
     if not outputs or not leaves:
         return [None] * len(leaves)
     lib = torch if isinstance(outputs[0], torch.Tensor) else oplib
     weights = [_weigh(lib, one) for one in outputs]
-    return list(lib.autograd.grad(outputs, leaves, weights, allow_unused=True))
+    options = {"allow_unused": True, "create_graph": create_graph}
+    return list(lib.autograd.grad(outputs, leaves, weights, **options))
 
 
 def _weigh(lib: Any, tensor: Any) -> Any:

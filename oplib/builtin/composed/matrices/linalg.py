@@ -130,19 +130,20 @@ def linalg_cond(input: Any, p: Any = None) -> Any:
 
 def linalg_pinv(
     input: Any,
-    rcond: float | None = None,
+    rcond: Any = None,
     hermitian: bool = False,
     *,
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Any = None,
+    rtol: Any = None,
 ) -> Any:
     """Computes the pseudoinverse of matrices.
 
     Args:
         input: ``[..., m, n]``, floating or complex.
-        rcond: singular values below this times the largest count as 0; the default depends on the precision.
+        rcond: singular values below this times the largest count as 0: a number, or a tensor with one per
+            matrix, ``[...]``; the default depends on the precision.
         hermitian: whether the matrices are Hermitian.
-        atol: singular values below this number count as 0 too.
+        atol: singular values below this count as 0 too; in the same forms.
         rtol: a newer name of ``rcond``, which has priority; by default 0 if ``atol`` is above 0.
 
     Returns:
@@ -150,17 +151,20 @@ def linalg_pinv(
 
     Raises:
         ArgumentError: the input has fewer than two axes.
-        UnsupportedDtypeError: the dtype has no decompositions.
+        UnsupportedDtypeError: the dtype has no decompositions, or a bound is complex.
 
     Gradient:
-        The gradient of the op ``linalg_pinv``.
+        The gradient of the op ``linalg_pinv``. Bounds get none.
 
     Example:
         >>> oplib.linalg.pinv(oplib.tensor([[2.0, 0.0], [0.0, 0.0]]))
         tensor([[0.5000, 0.0000],
                 [0.0000, 0.0000]])
     """
-    return ops.linalg_pinv(input, atol=atol, rtol=rcond if rtol is None else rtol, hermitian=hermitian)
+    rtol = rcond if rtol is None else rtol
+    if all(one is None or isinstance(one, (int, float)) for one in (atol, rtol)):
+        return ops.linalg_pinv(input, atol=atol, rtol=rtol, hermitian=hermitian)
+    return ops.linalg_pinv_bounded(input, atol, rtol, hermitian=hermitian)
 
 
 # Diagonals and products -------------------------------------------------------------------------------------

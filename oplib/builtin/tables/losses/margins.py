@@ -18,7 +18,7 @@ from oplib.builtin.kernels.promotion import (
     strong,
     to_floating,
 )
-from oplib.builtin.rows.row import NetworkRow
+from oplib.builtin.rows.row import SELECTED, NetworkRow
 from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedDtypeError, describe
 from oplib.tensor.dtypes import names as dtypes
@@ -161,6 +161,7 @@ ROWS = (
         "str reduction='mean') -> Tensor",
         _margin_ranking,
         "how far input1 is from being above input2 by a margin, or below where the target is -1",
+        derivative=SELECTED,
         dtypes="ihf",
         autocast="float32",
     ),
@@ -169,6 +170,7 @@ ROWS = (
         "Tensor",
         _hinge_embedding,
         "input where the target is 1, max(0, margin - input) where it is -1",
+        derivative=SELECTED,
         dtypes="hf",
         autocast="float32",
     ),

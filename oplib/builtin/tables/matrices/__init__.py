@@ -1,5 +1,5 @@
 """Matrix products, decompositions and Fourier transforms."""
 
-from . import decompositions, fourier, ldl, matmul, products, triangles, with_status
+from . import decompositions, fourier, ldl, matmul, products, pseudoinverse, triangles, with_status
 
-FAMILIES = (matmul, products, decompositions, triangles, ldl, with_status, fourier)
+FAMILIES = (matmul, products, decompositions, pseudoinverse, triangles, ldl, with_status, fourier)

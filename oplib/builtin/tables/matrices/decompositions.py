@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -20,7 +18,8 @@ from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, DimensionError, describe
 
 
-def _check(op: str, matrix: Any, *, is_square: bool = True) -> None:
+def check_matrix(op: str, matrix: Any, *, is_square: bool = True) -> None:
+    """Raises unless an argument is a matrix, or a batch of them."""
     if matrix.ndim < 2 or (is_square and matrix.shape[-1] != matrix.shape[-2]):
         kind = "square matrices" if is_square else "matrices"
         raise ArgumentError(
@@ -31,7 +30,7 @@ def _check(op: str, matrix: Any, *, is_square: bool = True) -> None:
 
 def _of_square(op: str, function: Any) -> Any:
     def kernel(self: Any) -> Any:
-        _check(op, self)
+        check_matrix(op, self)
         return function(self)
 
     return kernel
@@ -52,7 +51,7 @@ def _is_vector(matrix: Any, other: Any) -> bool:
 
 def solve(self: Any, other: Any, *, left: bool = True) -> Any:
     """Solves ``self @ x = other``, or ``x @ self = other``; a singular matrix gives inf and NaN."""
-    _check("solve", self)
+    check_matrix("solve", self)
     check_dtypes("linalg.solve", self, other)
     is_vector = _is_vector(self, other)
     right = lax.expand_dims(other, (other.ndim,)) if is_vector else other
@@ -79,7 +78,7 @@ def _solve_triangular(
     left: bool = True,
     unitriangular: bool = False,
 ) -> Any:
-    _check("solve_triangular", self)
+    check_matrix("solve_triangular", self)
     check_dtypes("linalg.solve_triangular", self, B)
     if B.ndim < 2 or B.shape[-2 if left else -1] != self.shape[-1]:
         raise ArgumentError(
@@ -92,45 +91,6 @@ def _solve_triangular(
     return lax.linalg.triangular_solve(
         matrix, right, left_side=left, lower=not upper, unit_diagonal=unitriangular
     )
-
-
-def _lstsq(self: Any, B: Any, *, rcond: float | None = None) -> Any:
-    """Solves by the pseudoinverse, whose gradient is known."""
-    _check("lstsq", self, is_square=False)
-    check_dtypes("linalg.lstsq", self, B)
-    return jnp.matmul(_pinv(self, rtol=rcond), B)
-
-
-def _pinv(self: Any, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Any:
-    """Uses the larger of the two bounds; with ``atol`` above 0 alone the other bound is 0.
-
-    By default the relative bound is the greater size times the machine precision, as in torch.
-    """
-    _check("pinv", self, is_square=hermitian)
-    self = _reflect(self, "L") if hermitian else self
-    if not atol or not min(self.shape[-2:]):
-        bound = max(self.shape[-2:]) * float(jnp.finfo(self.dtype).eps) if rtol is None else rtol
-        return jnp.linalg.pinv(self, rtol=bound, hermitian=hermitian)
-    largest = jnp.max(jnp.linalg.svdvals(lax.stop_gradient(self)), axis=-1)
-    bound = lax.max(strong(atol, largest) / largest, jnp.full_like(largest, rtol or 0.0))
-    return _pinv_within(self, bound, hermitian)
-
-
-@partial(jax.custom_jvp, nondiff_argnums=(2,))
-def _pinv_within(matrix: Any, bound: Any, hermitian: bool) -> Any:
-    """Computes the pseudoinverse with a bound per matrix; JAX's function has no derivative for this."""
-    return jnp.linalg.pinv(matrix, rtol=bound, hermitian=hermitian)
-
-
-@_pinv_within.defjvp
-def _push_pinv(hermitian: bool, primals: Any, tangents: Any) -> tuple[Any, Any]:
-    """Golub and Pereyra (1973), The differentiation of pseudo-inverses."""
-    matrix, change = primals[0], tangents[0]
-    found = _pinv_within(*primals, hermitian)
-    turned, back = jnp.conj(jnp.swapaxes(change, -1, -2)), jnp.conj(jnp.swapaxes(found, -1, -2))
-    left = turned - turned @ matrix @ found
-    right = turned - found @ matrix @ turned
-    return found, found @ (back @ left - change @ found) + right @ back @ found
 
 
 SYSTEMS = (
@@ -153,18 +113,6 @@ SYSTEMS = (
         _solve_triangular,
         "solution of self @ x = B, where self is triangular",
     ),
-    _row(
-        "linalg_pinv(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor",
-        _pinv,
-        "Moore-Penrose pseudoinverse",
-        autocast="result",
-    ),
-    _row(
-        "linalg_lstsq(Tensor self, Tensor B, *, float? rcond=None) -> Tensor",
-        _lstsq,
-        "x that minimizes the norm of self @ x - B",
-        autocast="cpu float32",
-    ),
 )
 
 # Determinants and powers ------------------------------------------------------------------------------------
@@ -177,7 +125,7 @@ def _det(self: Any) -> Any:
 
 
 def _slogdet(self: Any) -> tuple[Any, Any]:
-    _check("slogdet", self)
+    check_matrix("slogdet", self)
     sign, size = jnp.linalg.slogdet(self)
     return sign, size
 
@@ -214,7 +162,7 @@ def _expm(matrix: Any) -> Any:
 
 
 def _matrix_power(self: Any, n: int) -> Any:
-    _check("matrix_power", self)
+    check_matrix("matrix_power", self)
     if n < 0 and classify(self.dtype) not in "fc":
         raise ArgumentError(
             f"linalg.matrix_power: a negative power needs an inverse, and so float32 or more. Got "
@@ -259,13 +207,13 @@ DETERMINANTS = (
 
 def cholesky(self: Any, *, upper: bool = False) -> Any:
     """Returns the triangular factor; NaN for a matrix that is not positive definite."""
-    _check("cholesky", self)
+    check_matrix("cholesky", self)
     lower = jnp.linalg.cholesky(self, symmetrize_input=True)
     return jnp.conj(jnp.swapaxes(lower, -1, -2)) if upper else lower
 
 
 def _qr(self: Any, mode: str = "reduced") -> tuple[Any, Any]:
-    _check("qr", self, is_square=False)
+    check_matrix("qr", self, is_square=False)
     if mode not in ("reduced", "complete", "r"):
         raise ArgumentError(
             f"linalg.qr: expected mode to be 'reduced', 'complete' or 'r'. Got {mode!r}. Leave it out for "
@@ -279,7 +227,7 @@ def _qr(self: Any, mode: str = "reduced") -> tuple[Any, Any]:
 
 def _svd(self: Any, full_matrices: bool = True) -> tuple[Any, Any, Any]:
     """Omits the gradient of the completing vectors; JAX's full decomposition has no gradient at all."""
-    _check("svd", self, is_square=False)
+    check_matrix("svd", self, is_square=False)
     u, s, vh = jnp.linalg.svd(self, full_matrices=False)
     if not full_matrices or self.shape[-1] == self.shape[-2]:
         return u, s, vh
@@ -293,21 +241,21 @@ def _svd(self: Any, full_matrices: bool = True) -> tuple[Any, Any, Any]:
 
 
 def _svdvals(self: Any) -> Any:
-    _check("svdvals", self, is_square=False)
+    check_matrix("svdvals", self, is_square=False)
     return jnp.linalg.svd(self, full_matrices=False, compute_uv=False)
 
 
 def _eigh(self: Any, UPLO: str = "L") -> tuple[Any, Any]:
     """Reads one triangle; the gradient is that of a Hermitian matrix, so it has both triangles."""
-    _check("eigh", self)
+    check_matrix("eigh", self)
     if UPLO not in ("L", "U", "l", "u"):
         raise ArgumentError(
             f"linalg.eigh: expected UPLO argument to be 'L' or 'U'. Got {UPLO!r}. Leave it out for 'L'."
         )
-    return tuple(jnp.linalg.eigh(_reflect(self, UPLO), symmetrize_input=False))
+    return tuple(jnp.linalg.eigh(reflect_triangle(self, UPLO), symmetrize_input=False))
 
 
-def _reflect(matrix: Any, UPLO: str) -> Any:
+def reflect_triangle(matrix: Any, UPLO: str) -> Any:
     """Returns the Hermitian matrix of one triangle; the gradient has both, as that of such a matrix."""
     given = lax.stop_gradient(matrix)
     triangle = jnp.tril(given) if UPLO in "Ll" else jnp.triu(given)
@@ -322,7 +270,7 @@ def _eigvalsh(self: Any, UPLO: str = "L") -> Any:
 
 def _eig(self: Any) -> tuple[Any, Any]:
     """Returns vectors of length 1; their phase is arbitrary, and so is its part of the gradient."""
-    _check("eig", self)
+    check_matrix("eig", self)
     if not self.size:  # JAX would search the largest item of each vector
         vectors = lax.convert_element_type(self, jnp.result_type(self.dtype, jnp.complex64))
         return jnp.sum(vectors, -1), vectors
@@ -331,7 +279,7 @@ def _eig(self: Any) -> tuple[Any, Any]:
 
 
 def _eigvals(self: Any) -> Any:
-    _check("eigvals", self)
+    check_matrix("eigvals", self)
     return _eig(self)[0]  # unlike JAX's eigvals, this has second derivatives
 
 
@@ -398,7 +346,7 @@ def _matrix_norm(
     *,
     dtype: Any = None,
 ) -> Any:
-    _check("matrix_norm", self, is_square=False)
+    check_matrix("matrix_norm", self, is_square=False)
     array = self if dtype is None else lax.convert_element_type(self, dtype)
     found = [find_dim("matrix_norm", array.ndim, one) for one in dim]
     if len(set(found)) != 2 or len(found) != 2:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.promotion import check_dtypes, in_single, strong
-from oplib.builtin.rows.row import NetworkRow
+from oplib.builtin.rows.row import SELECTED, NetworkRow
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.tensor.dtypes import names as dtypes
 
@@ -104,6 +104,7 @@ ROWS = (
         "bool scale_grad_by_freq=False) -> Tensor",
         _embedding_bag,
         "sums, means or maxima of the rows in each bag; offsets are the starts of the bags",
+        derivative=SELECTED,
         dtypes="hf",
     ),
 )

@@ -12,7 +12,7 @@ from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.index_rules import check_fit, check_index, check_vector, list_places
 from oplib.builtin.kernels.promotion import find_common_shape, is_integral, strong
 from oplib.builtin.kernels.scatter_product import multiply_scattered
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import SELECTED, Row
 from oplib.errors import ArgumentError, DimensionError, UnsupportedDtypeError, describe
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
@@ -265,6 +265,7 @@ ROWS = (
         "include_self=True) -> Tensor",
         _scatter_reduce,
         "with the items of src combined with the items at given indices along a dim",
+        derivative=SELECTED,
         in_place=True,
         source="torch.scatter_reduce",
     ),
@@ -287,6 +288,7 @@ ROWS = (
         "include_self=True) -> Tensor",
         _index_reduce,
         "with the slices of source combined with the slices at given indices of a dim",
+        derivative=SELECTED,
         in_place=True,
         out=True,
     ),

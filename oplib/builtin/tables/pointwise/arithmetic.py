@@ -226,7 +226,7 @@ ROWS = (
         "nextafter",
         jnp.nextafter,
         "next representable number after self in the direction of other",
-        derivative=Derivative(backward=_nextafter_backward, setup_context=save_inputs),
+        derivative=Derivative(backward=_nextafter_backward, setup_context=save_inputs, selects=True),
         in_place=True,
         dtypes="hf",
     ),

@@ -17,7 +17,7 @@ from oplib.builtin.kernels.promotion import (
     strong,
 )
 from oplib.builtin.kernels.shared_gradients import LARGER, SMALLER
-from oplib.builtin.rows.row import ItemRow, Row
+from oplib.builtin.rows.row import SELECTED, ItemRow, Row
 from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
 from oplib.library import Derivative
 from oplib.tensor.dtypes.rules import COMPLEX
@@ -70,6 +70,7 @@ BOUNDS = (
         "clamp.Scalar(Tensor self, Scalar min, Scalar max) -> Tensor",
         elementwise("clamp", _clamp),
         f"self, limited to [min, max]; {_INSIDE}",
+        derivative=SELECTED,
         operand=("min", "max"),
         in_place=True,
         dtypes="ihf",
@@ -80,6 +81,7 @@ BOUNDS = (
         "clamp.Tensor(Tensor self, Tensor min, Tensor max) -> Tensor",
         elementwise("clamp", _clamp),
         f"self, limited to [min, max]; {_INSIDE}",
+        derivative=SELECTED,
         dtypes="ihf",
     ),
     *make_pairs(
@@ -87,6 +89,7 @@ BOUNDS = (
         elementwise("clamp_min", _clamp_min),
         f"larger of self and min; {_INSIDE}",
         kinds=ONE_NUMBER,
+        derivative=SELECTED,
         second="min",
         dtypes="bihf",
         in_place_functions=("clamp_min_",),
@@ -96,6 +99,7 @@ BOUNDS = (
         elementwise("clamp_max", _clamp_max),
         f"smaller of self and max; {_INSIDE}",
         kinds=ONE_NUMBER,
+        derivative=SELECTED,
         second="max",
         dtypes="bihf",
         in_place_functions=("clamp_max_",),
@@ -170,6 +174,7 @@ DIVISIONS = (
         "remainder",
         elementwise("remainder", _remainder),
         "remainder of self / other, with the sign of other",
+        derivative=SELECTED,
         dtypes="ihf",
     ),
     *make_pairs(
@@ -279,6 +284,7 @@ ROWS = (
         "nan_to_num(Tensor self, float nan=0., float? posinf=None, float? neginf=None) -> Tensor",
         _nan_to_num,
         "self with nan and infinities replaced, by default by 0 and the largest finite numbers",
+        derivative=SELECTED,
         in_place=True,
         in_place_functions=("nan_to_num_",),
     ),

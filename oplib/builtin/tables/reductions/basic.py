@@ -12,7 +12,7 @@ from oplib.builtin.kernels.dims import find_dim, find_dims
 from oplib.builtin.kernels.picked_gradients import OF_CHOSEN
 from oplib.builtin.kernels.promotion import elementwise, is_integral, strong, to_floating
 from oplib.builtin.kernels.shared_gradients import ALONG, LARGER, OF_ALL, OF_EXTREMA, SMALLER
-from oplib.builtin.rows.row import Row, constant
+from oplib.builtin.rows.row import SELECTED, Row, constant
 from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
@@ -106,6 +106,7 @@ SUMS = (
         f"nansum(Tensor self, {_DIM}, *, ScalarType? dtype=None) -> Tensor",
         _nansum,
         "sum in which nan counts as 0",
+        derivative=SELECTED,
         dtypes="bihf",
         out=True,
     ),
@@ -120,6 +121,7 @@ SUMS = (
         f"nanmean(Tensor self, {_DIM}, *, ScalarType? dtype=None) -> Tensor",
         _nanmean,
         "mean of all items except nan",
+        derivative=SELECTED,
         dtypes="hf",
         out=True,
     ),

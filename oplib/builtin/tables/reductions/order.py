@@ -11,7 +11,7 @@ from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.picked_gradients import OF_CHOSEN, OF_LARGEST, OF_SORTED
 from oplib.builtin.kernels.promotion import is_integral, strong
 from oplib.builtin.kernels.shared_gradients import OF_ALL
-from oplib.builtin.rows.row import Row, constant
+from oplib.builtin.rows.row import SELECTED, Row, constant
 from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
@@ -178,6 +178,7 @@ ROWS = (
         "msort(Tensor self) -> Tensor",
         _msort,
         "items sorted along the first dim",
+        derivative=SELECTED,
         dtypes="bihf",
         result="shape",
         out=True,

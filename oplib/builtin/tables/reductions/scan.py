@@ -9,7 +9,7 @@ from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.promotion import is_integral, to_floating
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import SELECTED, Row
 from oplib.tensor import default_int_dtype
 
 
@@ -86,6 +86,7 @@ ROWS = (
         "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
         _running("cummax", lax.ge),
         "cumulative maximum along a dim, and its indices",
+        derivative=SELECTED,
         dtypes="bihf",
         out=True,
         exact_out=True,
@@ -94,6 +95,7 @@ ROWS = (
         "cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)",
         _running("cummin", lax.le),
         "cumulative minimum along a dim, and its indices",
+        derivative=SELECTED,
         dtypes="bihf",
         out=True,
         exact_out=True,

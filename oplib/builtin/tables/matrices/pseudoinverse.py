@@ -1,0 +1,110 @@
+# ruff: noqa: N803  the parameters are torch's
+"""The pseudoinverse of matrices, and least squares by it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from oplib.builtin.kernels.promotion import check_dtypes, find_common_shape
+from oplib.builtin.rows.row import Row
+from oplib.errors import UnsupportedDtypeError, describe
+
+from .decompositions import check_matrix, reflect_triangle
+
+
+def _lstsq(self: Any, B: Any, *, rcond: float | None = None) -> Any:
+    """Solves by the pseudoinverse, whose gradient is known."""
+    check_matrix("lstsq", self, is_square=False)
+    check_dtypes("linalg.lstsq", self, B)
+    return jnp.matmul(_pinv(self, rtol=rcond), B)
+
+
+def _pinv(self: Any, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Any:
+    """Uses the larger of the two bounds; with ``atol`` above 0 alone the other bound is 0.
+
+    By default the relative bound is the greater size times the machine precision, as in torch.
+    """
+    if atol:
+        return _pinv_bounded(self, atol, rtol, hermitian=hermitian)
+    check_matrix("pinv", self, is_square=hermitian)
+    self = reflect_triangle(self, "L") if hermitian else self
+    bound = _find_tolerance(self) if rtol is None else rtol
+    return jnp.linalg.pinv(self, rtol=bound, hermitian=hermitian)
+
+
+def _find_tolerance(matrix: Any) -> float:
+    return max(matrix.shape[-2:]) * float(jnp.finfo(matrix.dtype).eps)
+
+
+def _pinv_bounded(self: Any, atol: Any = None, rtol: Any = None, *, hermitian: bool = False) -> Any:
+    """Uses the larger of two bounds for each matrix, with the defaults of :func:`_pinv`."""
+    check_matrix("pinv", self, is_square=hermitian)
+    self = reflect_triangle(self, "L") if hermitian else self
+    least, ratio = (None if one is None else lax.stop_gradient(jnp.asarray(one)) for one in (atol, rtol))
+    if any(one is not None and jnp.iscomplexobj(one) for one in (least, ratio)):
+        raise UnsupportedDtypeError(
+            f"linalg.pinv: a complex bound is not supported. Got atol={describe(atol)} and "
+            f"rtol={describe(rtol)}. Give real ones."
+        )
+    least = jnp.zeros((), bool) if least is None else least
+    ratio = jnp.where(least > 0, 0, _find_tolerance(self)) if ratio is None else ratio
+    if not self.size:
+        return jnp.swapaxes(self, -1, -2)
+    wide = (lax.expand_dims(one, (one.ndim, one.ndim + 1)) for one in (least, ratio))
+    batch = find_common_shape("linalg.pinv", self, *wide, lead=-2)
+    self = jnp.broadcast_to(self, (*batch, *self.shape[-2:]))
+    largest = jnp.max(jnp.linalg.svdvals(lax.stop_gradient(self)), axis=-1)
+    least, ratio = (jnp.broadcast_to(one, batch).astype(largest.dtype) for one in (least, ratio))
+    return _pinv_within(self, lax.max(least / largest, ratio), hermitian)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(2,))
+def _pinv_within(matrix: Any, bound: Any, hermitian: bool) -> Any:
+    """Computes the pseudoinverse with a bound per matrix; JAX's function has no derivative for this."""
+    return jnp.linalg.pinv(matrix, rtol=bound, hermitian=hermitian)
+
+
+@_pinv_within.defjvp
+def _push_pinv(hermitian: bool, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """Golub and Pereyra (1973), The differentiation of pseudo-inverses."""
+    matrix, change = primals[0], tangents[0]
+    found = _pinv_within(*primals, hermitian)
+    turned, back = jnp.conj(jnp.swapaxes(change, -1, -2)), jnp.conj(jnp.swapaxes(found, -1, -2))
+    left = turned - turned @ matrix @ found
+    right = turned - found @ matrix @ turned
+    return found, found @ (back @ left - change @ found) + right @ back @ found
+
+
+ROWS = (
+    Row(
+        "linalg_pinv(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor",
+        _pinv,
+        "Moore-Penrose pseudoinverse",
+        dtypes="fc",
+        autocast="result",
+        source="torch.linalg.pinv",
+    ),
+    Row(
+        "linalg_pinv_bounded(Tensor self, Tensor? atol=None, Tensor? rtol=None, *, bool hermitian=False) -> "
+        "Tensor",
+        _pinv_bounded,
+        "Moore-Penrose pseudoinverse, with bounds for each matrix",
+        dtypes="fc",
+        autocast="result",
+        is_internal=True,
+        source="torch.linalg.pinv",
+    ),
+    Row(
+        "linalg_lstsq(Tensor self, Tensor B, *, float? rcond=None) -> Tensor",
+        _lstsq,
+        "x that minimizes the norm of self @ x - B",
+        dtypes="fc",
+        autocast="cpu float32",
+        source="torch.linalg.lstsq",
+    ),
+)
