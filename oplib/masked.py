@@ -96,7 +96,7 @@ def _highest(dtype: Any) -> Any:
 
 
 def _find_axes(x: Any, dim: Any) -> list[int]:
-    given = range(x.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
+    given = [dim] if isinstance(dim, int) else dim or range(x.ndim)
     return [find_dim("masked", x.ndim, one) for one in given]
 
 
