@@ -38,8 +38,9 @@ class Backward:
         self.specs = trace.live_specs
         self.reached = trace.reached
         self._paths = trace.paths
+        self._has_edge = trace.has_edge
         self.residuals = trace.residuals
-        self._freed = trace.freed
+        self._refused = trace.refused
         self._orders = [*trace.orders, self.specs]
         self._higher: Higher | None = None
         self._run: Any = None
@@ -70,14 +71,12 @@ class Backward:
         node = _new(CompiledCallBackward)
         node.function = self._name
         node.input_metadata = self.specs
-        node.edges = tuple(edges)
-        node.saved, node.read, node.reached, node.paths = None, (), self.reached, self._paths
-        if not self._freed:  # without gradient there is no edge, so that hooks of the leaf do not run
-            pairs = zip(edges, self.reached, strict=True)
-            node.edges = tuple([edge if reached else None for edge, reached in pairs])
-            node.token = self._token
-            node.run, node.saved, node.read = self._run, tuple(saved), tuple(read)
-            node.again = lambda grads: self._differentiate(recipe, edges, grads)
+        # without gradient there is no edge, so that hooks of the leaf do not run
+        node.edges = tuple([edge if has else None for edge, has in zip(edges, self._has_edge, strict=True)])
+        node.reached, node.paths, node.refused = self.reached, self._paths, self._refused
+        node.token = self._token
+        node.run, node.saved, node.read = self._run, tuple(saved), tuple(read)
+        node.again = lambda grads: self._differentiate(recipe, edges, grads)
         return enter_node(node, modes.state)
 
     def _differentiate(

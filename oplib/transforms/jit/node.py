@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Gradients, TapeNode
 from oplib.autograd.saved.saved_tensor import check_version, second_pass_error
+from oplib.errors import SavedTensorError
 from oplib.tensor import Storage, box
 
 
@@ -25,6 +26,7 @@ class CompiledCallBackward(TapeNode):
         function: of the call, for errors.
         run: ``(*residuals, *cotangents) -> gradients``, one for each edge that is reached.
         reached: for each edge whether it has a gradient.
+        refused: why some results cannot be differentiated, by their slots.
         saved: the residuals; None once they are freed.
         read: the storages that residuals were read from, with their versions.
         token: stands for ``run`` in keys.
@@ -35,6 +37,7 @@ class CompiledCallBackward(TapeNode):
     function: str
     run: Callable[..., Sequence[Any]]
     reached: Sequence[bool]
+    refused: Mapping[int, str]
     saved: tuple[Any, ...] | None
     read: tuple[tuple[Storage, int], ...]
     again: Callable[..., Sequence[Any]]
@@ -45,8 +48,10 @@ class CompiledCallBackward(TapeNode):
 
     def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: D102  described in TapeNode
         saved = self._checked()
-        if all(grad is None for grad in grads):
+        given = tuple([grad is not None for grad in grads])
+        if not any(given):
             return (None,) * len(self.edges)
+        self._check_slots(given)
         if run.representation.tensor_mode:
             zeros = [box(jnp.zeros(spec.shape, spec.dtype)) for spec in self.input_metadata]
             found = iter(
@@ -72,6 +77,7 @@ class CompiledCallBackward(TapeNode):
             tuple(self.input_metadata),
             len(self._checked()),
         )
+        self._check_slots(given)
 
         def spread(*arrays: Any) -> tuple[Any, ...]:
             grads = iter(arrays[count:])
@@ -83,6 +89,12 @@ class CompiledCallBackward(TapeNode):
             return tuple([next(found) if one else None for one in reached])
 
         return ArrayFunction(spread, self.function)
+
+    def _check_slots(self, given: Mask) -> None:
+        """Raises if a gradient arrives at a result that cannot be differentiated."""
+        for slot, reason in self.refused.items():
+            if given[slot]:
+                raise SavedTensorError(reason)
 
     def _checked(self) -> tuple[Any, ...]:
         """Returns the residuals, which nothing has written or freed since the call."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import jax
@@ -58,9 +59,12 @@ class Trace:
         pull: the jaxpr of the backward; its inputs are residuals and then cotangents. None without history.
         residuals: for each residual whether it is an input, and the number of that input or output.
         reached: for each of ``edges``, and then for each cotangent, whether it has a gradient.
+        has_edge: for each of the same, whether a gradient may go there: it has one, or a result that cannot
+            be differentiated depends on it.
         paths: for each of ``live_specs`` the numbers in ``reached`` to which its gradient flows; None if that
             is the same for all.
-        freed: whether a backward inside has freed what the backward needs.
+        refused: why some of ``live_specs`` cannot be differentiated, by their numbers: a backward inside has
+            freed what theirs needs, or a write inside has changed it.
         unread_grads: the operands whose gradient from before the call has no influence.
         gradients: of a trace of higher derivatives, for each gradient its output and its slot of the node.
         snapshot: the operands before the trace.
@@ -84,8 +88,9 @@ class Trace:
         self.pull: Any = None
         self.residuals: list[tuple[bool, int]] = []
         self.reached: list[bool] = []
+        self.has_edge: list[bool] = []
         self.paths: list[frozenset[int]] | None = None
-        self.freed = False
+        self.refused: dict[int, str] = {}
         self.unread_grads: frozenset[int] = frozenset()
         self.gradients: list[tuple[int, int | None]] = []
         for place in candidates.operands:
@@ -212,7 +217,7 @@ class Trace:
             for one in cotangents:
                 one._requires_grad = True
             targets = [edge for _, edge in edges]
-            found = grad(outputs, targets, cotangents, create_graph=True, allow_unused=True)
+            found, _ = _differentiate_rest(outputs, targets, cotangents, create_graph=True)
             outputs = [one for one in found if one is not None]
             edges += [(None, GradientEdge(*leaf_edge(one))) for one in cotangents]
         collector.effects, collector.outputs, collector.live = Effects(), [], []
@@ -231,18 +236,16 @@ class Trace:
         for number in self.edges:  # the hooks of operands run outside, when the gradient arrives
             self.candidates.operands[number].value._backward_hooks = None
 
+        targets = [edge for _, edge in edges]
+
         def pull(*cotangents: Any) -> tuple[Any, ...]:
-            given = [box(cotangent) for cotangent in cotangents]
-            targets = [edge for _, edge in edges]
-            found = grad(outputs, targets, given, retain_graph=True, allow_unused=True)
+            found, self.refused = _differentiate_rest(outputs, targets, list(map(box, cotangents)))
             self.reached = [one is not None for one in found]
             return tuple(one._storage.array for one in found if one is not None)
 
-        try:
-            closed = jax.make_jaxpr(pull)(*self.live_specs)
-        except SavedTensorError:
-            self.freed = True
-            return
+        closed = jax.make_jaxpr(pull)(*self.live_specs)
+        without = frozenset().union(*[paths[number] for number in self.refused])
+        self.has_edge = [has or place in without for place, has in enumerate(self.reached)]
         numbers = {id(value): number for number, value in enumerate(inputs)}
         for value in closed.consts:
             residual = value if isinstance(value, Tracer) else jnp.asarray(value)
@@ -250,6 +253,30 @@ class Trace:
             output = self._collector.put(residual) if number is None else number
             self.residuals.append((number is not None, output))
         self.pull = closed.jaxpr
+
+
+def _differentiate_rest(
+    outputs: Sequence[Tensor], targets: Sequence[Any], cotangents: Sequence[Tensor], **options: bool
+) -> tuple[Sequence[Tensor | None], dict[int, str]]:
+    """Returns the gradients of all outputs that can be differentiated, and why others cannot be."""
+    options = {"retain_graph": True, "allow_unused": True, **options}
+    refused: dict[int, str] = {}
+    try:
+        return grad(outputs, targets, cotangents, **options), refused
+    except SavedTensorError:
+        for number, output in enumerate(outputs):
+            try:
+                jax.eval_shape(partial(_differentiate_one, output, targets), output._storage.array)
+            except SavedTensorError as error:
+                refused[number] = str(error)
+    kept = [number for number in range(len(outputs)) if number not in refused]
+    if not kept:
+        return [None] * len(targets), refused
+    return grad([outputs[n] for n in kept], targets, [cotangents[n] for n in kept], **options), refused
+
+
+def _differentiate_one(output: Tensor, targets: Sequence[Any], cotangent: Any) -> None:
+    grad([output], targets, [box(cotangent)], retain_graph=True, allow_unused=True)
 
 
 def _find_targets(output: Tensor, edges: _Edges) -> frozenset[int]:

@@ -103,6 +103,33 @@ def test_a_graph_that_was_freed_inside_cannot_be_used_outside():
         loss.backward()
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_other_results_than_one_that_was_freed_or_overwritten_inside_are_differentiated(create_graph):
+    x = oplib.tensor([1.0, 2.0], requires_grad=True)
+    weight = oplib.tensor([3.0, 4.0], requires_grad=True)
+
+    @oplib.jit
+    def train(held):
+        freed, overwritten = (x * weight).sum(), held * weight
+        freed.backward()
+        held.sin_()
+        return freed, overwritten, x * x
+
+    held = oplib.ones(2)
+    freed, overwritten, kept = train(held)
+    options = {"create_graph": create_graph, "allow_unused": True, "retain_graph": True}
+    assert [one if one is None else one.tolist() for one in grad(kept, [x, weight], held, **options)] == [
+        (2 * held * oplib.tensor([1.0, 2.0])).tolist(),
+        None,
+    ]
+    for other, text in ((freed, "second time"), (overwritten, "modified by an inplace operation")):
+        start = oplib.ones_like(other)
+        for roots, starts in (([other], [start]), ([kept, other], [held, start])):
+            with pytest.raises(SavedTensorError, match=text):
+                grad(roots, [x, weight], starts, **options)
+    kept.backward(held)
+
+
 def test_a_saved_operand_that_was_written_raises():
     weight = oplib.ones(2)
     x = oplib.ones(2, requires_grad=True)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import oplib
 import oplib.nn.functional as F
+from oplib.errors import TracingError
 from tests.autograd.machines import BINARY, IN_PLACE, SHAPE, UNARY, VIEWS, Instruction, Tape
 
 pytestmark = [
@@ -62,6 +63,18 @@ class World:
         self.row = self.buffer[0]
         self.holder = SimpleNamespace(kept=make_tensor(4))
         self.generator = oplib.Generator().manual_seed(1)
+        self.origin = make_tensor(8).requires_grad_()
+        self.make_past()
+
+    def make_past(self):
+        """Makes a Tensor with a history, and views of it."""
+        self.past = self.origin.sin()
+        self.past_row = self.past[0]
+        self.past_flat = self.past.t().t().view(-1)
+
+    @property
+    def pasts(self):
+        return [self.past, self.past_row, self.past_flat]
 
     def halve(self):
         with oplib.no_grad():
@@ -74,15 +87,16 @@ class World:
             self.row = self.buffer[0]
         if self.holder.kept.requires_grad:
             self.holder.kept = self.holder.kept.detach().clone()
+        self.make_past()
 
 
 class Step(Tape):
     """One call of a program over a world."""
 
-    def __init__(self, world, x):
+    def __init__(self, world, x, *, has_past):
         super().__init__(list(world.leaves))
         self.world = world
-        self.values += [world.buffer, world.row, world.holder.kept, x]
+        self.values += [world.buffer, world.row, world.holder.kept, x, *(world.pasts if has_past else ())]
 
     def step(self, instruction):
         if instruction.kind == "state":
@@ -118,6 +132,7 @@ class Program(NamedTuple):
         ending: how.
         between: what happens after each call.
         unread: how many calls come before each call whose effects are read.
+        has_past: whether it reads and writes views that have a history before the call.
     """
 
     lines: list[Instruction]
@@ -125,6 +140,7 @@ class Program(NamedTuple):
     ending: str
     between: list[str]
     unread: int = 0
+    has_past: bool = False
 
     def call(self, world, x):
         if self.ending == "no grad":
@@ -142,7 +158,7 @@ class Program(NamedTuple):
         return roots if self.ending == "kept" else [root.detach() for root in roots]
 
     def run(self, world, x):
-        step = Step(world, x)
+        step = Step(world, x, has_past=self.has_past)
         step.run(self.lines)
         return step
 
@@ -155,9 +171,9 @@ def make_starts(roots):
     return [oplib.ones_like(root) for root in roots]
 
 
-def differentiate(results):
-    """Runs the backward of what came back with a history."""
-    live = [one for one in results if one is not None and one.requires_grad]
+def differentiate(world, results):
+    """Runs the backward of what came back with a history, or was left with one."""
+    live = [one for one in (*results, *world.pasts) if one is not None and one.requires_grad]
     if live:
         oplib.autograd.backward(live, make_starts(live))
 
@@ -167,6 +183,8 @@ def describe(world, results, before):
     named = {"buffer": world.buffer, "row": world.row, "kept": world.holder.kept}
     named |= {f"leaf {number}": leaf for number, leaf in enumerate(world.leaves)}
     named |= {f"grad {number}": leaf.grad for number, leaf in enumerate(world.leaves)}
+    named |= {f"past {number}": one for number, one in enumerate(world.pasts)}
+    named |= {"origin": world.origin, "grad of origin": world.origin.grad}
     named |= {f"result {number}": one for number, one in enumerate(results)}
     tensors = {name: one for name, one in named.items() if one is not None}
     objects: dict[int, str] = {}
@@ -202,12 +220,12 @@ def run(program, compiled):
     for number in range(CALLS):
         try:
             for _ in range(program.unread):
-                differentiate(step(make_tensor(5 + number)))
+                differentiate(world, step(make_tensor(5 + number)))
                 world.end_histories()
             before = [leaf.grad for leaf in world.leaves]
             results = step(make_tensor(5 + number))
             found.append(describe(world, results, before))
-            differentiate(results)
+            differentiate(world, results)
             found.append(describe(world, results, before))
         except RuntimeError as error:
             found.append(error)
@@ -218,8 +236,9 @@ def run(program, compiled):
 
 
 def assert_same(plain, compiled):
-    assert len(plain) == len(compiled), (plain[-1], compiled[-1])
-    for place, (theirs, mine) in enumerate(zip(plain, compiled, strict=True)):
+    for place, (theirs, mine) in enumerate(zip(plain, compiled, strict=False)):
+        if isinstance(mine, TracingError) and "recorded outside of it" in str(mine):
+            return  # a backward inside that reaches a history from outside is refused
         if isinstance(theirs, Exception) or isinstance(mine, Exception):
             assert isinstance(theirs, Exception) == isinstance(mine, Exception), (place, theirs, mine)
             return
@@ -228,6 +247,7 @@ def assert_same(plain, compiled):
         assert mine[0].keys() == theirs[0].keys()
         for name, array in theirs[1].items():
             np.testing.assert_allclose(mine[1][name], array, rtol=1e-8, atol=1e-8, err_msg=f"{place} {name}")
+    assert len(plain) == len(compiled)
 
 
 number = st.integers(0, 30)
@@ -255,6 +275,7 @@ programs = st.builds(
     st.sampled_from(["backward", "grad", "live", "kept", "no grad"]),
     st.lists(st.sampled_from(sorted(BETWEEN)), min_size=1, max_size=2),
     st.integers(0, 3),
+    st.booleans(),
 )
 
 
