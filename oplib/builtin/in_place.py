@@ -68,16 +68,15 @@ def store_in_place(tensor: Tensor, value: Any, name: str) -> None:
     write_in_place(tensor, upcalls.stored(new, list(spec.shape), spec.dtype), name)
 
 
-def store_number(view: Tensor, number: Any, name: str) -> None:
+def store_number(view: Tensor, number: Any) -> None:
     """Puts a number in the place of the items of a view.
 
     Args:
         view: what is written; it may be.
         number: an array without dims, of the dtype of the view, that belongs to no trace.
-        name: of the in-place op.
     """
     if modes.region is not None:  # the body of a loop may not write outside
-        store_in_place(view, number, name)
+        store_in_place(view, number, "setitem_")
         return
     view._storage.write(number)  # the call that puts it in broadcasts it
     note_history(view, None)

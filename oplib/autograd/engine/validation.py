@@ -113,10 +113,10 @@ def is_expandable(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     return lead >= 0 and all(mine in (1, its) for mine, its in zip(shape, to[lead:], strict=True))
 
 
-def sum_to(array: Any, shape: tuple[int, ...], xp: Any = jnp) -> Any:
-    """Sums an array over the dimensions in which ``shape`` was broadcast; ``xp`` is jax.numpy or numpy."""
+def sum_to(array: Any, shape: tuple[int, ...]) -> Any:
+    """Sums an array over the dimensions in which ``shape`` was broadcast."""
     lead = array.ndim - len(shape)
     axes = tuple(range(lead)) + tuple(
         axis for axis in range(lead, array.ndim) if shape[axis - lead] == 1 != array.shape[axis]
     )
-    return xp.sum(array, axis=axes).reshape(shape)
+    return jnp.sum(array, axis=axes).reshape(shape)

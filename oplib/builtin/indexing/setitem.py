@@ -62,11 +62,11 @@ def setitem_(input: Any, index: Any, value: Any) -> None:  # noqa: A002  torch's
     target = make_view(input, frame, starts, node_class)
     if value.__class__ in _PLAIN:
         check_may_write(target, "setitem_")
-        store_number(target, stored, "setitem_")
+        store_number(target, stored)
         return
     check_may_write(target, "setitem_", [value])
     if isinstance(stored, np.ndarray) and not stored.ndim:
-        store_number(target, stored, "setitem_")
+        store_number(target, stored)
     elif not _is_itself(target, value):
         store_in_place(target, stored, "setitem_")
 

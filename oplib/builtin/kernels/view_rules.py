@@ -190,7 +190,7 @@ def expand(spec: Any, size: Sequence[int]) -> Part:
 
 
 @lru_cache(maxsize=2048)
-def cut(shape: Shape, dim: int, length: int, step: int = 1) -> Window:
+def cut(shape: Shape, dim: int, length: int, step: int) -> Window:
     """Returns the window of ``length`` items of one axis."""
     sizes = (*shape[:dim], length, *shape[dim + 1 :])
     steps = (*(1,) * dim, step if length > 1 else 1, *(1,) * (len(shape) - dim - 1))
@@ -251,9 +251,9 @@ def narrow(spec: Any, dim: int, start: int, length: int) -> Part:
     return cut_at(shape, axis, first, length)
 
 
-def cut_at(shape: Shape, dim: int, start: int, length: int, step: int = 1) -> Part:
+def cut_at(shape: Shape, dim: int, start: int, length: int) -> Part:
     """Selects items of an axis from a valid position on."""
-    window = cut(shape, dim, length, step)
+    window = cut(shape, dim, length, 1)
     return window, (start if length else 0,) if window.start_count else ()
 
 

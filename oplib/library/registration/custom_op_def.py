@@ -35,7 +35,6 @@ class CustomOpDef(TypedOp[P, R]):
     def __init__(self, overload: OpOverload, fn: Callable[P, R]) -> None:
         self._opoverload = overload
         self.__call__ = overload
-        self._init_fn = fn
         self.__name__ = getattr(fn, "__name__", overload.name())
         self.__qualname__ = getattr(fn, "__qualname__", self.__name__)
         self.__module__ = getattr(fn, "__module__", __name__)

@@ -100,14 +100,14 @@ def _to_copy(self: Any, dtype: Any) -> Any:
     return lax.convert_element_type(self, dtype)
 
 
-def _reshape_row(schema: str, doc: str, find: Any, *, node: str = "View", **facts: Any) -> Row:
+def _reshape_row(schema: str, doc: str, find: Any, **facts: Any) -> Row:
     """Makes a row of an op that returns a view if memory allows it, otherwise a copy."""
     return Row(
         schema,
         lambda self, *args: lax.reshape(self, find(self, *args)),
         doc,
         view=lambda spec, *args: rules.reshape(spec, find(spec, *args)),
-        node=node,
+        node="View",
         **facts,
     )
 
