@@ -17,6 +17,6 @@ from oplib.torch_names import make_getattr as _make_getattr
 
 if not _typing.TYPE_CHECKING:  # a type checker then reports a name that does not exist
     __path__: list[str] = []  # with a path, as packages have, an import of such a name gives this hint too
-    __getattr__ = _make_getattr(__name__)
+    __getattr__ = _make_getattr(globals())
 
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from importlib import import_module
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 _LAYERS = {
@@ -169,18 +169,22 @@ def describe_missing(module: str, name: str) -> str:
     return f"module {module!r} has no attribute {name!r}" + (f". {hint}" if hint else "")
 
 
-def make_getattr(module: str, late: Collection[str] = ()) -> Callable[[str], Any]:
+def make_getattr(
+    namespace: dict[str, Any], found: Mapping[str, Any] = MappingProxyType({})
+) -> Callable[[str], Any]:
     """Makes the ``__getattr__`` of a module, which says what stands for a name of torch.
 
     Args:
-        module: the name of the module.
-        late: the modules in it that are imported at their first use.
+        namespace: the globals of the module.
+        found: what the module takes in when it is first asked for it.
     """
+    module: str = namespace["__name__"]
 
     def get(name: str) -> Any:
-        if name in late:
-            return import_module(f"{module}.{name}")
-        raise AttributeError(describe_missing(module, name))
+        if name not in found:
+            raise AttributeError(describe_missing(module, name))
+        value = namespace[name] = found[name]
+        return value
 
     return get
 

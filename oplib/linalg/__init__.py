@@ -8,22 +8,13 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from oplib.builtin.functions.registry import LINALG
 from oplib.errors import LinAlgError as LinAlgError
+from oplib.torch_names import make_getattr as _make_getattr
 
-_PREFIX = "linalg_"
-__all__ = sorted(["LinAlgError", *(name.removeprefix(_PREFIX) for name in LINALG)])  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
-
-
-def __getattr__(name: str) -> Callable[..., Any]:
-    """Returns the function of an op, which is made at its first use."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    function = globals()[name] = LINALG[f"{_PREFIX}{name}"]
-    return function
+_FUNCTIONS = LINALG.rename({name.removeprefix("linalg_"): name for name in LINALG})
+__all__ = sorted(["LinAlgError", *_FUNCTIONS])  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
+__getattr__ = _make_getattr(globals(), _FUNCTIONS)
 
 
 def __dir__() -> list[str]:

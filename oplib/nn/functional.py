@@ -9,20 +9,11 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from oplib.builtin.functions.registry import NETWORKS
+from oplib.torch_names import make_getattr as _make_getattr
 
 __all__ = sorted(NETWORKS)  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
-
-
-def __getattr__(name: str) -> Callable[..., Any]:
-    """Returns the function of an op, which is made at its first use."""
-    if name not in NETWORKS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    function = globals()[name] = NETWORKS[name]
-    return function
+__getattr__ = _make_getattr(globals(), NETWORKS)
 
 
 def __dir__() -> list[str]:

@@ -30,6 +30,7 @@ from oplib.builtin.viewing import choose_split, make_turner
 from oplib.builtin.writing.fill_in_place import choose_masked_fill, choose_zero, index_put
 from oplib.builtin.writing.random_in_place import FILLING
 from oplib.builtin.writing.resizing import RESIZING
+from oplib.torch_names import make_getattr
 from oplib.tracebacks import entry_point
 
 from .description import describe_function
@@ -85,6 +86,13 @@ class View(Mapping[str, Function]):
 
     def __len__(self) -> int:
         return len(self.keys_by_name)
+
+    def __or__(self, other: View) -> View:
+        return View(self._registry, self.keys_by_name | other.keys_by_name)
+
+    def rename(self, names: Mapping[str, str]) -> View:
+        """Returns functions under other names, each with the name that it has here."""
+        return View(self._registry, {name: self.keys_by_name[own] for name, own in names.items()})
 
 
 class FunctionRegistry:
@@ -321,11 +329,4 @@ UPCALLS = View(
 )
 
 __all__ = sorted(FUNCTIONS)  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
-
-
-def __getattr__(name: str) -> Function:
-    """Makes the function of an op when the module is first asked for it."""
-    if name not in FUNCTIONS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    function = globals()[name] = FUNCTIONS[name]
-    return function
+__getattr__ = make_getattr(globals(), FUNCTIONS)

@@ -11,7 +11,7 @@ from oplib.builtin.rows.composed import Composed
 
 ALIASES: Mapping[str, str]
 OVERLOADS: Overloads
-FUNCTIONS: Mapping[str, Callable[..., Any]]
+FUNCTIONS: View
 IN_PLACE: Mapping[str, Callable[..., Any]]
 NETWORKS: View
 COMPOSED: Mapping[str, Composed]
@@ -23,6 +23,8 @@ class View(Mapping[str, Callable[..., Any]]):
     def __getitem__(self, name: str) -> Callable[..., Any]: ...
     def __iter__(self) -> Iterator[str]: ...
     def __len__(self) -> int: ...
+    def __or__(self, other: View) -> View: ...
+    def rename(self, names: Mapping[str, str]) -> View: ...
 
 class FunctionRegistry:
     overloads: Overloads
@@ -41,9 +43,9 @@ class FunctionRegistry:
     ) -> None: ...
 
 METHODS: Mapping[str, Callable[..., Any]]
-LINALG: Mapping[str, Callable[..., Any]]
-FFT: Mapping[str, Callable[..., Any]]
-SPECIAL: Mapping[str, Callable[..., Any]]
+LINALG: View
+FFT: View
+SPECIAL: View
 UPCALLS: Mapping[str, Callable[..., Any]]
 
 _TensorOrArray = TypeVar("_TensorOrArray", Tensor, Array)

@@ -19,7 +19,7 @@ from .clip_grad import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_,
 from .convert_parameters import parameters_to_vector, vector_to_parameters
 
 if not _typing.TYPE_CHECKING:  # a type checker then reports a name that does not exist
-    __getattr__ = _make_getattr(__name__)
+    __getattr__ = _make_getattr(globals())
 
 __all__ = [
     "clip_grad_norm_",

@@ -21,7 +21,7 @@ __all__ = ["pad_sequence", "unpad_sequence"]
 
 if not _typing.TYPE_CHECKING:  # a type checker then reports a name that does not exist
     __path__: list[str] = []  # with a path, as packages have, an import of such a name gives this hint too
-    __getattr__ = _make_getattr(__name__)
+    __getattr__ = _make_getattr(globals())
 
 
 @entry_point
