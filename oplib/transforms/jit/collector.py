@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -65,11 +66,9 @@ class Collector:
         """
         effects, candidates = self.effects, self._candidates
         self._collect_writes(overlay, inputs, versions)
-        self._collect_containers()
         leaves, effects.spec = tree_flatten_dataclasses(result, _is_constant)
-        for leaf in leaves:
-            if isinstance(leaf, Tensor) and leaf._storage is leaf._storage.owner:
-                self._source(leaf)  # before its views
+        self._collect_owners(leaves)
+        self._collect_containers()
         effects.results = [self._collect_result(leaf) for leaf in leaves]
         for number, (tensor, _, before) in enumerate(self._snapshot.tensors):
             self._collect_tensor(number, tensor, before, is_grad_set=id(tensor) in overlay.set_grads)
@@ -106,6 +105,12 @@ class Collector:
         """Returns the number of a Tensor with a history among the outputs of the node of the call."""
         self.live.append(tensor)
         return len(self.live) - 1
+
+    def _collect_owners(self, leaves: Sequence[Any]) -> None:
+        """Collects Tensors that hold their arrays, before the views of these arrays."""
+        for leaf in leaves:
+            if isinstance(leaf, Tensor) and leaf._storage is leaf._storage.owner:
+                self._source(leaf)
 
     def _collect_result(self, leaf: Any) -> Any:
         if isinstance(leaf, Tensor):
@@ -172,6 +177,7 @@ class Collector:
             self._placed.append((place.value, key, before))
             operand = self._candidates.numbers.get(id(key))
             shown = key if operand is None else Operand(operand)
+            self._collect_owners(leaves)
             sources = [self._collect_result(leaf) for leaf in leaves]
             self.effects.places.append(NewEntry(number, shown, key not in before, sources, spec))
         else:

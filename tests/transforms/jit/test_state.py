@@ -475,6 +475,20 @@ def test_a_captured_tensor_that_shares_no_memory_any_more_is_noticed(alias):
 
 
 @pytest.mark.spec("J.7")
+@pytest.mark.parametrize("compile_", [lambda function: function, oplib.jit])
+def test_a_kept_view_shares_memory_with_a_returned_tensor(compile_):
+    world = SimpleNamespace(weight=oplib.ones(2, 3), row=oplib.zeros(3))
+
+    def run():
+        product = world.weight * 2
+        world.row = product[0].detach()
+        return product.detach()
+
+    result = compile_(run)()
+    result.add_(1)
+    assert (world.row.tolist(), world.row._version) == ([3, 3, 3], 1)
+
+
 def test_a_returned_view_of_a_no_grad_block_is_refused_as_in_the_plain_run():
     weight = oplib.ones(2, 2, requires_grad=True)
 
