@@ -489,6 +489,7 @@ def test_a_kept_view_shares_memory_with_a_returned_tensor(compile_):
     assert (world.row.tolist(), world.row._version) == ([3, 3, 3], 1)
 
 
+@pytest.mark.spec("J.7")
 def test_a_returned_view_of_a_no_grad_block_is_refused_as_in_the_plain_run():
     weight = oplib.ones(2, 2, requires_grad=True)
 
