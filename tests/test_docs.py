@@ -8,6 +8,8 @@ import io
 import logging
 import re
 import shutil
+import subprocess
+import sys
 import types
 from pathlib import Path
 
@@ -95,6 +97,18 @@ def test_the_code_of_a_page_prints_what_the_page_shows(page):
     counters.clear()  # other tests of this process have counted
     with keeping_log_levels():
         check_page(page.read_text(), str(page))
+
+
+@pytest.mark.slow
+def test_the_settings_of_jax_that_pages_name_exist():
+    lines = {
+        line
+        for page in find_pages()
+        for line in re.findall(r"jax\.config\.update\([^()]*\)", page.read_text())
+    }
+    assert any("async_dispatch" in line for line in lines)
+    code = "\n".join(["import jax", *sorted(lines)])
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.usefixtures("forget_ops")
