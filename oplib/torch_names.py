@@ -200,7 +200,7 @@ class MissingModules:
         """Raises ModuleNotFoundError for a name with a hint."""
         module, _, name = fullname.rpartition(".")
         if name in HINTS.get(module, {}):
-            # Without a name: Python takes an error with the name of the module for no error.
+            # No `name=`: `from package import name` ignores a ModuleNotFoundError that has the module's name.
             raise ModuleNotFoundError(describe_missing(module, name))
 
 

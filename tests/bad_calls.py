@@ -103,7 +103,11 @@ BAD: dict[str, Callable[[], Any]] = {
 
 # Registrations stay; modes and states of the process change; the others run functions that they are given.
 MODULES_LEFT_OUT = {
-    *("oplib.library", "oplib.random", "oplib.autograd.grad_mode", "oplib.amp", "oplib.utils.checkpoint")
+    "oplib.amp",
+    "oplib.autograd.grad_mode",
+    "oplib.library",
+    "oplib.random",
+    "oplib.utils.checkpoint",
 }
 # What changes the process, returns contexts and decorators, or runs what it is given.
 LEFT_OUT = {

@@ -102,7 +102,8 @@ if _TYPE_CHECKING:
 else:
     from . import gradcheck
 
-    del gradcheck  # the name of the package means the function; the import system sets it at the first import
+    # The first import of a package binds its name here. The name must lead to the function, by __getattr__.
+    del gradcheck
 
 __getattr__ = _LateImports(
     __name__,

@@ -65,7 +65,8 @@ if _TYPE_CHECKING:
 else:
     from . import opcheck
 
-    del opcheck  # the name of the package means the function; the import system sets it at the first import
+    # The first import of a package binds its name here. The name must lead to the function, by __getattr__.
+    del opcheck
 
 __getattr__ = _LateImports(
     __name__,

@@ -42,7 +42,7 @@ class ArrayFunction:
         compiled: False runs it as plain Python on every call.
         is_formula: whether the results are gradients, one for each of several tensors. If a result does not
             depend on an input, a formula has no gradient with respect to it, where an op would have zeros.
-        selects: of a formula, whether inputs that are only compared count as not read by the results.
+        selects: for a formula, whether inputs that are only compared count as not read by the results.
         token: stands for the function in keys.
         run: the function that a call runs while ``config.compile_kernels`` is on: the compiled function,
             which is inlined under a trace, or the plain function.
@@ -378,8 +378,9 @@ class DerivedPlan(BackwardPlan):
     def _find_dependent(self, wanted: Mask, outputs: Arrays) -> Mask:
         """Returns for each output whether it can have a gradient.
 
-        A gradient has one if the formula reads an input with a gradient for it: that of the bias does not
-        depend on the weight. All other functions are ops, whose outputs have one or none together.
+        The results of a formula are gradients. Such a result has a gradient if the formula reads an input
+        with a gradient for it: the gradient of a bias does not depend on the weight. All other functions are
+        ops: either all of their floating outputs have a gradient, or none.
         """
         floating = tuple(value is not None and has_gradient(value.dtype) for value in outputs)
         function = self._function

@@ -21,8 +21,8 @@ def run_without_residuals(function: ArrayFunction, grad: Any) -> Arrays:
     """Runs a formula that reads one gradient only. Small results for a shared array are kept and shared.
 
     Args:
-        function: the backward of a function that JAX derived.
-        grad: the gradient.
+        function: the backward that JAX derived.
+        grad: the array of the incoming gradient.
     """
     kept = function.kept
     device = jax_config.jax_default_device  # a context manager of the user may have changed it

@@ -45,7 +45,7 @@ def show_tensor(tensor: TensorSlots) -> str:
         'tensor([[1.0000, 0.5000]], requires_grad=True)'
     """
     if isinstance(tensor._storage, EndedStorage):
-        return f"{_PREFIX}made inside {tensor._storage.function}, which is traced no more)"
+        return f"{_PREFIX}made inside {tensor._storage.function}, whose trace has ended)"
     array = tensor._storage.array
     if is_abstract(array):
         suffixes = ["traced" if isinstance(array, Tracer) else "abstract"]

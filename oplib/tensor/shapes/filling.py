@@ -110,7 +110,8 @@ def find_shared_like(array: Any, value: Any) -> jax.Array | None:
         return None
     shape, dtype = array.shape, array.dtype
     default = jax_config.jax_default_device
-    # A second key of the array of `fill`: to find the placement for that one doubles the time of a call.
+    # `fill` shares the array under another key, which needs the placement. Finding that here would double the
+    # time of a call.
     key = (shape, value or str(value), dtype, array.committed, array.sharding, default)
     found = shared_arrays.get(key)
     if found is None and is_shareable(array):

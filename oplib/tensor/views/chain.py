@@ -75,7 +75,10 @@ class Chain:
 
     @cached_property
     def _inverse(self) -> Chain | None:
-        """The chain of a view that shows all of this one's base. Its program may be compiled already."""
+        """The chain that reads the base out of the view; None if the view does not show all of the base once.
+
+        A view of another tensor may have this chain too, and have compiled its program.
+        """
         frames = [frame.invert() for frame in reversed(self.frames)]
         return None if None in frames else make_chain(tuple(filter(None, frames)))
 

@@ -75,7 +75,7 @@ def mark_stale(root: Any, stale: type, *, restricted_only: bool) -> None:
 
 
 def _has_restricted(root: Any) -> bool:
-    """Tells whether a view of a root may not be rebased. If no view lives, their list is removed."""
+    """Tells whether a view of a root may not be rebased. It removes the list of views if none lives."""
     views: list[Any] = root._views
     references, is_any_alive = views[1:], False
     for reference in references:

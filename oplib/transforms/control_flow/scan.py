@@ -40,8 +40,8 @@ def scan(
 
     Args:
         f: ``(carry, x) -> (carry, y)``; the new carry has the structure, shapes and dtypes of the old one.
-            Carry, ``x`` and ``y`` are Tensors, in any containers. None may be among them, and arrays of
-            JAX, such as keys.
+            Carry, ``x`` and ``y`` are Tensors, in any containers. Arrays of JAX, such as keys, and
+            None may be among them.
         init: the first carry.
         xs: Tensors, in any containers, with one slice for each call along the first dimension; or None.
         length: the number of calls; needed only without ``xs``.

@@ -92,11 +92,12 @@ def _hold_attributes(tensors: Sequence[Tensor]) -> None:
     """Gives Tensors the attributes that each call reads, and whose defaults their class holds.
 
     CPython finds an attribute twice as fast where the instance holds it, at the same place of its dictionary
-    as the instances before it. The caller holds the lock of traces, which hold on to these dictionaries.
+    as the instances before it. The caller holds the lock of traces, because a trace in another thread may
+    change these dictionaries.
     """
     for tensor in tensors:
         if type(tensor) is Tensor:
-            # Threads do not switch here, because nothing is called.
+            # The line calls nothing, so no other thread sets an attribute between the read and the write.
             tensor.__dict__ = {**_DEFAULTS, **tensor.__dict__}
 
 

@@ -54,7 +54,7 @@ def test_the_error_names_the_function_and_the_place(recorder):
 
 
 def test_it_can_be_printed(recorder):
-    assert repr(recorder.history[0]) == "tensor(made inside keep, which is traced no more)"
+    assert repr(recorder.history[0]) == "tensor(made inside keep, whose trace has ended)"
 
 
 sizes = itertools.count(2)  # a program of an earlier test would not call the function
