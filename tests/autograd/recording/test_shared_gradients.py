@@ -53,8 +53,8 @@ def test_the_gradient_of_a_scalar_leaf_can_be_donated():
     for _ in range(3):
         x = oplib.tensor(2.0, requires_grad=True)
         x.clone().backward()
+        assert x.grad.item() == 1.0
         jax.jit(lambda g: g + 1, donate_argnums=0)(x.grad.array).block_until_ready()
-        assert (x * 1).grad_fn is not None
 
 
 def test_a_gradient_that_a_program_donates_stays_for_the_next_pass():
