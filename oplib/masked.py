@@ -21,7 +21,8 @@ import numpy as np
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.promotion import is_integral
 from oplib.builtin.single_ops import ops
-from oplib.errors import DimensionError, describe
+from oplib.builtin.values import read_known
+from oplib.errors import ArgumentValueError, DimensionError, describe
 from oplib.tensor import default_int_dtype, get_default_dtype
 from oplib.tensor.dtypes.rules import INTEGRAL
 from oplib.tracebacks import entry_point
@@ -270,7 +271,16 @@ argmin = _make_place("argmin", "the position of the smallest", _highest, "tensor
 
 def _median(input: Any, dim: int = -1, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Any:  # noqa: A002
     x = _prepare(input, dtype, floating=True)
-    return ops.nanmedian(_fill(x, mask, math.nan), dim, keepdim)[0]
+    found = ops.nanmedian(_fill(x, mask, math.nan), dim, keepdim)[0]
+    if not is_integral(input.dtype):
+        return found
+    values = read_known(found)
+    if values is not None and np.isnan(values).any():
+        raise ArgumentValueError(
+            "masked.median: a row without items has the median nan, which integers lack. Got "
+            f"{describe(input)}. Convert the input to a floating dtype."
+        )
+    return ops._to_copy(found, input.dtype if dtype is None else np.dtype(dtype))
 
 
 def _normalize(

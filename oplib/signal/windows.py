@@ -196,8 +196,9 @@ def _compute(window: _Window, count: int, sym: bool, numbers: dict[str, Any]) ->
     if count > 1:
         return window.fill(np.arange(count, dtype=np.float64), float(count - 1 if sym else count), **numbers)
     with np.errstate(all="ignore"):
-        window.fill(np.zeros(1), 0.0 if sym else 1.0, **numbers)  # the numbers are checked
-    return np.ones(count)
+        items = window.fill(np.zeros(1), 0.0 if sym else 1.0, **numbers)  # the numbers are checked
+    has_center = numbers.get("center") is not None  # it need not be that of the window
+    return items[:count] if has_center else np.ones(count)
 
 
 bartlett = _make_window("bartlett", _WINDOWS["bartlett"])

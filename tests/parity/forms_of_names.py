@@ -106,6 +106,7 @@ NAMES = (
     "lib.unravel_index(x, (2, 3))",
     "lib.unravel_index(i, (2, -3))",
     "lib.svd_lowrank(square.detach(), 3)[1]",
+    "lib.pca_lowrank(lib.ones(3))",
     "lib.svd_lowrank(x.detach().T, 2)[1]",
     "lib.svd_lowrank(x.detach(), 2, 0)[1]",
     "lib.svd_lowrank(x.detach(), 2, M=x.detach() * 0.5)[1]",

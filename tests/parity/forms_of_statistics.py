@@ -39,6 +39,8 @@ STATISTICS = (
     "lib.histogram(lib.ones(3), 2)",
     "(lambda h: (h.hist, *h.bin_edges))(lib.histogramdd(x.detach().T, [3, 2]))",
     "(lambda h: (h[0], *h[1]))(lib.histogramdd(cube.detach()[..., :2], 2))",
+    "lib.histogramdd(lib.ones(3, 0), [])[0]",
+    "lib.histogramdd(lib.ones(3, 0), 2, weight=lib.ones(3), density=True)[0]",
     "lib.histogramdd(x.detach().T, [2, 2], range=[0.0, 1.0, -1.0, 1.0])[0]",
     "lib.histogramdd(x.detach().T, [2, 2], (0.0, 1.0, -1.0, 1.0), v[:3].detach().abs(), True)[0]",
     "lib.histogramdd(x.detach(), [lib.tensor([-1.0, 0.0, 2.0])] * 3, weight=v[:2].detach())[0]",

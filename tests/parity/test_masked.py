@@ -67,3 +67,22 @@ def test_places_are_among_the_items_that_the_mask_keeps(assert_agrees, name):
 
 def test_a_mask_has_bools_and_no_more_dims(assert_agrees):
     assert_agrees(lambda lib: lib.masked.sum(lib.ones(2), mask=lib.ones(1, 2) > 0))
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "amax", "var", "logsumexp"])
+def test_no_dims_are_all_dims(assert_agrees, name):
+    def program(lib):
+        x, kept = make(lib, MASKS["some"])
+        return [getattr(lib.masked, name)(x, dim=(), keepdim=keepdim, mask=kept) for keepdim in (False, True)]
+
+    assert_agrees(program)
+    assert_agrees(lambda lib: getattr(lib.masked, name)(lib.ones(2, 0, dtype=lib.float64), dim=()))
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_the_median_of_integers_is_an_integer(assert_agrees, mask):
+    def program(lib):
+        _, kept = make(lib, MASKS[mask])
+        return lib.masked.median(lib.tensor([[3, 1, 2], [5, 5, -7]]), 1, mask=kept)
+
+    assert_agrees(program)

@@ -36,7 +36,8 @@ def test_a_window_is_that_of_torch(assert_agrees, name):
 
 @pytest.mark.parametrize("numbers", [{}, {"center": 1.5}, {"center": 1.5, "sym": False}])
 def test_the_center_of_an_exponential_window_is_that_of_a_periodic_one(assert_agrees, numbers):
-    assert_agrees(lambda lib: lib.signal.windows.exponential(5, **numbers))
+    for count in (0, 1, 5):
+        assert_agrees(lambda lib, count=count: lib.signal.windows.exponential(count, **numbers))
 
 
 def test_every_window_of_torch_is_there():

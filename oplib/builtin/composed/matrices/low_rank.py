@@ -96,10 +96,10 @@ def pca_lowrank(
     """
     least = min(A.shape[-2:]) if A.ndim > 1 else 0
     count = min(6, least) if q is None else q
-    if not 0 <= count <= least or niter < 0:
+    if A.ndim < 2 or not 0 <= count <= least or niter < 0:
         raise ArgumentValueError(
-            f"pca_lowrank: q must be non-negative and not greater than min(m, n), and niter not negative. "
-            f"Got q={count} and niter={niter} for {describe(A)}. Give a smaller q."
+            "pca_lowrank: expected matrices; q must be non-negative and not greater than min(m, n), and "
+            f"niter not negative. Got q={count} and niter={niter} for {describe(A)}. Give a smaller q."
         )
     mean = ops.mean(A, [-2], True) if center else None
     return svd_lowrank(A, count, niter, mean, generator=generator)

@@ -188,6 +188,8 @@ def _histogram_grid(self: Any, bins: Sequence[Any], weight: Any = None, *, densi
             "histogramdd: if weight tensor is provided it should have the dtype of the input, and a number "
             f"for each point. Got {describe(weight)} for {describe(self)}. Expand or convert it."
         )
+    if not bins:  # points of no numbers lie in no cell
+        return jnp.full((), jnp.nan if density else 0, self.dtype)
     points = lax.reshape(self, (math.prod(self.shape[:-1]), self.shape[-1]))
     share = jnp.ones_like(points[:, 0]) if weight is None else lax.reshape(weight, points.shape[:1])
     places, is_within = [], jnp.ones(points.shape[:1], bool)
