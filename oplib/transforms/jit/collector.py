@@ -18,7 +18,7 @@ from oplib.tensor.storage.overlay import Overlay
 from oplib.tensor.views import AliasStorage, ViewStorage
 from oplib.transforms.captures.candidates import Candidates
 from oplib.transforms.captures.entries import read_entries, restore_entry
-from oplib.transforms.captures.places import SCALARS, FoundObject, Walk
+from oplib.transforms.captures.places import SCALARS, FoundObject, Walk, name_package
 
 from .boundary import Boundary
 from .effects import Effects, New, NewEntry, NewTensor, Operand, Source
@@ -162,11 +162,24 @@ class Collector:
                     continue
                 is_added = key not in before and not isinstance(place.value, (list, deque, set))
                 if isinstance(value, SCALARS):
-                    if id(place.value) not in self._on_the_way or isinstance(place.value, _OF_CODE):
+                    if not self._is_state(place.value, key):
                         continue  # a side effect, as under jax.jit
-                    if not is_added:
+                    if not is_added and not _is_equal(before.get(key), value):
                         self._refuse_scalar(place, key, before.get(key), value)
                 self._collect_entry(number, key, value, is_placed=is_added or key in before)
+
+    def _is_state(self, holder: Any, key: Any) -> bool:
+        """Whether a number belongs to the state of the function.
+
+        It does in an object on the way to a Tensor. In another object of the user it does if it was there
+        before, and the code names it.
+        """
+        if isinstance(holder, _OF_CODE):
+            return False
+        if id(holder) in self._on_the_way:
+            return True
+        is_users = name_package(type(holder)) != "oplib" and not isinstance(holder, (dict, list, deque, set))
+        return is_users and key in self._candidates.constants.get(id(holder), ())
 
     def _collect_entry(self, number: int, key: Any, value: Any, *, is_placed: bool) -> None:
         """Notes what a container holds now, if a call can make it again."""
@@ -246,6 +259,10 @@ class Collector:
             if place.value._storage is shown._storage:
                 return Operand(number)
         return self._source(shown)
+
+
+def _is_equal(before: Any, after: Any) -> bool:
+    return before.__class__ is after.__class__ and bool(before == after)
 
 
 def _is_constant(part: Any) -> bool:
