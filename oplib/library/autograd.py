@@ -133,8 +133,7 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
             result = formula(ctx, *grads)
         except Exception as error:
             error.add_note(f"Raised in the backward formula of {op.name()}.")
-            if isinstance(error, (ValueError, IndexError)) and not ctx.saved_tensors:
-                explain_empty(error, op.name(), op.record.derivative.saver)
+            explain_empty(error, ctx, op.name(), op.record.derivative.saver)
             raise
         padded = _pad(schema, result)
         _check_shapes(op.name(), padded, ctx._op_inputs)

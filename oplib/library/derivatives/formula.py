@@ -139,9 +139,8 @@ class FormulaPlan(BackwardPlan):
             eager = boxed or not any_traced(arrays)
             try:
                 result = run_part(lambda: self._find_rule()(ctx, *grads), op, "backward formula", eager=eager)
-            except (ValueError, IndexError) as error:
-                if not ctx.saved_tensors:
-                    explain_empty(error, op, saver)
+            except Exception as error:
+                explain_empty(error, ctx, op, saver)
                 raise
             return targets.take(result)
 

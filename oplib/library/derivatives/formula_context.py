@@ -89,15 +89,29 @@ class FormulaContext(Context):
         )
 
 
-def explain_empty(error: Exception, op: str, saver: str) -> None:
-    """Notes on an error of unpacking, raised by a formula for which nothing was saved, that this is so."""
-    if str(error).startswith(("not enough values to unpack", "tuple index out of range")):
+def explain_empty(error: Exception, ctx: Any, op: str, saver: str) -> None:
+    """Adds a note to an error of unpacking that a formula raises because nothing was saved for it.
+
+    Args:
+        error: the error of the formula.
+        ctx: the ``ctx`` of the formula. To read its saved tensors may run hooks, so the text is read first.
+        op: the name of the op.
+        saver: the part of the op that saves; empty if there is none.
+    """
+    is_unpacking = str(error).startswith(("not enough values to unpack", "tuple index out of range"))
+    if is_unpacking and isinstance(error, (ValueError, IndexError)) and not ctx.saved_tensors:
         advice = _tell_how_to_save(saver, None, "Call ctx.save_for_backward")
         error.add_note(f"{op}: ctx.saved_tensors is empty in the backward formula. {advice}")
 
 
 def _tell_how_to_save(saver: str, kept: list[str] | None, what: str) -> str:
-    """Returns what the part that saves has done, and what to do."""
+    """Returns what the part that saves has done, and what to do.
+
+    Args:
+        saver: that part; empty if there is none.
+        kept: the names of the attributes that it has set; None if tensors are missing.
+        what: what to do there.
+    """
     if not saver:
         return (
             f"The op has neither a setup_context nor a forward. {what} in a setup_context(ctx, inputs, "
