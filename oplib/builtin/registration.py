@@ -20,7 +20,7 @@ NAMESPACE = "oplib"
 
 def register(row: Row) -> OpOverload:
     """Registers a row and returns its overload."""
-    derivative: Any = row.derivative
+    derivative = row.derivative
     op = custom_op(
         f"{NAMESPACE}::{row.name}",
         check_classes(row.op, row.kernel, row.dtypes),

@@ -34,8 +34,6 @@ def make_derivative(
         RegistrationValueError: more than one of formula, constant and missing; options of a formula without a
             formula; both ``setup_context`` and ``forward``; an empty reason.
     """
-    if isinstance(backward, Derivative):
-        return backward
     said = {"a formula": backward, "constant": constant, "missing": missing}
     given = [what for what, value in said.items() if value is not None]
     if len(given) != 1:
@@ -43,7 +41,8 @@ def make_derivative(
             f"register_autograd({name}): expected one of a formula, constant= and missing=. "
             f"Got {' and '.join(given) or 'none'}. Pass exactly one of them."
         )
-    is_formula = backward is not None and backward != "derive"
+    is_complete = isinstance(backward, Derivative)
+    is_formula = backward is not None and backward != "derive" and not is_complete
     if not is_formula and (setup_context is not None or forward is not None or nonlinear):
         raise RegistrationValueError(
             f"register_autograd({name}): setup_context, forward and nonlinear belong to a formula. Got "
@@ -61,6 +60,8 @@ def make_derivative(
                 f"register_autograd({name}): '{option}' is the reason, in words. Got {reason!r}. "
                 f'Write {option}="because ...".'
             )
+    if is_complete:
+        return backward
     if not is_formula:
         return Derivative(derive=backward == "derive", constant=constant, missing=missing)
     require_callable(backward, f"register_autograd({name}): the formula")

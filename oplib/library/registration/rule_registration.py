@@ -44,8 +44,8 @@ def register_autograd(
     Args:
         op: the op, as its qualified name, its overload, or the result of ``custom_op``.
         backward: ``backward(ctx, *grads)``, which gets one gradient per result and returns one per argument
-            (None if there is none); or ``"derive"``, for JAX's own derivative of the kernel; None makes the
-            call a decorator.
+            (None if there is none); or ``"derive"``, for JAX's own derivative of the kernel; or a complete
+            ``Derivative``, with no option beside it; None makes the call a decorator.
         setup_context: ``setup_context(ctx, inputs, output)``, with ``keyword_only_inputs`` before ``output``
             if the schema has any; it saves on ``ctx`` the values that the formula needs.
         forward: ``forward(ctx, *inputs)``, which computes the results as the kernel does, and saves on
@@ -61,7 +61,7 @@ def register_autograd(
         lib: the library with which the registration ends; without it the registration is permanent.
 
     Returns:
-        The formula, or a decorator that returns it; None for ``"derive"``, ``constant`` and ``missing``.
+        The formula, or a decorator that returns it; None where there is no formula.
 
     Raises:
         RegistrationTypeError: ``backward``, ``setup_context`` or ``forward`` is not callable, or does not

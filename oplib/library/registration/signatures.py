@@ -96,6 +96,9 @@ class TypedOp(Redirecting, Generic[P, R]):
         def register_autograd(self, backward: Literal["derive"], /, *, lib: Any = None) -> None: ...
 
         @overload
+        def register_autograd(self, backward: Derivative, /, *, lib: Any = None) -> Any: ...
+
+        @overload
         def register_autograd(
             self,
             backward: Rule,

@@ -57,6 +57,23 @@ class TestForms:
         op.register_autograd("derive")
         assert derivative_of(op) == Derivative(derive=True)
 
+    def test_a_complete_derivative_is_taken_as_it_is(self, op):
+        derivative = Derivative(backward, save, selects=True)
+        assert op.register_autograd(derivative) is backward
+        assert derivative_of(op) is derivative
+
+    @pytest.mark.parametrize(
+        ("options", "text"),
+        [
+            ({"setup_context": save}, "setup_context, forward and nonlinear belong to a formula"),
+            ({"nonlinear": True}, "setup_context, forward and nonlinear belong to a formula"),
+            ({"constant": "because"}, "expected one of a formula, constant= and missing="),
+        ],
+    )
+    def test_a_complete_derivative_has_no_option_beside_it(self, op, options, text):
+        with pytest.raises(RegistrationValueError, match=text):
+            op.register_autograd(Derivative(backward), **options)
+
     def test_constant_and_missing_need_a_reason(self, op):
         op.register_autograd(constant="because it counts")
         assert derivative_of(op) == Derivative(constant="because it counts")
