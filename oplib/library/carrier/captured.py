@@ -13,12 +13,12 @@ from typing import Any
 
 import jax
 from jax.custom_derivatives import SymbolicZero
-from jax.interpreters import ad
 
 from oplib.library.arguments.structure import Structure
 
 from .bound_call import BoundCall
 from .linear import make_linear
+from .linear_primitive import make_zero
 from .plain_function import bind_jvp_rule
 
 Function = Callable[..., tuple[Any, ...]]
@@ -93,8 +93,3 @@ class CapturedCall:
         avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
         pairs = zip(avals, linear.differentiable, strict=True)
         return outputs, tuple(next(rest) if has else make_zero(aval) for aval, has in pairs)
-
-
-def make_zero(aval: Any) -> Any:
-    """Returns a zero with the sharding and the varying axes of an aval."""
-    return ad.instantiate_zeros(ad.Zero(aval))

@@ -21,8 +21,7 @@ from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir, xla
 
 from oplib.autograd.array_functions.array_function import Mask
-from oplib.autograd.array_functions.compilation import are_concrete, is_uncompiled
-from oplib.errors import MissingRuleError
+from oplib.autograd.array_functions.compilation import are_concrete
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, move_to_front
 from oplib.library.axes.varying import match_varying
@@ -34,9 +33,18 @@ from oplib.tracebacks import entry_point
 
 from .attachment import Attached, attach, make_attachment
 from .bound_call import BoundCall, Shapes
-from .captured import CapturedCall, make_zero
+from .captured import CapturedCall
 from .host_parts import find_spread_lowering
 from .linear import Linear, make_linear
+from .linear_primitive import (
+    apply_linear,
+    differentiate_linear,
+    find_linear_avals,
+    lower_linear,
+    push_varied,
+    run_linear,
+    transpose_linear,
+)
 from .several_platforms import lower_for_each, lower_late
 
 
@@ -106,18 +114,18 @@ class Carrier:
         self.linear = Primitive(f"{name}.lin")
         self.attachment = make_attachment(name, self._bind_linear)
         self.call.def_effectful_abstract_eval(_call_avals)
-        self.linear.def_abstract_eval(_linear_avals)
+        self.linear.def_abstract_eval(find_linear_avals)
         self.call.def_impl(partial(_apply_call, self.call))
-        self.linear.def_impl(partial(_apply_linear, self.linear))
-        for primitive, lower in ((self.call, _lower_call), (self.linear, _lower_linear)):
+        self.linear.def_impl(partial(apply_linear, self.linear))
+        for primitive, lower in ((self.call, _lower_call), (self.linear, lower_linear)):
             primitive.multiple_results = True
             lower_late(primitive)
             mlir.register_lowering(primitive, lower)
         batching.fancy_primitive_batchers[self.call] = entry_point(self._batch_call)
         batching.fancy_primitive_batchers[self.linear] = entry_point(self._batch_linear)
         ad.primitive_jvps[self.call] = entry_point(self._differentiate_call)
-        ad.primitive_jvps[self.linear] = entry_point(_differentiate_linear)
-        ad.primitive_transposes[self.linear] = entry_point(_transpose_linear)
+        ad.primitive_jvps[self.linear] = entry_point(differentiate_linear)
+        ad.primitive_transposes[self.linear] = entry_point(transpose_linear)
 
     def bind(self, call: BoundCall, arrays: Sequence[Any]) -> list[Any]:
         """Binds the call in the current trace."""
@@ -301,7 +309,7 @@ def _spread(results: Sequence[Any], zeros: Sequence[Any], linear: Linear) -> lis
 def _derive(call: BoundCall, jaxpr: Any, primals: Any, tangents: Any) -> tuple[Any, list[Any]]:
     """Runs the kernel and JAX's own derivative of it, together, for ops that request it."""
     with jax.named_scope(call.record.name):
-        outputs, results = _push_forward(partial(_run_named, call, jaxpr), primals, tangents)
+        outputs, results = push_varied(partial(_run_named, call, jaxpr), primals, tangents)
     return outputs, _mark_zeros(results, [jax.typeof(value).to_tangent_aval() for value in outputs])
 
 
@@ -329,7 +337,7 @@ def _derive_plain(
         body.structure, outputs = call.run_plain(levels, arrays)
         return outputs
 
-    outputs, results = _push_forward(run, primals, tangents)
+    outputs, results = push_varied(run, primals, tangents)
     return outputs, _mark_zeros(results, [jax.typeof(value).to_tangent_aval() for value in outputs])
 
 
@@ -338,19 +346,6 @@ def _mark_zeros(results: Any, avals: Any) -> list[Any]:
         ad.Zero(aval) if result.dtype == jax.dtypes.float0 else result
         for aval, result in zip(avals, results, strict=True)
     ]
-
-
-def _push_forward(function: Callable[..., Any], primals: Any, tangents: Any) -> Any:
-    """Runs ``jax.jvp`` with respect to the values that have a tangent; the others cost nothing."""
-    moves = [not isinstance(tangent, ad.Zero) for tangent in tangents]
-
-    def varied(*values: Any) -> Any:
-        rest = iter(values)
-        return function(*(next(rest) if move else fixed for move, fixed in zip(moves, primals, strict=True)))
-
-    at = tuple(primal for primal, move in zip(primals, moves, strict=True) if move)
-    given = tuple(tangent for tangent, move in zip(tangents, moves, strict=True) if move)
-    return jax.jvp(varied, at, given)
 
 
 def _begin(call: BoundCall) -> Uncompiled | None:
@@ -366,15 +361,6 @@ def _apply_call(primitive: Primitive, *arrays: Any, call: BoundCall, levels: Lev
     if not call.applies_itself:
         return xla.apply_primitive(primitive, *arrays, call=call, levels=levels, jaxpr=jaxpr)
     return call.apply(levels, partial(run_call, call=call, jaxpr=jaxpr))(*arrays)
-
-
-def _apply_linear(primitive: Primitive, *arrays: Any, linear: Linear, life: Any) -> Any:
-    """Runs the primitive *op.lin* on values: compiled, or as plain Python."""
-    if linear.call.record.is_plain or is_uncompiled():
-        return run_linear(*arrays, linear=linear)
-    if not linear.call.applies_itself:
-        return xla.apply_primitive(primitive, *arrays, linear=linear, life=life)
-    return linear.call.apply(linear, partial(_run_late, linear=linear))(*arrays)
 
 
 def run_call(*arrays: Any, call: BoundCall, jaxpr: Any, **_: Any) -> list[Any]:
@@ -404,89 +390,3 @@ def _call_avals(*avals: Any, call: BoundCall, levels: Levels, jaxpr: Any) -> tup
     if isinstance(jaxpr, Uncompiled):
         jaxpr = call.trace(levels, avals)
     return list(jaxpr.out_avals), jaxpr.effects
-
-
-def run_linear(*arrays: Any, linear: Linear) -> list[Any]:
-    """Evaluates the primitive *op.lin*: output tangents from residuals and input tangents."""
-    residuals, tangents = arrays[: linear.residual_count], arrays[linear.residual_count :]
-    with jax.named_scope(linear.call.record.name):
-        zeros = match_varying([make_zero(aval) for aval in linear.avals], like=arrays)
-        return match_varying(linear.push(residuals, tangents, zeros), like=arrays)
-
-
-def _run_late(*arrays: Any, linear: Linear, **_: Any) -> list[Any]:
-    """Evaluates the primitive *op.lin* in a program of its own, when the trace of its call may be over."""
-    _refuse_captured(arrays, linear)
-    return run_linear(*arrays, linear=linear)
-
-
-def _refuse_captured(arrays: Sequence[Any], linear: Linear) -> None:
-    """Raises if forward mode would be derived from a formula that closes over a value of another trace.
-
-    Reverse mode is no such case: it runs the formula while the trace of the call lasts.
-    """
-    if not linear.call.overload.is_local or linear.rule_residuals:
-        return
-    try:
-        closed = jax.jit(partial(run_linear, linear=linear)).trace(*arrays).jaxpr
-        captures = len(closed.in_avals) > len(arrays)
-    except jax.errors.UnexpectedTracerError:
-        captures = True
-    if captures:
-        raise MissingRuleError(
-            f"{linear.call}: there is no forward-mode rule. Its backward formula closes over a traced value, "
-            "so none can be derived from it by transposition, which runs when the trace of this value is "
-            "over. Register one with register_jvp, which may close over the value, or make it an argument of "
-            "the op."
-        )
-
-
-_lower_linear = mlir.lower_fun(_run_late, multiple_results=True)
-
-
-def _linear_avals(*_avals: Any, linear: Linear, **_: Any) -> list[Any]:
-    """Returns the avals of output tangents: those of the outputs, with their sharding."""
-    return list(linear.avals)
-
-
-def _differentiate_linear(primals: Any, tangents: Any, *, linear: Linear, **_: Any) -> Any:
-    """Differentiates the implementation of *op.lin*; every higher order is JAX's own."""
-    return _push_forward(partial(run_linear, linear=linear), primals, tangents)
-
-
-def _transpose_linear(cotangents: Any, *args: Any, linear: Linear, **_: Any) -> list[Any]:
-    """Runs the backward formula, for the transposed tangents."""
-    count = linear.residual_count
-    if linear.plan is None:
-        return [None] * count + _transpose_rule(cotangents, args, linear=linear)
-    given = tuple(not isinstance(cotangent, ad.Zero) for cotangent in cotangents)
-    present = [cotangent for cotangent, has in zip(cotangents, given, strict=True) if has]
-    with jax.named_scope(f"{linear.call.record.name}.backward"):
-        grads = linear.pull(args[:count], present, given)
-    return [None] * count + [
-        grad if ad.is_undefined_primal(tangent) else None
-        for grad, tangent in zip(grads, args[count:], strict=True)
-    ]
-
-
-def _transpose_rule(cotangents: Any, args: Any, *, linear: Linear) -> list[Any]:
-    """Transposes the jvp rule by JAX, for an op without a backward formula."""
-    rule = linear.call.record.jvp
-    if rule is not None and rule.nonlinear:
-        raise MissingRuleError(
-            f"{linear.call}: there is no reverse-mode rule. Its jvp rule is declared nonlinear, so none can "
-            "be derived from it by transposition. Register one with register_autograd."
-        )
-    count = linear.residual_count
-    places = [place for place, tangent in enumerate(args[count:]) if ad.is_undefined_primal(tangent)]
-    zeros = [make_zero(args[count + place].aval) for place in places]
-
-    def apply(*varied: Any) -> tuple[Any, ...]:
-        tangents = list(args[count:])
-        for place, value in zip(places, varied, strict=True):
-            tangents[place] = value
-        return tuple(run_linear(*args[:count], *tangents, linear=linear))
-
-    given = tuple(ad.instantiate_zeros(cotangent) for cotangent in cotangents)
-    found = dict(zip(places, jax.vjp(apply, *zeros)[1](given), strict=True))
-    return [found.get(place) for place in range(len(args) - count)]
