@@ -146,6 +146,21 @@ def _pad(self: Any, pad: Sequence[int], mode: str, value: complex | None) -> Any
         raise UnsupportedArgumentError(
             f"pad: unrecognised padding mode. Got {mode!r}. Choose constant, reflect, replicate or circular."
         )
+    widths = _find_widths(self, pad)
+    if mode == "constant":
+        number = jnp.asarray(convert_number(value or 0, self.dtype))
+        return lax.pad(self, number, [(low, high, 0) for low, high in widths])
+    _check_mode(self, pad, mode, value)
+    _check_sizes(self, pad, mode, widths)
+    more = [(max(low, 0), max(high, 0)) for low, high in widths]
+    less = [(min(low, 0), min(high, 0), 0) for low, high in widths]
+    if mode == "circular":  # what is cut off is no part of the circle
+        return jnp.pad(lax.pad(self, strong(0, self), less), more, mode=_MODES[mode])
+    return lax.pad(jnp.pad(self, more, mode=_MODES[mode]), strong(0, self), less)
+
+
+def _find_widths(self: Any, pad: Sequence[int]) -> list[tuple[int, int]]:
+    """Returns how many items come before and after those of each axis."""
     if len(pad) % 2 or len(pad) > 2 * self.ndim:
         raise ArgumentError(
             "pad: padding length must be divisible by 2 and at most twice the number of dims. Got "
@@ -158,10 +173,11 @@ def _pad(self: Any, pad: Sequence[int], mode: str, value: complex | None) -> Any
         raise ArgumentError(
             f"pad: an axis loses all its items. Got {list(pad)} for {describe(self)}. Take less away."
         )
-    if mode == "constant":
-        number = jnp.asarray(convert_number(value or 0, self.dtype))
-        return lax.pad(self, number, [(low, high, 0) for low, high in widths])
-    _check_mode(self, pad, mode, value)
+    return widths
+
+
+def _check_sizes(self: Any, pad: Sequence[int], mode: str, widths: Sequence[tuple[int, int]]) -> None:
+    """Checks that there are enough items to repeat."""
     count = len(pad) // 2
     if mode != "circular" and 0 in self.shape[max(self.ndim - count - 1, 0) :]:
         raise ArgumentError(
@@ -175,11 +191,6 @@ def _pad(self: Any, pad: Sequence[int], mode: str, value: complex | None) -> Any
                 f"pad: padding size should be less than the corresponding input dimension. Got {list(pad)} "
                 f"for {describe(self)} with mode={mode!r}. Pad less."
             )
-    more = [(max(low, 0), max(high, 0)) for low, high in widths]
-    less = [(min(low, 0), min(high, 0), 0) for low, high in widths]
-    if mode == "circular":  # what is cut off is no part of the circle
-        return jnp.pad(lax.pad(self, strong(0, self), less), more, mode=_MODES[mode])
-    return lax.pad(jnp.pad(self, more, mode=_MODES[mode]), strong(0, self), less)
 
 
 def _check_mode(self: Any, pad: Sequence[int], mode: str, value: complex | None) -> None:
