@@ -36,6 +36,8 @@ def find_live_inputs(jaxpr: Any, wanted: Sequence[bool] | None = None) -> tuple[
 def find_dependent(jaxpr: Any, inputs: Sequence[bool], *, skips_choices: bool) -> tuple[bool, ...]:
     """Returns for each output of a jaxpr whether it depends on the value of one of these inputs.
 
+    What only an effect reads does not count.
+
     Args:
         jaxpr: a ``jax.extend.core.Jaxpr`` (not closed).
         inputs: for each input, whether it counts.
@@ -43,7 +45,10 @@ def find_dependent(jaxpr: Any, inputs: Sequence[bool], *, skips_choices: bool) -
             which of two items is taken.
     """
     places = range(len(jaxpr.outvars))
-    lives = [_live(jaxpr, [place == other for other in places], skips_choices) for place in places]
+    lives = [
+        _live(jaxpr, [place == other for other in places], skips_effects=True, skips_choices=skips_choices)
+        for place in places
+    ]
     return tuple(any(read and counts for read, counts in zip(live, inputs, strict=True)) for live in lives)
 
 
@@ -67,12 +72,14 @@ def find_forwarded(jaxpr: Any) -> tuple[int, ...] | None:
     return tuple(places[var] for var in jaxpr.outvars)
 
 
-def _live(jaxpr: Any, wanted: Sequence[bool], skips_choices: bool = False) -> tuple[bool, ...]:
+def _live(
+    jaxpr: Any, wanted: Sequence[bool], *, skips_effects: bool = False, skips_choices: bool = False
+) -> tuple[bool, ...]:
     live = {var for var, want in zip(jaxpr.outvars, wanted, strict=True) if want and not _is_literal(var)}
     for equation in reversed(jaxpr.eqns):
         outputs = [var in live and not (skips_choices and _is_choice(var)) for var in equation.outvars]
-        if any(outputs) or (equation.effects and not skips_choices):
-            live.update(_read_by(equation, outputs, skips_choices))
+        if any(outputs) or (equation.effects and not skips_effects):
+            live.update(_read_by(equation, outputs, skips_effects=skips_effects, skips_choices=skips_choices))
     return tuple(var in live for var in jaxpr.invars)
 
 
@@ -80,9 +87,9 @@ def _is_choice(var: Any) -> bool:
     return not jnp.issubdtype(var.aval.dtype, jnp.inexact)
 
 
-def _read_by(equation: Any, outputs: list[bool], skips_choices: bool) -> list[Any]:
+def _read_by(equation: Any, outputs: list[bool], **skips: bool) -> list[Any]:
     inner = equation.params.get("jaxpr") if equation.primitive.name in ("jit", "pjit") else None
-    reads = [True] * len(equation.invars) if inner is None else _live(inner.jaxpr, outputs, skips_choices)
+    reads = [True] * len(equation.invars) if inner is None else _live(inner.jaxpr, outputs, **skips)
     return [var for var, read in zip(equation.invars, reads, strict=True) if read and not _is_literal(var)]
 
 

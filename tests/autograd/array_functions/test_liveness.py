@@ -81,8 +81,9 @@ def test_outputs_are_forwarded_if_each_is_an_input(function: Any, places: Any) -
         (lambda x, y: (y / jnp.sum(x > 0).astype(y.dtype), y), (True, False), (False, False)),
         (lambda x, y: (y[jnp.argsort(x)], jnp.sign(x) * y), (True, True), (False, True)),
         (lambda x, y: (jnp.zeros(2), 1.0), (False, False), (False, False)),
+        (lambda x, y: (jax.debug.callback(print, x), y)[1:], (False,), (False,)),
     ],
-    ids=["products", "a choice", "a choice inside a call", "a count", "places", "constants"],
+    ids=["products", "a choice", "a choice inside a call", "a count", "places", "constants", "an effect"],
 )
 def test_an_output_depends_on_an_input_that_it_reads(
     function: Any, dependent: tuple[bool, ...], without_choices: tuple[bool, ...]
