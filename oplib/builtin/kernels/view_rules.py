@@ -191,7 +191,7 @@ def expand(spec: Any, size: Sequence[int]) -> Part:
 
 @lru_cache(maxsize=2048)
 def cut(shape: Shape, dim: int, length: int, step: int) -> Window:
-    """Returns the window of ``length`` items of one axis."""
+    """Returns the window of ``length`` items of one axis, every ``step``-th."""
     sizes = (*shape[:dim], length, *shape[dim + 1 :])
     steps = (*(1,) * dim, step if length > 1 else 1, *(1,) * (len(shape) - dim - 1))
     return make_window(shape, sizes, steps, tuple(range(len(shape))), sizes)

@@ -171,8 +171,8 @@ class Collector:
     def _is_state(self, holder: Any, key: Any) -> bool:
         """Whether a number belongs to the state of the function.
 
-        It does in an object on the way to a Tensor. In another object of the user it does if it was there
-        before, and the code names it.
+        It does in an object on the way to a Tensor. In another object of the user it does if the search
+        before the trace found it, because the code names the attribute.
         """
         if isinstance(holder, _OF_CODE):
             return False
