@@ -47,7 +47,7 @@ class ArrayFunction:
         run: the function that a call runs while ``config.compile_kernels`` is on: the compiled function,
             which is inlined under a trace, or the plain function.
         kept: a shared array, the default device and the results for this array; see
-            :mod:`oplib.autograd.recording.shared_gradients`.
+            :mod:`oplib.autograd.recording.kept_gradients`.
     """
 
     __slots__ = (

@@ -23,10 +23,10 @@ from oplib.generated_code import inlined
 from oplib.modes import ModeState, modes
 from oplib.tensor import Storage, Tensor, box, read_array
 
+from .kept_gradients import run_without_residuals
 from .lazy_edges import LazyEdges, link_inputs
 from .origins import enter_node
 from .record_pattern import Pattern
-from .shared_gradients import run_without_residuals
 
 __all__ = ["NOBODY", "FormulaNode", "make_node_class", "record", "save_residuals"]
 

@@ -117,7 +117,7 @@ def test_a_backward_with_an_effect_runs_in_each_pass(forget_ops):
 
     total.defvjp(lambda x: (x.sum(), x.shape), pull)
 
-    @oplib.custom_op("shared_gradients::total", autograd="derive")
+    @oplib.custom_op("kept_gradients::total", autograd="derive")
     def op(x: jax.Array) -> jax.Array:
         return total(x)
 
