@@ -32,11 +32,8 @@ Arrays = Sequence[Any]
 
 
 def is_differentiated_by_jax(cls: Any, call: FunctionCall) -> bool:
-    """Returns whether JAX gets the rule: the call is not recorded, has traced inputs, and has a rule.
-
-    JAX differentiates the body of a control flow function, so there JAX gets the rule of a recorded call too.
-    """
-    if (call.recording and modes.region is None) or call.tangents is not None or not cls._is_users:
+    """Returns whether JAX gets the rule of a call that the tape does not get: it is traced, and has a rule."""
+    if call.tangents is not None or not cls._is_users:
         return False
     if cls.backward is cls._root.backward and cls.vjp is cls._root.vjp:
         return False

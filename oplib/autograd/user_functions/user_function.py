@@ -182,10 +182,13 @@ class Function(metaclass=FunctionMeta):
         recording = state.grad_enabled and True in needs and not state.inference
         call = FunctionCall(inputs, flags, len(values), specs, state, recording=recording)
         state.sequence_nr += recording
-        if not (recording and state.region is None) and is_differentiated_by_jax(cls, call):
+        # JAX differentiates the body of a control flow function, so there JAX gets the rule of each call.
+        is_on_tape = recording and state.region is None
+        if not is_on_tape and is_differentiated_by_jax(cls, call):
             return call_traced(cls, args, keywords, leaves, call)
+        # The lines of call.run_below: its frame would be a part of the cost of each Function.
         before = state.grad_enabled, state.forward_enabled
-        state.grad_enabled = state.forward_enabled = False  # as call.run_below does
+        state.grad_enabled = state.forward_enabled = False
         try:
             result = cls._call_forward(ctx, args, keywords)
         finally:
