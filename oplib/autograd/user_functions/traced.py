@@ -32,7 +32,7 @@ Arrays = Sequence[Any]
 
 
 def is_differentiated_by_jax(cls: Any, call: FunctionCall) -> bool:
-    """Returns whether JAX gets the rule of a call that the tape does not get: it is traced, and has a rule."""
+    """Returns whether JAX gets the rule of a call off the tape: an input is traced, and there is a rule."""
     if call.tangents is not None or not cls._is_users:
         return False
     if cls.backward is cls._root.backward and cls.vjp is cls._root.vjp:
