@@ -116,6 +116,7 @@ HINTS: dict[str, dict[str, str]] = {
         "DataParallel": _PARTITION,
     },
     "oplib.nn.utils": {
+        "clip_grad_norm": "Use oplib.nn.utils.clip_grad_norm_.",
         **dict.fromkeys(("spectral_norm", "weight_norm", "parametrize", "parametrizations"), _OF_MODULES),
     },
     "oplib.nn.utils.rnn": dict.fromkeys(
@@ -133,6 +134,11 @@ HINTS: dict[str, dict[str, str]] = {
         },
         "swa_utils": "Average parameters under oplib.no_grad by Tensor.lerp_, or optax.incremental_update.",
         "lr_scheduler": "Give the transformation a schedule, such as optax.cosine_decay_schedule.",
+    },
+    "Optimizer": {
+        "param_groups": "Use optimizer.hyperparams, and optax.multi_transform for parts of the parameters.",
+        "add_param_group": "Give all parameters at first, and freeze some by requires_grad_(False).",
+        "defaults": "Use optimizer.hyperparams.",
     },
     "Tensor": {
         **dict.fromkeys(

@@ -58,9 +58,14 @@ class Hyperparameters(MutableMapping[str, Tensor]):
 
     def _find(self, name: str) -> list[Tensor]:
         if name not in self._tensors:
+            advice = (
+                "Use one of these names."
+                if self._tensors
+                else "Wrap the function that makes the transformation: "
+                f"optax.inject_hyperparams(optax.adam)({name}=...)."
+            )
             raise KeyError(
-                f"optimizer.hyperparams: there is no {name!r}. Got {sorted(self._tensors)}. Wrap the "
-                f"function that makes the transformation: optax.inject_hyperparams(optax.adam)({name}=...)."
+                f"optimizer.hyperparams: there is no {name!r}. Got {sorted(self._tensors)}. {advice}"
             )
         return self._tensors[name]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from oplib.autograd.recording.in_place import write_in_place
 from oplib.errors import ArgumentTypeError, ArgumentValueError, describe
 from oplib.pytree import tree_flatten, tree_structure, tree_unflatten
 from oplib.tensor import Tensor, box
+from oplib.torch_names import HINTS
 
 from .hyperparameters import Hyperparameters
 
@@ -70,6 +71,13 @@ class Optimizer:
         self.state = [Tensor.from_array(_strengthen(leaf)) for leaf in flat]
         self.hyperparams = Hyperparameters(self.state, self._structure)
         self._updates: dict[Mask, Update] = {}
+
+    if not TYPE_CHECKING:  # a type checker then still finds misspelled names
+
+        def __getattr__(self, name: str) -> NoReturn:
+            hint = HINTS["Optimizer"].get(name)
+            text = f"'Optimizer' object has no attribute {name!r}" + (f". {hint}" if hint else "")
+            raise AttributeError(text, name=name, obj=self)
 
     def __repr__(self) -> str:
         return f"Optimizer({len(self.params)} parameters, {len(self.state)} Tensors of state)"

@@ -304,7 +304,7 @@ def test_they_are_found_inside_other_transformations():
 
 def test_an_unknown_hyperparameter_raises():
     _, optimizer = make_injected()
-    with pytest.raises(KeyError, match=r"there is no 'lr'. Got .*learning_rate.*inject_hyperparams"):
+    with pytest.raises(KeyError, match=r"there is no 'lr'. Got .*learning_rate.*Use one of these names\."):
         optimizer.hyperparams["lr"] = 0.1
     with pytest.raises(ArgumentError, match="'learning_rate' has another shape"):
         optimizer.hyperparams["learning_rate"] = oplib.ones(2)

@@ -79,14 +79,14 @@ def _complete(
 
 def _spread_dims(record: Record, out_dims: Any, values: Sequence[Any]) -> list[Any]:
     """Returns one entry per result, from an int or None for all, or from the structure of the results."""
-    if out_dims is None or isinstance(out_dims, int):
+    if _is_dim(out_dims):
         return [out_dims] * len(values)
     given = out_dims if isinstance(out_dims, tuple) and len(values) != 1 else (out_dims,)
     if len(given) != len(values) or not all(map(_fits, given, values)):
         raise ResultError(
             f"{record.name}: the vmap staticmethod returned incompatible out_dims. Got {out_dims!r} for "
             f"{describe(tuple(values))}. Return one int for all outputs, or the structure of the outputs "
-            "with an int or None for each."
+            "with an int or None for each; a bool, as of a rule of JAX's custom_vmap, is no position."
         )
     return list(given)
 
@@ -94,7 +94,12 @@ def _spread_dims(record: Record, out_dims: Any, values: Sequence[Any]) -> list[A
 def _fits(dim: Any, value: Any) -> bool:
     if isinstance(dim, list) and isinstance(value, list):
         return len(dim) == len(value) and all(map(_fits, dim, value))
-    return dim is None or isinstance(dim, int)
+    return _is_dim(dim)
+
+
+def _is_dim(dim: Any) -> bool:
+    """Tells whether this is a position. As one, the True of a rule of JAX would silently be axis 1."""
+    return dim is None or (isinstance(dim, int) and not isinstance(dim, bool))
 
 
 def _front(record: Record, value: Any, dim: Any, size: int) -> Any:

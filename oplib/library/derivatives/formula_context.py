@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 
@@ -80,6 +80,13 @@ class FormulaContext(Context):
             f"{_tell_how_to_save(self.__dict__.get('_saver', ''), kept, 'Set it')}",
             name=name,
             obj=self,
+        )
+
+    def __getitem__(self, place: object) -> NoReturn:
+        """Refuses what a ``bwd`` of JAX does with its residuals; unpacking comes here too."""
+        raise TypeError(
+            f"{self.__dict__['_op']}: ctx is subscripted or unpacked in the backward formula, and it is no "
+            f"tuple of residuals. Got {place!r}. Read what was saved: (x,) = ctx.saved_tensors."
         )
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -104,7 +104,7 @@ def _explain_value(op: str, part: str, layout: Layout | None, error: Exception) 
         subject = f"argument '{layout.find_argument(int(found[1]))}'"
     return TracingError(
         f"{op}: the {part} needs the concrete value of {subject} while it is compiled. "
-        f"{str(error).splitlines()[0]} Make the argument static (annotate it int, float, bool or str), or "
-        f"write the {part} with jax.lax control flow, or define the op with compile=False to run it as plain "
-        "Python."
+        f"{str(error).splitlines()[0].rstrip('.')}. Make the argument static (annotate it int, float, bool "
+        f"or str), or write the {part} with jax.numpy and jax.lax control flow, or define the op with "
+        "compile=False to run it as plain Python. A kernel on numpy.ndarray may call numpy."
     )

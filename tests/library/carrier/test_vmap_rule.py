@@ -85,6 +85,8 @@ def test_a_rule_is_skipped_where_nothing_is_batched_at_its_level(kind):
 BAD = {
     "no pair": (lambda info, dims, x: x * 2, ResultError, "two returns"),
     "no such dim": (lambda info, dims, x: (x * 2, 5), DimensionError, "out of range. Got 5"),
+    "a bool": (lambda info, dims, x: (x * 2, True), ResultError, "Got True .* is no position"),
+    "a bool of one result": (lambda info, dims, x: (x * 2, (True,)), ResultError, "Got \\(True,\\)"),
     "another size": (lambda info, dims, x: (x[:1] * 2, 0), ResultError, "another batch size"),
 }
 

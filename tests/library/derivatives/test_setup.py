@@ -128,3 +128,11 @@ def test_a_saved_output_that_equals_its_input_keeps_its_place_in_the_graph() -> 
     (second,) = oplib.autograd.grad(first.sum(), x)
     # d first / dx = -1 * d output / dx, and the op's own rule says d output / dx = -output
     assert (first.item(), second.item()) == (-3.0, 3.0)
+
+
+@pytest.mark.parametrize("read", [lambda ctx: ctx[0], lambda ctx: [*ctx]], ids=["subscript", "unpacking"])
+def test_a_formula_that_reads_its_ctx_as_residuals_learns_of_saved_tensors(read: Any) -> None:
+    op = custom_op("rule::as_in_jax", lambda x: x * x, schema="(Tensor x) -> Tensor")
+    op.register_autograd(lambda residuals, g: (g * 2 * read(residuals),))
+    with pytest.raises(TypeError, match=r"rule::as_in_jax: ctx is subscripted.*ctx\.saved_tensors"):
+        jax.grad(lambda x: op(x).sum())(jnp.ones(2))

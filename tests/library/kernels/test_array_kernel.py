@@ -124,6 +124,17 @@ def test_a_kernel_that_reads_a_value_names_the_argument_and_the_three_cures() ->
         assert cure in str(raised.value)
 
 
+def test_a_kernel_that_calls_numpy_learns_of_kernels_on_numpy_arrays() -> None:
+    @custom_op("compiled::sine")
+    def sine(x: jax.Array) -> jax.Array:
+        return jnp.asarray(np.sin(x))
+
+    with pytest.raises(
+        TracingError, match=r"float32\[2\]\. Make .* A kernel on numpy\.ndarray may call numpy"
+    ):
+        sine(jnp.ones(2))
+
+
 def test_compile_false_runs_the_kernel_as_plain_python_on_every_call() -> None:
     calls: list[bool] = []
 
