@@ -251,13 +251,13 @@ class Generator:
 
         Returns:
             One array of the numbers of a key and, at its end, a number to fold into it, and the kind of key
-            for ``wrap_key_data``, see :func:`read_draw`. For a key that is traced or has dimensions: the key
-            with the number, and None as its kind.
+            for ``wrap_key_data``, see :func:`read_draw`. For a key that is traced, has dimensions or is
+            committed to devices, where the draw runs: the key with the number, and None as its kind.
         """
         key, count = self._count_draw()
         held, words, kind = self._unwrapped  # read at once: another thread may replace it
         if held is not key:
-            if isinstance(key, Tracer) or key.ndim:
+            if isinstance(key, Tracer) or key.ndim or key.committed:
                 return (key, count), None
             data, kind = jax.random.key_data(key), jax.random.key_impl(key)
             if isinstance(data, Tracer):  # a key from outside of the current trace

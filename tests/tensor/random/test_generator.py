@@ -181,3 +181,23 @@ def test_a_generator_takes_no_state_that_it_did_not_give(state: Any) -> None:
     assert generator.initial_seed() == 5
     with pytest.raises(ArgumentTypeError, match="set_state: expected a state from get_state"):
         set_rng_state(state)
+
+
+def test_a_key_on_a_device_draws_there():
+    device = jax.devices()[-1]
+    key = jax.random.key(3)
+    there = Generator.from_key(jax.device_put(key, device))
+    for _ in range(2):
+        drawn = randn(4, generator=there)
+        assert drawn.array.committed
+        assert drawn.array.devices() == {device}
+    expected = Generator.from_key(key)
+    rand(4, generator=expected)
+    assert drawn.tolist() == randn(4, generator=expected).tolist()
+
+
+def test_a_key_of_a_mesh_draws_on_the_mesh():
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("a",))
+    spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    generator = Generator.from_key(jax.device_put(jax.random.key(3), spread))
+    assert randn(4, generator=generator).array.devices() == {*jax.devices()}
