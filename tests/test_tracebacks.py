@@ -10,6 +10,7 @@ import traceback
 import weakref
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 
 import pytest
 
@@ -162,6 +163,26 @@ def test_an_interrupt_passes_as_it_is():
     with pytest.raises(KeyboardInterrupt) as caught:
         define("interrupt", kernel)(oplib.ones(2))
     assert "dispatch.py" in list_files(caught.value)
+
+
+def test_an_error_between_the_lines_of_a_frame_passes_as_it_is():
+    """A signal handler may raise where an instruction of its frame, such as that of a cell, has no line."""
+
+    def find_frame():
+        cell = 1
+        return sys._getframe(), lambda: cell
+
+    between = TracebackType(None, find_frame()[0], 0, -1)
+    assert between.tb_lineno is None
+
+    @entry_point
+    def interrupted():
+        raise TimeoutError("from a handler").with_traceback(between)
+
+    with pytest.raises(TimeoutError, match="from a handler") as caught:
+        interrupted()
+    last = list(traceback.walk_tb(caught.value.__traceback__))[-1]
+    assert last == (between.tb_frame, None)
 
 
 def test_an_error_that_oplib_did_not_expect_names_the_setting():
