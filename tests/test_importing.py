@@ -1,9 +1,10 @@
-"""What an import leaves of the collector of garbage: everything as it was."""
+"""What an import leaves of the collector of garbage, and names that are imported at their first use."""
 
 import gc
 
 import pytest
 
+import oplib
 from oplib.importing import collecting_later
 
 
@@ -57,3 +58,8 @@ def test_objects_frozen_by_the_user_stay_frozen():
     with collecting_later():
         pass
     assert gc.get_freeze_count() == frozen
+
+
+@pytest.mark.parametrize("package", [oplib, oplib.autograd, oplib.library])
+def test_dir_names_what_is_imported_at_its_first_use(package):
+    assert {*package.__all__} <= {*dir(package)}

@@ -105,7 +105,7 @@ else:
     # The first import of a package binds its name here. The name must lead to the function, by __getattr__.
     del gradcheck
 
-__getattr__ = _LateImports(
+_late = _LateImports(
     __name__,
     {
         "Function": "function",
@@ -119,7 +119,13 @@ __getattr__ = _LateImports(
         "gradgradcheck": "gradcheck.second",
         "graph": "graph",
     },
-).find
+)
+__getattr__ = _late.find
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_late})
+
 
 if not init():
     raise AutogradError(

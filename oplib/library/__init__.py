@@ -68,11 +68,16 @@ else:
     # The first import of a package binds its name here. The name must lead to the function, by __getattr__.
     del opcheck
 
-__getattr__ = _LateImports(
+_late = _LateImports(
     __name__,
     {
         "KernelHandle": "registration.kernel_handle",
         "get_kernel": "registration.kernel_handle",
         "opcheck": "opcheck.check",
     },
-).find
+)
+__getattr__ = _late.find
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_late})
