@@ -39,8 +39,14 @@ _ADVICE: dict[type[Exception], str] = {AllocationError: "Check the sizes, or com
 _OTHER_ADVICE = (
     "Pass values of the kinds that its docstring lists; if these are, it is a defect of oplib: report it."
 )
-_CALL_ADVICE = "Correct the call: help() of the function shows its arguments."
-_WRONG_CALL = re.compile(r"\S+\(\) (missing|takes|got) ")  # Python's words for arguments that do not fit
+# The words of Python for arguments that do not fit, and those of JAX for arrays on several devices.
+_ADVICE_FOR_TEXTS = (
+    (
+        re.compile(r"\S+\(\) (missing|takes|got) "),
+        "Correct the call: help() of the function shows its arguments.",
+    ),
+    (re.compile("Received incompatible devices "), "Move them to one device by Tensor.to."),
+)
 _PACKAGES = frozenset({"builtins", "numpy"})
 _STATUS = re.compile("[A-Z_]+: ")  # of XLA; the text may hold an error of the user's host kernel
 _CALL_OF = "<call of "  # begins the file name of the generated code of an op
@@ -73,7 +79,8 @@ def explain_raw(
         return None
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     name = _name_call(frame, name)
-    advice = _CALL_ADVICE if _WRONG_CALL.match(text) else _ADVICE.get(kind, _OTHER_ADVICE)
+    advices = (advice for words, advice in _ADVICE_FOR_TEXTS if words.match(text))
+    advice = next(advices, _ADVICE.get(kind, _OTHER_ADVICE))
     return kind(
         f"{name}: cannot use these arguments. Got {_describe_arguments(frame) or 'none'}; "
         f"{type(error).__name__}: {shown.removesuffix('.')}. {advice}"
