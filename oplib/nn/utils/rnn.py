@@ -13,6 +13,7 @@ from jax.core import Tracer
 from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
+from oplib.tensor.devices.placement import placement_like
 from oplib.tensor.factories.from_data import tensor
 from oplib.torch_names import make_getattr as _make_getattr
 from oplib.tracebacks import entry_point
@@ -96,14 +97,20 @@ def _list_sequences(sequences: Any) -> list[Tensor]:
 
 
 def _are_data(sequences: list[Tensor]) -> bool:
-    """Whether concrete tensors on a CPU are read, and nothing follows what is computed of them."""
+    """Whether concrete tensors in one place on a CPU are read, and nothing follows what they become."""
+    place = _find_place(sequences[0])
     return not modes.state.watchers and all(
         not isinstance(one._storage.owner.array, Tracer)
         and not one._requires_grad
         and one._tangent_slot is None
         and one.device.type == "cpu"
+        and _find_place(one) == place
         for one in sequences
     )
+
+
+def _find_place(sequence: Tensor) -> Any:
+    return placement_like(sequence._storage.owner.array, None)
 
 
 def _fill_with_numpy(sequences: list[Tensor], length: int, value: float, *, at_end: bool) -> Tensor:
@@ -111,7 +118,7 @@ def _fill_with_numpy(sequences: list[Tensor], length: int, value: float, *, at_e
     batch = np.full((len(sequences), length, *first.shape[1:]), value, first.numpy().dtype)
     for row, one in zip(batch, sequences, strict=True):
         row[slice(0, one.shape[0]) if at_end else slice(length - one.shape[0], length)] = one.numpy()
-    return tensor(batch)
+    return tensor(batch, device=_find_place(first))
 
 
 def _fill(sequences: list[Tensor], length: int, value: float, *, at_end: bool) -> Tensor:

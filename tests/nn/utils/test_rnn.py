@@ -21,6 +21,16 @@ def test_sequences_of_data_compile_nothing(caplog):
     assert "Compiling" not in caplog.text
 
 
+@pytest.mark.devices(2)
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_the_batch_is_where_the_sequences_are(requires_grad):
+    second = jax.devices()[1]
+    given = [one.to(second).requires_grad_(requires_grad) for one in make_sequences()]
+    assert pad_sequence(given).device == oplib.device(second)
+    with pytest.raises(ValueError, match=r"incompatible devices.* Move them to one device by Tensor\.to\."):
+        pad_sequence([*given, oplib.tensor([1.0], device=jax.devices()[0])])
+
+
 def test_a_compiled_function_pads_as_an_eager_one():
     pad = oplib.jit(lambda sequences: pad_sequence(sequences, batch_first=True, padding_side="left"))
     assert pad(make_sequences()).tolist() == [[0, 0, 1, 2], [1, 2, 3, 4], [0, 0, 0, 1]]
