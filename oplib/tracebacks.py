@@ -196,8 +196,8 @@ def _rebuild(traceback: TracebackType | None) -> TracebackType | None:
         kept.append(own)
     made: TracebackType | None = None
     for one in reversed(kept):
-        line: int | None = one.tb_lineno  # None where a signal handler raises between the lines of a frame
-        made = TracebackType(made, one.tb_frame, one.tb_lasti, -1 if line is None else line)
+        line = one.tb_lineno or -1  # it is None where a signal handler raises between the lines of a frame
+        made = TracebackType(made, one.tb_frame, one.tb_lasti, line)
     return made
 
 
