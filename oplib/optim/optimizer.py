@@ -52,7 +52,7 @@ class Optimizer:
     """
 
     def __init__(self, transformation: Any, params: Any) -> None:
-        self._optax = _import_optax()
+        _import_optax()
         if not callable(getattr(transformation, "init", None)) or not callable(
             getattr(transformation, "update", None)
         ):
@@ -219,12 +219,12 @@ class Optimizer:
 
     def _map_params(self, function: Any, state: Any, other: Any, of_others: Any = None) -> Any:
         """Maps the parts of a state that belong to parameters, and leaves the places of masked ones."""
-        masked = self._optax.MaskedNode  # stands for a parameter, or for a container of parameters
+        masked = _import_optax().MaskedNode  # stands for a parameter, or for a container of parameters
 
         def apply(part: Any, one: Any) -> Any:
             return part if isinstance(part, masked) else function(part, one)
 
-        return self._optax.tree_utils.tree_map_params(
+        return _import_optax().tree_utils.tree_map_params(
             self.transformation,
             apply,
             state,
@@ -244,7 +244,7 @@ class Optimizer:
             changes, new = self.transformation.update(
                 self._arrange(filled), jax.tree_util.tree_unflatten(self._structure, state), tree, **extra
             )
-            updated = jax.tree_util.tree_leaves(self._optax.apply_updates(tree, changes))
+            updated = jax.tree_util.tree_leaves(_import_optax().apply_updates(tree, changes))
             kept = [
                 before if owner >= 0 and not mask[owner] else after.astype(before.dtype)
                 for before, after, owner in zip(

@@ -1,5 +1,6 @@
 """``oplib.optim.Optimizer``: transformations of optax as imperative optimizers."""
 
+import copy
 import io
 import logging
 import sys
@@ -439,3 +440,19 @@ def test_without_optax_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "optax", None)
     with pytest.raises(ImportError, match="pip install optax, which is the extra 'optim'"):
         Optimizer(object(), make_params())
+
+
+@pytest.mark.parametrize("title", TRANSFORMATIONS)
+def test_a_deep_copy_with_its_parameters_goes_on_alone_as_the_original(title):
+    params = make_params()
+    optimizer = Optimizer(TRANSFORMATIONS[title], params)
+    take_gradients(params)
+    optimizer.step()
+    before = [one.tolist() for one in params]
+    copied, of_copied = copy.deepcopy((params, optimizer))
+    for owner, its in ((of_copied, copied), (optimizer, params)):
+        assert [one.tolist() for one in params] == before
+        owner.zero_grad()
+        take_gradients(its)
+        owner.step()
+    assert [one.tolist() for one in copied] == [one.tolist() for one in params] != before
