@@ -98,7 +98,7 @@ def _fits(dim: Any, value: Any) -> bool:
 
 
 def _is_dim(dim: Any) -> bool:
-    """Tells whether this is a position. As one, the True of a rule of JAX would silently be axis 1."""
+    """Tells whether this is a position or None. As a position, the True of a rule of JAX would be axis 1."""
     return dim is None or (isinstance(dim, int) and not isinstance(dim, bool))
 
 
