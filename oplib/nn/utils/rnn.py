@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import typing as _typing
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any
 
+import jax
 import numpy as np
 from jax.core import Tracer
 
@@ -48,7 +50,7 @@ def pad_sequence(
         A tensor of shape (L, B, ...), or (B, L, ...) with ``batch_first``, of the dtype of the first one.
 
     Raises:
-        ArgumentTypeError: no sequences of tensors.
+        ArgumentTypeError: no sequences of tensors, or the number is not a real one.
         ArgumentError: there are none, or their other dimensions differ.
         ArgumentValueError: another side.
 
@@ -69,6 +71,11 @@ def pad_sequence(
         raise ArgumentValueError(
             f"pad_sequence: Expected padding_side to be one of left or right. Got {padding_side!r}. Write "
             "padding_side='right'."
+        )
+    if not isinstance(padding_value, (Real, Tensor, jax.Array)):
+        raise ArgumentTypeError(
+            f"pad_sequence: argument 'padding_value' is a real number. Got {describe(padding_value)}, of "
+            f"type {type(padding_value).__name__}. Write padding_value=0.0."
         )
     length = max(one.shape[0] for one in given)
     fill = _fill_with_numpy if _are_data(given) else _fill

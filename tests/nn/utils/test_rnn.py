@@ -68,3 +68,18 @@ def test_packed_sequences_are_explained():
         AttributeError, match=r"There are no packed sequences: use oplib\.nn\.utils\.rnn\.pad_seq"
     ):
         oplib.nn.utils.rnn.pack_padded_sequence  # noqa: B018  reading it raises
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("value", [None, 1j, "0"])
+def test_what_is_no_real_number_fills_no_place(value, requires_grad):
+    given = [one.requires_grad_(requires_grad) for one in make_sequences()]
+    with pytest.raises(TypeError, match=r"'padding_value' is a real number.* Write padding_value=0\.0\."):
+        pad_sequence(given, padding_value=value)
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("value", [True, np.float32(2), np.int64(3)])
+def test_each_real_number_fills_places(value, requires_grad):
+    given = [one.requires_grad_(requires_grad) for one in make_sequences()]
+    assert pad_sequence(given, padding_value=value)[-1, -1].item() == float(value)
