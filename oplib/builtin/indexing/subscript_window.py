@@ -35,19 +35,23 @@ def read_window(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
     key, tensors = _make_key(index)
     found = _windows.get((shape, key)) if key is not None else None
     if found is not None:
-        *window, dims, own_dims = found
+        window, own_dims = found
+        if not tensors:
+            return window
         for places, dim in zip(tensors, own_dims, strict=True):
             check_places(places, shape[dim], dim)
-        return *window, tensors, dims
+        frame, starts, node_class, _, dims = window
+        return frame, starts, node_class, tensors, dims
     reader = _WindowReader(shape)
     for item in read_subscripts(index, shape):
         reader.read(item)
-    window = (*reader.window(), reader.node_class)
+    frame, starts = reader.window()
+    window = frame, starts, reader.node_class, reader.indices, reader.dims
     if key is not None and not has_symbols(shape):
         if len(_windows) >= _MOST:
             _windows.clear()
-        _windows[shape, key] = *window, reader.dims, reader.own_dims
-    return *window, reader.indices, reader.dims
+        _windows[shape, key] = (*window[:3], (), reader.dims), reader.own_dims
+    return window
 
 
 def _make_key(index: Any) -> tuple[tuple[Any, ...] | None, list[Any]]:
