@@ -13,7 +13,7 @@ Example:
 # ruff: noqa: F401  torch's private names can be imported from here too
 # pyright: reportUnusedImport=false
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+import typing as _typing
 
 from oplib.errors import AutogradError
 from oplib.importing import LateImports as _LateImports
@@ -94,7 +94,7 @@ __all__ = [
     "variable",
 ]
 
-if _TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from . import compiled_autograd, forward_ad, function, functional, graph
     from .engine.node_logging import engine_run_backward as _engine_run_backward
     from .function import Function, NestedIOFunction

@@ -1,6 +1,6 @@
 """The library floor: registering ops, and calling them. The names are those of ``torch.library``."""
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+import typing as _typing
 
 from oplib.importing import LateImports as _LateImports
 
@@ -59,7 +59,7 @@ __all__ = [
     "register_vmap",
 ]
 
-if _TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from .opcheck import opcheck
     from .registration.kernel_handle import KernelHandle, get_kernel
 else:

@@ -52,6 +52,7 @@ MORE = {
     "view.dtype": ("bh", "the items of the sample have another size"),
     "one_hot.classes": ("i", "the numbers of the sample are no classes in another dtype"),
     "linalg_cholesky": ("c", "the sample is not Hermitian with imaginary parts"),
+    "linalg_pinv_bounded": ("c", "the bounds of the sample become complex too, and a bound is real"),
 }
 LESS = {
     **dict.fromkeys(

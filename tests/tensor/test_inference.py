@@ -263,7 +263,7 @@ def count_complete_calls(function):
 @pytest.mark.fast_path
 def test_a_call_inside_has_a_fast_path_of_its_own(x, made):
     with oplib.inference_mode():
-        _ = x * 2.0, x + made, made.max(0)
+        _ = x * 2.0, x + made, made * made, made.max(0)
         assert count_complete_calls(lambda: (x * 2.0, x + made, made * made)) == 0
         assert count_complete_calls(lambda: (made.max(0), oplib.mul(x, other=made))) == 0
         for result in (x * 2.0, x + made, made * made, *made.max(0)):

@@ -88,11 +88,10 @@ POINTWISE: dict[str, list[Sample]] = {
     **{f"{name}.Tensor": binary(**NOT_ZERO) for name in ("floor_divide", "remainder", "fmod")},
     "lerp.Scalar": [Sample((X, shift(draw(3)), 0.3)), Sample((X, draw(2, 1), 0.8))],
     "lerp.Tensor": [Sample((X, draw(3), draw(2, 1, low=0.1, high=0.9)))],
-    "addcmul": [Sample((X, draw(3), draw(2, 1))), Sample((X, draw(3), draw(2, 1)), {"value": 0.5})],
-    "addcdiv": [
-        Sample((X, draw(3), draw(2, 1, **NOT_ZERO))),
-        Sample((X, draw(3), draw(2, 1, **NOT_ZERO)), {"value": 2}),
-    ],
+    "addcmul": [Sample((X, draw(3), draw(2, 1)), {"value": value}) for value in (0.5, 2)],
+    "addcmul.unscaled": [Sample((X, draw(3), draw(2, 1)))],
+    "addcdiv": [Sample((X, draw(3), draw(2, 1, **NOT_ZERO)), {"value": value}) for value in (0.5, 2)],
+    "addcdiv.unscaled": [Sample((X, draw(3), draw(2, 1, **NOT_ZERO)))],
     "nan_to_num": [
         Sample((np.array([1.5, np.nan, np.inf, -np.inf]), 0.5, 9.0, -7.0)),
         Sample((np.array([np.nan, 2.0, -1.0]),)),

@@ -134,7 +134,7 @@ def test_one_that_a_cache_keeps_is_refused_by_another_function(make_mask):
     for _ in range(2):
         with pytest.raises(TracingError, match=r"add: the function reads a Tensor .* Got f32\[3\]"):
             oplib.jit(add)(oplib.ones(3), oplib.ones(3))
-    with pytest.raises(TracingError, match=f"add__: .*{WORDS}"):
+    with pytest.raises(TracingError, match=rf"add.*: .*{WORDS}"):  # the op's name where the fast path is off
         make_mask() + 1
 
 
