@@ -376,9 +376,18 @@ def _fold(key: Any, count: Any) -> Any:
 
 
 def _make_key(seed: int) -> Any:
-    """Makes a key from all 64 bits of a seed. JAX does so only with x64."""
+    """Makes a key from all 64 bits of a seed. JAX does so only with x64.
+
+    The key is not committed, because a Generator keeps it. A key of the mesh that is set now would put later
+    draws on this mesh.
+    """
     key = jax.random.key(seed % _WORD)
-    return key if seed < _WORD else jax.random.fold_in(key, seed // _WORD)
+    if seed >= _WORD:
+        key = jax.random.fold_in(key, seed // _WORD)
+    if isinstance(key, Tracer) or not key.committed:
+        return key
+    words: Any = np.asarray(jax.random.key_data(key))
+    return jax.random.wrap_key_data(words, impl=jax.random.key_impl(key))
 
 
 default_generator = Generator()

@@ -13,8 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from oplib import jit, vmap
+from oplib.autograd import grad
 from oplib.errors import ArgumentError, ArgumentTypeError, TracingError
-from oplib.tensor import Generator, default_generator, manual_seed, rand, randn
+from oplib.tensor import Generator, Tensor, default_generator, manual_seed, ones, rand, randn
 from oplib.tensor.random.generator import set_rng_state
 
 
@@ -201,3 +203,42 @@ def test_a_key_of_a_mesh_draws_on_the_mesh():
     spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     generator = Generator.from_key(jax.device_put(jax.random.key(3), spread))
     assert randn(4, generator=generator).array.devices() == {*jax.devices()}
+
+
+@pytest.mark.devices(2)
+@pytest.mark.parametrize("seed", [3, 2**40 + 3])
+@pytest.mark.parametrize("make", [lambda one: one.start, lambda one: one.next_key()], ids=["start", "draw"])
+def test_a_seeded_generator_does_not_stay_on_a_mesh(seed, make):
+    mesh = jax.make_mesh((2,), ("a",), axis_types=(jax.sharding.AxisType.Explicit,))
+    generator, expected = Generator().manual_seed(seed), Generator().manual_seed(seed)
+    with jax.set_mesh(mesh):
+        make(generator)
+    make(expected)
+    drawn = randn(4, generator=generator)
+    assert drawn.array.devices() == {jax.devices()[0]}
+    assert not drawn.array.committed
+    assert drawn.tolist() == randn(4, generator=expected).tolist()
+
+
+@pytest.mark.devices(2)
+def test_a_generator_first_used_in_a_map_does_not_stay_on_a_mesh():
+    mesh = jax.make_mesh((2,), ("a",), axis_types=(jax.sharding.AxisType.Explicit,))
+    generator = Generator().manual_seed(3)
+    with jax.set_mesh(mesh):
+        vmap(lambda x: x + rand((), generator=generator), randomness="same")(ones(2))
+    assert rand(4, generator=generator).array.devices() == {jax.devices()[0]}
+
+
+@pytest.mark.devices(2)
+@pytest.mark.usefixtures("global_state")
+def test_a_compiled_call_on_a_mesh_leaves_later_draws_where_they_were():
+    mesh = jax.make_mesh((2,), ("a",), axis_types=(jax.sharding.AxisType.Explicit,))
+    manual_seed(5)
+    with jax.set_mesh(mesh):
+        array = jax.device_put(jnp.ones((4, 6)), jax.sharding.PartitionSpec("a", None))
+        x = Tensor.from_array(array, requires_grad=True)
+        jit(lambda x: grad((x.t() * 2).sum(), x)[0])(x)
+    z = randn(5, 3, 4, requires_grad=True)
+    assert z.array.devices() == {jax.devices()[0]}
+    found = vmap(lambda z: grad((z.t() ** 3).sum(), z, create_graph=True)[0])(z)
+    np.testing.assert_allclose(found.detach().numpy(), 3 * z.detach().numpy() ** 2, rtol=1e-5)
