@@ -15,12 +15,13 @@ from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.errors import AutogradError, DimensionError, GradientTypeError, describe
 from oplib.tensor import Tensor
 from oplib.tensor.devices.forked import check_process
+from oplib.tensor.devices.placement import Placement, find_other_placement
 from oplib.tensor.storage.constants import mark_shared
 
 from .engine import check_edge
 
-_ones: dict[tuple[Any, Any], Any] = {}
-"""Gradients of scalars by shape and dtype. They never change, and making one costs as much as an op."""
+_ones: dict[tuple[Any, Any, Placement], Any] = {}
+"""Gradients of scalars by shape, dtype and placement. Making one costs as much as an op."""
 
 
 def make_root_gradients(
@@ -66,7 +67,7 @@ def find_root_gradient(output: Tensor, grad: Any) -> Any:
         return None
     due = output._storage.array
     if grad is None:
-        return _ones.get((due.shape, due.dtype))
+        return _ones.get((due.shape, due.dtype, find_other_placement(due)))
     if type(grad) is not Tensor:
         return None
     given = grad._storage.array
@@ -145,18 +146,19 @@ def _check_batch(output: Any, given: Any, position: int) -> None:
 
 def _make_one(output: Tensor | GradientEdge) -> Tensor:
     due = _metadata(output)
-    key = (due.shape, due.dtype)
+    placement = find_other_placement(due) if isinstance(output, Tensor) else None
+    key = (due.shape, due.dtype, placement)
     one = _ones.get(key)
     if one is None:
-        one = _make_ones(due)
-        # one committed to the devices of a mesh serves this mesh only
-        if not isinstance(one, Tracer) and not one.committed:
+        one = _make_ones(due, placement)
+        # one committed to the devices of the current mesh serves this mesh only
+        if not isinstance(one, Tracer) and (placement is not None or not one.committed):
             mark_shared(one)
             _ones[key] = one
     return ARRAYS.box(one)
 
 
-def _make_ones(due: Any) -> Any:
+def _make_ones(due: Any, placement: Placement) -> Any:
     check_process()
     if due.size != 1:
         raise AutogradError(
@@ -168,4 +170,4 @@ def _make_ones(due: Any) -> Any:
             f"backward: grad can be implicitly created only for real scalar outputs. Got {describe(due)}. "
             "Give a gradient, or take the real part."
         )
-    return jax.device_put(np.ones(due.shape, due.dtype))  # jnp.ones would compile a function
+    return jax.device_put(np.ones(due.shape, due.dtype), placement)  # jnp.ones would compile a function

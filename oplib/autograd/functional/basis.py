@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.tensor import Tensor, box, upcalls
+from oplib.tensor.devices.placement import find_other_device
 
 from .arguments import Tensors
 
@@ -27,7 +28,7 @@ def make_basis(tensors: Tensors) -> list[Any]:
     for tensor in tensors:
         array, count = tensor._storage.array, count_items(tensor)
         rows = np.eye(total, count, -start, dtype=array.dtype)
-        basis.append(jnp.array(rows.reshape(total, *array.shape)))
+        basis.append(jnp.array(rows.reshape(total, *array.shape), device=find_other_device(array)))
         start += count
     return basis
 
@@ -38,7 +39,7 @@ def iterate_units(tensor: Tensor) -> Iterator[Tensor]:
     for place in range(count_items(tensor)):
         unit = np.zeros(array.shape, array.dtype)
         unit.reshape(-1)[place] = 1
-        yield box(jnp.array(unit))
+        yield box(jnp.array(unit, device=find_other_device(array)))
 
 
 def split_rows(rows: Tensor, tensors: Tensors) -> list[Tensor]:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from oplib.autograd.engine.backward_and_grad import grad
 from oplib.errors import AutogradError
 from oplib.tensor import Tensor, box
+from oplib.tensor.devices.placement import find_other_device
 
 from .arguments import Tensors
 
@@ -109,7 +110,7 @@ def fill_zeros(
 def make_zeros_like(like: Tensor, lead: tuple[int, ...] = ()) -> Tensor:
     """Returns zeros of a tensor's shape and dtype, with additional leading dimensions."""
     array = like._storage.array
-    return box(jnp.zeros((*lead, *array.shape), array.dtype))
+    return box(jnp.zeros((*lead, *array.shape), array.dtype, device=find_other_device(array)))
 
 
 def refuse_constant(caller: str, what: str, place: int) -> AutogradError:

@@ -18,6 +18,7 @@ from jax.extend.core import get_opaque_trace_state
 
 from oplib.autograd.tangents import carries_tangents
 from oplib.tensor import Tensor, box, upcalls
+from oplib.tensor.devices.placement import Placement, find_other_device
 
 
 class _ClassTest(dict[type, bool]):
@@ -69,12 +70,16 @@ class GradientRepresentation:
         return grad
 
     def fill(self, grads: Sequence[Any], metadata: Sequence[Any]) -> list[Any]:
-        """Replaces absent gradients by zeros, unless there is no metadata for them."""
+        """Replaces absent gradients by zeros on the device of the others, unless they have no metadata."""
+        given = [grad for grad in grads if grad is not None]
+        if len(given) == len(grads):
+            return given
+        device = find_other_device(self.array(given[0])) if given else None
         pairs = zip(grads, metadata, strict=True)
-        return [self._zeros(due) if grad is None and due is not None else grad for grad, due in pairs]
+        return [self._zeros(due, device) if grad is None and due is not None else grad for grad, due in pairs]
 
-    def _zeros(self, due: Any) -> Any:
-        return self.unbox(ARRAYS.box(jnp.zeros(due.shape, due.dtype)))
+    def _zeros(self, due: Any, device: Placement) -> Any:
+        return self.unbox(ARRAYS.box(jnp.zeros(due.shape, due.dtype, device=device)))
 
 
 class _Tensors(GradientRepresentation):

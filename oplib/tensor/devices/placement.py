@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 import jax
+from jax.core import Tracer
 from jax.sharding import Sharding
 
 from .device import Device, find_default_device, is_abstract, jax_config
@@ -69,6 +70,20 @@ def placement_like(array: Any, device: Any) -> Placement:
     sharding = array.sharding
     is_free = not array.committed and _is_default(sharding, jax_config.jax_default_device)
     return None if is_free else sharding
+
+
+def find_other_placement(array: Any) -> Placement:
+    """Returns the sharding of an array that is committed to other devices than the default one; else None."""
+    if isinstance(array, Tracer) or not array.committed:
+        return None
+    sharding = array.sharding
+    return None if _is_default(sharding, jax_config.jax_default_device) else sharding
+
+
+def find_other_device(array: Any) -> Placement:
+    """Returns what :func:`find_other_placement` does, for a value of any shape: None for several devices."""
+    placement = find_other_placement(array)
+    return None if placement is None or len(placement.device_set) > 1 else placement
 
 
 def is_on_default_device(array: Any) -> bool:

@@ -1,7 +1,11 @@
 """The gradients a pass starts with."""
 
+from contextlib import nullcontext
+
+import jax
 import jax.numpy as jnp
 import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import oplib
 from oplib.autograd.engine.backward_and_grad import tensor_or_tensors_to_tuple
@@ -114,3 +118,69 @@ def test_one_or_several_gradients_as_a_tuple():
     assert tensor_or_tensors_to_tuple([one, None], 7) == (one, None)
     with pytest.raises(TypeError, match="not iterable"):
         tensor_or_tensors_to_tuple(3, 1)
+
+
+PASSES = {
+    "sum": lambda x: x.sum(),
+    "sum over one dimension": lambda x: x.sum(0)[1],
+    "mean": lambda x: x.mean(),
+    "expand": lambda x: x.expand(5, 2, 3).sum(),
+    "transpose": lambda x: x.t().sum(),
+    "add": lambda x: (x + 1).sum(),
+    "mul": lambda x: (x * x).sum(),
+    "an item": lambda x: x[0, 0],
+    "unbind": lambda x: x.unbind(0)[1].sum(),
+    "a write": lambda x: x.clone().index_fill_(0, oplib.tensor([0]), 0).sum(),
+}
+
+
+@pytest.mark.devices(2)
+@pytest.mark.parametrize("how", PASSES)
+def test_a_gradient_lies_on_the_device_of_its_tensor(how):
+    for device in (*jax.devices()[:2], *jax.devices()[:2]):
+        x = Tensor.from_array(jax.device_put(jnp.ones((2, 3)), device), requires_grad=True)
+        PASSES[how](x).backward()
+        (again,) = oplib.autograd.grad(PASSES[how](x), x, create_graph=True)
+        assert x.grad.device == again.device == x.device
+        assert x.grad.array.devices() == again.array.devices() == {device}
+
+
+@pytest.mark.devices(2)
+def test_the_gradient_of_a_leaf_that_is_the_root_lies_on_its_device():
+    for device in (*jax.devices()[:2], *jax.devices()[:2]):
+        x = Tensor.from_array(jax.device_put(jnp.ones(()), device), requires_grad=True)
+        x.backward()
+        assert x.grad.array.devices() == {device}
+
+
+@pytest.mark.devices(2)
+def test_a_gradient_of_a_compiled_call_lies_on_the_device_of_its_tensor():
+    total = oplib.jit(lambda x: x.sum())
+    for device in (*jax.devices()[:2], *jax.devices()[:2]):
+        x = Tensor.from_array(jax.device_put(jnp.ones((2, 3)), device), requires_grad=True)
+        total(x).backward()
+        assert x.grad.array.devices() == {device}
+
+
+@pytest.mark.devices(2)
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_a_gradient_lies_on_the_mesh_of_its_tensor(kind):
+    mesh = jax.make_mesh((2,), ("a",), axis_types=(kind,))
+    array = jax.device_put(jnp.ones((4, 6)), NamedSharding(mesh, PartitionSpec("a", None)))
+    for is_set in (False, True, False):
+        x = Tensor.from_array(array, requires_grad=True)
+        with jax.set_mesh(mesh) if is_set else nullcontext():
+            x.t().sum().backward()
+        assert x.grad.array.devices() == array.devices()
+        assert x.grad.tolist() == [[1.0] * 6] * 4
+    alone = oplib.ones(4, 6, requires_grad=True)
+    alone.t().sum().backward()
+    assert alone.grad.array.devices() == {jax.devices()[0]}
+
+
+def test_a_root_gradient_on_the_default_device_is_not_committed():
+    x = Tensor.from_array(jax.device_put(jnp.ones(3), jax.devices()[0]), requires_grad=True)
+    y = oplib.ones(3, requires_grad=True)
+    for one in (x, y):
+        one.sum().backward()
+        assert not one.grad.array.committed  # so both keep the gradient, and share one compiled call

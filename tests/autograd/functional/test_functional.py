@@ -360,3 +360,17 @@ def test_a_registered_op_is_differentiated_by_its_own_rules() -> None:
     )
     for options in WAYS.values():
         assert_close(jacobian(op, box(A)[0], **options), jnp.diag(14 * A))
+
+
+@pytest.mark.devices(2)
+@pytest.mark.parametrize("vectorize", [False, True])
+def test_results_lie_on_the_device_of_the_input(vectorize: bool) -> None:
+    device = jax.devices()[1]
+    x = oplib.Tensor.from_array(jax.device_put(V, device))
+    for made in (
+        jacobian(lambda x: x.sum(), x, vectorize=vectorize),
+        jacobian(lambda x: x * 2, x, vectorize=vectorize),
+        jacobian(lambda x: oplib.ones(2), x, vectorize=vectorize),
+        hessian(lambda x: x.sum(), x, vectorize=vectorize),
+    ):
+        assert made.array.devices() == {device}

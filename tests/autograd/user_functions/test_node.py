@@ -1,5 +1,6 @@
 """What the backward of a user Function gets, and what it may return."""
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -20,6 +21,19 @@ def test_missing_gradients_are_zeros(x):
     first, _ = make_function(lambda ctx, a: (a * 2, a * 3), backward).apply(x)
     first.sum().backward()
     assert seen == [[0.0, 0.0]]
+
+
+@pytest.mark.devices(2)
+def test_missing_gradients_are_on_the_device_of_the_others():
+    def backward(ctx, g, h):
+        assert h.device == g.device
+        return h + 1
+
+    device = jax.devices()[1]
+    x = oplib.Tensor.from_array(jax.device_put(jnp.ones(2), device), requires_grad=True)
+    first, _ = make_function(lambda ctx, a: (a.sum(), a * 3), backward).apply(x)
+    first.backward()
+    assert x.grad.array.devices() == {device}
 
 
 def test_missing_gradients_are_none_if_asked_for(x):
