@@ -30,7 +30,8 @@ class TensorCopying:
     _grad: Any
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return (_make_leaf, (type(self), self._storage, self._requires_grad), users_attributes(self) or None)
+        made_of = self.__class__, self._storage, self._requires_grad
+        return _make_leaf, made_of, users_attributes(self) or None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -43,7 +44,7 @@ class TensorCopying:
                 f"Copy tensor.detach() instead, or clone() to keep the history."
             )
         storage = _copy_storage(self._storage, memo)
-        copied = memo[id(self)] = _make_leaf(type(self), storage, self._requires_grad)
+        copied = memo[id(self)] = _make_leaf(self.__class__, storage, self._requires_grad)
         if self._grad is not None:
             copied._grad = copy.deepcopy(self._grad, memo)
         copied.__dict__.update(copy.deepcopy(users_attributes(self), memo))
@@ -86,12 +87,13 @@ def _make_leaf(cls: type[Any], storage: Storage, requires_grad: bool) -> Any:
 
 def _reduce_storage(storage: Storage) -> tuple[Any, ...]:
     """Pickles through numpy, because pickles of JAX's arrays name JAX's private modules."""
-    if isinstance(storage.array, Tracer):
+    array = storage.array
+    if isinstance(array, Tracer):
         raise TracingError(
-            f"pickle: a traced tensor has no values yet. Got {describe(storage.array)}. "
+            f"pickle: a traced tensor has no values yet. Got {describe(array)}. "
             f"Return it from the traced function and pickle it there."
         )
-    return _restore_storage, (np.asarray(storage.array),)
+    return _restore_storage, (np.asarray(array),)
 
 
 def _restore_storage(values: np.ndarray[Any, Any]) -> Storage:

@@ -96,10 +96,6 @@ class FreshStorage(Storage):
         with buffers:
             return peek(self)
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        make_ordinary(self)  # pickling notes the class before it reads the array
-        return Storage.__reduce_ex__(self, protocol)
-
 
 def make_ordinary(storage: Any) -> None:
     """Makes a storage ordinary that may be fresh; a trace in another thread may observe it by now."""

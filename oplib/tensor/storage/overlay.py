@@ -27,6 +27,7 @@ class Overlay:
         name: the name of the function, for errors.
         cells: the replacement of each observed storage.
         shadows: the replacement of each Generator.
+        attributes: what stands in place of the ``__dict__`` of each observed Tensor, by its ``id``.
         read_grads: the ``id`` of each Tensor whose gradient from before was read.
         set_grads: likewise, whose gradient was set.
         scope: the number of the trace in ``modes.tracing_scope``.
@@ -39,6 +40,7 @@ class Overlay:
         self.scope = scope
         self.cells: dict[Storage, Storage] = {}
         self.shadows: dict[Any, Any] = {}
+        self.attributes: dict[int, dict[str, Any]] = {}
         self.read_grads: set[int] = set()
         self.set_grads: set[int] = set()
         self.trace: object = get_opaque_trace_state()
@@ -113,6 +115,12 @@ class _Observed:
             else:
                 self.version = value
 
+    def exchange(self, seen: Any, array: Any, *, counted: bool = True) -> bool:
+        """Writes as the class does, under the lock: with these properties it is not atomic without."""
+        with buffers:
+            kind: Any = type(self)
+            return _plain_classes.get(kind, kind).exchange(self, seen, array, counted=counted)
+
 
 def _find_cell(storage: Any) -> Storage | None:
     """Returns the replacement of a storage in the overlay of this thread."""
@@ -121,7 +129,7 @@ def _find_cell(storage: Any) -> Storage | None:
 
 
 _observed_classes: dict[type, type] = {}
-_plain_classes: dict[type, type] = {}
+_plain_classes: dict[type, Any] = {}
 _observers: dict[Storage, set[int]] = {}  # the traces that observe each storage, by the id of their list
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 from typing import Any, ClassVar
 
 
@@ -35,6 +36,9 @@ class Storage:
     def __init__(self, array: Any) -> None:
         self.array = array
         self.version = 0
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return copyreg.dispatch_table[Storage](self)  # of fresh and observed storages too
 
     def write(self, array: Any) -> None:
         """Replaces the array and counts the write."""

@@ -10,6 +10,8 @@ from oplib.tensor.views import AliasStorage
 from oplib.transforms.captures.entries import read_entries, restore_entries
 from oplib.transforms.captures.places import FoundObject
 
+from .observed_tensor import is_observed_tensor, stop_observing_tensor
+
 
 class StateSnapshot:
     """The attributes of Tensors and the entries of containers, as they were.
@@ -27,11 +29,11 @@ class StateSnapshot:
             for name in ("_backward_hooks", "_post_accumulate_hooks")
             if (hooks := attributes.get(name)) is not None
         ]
-        self._views = [
-            (attributes["_views"], list(attributes["_views"]))
-            for _, _, attributes in self.tensors
+        self._views = {
+            id(tensor): (attributes["_views"], list(attributes["_views"]))
+            for tensor, _, attributes in self.tensors
             if attributes.get("_views") is not None
-        ]
+        }
         self.aliases = {
             id(alias): (alias, alias.version) for tensor in tensors for alias in list_aliases(tensor._storage)
         }
@@ -48,15 +50,19 @@ class StateSnapshot:
         raise AssertionError("an alias belongs to a Tensor")
 
     def restore(self) -> None:
-        """Puts everything back."""
+        """Puts everything back. An observed Tensor has kept its attributes, and its class is put back."""
         for tensor, kind, attributes in self.tensors:
+            if is_observed_tensor(tensor):
+                stop_observing_tensor(tensor)
+                self._views.pop(id(tensor), None)
+                continue
             if tensor.__class__ is not kind:
                 tensor.__class__ = kind
             _put_back(tensor.__dict__, attributes)
         for held, before in (*self._hooks,):
             held.clear()
             held.update(before)
-        for views, before in self._views:
+        for views, before in self._views.values():
             views[:] = before
         for alias, version in self.aliases.values():
             alias.version = version

@@ -27,7 +27,8 @@ from oplib.transforms.captures.candidates import Candidates
 from .boundary import Boundary
 from .collector import Collector
 from .effects import Effects
-from .grad_reads import find_unread_grads, observe_grads
+from .grad_reads import find_unread_grads
+from .observed_tensor import observe_tensors
 from .snapshot import StateSnapshot
 
 Result = TypeVar("Result")
@@ -163,12 +164,12 @@ class Trace:
         overlay.device = self._device
 
         def work() -> None:
+            tensors = [place.value for place in candidates.operands]
+            observe_tensors(self.snapshot.tensors, overlay)
             self._set_boundaries()
             edges = self._find_edges()
-            tensors = [place.value for place in candidates.operands]
-            observe_grads(tensors)
             result = call(*inputs[first : first + count])
-            self.unread_grads = find_unread_grads(tensors)
+            self.unread_grads = find_unread_grads(tensors, overlay)
             collector.collect(result, overlay, inputs, versions)
             if self.orders:
                 self._differentiate_again(edges, inputs[first + count :])
