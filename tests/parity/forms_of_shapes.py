@@ -187,6 +187,7 @@ SHAPES = (
     "lib.linalg.pinv(square + square.mT, rtol=lib.tensor([0.0, 0.5]), hermitian=True)",
     "lib.linalg.pinv(lib.zeros(3, 0, 2), rtol=lib.tensor([0.1, 0.2, 0.3]))",
     "lib.linalg.pinv(square, atol=lib.tensor(0.5j))",
+    "lib.linalg.pinv(square, rtol=lib.tensor(0.5, requires_grad=True))",
     "lib.linalg.pinv(square[None].expand(2, 3, 3), atol=lib.tensor([0.1, 0.2, 0.3]))",
     "lib.einsum(x, [0, 1], square, [1, 2], [0, 2])",
     "lib.einsum(cube, [..., 0], v[:4], [0])",

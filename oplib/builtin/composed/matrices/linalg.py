@@ -9,7 +9,8 @@ from typing import Any
 
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, AutogradError, describe
+from oplib.modes import modes
 
 from .least_squares import find_tolerance, linalg_lstsq
 
@@ -150,11 +151,12 @@ def linalg_pinv(
         A tensor, ``[..., n, m]``.
 
     Raises:
-        ArgumentError: the input has fewer than two axes.
-        UnsupportedDtypeError: the dtype has no decompositions, or a bound is complex.
+        ArgumentError: the input has fewer than two axes, or a bound is complex.
+        UnsupportedDtypeError: the dtype has no decompositions.
+        AutogradError: a bound requires grad.
 
     Gradient:
-        The gradient of the op ``linalg_pinv``. Bounds get none.
+        The gradient of the op ``linalg_pinv``. Bounds have none.
 
     Example:
         >>> oplib.linalg.pinv(oplib.tensor([[2.0, 0.0], [0.0, 0.0]]))
@@ -164,6 +166,11 @@ def linalg_pinv(
     rtol = rcond if rtol is None else rtol
     if all(one is None or isinstance(one, (int, float)) for one in (atol, rtol)):
         return ops.linalg_pinv(input, atol=atol, rtol=rtol, hermitian=hermitian)
+    for name, bound in (("atol", atol), ("rtol", rtol)):
+        if modes.grad_enabled and getattr(bound, "requires_grad", False):
+            raise AutogradError(
+                f"linalg.pinv: {name} has no gradient. Got a tensor that requires grad. Give its .detach()."
+            )
     return ops.linalg_pinv_bounded(input, atol, rtol, hermitian=hermitian)
 
 

@@ -12,7 +12,7 @@ from jax import lax
 
 from oplib.builtin.kernels.promotion import check_dtypes, find_common_shape
 from oplib.builtin.rows.row import Row
-from oplib.errors import UnsupportedDtypeError, describe
+from oplib.errors import ArgumentError, describe
 
 from .decompositions import check_matrix, reflect_triangle
 
@@ -47,7 +47,7 @@ def _pinv_bounded(self: Any, atol: Any = None, rtol: Any = None, *, hermitian: b
     self = reflect_triangle(self, "L") if hermitian else self
     least, ratio = (None if one is None else lax.stop_gradient(jnp.asarray(one)) for one in (atol, rtol))
     if any(one is not None and jnp.iscomplexobj(one) for one in (least, ratio)):
-        raise UnsupportedDtypeError(
+        raise ArgumentError(
             f"linalg.pinv: a complex bound is not supported. Got atol={describe(atol)} and "
             f"rtol={describe(rtol)}. Give real ones."
         )
