@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+from jax.core import Tracer
 
 from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.autograd.array_functions.width import x64
@@ -77,6 +78,7 @@ def _prepare(
     key = (programs.token_of(compiler), x64.value, precision, modes.autocast, *walk.key)
     entry = programs.find(key)
     if entry is None or entry.needs_program():
+        _require("values of an ended trace" if any(isinstance(one, Tracer) for one in inputs) else None)
         _require("arrays on an explicit mesh" if any(map(_has_explicit_sharding, inputs)) else None)
         entry = _make_program(run, roots, compiler, walk, inputs, places, key)
     return entry, inputs, walk.nodes
