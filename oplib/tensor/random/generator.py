@@ -251,7 +251,7 @@ class Generator:
 
         Returns:
             One array of the numbers of a key and, at its end, a number to fold into it, and the kind of key
-            for ``wrap_key_data``, see :func:`read_draw`. For a key that is traced, has dimensions or is
+            for ``wrap_key_data``, see ``read_draw``. For a key that is traced, has dimensions or is
             committed to devices, where the draw runs: the key with the number, and None as its kind.
         """
         key, count = self._count_draw()
