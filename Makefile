@@ -6,12 +6,12 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 VENV := .venv
 ECOSYSTEM := .venv-ecosystem
 BIN := $(VENV)/bin
-WORKERS ?= 2
+WORKERS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 ARGS ?=
 SOAK_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ops test-compiled test-gpu test-ecosystem soak parity bench bench-gpu docs types dist lint \
+.PHONY: help demo quick test test-ops test-compiled test-gpu test-ecosystem soak parity bench bench-gpu docs types dist lint \
 	format generate spec check clean
 
 help:  ## show this list
@@ -19,6 +19,9 @@ help:  ## show this list
 
 demo: $(VENV)/.has-demo  ## train a classifier on real images with ops registered through oplib
 	$(BIN)/python examples/digits/train.py $(ARGS)
+
+quick: $(VENV)/.has-test  ## check the changed files: ruff, pyright, and the tests that mirror them
+	$(BIN)/python -m tests.quick $(ARGS)
 
 test: $(VENV)/.has-test  ## run tests, docstring examples, README code and the floors contract
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
@@ -68,10 +71,10 @@ format: $(VENV)/.has-test  ## format, and mend what can be mended
 generate: $(VENV)/.has-test  ## write the stubs and the page of the built-in ops from their tables
 	$(BIN)/python -m tools
 
-spec: $(BIN)/python  ## make the page of the specification's rows and their tests
+spec: $(BIN)/python  ## write docs/inside/spec_status.md: the specification's rows and their tests
 	$(BIN)/python -m tests.spec_status
 
-docs: $(VENV)/.has-docs  ## build the site in out/site; a broken link or reference fails
+docs: $(VENV)/.has-docs spec  ## build the site in out/site; a broken link or reference fails
 	rm -rf out/site out/doctrees
 	$(BIN)/python -m sphinx --fail-on-warning --quiet --conf-dir docs --doctree-dir out/doctrees . out/site
 	echo '<meta http-equiv="refresh" content="0; url=README.html">' > out/site/index.html

@@ -26,6 +26,7 @@ from . import (
     views,
     watched,
 )
+from .recorded import find_worse_twice, format_worse, read_recorded
 from .results import describe_machine, name_machine, save, use_cores
 from .rounds import Effort
 from .table import Row, format_head, format_row, format_summary, format_title
@@ -61,20 +62,27 @@ def main() -> int:
         least_rounds=1 if options.quick else 5,
         clock=CLOCKS[options.clock],
     )
+    recorded = read_recorded() if options.check else {}
     lines: list[str] = []
-    rows: list[Row] = []
+    groups: dict[str, list[Row]] = {}
     show(lines, describe_machine(clock=options.clock))
     show(lines, format_head())
     for name in options.only or [name for name in GROUPS if name not in ON_REQUEST]:
         show(lines, format_title(GROUPS[name].TITLE))
+        groups[name] = []
         for row in GROUPS[name].measure(effort):
-            rows.append(row)
+            groups[name].append(row)
             if row.is_printed:
                 show(lines, format_row(row))
+    rows = [row for group in groups.values() for row in group]
     show(lines, format_summary(rows))
     if options.save:
         print(f"written: {save(options.save, rows, lines)}")
-    return int(options.check and any(row.verdict == "missed" for row in rows))
+    if not options.check:
+        return 0
+    worse = find_worse_twice(groups, lambda name: GROUPS[name].measure(effort), recorded)
+    print(format_worse(worse, recorded))
+    return int(bool(worse))
 
 
 def show(lines: list[str], line: str) -> None:
@@ -98,7 +106,11 @@ def read_options() -> argparse.Namespace:
     parser.add_argument(
         "--cores", type=int, default=1, help="that all may use, torch as well; 1 if not given, 0 for all"
     )
-    parser.add_argument("--check", action="store_true", help="exit with 1 if a bound is missed")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="exit with 1 if a row is more than 1.15 of its recorded figure, and in a second run too",
+    )
     parser.add_argument(
         "--save",
         metavar="NAME",

@@ -1,4 +1,4 @@
-"""What tests count beside passing, such as rounds of the soak and random programs, over all workers."""
+"""Counts of tests beside passing, such as rounds of the soak and lines of the library, over all workers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import pytest
 counts: Counter[str] = Counter()
 """Of the current test."""
 
+sizes: dict[str, int] = {}
+"""Counts of the current test that do not depend on how long it ran."""
+
 totals: Counter[str] = Counter()
 """Of all tests that have reported."""
 
@@ -17,6 +20,7 @@ seconds: defaultdict[str, float] = defaultdict(float)
 """How long the tests took that counted the same."""
 
 _durations: dict[str, float] = {}
+_sizes: dict[str, int] = {}
 
 
 def hand_over(item: pytest.Item) -> None:
@@ -24,6 +28,9 @@ def hand_over(item: pytest.Item) -> None:
     if counts:
         item.user_properties.append(("counts", dict(counts)))
         counts.clear()
+    if sizes:
+        item.user_properties.append(("sizes", dict(sizes)))
+        sizes.clear()
 
 
 def collect(report: pytest.TestReport) -> None:
@@ -33,6 +40,8 @@ def collect(report: pytest.TestReport) -> None:
     elif report.when == "teardown":
         duration = _durations.pop(report.nodeid, 0.0)
         for name, value in report.user_properties:
+            if name == "sizes" and isinstance(value, dict):
+                _sizes.update(value)
             if name == "counts" and isinstance(value, dict):
                 totals.update(value)
                 for one in value:
@@ -40,7 +49,9 @@ def collect(report: pytest.TestReport) -> None:
 
 
 def show(reporter: pytest.TerminalReporter) -> None:
-    """Prints what a soak has counted."""
+    """Prints the sizes, and the counts of a soak."""
+    for name, count in _sizes.items():
+        reporter.write_line(f"{name}: {count:,}")
     if os.environ.get("OPLIB_SOAK_SECONDS"):
         for name, count in sorted(totals.items()):
             pace = count / max(seconds[name], 1e-9) * 60

@@ -1,4 +1,4 @@
-"""Makes docs/inside/spec_status.md: each row of the behaviour specification, and the tests that prove it.
+"""Builds docs/inside/spec_status.md: each row of the behaviour specification, and the tests that prove it.
 
 The marks are read from the text of the tests, so nothing is imported and a test that is skipped here counts
 too. Run it as ``python -m tests.spec_status``.
@@ -17,7 +17,7 @@ PAGE = ROOT / "docs" / "inside" / "spec_status.md"
 HEAD = """\
 # Status of the specification
 
-Made by `make spec` from the marks `@pytest.mark.spec(...)` of the tests; a test fails if it is out of date.
+Built by `make spec` and `make docs` from the marks `@pytest.mark.spec(...)` of the tests. It is not tracked.
 A row is shown as far as the tests beside it go; where a test runs the same program on torch and on oplib, the
 name is that of the program.
 

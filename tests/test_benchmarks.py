@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.recorded import find_worse_twice, format_worse, read_recorded
+from benchmarks.table import Row
+
 ROOT = Path(__file__).parent.parent
 # In a process of its own: the benchmarks register ops.
 SCRIPT = """
@@ -29,3 +32,32 @@ def test_the_table_of_pointwise_ops_has_operands_for_each_of_them() -> None:
         [sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def make_row(what: str, figure: float) -> Row:
+    return Row(what, "by hand", seconds=figure)
+
+
+def test_the_latest_record_of_a_row_counts(tmp_path):
+    row = '{"rows": [{"what": "mul", "control": "jit", "measured": %s}]}'
+    (tmp_path / "2026-01-02-machine.json").write_text(row % 1.2)
+    (tmp_path / "2026-01-01-machine.json").write_text(row % 1.5)
+    (tmp_path / "2026-01-03-machine.json").write_text(row % "null")
+    assert read_recorded(tmp_path) == {("mul", "jit"): 1.2}
+
+
+def test_the_records_of_the_project_can_be_read():
+    assert len(read_recorded()) > 50
+
+
+def test_a_row_that_is_worse_in_one_run_only_passes_the_check():
+    recorded = {("a", "by hand"): 1.0, ("b", "by hand"): 1.0, ("c", "by hand"): 1.0}
+    first = {"calls": [make_row("a", 1.2), make_row("b", 1.2), make_row("c", 1.1), make_row("new", 9.0)]}
+    again = [make_row("a", 1.3), make_row("b", 1.1), make_row("c", 1.4), make_row("new", 9.0)]
+    worse = find_worse_twice(first, lambda name: again, recorded)
+    assert [row.what for row in worse] == ["a"]
+    assert format_worse(worse, recorded) == "  worse: a: 1.30, recorded 1.00"
+
+
+def test_a_group_without_worse_rows_is_not_measured_again():
+    assert find_worse_twice({"calls": [make_row("a", 1.1)]}, pytest.fail, {("a", "by hand"): 1.0}) == []

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-TESTS, PACKAGE = ROOT / "tests", ROOT / "oplib"
+from tests.mirror import PACKAGE, ROOT, TESTS, list_tests_of
+from tests.quick import list_tests, plan
+
 OF_NO_PACKAGE = {
     "accelerators",
     "parity",
@@ -51,3 +52,35 @@ def test_a_misplaced_test_is_found():
 def test_contributing_names_the_folders_of_tests_that_belong_to_no_package():
     text = (ROOT / "CONTRIBUTING.md").read_text()
     assert [folder for folder in OF_NO_PACKAGE if f"`tests/{folder}/`" not in text] == []
+
+
+def test_a_module_is_tested_by_its_own_files(tmp_path):
+    (tmp_path / "autograd" / "engine").mkdir(parents=True)
+    for name in ["test_run.py", "test_run_threads.py", "test_running.py", "test_plan.py"]:
+        (tmp_path / "autograd" / "engine" / name).touch()
+    tests = list_tests_of(Path("autograd/engine/run.py"), tmp_path)
+    assert [path.name for path in tests] == ["test_run.py", "test_run_threads.py"]
+
+
+def test_a_module_without_a_file_is_tested_by_the_files_of_its_package(tmp_path):
+    (tmp_path / "autograd" / "nodes").mkdir(parents=True)
+    (tmp_path / "autograd" / "test_graph.py").touch()
+    assert list_tests_of(Path("autograd/nodes/node.py"), tmp_path) == [
+        tmp_path / "autograd" / "test_graph.py"
+    ]
+
+
+def test_every_module_has_tests():
+    assert [module for module in MODULES if not list_tests_of(module)] == []
+
+
+def test_a_quick_check_runs_the_tests_of_changed_modules_and_changed_tests():
+    changed = [PACKAGE / "config.py", TESTS / "test_errors.py", TESTS / "mirror.py"]
+    assert list_tests(changed) == [TESTS / "test_config.py", TESTS / "test_errors.py"]
+
+
+def test_a_quick_check_types_only_files_of_the_package():
+    commands = plan([PACKAGE / "config.py", TESTS / "mirror.py"], [])
+    (types,) = [command for command in commands if Path(command[0]).name == "pyright"]
+    assert str(PACKAGE / "config.py") in types
+    assert str(TESTS / "mirror.py") not in types

@@ -1,0 +1,89 @@
+"""Checks the changed files by ruff, pyright, and the tests that mirror them: ``python -m tests.quick``.
+
+A changed module is checked by its own tests, and a changed test by itself. Slow tests are left out. This does
+not replace ``make check``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.mirror import PACKAGE, ROOT, TESTS, list_tests_of
+
+
+def list_changed(base: str) -> list[Path]:
+    """Returns the Python and stub files that differ from a commit or are not tracked, and still exist."""
+    commands = (
+        ["git", "diff", "--name-only", base, "--"],
+        ["git", "ls-files", "--others", "--exclude-standard"],
+    )
+    names = {
+        name
+        for command in commands
+        for name in subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+    }
+    return [
+        ROOT / name
+        for name in sorted(names)
+        if Path(name).suffix in {".py", ".pyi"}
+        if (ROOT / name).is_file()
+    ]
+
+
+def list_tests(changed: Iterable[Path]) -> list[Path]:
+    """Returns the test files that mirror the changed files."""
+    tests: dict[Path, None] = {}
+    for path in changed:
+        if path.is_relative_to(PACKAGE) and path.suffix == ".py":
+            tests |= dict.fromkeys(list_tests_of(path.relative_to(PACKAGE)))
+        elif path.is_relative_to(TESTS) and path.name.startswith("test_"):
+            tests[path] = None
+    return sorted(tests)
+
+
+def plan(changed: list[Path], arguments: list[str]) -> list[list[str]]:
+    """Returns the commands for the changed files, fast ones first."""
+    python, tools = sys.executable, Path(sys.executable).parent
+    names = [str(path) for path in changed]
+    typed = [str(path) for path in changed if path.is_relative_to(PACKAGE)]
+    tests = [str(path) for path in list_tests(changed)]
+    commands = [[str(tools / "ruff"), "check", *names], [str(tools / "ruff"), "format", "--check", *names]]
+    if typed:
+        commands.append([str(tools / "pyright"), "--pythonpath", python, *typed])
+    if tests:
+        workers = str(min(len(tests), os.cpu_count() or 1)) if len(tests) > 2 else "0"
+        commands.append([python, "-m", "pytest", "-q", "-n", workers, "-m", "not slow", *tests, *arguments])
+    return commands
+
+
+def main() -> int:
+    """Runs the commands until one fails, and returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.quick", description=__doc__)
+    parser.add_argument("--base", default="HEAD", help="the commit to compare with; HEAD if not given")
+    options, arguments = parser.parse_known_args()
+    changed = list_changed(options.base)
+    if not changed:
+        print(f"no Python file differs from {options.base}; name another commit by --base")
+        return 0
+    for command in plan(changed, arguments):
+        start = time.perf_counter()
+        code = subprocess.run(command, cwd=ROOT, check=False).returncode
+        print(
+            f"--- {time.perf_counter() - start:.1f} s: {Path(command[0]).name} {' '.join(command[1:3])}",
+            flush=True,
+        )
+        if code and not (code == 5 and "pytest" in command):  # 5: every test of these files is slow
+            return code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
