@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
+from pathlib import Path
 
 import benchmarks
 
@@ -16,6 +18,7 @@ from . import (
     eager,
     first_steps,
     imports,
+    maps,
     networks,
     pointwise,
     programs,
@@ -44,6 +47,7 @@ GROUPS = {
     "first-steps": first_steps,
     "eager": eager,
     "views": views,
+    "vmap": maps,
     "watched": watched,
     "reported": reported,
     "torch-compile": torch_compile,
@@ -78,6 +82,8 @@ def main() -> int:
     show(lines, format_summary(rows))
     if options.save:
         print(f"written: {save(options.save, rows, lines)}")
+    if options.json:
+        options.json.write_text(json.dumps([row.as_json() for row in rows]))
     if not options.check:
         return 0
     worse = find_worse_twice(groups, lambda name: GROUPS[name].measure(effort), recorded)
@@ -118,6 +124,7 @@ def read_options() -> argparse.Namespace:
         const=name_machine(),
         help="write the table into benchmarks/results/<date>-NAME; by default named after the machine's kind",
     )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows into a file too")
     return parser.parse_args()
 
 

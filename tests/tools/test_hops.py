@@ -1,0 +1,20 @@
+"""Counts of the frames and files of a call."""
+
+import oplib
+from tools.hops import Hops, count_hops, list_calls
+
+
+def test_functions_outside_of_oplib_do_not_count():
+    assert count_hops(lambda: [len([1]), sorted([2, 1])]) == Hops(0, 0)
+
+
+def test_a_call_of_a_plain_function_of_oplib_counts():
+    assert count_hops(lambda: oplib.get_default_dtype()) == Hops(1, 1)
+
+
+def test_a_warm_call_of_each_kind_enters_oplib_less_often_than_the_first():
+    for call in list_calls().values():
+        first = count_hops(call)
+        call()
+        call()
+        assert 0 < count_hops(call).frames <= first.frames
