@@ -9,17 +9,21 @@ from types import NoneType
 import jax
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
-from .errors import ArgumentTypeError, ArgumentValueError
+from .errors import ArgumentTypeError, ArgumentValueError, describe
 
 _FOLDER = "jax_compilation_cache_dir"
 _LIMITS = {"jax_persistent_cache_min_compile_time_secs": 0.0, "jax_persistent_cache_min_entry_size_bytes": -1}
 """JAX keeps only code that took a second to compile. The kernel of one op takes a twentieth of that."""
+
+_SWITCHES = {"compile_kernels", "compiled_autograd", "fast_path", "stage_host_scalars"}
 
 _counting = threading.Lock()
 
 
 class Config:
     """The settings; a misspelt name raises AttributeError. A running program may change them at any time.
+
+    A value that does not fit raises ArgumentTypeError or ArgumentValueError, and the setting stays.
 
     Attributes:
         compile_kernels: False makes kernels and rules annotated ``jax.Array`` run as plain Python on every
@@ -58,6 +62,8 @@ class Config:
         self._limits: dict[str, object] = {}  # those of JAX before compilation_cache was set
 
     def __setattr__(self, name: str, value: object) -> None:
+        if name in _SWITCHES and not isinstance(value, bool):
+            raise ArgumentTypeError(f"config.{name}: not a bool. Got {describe(value)}. Give True or False.")
         object.__setattr__(self, name, value)
         # Generated code reads one attribute for all of them at every call.
         is_used = self.compile_kernels and self.fast_path and not self._autocasts

@@ -23,7 +23,7 @@ INLINED: set[Callable[..., Any]] = set()
 """The functions marked by :func:`inlined`."""
 # CPython 3.11 counts the depth of a tree per interpreter. Two threads that convert trees at once get a
 # SystemError, so all of oplib converts them here (CPython issue 106905).
-_converting = threading.Lock()
+converting = threading.Lock()
 
 
 def inlined(function: F) -> F:
@@ -81,13 +81,13 @@ def compile_function(source: str, place: str) -> CodeType:
 
 def parse(source: str) -> ast.Module:
     """Returns the tree of a source text."""
-    with _converting:
+    with converting:
         return ast.parse(source)
 
 
 def parse_literal(source: str) -> Any:
     """Returns the value of a literal."""
-    with _converting:
+    with converting:
         return ast.literal_eval(source)
 
 

@@ -95,3 +95,12 @@ def test_what_is_no_path_is_refused_and_changes_nothing(wrong: Any) -> None:
         oplib.config.compilation_cache = wrong
     assert config.compilation_cache is None
     assert read_limits() == before
+
+
+@pytest.mark.parametrize("name", ["compile_kernels", "compiled_autograd", "fast_path", "stage_host_scalars"])
+@pytest.mark.parametrize("value", ["False", None, 0, oplib.ones(3)])
+def test_a_switch_that_is_no_bool_is_refused_and_not_stored(name, value):
+    before = getattr(config, name)
+    with pytest.raises(ArgumentTypeError, match=f"config.{name}: not a bool"):
+        setattr(config, name, value)
+    assert getattr(config, name) is before

@@ -171,7 +171,8 @@ class Optimizer:
             >>> optimizer = oplib.optim.Optimizer(optax.adam(0.1), [oplib.ones(1, requires_grad=True)])
             >>> optimizer.load_state_dict(optimizer.state_dict())
         """
-        given = state_dict.get("state")
+        is_state = isinstance(state_dict, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
+        given = state_dict.get("state") if is_state else state_dict
         names = self._names()
         if not isinstance(given, Mapping) or set(given) != set(names):
             found = sorted(given) if isinstance(given, Mapping) else describe(given)

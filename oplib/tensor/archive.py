@@ -21,19 +21,22 @@ import secrets
 import stat
 import struct
 import sys
+import tokenize
 import zipfile
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from types import SimpleNamespace
+from typing import IO, Any, cast
 
 import jax
 import numpy as np
 from jax.core import Tracer
 
 from oplib.errors import DataError, DataTypeError, OplibError, TracingError, describe
+from oplib.generated_code import converting
 
 from .devices.memory import require_memory
 from .devices.placement import find_placement
@@ -57,8 +60,10 @@ _DAMAGES = (
     LookupError,
     MemoryError,
     RuntimeError,  # RecursionError; NotImplementedError and RuntimeError of zipfile
+    SyntaxError,  # of the header of an array, which is Python
     TypeError,
     ValueError,
+    tokenize.TokenError,
 )
 _NATIVE = "biufc"  # the kinds of dtypes that a .npy file describes
 
@@ -79,7 +84,8 @@ def save(obj: Any, f: File) -> None:
 
     Raises:
         DataError: the tree contains itself, or is nested too deeply.
-        DataTypeError: the tree holds a value of another type. The error names its place.
+        DataTypeError: the tree holds a value of another type. The error names its path. Or ``f`` is no path
+            and no file of bytes.
         TracingError: the tree holds a traced tensor.
 
     Example:
@@ -91,6 +97,7 @@ def save(obj: Any, f: File) -> None:
         >>> load(file)
         {'w': tensor([1., 1.], requires_grad=True), 'step': 3}
     """
+    _require_file(f, "save", "write")
     writer = _Writer()
     text = writer.spell(obj)  # an error here leaves the file as it was
     if not isinstance(f, (str, os.PathLike)):
@@ -114,6 +121,7 @@ def load(f: File, map_location: Any = None) -> Any:
         DataError: the file has another format, is damaged, or expands to more than its table says.
         AllocationError: an array does not fit into memory.
         DtypeError: the file holds 64-bit numbers while JAX's x64 is off.
+        DataTypeError: ``f`` is no path and no file.
         DeviceError: the device does not exist.
 
     Gradient:
@@ -130,6 +138,7 @@ def load(f: File, map_location: Any = None) -> Any:
         >>> load(file)
         {'weight': tensor([1., 1.])}
     """
+    _require_file(f, "load", "read")
     try:
         with zipfile.ZipFile(f) as archive:
             return _Reader(archive, map_location).read()
@@ -141,6 +150,18 @@ def load(f: File, map_location: Any = None) -> Any:
             f"{str(error) or type(error).__name__}. Save it again; pickled files of other libraries are not "
             "read."
         ) from None
+
+
+def _require_file(f: Any, subject: str, method: str) -> None:
+    """Raises DataTypeError for an object that is no path and has no method to read or write bytes."""
+    if isinstance(f, (str, os.PathLike)) or (
+        callable(getattr(f, method, None)) and not isinstance(f, io.TextIOBase)
+    ):
+        return
+    raise DataTypeError(
+        f"{subject}: argument 'f' is no path and no file of bytes. Got {describe(f)}. Give a path, or a "
+        "file that is opened in binary mode."
+    )
 
 
 class _Writer:
@@ -327,7 +348,12 @@ class _Reader:
         array = to_array(values, normalize_dtype(values.dtype), self._placement)
         if kind == "key":
             return jax.random.wrap_key_data(array, impl=str(entry["impl"]))
-        return array if kind == "jax" else Tensor.from_array(array, requires_grad=entry["requires_grad"])
+        if kind == "jax":
+            return array
+        requires_grad = entry["requires_grad"]
+        if not isinstance(requires_grad, bool):
+            raise _misfit(place, "a bool for requires_grad", describe(requires_grad))
+        return Tensor.from_array(array, requires_grad=requires_grad)
 
     def _read_array(self, place: int, entry: dict[str, Any]) -> np.ndarray[Any, Any]:
         """Reads an array that is as its entry says, or raises DataError."""
@@ -341,9 +367,10 @@ class _Reader:
         stored = dtype
         if dtype is not None and dtype.kind not in _NATIVE:
             stored = np.dtype(f"u{dtype.itemsize}")
-        if stored is not None:
-            _compare_header(content, place, shape, stored)
-        values = np.lib.format.read_array(content, allow_pickle=False)
+        with converting:  # a header is Python text
+            if stored is not None:
+                _compare_header(content, place, shape, stored)
+            values = np.lib.format.read_array(content, allow_pickle=False)
         if values.shape != shape or (dtype is None and str(values.dtype) != name):
             raise _misfit(place, f"{name} {shape}", f"{values.dtype} {values.shape}")
         return values if dtype is None else values.view(dtype)
@@ -392,12 +419,13 @@ def open_to_replace(path: Path) -> Generator[IO[bytes]]:
     """Opens a file that replaces the one at a path when the block ends without an error.
 
     It has a name of its own, so that processes that write to one path do not meet, and is on the disk before
-    it gets the name. Mode bits and links stay. What is no regular file, such as a pipe, is written at once.
+    it gets the name. Mode bits and links stay. Pipes and devices are written directly.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         with target.open("wb") as file:
-            yield file
+            # Without `tell`: a device such as /dev/null stays at position 0, and zipfile would believe it.
+            yield cast("IO[bytes]", SimpleNamespace(write=file.write, flush=file.flush))
         return
     part = target.with_name(f".{secrets.token_hex(8)}.part")
     try:

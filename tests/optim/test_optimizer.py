@@ -456,3 +456,9 @@ def test_a_deep_copy_with_its_parameters_goes_on_alone_as_the_original(title):
         take_gradients(its)
         owner.step()
     assert [one.tolist() for one in copied] == [one.tolist() for one in params] != before
+
+
+def test_a_state_that_is_no_dictionary_is_refused():
+    optimizer = Optimizer(optax.sgd(0.1), [oplib.ones(2, requires_grad=True)])
+    with pytest.raises(ArgumentValueError, match="load_state_dict: it is the state of another"):
+        optimizer.load_state_dict(None)

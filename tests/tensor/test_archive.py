@@ -2,9 +2,11 @@
 
 import io
 import json
+import os
 import pickle
 import zipfile
 from collections import OrderedDict
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -456,3 +458,45 @@ def test_threads_that_save_to_one_path_leave_a_whole_file(tmp_path):
     values, number = oplib.load(path)
     assert values.tolist() == [number] * 1000
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("file", [None, 3, [1], io.StringIO()])
+def test_a_file_that_takes_no_bytes_is_refused(file):
+    with pytest.raises(DataTypeError, match="save: argument 'f' is no path and no file of bytes"):
+        oplib.save(1, file)
+    with pytest.raises(DataTypeError, match="load: argument 'f' is no path and no file of bytes"):
+        oplib.load(file)
+
+
+@pytest.mark.skipif(not Path(os.devnull).exists(), reason="the platform has no file that takes everything")
+def test_a_tree_can_be_written_to_a_device():
+    oplib.save({"w": oplib.ones(3)}, os.devnull)
+
+
+def edit_members(change):
+    """Returns the file of a tensor of three items after a change of its members, by name."""
+    before, after = io.BytesIO(), io.BytesIO()
+    oplib.save(oplib.ones(3), before)
+    with zipfile.ZipFile(before) as source, zipfile.ZipFile(after, "w") as target:
+        for name in source.namelist():
+            target.writestr(name, change(name, source.read(name)))
+    after.seek(0)
+    return after
+
+
+@pytest.mark.parametrize("flag", ['"yes"', "[1]", "null"])
+def test_a_flag_of_the_table_that_is_no_bool_is_damage(flag):
+    flags = (b'"requires_grad": false', f'"requires_grad": {flag}'.encode())
+    file = edit_members(lambda _, text: text.replace(*flags))
+    with pytest.raises(DataError, match="a bool for requires_grad"):
+        oplib.load(file)
+
+
+@pytest.mark.parametrize("header", [b"(" * 40, b"{'shape': ((((", b"\x00", b"1 +"])
+def test_a_header_that_is_no_python_is_damage(header):
+    def change(name: str, data: bytes) -> bytes:
+        end = data.find(b"\n")
+        return data if name == "tree.json" else data[:10] + header.ljust(end - 10) + data[end:]
+
+    with pytest.raises(DataError, match="damaged"):
+        oplib.load(edit_members(change))

@@ -11,7 +11,7 @@ import numpy as np
 from oplib.library.schema import BaseType, ListType, OptionalType, SchemaType, TupleType
 from oplib.tensor.devices.device import Device
 
-_INT64 = range(-(2**63), 2**63)
+_INT64_END = 2**63
 
 
 class UnsupportedDefaultError(Exception):
@@ -80,7 +80,7 @@ def _fit_number(name: str, value: Any) -> int | float | complex:
     is_bool = isinstance(value, bool)
     if name == "Scalar" and type(value) in (int, float, bool, complex):
         return value
-    if name == "int" and isinstance(value, int) and value in _INT64:
+    if name == "int" and isinstance(value, int) and -_INT64_END <= value < _INT64_END:
         return int(value)
     if name == "float" and isinstance(value, (int, float)) and not is_bool:
         return float(value)

@@ -10,8 +10,10 @@ from typing import Any
 from oplib.errors import (
     LibraryDestroyedError,
     RegistrationError,
+    RegistrationTypeError,
     RegistrationValueError,
     UnsupportedRegistrationError,
+    describe,
 )
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.contribution import Definition, Owner
@@ -44,6 +46,7 @@ class Library:
         dispatch_key: the device for which :meth:`impl` registers by default.
 
     Raises:
+        RegistrationTypeError: a name is no string.
         RegistrationValueError: another kind, or a reserved namespace.
         RegistrationError: a second ``DEF`` of a namespace.
 
@@ -60,9 +63,14 @@ class Library:
 
     @entry_point
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
-        if kind not in KINDS:
+        for name, value in (("ns", ns), ("dispatch_key", dispatch_key)):
+            if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
+                raise RegistrationTypeError(
+                    f"Library: argument {name!r} is no string. Got {describe(value)}. Give a name."
+                )
+        if not isinstance(kind, str) or kind not in KINDS:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise RegistrationValueError(
-                f"Library: Unsupported kind: {kind!r}. Expected one of {', '.join(KINDS)}."
+                f"Library: Unsupported kind: {describe(kind)}. Expected one of {', '.join(KINDS)}."
             )
         site = find_site()
         if kind != "IMPL":

@@ -73,10 +73,11 @@ def vmap(
             "vmap: Only allowed values for randomness are 'error', 'different', or 'same'. Got "
             f"{randomness!r}. Choose one of them."
         )
-    if chunk_size is not None and chunk_size <= 0:
+    is_size = isinstance(chunk_size, int) and chunk_size > 0
+    if chunk_size is not None and not is_size:
         raise ArgumentValueError(
-            f"vmap: chunk_size should be None or greater than 0. Got {chunk_size}. Give the number of "
-            "examples to map at a time."
+            f"vmap: chunk_size should be None or greater than 0. Got {describe(chunk_size)}. Give the "
+            "number of examples to map at a time."
         )
 
     @entry_point

@@ -345,3 +345,21 @@ def test_jaxtyping_hints_are_understood():
     assert infer_type(list[jaxtyping.Shaped[Tensor, "n"]]) == "Tensor[]"
     assert infer_type(jaxtyping.PRNGKeyArray) == "Tensor"
     assert infer_type(jaxtyping.Float[jax.Array, "n"] | jaxtyping.Int[jax.Array, "n"] | None) == "Tensor?"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+def test_the_default_of_an_int_may_be_a_member_of_an_integer_enumeration():
+    def kernel(x: jax.Array, level: int = Level.HIGH) -> jax.Array: ...
+
+    assert infer_schema(kernel) == "(Tensor x, int level=2) -> Tensor"
+
+
+def test_the_default_of_an_int_has_64_bits():
+    def kernel(x: jax.Array, level: int = 2**63) -> jax.Array: ...
+
+    with pytest.raises(SchemaInferenceError, match="level"):
+        infer_schema(kernel)

@@ -498,3 +498,17 @@ def test_an_op_that_somebody_holds_is_the_same_object_when_its_name_is_defined_a
     assert ops.test_forgotten.held.default is overload
     assert ops.test_forgotten.held is packet
     again._destroy()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [((jnp.ones(3), "DEF"), "ns"), ((None, "DEF"), "ns"), (("a", "DEF", 3), "dispatch_key")],
+)
+def test_a_library_with_a_name_that_is_no_string_is_refused(arguments, name):
+    with pytest.raises(RegistrationTypeError, match=f"Library: argument '{name}' is no string"):
+        Library(*arguments)
+
+
+def test_a_library_of_a_kind_that_is_no_string_is_refused():
+    with pytest.raises(RegistrationValueError, match=r"Unsupported kind: f32\[3\]"):
+        Library("kinds", jnp.ones(3))

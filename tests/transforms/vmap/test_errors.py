@@ -76,3 +76,9 @@ def test_an_argument_that_fails_halfway_is_not_written():
     with pytest.raises(KeyError, match="halfway"):
         oplib.vmap(function)(y)
     assert (y.tolist(), y._version) == ([[0.0] * 3] * 2, 0)
+
+
+@pytest.mark.parametrize("size", [0, -1, "a", 1.5])
+def test_a_chunk_size_is_a_positive_integer(size):
+    with pytest.raises(ArgumentValueError, match="chunk_size should be None or greater than 0"):
+        oplib.vmap(oplib.sin, chunk_size=size)
