@@ -169,8 +169,8 @@ def _vander(x: Any, *, N: int | None = None) -> Any:
         )
     dtype = default_int_dtype() if is_integral(x.dtype) else x.dtype
     column = lax.expand_dims(lax.convert_element_type(x, dtype), (x.ndim,))
-    one = jnp.ones_like(column)
-    return jnp.cumprod(jnp.concatenate([one, *[column] * (count - 1)], -1), -1)
+    factors = jnp.broadcast_to(column, (*x.shape, count - 1))
+    return jnp.cumprod(jnp.concatenate([jnp.ones_like(column), factors], -1), -1)
 
 
 def _row(schema: str, kernel: Any, doc: str, dtypes: str = "fc", **facts: Any) -> Row:
