@@ -159,7 +159,7 @@ def test_only_the_carrier_touches_the_interpreters_of_jax():
     files = {place.partition(":")[0] for place in find_places(touches_interpreters)}
     assert "oplib/library/carrier/primitive.py" in files
     assert {file for file in files if not file.startswith("oplib/library/carrier/")} == {
-        "oplib/library/kernels/host_mark.py"
+        "oplib/library/kernels/host_call.py"
     }
 
 

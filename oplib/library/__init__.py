@@ -5,7 +5,7 @@ import typing as _typing
 from oplib.importing import LateImports as _LateImports
 
 from .carrier.shape_evaluation import eval_shape
-from .derivatives.context import Context
+from .derivatives.formula_context import Context
 from .infer_schema import infer_schema
 from .objects.namespace import OpNamespace, OpOverloadPacket, OpsNamespaces, ops
 from .objects.overload import OpOverload

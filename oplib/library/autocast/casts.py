@@ -19,8 +19,7 @@ from oplib.pytree import tree_leaves, tree_map
 from oplib.tensor import Tensor
 from oplib.tensor.dtypes import names as dtypes
 
-from .scope import AutocastScope
-from .settings import Settings
+from .settings import AutocastScope, Settings
 
 Kept = tuple["weakref.ref[Tensor]", int, Tensor]
 

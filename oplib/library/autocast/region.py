@@ -9,8 +9,7 @@ from oplib.autograd.mode_decorator import Mode
 from oplib.tensor.dtypes.rules import find_dtype
 
 from .casts import casts
-from .scope import AutocastScope
-from .settings import DEFAULTS, LOW, find_device_type, read_settings
+from .settings import DEFAULTS, LOW, AutocastScope, find_device_type, read_settings
 
 
 class autocast(Mode):  # noqa: N801  torch's name

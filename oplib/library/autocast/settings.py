@@ -1,4 +1,4 @@
-"""The settings of autocast in a thread: for which device types it is on, and with which dtypes."""
+"""The settings of autocast in a thread: its device types and their dtypes, and the block that sets them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from oplib.config import config
 from oplib.errors import ArgumentTypeError, ArgumentValueError
 from oplib.modes import modes
 from oplib.tensor.dtypes import names as dtypes
@@ -21,7 +22,7 @@ _ALIASES = {"gpu": "cuda"}
 
 
 class Settings(NamedTuple):
-    """What a thread has set. It is a part of the keys of compiled code, so it is compared by value.
+    """The settings of a thread. They are a part of the keys of compiled code, so they are compared by value.
 
     Attributes:
         enabled: the device types for which autocast is on, sorted.
@@ -49,7 +50,7 @@ class Settings(NamedTuple):
 
     @property
     def key(self) -> tuple[Any, ...] | None:
-        """What decides the casts, for the key of ``jax.jit``; None if autocast is off."""
+        """The part of the settings that decides the casts, for the key of ``jax.jit``; None if it is off."""
         return tuple((name, str(self.dtype_of(name))) for name in self.enabled) or None
 
 
@@ -86,3 +87,38 @@ def find_jax_context() -> Any:
     It is made at the first use of autocast, because JAX compiles its functions anew when there is another.
     """
     return jax.make_user_context()
+
+
+class AutocastScope:
+    """Sets the settings of autocast of this thread in a block.
+
+    Args:
+        settings: the settings; None for a thread that has set nothing.
+    """
+
+    __slots__ = ("_before", "_context", "_is_on", "_settings")
+
+    def __init__(self, settings: Settings | None) -> None:
+        self._settings = settings
+        self._is_on = settings is not None and bool(settings.enabled)
+        self._before: Any = None
+        self._context: Any = None
+
+    def __enter__(self) -> None:
+        state = modes.state
+        self._before = before = state.autocast
+        if before is not None or self._settings is not None:
+            self._context = find_jax_context()(None if self._settings is None else self._settings.key)
+            self._context.__enter__()
+        config.count_autocast(self._is_on)
+        state.autocast = self._settings
+        state.watchers += self._is_on  # the fast path casts nothing
+
+    def __exit__(self, *exc_info: object) -> None:
+        state = modes.state
+        state.autocast = self._before
+        state.watchers -= self._is_on
+        config.count_autocast(-self._is_on)
+        if self._context is not None:
+            self._context.__exit__(*exc_info)
+            self._context = None

@@ -41,7 +41,7 @@ from oplib.library.arguments.results import put_back_returned_arguments
 from oplib.library.arguments.structure import ONE_ARRAY, Structure, pack
 from oplib.library.arguments.trees import TreeEntry
 from oplib.library.autocast.casts import cast_arguments, cast_results
-from oplib.library.autocast.scope import AutocastScope
+from oplib.library.autocast.settings import AutocastScope
 from oplib.library.axes.partition import is_spread
 from oplib.library.carrier.primitive import find_carrier
 from oplib.library.carrier.specialization import CAPACITY, Specialization, SpecializationCache, name_results

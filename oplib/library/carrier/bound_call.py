@@ -22,8 +22,7 @@ from oplib.library.axes.levels import Level, Levels, map_residuals
 from oplib.library.axes.partition import run_derivable, run_in_parts
 from oplib.library.axes.varying import match_varying
 from oplib.library.derivatives.formula import FormulaPlan
-from oplib.library.derivatives.forward import Forwarded, run_forward
-from oplib.library.derivatives.setup import plan_formula
+from oplib.library.derivatives.setup import Forwarded, plan_formula, run_forward
 from oplib.library.kernels.array_kernel import make_strong
 from oplib.library.kernels.fake_kernel import compare_with_fake, run_fake_kernel
 from oplib.library.kernels.running import run_kernel, trace_kernel

@@ -12,7 +12,7 @@ from oplib.library.arguments.recording import unbox
 from oplib.library.arguments.results import put_back_returned_arguments
 from oplib.library.arguments.structure import pack
 from oplib.library.objects.namespace import OpOverloadPacket
-from oplib.library.objects.resolution import Op, resolve_op
+from oplib.library.objects.overload import Op, resolve_op
 
 from .bound_call import BoundCall
 

@@ -43,7 +43,7 @@ def call_jvp_rule(
         tangents: for each array its tangent, or None if it is not differentiated.
 
     Returns:
-        What the rule returns.
+        The pair that the rule returns.
 
     Raises:
         AutogradError: the rule returns no pair.

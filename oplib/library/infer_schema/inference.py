@@ -1,9 +1,11 @@
-"""``infer_schema``: the schema that follows from a function's signature."""
+"""``infer_schema``: the schema, and the kind of kernel, that follow from a function's signature."""
 
 from __future__ import annotations
 
+import collections.abc
 import inspect
-from collections.abc import Callable, Iterable
+import typing
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from oplib.errors import describe
@@ -11,10 +13,17 @@ from oplib.library.schema import NO_DEFAULT, Argument, FunctionSchema, ListType,
 from oplib.tracebacks import entry_point
 
 from .defaults import UnsupportedDefaultError, fit_default
-from .hints import SUPPORTED, UnsupportedHintError, find_hint_kind, read_hint, read_open_hint
-from .kinds import find_signature_kind
+from .hints import (
+    SUPPORTED,
+    Kind,
+    UnsupportedHintError,
+    find_hint_kind,
+    read_hint,
+    read_open_hint,
+    resolve_alias,
+)
 from .mutation import NamedTag, Tags, infer_returns, mark_written, read_written, spell_hint
-from .signatures import EMPTY, Parameter, Signature, read_signature
+from .signatures import EMPTY, Parameter, Signature, has_signature, read_signature
 
 
 @entry_point
@@ -145,3 +154,61 @@ def _make_argument(signature: Signature, parameter: Parameter, type_: SchemaType
             ) from None
     alias = mark_written(type_, mark) if mark else None
     return Argument(parameter.name, type_, default, parameter.kwarg_only, alias, parameter.is_variadic)
+
+
+_SPELLINGS: dict[Kind, str] = {"array": "jax.Array", "host": "numpy.ndarray", "tensor": "Tensor"}
+
+
+def infer_kind(fn: Callable[..., Any]) -> Kind | None:
+    """Returns the kind of arrays that a kernel works on, by its annotations.
+
+    Args:
+        fn: any callable.
+
+    Returns:
+        ``"array"`` for ``jax.Array`` (a JAX function), ``"host"`` for ``numpy.ndarray`` (Python on numpy
+        arrays), ``"tensor"`` for ``Tensor`` (eager code). None if no parameter and no return has such an
+        annotation.
+
+    Raises:
+        SchemaInferenceError: two kinds in one signature, or an annotation that names no type.
+
+    Example:
+        >>> def negate(x: jax.Array) -> jax.Array:
+        ...     return -x
+        >>> import jax
+        >>> infer_kind(negate)
+        'array'
+    """
+    return find_signature_kind(read_signature(fn)) if has_signature(fn) else None
+
+
+def find_signature_kind(signature: Signature) -> Kind | None:
+    """Returns the single kind of a signature; raises SchemaInferenceError if it has two."""
+    hints = [(f"Parameter {parameter.name}", parameter.hint) for parameter in signature.parameters]
+    first: tuple[str, Kind] | None = None
+    for subject, hint in (*hints, ("the return", signature.returned)):
+        for kind in _find_kinds(hint):
+            if first is None:
+                first = subject, kind
+            elif first[1] != kind:
+                raise signature.refuse(
+                    f"{first[0]} is annotated {_SPELLINGS[first[1]]}, {subject} {_SPELLINGS[kind]}. "
+                    f"A kernel works on one kind of array. Annotate both alike."
+                )
+    return None if first is None else first[1]
+
+
+def _find_kinds(hint: Any) -> Iterator[Kind]:
+    kind = find_hint_kind(hint)
+    if kind is not None:
+        yield kind
+        return
+    hint = resolve_alias(hint)
+    if typing.get_origin(hint) is collections.abc.Callable:  # it is static, whatever it takes
+        return
+    parts = typing.get_args(hint)
+    if len({find_hint_kind(part) for part in parts} - {None}) > 1:  # jax.typing.ArrayLike is no annotation
+        return
+    for part in parts:
+        yield from _find_kinds(part)

@@ -18,7 +18,7 @@ from oplib.library.records.record import Function, Record
 from oplib.tensor.storage.ingestion import to_array
 
 from .fake_kernel import require_shapes, run_fake_kernel
-from .host_mark import call_host
+from .host_call import call_host
 from .tracing import run_part
 
 

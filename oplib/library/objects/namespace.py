@@ -10,8 +10,7 @@ from weakref import WeakValueDictionary
 
 from oplib.errors import ArgumentError, DeviceError, DtypeError, UnknownOperatorError
 from oplib.library.arguments.binding import Binder
-from oplib.library.records.nearest import name_nearest
-from oplib.library.records.qualname import Qualname
+from oplib.library.records.qualname import Qualname, name_nearest
 
 from .deferral import settle, settle_all
 from .overload import OpOverload, Redirecting, explain_unknown

@@ -1,4 +1,4 @@
-"""One overload of an op: the callable object, which stays the same for its name for ever."""
+"""One overload of an op: the callable object, which stays the same for its name for ever, and its lookup."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import inspect
 import threading
 from collections.abc import Callable
 from pickle import PicklingError
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 from weakref import WeakValueDictionary
 
-from oplib.errors import RegistrationError, UnknownOperatorError
-from oplib.library.records.nearest import name_nearest
-from oplib.library.records.qualname import LocalQualname, Qualname, parse_qualname
+from oplib.errors import RegistrationError, RegistrationValueError, UnknownOperatorError
+from oplib.library.records.qualname import LocalQualname, Qualname, name_nearest, parse_qualname
 from oplib.library.records.record import Function, Record, Tag
 from oplib.library.schema import FunctionSchema
 from oplib.tensor.devices.forked import after_fork, is_orphan, refuse_call
@@ -91,7 +90,7 @@ class OpOverload(Redirecting):
 
     @property
     def in_traces(self) -> OpOverload:
-        """What traces and plans hold of the op: of a local op an object without its compiled code.
+        """The object that traces and plans hold: for a local op, one without its compiled code.
 
         JAX's caches keep what a trace holds as long as the traced function lives, which is part of that code.
         """
@@ -267,3 +266,52 @@ def _refuse_calls_of_orphan() -> None:
 
 
 after_fork(_refuse_calls_of_orphan)
+
+
+@runtime_checkable
+class HasOverload(Protocol):
+    """An object that stands for one overload, such as the result of ``custom_op``."""
+
+    @property
+    def _opoverload(self) -> OpOverload: ...
+
+
+Op = str | OpOverload | HasOverload
+
+
+def resolve_op(op: object, *, subject: str) -> OpOverload:
+    """Returns the overload for a name, an overload, or the result of ``custom_op``.
+
+    Args:
+        op: a name or an object; a packet is refused, because it may have several overloads.
+        subject: the calling function, for the error.
+
+    Raises:
+        RegistrationValueError: another object, or a name that is not qualified.
+        UnknownOperatorError: nothing is registered under this name; the text suggests the nearest name.
+    """
+    if isinstance(op, HasOverload):
+        op = op._opoverload
+    if isinstance(op, OpOverload) and op.is_local:
+        return op
+    if isinstance(op, OpOverload):
+        op = op.name()  # finds out whether it is still alive
+    if not isinstance(op, str):
+        raise RegistrationValueError(
+            f"{subject}({op}): got unexpected type for op: {type(op).__name__}. Expected a name, an overload "
+            "such as ops.ns.f.default, or the result of custom_op."
+        )
+    return find_overload(op, subject=subject)
+
+
+def resolve_existing_op(op: Op, *, subject: str) -> OpOverload:
+    """Resolves an op as :func:`resolve_op`, with torch's kind of error for an unknown name.
+
+    Raises:
+        RegistrationValueError: neither a name nor an overload.
+        RegistrationError: nothing is registered under this name.
+    """
+    try:
+        return resolve_op(op, subject=subject)
+    except UnknownOperatorError as error:
+        raise RegistrationError(str(error)) from None

@@ -1,14 +1,13 @@
-"""``opcheck``: whether all rules of an op are correct."""
+"""``opcheck``: whether all rules of an op are correct, and the table of its results."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from oplib.errors import ArgumentTypeError, OpCheckError, RegistrationError, RegistrationValueError, describe
 from oplib.library.objects.namespace import OpOverloadPacket
-from oplib.library.objects.overload import OpOverload
-from oplib.library.objects.resolution import HasOverload, resolve_op
+from oplib.library.objects.overload import HasOverload, OpOverload, resolve_op
 from oplib.tracebacks import entry_point
 
 from .batching import check_vmap
@@ -16,11 +15,22 @@ from .comparison import Tolerance
 from .fake import check_fake
 from .forward_mode import check_forward_mode
 from .gradients import check_gradients, check_second_gradients
-from .registration import check_registration
-from .results import OpCheckResults
 from .sample import Sample
-from .schema import check_schema
+from .schema import check_registration, check_schema
 from .tracing import check_traced
+
+
+class OpCheckResults(dict[str, Literal["SUCCESS"] | Exception]):
+    """A dictionary of results that prints as a table: a test per line, and the text of its error."""
+
+    def __str__(self) -> str:
+        width = max(map(len, self), default=0)
+        return "\n".join(f"{name:<{width}}  {_tell(result)}" for name, result in self.items())
+
+
+def _tell(result: str | Exception) -> str:
+    return result if isinstance(result, str) else f"{type(result).__name__}: {' '.join(str(result).split())}"
+
 
 Test = Callable[[Sample, Tolerance], None]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oplib.library.autocast.settings import find_device_type
-from oplib.library.objects.overload import OpOverload
-from oplib.library.objects.resolution import Op, resolve_op
+from oplib.library.objects.overload import Op, OpOverload, resolve_op
 from oplib.library.records.contribution import AUTOCAST_SLOTS, FOREVER, Contribution, Owner
 from oplib.library.records.sites import find_site
 from oplib.tensor.dtypes.rules import find_dtype

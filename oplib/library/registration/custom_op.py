@@ -20,11 +20,11 @@ from oplib.library.records.tags import Tags, to_tags
 from oplib.library.schema import FunctionSchema, parse_schema
 from oplib.tracebacks import entry_point
 
-from .backward import make_derivative
 from .custom_op_def import CustomOpDef, remember_custom_op
 from .registry import registry
 from .rules import (
     check_definition,
+    make_derivative,
     refuse_keyword_only_tensors,
     refuse_mutation,
     require_callable,

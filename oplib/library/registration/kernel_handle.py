@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from oplib.errors import MissingRuleError, RegistrationError
-from oplib.library.objects.resolution import Op, resolve_existing_op
+from oplib.library.objects.overload import Op, resolve_existing_op
 from oplib.library.records.contribution import KERNEL_SLOTS, Contribution, KernelSlot, find_newest
 from oplib.library.records.platforms import find_device_slot, list_slots
 from oplib.library.records.qualname import Qualname

@@ -6,8 +6,7 @@ import warnings
 from typing import Any
 
 from oplib.errors import RegistrationError
-from oplib.library.objects.overload import OpOverload
-from oplib.library.objects.resolution import Op, resolve_existing_op, resolve_op
+from oplib.library.objects.overload import Op, OpOverload, resolve_existing_op, resolve_op
 from oplib.library.records.contribution import Contribution, Contributions, find_newest
 from oplib.library.records.platforms import DeviceTypes, find_slots
 from oplib.library.records.record import Function, Tag

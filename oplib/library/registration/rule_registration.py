@@ -7,19 +7,18 @@ from typing import Any
 
 from oplib.errors import RegistrationError, RegistrationValueError
 from oplib.library.axes.sharding_rule import Rule, check_sharding_rule
-from oplib.library.objects.overload import OpOverload
-from oplib.library.objects.resolution import Op, resolve_op
+from oplib.library.objects.overload import Op, OpOverload, resolve_op
 from oplib.library.records.contribution import Contribution, Slot
 from oplib.library.records.record import Function, JvpRule
 from oplib.library.records.sites import find_site
 from oplib.tracebacks import entry_point
 
-from .backward import make_derivative
 from .definition import find_owner
 from .library import Library
 from .registry import registry
 from .rules import (
     check_derivative,
+    make_derivative,
     refuse_keyword_only_tensors,
     require_callable,
     require_signature,

@@ -1,4 +1,4 @@
-"""What type checkers know of ``custom_op`` and of the methods that register rules."""
+"""The types of ``custom_op`` and of the methods that register rules."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """The schema language: the arguments and returns of an op, as text and as records."""
 
-from .alias import AliasInfo
 from .function_schema import (
     NO_DEFAULT,
     Argument,
@@ -15,6 +14,7 @@ from .parser import parse_schema
 from .types import (
     ANY,
     TREE,
+    AliasInfo,
     BaseType,
     EnumDefault,
     ListType,

@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from .alias import AliasInfo
-from .printer import print_default, print_type
 from .types import (
     OPTIONAL_TENSOR,
     TENSOR,
+    AliasInfo,
     ListType,
     OptionalType,
     SchemaType,
     TupleType,
     is_tensorlist_like_type,
+    print_default,
+    print_type,
 )
 from .types import has_tensor as type_has_tensor
 
@@ -32,7 +33,7 @@ NO_DEFAULT: Final = NoDefault.NO_DEFAULT
 
 
 class Typed:
-    """What the type of an argument or a result says about tensors."""
+    """Facts about tensors in the type of an argument or a result."""
 
     type: SchemaType
 

@@ -15,11 +15,10 @@ from typing import NoReturn
 
 from oplib.tracebacks import entry_point
 
-from .alias import AliasInfo
 from .defaults import DefaultReader
 from .function_schema import NO_DEFAULT, Argument, FunctionSchema, Return
-from .lexer import END, Token
-from .types import BASE_TYPES, BaseType, ListType, OptionalType, SchemaType, TupleType
+from .reader import END, Token
+from .types import BASE_TYPES, AliasInfo, BaseType, ListType, OptionalType, SchemaType, TupleType
 
 _SYNONYMS = {"SymInt": "int"}
 _HINTS = {

@@ -1,4 +1,4 @@
-"""The types of arguments and returns in a schema.
+"""The types of arguments and returns in a schema, their alias marks, and the canonical text of both.
 
 A type prints as a schema spells it (``int[2]?``), and types with the same spelling are equal. ``choices``
 holds facts that only annotations give: the members of an ``Enum`` or the values of a ``Literal``. Equality
@@ -7,8 +7,11 @@ ignores ``choices``, so a schema is equal to the schema that its text parses to.
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 BASE_TYPES = (
     "Tensor",
@@ -32,6 +35,9 @@ class SchemaType:
 
     __slots__ = ()
 
+    def __str__(self) -> str:
+        return print_type(self)
+
 
 @dataclass(frozen=True, slots=True)
 class BaseType(SchemaType):
@@ -50,18 +56,12 @@ class BaseType(SchemaType):
     name: str
     choices: tuple[Any, ...] | None = field(default=None, compare=False, repr=False)
 
-    def __str__(self) -> str:
-        return self.name
-
 
 @dataclass(frozen=True, slots=True)
 class OptionalType(SchemaType):
     """``element?``: a value of the element type, or None."""
 
     element: SchemaType
-
-    def __str__(self) -> str:
-        return f"{self.element}?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +71,12 @@ class ListType(SchemaType):
     element: SchemaType
     size: int | None = None
 
-    def __str__(self) -> str:
-        return f"{self.element}{spell_brackets(self)}"
-
 
 @dataclass(frozen=True, slots=True)
 class TupleType(SchemaType):
     """``(A, B)``: a tuple with one type per position."""
 
     elements: tuple[SchemaType, ...]
-
-    def __str__(self) -> str:
-        return f"({', '.join(map(str, self.elements))})"
 
 
 class EnumDefault(str):
@@ -91,17 +85,35 @@ class EnumDefault(str):
     __slots__ = ()
 
 
+@dataclass(frozen=True)
+class AliasInfo:
+    """The alias mark of an argument or a return: ``(a!)``, ``(a|b)``, ``(a -> *)``.
+
+    Attributes:
+        is_write: the op writes the value or an element of it.
+        before_set: the alias sets of the value before the call. Empty if only the elements have marks, as in
+            ``Tensor(a!)[]``.
+        after_set: the alias sets after the call; by default ``before_set``.
+        elements: the marks of the elements: one entry for a list, one entry per position for a tuple. Empty
+            if no element has a mark.
+    """
+
+    is_write: bool
+    before_set: frozenset[str]
+    after_set: frozenset[str] | None = None
+    elements: tuple[AliasInfo | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.after_set is None:
+            object.__setattr__(self, "after_set", self.before_set)
+
+
 TENSOR = BaseType("Tensor")
 ANY = BaseType("Any")
 """Any value that can be hashed; it is static."""
 TREE = BaseType("Tree")
 """Any value, as a pytree of JAX: its arrays and Tensors are operands, everything else is static."""
 OPTIONAL_TENSOR = OptionalType(TENSOR)
-
-
-def spell_brackets(type_: ListType) -> str:
-    """Returns ``[]`` or ``[N]``."""
-    return "[]" if type_.size is None else f"[{type_.size}]"
 
 
 def is_tensorlist_like_type(type_: SchemaType) -> bool:
@@ -137,3 +149,76 @@ def has_tensor(type_: SchemaType) -> bool:
     if isinstance(type_, (ListType, OptionalType)):
         return has_tensor(type_.element)
     return type_ == TENSOR
+
+
+def print_type(type_: SchemaType, alias: AliasInfo | None = None) -> str:
+    """Returns a type with its alias marks, each after the type that it marks."""
+    if isinstance(type_, OptionalType):
+        return f"{print_type(type_.element, alias)}?"
+    mark = _print_mark(alias)
+    if isinstance(type_, ListType):
+        inner = alias.elements[0] if alias is not None and alias.elements else None
+        return f"{print_type(type_.element, inner)}[{'' if type_.size is None else type_.size}]{mark}"
+    if isinstance(type_, TupleType):
+        marks = (alias.elements if alias is not None else ()) or (None,) * len(type_.elements)
+        return f"({', '.join(map(print_type, type_.elements, marks))}){mark}"
+    assert isinstance(type_, BaseType)
+    return f"{type_.name}{mark}"
+
+
+def print_default(type_: SchemaType, value: Any) -> str:
+    """Returns a frozen default as a schema spells it.
+
+    Args:
+        type_: the argument's type, which decides whether a sequence is a list or a tuple.
+        value: the default.
+    """
+    if isinstance(type_, OptionalType) and value is not None:
+        return print_default(type_.element, value)
+    if isinstance(type_, ListType) and isinstance(value, tuple):
+        return f"[{', '.join(print_default(type_.element, item) for item in value)}]"
+    if isinstance(type_, TupleType) and isinstance(value, tuple):
+        return f"({', '.join(map(print_default, type_.elements, value))})"
+    return print_value(value, as_float=type_ == BaseType("float"))
+
+
+def print_value(value: Any, *, as_float: bool = False) -> str:
+    """Returns the text of a default without parts; the lexer can read every such text."""
+    if isinstance(value, enum.Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if isinstance(value, np.dtype):
+        return value.name
+    if value is None or isinstance(value, bool):
+        return str(value)
+    if isinstance(value, complex):
+        imaginary = _print_float(value.imag)
+        return f"{_print_float(value.real)}{'' if imaginary[0] == '-' else '+'}{imaginary}j"
+    if isinstance(value, float) or as_float:
+        return _print_float(float(value))
+    if isinstance(value, str) and not isinstance(value, EnumDefault):
+        return _quote(value)
+    if isinstance(value, (int, EnumDefault)):
+        return str(value)
+    return _quote(getattr(value, "__qualname__", None) or str(value))
+
+
+def _print_mark(alias: AliasInfo | None) -> str:
+    if alias is None or not alias.before_set:
+        return ""
+    before, after = "|".join(sorted(alias.before_set)), "|".join(sorted(alias.after_set or ()))
+    moved = f" -> {after}" if after != before else ""
+    return f"({before}{'!' if alias.is_write else ''}{moved})"
+
+
+def _print_float(value: float) -> str:
+    return repr(value).removesuffix("0") if repr(value).endswith(".0") else repr(value)
+
+
+def _quote(text: str) -> str:
+    return f'"{"".join(map(_escape, text))}"'
+
+
+def _escape(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")

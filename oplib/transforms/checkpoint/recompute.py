@@ -25,7 +25,7 @@ from oplib.autograd.graph import saved_tensors_hooks
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.saved.saved_tensor import SavedTensor
 from oplib.errors import AutogradError, CheckpointError
-from oplib.library.autocast.scope import AutocastScope
+from oplib.library.autocast.settings import AutocastScope
 from oplib.modes import modes
 from oplib.tensor import Tensor, box
 from oplib.tensor.random.draw_log import DrawLog

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from oplib.autograd import Function, backward, enable_grad
 from oplib.autograd.engine.run import is_checkpoint_valid
 from oplib.errors import AutogradError, describe
-from oplib.library.autocast.scope import AutocastScope
+from oplib.library.autocast.settings import AutocastScope
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.random.draw_log import DrawLog
