@@ -9,7 +9,7 @@ from typing import Any
 
 from oplib.library import OpOverload, custom_op
 from oplib.library.objects.deferral import defer, settle
-from oplib.library.registration.autocast_rule import add_autocast
+from oplib.library.registration.rule_registration import add_autocast
 from oplib.library.schema import FunctionSchema
 
 from .kernels.dtype_classes import check_classes

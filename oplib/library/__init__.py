@@ -11,14 +11,19 @@ from .objects.namespace import OpNamespace, OpOverloadPacket, OpsNamespaces, ops
 from .objects.overload import OpOverload
 from .records.record import Derivative, Record, Tag
 from .registration.absent import fallthrough_kernel, get_ctx, load_library, register_torch_dispatch
-from .registration.autocast_rule import register_autocast
 from .registration.custom_op import custom_op
 from .registration.custom_op_def import CustomOpDef
 from .registration.definition import define, impl
 from .registration.kernel_registration import impl_abstract, register_fake, register_kernel
 from .registration.library import Library, _scoped_library
 from .registration.registry import refresh
-from .registration.rule_registration import register_autograd, register_jvp, register_sharding, register_vmap
+from .registration.rule_registration import (
+    register_autocast,
+    register_autograd,
+    register_jvp,
+    register_sharding,
+    register_vmap,
+)
 from .schema import FunctionSchema, parse_schema
 
 __all__ = [

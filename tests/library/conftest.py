@@ -29,4 +29,4 @@ def jax_hint(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture
 def told_already(monkeypatch: pytest.MonkeyPatch) -> None:
     """Marks the warning about overriding, which is issued once per process, as issued."""
-    monkeypatch.setattr("oplib.library.registration.enrolment._has_warned", True)
+    monkeypatch.setattr("oplib.library.registration.library._has_warned", True)

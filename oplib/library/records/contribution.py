@@ -7,13 +7,11 @@ newest one is in force. When it is removed, the one below it is in force again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, Literal
 
-from oplib.library.schema import FunctionSchema
-
-from .record import Derivative, Function, KernelKind, Record, Tag
+from .record import Definition, Function, KernelKind, Record
 from .sites import Site, find_site
 
 KernelSlot = Literal["cpu", "cuda", "rocm", "gpu", "tpu", "default", "composite"]
@@ -23,6 +21,8 @@ Slot = RuleSlot | AutocastSlot | KernelSlot
 AUTOCAST_SLOTS: dict[str, AutocastSlot] = {
     "cpu": "autocast_cpu", "cuda": "autocast_cuda", "tpu": "autocast_tpu",
 }  # fmt: skip
+_RULES: tuple[RuleSlot, ...] = ("fake", "derivative", "jvp", "vmap", "sharding")
+_DEFINED = tuple(field.name for field in fields(Definition))
 KERNEL_SLOTS: tuple[KernelSlot, ...] = ("cpu", "cuda", "rocm", "gpu", "tpu", "default", "composite")
 
 
@@ -43,30 +43,6 @@ class Owner:
 
 # The owner of registrations that name no library. It is never dropped.
 FOREVER = Owner("", find_site())
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """The facts that are fixed when an op is defined.
-
-    Attributes:
-        schema: the schema, with namespace and overload name.
-        kind: how the kernels run; None if the first kernel decides.
-        compiled: the value of ``compile=``; None if the kind decides.
-        operand: the names of number arguments that are operands.
-        donates: the names of written arguments whose buffer the op may reuse.
-        tags: the promises of the op beyond its schema.
-        function: the decorated function of a ``custom_op``, which runs if a kernel is disabled. None for an
-            op of ``define``, whose library alone may define it.
-    """
-
-    schema: FunctionSchema
-    kind: KernelKind | None = None
-    compiled: bool | None = None
-    operand: frozenset[str] = frozenset()
-    donates: frozenset[str] = frozenset()
-    tags: tuple[Tag, ...] = ()
-    function: Function | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,30 +104,20 @@ def compose_record(
         return None
     definition: Definition = defined.value
     newest: dict[Slot, Any] = {piece.slot: piece.value for piece in contributions}  # the newest one wins
-    kind = find_kind(contributions) or "tensor"
+    facts = {name: getattr(definition, name) for name in _DEFINED}
+    facts["kind"] = kind = find_kind(contributions) or "tensor"
+    if definition.compiled is None:
+        facts["compiled"] = kind == "array"
     return Record(
-        schema=definition.schema,
-        kind=kind,
+        **facts,
+        **{slot: newest[slot] for slot in _RULES if slot in newest},
         kernels=_select_kernels(newest, definition, disabled),
-        fake=newest.get("fake"),
-        derivative=newest.get("derivative", Derivative()),
-        jvp=newest.get("jvp"),
-        vmap=newest.get("vmap"),
-        sharding=newest.get("sharding"),
-        autocast=_select_autocast(newest),
-        operand=definition.operand,
-        donates=definition.donates,
-        compiled=kind == "array" if definition.compiled is None else definition.compiled,
-        tags=definition.tags,
-        is_custom=definition.function is not None,
+        autocast=MappingProxyType(
+            {name: newest[slot] for name, slot in AUTOCAST_SLOTS.items() if slot in newest}
+        ),
         where=str(defined.site),
         version=version,
     )
-
-
-def _select_autocast(newest: Mapping[Slot, Any]) -> Mapping[str, Any]:
-    """Returns what autocast does to the arguments, by device type."""
-    return MappingProxyType({name: newest[slot] for name, slot in AUTOCAST_SLOTS.items() if slot in newest})
 
 
 def _select_kernels(

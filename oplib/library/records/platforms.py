@@ -8,18 +8,11 @@ from typing import Any
 from oplib.errors import RegistrationError, RegistrationValueError
 from oplib.library.schema import FunctionSchema
 
-from .contribution import KernelSlot
+from .contribution import KERNEL_SLOTS, KernelSlot
 
-_DEVICES: dict[str, KernelSlot] = {
-    "cpu": "cpu",
-    "gpu": "gpu",
-    "cuda": "cuda",
-    "rocm": "rocm",
-    "tpu": "tpu",
-    "default": "default",
-}
 _FAMILIES: dict[str, tuple[str, ...]] = {"gpu": ("cuda", "rocm")}
-_KEYS: dict[str, KernelSlot] = {
+_SLOTS: dict[str, KernelSlot] = {
+    **{slot: slot for slot in KERNEL_SLOTS if slot != "composite"},
     "": "composite",
     "CPU": "cpu",
     "CUDA": "cuda",
@@ -62,9 +55,14 @@ def find_device_place(schema: FunctionSchema) -> int | None:
     """Returns the position of the argument that chooses a factory's kernel; None if tensors choose it."""
     if any(argument.has_tensor for argument in schema.arguments):
         return None
-    typed = (str(argument.type).rstrip("?") == "Device" for argument in schema.arguments)
-    pairs = zip(schema.arguments, typed, strict=True)
-    return next((place for place, (one, fits) in enumerate(pairs) if fits and one.name == "device"), None)
+    return next(
+        (
+            index
+            for index, argument in enumerate(schema.arguments)
+            if argument.name == "device" and str(argument.type).rstrip("?") == "Device"
+        ),
+        None,
+    )
 
 
 def find_slot(device: str, *, subject: str) -> KernelSlot:
@@ -79,7 +77,7 @@ def find_slot(device: str, *, subject: str) -> KernelSlot:
     Raises:
         RegistrationError: the device type does not exist.
     """
-    slot = _DEVICES.get(device) or _KEYS.get(device)
+    slot = _SLOTS.get(device)
     if slot is None:
         rule = _OTHER_KEYS.get(device)
         cure = (

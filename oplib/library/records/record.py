@@ -92,13 +92,38 @@ _NO_KERNELS: Mapping[str, Function] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """The registration of one overload. Attaching a rule replaces the record.
+class Definition:
+    """The facts that are fixed when an op is defined.
 
     Attributes:
         schema: the schema, with ``ns::name`` and the overload name.
         kind: how kernels run: ``array`` (compiled), ``host`` (numpy), ``tensor`` (eager code on Tensors) or
-            ``composite`` (eager code that autograd looks into).
+            ``composite`` (eager code that autograd looks into); None if the first kernel decides.
+        compiled: False runs an ``array`` kernel as plain Python on every call (``compile=False``); None if
+            the kind decides.
+        operand: the names of number arguments that are operands instead of static.
+        donates: the names of written arguments whose buffer the op may reuse.
+        tags: the promises of the op beyond its schema.
+        function: the decorated function of a ``custom_op``, which runs if a kernel is disabled. None for an
+            op of ``define``, whose library alone may define it.
+    """
+
+    schema: FunctionSchema
+    kind: KernelKind | None = None
+    compiled: bool | None = None
+    operand: frozenset[str] = frozenset()
+    donates: frozenset[str] = frozenset()
+    tags: tuple[Tag, ...] = ()
+    function: Function | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Definition):
+    """The registration of one overload: its definition, kernels and rules. Attaching a rule replaces it.
+
+    Attributes:
+        kind: as in the definition, or as the first kernel says.
+        compiled: as in the definition, or as the kind says.
         kernels: the enabled kernels by platform (``cpu``, ``gpu``, ``tpu``) or ``default``.
         fake: the shape rule.
         derivative: how the op differentiates backwards.
@@ -107,19 +132,12 @@ class Record:
         sharding: the sharding rule.
         autocast: what autocast does to floating arguments, by device type: ``"low"``, ``"float32"``,
             ``"widest"``, or a dtype; ``"result"`` casts the floating results to the low dtype instead.
-        operand: the names of number arguments that are operands instead of static.
-        donates: the names of written arguments whose buffer the op may reuse.
-        compiled: False runs an ``array`` kernel as plain Python on every call (``compile=False``).
-        tags: the promises of the op beyond its schema.
-        is_custom: ``custom_op`` made the op, so its contract applies: each argument that the schema declares
-            as written counts as written at every call, and no result aliases an argument. For an op of
-            ``define``, the kernel is responsible for both.
         where: ``file:line`` of the registration.
         version: a number that grows when the record of this op is replaced.
     """
 
-    schema: FunctionSchema
     kind: KernelKind = "tensor"
+    compiled: bool = True
     kernels: Mapping[str, Function] = field(default_factory=lambda: _NO_KERNELS)
     fake: Function | None = None
     derivative: Derivative = Derivative()
@@ -127,13 +145,17 @@ class Record:
     vmap: Function | None = None
     sharding: Any = None
     autocast: Mapping[str, Any] = field(default_factory=lambda: _NO_KERNELS)
-    operand: frozenset[str] = frozenset()
-    donates: frozenset[str] = frozenset()
-    compiled: bool = True
-    tags: tuple[Tag, ...] = ()
-    is_custom: bool = False
     where: str = "?"
     version: int = 0
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether ``custom_op`` made the op, so that its contract applies.
+
+        Each argument that the schema declares as written counts as written at every call, and no result
+        aliases an argument. For an op of ``define``, the kernel is responsible for both.
+        """
+        return self.function is not None
 
     @property
     def draws(self) -> bool:

@@ -4,43 +4,49 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Any, Literal, Protocol, Unpack, overload
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 from oplib.errors import RegistrationTypeError, RegistrationValueError, UnknownOperatorError
 from oplib.library.infer_schema import infer_function_schema, infer_kind
 from oplib.library.objects.jax_names import explain_option
 from oplib.library.objects.overload import OpOverload
-from oplib.library.records.contribution import FOREVER, Contribution, Definition, Kernel
+from oplib.library.records.contribution import FOREVER, Kernel, Slot
 from oplib.library.records.platforms import DeviceTypes, find_slots
 from oplib.library.records.qualname import LocalQualname, Qualname, check_namespace, parse_qualname
-from oplib.library.records.record import Derivative, Function, KernelKind, Tag
+from oplib.library.records.record import Definition, Derivative, Function, Tag
 from oplib.library.records.sites import find_site
 from oplib.library.records.tags import Tags, to_tags
 from oplib.library.schema import FunctionSchema, parse_schema
 from oplib.tracebacks import entry_point
 
-from .custom_op_def import CustomOpDef, remember_custom_op
+from .custom_op_def import CustomOpDef, P, R, remember_custom_op
 from .registry import registry
 from .rules import (
     check_definition,
-    make_derivative,
     refuse_keyword_only_tensors,
     refuse_mutation,
     require_callable,
     require_device_argument,
 )
-from .signatures import CustomOpOptions, P, R
 
 MutatesArgs = str | Iterable[str]
 
 
-class CustomOpDecorator(Protocol):
-    """The decorator that ``custom_op`` returns."""
+class CustomOpOptions(TypedDict, total=False):
+    """The options of ``custom_op``, which describes them.
 
-    def __call__(self, fn: Callable[P, R], /) -> CustomOpDef[P, R]:
-        """Makes the op."""
-        ...
+    Its signature lists them again, because a TypedDict can hold no defaults, and ``help`` shows a signature.
+    """
+
+    mutates_args: MutatesArgs
+    device_types: DeviceTypes
+    schema: str | None
+    tags: Tags
+    compile: bool | None
+    operand: Iterable[str]
+    donates: Iterable[str]
+    autograd: Literal["derive"] | Derivative | None
 
 
 @overload
@@ -48,11 +54,13 @@ def custom_op(fn: Callable[P, R], /, **options: Unpack[CustomOpOptions]) -> Cust
 
 
 @overload
-def custom_op(**options: Unpack[CustomOpOptions]) -> CustomOpDecorator: ...
+def custom_op(**options: Unpack[CustomOpOptions]) -> Callable[[Callable[P, R]], CustomOpDef[P, R]]: ...
 
 
 @overload
-def custom_op(name: str, fn: None = None, /, **options: Unpack[CustomOpOptions]) -> CustomOpDecorator: ...
+def custom_op(
+    name: str, fn: None = None, /, **options: Unpack[CustomOpOptions]
+) -> Callable[[Callable[P, R]], CustomOpDef[P, R]]: ...
 
 
 @overload
@@ -138,21 +146,24 @@ def custom_op(
             check_namespace(qualname.namespace, find_site())
         else:
             qualname = LocalQualname(*qualname)
-        given = to_tags(tags, subject=f"custom_op({name})")
-        kind = _choose_kind(fn, compile)
+        subject = f"custom_op({name})"
+        promises = to_tags(tags, subject=subject)
+        kind = infer_kind(fn) or ("array" if compile else "tensor")  # without annotations it is eager code
         definition = Definition(
-            schema=_make_schema(name, fn, mutates_args, schema, tags=given),
-            kind=kind,
-            compiled=compile,
+            _make_schema(name, fn, mutates_args, schema, tags=promises),
+            kind,
+            compile,
             operand=frozenset(operand),
             donates=frozenset(donates),
-            tags=tuple(dict.fromkeys((Tag.pt2_compliant_tag, *given))),
+            tags=tuple(dict.fromkeys((Tag.pt2_compliant_tag, *promises))),
             function=fn,
         )
         _check(definition, device_types)
-        derivative = None if autograd is None else _make_derivative(definition.schema, autograd)
-        slots = find_slots(device_types, subject=f"custom_op({name})")
-        return _enter(qualname, definition, slots, derivative)
+        facts: dict[Slot, Any] = {"definition": definition}
+        if autograd is not None:
+            facts["derivative"] = _make_derivative(definition.schema, autograd)
+        facts |= dict.fromkeys(find_slots(device_types, subject=subject), Kernel(fn, kind))
+        return _enter(qualname, facts, fn)
 
     for option in unknown:
         raise RegistrationTypeError(explain_option("custom_op", option))
@@ -165,11 +176,6 @@ def custom_op(
         )
     named = name
     return entry_point(make) if fn is None else make(fn)
-
-
-def _choose_kind(fn: Function, compiled: bool | None) -> KernelKind:
-    """Returns how the function runs; without annotations it is eager code, unless ``compile=True``."""
-    return infer_kind(fn) or ("array" if compiled else "tensor")
 
 
 def _make_schema(
@@ -213,25 +219,15 @@ def _make_derivative(schema: FunctionSchema, autograd: object) -> Derivative:
             f"Register a formula by register_autograd."
         )
     refuse_mutation(schema)
-    return autograd if isinstance(autograd, Derivative) else make_derivative(schema.qualified_name, autograd)
+    return autograd if isinstance(autograd, Derivative) else Derivative(derive=True)
 
 
-def _enter(
-    qualname: Qualname, definition: Definition, slots: Iterable[Any], derivative: Derivative | None
-) -> CustomOpDef[..., Any]:
+def _enter(qualname: Qualname, facts: Mapping[Slot, Any], fn: Function) -> CustomOpDef[..., Any]:
     """Registers everything in one step, so that no other thread sees a part, and a failure leaves nothing."""
-    site = find_site()
-    fn = definition.function
-    assert fn is not None
-    kernel = Kernel(fn, definition.kind)
-    pieces = [Contribution("definition", definition, FOREVER, site)]
-    pieces += [Contribution(slot, kernel, FOREVER, site) for slot in slots]
-    if derivative is not None:
-        pieces.append(Contribution("derivative", derivative, FOREVER, site))
     if isinstance(qualname, LocalQualname):
-        overload = OpOverload(qualname)
-        qualname.home = weakref.ref(overload)
-        return CustomOpDef(registry.redefine(qualname, pieces), fn)
-    made = CustomOpDef(registry.redefine(qualname, pieces), fn)
-    remember_custom_op(made)
-    return made
+        local = OpOverload(qualname)  # the registry returns it, and holds no other reference
+        qualname.home = weakref.ref(local)
+    op = CustomOpDef(registry.define(qualname, facts, FOREVER), fn)
+    if not op._opoverload.is_local:
+        remember_custom_op(op)
+    return op

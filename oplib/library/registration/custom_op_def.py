@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+import jax
+import numpy as np
 
 from oplib.errors import RegistrationError
-from oplib.library.objects.overload import OpOverload, find_overload
-from oplib.library.records.contribution import find_newest
+from oplib.library.objects.overload import OpOverload, Redirecting, find_overload
 from oplib.library.records.platforms import find_slot
 from oplib.library.records.record import Tag
 from oplib.library.schema import FunctionSchema
+from oplib.tensor import Tensor
 
-from .autocast_rule import register_autocast
-from .kernel_registration import register_fake, register_kernel
+from . import kernel_registration, rule_registration
 from .registry import registry
-from .rule_registration import register_autograd, register_jvp, register_sharding, register_vmap
-from .signatures import P, R, TypedOp
 
+P = ParamSpec("P")
+R = TypeVar("R")
 log = logging.getLogger(__name__)
 
 
-class CustomOpDef(TypedOp[P, R]):
+class CustomOpDef(Redirecting, Generic[P, R]):
     """An op made by ``custom_op``; call it like the function from which it was made.
+
+    For type checkers it has the signature of this function, or takes a Tensor first and returns a Tensor.
 
     It is pickled and copied by its name. If ``custom_op`` defines the name anew, the object calls the new op.
 
@@ -32,10 +36,31 @@ class CustomOpDef(TypedOp[P, R]):
         __name__: the name of the decorated function; docstring, module and ``__wrapped__`` are copied too.
     """
 
-    def __init__(self, overload: OpOverload, fn: Callable[P, R]) -> None:
-        self._opoverload = overload
-        self.__call__ = overload
-        self.__name__ = getattr(fn, "__name__", overload.name())
+    if TYPE_CHECKING:  # at run time __call__ is a slot, which needs no frame
+        __name__: str
+
+        @overload
+        def __call__(self, tensor: Tensor | Sequence[Tensor], /, *args: Any, **kwargs: Any) -> Tensor: ...
+
+        @overload  # a kernel on the host
+        def __call__(
+            self: CustomOpDef[Concatenate[np.ndarray[Any, Any], ...], Any],
+            array: jax.Array,
+            /,
+            *args: Any,
+            **kwargs: Any,
+        ) -> jax.Array: ...
+
+        @overload
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            """Calls the op."""
+
+    def __init__(self, op: OpOverload, fn: Callable[P, R]) -> None:
+        self._opoverload = op
+        self.__call__ = op
+        self.__name__ = getattr(fn, "__name__", op.name())
         self.__qualname__ = getattr(fn, "__qualname__", self.__name__)
         self.__module__ = getattr(fn, "__module__", __name__)
         self.__doc__ = getattr(fn, "__doc__", None)
@@ -71,14 +96,14 @@ class CustomOpDef(TypedOp[P, R]):
             return self._opoverload.__reduce__()
         return find_custom_op, (self._qualname,)
 
-    if not TYPE_CHECKING:  # the functions of oplib.library, which get this object as the op
-        register_kernel = register_kernel
-        register_fake = register_fake
-        register_autograd = register_autograd
-        register_jvp = register_jvp
-        register_vmap = register_vmap
-        register_sharding = register_sharding
-        register_autocast = register_autocast
+    # The functions of oplib.library, which get this object as the op.
+    register_kernel = kernel_registration.register_kernel
+    register_fake = kernel_registration.register_fake
+    register_autograd = rule_registration.register_autograd
+    register_jvp = rule_registration.register_jvp
+    register_vmap = rule_registration.register_vmap
+    register_sharding = rule_registration.register_sharding
+    register_autocast = rule_registration.register_autocast
 
     @contextmanager
     def set_kernel_enabled(self, device_type: str | None, enabled: bool = True) -> Generator[None]:
@@ -92,11 +117,7 @@ class CustomOpDef(TypedOp[P, R]):
             enabled: True enables the kernel, False disables it.
         """
         qualname = self._opoverload._qualname
-        slot = (
-            "default"
-            if device_type is None
-            else find_slot(device_type, subject=f"set_kernel_enabled({qualname})")
-        )
+        slot = find_slot(device_type or "default", subject=f"set_kernel_enabled({qualname})")
         if slot not in self._opoverload.record.kernels:
             log.warning(
                 "%s: no kernel was registered for device type %s, which is switched.", qualname, device_type
@@ -126,12 +147,11 @@ def find_custom_op(name: str) -> CustomOpDef[..., Any]:
         UnknownOperatorError: nothing is registered under the name.
         RegistrationError: ``custom_op`` has not made the op.
     """
-    overload = find_overload(name, subject="find_custom_op")
-    found = _defined.get(overload.name())
-    definition = find_newest(registry.read(overload._qualname), "definition")
-    if found is None or definition is None or definition.value.function is None:
+    op = find_overload(name, subject="find_custom_op")
+    custom_op = _defined.get(op.name())
+    if custom_op is None or not op.record.is_custom:
         raise RegistrationError(
             f"find_custom_op: {name} was not made by custom_op. It was registered at "
-            f"{overload.record.where}. Use ops.{overload}."
+            f"{op.record.where}. Use ops.{op}."
         )
-    return found
+    return custom_op

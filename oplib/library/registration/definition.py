@@ -7,32 +7,16 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from oplib.errors import RegistrationTypeError, RegistrationValueError
-from oplib.library.records.contribution import FOREVER, Definition, Owner
 from oplib.library.records.platforms import find_slots
-from oplib.library.records.qualname import Qualname, check_namespace, parse_qualname, require_same_namespace
+from oplib.library.records.qualname import check_namespace, parse_qualname
 from oplib.library.records.record import Function
 from oplib.library.records.sites import find_site
-from oplib.library.records.tags import Tags, to_tags
+from oplib.library.records.tags import Tags
 from oplib.tracebacks import entry_point
 
-from .enrolment import enter_kernel, enter_op
-from .library import Library, parse_in_namespace
+from .library import Library, enter_kernel, enter_op, find_owner
 
 _NAMELESS_SCHEMA = re.compile(r"\(.*\) -> .*", re.DOTALL)
-
-
-def find_owner(qualname: Qualname, lib: Library | None, *, subject: str) -> Owner:
-    """Returns the owner of a registration: the library, or the permanent owner.
-
-    Raises:
-        LibraryDestroyedError: the library has been destroyed.
-        RegistrationError: the library has another namespace.
-    """
-    if lib is None:
-        return FOREVER
-    lib._require_alive(subject)
-    require_same_namespace(qualname.namespace, lib.ns, subject=f"{subject}({qualname})")
-    return lib._owner
 
 
 @entry_point
@@ -85,16 +69,16 @@ def define(
             "Leave the name out, and write blanks around the arrow."
         )
     check_namespace(parsed.namespace, find_site())
-    local = qualname.partition("::")[
-        2
-    ]  # the given text: the parsed name has lost `default`, which must be refused
-    definition = Definition(
-        schema=parse_in_namespace(f"{local}{schema}", parsed.namespace, subject="define"),
-        tags=to_tags(tags, subject="define"),
-        operand=frozenset(operand),
-        donates=frozenset(donates),
+    local = qualname.partition("::")[2]  # as given: the parsed name has lost `default`, which must be refused
+    enter_op(
+        f"{local}{schema}",
+        parsed.namespace,
+        owner,
+        subject="define",
+        tags=tags,
+        operand=operand,
+        donates=donates,
     )
-    enter_op(definition, owner)
     return None
 
 

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
 
 from oplib.errors import RegistrationError
-from oplib.library.objects.overload import Op, OpOverload, resolve_existing_op, resolve_op
-from oplib.library.records.contribution import Contribution, Contributions, find_newest
+from oplib.library.objects.overload import Op, OpOverload, resolve_existing_op
+from oplib.library.records.contribution import Contributions, find_newest
 from oplib.library.records.platforms import DeviceTypes, find_slots
 from oplib.library.records.record import Function, Tag
 from oplib.library.records.sites import find_site
 from oplib.tracebacks import entry_point
 
-from .definition import find_owner
-from .enrolment import enter_kernel
-from .library import Library
+from .library import Library, enter_kernel, resolve_target
 from .registry import registry
 from .rules import check_fake_signature, require_callable, require_device_argument
+
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+
+@overload
+def register_kernel(
+    op: Op, device_types: DeviceTypes, func: None = None, /, *, lib: Library | None = None
+) -> Callable[[Kernel], Kernel]: ...
+
+
+@overload
+def register_kernel(
+    op: Op, device_types: DeviceTypes, func: Kernel, /, *, lib: Library | None = None
+) -> Kernel: ...
 
 
 @entry_point
@@ -59,19 +72,36 @@ def register_kernel(
         ... def quarter_on_gpu(x):
         ...     return x * 0.25
     """
-    overload = resolve_op(op, subject="register_kernel")
-    slots = find_slots(device_types, subject=f"register_kernel({overload.name()})")
-    owner = find_owner(overload._qualname, lib, subject="register_kernel")
+    target, owner = resolve_target(op, lib, subject="register_kernel")
+    slots = find_slots(device_types, subject=f"register_kernel({target.name()})")
     if device_types is not None:
-        require_device_argument(overload._schema)
+        require_device_argument(target._schema)
 
     def register(fn: Function) -> Function:
-        require_callable(fn, f"register_kernel({overload.name()}): the kernel")
+        require_callable(fn, f"register_kernel({target.name()}): the kernel")
         for slot in slots:
-            enter_kernel(overload._qualname, slot, fn, owner, warn=False)
+            enter_kernel(target._qualname, slot, fn, owner, warn=False)
         return fn
 
     return entry_point(register) if func is None else register(func)
+
+
+@overload
+def register_fake(
+    op: Op,
+    func: None = None,
+    /,
+    *,
+    lib: Library | None = None,
+    _stacklevel: int = 1,
+    allow_override: bool = True,
+) -> Callable[[Kernel], Kernel]: ...
+
+
+@overload
+def register_fake(
+    op: Op, func: Kernel, /, *, lib: Library | None = None, _stacklevel: int = 1, allow_override: bool = True
+) -> Kernel: ...
 
 
 @entry_point
@@ -122,22 +152,21 @@ def register_fake(
         >>> jax.jit(sorted_rows)(numpy.array([3, 1, 2])).tolist()
         [1, 2, 3]
     """
-    overload = resolve_existing_op(op, subject="register_fake")
-    owner = find_owner(overload._qualname, lib, subject="register_fake")
+    target, owner = resolve_target(op, lib, subject="register_fake", resolve=resolve_existing_op)
 
     def refuse_override(pieces: Contributions) -> None:
         first = find_newest(pieces, "fake")
         if first is not None and not allow_override:
             raise RegistrationError(
-                f"register_fake: the operator {overload.name()} already has a fake impl registered at "
+                f"register_fake: the operator {target.name()} already has a fake impl registered at "
                 f"{first.site}. Leave allow_override out to replace it."
             )
 
     def register(fn: Function) -> Function:
-        require_callable(fn, f"register_fake({overload.name()}): the fake kernel")
-        check_fake_signature(overload.record, fn)
-        _warn_of_needless_fake(overload)
-        registry.add(overload._qualname, Contribution("fake", fn, owner, find_site()), refuse_override)
+        require_callable(fn, f"register_fake({target.name()}): the fake kernel")
+        check_fake_signature(target.record, fn)
+        _warn_of_needless_fake(target)
+        registry.add(target._qualname, "fake", fn, owner, refuse_override)
         return fn
 
     return entry_point(register) if func is None else register(func)

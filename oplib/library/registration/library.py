@@ -1,9 +1,10 @@
-"""``Library``: a set of registrations that end together."""
+"""``Library``: a set of registrations that end together; and the entry of ops and kernels."""
 
 from __future__ import annotations
 
+import warnings
 import weakref
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,23 +16,32 @@ from oplib.errors import (
     UnsupportedRegistrationError,
     describe,
 )
-from oplib.library.objects.overload import OpOverload
-from oplib.library.records.contribution import Definition, Owner
+from oplib.library.infer_schema import infer_kind
+from oplib.library.objects.overload import Op, OpOverload, resolve_op
+from oplib.library.records.contribution import (
+    FOREVER,
+    Contribution,
+    Contributions,
+    Kernel,
+    KernelSlot,
+    Owner,
+    find_newest,
+)
 from oplib.library.records.platforms import find_slot
 from oplib.library.records.qualname import Qualname, check_namespace, parse_qualname, require_same_namespace
-from oplib.library.records.record import Function
+from oplib.library.records.record import Definition, Function
 from oplib.library.records.sites import find_site
 from oplib.library.records.tags import Tags, to_tags
-from oplib.library.schema import FunctionSchema, parse_schema
+from oplib.library.schema import parse_schema
 from oplib.tracebacks import entry_point
 
 from .absent import fallthrough_kernel
-from .enrolment import enter_kernel, enter_op
 from .registry import registry
-from .rules import require_callable
+from .rules import check_definition, check_kind, require_callable
 
 KINDS = ("DEF", "FRAGMENT", "IMPL")
 ALIAS_ANALYSES = ("", "FROM_SCHEMA", "CONSERVATIVE")
+_has_warned = False
 
 
 class Library:
@@ -127,13 +137,9 @@ class Library:
                 f"{subject}: Cannot define an operator inside of a library of kind IMPL. Got {schema!r}. "
                 f"Use a library of kind DEF or FRAGMENT."
             )
-        definition = Definition(
-            schema=parse_in_namespace(schema, self.ns, subject=subject),
-            tags=to_tags(tags, subject=subject),
-            operand=frozenset(operand),
-            donates=frozenset(donates),
-        )
-        return enter_op(definition, self._owner).name
+        return enter_op(
+            schema, self.ns, self._owner, subject=subject, tags=tags, operand=operand, donates=donates
+        ).name
 
     @entry_point
     def impl(
@@ -211,17 +217,107 @@ class Library:
         self._finalizer()
 
 
-def parse_in_namespace(schema: str, namespace: str, *, subject: str) -> FunctionSchema:
-    """Parses a schema that contains the op's name, with or without the namespace.
+def find_owner(qualname: Qualname, lib: Library | None, *, subject: str) -> Owner:
+    """Returns the owner of a registration: the library, or the permanent owner.
+
+    Raises:
+        LibraryDestroyedError: the library has been destroyed.
+        RegistrationError: the library has another namespace.
+    """
+    if lib is None:
+        return FOREVER
+    lib._require_alive(subject)
+    require_same_namespace(qualname.namespace, lib.ns, subject=f"{subject}({qualname})")
+    return lib._owner
+
+
+def resolve_target(
+    op: Op, lib: Library | None, *, subject: str, resolve: Callable[..., OpOverload] = resolve_op
+) -> tuple[OpOverload, Owner]:
+    """Returns the op that a rule is registered for, and the owner of the rule; raises as both searches do."""
+    overload = resolve(op, subject=subject)
+    return overload, find_owner(overload._qualname, lib, subject=subject)
+
+
+def enter_op(
+    schema: str,
+    namespace: str,
+    owner: Owner,
+    *,
+    subject: str,
+    tags: Tags,
+    operand: Iterable[str],
+    donates: Iterable[str],
+) -> Qualname:
+    """Defines an op, by a schema with its name, with or without the namespace; the options are of ``define``.
 
     Raises:
         SchemaError: the schema does not parse.
-        RegistrationError: the schema names another namespace.
+        RegistrationValueError: the schema breaks the promise of a tag or option.
+        RegistrationError: the schema names another namespace, or the op is defined already.
     """
-    given, separator, _ = schema.partition("(")[0].rpartition("::")
+    written, separator, _ = schema.partition("(")[0].rpartition("::")
     if separator:
-        require_same_namespace(given.strip(), namespace, subject=subject)
-    return parse_schema(schema if separator else f"{namespace}::{schema.lstrip()}")
+        require_same_namespace(written.strip(), namespace, subject=subject)
+    definition = Definition(
+        parse_schema(schema if separator else f"{namespace}::{schema.lstrip()}"),
+        tags=to_tags(tags, subject=subject),
+        operand=frozenset(operand),
+        donates=frozenset(donates),
+    )
+    check_definition(definition)
+    namespace, _, name = definition.schema.name.partition("::")
+    qualname = Qualname(namespace, name, definition.schema.overload_name)
+    registry.define(qualname, {"definition": definition}, owner)
+    return qualname
+
+
+def enter_kernel(
+    qualname: Qualname,
+    slot: KernelSlot,
+    fn: object,
+    owner: Owner,
+    *,
+    allow_override: bool = True,
+    warn: bool = True,
+) -> None:
+    """Registers a kernel, whether or not its op is defined yet.
+
+    Raises:
+        RegistrationTypeError: ``fn`` is not callable.
+        RegistrationError: a kernel exists and may not be overridden; a kernel of another kind than the op's
+            kernels.
+    """
+    require_callable(fn, f"{qualname}: the kernel")
+    kernel = Kernel(fn, infer_kind(fn))  # pyright: ignore[reportArgumentType]  known to be callable
+    first = find_newest(registry.read(qualname), slot)
+    if first is not None and allow_override and warn:
+        _warn_of_override(qualname, first)
+
+    def check(pieces: Contributions) -> None:
+        first = find_newest(pieces, slot)
+        if first is not None and not allow_override:
+            raise RegistrationError(
+                f"{qualname}: there's already a kernel registered from python for device type {slot}, at "
+                f"{first.site}. Leave allow_override out, or destroy the library of the first."
+            )
+        check_kind(qualname, kernel, pieces)
+
+    registry.add(qualname, slot, kernel, owner, check)
+
+
+def _warn_of_override(qualname: Qualname, first: Contribution) -> None:
+    """Warns, once per process, that a kernel replaces another one."""
+    global _has_warned  # noqa: PLW0603  once per process, for all libraries
+    if _has_warned:
+        return
+    _has_warned = True
+    warnings.warn(
+        f"{qualname}: Overriding a previously registered kernel for the same operator and device type "
+        f"{first.slot}. The first was registered at {first.site}. Pass allow_override=False to make this an "
+        "error; this is told only once.",
+        stacklevel=find_site().stacklevel,
+    )
 
 
 def _refuse_keys(fn: Function, *, with_keyset: bool, subject: str) -> None:

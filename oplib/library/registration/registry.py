@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
@@ -23,12 +23,13 @@ from oplib.library.records.contribution import (
     FOREVER,
     Contribution,
     Contributions,
-    Definition,
     Owner,
+    Slot,
     compose_record,
     find_newest,
 )
 from oplib.library.records.qualname import LocalQualname, Qualname
+from oplib.library.records.sites import find_site
 
 
 class Snapshot(NamedTuple):
@@ -68,46 +69,46 @@ class Registry:
                     f"Make this one a FRAGMENT, of which there may be many."
                 )
 
-    def define(self, qualname: Qualname, piece: Contribution) -> OpOverload:
-        """Defines an op; raises RegistrationError, which names both places, if it is defined already."""
-        settle(qualname.packet)
-        with self._writing():
-            pieces = self.read(qualname)
-            first = find_newest(pieces, "definition")
-            if first is not None:
-                raise RegistrationError(_explain_duplicate(qualname, first, piece))
-            return self._publish(qualname, (*pieces, piece))
+    def define(self, qualname: Qualname, facts: Mapping[Slot, Any], owner: Owner) -> OpOverload:
+        """Defines an op, with further facts by their slots.
 
-    def redefine(self, qualname: Qualname, pieces: Iterable[Contribution]) -> OpOverload:
-        """Defines an op of ``custom_op``, and replaces an earlier op of ``custom_op``.
-
-        Registrations for the old op that name no library are removed with it.
+        An op of ``custom_op`` replaces an earlier one, with the registrations that name no library.
 
         Raises:
-            RegistrationError: ``define`` has defined the op.
+            RegistrationError: the op is defined already; the text names both places.
         """
-        new = tuple(pieces)
-        settle(qualname.packet)
-        with self._writing():
+        site = find_site()
+        new = tuple([Contribution(slot, value, owner, site) for slot, value in facts.items()])
+        with self._writing(qualname):
             kept = self.read(qualname)
             first = find_newest(kept, "definition")
             if first is not None:
-                if first.value.function is None:
-                    raise RegistrationError(_explain_duplicate(qualname, first, new[0]))
+                if first.value.function is None or facts["definition"].function is None:
+                    raise RegistrationError(
+                        f"{qualname}: an operator with the same name and overload name is registered "
+                        f"multiple times. First registered at {first.site} as {first.value.schema}, again at "
+                        f"{site} as {facts['definition'].schema}. Destroy the first library, or choose "
+                        "another name."
+                    )
                 kept = tuple(piece for piece in kept if piece.owner is not FOREVER)
                 self._disabled.pop(qualname, None)
             return self._publish(qualname, (*kept, *new))
 
     def add(
-        self, qualname: Qualname, piece: Contribution, check: Callable[[Contributions], None] | None = None
+        self,
+        qualname: Qualname,
+        slot: Slot,
+        value: Any,
+        owner: Owner,
+        check: Callable[[Contributions], None] | None = None,
     ) -> None:
-        """Adds one contribution on top of its slot; ``check`` gets the earlier ones and may raise."""
-        settle(qualname.packet)
-        with self._writing():
+        """Adds one fact on top of its slot; ``check`` gets the earlier contributions and may raise."""
+        site = find_site()
+        with self._writing(qualname):
             pieces = self.read(qualname)
             if check is not None:
                 check(pieces)
-            self._publish(qualname, (*pieces, piece))
+            self._publish(qualname, (*pieces, Contribution(slot, value, owner, site)))
 
     def drop(self, owner: Owner) -> None:
         """Removes all contributions of a library. Finalizers call this too, so it may run at any moment."""
@@ -117,8 +118,7 @@ class Registry:
 
     def set_disabled(self, qualname: Qualname, slot: str, *, disabled: bool) -> bool:
         """Disables or enables the kernel of a slot; returns whether it was disabled."""
-        settle(qualname.packet)
-        with self._writing():
+        with self._writing(qualname):
             before = self._disabled.get(qualname, frozenset())
             self._disabled[qualname] = before | {slot} if disabled else before - {slot}
             self._publish(qualname, self.read(qualname))
@@ -141,17 +141,20 @@ class Registry:
         with self._writing():
             self._sole_owners = dict(saved.sole_owners)
             for qualname in [*saved.contributions, *self._contributions]:
-                pieces, disabled = (
-                    saved.contributions.get(qualname, ()),
-                    saved.disabled.get(qualname, frozenset()),
-                )
+                pieces = saved.contributions.get(qualname, ())
+                disabled = saved.disabled.get(qualname, frozenset())
                 if pieces != self.read(qualname) or disabled != self._disabled.get(qualname, frozenset()):
                     self._disabled[qualname] = disabled
                     self._publish(qualname, pieces)
 
     @contextmanager
-    def _writing(self) -> Generator[None]:
-        """Orders writers. A finalizer that interrupts a writer in its thread leaves the work to it."""
+    def _writing(self, qualname: Qualname | None = None) -> Generator[None]:
+        """Orders writers, of one op or of all; an op that is deferred is registered first.
+
+        A finalizer that interrupts a writer in its thread leaves the work to it.
+        """
+        if qualname is not None:
+            settle(qualname.packet)
         with self._lock:
             if self._is_writing:
                 yield
@@ -211,15 +214,6 @@ class Registry:
         with self._writing():
             if not overload._is_built and overload.alive:
                 overload.take_call(build_call(overload))
-
-
-def _explain_duplicate(qualname: Qualname, first: Contribution, second: Contribution) -> str:
-    definition: Definition = second.value
-    return (
-        f"{qualname}: an operator with the same name and overload name is registered multiple times. First "
-        f"registered at {first.site} as {first.value.schema}, again at {second.site} as {definition.schema}. "
-        "Destroy the first library, or choose another name."
-    )
 
 
 registry = Registry()

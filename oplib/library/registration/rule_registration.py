@@ -1,28 +1,62 @@
-"""Registration of derivatives, batching rules and sharding rules for an op that is defined."""
+"""Registration of derivatives, batching, sharding and autocast rules for an op that is defined."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from oplib.errors import RegistrationError, RegistrationValueError
-from oplib.library.axes.sharding_rule import Rule, check_sharding_rule
-from oplib.library.objects.overload import Op, OpOverload, resolve_op
-from oplib.library.records.contribution import Contribution, Slot
-from oplib.library.records.record import Function, JvpRule
-from oplib.library.records.sites import find_site
+from oplib.library.autocast.settings import find_device_type
+from oplib.library.axes import sharding_rule
+from oplib.library.axes.sharding_rule import check_sharding_rule
+from oplib.library.objects.overload import Op, OpOverload
+from oplib.library.records.contribution import AUTOCAST_SLOTS, FOREVER, Owner, Slot
+from oplib.library.records.record import Derivative, Function, JvpRule
+from oplib.tensor.dtypes.rules import find_dtype
 from oplib.tracebacks import entry_point
 
-from .definition import find_owner
-from .library import Library
+from .library import Library, resolve_target
 from .registry import registry
 from .rules import (
     check_derivative,
+    make_blank_arguments,
     make_derivative,
     refuse_keyword_only_tensors,
     require_callable,
     require_signature,
 )
+
+Rule = TypeVar("Rule", bound=Callable[..., Any])
+ShardingRule = TypeVar("ShardingRule", bound=sharding_rule.Rule)
+
+
+class AutogradOptions(TypedDict, total=False):
+    """The options of ``register_autograd`` beside a formula, for type checkers."""
+
+    setup_context: Function | None
+    forward: Function | None
+    nonlinear: bool
+    constant: str | None
+    missing: str | None
+    lib: Library | None
+
+
+@overload
+def register_autograd(
+    op: Op, backward: None = None, /, **options: Unpack[AutogradOptions]
+) -> Callable[[Rule], Rule]: ...
+
+
+@overload
+def register_autograd(op: Op, backward: Literal["derive"], /, *, lib: Library | None = None) -> None: ...
+
+
+@overload
+def register_autograd(op: Op, backward: Derivative, /, *, lib: Library | None = None) -> Any: ...
+
+
+@overload
+def register_autograd(op: Op, backward: Rule, /, **options: Unpack[AutogradOptions]) -> Rule: ...
 
 
 @entry_point
@@ -87,25 +121,37 @@ def register_autograd(
         ...     (x,) = ctx.saved_tensors
         ...     return 3 * x**2 * g
     """
-    overload = resolve_op(op, subject="register_autograd")
-    owner = find_owner(overload._qualname, lib, subject="register_autograd")
+    target, owner = resolve_target(op, lib, subject="register_autograd")
 
     def register(formula: Any) -> Any:
-        derivative = make_derivative(
-            overload.name(),
-            formula,
-            setup_context,
-            forward=forward,
-            nonlinear=nonlinear,
-            constant=constant,
-            missing=missing,
+        given = Derivative(
+            formula, setup_context, forward, nonlinear=nonlinear, constant=constant, missing=missing
         )
-        check_derivative(overload.record, derivative, subject="register_autograd")
-        registry.add(overload._qualname, Contribution("derivative", derivative, owner, find_site()))
+        derivative = make_derivative(target.name(), given)
+        check_derivative(target.record, derivative, subject="register_autograd")
+        registry.add(target._qualname, "derivative", derivative, owner)
         return derivative.backward
 
     is_complete = backward is not None or constant is not None or missing is not None
     return register(backward) if is_complete else entry_point(register)
+
+
+@overload
+def register_jvp(
+    op: Op,
+    func: None = None,
+    /,
+    *,
+    symbolic_zeros: bool = ...,
+    nonlinear: bool = ...,
+    lib: Library | None = ...,
+) -> Callable[[Rule], Rule]: ...
+
+
+@overload
+def register_jvp(
+    op: Op, func: Rule, /, *, symbolic_zeros: bool = ..., nonlinear: bool = ..., lib: Library | None = ...
+) -> Rule: ...
 
 
 @entry_point
@@ -159,19 +205,25 @@ def register_jvp(
         (Array(3., dtype=float32), Array(2., dtype=float32))
     """
 
-    def check(overload: OpOverload, rule: object) -> None:
-        require_rule(rule, overload, "jvp", "(primals, tangents)", None, None)
-        if overload._schema.is_mutable:
+    def make(target: OpOverload, rule: Any) -> JvpRule:
+        require_rule(rule, target, "jvp", "(primals, tangents)", None, None)
+        if target._schema.is_mutable:
             raise RegistrationError(
-                f"{overload.name()}: Cannot register a jvp rule for a non-functional operator. Got "
-                f"{overload._schema}, which writes an argument. Make an op that returns the new value "
+                f"{target.name()}: Cannot register a jvp rule for a non-functional operator. Got "
+                f"{target._schema}, which writes an argument. Make an op that returns the new value "
                 "instead."
             )
-
-    def make(rule: Any) -> JvpRule:
         return JvpRule(rule, symbolic_zeros, nonlinear)
 
-    return _register_rule("register_jvp", "jvp", op, func, lib=lib, check=check, make=make)
+    return _register_rule("jvp", op, func, lib, make)
+
+
+@overload
+def register_vmap(op: Op, func: None = None, /, *, lib: Library | None = None) -> Callable[[Rule], Rule]: ...
+
+
+@overload
+def register_vmap(op: Op, func: Rule, /, *, lib: Library | None = None) -> Rule: ...
 
 
 @entry_point
@@ -213,18 +265,28 @@ def register_vmap(op: Op, func: Any = None, /, *, lib: Library | None = None) ->
         [[0, 2], [3, 5]]
     """
 
-    def check(overload: OpOverload, rule: object) -> None:
-        schema = overload._schema
-        refuse_keyword_only_tensors(schema, subject="register_vmap")
-        keywords = {argument.name: None for argument in schema.arguments[schema.num_positional :]}
+    def check(target: OpOverload, rule: Any) -> Any:
+        refuse_keyword_only_tensors(target._schema, subject="register_vmap")
+        args, kwargs = make_blank_arguments(target._schema)
         due = "(info, in_dims) and the arguments of the op"
-        require_rule(rule, overload, "vmap", due, None, None, *[None] * schema.num_positional, **keywords)
+        require_rule(rule, target, "vmap", due, None, None, *args, **kwargs)
+        return rule
 
-    return _register_rule("register_vmap", "vmap", op, func, lib=lib, check=check)
+    return _register_rule("vmap", op, func, lib, check)
+
+
+@overload
+def register_sharding(
+    op: Op, rule: None = None, /, *, lib: Library | None = None
+) -> Callable[[ShardingRule], ShardingRule]: ...
+
+
+@overload
+def register_sharding(op: Op, rule: ShardingRule, /, *, lib: Library | None = None) -> ShardingRule: ...
 
 
 @entry_point
-def register_sharding(op: Op, rule: Rule | None = None, /, *, lib: Library | None = None) -> Any:
+def register_sharding(op: Op, rule: Any = None, /, *, lib: Library | None = None) -> Any:
     """Registers how an op works on arrays that are spread over several devices.
 
     With a rule, a kernel runs on the part of the arrays that each device holds: under ``jit``, on explicit
@@ -269,15 +331,16 @@ def register_sharding(op: Op, rule: Rule | None = None, /, *, lib: Library | Non
         >>> _ = blur.register_sharding("row column, tap -> row column need_replication={column}")
     """
 
-    def check(overload: OpOverload, rule: object) -> None:
-        if overload.record.is_ordered:
+    def check(target: OpOverload, rule: Any) -> Any:
+        if target.record.is_ordered:
             raise RegistrationValueError(
-                f"register_sharding({overload.name()}): the op has Tag.ordered. Its kernel would run on "
+                f"register_sharding({target.name()}): the op has Tag.ordered. Its kernel would run on "
                 "several devices at once, which have no common order. Leave out the rule or the tag."
             )
-        check_sharding_rule(overload._schema, rule)
+        check_sharding_rule(target._schema, rule)
+        return rule
 
-    return _register_rule("register_sharding", "sharding", op, rule, lib=lib, check=check)
+    return _register_rule("sharding", op, rule, lib, check)
 
 
 def require_rule(
@@ -289,21 +352,61 @@ def require_rule(
 
 
 def _register_rule(
-    subject: str,
-    slot: Slot,
-    op: Op,
-    func: Any,
-    *,
-    lib: Library | None,
-    check: Callable[[OpOverload, object], None],
-    make: Callable[[Any], Any] = lambda rule: rule,
+    slot: Slot, op: Op, func: Any, lib: Library | None, make: Callable[[OpOverload, Any], Any]
 ) -> Any:
-    overload = resolve_op(op, subject=subject)
-    owner = find_owner(overload._qualname, lib, subject=subject)
+    """Registers the value that ``make`` returns for a rule; returns the rule, or a decorator."""
+    target, owner = resolve_target(op, lib, subject=f"register_{slot}")
 
     def register(rule: Any) -> Any:
-        check(overload, rule)
-        registry.add(overload._qualname, Contribution(slot, make(rule), owner, find_site()))
+        registry.add(target._qualname, slot, make(target, rule), owner)
         return rule
 
     return entry_point(register) if func is None else register(func)
+
+
+@entry_point
+def register_autocast(op: Op, device_type: str, cast_inputs: Any, /, *, lib: Library | None = None) -> None:
+    """Registers the dtype to which :class:`oplib.autocast` casts the floating arguments of an op.
+
+    In a region of autocast for the device type, floating tensors and arrays on it are cast, float64 ones
+    excepted, and the kernel runs with autocast off. Other arguments stay. An op without a registration runs
+    in the dtypes of its arguments; autocast applies to the ops that its kernel calls.
+
+    Args:
+        op: the op, as its qualified name, its overload, or the result of ``custom_op``.
+        device_type: ``"cpu"``, ``"cuda"`` (or ``"gpu"``) or ``"tpu"``.
+        cast_inputs: the dtype.
+        lib: the library with which the registration ends; without it the registration is permanent.
+
+    Raises:
+        ArgumentTypeError: ``device_type`` is no text.
+        ArgumentValueError: the device type does not support autocast.
+        DtypeError: ``cast_inputs`` is no dtype.
+        RegistrationValueError: ``op`` is another object.
+        UnknownOperatorError: nothing is registered under the name.
+
+    Gradient:
+        The casts are recorded, so gradients have the dtypes of the arguments.
+
+    Source:
+        ``torch.library.register_autocast``
+
+    Example:
+        >>> import jax, oplib
+        >>> from oplib.library import custom_op
+        >>> @custom_op("docs::cosh_sum", autograd="derive")
+        ... def cosh_sum(x: jax.Array) -> jax.Array:
+        ...     return jax.numpy.cosh(x).sum()
+        >>> cosh_sum.register_autocast("cpu", oplib.float16)
+        >>> with oplib.autocast("cpu"):
+        ...     cosh_sum(oplib.ones(3)).dtype
+        dtype('float16')
+    """
+    target, owner = resolve_target(op, lib, subject="register_autocast")
+    name = find_device_type(device_type, subject="register_autocast")
+    add_autocast(target, name, find_dtype(cast_inputs), owner)
+
+
+def add_autocast(overload: OpOverload, device_type: str, policy: Any, owner: Owner = FOREVER) -> None:
+    """Adds the policy of an op for a device type: a dtype, or a word of the rows."""
+    registry.add(overload._qualname, AUTOCAST_SLOTS[device_type], policy, owner)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
+from typing import Any
 
 from oplib.errors import (
     RegistrationError,
@@ -14,14 +16,13 @@ from oplib.library.infer_schema import infer_kind
 from oplib.library.records.contribution import (
     KERNEL_SLOTS,
     Contributions,
-    Definition,
     Kernel,
     find_kind,
     find_newest,
 )
 from oplib.library.records.platforms import find_device_place
 from oplib.library.records.qualname import Qualname
-from oplib.library.records.record import Derivative, Function, Record, Tag
+from oplib.library.records.record import Definition, Derivative, Function, Record, Tag
 from oplib.library.records.tags import check_tags
 from oplib.library.schema import BaseType, FunctionSchema, has_kwarg_only_tensors
 
@@ -82,12 +83,6 @@ def _refuse_option(schema: FunctionSchema, option: str, name: str, due: str, *, 
         f"{schema.qualified_name}: '{option}' names {name!r}, which must be {due}. Got {schema}; {told}. "
         f"Correct the name, or leave it out."
     )
-
-
-def make_kernel(fn: object, qualname: Qualname) -> Kernel:
-    """Returns a kernel with the kind of its annotations, or raises RegistrationTypeError."""
-    require_callable(fn, f"{qualname}: the kernel")
-    return Kernel(fn, infer_kind(fn))  # pyright: ignore[reportArgumentType]  known to be callable
 
 
 def require_callable(fn: object, subject: str) -> None:
@@ -184,11 +179,15 @@ def _check_forward(record: Record, forward: Function) -> None:
             "saves before it runs. Annotate it jax.Array, and call numpy by jax.pure_callback, which takes "
             "the shapes."
         )
-    schema = record.schema
-    keywords = {argument.name: None for argument in schema.arguments[schema.num_positional :]}
-    positional = [None] * schema.num_positional
+    args, kwargs = make_blank_arguments(record.schema)
     due = "(ctx) and the arguments of the op"
-    require_signature(forward, f"{record.name}: forward", due, None, *positional, **keywords)
+    require_signature(forward, f"{record.name}: forward", due, None, *args, **kwargs)
+
+
+def make_blank_arguments(schema: FunctionSchema) -> tuple[list[None], dict[str, None]]:
+    """Returns None for each argument of an op, by position and by name."""
+    keyword_only = schema.arguments[schema.num_positional :]
+    return [None] * schema.num_positional, {argument.name: None for argument in keyword_only}
 
 
 def require_signature(fn: Function, subject: str, due: str, /, *args: None, **kwargs: None) -> None:
@@ -242,12 +241,12 @@ def check_fake_signature(record: Record, fake: Function) -> None:
             f"{record.name}: a fake kernel would never run, because the op is composite: its kernel is made "
             'of other ops, which have theirs. Register the kernel for "default" to make the op opaque.'
         )
-    keywords = {argument.name: None for argument in schema.arguments[schema.num_positional :]}
     signature = _read_signature(fake)
     if signature is None:
         return
+    args, kwargs = make_blank_arguments(schema)
     try:
-        signature.bind(*[None] * schema.num_positional, **keywords)
+        signature.bind(*args, **kwargs)
     except TypeError as error:
         raise RegistrationError(
             f"{record.name}: the fake kernel does not take the arguments of the op. Got {signature}, the "
@@ -285,69 +284,52 @@ def _count_returns(annotation: object) -> int | None:
     return None if annotation is tuple else 1
 
 
-def make_derivative(
-    name: str,
-    backward: object,
-    setup_context: Function | None = None,
-    *,
-    forward: Function | None = None,
-    nonlinear: bool = False,
-    constant: str | None = None,
-    missing: str | None = None,
-) -> Derivative:
+def make_derivative(name: str, given: Derivative) -> Derivative:
     """Returns the derivative for the arguments of ``register_autograd``.
 
     Args:
         name: the name of the op, for errors.
-        backward: a formula, ``"derive"``, a complete derivative, or None.
-        setup_context: saves the values that the formula needs.
-        forward: computes the results, and saves these values.
-        nonlinear: the formula is not linear in its gradients.
-        constant: the reason why the gradient is zero everywhere.
-        missing: the reason why there is no derivative.
+        given: the arguments; its ``backward`` is a formula, ``"derive"``, a complete derivative, or None.
 
     Raises:
         RegistrationTypeError: the formula, ``setup_context`` or ``forward`` cannot be called.
         RegistrationValueError: more than one of formula, constant and missing; options of a formula without a
             formula; both ``setup_context`` and ``forward``; an empty reason.
     """
-    said = {"a formula": backward, "constant": constant, "missing": missing}
-    given = [what for what, value in said.items() if value is not None]
-    if len(given) != 1:
+    subject = f"register_autograd({name})"
+    backward: Any = given.backward
+    reasons: dict[str, Any] = {"constant": given.constant, "missing": given.missing}
+    kinds = [kind for kind, value in {"a formula": backward, **reasons}.items() if value is not None]
+    if len(kinds) != 1:
         raise RegistrationValueError(
-            f"register_autograd({name}): expected one of a formula, constant= and missing=. "
-            f"Got {' and '.join(given) or 'none'}. Pass exactly one of them."
+            f"{subject}: expected one of a formula, constant= and missing=. "
+            f"Got {' and '.join(kinds) or 'none'}. Pass exactly one of them."
         )
-    is_complete = isinstance(backward, Derivative)
-    is_formula = backward is not None and backward != "derive" and not is_complete
-    if not is_formula and (setup_context is not None or forward is not None or nonlinear):
+    parts = {"setup_context": given.setup_context, "forward": given.forward}
+    saves = [part is not None for part in parts.values()]
+    is_formula = backward not in (None, "derive") and not isinstance(backward, Derivative)
+    if not is_formula and (any(saves) or given.nonlinear):
         raise RegistrationValueError(
-            f"register_autograd({name}): setup_context, forward and nonlinear belong to a formula. Got "
-            f"them with {given[0] if backward is None else repr(backward)}. Pass the formula too, or leave "
+            f"{subject}: setup_context, forward and nonlinear belong to a formula. Got "
+            f"them with {kinds[0] if backward is None else repr(backward)}. Pass the formula too, or leave "
             "them out."
         )
-    if setup_context is not None and forward is not None:
+    if all(saves):
         raise RegistrationValueError(
-            f"register_autograd({name}): setup_context and forward exclude each other. Got both. Save in "
+            f"{subject}: setup_context and forward exclude each other. Got both. Save in "
             "forward, which runs instead of the kernel, or in setup_context, which runs after it."
         )
-    for option, reason in (("constant", constant), ("missing", missing)):
-        if reason is not None and not _is_reason(reason):
+    for option, reason in reasons.items():
+        if reason is not None and not (isinstance(reason, str) and reason.strip()):
             raise RegistrationValueError(
-                f"register_autograd({name}): '{option}' is the reason, in words. Got {reason!r}. "
+                f"{subject}: '{option}' is the reason, in words. Got {reason!r}. "
                 f'Write {option}="because ...".'
             )
-    if is_complete:
+    if isinstance(backward, Derivative):
         return backward
     if not is_formula:
-        return Derivative(derive=backward == "derive", constant=constant, missing=missing)
-    require_callable(backward, f"register_autograd({name}): the formula")
-    if setup_context is not None:
-        require_callable(setup_context, f"register_autograd({name}): setup_context")
-    if forward is not None:
-        require_callable(forward, f"register_autograd({name}): forward")
-    return Derivative(backward, setup_context, forward, nonlinear=nonlinear)  # pyright: ignore[reportArgumentType]  known to be callable
-
-
-def _is_reason(reason: object) -> bool:
-    return isinstance(reason, str) and bool(reason.strip())
+        return replace(given, backward=None, derive=backward is not None)
+    for part, function in {"the formula": backward, **parts}.items():
+        if function is not None:
+            require_callable(function, f"{subject}: {part}")
+    return given

@@ -184,3 +184,18 @@ def test_arguments_that_are_no_tuple_are_refused(given):
 def test_keyword_arguments_that_are_no_dictionary_are_refused(x):
     with pytest.raises(ArgumentTypeError, match=r"'kwargs' is the dictionary .* of type list"):
         opcheck(oplib.ops.oplib.sin.default, (x,), [1])
+
+
+def test_the_results_print_a_line_for_every_test_with_its_error(x):
+    results = opcheck(make_op(formula=wrong_formula), (x,), raise_exception=False)
+    lines = str(results).splitlines()
+    assert len(lines) == len(results)
+    assert lines[0].split() == ["test_schema", "SUCCESS"]
+    (failed,) = (line for line in lines if "SUCCESS" not in line)
+    assert failed.startswith("test_gradients")
+    assert "GradcheckError: " in failed
+    assert len({line.index(line.split(maxsplit=1)[1]) for line in lines}) == 1  # the second column is aligned
+
+
+def test_no_result_prints_nothing(x):
+    assert str(opcheck(make_op(), (x,), test_utils=())) == ""

@@ -279,7 +279,7 @@ class TestLibraryImpl:
 
 class TestOverrideWarning:
     def test_only_the_first_override_of_a_process_warns(self, lib, monkeypatch):
-        monkeypatch.setattr("oplib.library.registration.enrolment._has_warned", False)
+        monkeypatch.setattr("oplib.library.registration.library._has_warned", False)
         lib.define("f(Tensor x) -> Tensor")
         lib.impl("f", adding(1), "CPU")
         with pytest.warns(
@@ -290,7 +290,7 @@ class TestOverrideWarning:
         lib.impl("f", adding(3), "CPU")
 
     def test_a_kernel_for_another_device_overrides_nothing(self, lib, monkeypatch):
-        monkeypatch.setattr("oplib.library.registration.enrolment._has_warned", False)
+        monkeypatch.setattr("oplib.library.registration.library._has_warned", False)
         lib.define("f(Tensor x) -> Tensor")
         lib.impl("f", adding(1), "CPU")
         lib.impl("f", adding(2), "default")  # a warning is an error here

@@ -247,6 +247,6 @@ class TestThreads:
         other = Library("reg", "FRAGMENT")
         other.define("g(Tensor x) -> Tensor")
         piece = registry.read(ops.reg.g.default._qualname)[0]
-        registry.add(ops.reg.g.default._qualname, piece, check)
+        registry.add(ops.reg.g.default._qualname, piece.slot, piece.value, piece.owner, check)
         assert not hasattr(ops.reg, "f")
         assert hasattr(ops.reg, "g")

@@ -6,7 +6,7 @@ import inspect
 import typing
 
 from oplib.library import custom_op
-from oplib.library.registration.signatures import CustomOpOptions
+from oplib.library.registration.custom_op import CustomOpOptions
 
 
 def test_the_options_for_type_checkers_are_those_of_the_signature() -> None:
