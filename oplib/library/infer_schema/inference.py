@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import collections.abc
-import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator
+from inspect import Parameter
 from typing import Any
 
 from oplib.errors import describe
@@ -23,7 +23,7 @@ from .hints import (
     resolve_alias,
 )
 from .mutation import NamedTag, Tags, infer_returns, mark_written, read_written, spell_hint
-from .signatures import EMPTY, Parameter, Signature, has_signature, read_signature
+from .signatures import EMPTY, NoSignatureError, Signature, read_signature
 
 
 @entry_point
@@ -102,42 +102,42 @@ def infer_function_schema(
 
 
 def _read_type(signature: Signature, parameter: Parameter) -> SchemaType:
-    if not parameter.is_plain:
+    if parameter.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
         raise signature.refuse(
             f"Parameter {parameter.name} is one. We do not support positional-only args, varargs, or "
             f"varkwargs. Give it a name of its own; for many tensors, annotate list[Tensor]."
         )
     _require_hint(signature, parameter)
     try:
-        return read_hint(parameter.hint)
+        return read_hint(parameter.annotation)
     except UnsupportedHintError as error:
         advice = f" {error}" if str(error) else ""
         raise signature.refuse(
-            f"Parameter {parameter.name} has unsupported type {spell_hint(parameter.hint)}.{advice} "
+            f"Parameter {parameter.name} has unsupported type {spell_hint(parameter.annotation)}.{advice} "
             f"{SUPPORTED}."
         ) from None
 
 
 def _read_any_type(signature: Signature, parameter: Parameter) -> SchemaType:
     """Reads a parameter of a kernel on arrays, which takes what ``jax.custom_vjp`` does."""
-    if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+    if parameter.kind is Parameter.VAR_KEYWORD:
         raise signature.refuse(
             f"Parameter {parameter.name} is one. We do not support varkwargs. Annotate a dict of arrays, or "
             "write one parameter for each."
         )
     _require_hint(signature, parameter)
-    if not parameter.is_variadic:
-        return read_open_hint(parameter.hint)
-    if find_hint_kind(parameter.hint) is None:
+    if parameter.kind is not Parameter.VAR_POSITIONAL:
+        return read_open_hint(parameter.annotation)
+    if find_hint_kind(parameter.annotation) is None:
         raise signature.refuse(
-            f"Parameter *{parameter.name} has unsupported type {spell_hint(parameter.hint)}. Only tensors "
-            "can be variadic. Annotate jax.Array, or pass one tuple or list."
+            f"Parameter *{parameter.name} has unsupported type {spell_hint(parameter.annotation)}. Only "
+            "tensors can be variadic. Annotate jax.Array, or pass one tuple or list."
         )
-    return ListType(read_hint(parameter.hint))
+    return ListType(read_hint(parameter.annotation))
 
 
 def _require_hint(signature: Signature, parameter: Parameter) -> None:
-    if parameter.hint is EMPTY:
+    if parameter.annotation is EMPTY:
         raise signature.refuse(f"Parameter {parameter.name} must have a type annotation. {SUPPORTED}.")
 
 
@@ -145,7 +145,7 @@ def _make_argument(signature: Signature, parameter: Parameter, type_: SchemaType
     default = NO_DEFAULT
     if parameter.default is not EMPTY:
         try:
-            default = fit_default(type_, parameter.default, parameter.hint)
+            default = fit_default(type_, parameter.default, parameter.annotation)
         except UnsupportedDefaultError:
             raise signature.refuse(
                 f"Parameter {parameter.name} has an unsupported default value type "
@@ -153,7 +153,14 @@ def _make_argument(signature: Signature, parameter: Parameter, type_: SchemaType
                 "It is None, a number, string, dtype, device or enum member, or a tuple for a tuple type."
             ) from None
     alias = mark_written(type_, mark) if mark else None
-    return Argument(parameter.name, type_, default, parameter.kwarg_only, alias, parameter.is_variadic)
+    return Argument(
+        parameter.name,
+        type_,
+        default,
+        kwarg_only=parameter.kind is Parameter.KEYWORD_ONLY,
+        alias_info=alias,
+        is_variadic=parameter.kind is Parameter.VAR_POSITIONAL,
+    )
 
 
 _SPELLINGS: dict[Kind, str] = {"array": "jax.Array", "host": "numpy.ndarray", "tensor": "Tensor"}
@@ -180,12 +187,15 @@ def infer_kind(fn: Callable[..., Any]) -> Kind | None:
         >>> infer_kind(negate)
         'array'
     """
-    return find_signature_kind(read_signature(fn)) if has_signature(fn) else None
+    try:
+        return find_signature_kind(read_signature(fn))
+    except NoSignatureError:
+        return None
 
 
 def find_signature_kind(signature: Signature) -> Kind | None:
     """Returns the single kind of a signature; raises SchemaInferenceError if it has two."""
-    hints = [(f"Parameter {parameter.name}", parameter.hint) for parameter in signature.parameters]
+    hints = [(f"Parameter {parameter.name}", parameter.annotation) for parameter in signature.parameters]
     first: tuple[str, Kind] | None = None
     for subject, hint in (*hints, ("the return", signature.returned)):
         for kind in _find_kinds(hint):

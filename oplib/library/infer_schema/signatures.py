@@ -15,79 +15,48 @@ from oplib.errors import SchemaInferenceError
 EMPTY = inspect.Parameter.empty
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One parameter; ``hint`` and ``default`` are :data:`EMPTY` if it has none."""
-
-    name: str
-    hint: Any
-    default: Any
-    kind: Any
-
-    @property
-    def kwarg_only(self) -> bool:
-        """Whether the parameter can only be given by keyword."""
-        return self.kind is inspect.Parameter.KEYWORD_ONLY
-
-    @property
-    def is_variadic(self) -> bool:
-        """Whether the parameter takes all further positional arguments: ``*xs``."""
-        return self.kind is inspect.Parameter.VAR_POSITIONAL
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether torch's schemas have this kind of parameter."""
-        return self.kwarg_only or self.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+class NoSignatureError(SchemaInferenceError):
+    """Python does not know the parameters of a callable; this is so for some builtin functions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The parameters and the return annotation of a function, and its name in errors."""
+    """The name in errors, the parameters and the return annotation of a function; annotations are types."""
 
     title: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[inspect.Parameter, ...]
     returned: Any
 
-    def refuse(self, what: str) -> SchemaInferenceError:
+    def refuse(self, text: str) -> SchemaInferenceError:
         """Returns the error about this signature, with the given text."""
-        return SchemaInferenceError(f"infer_schema({self.title}): {what}")
+        return SchemaInferenceError(f"infer_schema({self.title}): {text}")
 
 
 def read_signature(fn: Callable[..., Any]) -> Signature:
     """Reads the signature of a function, a bound method, a ``functools.partial`` or a callable object.
 
     Raises:
-        SchemaInferenceError: it has no signature, or an annotation is a string that names no type.
+        NoSignatureError: it has no signature.
+        SchemaInferenceError: an annotation is a string that names no type.
     """
-    title = getattr(fn, "__name__", None) or getattr(_find_function(fn), "__name__", None) or repr(fn)
+    function = _find_function(fn)
+    title = str(getattr(fn, "__name__", None) or getattr(function, "__name__", None) or repr(fn))
     try:
         signature = inspect.signature(fn)
     except (TypeError, ValueError) as error:
-        raise SchemaInferenceError(
+        raise NoSignatureError(
             f"infer_schema({title}): it has no signature. {error}. Give the op a schema."
         ) from None
-    names = getattr(_find_function(fn), "__globals__", {})
-    parameters = tuple(
-        Parameter(
-            name,
-            _resolve(parameter.annotation, names, f"infer_schema({title}): Parameter {name}"),
-            parameter.default,
-            parameter.kind,
-        )
+    names = getattr(function, "__globals__", {})
+
+    def resolve(hint: Any, subject: str) -> Any:
+        return hint if hint is EMPTY else _resolve(hint, names, f"infer_schema({title}): {subject}")
+
+    parameters = [
+        parameter.replace(annotation=resolve(parameter.annotation, f"Parameter {name}"))
         for name, parameter in signature.parameters.items()
-    )
-    return Signature(
-        str(title), parameters, _resolve(signature.return_annotation, names, f"infer_schema({title}): Return")
-    )
-
-
-def has_signature(fn: Callable[..., Any]) -> bool:
-    """Tells whether Python knows the parameters, which is not so for some builtin functions."""
-    try:
-        inspect.signature(fn)
-    except (TypeError, ValueError):
-        return False
-    return True
+    ]
+    return Signature(title, tuple(parameters), resolve(signature.return_annotation, "Return"))
 
 
 def _find_function(fn: Any) -> Any:
@@ -107,8 +76,6 @@ def _find_function(fn: Any) -> Any:
 
 def _resolve(hint: Any, names: dict[str, Any], subject: str) -> Any:
     """Returns an annotation with each string in it replaced by the type that it names."""
-    if hint is EMPTY:
-        return hint
     try:
         return typing.get_type_hints(
             types.SimpleNamespace(__annotations__={"hint": hint}), globalns=names, include_extras=True
