@@ -12,20 +12,8 @@ from oplib.errors import ArgumentError, ArgumentOverflowError, ArgumentTypeError
 from oplib.library.schema import Argument, FunctionSchema
 
 from .conversions import accept_operand, describe_expected, make_converter
-from .plain_conversions import GENEROUS_CONVERTERS, TRACED, Converter, UnfitError
+from .plain_conversions import CONVERTERS, GENEROUS_CONVERTERS, TRACED, Converter, UnfitError
 from .scalars import is_narrow
-
-
-def _make_own_converter(argument: Argument) -> Converter:
-    return make_converter(argument.type)
-
-
-def _make_generous_converter(argument: Argument) -> Converter:
-    """Returns a converter for a built-in op, which accepts None for a default empty list, as torch does."""
-    convert = make_converter(argument.type, GENEROUS_CONVERTERS)
-    if not argument.has_default_value() or argument.default_value != []:
-        return convert
-    return lambda value: [] if value is None else convert(value)
 
 
 class Binder:
@@ -53,12 +41,10 @@ class Binder:
     def __init__(self, schema: FunctionSchema, *, operand: Iterable[str] = ()) -> None:
         operands = frozenset(operand)
         is_built_in = schema.qualified_name.startswith("oplib::")
-        make = _make_generous_converter if is_built_in else _make_own_converter
-        converters = [make(argument) for argument in schema.arguments]
         self.schema = schema
         self.converters: tuple[Converter, ...] = tuple(
-            accept_operand(convert) if argument.name in operands else convert
-            for argument, convert in zip(schema.arguments, converters, strict=True)
+            _make_converter(argument, is_operand=argument.name in operands, is_built_in=is_built_in)
+            for argument in schema.arguments
         )
         self._places = {argument.name: place for place, argument in enumerate(schema.arguments)}
         self._scalar_places = [
@@ -203,19 +189,13 @@ class Binder:
         )
 
 
-def bind(schema: FunctionSchema, args: Sequence[Any], kwargs: Mapping[str, Any], *, op: str) -> list[Any]:
-    """Binds one call; for many calls of one schema, keep a :class:`Binder`.
-
-    Args:
-        schema: the schema of an overload.
-        args: the positional arguments.
-        kwargs: the keyword arguments.
-        op: the op's name for errors.
-
-    Raises:
-        ArgumentError: the arguments do not fit the schema.
-    """
-    return Binder(schema).bind(args, kwargs, op=op)
+def _make_converter(argument: Argument, *, is_operand: bool, is_built_in: bool) -> Converter:
+    """Returns a converter; that of a built-in op accepts None for a default empty list, as torch does."""
+    convert = make_converter(argument.type, GENEROUS_CONVERTERS if is_built_in else CONVERTERS)
+    if is_built_in and argument.has_default_value() and argument.default_value == []:
+        fit = convert
+        convert = lambda value: [] if value is None else fit(value)  # noqa: E731
+    return accept_operand(convert) if is_operand else convert
 
 
 def _name_type(value: object) -> str:

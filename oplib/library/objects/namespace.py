@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from inspect import Signature
 from typing import Any
-from weakref import WeakValueDictionary
 
 from oplib.errors import ArgumentError, DeviceError, DtypeError, UnknownOperatorError
 from oplib.library.arguments.binding import Binder
 from oplib.library.records.qualname import Qualname, name_nearest
 
 from .deferral import settle, settle_all
-from .overload import OpOverload, Redirecting, explain_unknown
+from .overload import NamedObjects, OpOverload, Redirecting, explain_unknown
 from .signature import SIGNATURE_OF_ANY, LateSignature, make_signature
 
 
@@ -154,27 +152,17 @@ class OpsNamespaces:
 
 ops = OpsNamespaces()
 
-_packets: dict[str, OpOverloadPacket] = {}
-_retired: WeakValueDictionary[str, OpOverloadPacket] = WeakValueDictionary()
-_interning = threading.Lock()
+_packets: NamedObjects[OpOverloadPacket] = NamedObjects()
 
 
-def intern_packet(qualname: Qualname) -> OpOverloadPacket:
-    """Returns the one packet of a name, and makes it at the first use."""
-    with _interning:
-        packet = _packets.get(qualname.packet)
-        if packet is None:
-            packet = _retired.pop(qualname.packet, None)
-            if packet is None:
-                packet = OpOverloadPacket(qualname.namespace, qualname.name)
-            _packets[qualname.packet] = packet
-        return packet
+def _intern_packet(qualname: Qualname) -> OpOverloadPacket:
+    return _packets.intern(qualname.packet, lambda: OpOverloadPacket(qualname.namespace, qualname.name))
 
 
 def publish(overload: OpOverload) -> None:
     """Adds an overload to those found under its op's name, as the last one."""
     qualname = overload._qualname
-    packet = intern_packet(qualname)
+    packet = _intern_packet(qualname)
     others = [other for other in packet._overloads if other.alive and other is not overload]
     _replace_overloads(packet, [*others, overload])
     vars(getattr(ops, qualname.namespace))[qualname.name] = packet
@@ -183,15 +171,13 @@ def publish(overload: OpOverload) -> None:
 def withdraw(overload: OpOverload) -> None:
     """Removes an overload from its op's name; with its last overload the op leaves its namespace."""
     qualname = overload._qualname
-    packet = intern_packet(qualname)
+    packet = _intern_packet(qualname)
     others = [other for other in packet._overloads if other is not overload]
     if others:
         _replace_overloads(packet, others)
     else:  # the last overload stays, and raises if called
         vars(getattr(ops, qualname.namespace)).pop(qualname.name, None)
-        with _interning:
-            _retired[qualname.packet] = packet
-            _packets.pop(qualname.packet, None)
+        _packets.retire(qualname.packet)
 
 
 def _replace_overloads(packet: OpOverloadPacket, overloads: Sequence[OpOverload]) -> None:

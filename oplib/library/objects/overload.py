@@ -6,7 +6,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from pickle import PicklingError
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 from weakref import WeakValueDictionary
 
 from oplib.errors import RegistrationError, RegistrationValueError, UnknownOperatorError
@@ -20,9 +20,36 @@ from .deferral import settle, settle_all
 from .jax_names import explain_attribute
 from .signature import LateSignature, make_signature
 
-_interned: dict[str, OpOverload] = {}
-_retired: WeakValueDictionary[str, OpOverload] = WeakValueDictionary()  # found again while a reference exists
-_interning = threading.Lock()
+Named = TypeVar("Named")
+
+
+class NamedObjects(Generic[Named]):
+    """The one object of each name: while the name is defined, and later as long as a reference to it exists.
+
+    Attributes:
+        defined: the objects of the names that are defined.
+        retired: those of other names to which a reference exists.
+    """
+
+    def __init__(self) -> None:
+        self.defined: dict[str, Named] = {}
+        self.retired: WeakValueDictionary[str, Named] = WeakValueDictionary()
+        self._lock = threading.Lock()
+
+    def intern(self, name: str, make: Callable[[], Named]) -> Named:
+        """Returns the object of a name, and makes it at the first use."""
+        known = self.defined.get(name)
+        if known is None:
+            with self._lock:
+                retired = self.retired.pop(name, None)
+                known = self.defined.setdefault(name, make() if retired is None else retired)
+        return known
+
+    def retire(self, name: str) -> None:
+        """Forgets the object of a name, as soon as no reference to it is left."""
+        with self._lock:
+            if name in self.defined:
+                self.retired[name] = self.defined.pop(name)
 
 
 class Redirecting:
@@ -205,28 +232,13 @@ def _describe(record: Record) -> str:
     return "\n\n".join([str(record.schema), *own, f"Registered at {record.where}."])
 
 
-def intern_overload(qualname: Qualname) -> OpOverload:
-    """Returns the one overload object of a name, and makes it at the first use."""
-    name = str(qualname)
-    overload = _interned.get(name)
-    if overload is None:
-        with _interning:
-            made = _retired.pop(name, None)
-            overload = _interned.setdefault(name, OpOverload(qualname) if made is None else made)
-    return overload
-
-
-def retire_overload(overload: OpOverload) -> None:
-    """Forgets an overload that nothing defines any more, as soon as no reference to it is left."""
-    with _interning:
-        if _interned.pop(overload._name, None) is not None:
-            _retired[overload._name] = overload
+overloads: NamedObjects[OpOverload] = NamedObjects()
 
 
 def list_overloads() -> list[OpOverload]:
     """Returns all overloads that are defined now, in the order of their first definition."""
     settle_all()
-    return [overload for overload in list(_interned.values()) if overload.alive]
+    return [overload for overload in list(overloads.defined.values()) if overload.alive]
 
 
 def find_overload(name: str, *, subject: str = "ops") -> OpOverload:
@@ -242,7 +254,7 @@ def find_overload(name: str, *, subject: str = "ops") -> OpOverload:
     """
     qualname = parse_qualname(name, subject=subject)
     settle(qualname.packet)
-    overload = _interned.get(str(qualname))
+    overload = overloads.defined.get(str(qualname))
     if overload is None or not overload.alive:
         raise UnknownOperatorError(explain_unknown(str(qualname), subject=subject))
     return overload
@@ -260,7 +272,7 @@ def explain_unknown(name: str, *, subject: str) -> str:
 def _refuse_calls_of_orphan() -> None:
     """Makes every op raise in a process in which JAX would hang; ops defined later raise when bound."""
     if is_orphan():
-        for overload in [*_interned.values(), *_retired.values()]:
+        for overload in [*overloads.defined.values(), *overloads.retired.values()]:
             overload._drop_dispatcher()
             overload.call = overload.arrays = overload.functional = refuse_call
 

@@ -56,6 +56,15 @@ def require_equal(
             raise OpMismatchError(f"{what}. At position {place}: {difference}. {advice}")
 
 
+def find_difference_of_types(one: Any, other: Any) -> str:
+    """Returns a text that describes the difference of the shapes or dtypes of two arrays; empty if equal."""
+    if tuple(one.shape) != tuple(other.shape):
+        return f"Shapes {tuple(one.shape)} and {tuple(other.shape)} are not equal"
+    if one.dtype != other.dtype:
+        return f"Dtypes {np.dtype(one.dtype).name} and {np.dtype(other.dtype).name} are not equal"
+    return ""
+
+
 def _find_difference(one: Any, other: Any, tolerance: Tolerance) -> str:
     """Returns a text that describes the difference of two values; empty if they are equal."""
     if not hasattr(one, "dtype") or not hasattr(other, "dtype"):
@@ -64,10 +73,8 @@ def _find_difference(one: Any, other: Any, tolerance: Tolerance) -> str:
             if one == other or (one != one and other != other)
             else f"{describe(one)} and {describe(other)}"
         )
-    if one.shape != other.shape:
-        return f"Shapes {tuple(one.shape)} and {tuple(other.shape)} are not equal"
-    if one.dtype != other.dtype:
-        return f"Dtypes {np.dtype(one.dtype).name} and {np.dtype(other.dtype).name} are not equal"
+    if difference := find_difference_of_types(one, other):
+        return difference
     rtol, atol = tolerance.for_dtype(one.dtype)
     wide = np.complex128 if jnp.issubdtype(one.dtype, jnp.complexfloating) else np.float64
     first, second = np.asarray(one).astype(wide), np.asarray(other).astype(wide)

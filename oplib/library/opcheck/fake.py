@@ -15,18 +15,17 @@ from oplib.library.kernels.fake_kernel import compare_with_fake
 from oplib.library.kernels.running import run_kernel, trace_kernel
 from oplib.tensor import Tensor
 
-from .comparison import Tolerance
+from .comparison import Tolerance, find_difference_of_types
 from .sample import Sample, flatten
 
 
-def check_fake(sample: Sample, tolerance: Tolerance) -> None:
+def check_fake(sample: Sample, _: Tolerance) -> None:
     """Compares shapes and dtypes of the fake kernel, or of a trace of the kernel, with those of calls.
 
     Raises:
         MissingRuleError: the op needs a fake kernel and has none.
         OpMismatchError: they differ.
     """
-    del tolerance
     record = sample.overload.record
     predicted = flatten(sample.apply(partial(eval_shape, sample.overload), sample.arrays))
     structure, outputs = run_kernel(record, sample.layout, sample.arrays)
@@ -49,11 +48,7 @@ def _find_difference(fake: Any, real: Any) -> str:
         return f"{type(fake).__name__} and {type(real).__name__} are not of one kind"
     if not told:
         return "" if fake == real else f"{fake!r} and {real!r} are not equal"
-    if tuple(fake.shape) != tuple(real.shape):
-        return f"Shapes {tuple(fake.shape)} and {tuple(real.shape)} are not equal"
-    if np.dtype(fake.dtype) != np.dtype(real.dtype):
-        return f"Dtypes {np.dtype(fake.dtype).name} and {np.dtype(real.dtype).name} are not equal"
-    return ""
+    return find_difference_of_types(fake, real)
 
 
 _LIMIT = 60

@@ -18,7 +18,7 @@ from .fake import check_fake
 from .sample import Sample, flatten
 
 
-def check_schema(sample: Sample, tolerance: Tolerance) -> None:
+def check_schema(sample: Sample, _: Tolerance) -> None:
     """Calls the op and compares its writes and results with its schema.
 
     Every call checks that results have the declared kinds, so this test does not.
@@ -26,7 +26,6 @@ def check_schema(sample: Sample, tolerance: Tolerance) -> None:
     Raises:
         AutogradError: an argument was written without a declaration, or a result shares memory with one.
     """
-    del tolerance
     leaves = sample.make_tensors(requires_grad=False)
     schema = sample.overload.record.schema
     written = {argument.name for argument in schema.arguments if argument.is_written}
@@ -68,12 +67,11 @@ def _has_wrong_fake(sample: Sample) -> bool:
     return False
 
 
-def check_registration(sample: Sample, tolerance: Tolerance) -> None:
+def check_registration(sample: Sample, _: Tolerance) -> None:
     """Raises OpMismatchError if an eager kernel without a formula applies a Function.
 
     Its backward would never run.
     """
-    del tolerance
     record = sample.overload.record
     if (
         not sample.needs_grad

@@ -18,7 +18,7 @@ from oplib.errors import RegistrationError
 from oplib.library.calls.assembly import build_call
 from oplib.library.objects.deferral import settle, settle_all
 from oplib.library.objects.namespace import publish, withdraw
-from oplib.library.objects.overload import OpOverload, intern_overload, retire_overload
+from oplib.library.objects.overload import OpOverload, overloads
 from oplib.library.records.contribution import (
     FOREVER,
     Contribution,
@@ -181,7 +181,7 @@ class Registry:
         """Stores the contributions to an op and updates its overload, packet and namespace."""
         if isinstance(qualname, LocalQualname):
             return self._publish_local(qualname, pieces)
-        overload = intern_overload(qualname)
+        overload = overloads.intern(str(qualname), lambda: OpOverload(qualname))
         version = overload.record.version + 1 if hasattr(overload, "record") else 0
         record = compose_record(pieces, self._disabled.get(qualname, ()), version=version)
         self._contributions[qualname] = pieces
@@ -195,7 +195,7 @@ class Registry:
             (publish if overload.alive else withdraw)(overload)
         if not pieces:
             del self._contributions[qualname]
-            retire_overload(overload)
+            overloads.retire(overload.name())
         return overload
 
     def _publish_local(self, qualname: LocalQualname, pieces: Contributions) -> OpOverload:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from oplib.errors import ArgumentError, DeviceError, DtypeError
-from oplib.library.arguments.binding import Binder, bind
+from oplib.library.arguments.binding import Binder
 from oplib.library.infer_schema import infer_function_schema
 from oplib.library.schema import parse_schema
 from oplib.tensor import Tensor
@@ -36,7 +36,7 @@ def make_tensor(value, dtype=None) -> Tensor:
 
 
 def convert(type_: str, value):
-    return bind(parse_schema(f"f({type_} v) -> ()"), (value,), {}, op="ns::f")[0]
+    return Binder(parse_schema(f"f({type_} v) -> ()")).bind((value,), {}, op="ns::f")[0]
 
 
 @pytest.mark.parametrize(
