@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import sys as _sys
 import typing as _typing
 from collections import ChainMap as _ChainMap
 from math import e, inf, nan, pi
@@ -88,7 +87,6 @@ with collecting_later():
     from .tensor.dtypes.rules import default_int_dtype as _default_int_dtype
     from .tensor.inference import mark_inference
     from .tensor.methods.op_methods import add_op_methods
-    from .torch_names import MissingModules as _MissingModules
     from .torch_names import describe_missing as _describe_missing
 
 if _typing.TYPE_CHECKING:
@@ -238,7 +236,6 @@ __all__ = [
 __all__ += _dtypes.__all__
 __all__ += _registry.__all__
 
-_sys.meta_path.append(_MissingModules())
 _late = _LateImports(
     __name__,
     {

@@ -195,21 +195,6 @@ def make_getattr(
     return get
 
 
-class MissingModules:
-    """A finder of modules that finds none: importing a name of torch that oplib lacks raises with its hint.
-
-    ``from oplib.nn import Linear`` hides the AttributeError of the module, and then looks for a submodule.
-    Python asks the last finder only for modules that no other one has found.
-    """
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:  # noqa: ARG002  of Python
-        """Raises ModuleNotFoundError for a name with a hint."""
-        module, _, name = fullname.rpartition(".")
-        if name in HINTS.get(module, {}):
-            # No `name=`: `from package import name` ignores a ModuleNotFoundError that has the module's name.
-            raise ModuleNotFoundError(describe_missing(module, name))
-
-
 class MissingAttribute:
     """A name of torch that a class does not have: reading it raises, and ``hasattr`` is False.
 

@@ -6,31 +6,6 @@ from oplib.tensor import Tensor
 
 _TensorOrArray = TypeVar("_TensorOrArray", Tensor, Array)
 
-__all__ = [
-    "fft",
-    "fft2",
-    "fftfreq",
-    "fftn",
-    "fftshift",
-    "hfft",
-    "hfft2",
-    "hfftn",
-    "ifft",
-    "ifft2",
-    "ifftn",
-    "ifftshift",
-    "ihfft",
-    "ihfft2",
-    "ihfftn",
-    "irfft",
-    "irfft2",
-    "irfftn",
-    "rfft",
-    "rfft2",
-    "rfftfreq",
-    "rfftn",
-]
-
 @overload
 def fft(input: _TensorOrArray, n: Any = ..., dim: Any = ..., norm: Any = ..., *, out: Any = ..., axis: Any = ...) -> _TensorOrArray: ...
 @overload

@@ -1,68 +1,23 @@
 # Made from the tables of oplib/builtin by `make generate`.
+from collections.abc import Sequence
 from typing import Any, TypeVar, overload
 
 from jax import Array
+from oplib.errors import LinAlgError as LinAlgError
+from oplib import cholesky as cholesky
+from oplib import cross as cross
+from oplib import det as det
+from oplib import orgqr as _orgqr
+from oplib import inverse as _inverse
+from oplib import lstsq as lstsq
+from oplib import matmul as matmul
+from oplib import matrix_exp as matrix_exp
+from oplib import matrix_power as matrix_power
+from oplib import slogdet as slogdet
 from oplib.tensor import Tensor
 from oplib.tensor.methods.op_methods import _L_info, _LD_pivots, _LD_pivots_info, _LU_pivots, _LU_pivots_info, _P_L_U, _Q_R, _U_S_Vh, _eigenvalues_eigenvectors, _inverse_info, _result_info
-from collections.abc import Sequence
-from oplib.errors import LinAlgError as LinAlgError
-from oplib.builtin.functions.registry import cholesky as cholesky
-from oplib.builtin.functions.registry import cross as cross
-from oplib.builtin.functions.registry import det as det
-from oplib.builtin.functions.registry import orgqr as householder_product
-from oplib.builtin.functions.registry import inverse as inv
-from oplib.builtin.functions.registry import lstsq as lstsq
-from oplib.builtin.functions.registry import matmul as matmul
-from oplib.builtin.functions.registry import matrix_exp as matrix_exp
-from oplib.builtin.functions.registry import matrix_power as matrix_power
-from oplib.builtin.functions.registry import slogdet as slogdet
 
 _TensorOrArray = TypeVar("_TensorOrArray", Tensor, Array)
-
-__all__ = [
-    "LinAlgError",
-    "cholesky",
-    "cholesky_ex",
-    "cond",
-    "cross",
-    "det",
-    "diagonal",
-    "eig",
-    "eigh",
-    "eigvals",
-    "eigvalsh",
-    "householder_product",
-    "inv",
-    "inv_ex",
-    "ldl_factor",
-    "ldl_factor_ex",
-    "ldl_solve",
-    "lstsq",
-    "lu",
-    "lu_factor",
-    "lu_factor_ex",
-    "lu_solve",
-    "matmul",
-    "matrix_exp",
-    "matrix_norm",
-    "matrix_power",
-    "matrix_rank",
-    "multi_dot",
-    "norm",
-    "pinv",
-    "qr",
-    "slogdet",
-    "solve",
-    "solve_ex",
-    "solve_triangular",
-    "svd",
-    "svdvals",
-    "tensorinv",
-    "tensorsolve",
-    "vander",
-    "vecdot",
-    "vector_norm",
-]
 
 @overload
 def cholesky_ex(input: Tensor, *, upper: Any = ..., check_errors: Any = ..., out: Any = ...) -> _L_info[Tensor]: ...
@@ -92,6 +47,8 @@ def eigvals(input: Any, *, out: Any = ...) -> Any: ...
 def eigvalsh(input: _TensorOrArray, UPLO: Any = ..., *, out: Any = ...) -> _TensorOrArray: ...
 @overload
 def eigvalsh(input: Any, UPLO: Any = ..., *, out: Any = ...) -> Any: ...
+householder_product = _orgqr
+inv = _inverse
 @overload
 def inv_ex(input: Tensor, *, check_errors: Any = ..., out: Any = ...) -> _inverse_info[Tensor]: ...
 @overload

@@ -2,91 +2,32 @@
 from typing import Any, TypeVar, overload
 
 from jax import Array
+from oplib import digamma as digamma
+from oplib import erf as erf
+from oplib import erfc as erfc
+from oplib import erfinv as erfinv
+from oplib import exp2 as exp2
+from oplib import sigmoid as _sigmoid
+from oplib import expm1 as expm1
+from oplib import igamma as _igamma
+from oplib import igammac as _igammac
+from oplib import lgamma as _lgamma
+from oplib import i0 as i0
+from oplib import log1p as log1p
+from oplib import log_softmax as log_softmax
+from oplib import logit as logit
+from oplib import logsumexp as logsumexp
+from oplib import i0 as _i0
+from oplib import mvlgamma as _mvlgamma
+from oplib import polygamma as polygamma
+from oplib import digamma as _digamma
+from oplib import round as round
+from oplib import sinc as sinc
+from oplib import softmax as softmax
+from oplib import xlogy as xlogy
 from oplib.tensor import Tensor
-from oplib.builtin.functions.registry import digamma as digamma
-from oplib.builtin.functions.registry import erf as erf
-from oplib.builtin.functions.registry import erfc as erfc
-from oplib.builtin.functions.registry import erfinv as erfinv
-from oplib.builtin.functions.registry import exp2 as exp2
-from oplib.builtin.functions.registry import sigmoid as expit
-from oplib.builtin.functions.registry import expm1 as expm1
-from oplib.builtin.functions.registry import igamma as gammainc
-from oplib.builtin.functions.registry import igammac as gammaincc
-from oplib.builtin.functions.registry import lgamma as gammaln
-from oplib.builtin.functions.registry import i0 as i0
-from oplib.builtin.functions.registry import log1p as log1p
-from oplib.builtin.functions.registry import log_softmax as log_softmax
-from oplib.builtin.functions.registry import logit as logit
-from oplib.builtin.functions.registry import logsumexp as logsumexp
-from oplib.builtin.functions.registry import i0 as modified_bessel_i0
-from oplib.builtin.functions.registry import mvlgamma as multigammaln
-from oplib.builtin.functions.registry import polygamma as polygamma
-from oplib.builtin.functions.registry import digamma as psi
-from oplib.builtin.functions.registry import round as round
-from oplib.builtin.functions.registry import sinc as sinc
-from oplib.builtin.functions.registry import softmax as softmax
-from oplib.builtin.functions.registry import xlogy as xlogy
 
 _TensorOrArray = TypeVar("_TensorOrArray", Tensor, Array)
-
-__all__ = [
-    "airy_ai",
-    "bessel_j0",
-    "bessel_j1",
-    "bessel_y0",
-    "bessel_y1",
-    "chebyshev_polynomial_t",
-    "chebyshev_polynomial_u",
-    "chebyshev_polynomial_v",
-    "chebyshev_polynomial_w",
-    "digamma",
-    "entr",
-    "erf",
-    "erfc",
-    "erfcx",
-    "erfinv",
-    "exp2",
-    "expit",
-    "expm1",
-    "gammainc",
-    "gammaincc",
-    "gammaln",
-    "hermite_polynomial_h",
-    "hermite_polynomial_he",
-    "i0",
-    "i0e",
-    "i1",
-    "i1e",
-    "laguerre_polynomial_l",
-    "legendre_polynomial_p",
-    "log1p",
-    "log_ndtr",
-    "log_softmax",
-    "logit",
-    "logsumexp",
-    "modified_bessel_i0",
-    "modified_bessel_i1",
-    "modified_bessel_k0",
-    "modified_bessel_k1",
-    "multigammaln",
-    "ndtr",
-    "ndtri",
-    "polygamma",
-    "psi",
-    "round",
-    "scaled_modified_bessel_k0",
-    "scaled_modified_bessel_k1",
-    "shifted_chebyshev_polynomial_t",
-    "shifted_chebyshev_polynomial_u",
-    "shifted_chebyshev_polynomial_v",
-    "shifted_chebyshev_polynomial_w",
-    "sinc",
-    "softmax",
-    "spherical_bessel_j0",
-    "xlog1py",
-    "xlogy",
-    "zeta",
-]
 
 @overload
 def airy_ai(input: _TensorOrArray, *, out: Any = ...) -> _TensorOrArray: ...
@@ -132,6 +73,10 @@ def entr(input: Any, *, out: Any = ...) -> Any: ...
 def erfcx(input: _TensorOrArray, *, out: Any = ...) -> _TensorOrArray: ...
 @overload
 def erfcx(input: Any, *, out: Any = ...) -> Any: ...
+expit = _sigmoid
+gammainc = _igamma
+gammaincc = _igammac
+gammaln = _lgamma
 @overload
 def hermite_polynomial_h(input: Tensor, n: Any, *, out: Any = ...) -> Tensor: ...
 @overload
@@ -164,6 +109,7 @@ def legendre_polynomial_p(input: Any, n: Any, *, out: Any = ...) -> Any: ...
 def log_ndtr(input: _TensorOrArray, *, out: Any = ...) -> _TensorOrArray: ...
 @overload
 def log_ndtr(input: Any, *, out: Any = ...) -> Any: ...
+modified_bessel_i0 = _i0
 @overload
 def modified_bessel_i1(input: _TensorOrArray, *, out: Any = ...) -> _TensorOrArray: ...
 @overload
@@ -176,6 +122,7 @@ def modified_bessel_k0(input: Any, *, out: Any = ...) -> Any: ...
 def modified_bessel_k1(input: _TensorOrArray, *, out: Any = ...) -> _TensorOrArray: ...
 @overload
 def modified_bessel_k1(input: Any, *, out: Any = ...) -> Any: ...
+multigammaln = _mvlgamma
 @overload
 def ndtr(input: _TensorOrArray, *, out: Any = ...) -> _TensorOrArray: ...
 @overload
@@ -184,6 +131,7 @@ def ndtr(input: Any, *, out: Any = ...) -> Any: ...
 def ndtri(input: _TensorOrArray, *, out: Any = ...) -> _TensorOrArray: ...
 @overload
 def ndtri(input: Any, *, out: Any = ...) -> Any: ...
+psi = _digamma
 @overload
 def scaled_modified_bessel_k0(input: _TensorOrArray, *, out: Any = ...) -> _TensorOrArray: ...
 @overload

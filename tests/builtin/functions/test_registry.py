@@ -18,7 +18,7 @@ from oplib.builtin.rows.composed import Composed
 from oplib.builtin.rows.row import ItemRow, Row
 from oplib.errors import ArgumentTypeError, UnsupportedDtypeError
 from tools.ops_page import list_lines
-from tools.stub import list_declarations
+from tools.stub_packages import list_declarations
 
 PLAIN = ItemRow(
     "tabled_double(Tensor self) -> Tensor",
