@@ -65,11 +65,11 @@ from oplib.tensor.factories.likeness import ones_like as ones_like
 from oplib.tensor.storage.memory_format import preserve_format as preserve_format
 from oplib.tensor.dtypes.promotion import promote_types as promote_types
 from oplib.tensor.random.factories import rand as rand
-from oplib.tensor.random.likeness import rand_like as rand_like
+from oplib.tensor.random.factories import rand_like as rand_like
 from oplib.tensor.random.factories import randint as randint
-from oplib.tensor.random.likeness import randint_like as randint_like
+from oplib.tensor.random.factories import randint_like as randint_like
 from oplib.tensor.random.factories import randn as randn
-from oplib.tensor.random.likeness import randn_like as randn_like
+from oplib.tensor.random.factories import randn_like as randn_like
 from oplib.tensor.random.factories import randperm as randperm
 from oplib.tensor.dtypes.promotion import result_type as result_type
 from oplib.tensor.random.generator import seed as seed

@@ -18,7 +18,7 @@ from .factories.from_data import as_tensor, from_dlpack, from_numpy, tensor
 from .factories.likeness import empty_like, full_like, ones_like, zeros_like
 from .methods.comparing import allclose, equal
 from .methods.print_options import set_printoptions
-from .random.factories import rand, randint, randn, randperm
+from .random.factories import rand, rand_like, randint, randint_like, randn, randn_like, randperm
 from .random.generator import (
     Generator,
     default_generator,
@@ -28,7 +28,6 @@ from .random.generator import (
     seed,
     set_rng_state,
 )
-from .random.likeness import rand_like, randint_like, randn_like
 from .storage.memory_format import (
     MemoryFormat,
     MemoryLayout,

@@ -16,13 +16,9 @@ from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.class_names import name_class, read_class
 from oplib.tensor.dtypes.rules import check_range, default_int_dtype, normalize_dtype
 from oplib.tensor.shapes.filling import fill, read_size
+from oplib.tensor.storage.factory_options import FactoryOptions, check_options, read_options
 from oplib.tensor.storage.ingestion import to_array
-from oplib.tensor.storage.memory_format import (
-    MemoryFormat,
-    MemoryOptions,
-    check_format,
-    check_memory,
-)
+from oplib.tensor.storage.memory_format import MemoryFormat, check_format
 from oplib.tensor.storage.metadata import TensorMetadata
 from oplib.tensor.storage.size import Size
 from oplib.tensor.storage.storage import Storage
@@ -37,15 +33,11 @@ def _make_new(name: str, value: int, what: str):
         self: TensorConversion[TensorT],
         *sizes: Any,
         size: Any = None,
-        dtype: Any = None,
-        device: Any = None,
-        requires_grad: bool = False,
-        **memory: Unpack[MemoryOptions],
+        **options: Unpack[FactoryOptions],
     ) -> TensorT:
         shape = read_size(name, sizes, size)
-        if memory:
-            check_memory(name, memory, len(shape))
-        return self.new_full(shape, value, dtype=dtype, device=device, requires_grad=requires_grad)
+        check_options(name, options, len(shape))
+        return self.new_full(shape, value, **options)
 
     new.__name__, new.__qualname__ = name, f"TensorConversion.{name}"  # pickle finds it there
     new.__doc__ = f"Makes a tensor {what}, by default with the dtype and device of this tensor."
@@ -180,22 +172,11 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         return self.from_array(array, requires_grad=requires_grad)
 
     @entry_point
-    def new_full(
-        self,
-        size: Any,
-        fill_value: Any,
-        *,
-        dtype: Any = None,
-        device: Any = None,
-        requires_grad: bool = False,
-        **memory: Unpack[MemoryOptions],
-    ) -> TensorT:
+    def new_full(self, size: Any, fill_value: Any, **options: Unpack[FactoryOptions]) -> TensorT:
         """Makes a tensor of one value, by default with the dtype and device of this tensor."""
-        found = self.dtype if dtype is None else normalize_dtype(dtype)
         shape = read_size("new_full", (size,))
-        if memory:
-            check_memory("new_full", memory, len(shape))
-        array = fill(shape, fill_value, found, self._place_new(device))
+        dtype, _, requires_grad = read_options("new_full", options, len(shape), lambda: self.dtype)
+        array = fill(shape, fill_value, dtype, self._place_new(options.get("device")))
         return self.from_array(array, requires_grad=requires_grad)
 
     new_zeros = _make_new("new_zeros", 0, "of zeros")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any
 
-from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedArgumentError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, describe
 
 
 class MemoryLayout:
@@ -43,54 +43,6 @@ contiguous_format = MemoryFormat("contiguous_format")
 preserve_format = MemoryFormat("preserve_format")
 channels_last = MemoryFormat("channels_last", (0, 2, 3, 1))
 channels_last_3d = MemoryFormat("channels_last_3d", (0, 2, 3, 4, 1))
-
-
-class MemoryOptions(TypedDict, total=False):
-    """Torch's options of factories about memory, which change nothing here.
-
-    Attributes:
-        layout: ``oplib.strided``.
-        pin_memory: False.
-        memory_format: any format that fits the number of dimensions.
-    """
-
-    layout: Any
-    pin_memory: bool
-    memory_format: Any
-
-
-_TAKEN = frozenset(MemoryOptions.__annotations__)
-
-
-def check_memory(op: str, options: Any, rank: int) -> None:
-    """Checks the options of a factory about memory.
-
-    Args:
-        op: the name of the factory.
-        options: what it was given by further keywords.
-        rank: the number of dimensions of the result.
-
-    Raises:
-        ArgumentTypeError: it does not take an option, or an option has another type.
-        UnsupportedArgumentError: pinned memory is asked for.
-        ArgumentError: the format needs another number of dimensions.
-    """
-    for name in options.keys() - _TAKEN:
-        raise ArgumentTypeError(
-            f"{op}() got an unexpected keyword argument {name!r}. Got {describe(options[name])}. Leave it "
-            "out."
-        )
-    layout = options.get("layout")
-    if layout is not None and layout is not strided:
-        raise ArgumentTypeError(
-            f"{op}: argument 'layout' is oplib.strided. Got {describe(layout)}. There are no other tensors."
-        )
-    if options.get("pin_memory"):
-        raise UnsupportedArgumentError(
-            f"{op}: there is no pinned memory. Got pin_memory=True. Leave it out; jax.device_put copies "
-            "asynchronously."
-        )
-    check_format(op, options.get("memory_format"), rank)
 
 
 def check_format(op: str, memory_format: Any, rank: int) -> None:
