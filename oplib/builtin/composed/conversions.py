@@ -109,8 +109,6 @@ def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None, requires_gra
     Args:
         s: the number.
         dtype: the dtype; by default the default floating dtype, even for an integer.
-        device: the device of the result.
-        requires_grad: whether the result collects gradients.
 
     Returns:
         A tensor of shape ``()``.

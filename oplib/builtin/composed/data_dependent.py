@@ -80,7 +80,6 @@ def masked_select(input: Any, mask: Any) -> Any:
 
     Args:
         input: a tensor of any dtype.
-        mask: a tensor of bools, whose shape broadcasts with that of the input.
 
     Returns:
         A vector of the selected items, in order.
@@ -124,7 +123,6 @@ def repeat_interleave(
     Args:
         input: a tensor of any shape and dtype; if ``repeats`` is omitted, the numbers of repetitions.
         repeats: an int, or a tensor of ints: one for all slices, or one per slice.
-        dim: the dim; by default the flat tensor is used.
         output_size: accepted for parity; it has no effect.
 
     Returns:
@@ -133,7 +131,6 @@ def repeat_interleave(
     Raises:
         ArgumentError: a number of repetitions is negative or no int, or there are too many or too few
             numbers.
-        DimensionError: the dim does not exist.
         TracingError: the numbers are a tensor whose values are traced.
 
     Gradient:
@@ -197,7 +194,6 @@ def unique(
 
     Args:
         input: a tensor of any shape.
-        sorted: accepted for parity; the result is always sorted.
         return_inverse: whether to return the index of each item, or slice, among the unique ones.
         return_counts: whether to return the number of occurrences of each.
         dim: the dim of the slices; by default items are compared.
@@ -206,7 +202,6 @@ def unique(
         The unique items or slices, sorted; a tuple if inverse or counts are requested.
 
     Raises:
-        DimensionError: the dim does not exist.
         ArgumentError: the slices along it have no items.
         TracingError: the values are traced.
 
@@ -236,7 +231,6 @@ def one_hot(input: Any, num_classes: int = -1) -> Any:
 
     Args:
         input: default ints of any shape, the classes.
-        num_classes: the number of classes; -1 for the highest class plus 1.
 
     Returns:
         Ints, ``[*input.shape, num_classes]``.

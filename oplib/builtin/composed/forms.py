@@ -46,8 +46,6 @@ def searchsorted(
         sorted_sequence: ``[..., size]``, in increasing order along the last dim.
         input: the values: a number, or a tensor whose dims agree except the last; for a vector
             ``sorted_sequence``, of any shape.
-        out_int32: whether the indices are int32 instead of default ints.
-        right: whether equal items are before the index, instead of after it.
         side: "right" or "left", an alternative to ``right``.
         sorter: the indices that sort ``sorted_sequence``, if it is not sorted.
 
@@ -80,8 +78,6 @@ def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bo
 
     Args:
         input: a tensor of any shape, or a number.
-        boundaries: a vector in increasing order.
-        out_int32: whether the indices are int32 instead of default ints.
         right: whether an item equal to a boundary belongs to the interval after it, instead of before it.
 
     Returns:
@@ -118,7 +114,6 @@ def scatter(
 
     Args:
         input: a tensor of any dtype; it is not written.
-        dim: the dim.
         index: the indices, ints, with as many dims as the input, and no larger except along ``dim``.
         src: the items, in the dtype of the input, with at least one per index; or a number.
         value: a number, instead of ``src``.
@@ -170,11 +165,6 @@ def embedding(
         input: the indices, ints of any shape.
         weight: the table, ``[count, size]``.
         padding_idx: the row without a gradient.
-        max_norm: the maximal norm of a row; longer rows that are looked up are first shortened to it, in
-            place.
-        norm_type: the order of the norm.
-        scale_grad_by_freq: whether the gradient of a row is divided by the number of its look-ups.
-        sparse: only False: there are no sparse gradients.
 
     Returns:
         The rows, ``[*input.shape, size]``.
@@ -262,7 +252,6 @@ def pinverse(input: Any, rcond: float = 1e-15) -> Any:
 
     Args:
         input: ``[..., m, n]``, floating or complex.
-        rcond: singular values below this times the largest count as 0.
 
     Returns:
         A tensor, ``[..., n, m]``.

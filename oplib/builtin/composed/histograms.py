@@ -30,7 +30,6 @@ def histogramdd(
         range: the ends of the grid along each axis, 2 * N numbers, for numbers of intervals. By default
             those of the points.
         weight: ``[...]``, what each point counts, of the dtype of the input; by default 1.
-        density: whether the counts are divided by their sum and by the sizes of the cells.
 
     Returns:
         A named tuple: the counts, with N dimensions, and a tuple of the edges along each axis. A point on an

@@ -27,14 +27,12 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
         indices_or_sections: the number of parts, of which the first ones are longer by one if necessary; or
             the ends of the parts except the last. An int, a sequence of ints, or a tensor whose values are
             known.
-        dim: the dim.
 
     Returns:
         A tuple of views.
 
     Raises:
         ArgumentError: the input has no dims, or the number of parts is less than 1.
-        DimensionError: the dim does not exist.
         AllocationError: the memory does not hold so many parts.
 
     Gradient:
@@ -127,14 +125,12 @@ def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> An
     Args:
         input: a tensor of any dtype.
         split_sizes: the lengths, whose sum is that of the dim.
-        dim: the dim.
 
     Returns:
         A tuple of views.
 
     Raises:
         ArgumentError: the sum of the lengths is not that of the dim.
-        DimensionError: the dim does not exist.
 
     Gradient:
         The gradient of the view.

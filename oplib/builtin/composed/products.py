@@ -101,7 +101,6 @@ def norm(
         input: a floating or complex tensor of any shape.
         p: the order: a number, "fro", which means 2, or "nuc" for matrices.
         dim: one dim or several, for "nuc" two; by default all.
-        keepdim: whether these dims are kept with size 1.
         dtype: the dtype of the computation; by default that of the input.
 
     Returns:
@@ -109,7 +108,6 @@ def norm(
 
     Raises:
         ArgumentError: a matrix order with other than two dims, or an order that is not supported.
-        DimensionError: the dim does not exist.
         UnsupportedDtypeError: the input has ints or bools.
 
     Gradient:

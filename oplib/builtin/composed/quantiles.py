@@ -26,15 +26,12 @@ def quantile(
         input: a tensor of float32 or float64, with at least one item.
         q: the parts, from 0 to 1: a number, or a tensor of the dtype of the input with at most one dim.
         dim: the dim; by default all items.
-        keepdim: whether the dim is kept with size 1.
-        interpolation: the value between two items: "linear", "lower", "higher", "midpoint" or "nearest".
 
     Returns:
         A tensor without the dim; for a vector ``q``, its first dim belongs to ``q``.
 
     Raises:
         ArgumentError: a dtype, part or interpolation is invalid, or there are no items.
-        DimensionError: the dim does not exist.
         TracingError: ``q`` is a tensor whose values are traced.
 
     Gradient:
@@ -73,15 +70,12 @@ def nanquantile(
         input: a tensor of float32 or float64, with at least one item.
         q: the parts, from 0 to 1: a number, or a tensor of the dtype of the input with at most one dim.
         dim: the dim; by default all items.
-        keepdim: whether the dim is kept with size 1.
-        interpolation: the value between two items: "linear", "lower", "higher", "midpoint" or "nearest".
 
     Returns:
         A tensor without the dim; for a vector ``q``, its first dim belongs to ``q``.
 
     Raises:
         ArgumentError: a dtype, part or interpolation is invalid, or there are no items.
-        DimensionError: the dim does not exist.
         TracingError: ``q`` is a tensor whose values are traced.
 
     Gradient:

@@ -25,7 +25,6 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
         input: a tensor of any dtype with at least one dim; for bools the result is True where neighbours
             differ.
         n: the order of the difference.
-        dim: the dim.
         prepend: a tensor to put before the input, with the same sizes in all other dims.
         append: a tensor to put after the input.
 
@@ -34,7 +33,6 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
 
     Raises:
         ArgumentError: the input has no dims, ``n`` is negative, or shapes do not fit.
-        DimensionError: the dim does not exist.
 
     Gradient:
         The gradient of the differences; none for bools.
@@ -84,14 +82,12 @@ def trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
         y: the heights, a tensor of any shape.
         x: the positions: a vector, or a tensor whose shape broadcasts with y.
         dx: the distance of neighbours, if ``x`` is not given.
-        dim: the dim.
 
     Returns:
         A tensor without this dim.
 
     Raises:
         ArgumentError: the shapes do not fit.
-        DimensionError: the dim does not exist.
 
     Gradient:
         The gradient of the sum, also with respect to the positions.
@@ -110,14 +106,12 @@ def cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1)
         y: the heights, a tensor of any shape.
         x: the positions: a vector, or a tensor whose shape broadcasts with y.
         dx: the distance of neighbours, if ``x`` is not given.
-        dim: the dim.
 
     Returns:
         A tensor whose dim is shorter by one.
 
     Raises:
         ArgumentError: the shapes do not fit.
-        DimensionError: the dim does not exist.
 
     Gradient:
         The gradient of the sums, also with respect to the positions.

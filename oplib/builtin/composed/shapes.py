@@ -249,7 +249,6 @@ def diagflat(input: Any, offset: int = 0) -> Any:
 
     Args:
         input: a tensor of any shape and dtype.
-        offset: the number of the diagonal: positive above the main diagonal, negative below.
 
     Returns:
         A square matrix, 0 elsewhere.

@@ -27,7 +27,6 @@ def gradient(input: Any, *, spacing: Any = None, dim: Any = None, edge_order: in
 
     Raises:
         ArgumentError: there are too few samples, the spacing does not fit the dims, or the order is another.
-        DimensionError: the dim does not exist.
 
     Gradient:
         The gradient of the differences, also by the positions.

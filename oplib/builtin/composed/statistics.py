@@ -33,9 +33,6 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
 
     Args:
         input: ``[variables, observations]``, or the observations of one variable; no bools.
-        correction: the divisor is the number of observations minus this number.
-        fweights: the number of times that each observation counts, ints.
-        aweights: the weight of each observation, floating.
 
     Returns:
         ``[variables, variables]``, or a number for one variable.
@@ -81,7 +78,6 @@ def unique_consecutive(
         The first item or slice of each run; a tuple if inverse or counts are requested.
 
     Raises:
-        DimensionError: the dim does not exist.
         ArgumentError: the slices along it have no items.
         TracingError: the values are traced.
 

@@ -9,6 +9,7 @@ from inspect import Parameter
 
 from oplib.builtin.kernels.dtype_classes import ALL
 from oplib.builtin.rows.row import Row
+from oplib.docstrings import complete_docstring, wrap
 from oplib.library.schema import FunctionSchema, ListType, OptionalType, SchemaType
 
 from .explanations import explain_op
@@ -42,11 +43,43 @@ _OF_RESULTS = {
 }
 _SUBMODULES = ("linalg_", "fft_", "special_")
 _DIMS = frozenset({"dim", "dims", "dim0", "dim1", "dimension", "start_dim", "dims_self"})
+_SHARED_ERRORS = {
+    "dim": "DimensionError: the dim does not exist.",
+    "generator": "TracingError: the Generator was made outside the running trace.",
+}
 _COUNTING_DIMS = frozenset({"tile"})
 _FORMULA = r"[^A-Za-z]|\w*[(_]|[b-zA-Z]\b|input\b|\w+ [*@+] "
 _CHANGED = r"with (the|a) "
 _ALL_CLASSES = len(ALL)
-_WIDTH = 108
+
+
+def complete_composed(doc: str, name: str, parameters: Sequence[Parameter], source: str) -> str:
+    """Completes the docstring of a function made of several ops by the texts that ops share.
+
+    Args:
+        doc: the docstring, which may lack shared parameters, their errors, and the section Source.
+        name: the name of the function.
+        parameters: its parameters.
+        source: whose contract it follows.
+    """
+    names = [one.name for one in parameters]
+    raised = [text for name, text in _SHARED_ERRORS.items() if name in names]
+    complete = complete_docstring(
+        doc,
+        {
+            one.name: f"{told}{_tell_default(one)}."
+            for one in parameters
+            if (told := explain_op(name, one.name))
+        },
+        order=names,
+        Raises="\n".join(raised),
+        Source=source,
+    )
+    return complete.replace("\nExample:\n", "\nExample:\n    >>> import oplib\n")
+
+
+def _tell_default(parameter: Parameter) -> str:
+    return "" if parameter.default in (Parameter.empty, None) else f"; by default {parameter.default!r}"
 
 
 def describe_function(
@@ -137,7 +170,7 @@ class _Description:
             line += f"; broadcasts with `{self._tensors[0]}`"
         if is_first and self._schemas[0].arguments[0].name == "self" and not self._op.startswith(_SUBMODULES):
             line += "; in a method, the tensor itself"
-        return _wrap(f"{line}.", "        ")
+        return wrap(f"{line}.", "        ")
 
     def _describe_tensor(self) -> str:
         """Returns the dtypes of the first tensor; for several tensors, their common dtype."""
@@ -164,7 +197,7 @@ class _Description:
             words += ", which shares the memory of its argument"
         if len(forms) > 1:
             words += "; see the overloads"
-        return _wrap(f"    {words[0].upper()}{words[1:]}.", "    ")
+        return wrap(f"    {words[0].upper()}{words[1:]}.", "    ")
 
     def _describe_items(self, words: str) -> str:
         """Returns the shape and dtype of a result that is computed item by item."""
@@ -197,7 +230,7 @@ def _summarise(row: Row) -> str:
     elif re.match(_FORMULA, doc):
         doc = f"Computes {doc}"
     end = "" if doc.endswith("...") else "."
-    return _wrap(f"{doc[0].upper()}{doc[1:]}{end}", "")
+    return wrap(f"{doc[0].upper()}{doc[1:]}{end}", "")
 
 
 def _collect_types(schemas: Iterable[FunctionSchema]) -> dict[str, tuple[str, ...]]:
@@ -247,13 +280,3 @@ def _list_overloads(rows: Sequence[Row]) -> list[str]:
 
 def _join(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
-
-
-def _wrap(line: str, indent: str) -> str:
-    """Wraps a line; much faster than textwrap."""
-    lines: list[str] = []
-    while len(line) > _WIDTH:
-        end = line.rfind(" ", 0, _WIDTH)
-        lines.append(line[:end])
-        line = f"{indent}{line[end + 1 :]}"
-    return "\n".join([*lines, line]) if lines else line

@@ -10,8 +10,8 @@ from inspect import Parameter
 
 from oplib.autograd.recording.in_place import check_may_write, write_in_place
 from oplib.builtin.in_place import require_tensor_to_write
-from oplib.builtin.rows.docstring import add_to_arguments
 from oplib.builtin.writing.resizing import write_enlarging
+from oplib.docstrings import complete_docstring
 from oplib.generated_code import parse
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
@@ -19,7 +19,7 @@ from oplib.tensor.shapes.keywords import take_named
 
 from .specification import FunctionSpec
 
-_INPLACE = "inplace: a bool, by default False; whether the result is written into `input`, a Tensor."
+_INPLACE = {"inplace": "a bool, by default False; whether the result is written into `input`, a Tensor."}
 # the checks pass whatever the operands are if none of these holds
 _MAY_NOT_WRITE = "{0}._root is not None or {0}._read_only or {0}._requires_grad or __modes.state.watchers"
 _WRITE = "__written = __write({}, None, {!r}, __seen)\nif __written is not None: return __written\ncontinue"
@@ -115,7 +115,7 @@ def specify_with_flag(spec: FunctionSpec, at: int, name: str) -> FunctionSpec:
             *spec.lines,
         ),
         namespace={**in_place.namespace, "__kept": {one.name: one.default for one in kept}},
-        doc=add_to_arguments(spec.doc, _INPLACE),
+        doc=complete_docstring(spec.doc or "", _INPLACE),
     )
 
 

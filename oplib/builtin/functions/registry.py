@@ -23,7 +23,6 @@ from oplib.builtin.indexing.setitem import setitem_
 from oplib.builtin.kernels import view_rules as rules
 from oplib.builtin.registration import Overloads
 from oplib.builtin.rows.composed import Composed
-from oplib.builtin.rows.docstring import add_source
 from oplib.builtin.single_ops import ops
 from oplib.builtin.tables.shapes.memory import make_view_dtype
 from oplib.builtin.viewing import choose_split, make_turner
@@ -33,7 +32,7 @@ from oplib.builtin.writing.resizing import RESIZING
 from oplib.torch_names import make_getattr
 from oplib.tracebacks import entry_point
 
-from .description import describe_function
+from .description import complete_composed, describe_function
 from .families import COMPOSED, OVERLOADS
 from .forms import specify_in_place, specify_variadic, specify_with_flag
 from .names import name_function, name_method
@@ -207,7 +206,8 @@ class FunctionRegistry:
         if name in self.composed:
             composed, explains = self.composed[name], not name.startswith("fft_")
             spec = specify_composed(name, composed.function, explains_untensors=explains)
-            return replace(spec, doc=add_source(spec.doc, composed.origin))
+            doc = complete_composed(spec.doc or "", name, spec.parameters, composed.origin)
+            return replace(spec, doc=doc)
         if name in self._losses:
             parameters, lines, namespace, doc = spell_loss(name)
             return FunctionSpec(name, tuple(parameters), tuple(lines), namespace, doc=doc)

@@ -8,16 +8,16 @@ from inspect import Parameter
 from typing import Any
 
 from oplib.builtin.checks.not_tensors import find_untensor
-from oplib.builtin.rows.docstring import add_to_arguments
 from oplib.builtin.rows.parameters import NAMES, has_further_names, loosen
 from oplib.builtin.writing.out import write_out
+from oplib.docstrings import complete_docstring
 from oplib.library.calls.fusion import Text, define_text
 from oplib.library.calls.spelling import spell_parameters
 
 from .specification import FunctionSpec
 
 Function = Callable[..., Any]
-_OUT = "out: a tensor that the result is written into and that is returned, or a tuple; by default None."
+_OUT = {"out": "a tensor that the result is written into and that is returned, or a tuple; by default None."}
 
 
 def emit_function(
@@ -47,7 +47,7 @@ def emit_function(
         namespace |= {"__write_out": write_out, "__name": spec.name}
         rest.insert(0, Parameter("out", Parameter.KEYWORD_ONLY, default=None))
     lines += _spell_body(spec, namespace)
-    doc = add_to_arguments(spec.doc, _OUT) if out else spec.doc
+    doc = complete_docstring(spec.doc, _OUT) if out and spec.doc else spec.doc
     text = Text(spec.name, [*parameters, *rest], lines, namespace, place, doc)
     function = define_text(text, spec.branches, writes=spec.writes)
     function.__globals__["__again"] = function

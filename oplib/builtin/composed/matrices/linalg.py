@@ -26,7 +26,6 @@ def linalg_norm(
         input: a floating or complex tensor of any shape.
         ord: a number, or for matrices "fro" or "nuc"; by default the Euclidean norm.
         dim: one dim for vectors, two dims for matrices; by default all dims, at most two with an order.
-        keepdim: whether these dims are kept with size 1.
         dtype: the dtype of the computation; by default that of the input.
 
     Returns:
@@ -34,7 +33,6 @@ def linalg_norm(
 
     Raises:
         ArgumentError: a matrix order with other than two dims, or an order that is not supported.
-        DimensionError: the dim does not exist.
 
     Gradient:
         The gradient of ``linalg.vector_norm``, or of ``linalg.matrix_norm``.
@@ -143,7 +141,6 @@ def linalg_pinv(
         input: ``[..., m, n]``, floating or complex.
         rcond: singular values below this times the largest count as 0: a number, or a tensor with one per
             matrix, ``[...]``; the default depends on the precision.
-        hermitian: whether the matrices are Hermitian.
         atol: singular values below this count as 0 too; in the same forms.
         rtol: a newer name of ``rcond``, which has priority; by default 0 if ``atol`` is above 0.
 
@@ -182,7 +179,6 @@ def linalg_diagonal(input: Any, *, offset: int = 0, dim1: int = -2, dim2: int = 
 
     Args:
         input: a tensor with at least two dims.
-        offset: the number of the diagonal: positive above the main diagonal, negative below.
         dim1: the dim of the rows.
         dim2: the dim of the columns.
 
@@ -216,7 +212,6 @@ def linalg_vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
 
     Raises:
         ArgumentError: the shapes do not broadcast.
-        DimensionError: the dim does not exist.
 
     Gradient:
         The gradient of the product and the sum.

@@ -22,7 +22,6 @@ def svd_lowrank(
         q: the number of singular values; a little above the rank.
         niter: the number of iterations, 0 or more.
         M: is subtracted from the matrices; broadcasts to their shape.
-        generator: the source of random numbers; by default the global Generator.
 
     Returns:
         A tuple ``(U, S, V)``, ``[..., m, q]``, ``[..., q]`` and ``[..., n, q]``.
@@ -78,7 +77,6 @@ def pca_lowrank(
         q: the number of components; by default 6, or the smaller size.
         center: whether the mean of each feature is subtracted.
         niter: the number of iterations, 0 or more.
-        generator: the source of random numbers; by default the global Generator.
 
     Returns:
         A tuple ``(U, S, V)``; the columns of V, ``[..., features, q]``, are the directions.

@@ -83,7 +83,6 @@ def triangular_solve(
         A: ``[..., m, m]``, of the same dtype.
         upper: whether A is upper triangular; the other triangle is not read.
         transpose: whether A.T is used instead of A.
-        unitriangular: whether the diagonal is taken as ones.
 
     Returns:
         A named tuple ``(solution, cloned_coefficient)``; the second is a copy of A.

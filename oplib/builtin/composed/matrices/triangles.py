@@ -101,8 +101,6 @@ def lu_solve(b: Any, LU_data: Any, LU_pivots: Any) -> Any:
 
     Args:
         b: ``[..., m, k]``, floating or complex.
-        LU_data: the factors of A, as ``linalg.lu_factor`` returns them.
-        LU_pivots: the pivots, as ``linalg.lu_factor`` returns them.
 
     Returns:
         ``[..., m, k]``.
@@ -155,7 +153,6 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
 
     Args:
         x: a vector.
-        N: the number of powers; by default the number of items.
         increasing: whether the lowest powers come first.
 
     Returns:

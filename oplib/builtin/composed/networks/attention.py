@@ -80,7 +80,6 @@ def scaled_dot_product_attention(
         ArgumentError: dtypes or shapes do not fit, or both a mask and ``is_causal`` are given.
         ArgumentTypeError: ``dropout_p`` is no number.
         ArgumentValueError: ``dropout_p`` is not between 0 and 1.
-        TracingError: the Generator was made outside the running trace.
 
     Gradient:
         With respect to query, key, value and a mask of numbers, of any order, and in forward mode. Long

@@ -42,9 +42,6 @@ def grid_sample(
     Args:
         input: ``[N, C, H, W]`` or ``[N, C, D, H, W]``.
         grid: ``[N, ..., 2]`` or ``[N, ..., 3]``, from -1 to 1, x first.
-        mode: "bilinear", "nearest" or "bicubic".
-        padding_mode: the values beyond the border: "zeros", "border" or "reflection".
-        align_corners: whether -1 and 1 are the centers of the outer items, instead of their edges.
 
     Returns:
         ``[N, C, ...]``, the interpolated items at the coordinates of the grid.
@@ -113,15 +110,7 @@ def embedding_bag(
     Args:
         input: the indices of rows: ``[B, L]`` for bags of one size, or a vector with ``offsets``.
         weight: the table, ``[count, size]``.
-        offsets: the start of each bag.
-        max_norm: the maximal norm of a row; longer rows that are looked up are first shortened to it, in
-            place.
-        norm_type: the order of the norm.
-        scale_grad_by_freq: whether the gradient of a row is divided by the number of its look-ups.
-        mode: "sum", "mean" or "max".
-        sparse: only False: there are no sparse gradients.
         per_sample_weights: factors of the rows, in the shape of the input; only for "sum".
-        include_last_offset: whether the last offset is the end of the last bag.
         padding_idx: a row that is ignored.
 
     Returns:
@@ -231,12 +220,8 @@ def ctc_loss(
 
     Args:
         log_probs: ``[T, N, C]``, or ``[T, C]`` for one sequence; logarithms of probabilities.
-        targets: labels, ``[N, S]``, or those of all sequences concatenated.
         input_lengths: the number of time steps of each sequence, a tensor or numbers.
-        target_lengths: the number of labels of each sequence.
-        blank: the label that means no label.
         reduction: "none", "mean" of losses divided by the numbers of labels, or "sum".
-        zero_infinity: whether the loss is 0 instead of inf if there is no alignment.
 
     Returns:
         The loss, or losses ``[N]`` with "none".
@@ -306,7 +291,6 @@ def gumbel_softmax(
         hard: whether the result is one-hot, with the gradient of the soft vectors.
         eps: accepted for parity; it has no effect.
         dim: the dim along which the vectors sum to 1.
-        generator: the source of random numbers; by default the global Generator.
 
     Returns:
         The vectors, in the shape of the logits.

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from oplib.builtin.rows.composed import Composed
-from oplib.builtin.rows.docstring import add_to_arguments
 from oplib.builtin.single_ops import ops
 from oplib.builtin.tables.losses.margins import check_margin
 from oplib.builtin.values import find_array, is_traced
+from oplib.docstrings import complete_docstring
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.generated_code import parse_literal
 
@@ -50,9 +50,9 @@ _WEIGHTED = ("mse_loss", "l1_loss", "huber_loss")  # the others pass the weight 
 
 
 _FURTHER = {
-    "weight": "weight: a tensor, by default None; factors of the losses, of their shape.",
-    "size_average": "size_average: a bool, by default None; an older name, False for `reduction='sum'`.",
-    "reduce": "reduce: a bool, by default None; an older name, False for `reduction='none'`.",
+    "weight": "a tensor, by default None; factors of the losses, of their shape.",
+    "size_average": "a bool, by default None; an older name, False for `reduction='sum'`.",
+    "reduce": "a bool, by default None; an older name, False for `reduction='none'`.",
 }
 
 
@@ -108,10 +108,7 @@ def spell_loss(name: str) -> tuple[list[Parameter], list[str], dict[str, Any], s
         lines.append(f"        return __weigh({name!r}, __op({call}, reduction='none'), weight, reduction)")
     lines.append(f"    return __op({call}, reduction=reduction)")
     op = getattr(ops, name)
-    doc: str | None = op.__doc__
-    for one, words in _FURTHER.items():
-        if one in given and f"\n    {one}: " not in (doc or ""):
-            doc = add_to_arguments(doc, words)
+    doc = complete_docstring(op.__doc__, {one: _FURTHER[one] for one in given if one in _FURTHER})
     used = {"__op": op, "__read": read_reduction, "__warn": warn_of_sizes, "__weigh": weigh}
     return parameters, lines, used, doc
 
@@ -142,8 +139,6 @@ def triplet_margin_with_distance_loss(
         negative: ``[..., size]``, real.
         distance_function: returns one distance per pair of vectors; by default pairwise_distance.
         margin: the margin, a positive number.
-        swap: whether to use the distance from positive to negative if it is smaller.
-        reduction: "none", "mean" or "sum".
 
     Returns:
         The loss, or one loss per anchor with "none".
@@ -193,9 +188,7 @@ def gaussian_nll_loss(
         target: the numbers; the shapes broadcast.
         var: the variances: a number, or a tensor of the shape of the input, possibly with an axis of size 1,
             or without the last axis.
-        full: whether the constant term is included.
         eps: the lower bound of the variances.
-        reduction: "none", "mean" or "sum".
 
     Returns:
         The loss, or one loss per item with "none".

@@ -195,7 +195,6 @@ def multi_head_attention_forward(
         bias_k: ``[1, 1, E]``, a further key, or None.
         bias_v: ``[1, 1, E]``, its value, or None.
         add_zero_attn: whether a further key and value are 0.
-        dropout_p: the probability that a weight becomes 0.
         out_proj_weight: ``[E, E]``.
         out_proj_bias: ``[E]``, or None.
         training: whether dropout is applied.

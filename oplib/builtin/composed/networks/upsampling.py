@@ -73,11 +73,9 @@ def rrelu(
 
     Args:
         input: a floating tensor of any shape.
-        lower: the smallest slope.
         upper: the largest slope.
         training: whether to draw a slope for each negative item.
         inplace: whether the result is written into the tensor.
-        generator: the source of random numbers; by default the global Generator.
 
     Returns:
         A tensor like the input, or the input itself.
