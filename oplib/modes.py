@@ -1,4 +1,4 @@
-"""The modes of a thread, on which the behaviour of its calls depends.
+"""The state of a thread, on which the behaviour of its calls depends: modes, active hooks, the current run.
 
 They are on a low floor because the tensor, the tape and the dispatcher read them on every call. Hot code
 reads ``modes.state`` once and then its plain attributes: one look-up in thread-local storage, not four.
@@ -11,64 +11,71 @@ generator with ``contextmanager`` changes no mode: an interrupted one is closed 
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass, field
 from typing import Any
 
 
+@dataclass(slots=True, eq=False)
 class ModeState:
-    """The modes of one thread.
+    """The modes of one thread, and what is active in it.
 
     Attributes:
         anomaly: whether anomaly detection is on.
         autocast: the settings of autocast, an object of the library floor, or None.
+        autocast_depth: the number of autocast regions around the current line.
+        casts: the casts of parameters that autocast keeps until the outermost region ends.
         check_nan: whether anomaly detection raises for a NaN.
+        checkpoint_group: the group of backward passes that share the recomputation of checkpoints, or
+            None.
+        draw_logs: the open logs of draws from Generators, the innermost last.
         dual_level: the open level of forward mode, an object of the autograd floor, or None.
         forward_enabled: whether forward mode propagates tangents at an open level.
         grad_enabled: whether operations on tensors that require grad are recorded.
+        hook_pairs: the hooks for saved tensors, the innermost pair last.
+        hooks_disabled: the text of the error that refuses hooks for saved tensors, or None.
         inference: whether ``inference_mode`` is active.
         locations: whether each recorded node stores the line of code that it comes from.
+        map_levels: the open levels of ``oplib.vmap``, the innermost last.
         multithreading: the flag of ``set_multithreading_enabled``.
+        observers: the observers of calls, the innermost last.
         region: the body of a control flow function that this thread traces, which decides what array a Tensor
             has there; an object of the transforms floor, or None.
+        run: the innermost run of the engine, an object of the autograd floor, or None.
+        sequence_nr: the number of the next node that this thread records.
         tracing: the name of the op whose compiled kernel or rule oplib is tracing, or None.
         tracing_scope: the number of such traces so far; a tensor made inside one stores it.
-        sequence_nr: the number of the next node that this thread records.
+        view_replay: torch's flag of view replay, which has no effect.
+        vmap_levels: the number of maps over a batch dimension that oplib has opened around a run.
         watchers: the number of reasons for the calls of this thread to take the complete path, such as a
             trace of oplib or a mode that must see each recorded call. The generated fast path reads only this
             number, so a new mode costs nothing while it is off.
     """
 
-    __slots__ = (
-        "anomaly",
-        "autocast",
-        "check_nan",
-        "dual_level",
-        "forward_enabled",
-        "grad_enabled",
-        "inference",
-        "locations",
-        "multithreading",
-        "region",
-        "sequence_nr",
-        "tracing",
-        "tracing_scope",
-        "watchers",
-    )
-
-    def __init__(self) -> None:
-        self.anomaly = False
-        self.autocast: Any = None
-        self.check_nan = True
-        self.dual_level: object = None
-        self.forward_enabled = True
-        self.grad_enabled = True
-        self.inference = False
-        self.locations = False
-        self.multithreading = True
-        self.region: Any = None
-        self.tracing: str | None = None
-        self.tracing_scope = 0
-        self.sequence_nr = 0
-        self.watchers = 0
+    anomaly: bool = False
+    autocast: Any = None
+    autocast_depth: int = 0
+    casts: dict[Any, Any] = field(default_factory=dict[Any, Any])
+    check_nan: bool = True
+    checkpoint_group: Any = None
+    draw_logs: tuple[Any, ...] = ()
+    dual_level: object = None
+    forward_enabled: bool = True
+    grad_enabled: bool = True
+    hook_pairs: tuple[Any, ...] = ()
+    hooks_disabled: str | None = None
+    inference: bool = False
+    locations: bool = False
+    map_levels: tuple[Any, ...] = ()
+    multithreading: bool = True
+    observers: tuple[Any, ...] = ()
+    region: Any = None
+    run: Any = None
+    sequence_nr: int = 0
+    tracing: str | None = None
+    tracing_scope: int = 0
+    view_replay: bool = False
+    vmap_levels: int = 0
+    watchers: int = 0
 
 
 def _delegate(name: str) -> property:

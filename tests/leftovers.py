@@ -10,20 +10,14 @@ from typing import Any
 import jax
 
 from oplib.autograd.compiled_autograd.state import installation
-from oplib.autograd.engine.run import compilation, engine_state
-from oplib.autograd.saved.hooks import hook_stack
+from oplib.autograd.engine.run import compilation
 from oplib.autograd.saved.mutation import is_mutation_allowed
 from oplib.config import Config, config
-from oplib.library.autocast.casts import casts
-from oplib.library.objects.observers import observer_stack
 from oplib.library.registration.registry import Snapshot, registry
 from oplib.modes import ModeState, modes
 from oplib.tensor.dtypes.rules import get_default_dtype, set_default_dtype
 from oplib.tensor.methods.print_options import printing
-from oplib.tensor.random.draw_log import open_logs
-from oplib.tensor.storage.map_level import map_levels
 from oplib.transforms.checkpoint.checkpoint import _switches
-from oplib.transforms.checkpoint.recompute import _groups
 
 # These only count upwards, and mean nothing by their value.
 COUNTERS = {"sequence_nr", "tracing_scope"}
@@ -49,19 +43,11 @@ class World:
             "default dtype": get_default_dtype(),
             "options of printing": printing.options,
             "recursion limit": sys.getrecursionlimit(),
-            "run of the engine": engine_state.run,
             "compiler of backward passes": (compilation.is_installed, installation.compiler),
-            "vmap levels": engine_state.vmap_levels,
-            "maps": map_levels.stack,
-            "hooks for saved tensors": (hook_stack.pairs, hook_stack.disabled),
             "writing saved tensors": is_mutation_allowed(),
-            "observers": observer_stack.observers,
-            "logs of draws": open_logs.stack,
-            "regions of autocast": casts.depth,
-            "group of checkpoints": _groups.current,
             "settings of all checkpoints": (_switches.debug, _switches.early_stop),
         }
-        self.modes = read_modes(modes)
+        self.modes = read_modes(modes.state)
         self.settings = tuple(getattr(config, name) for name in SETTINGS)
         self.jax_settings = read_jax_settings()
 
@@ -95,19 +81,12 @@ class World:
         sys.setrecursionlimit(self.state["recursion limit"])
         set_default_dtype(self.state["default dtype"])
         printing.options = self.state["options of printing"]
-        hook_stack.pairs, hook_stack.disabled = self.state["hooks for saved tensors"]
         compilation.is_installed, installation.compiler = self.state["compiler of backward passes"]
-        observer_stack.observers = self.state["observers"]
-        _groups.current = self.state["group of checkpoints"]
         _switches.debug, _switches.early_stop = self.state["settings of all checkpoints"]
-        engine_state.run, engine_state.vmap_levels = (
-            self.state["run of the engine"],
-            self.state["vmap levels"],
-        )
         for name, value in self.state.items():
             owner, _, attribute = name.rpartition(".")
             if owner == "modes":
-                setattr(modes, attribute, value)
+                setattr(modes.state, attribute, value)
             elif owner == "oplib.config":
                 setattr(config, attribute, value)
             elif owner == "jax.config" and getattr(jax.config, attribute, value) != value:

@@ -55,7 +55,7 @@ def leave_a_group_of_checkpoints():
         (leave_an_op, "op leftovers::twice"),
         (leave_a_default_dtype, "default dtype"),
         (leave_the_stack_deep, "recursion limit"),
-        (leave_a_group_of_checkpoints, "group of checkpoints"),
+        (leave_a_group_of_checkpoints, "modes.checkpoint_group"),
     ],
 )
 def test_state_that_is_left_behind_is_named_and_put_back(misbehave, name, monkeypatch):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeAlias
 
@@ -39,26 +38,20 @@ def variable(*args: object, **kwargs: object) -> NoReturn:  # noqa: ARG001  ever
 variable.Variable = Variable  # type: ignore[attr-defined]  generated code uses autograd.variable.Variable
 
 
-class _ViewReplay(threading.local):
-    enabled: bool = False
-
-
-_view_replay = _ViewReplay()
-
-
 def is_view_replay_enabled() -> bool:
     """Returns the flag of view replay in this thread. It has no effect."""
-    return _view_replay.enabled
+    return modes.state.view_replay
 
 
 @contextmanager
 def force_original_view_tracking(mode: bool) -> Generator[None]:
     """Sets the flag of :func:`is_view_replay_enabled` for a block."""
-    before, _view_replay.enabled = _view_replay.enabled, mode
+    state = modes.state
+    before, state.view_replay = state.view_replay, mode
     try:
         yield
     finally:
-        _view_replay.enabled = before
+        state.view_replay = before
 
 
 @contextmanager
@@ -130,3 +123,35 @@ class _ProfilerName:
 
 _KinetoEvent = _ProfilerResult = DeviceType = ProfilerEvent = _ProfilerName
 ProfilerActivity = ProfilerConfig = ProfilerState = _ProfilerName
+
+
+class DefaultDeviceType:
+    """torch's fallback type of device for checkpoints. It is stored and has no effect.
+
+    Example:
+        >>> DefaultDeviceType.get_device_type()
+        'cuda'
+    """
+
+    _default_device_type = "cuda"
+
+    @staticmethod
+    def set_device_type(device: str = "cuda") -> None:
+        """Sets the type."""
+        DefaultDeviceType._default_device_type = device
+
+    @staticmethod
+    def get_device_type() -> str:
+        """Returns the type that was set."""
+        return DefaultDeviceType._default_device_type
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:  # noqa: ARG001  no device has a state
+    """Returns no devices and no states. One Generator serves all devices, and checkpoints preserve it."""
+    return [], []
+
+
+def set_device_states(
+    devices: Sequence[int], states: Sequence[Any], *, device_type: str | None = None
+) -> None:
+    """Does nothing."""

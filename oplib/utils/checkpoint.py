@@ -1,5 +1,6 @@
 """``torch.utils.checkpoint`` under torch's path; the implementation is in ``oplib.transforms``."""
 
+from oplib.autograd.parity import DefaultDeviceType, get_device_states, set_device_states
 from oplib.errors import CheckpointError
 from oplib.transforms.checkpoint.checkpoint import (
     checkpoint,
@@ -8,7 +9,6 @@ from oplib.transforms.checkpoint.checkpoint import (
     set_checkpoint_debug_enabled,
     set_checkpoint_early_stop,
 )
-from oplib.transforms.checkpoint.parity import DefaultDeviceType, get_device_states, set_device_states
 from oplib.transforms.checkpoint.policy import (
     SAC_IGNORED_OPS,
     CheckpointPolicy,

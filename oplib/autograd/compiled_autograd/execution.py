@@ -10,7 +10,7 @@ from jax.core import Tracer
 
 from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.autograd.array_functions.width import x64
-from oplib.autograd.engine.run import Run, engine_state
+from oplib.autograd.engine.run import Run
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.modes import modes
 from oplib.tensor.storage.escape import is_inside_trace
@@ -42,7 +42,7 @@ def execute_compiled(run: Run, roots: Sequence[Edge], grads: Gradients) -> bool:
         Whether the run is done. If not, nothing has changed.
     """
     compiler = current_compiler()
-    if compiler is None or engine_state.vmap_levels or is_inside_trace():
+    if compiler is None or modes.state.vmap_levels or is_inside_trace():
         return False
     try:
         entry, inputs, nodes = _prepare(run, roots, grads, compiler)

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from oplib.autograd.engine.run import Run, engine_state
+from oplib.autograd.engine.run import Run
 from oplib.autograd.nodes.accumulate import adding
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.nodes.node import Gradients, TapeNode
 from oplib.hooks import RemovableHandle
+from oplib.modes import modes
 
 from .capture import Skeleton
 from .eager_rest import run_rest
@@ -83,7 +84,7 @@ class BackwardProgram:
         Returns:
             The gradients of the requested inputs.
         """
-        run = engine_state.run
+        run = modes.state.run
         if self._skeleton is not None and run is not None:
             self.run(run, inputs, hooks)
             return run.captured

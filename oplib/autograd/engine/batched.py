@@ -10,9 +10,8 @@ import jax
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.tangents import set_tangent, unbox_tangent
 from oplib.errors import GradientValueError, describe
+from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
-
-from .run import engine_state
 
 Pairs = list[tuple[Any, Any] | None]
 GradientFunction = Callable[[tuple[Tensor, ...]], "tuple[Tensor | None, ...]"]
@@ -43,11 +42,12 @@ def run_batched(
         return upcalls.map_examples(call, grads)
 
     def run_one(pairs: Pairs) -> Pairs:
-        engine_state.vmap_levels += 1
+        state = modes.state
+        state.vmap_levels += 1
         try:
             return _read(call(_box(pairs)))
         finally:
-            engine_state.vmap_levels -= 1
+            state.vmap_levels -= 1
 
     return _box(jax.vmap(run_one)(_read(grads)))
 

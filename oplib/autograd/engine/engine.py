@@ -18,11 +18,12 @@ from oplib.autograd.nodes.gradient_representation import choose_representation
 from oplib.autograd.nodes.node import Edge, Node, TapeNode
 from oplib.autograd.saved.hooks import HookPair, active_pairs
 from oplib.errors import AutogradError, GradientTypeError
+from oplib.modes import modes
 from oplib.tensor import Tensor
 
 from . import fork
 from .plan import RunPlan
-from .run import Run, engine_state, is_checkpoint_valid
+from .run import Run, is_checkpoint_valid
 from .undo_log import GradUndoLog
 from .validation import validate_gradients
 
@@ -85,12 +86,13 @@ class _EngineBase:
         Raises:
             AutogradError: no run is active in this thread.
         """
-        if engine_state.run is None:
+        run = modes.state.run
+        if run is None:
             raise AutogradError(
                 "queue_callback: final callbacks can only be installed during backward pass. No run is "
                 "going on in this thread. Call it from a hook or from the backward of a Function."
             )
-        engine_state.run.callbacks.append(callback)
+        run.callbacks.append(callback)
 
     def is_checkpoint_valid(self) -> bool:
         """Returns whether a node may recompute by a ``backward`` of its own.
@@ -111,12 +113,14 @@ def get_python_engine() -> _EngineBase:
 
 def current_graph_task_id() -> int:
     """Returns the id of the current run of this thread, or -1."""
-    return -1 if engine_state.run is None else engine_state.run.id
+    run = modes.state.run
+    return -1 if run is None else run.id
 
 
 def current_autograd_node() -> TapeNode | None:
     """Returns the node that this thread executes, or None."""
-    return None if engine_state.run is None else engine_state.run.node
+    run = modes.state.run
+    return None if run is None else run.node
 
 
 def will_engine_execute_node(node: Any) -> bool:
@@ -131,12 +135,13 @@ def will_engine_execute_node(node: Any) -> bool:
             f"_will_engine_execute_node: expects a grad_fn. Got {type(node).__name__}. Give a node of the "
             "graph."
         )
-    if engine_state.run is None:
+    run = modes.state.run
+    if run is None:
         raise AutogradError(
             "_will_engine_execute_node: it can only be asked during the backward pass. No run is going on in "
             "this thread. Ask from a hook."
         )
-    plan = engine_state.run.plan
+    plan = run.plan
     if isinstance(node, AccumulateGrad) and node in plan.captures:
         raise AutogradError(
             "_will_engine_execute_node: a leaf was asked for while autograd.grad() runs. Its gradient is "
@@ -151,12 +156,13 @@ def current_graph_task_execution_order() -> list[TapeNode]:
     Raises:
         AutogradError: no run is active.
     """
-    if engine_state.run is None:
+    run = modes.state.run
+    if run is None:
         raise AutogradError(
             "_current_graph_task_execution_order: it should only be called during the backward pass. No run "
             "is going on in this thread. Ask from a hook."
         )
-    return engine_state.run.plan.find_order()
+    return run.plan.find_order()
 
 
 def get_default_saved_variable_hooks() -> HookPair | None:
@@ -195,7 +201,7 @@ def _check_call(tensors: Any, grads: Any, *, accumulate: bool) -> None:
             f"run_backward: got {len(tensors)} tensors and {len(grads)} gradients. The two counts differ. "
             f"Give one gradient, or None, for each tensor."
         )
-    if accumulate and engine_state.vmap_levels:
+    if accumulate and modes.state.vmap_levels:
         raise AutogradError(
             "backward: it cannot be called inside vmap. The .grad of a leaf has no batch dimension. Call it "
             "outside of vmap, or use grad() inside."

@@ -15,10 +15,11 @@ from oplib.autograd.nodes.accumulate import existing_accumulator
 from oplib.autograd.nodes.node import TapeNode
 from oplib.errors import AutogradError, GradientValueError, MisplacedCallError, describe
 from oplib.hooks import RemovableHandle
+from oplib.modes import modes
 from oplib.tensor import Tensor
 
 from .engine import will_engine_execute_node
-from .run import Run, engine_state
+from .run import Run
 
 MODES = ("all", "any")
 
@@ -162,9 +163,10 @@ def _make_finder(tensor: Tensor, position: int) -> Finder:
 
 
 def _current_run() -> Run:
-    if engine_state.run is None:
+    run = modes.state.run
+    if run is None:
         raise MisplacedCallError(
             "register_multi_grad_hook: expected this hook to be called inside a backward call. No run is "
             "going on in this thread. Do not call hooks of tensors by hand."
         )
-    return engine_state.run
+    return run

@@ -12,10 +12,10 @@ import jax
 from oplib.autograd.nodes.edges import GradientEdge, find_node
 from oplib.autograd.nodes.node import Node
 from oplib.errors import describe_dtype
+from oplib.modes import modes
 from oplib.tensor import Tensor
 
 from .engine import get_python_engine
-from .run import engine_state
 
 log = logging.getLogger("oplib.autograd.graph")
 
@@ -81,7 +81,8 @@ def _walk(roots: Iterable[Node]) -> Iterable[Node]:
 
 
 def _log_node(grad_outputs: tuple[Tensor | None, ...]) -> None:
-    node = None if engine_state.run is None else engine_state.run.node
+    run = modes.state.run
+    node = None if run is None else run.node
     log.debug("Executing: %s with grad_outputs: [%s]", node, ",".join(map(_show, grad_outputs)))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,21 +21,6 @@ from .undo_log import GradUndoLog
 from .validation import validate_results
 
 _ids = itertools.count()
-
-
-class _EngineState(threading.local):
-    """The run that a thread is in.
-
-    Attributes:
-        run: the innermost run, if any.
-        vmap_levels: how many of oplib's own maps over a batch dimension surround it.
-    """
-
-    run: Run | None = None
-    vmap_levels: int = 0
-
-
-engine_state = _EngineState()
 
 
 class Compilation:
@@ -80,14 +64,14 @@ class Run(Flow):
         self.id = next(_ids)
         self.callbacks: list[Callable[[], object]] = []
         self.notes: dict[Any, Any] = {}
-        self.outer = outer = engine_state.run
-        self.checkpoint_valid = plan.members is None and (outer is None or outer.checkpoint_valid)
+        self.outer: Run | None = modes.state.run
+        self.checkpoint_valid = plan.members is None and is_checkpoint_valid()
 
     def execute(self, roots: Sequence[Edge], grads: Gradients) -> list[Any]:
         """Runs the graph from ``roots``, and returns the captured gradients."""
         state = modes.state
         grad_mode = state.grad_enabled
-        engine_state.run = self
+        state.run = self
         try:
             state.grad_enabled = self.create_graph
             is_compiled = compilation.is_installed or config.compiled_autograd
@@ -107,7 +91,7 @@ class Run(Flow):
                 explain_node_error(error, self.node)
             raise
         finally:
-            engine_state.run = self.outer
+            state.run = self.outer
             state.grad_enabled = grad_mode
         return self.captured
 
@@ -134,7 +118,8 @@ class Run(Flow):
 
 def is_checkpoint_valid() -> bool:
     """Returns whether a node may recompute by a ``backward`` of its own here."""
-    return engine_state.run is None or engine_state.run.checkpoint_valid
+    run = modes.state.run
+    return run is None or run.checkpoint_valid
 
 
 def has_run() -> bool:
@@ -146,4 +131,4 @@ def reset_runs() -> None:
     """Resets the state that a forked child has from its parent."""
     global _ids  # noqa: PLW0603
     _ids = itertools.count()
-    engine_state.run = None
+    modes.state.run = None

@@ -18,7 +18,7 @@ from .backward_and_grad import Grads, Inputs, backward
 from .node_logging import is_logging
 from .plan import RunPlan
 from .root_gradients import find_root_gradient
-from .run import Run, engine_state
+from .run import Run
 from .wide_graph import needs_64_bits
 
 
@@ -43,7 +43,8 @@ def run_tensor_backward(
         return
     root_gradient = find_root_gradient(tensor, gradient)
     plain = inputs is None and create_graph is False and retain_graph in (None, False, True)
-    is_watched = engine_state.vmap_levels or modes.state.dual_level is not None or is_logging()
+    state = modes.state
+    is_watched = state.vmap_levels or state.dual_level is not None or is_logging()
     if root_gradient is None or not plain or is_watched:
         backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
         return

@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from oplib.autograd.engine.run import engine_state
 from oplib.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from oplib.autograd.nodes.gradient_representation import ARRAYS
+from oplib.modes import modes
 from oplib.tensor import Tensor
 
 from .backward import check_gradient_kind
@@ -104,11 +104,12 @@ def check_batched_tangents(problem: Problem) -> None:
 
 def _push_batch(problem: Problem, place: int, tangents: list[Any]) -> dict[int, Any]:
     def push_one(tangent: Any) -> dict[int, Any]:
-        engine_state.vmap_levels += 1
+        state = modes.state
+        state.vmap_levels += 1
         try:
             found = _push(problem, {place: ARRAYS.box(tangent)})
         finally:
-            engine_state.vmap_levels -= 1
+            state.vmap_levels -= 1
         return {output: None if value is None else value.array for output, value in found.items()}
 
     return jax.vmap(push_one)(stack_arrays(tangents))

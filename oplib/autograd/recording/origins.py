@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from oplib.autograd.anomaly_mode import note_anomaly
-from oplib.autograd.engine.run import engine_state
 from oplib.autograd.nodes.locations import note_location
 from oplib.autograd.nodes.node import TapeNode
 from oplib.generated_code import inlined
@@ -33,9 +32,9 @@ def note_origin(node: TapeNode) -> None:
 
     Call it if ``modes.state.locations`` or ``modes.state.anomaly`` is set.
     """
-    run = engine_state.run
-    parent = None if run is None else run.node
-    if modes.state.anomaly:
+    state = modes.state
+    parent = None if state.run is None else state.run.node
+    if state.anomaly:
         note_anomaly(node, parent)
     else:
         note_location(node, parent)

@@ -6,7 +6,6 @@ looks for hooks. Without a pair hooks cost nothing.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -33,19 +32,9 @@ class HookPair(NamedTuple):
     compose: bool = False
 
 
-class _HookStack(threading.local):
-    """The active pairs of this thread, the innermost last, and the reason if hooks are disabled."""
-
-    pairs: tuple[HookPair, ...] = ()
-    disabled: str | None = None
-
-
-hook_stack = _HookStack()
-
-
 def active_pairs() -> tuple[HookPair, ...]:
     """Returns the pairs for a tensor saved now, in order. Often it is the innermost pair alone."""
-    pairs = hook_stack.pairs
+    pairs = modes.state.hook_pairs
     if not pairs:
         return ()
     return pairs[::-1] if pairs[-1].compose else pairs[-1:]
@@ -72,22 +61,22 @@ def push_hooks(
         GradientTypeError: a hook is not callable.
     """
     pair = make_pair(pack_hook, unpack_hook, compose=compose, caller="saved_tensors_hooks")
-    if hook_stack.disabled is not None:
-        raise AutogradError(hook_stack.disabled)
     state = modes.state
-    hook_stack.pairs = (*hook_stack.pairs, pair)
+    if state.hooks_disabled is not None:
+        raise AutogradError(state.hooks_disabled)
+    state.hook_pairs = (*state.hook_pairs, pair)
     state.watchers += 1
 
 
 def pop_hooks() -> None:
     """Removes the innermost pair of this thread; raises AutogradError if none is active."""
-    if not hook_stack.pairs:
+    state = modes.state
+    if not state.hook_pairs:
         raise AutogradError(
             "_pop_saved_tensors_default_hooks: no hooks are in force in this thread. Each pop needs a push "
             "before it. Use the context manager saved_tensors_hooks."
         )
-    state = modes.state
-    hook_stack.pairs = hook_stack.pairs[:-1]
+    state.hook_pairs = state.hook_pairs[:-1]
     state.watchers -= 1
 
 
@@ -142,9 +131,9 @@ class saved_tensors_hooks:  # noqa: N801  users call it like a function
 
     def __exit__(self, *exc_info: object) -> None:
         state = modes.state  # inlines pop_hooks, because an interrupt may come at a call
-        if not hook_stack.pairs:
+        if not state.hook_pairs:
             pop_hooks()
-        hook_stack.pairs = hook_stack.pairs[:-1]
+        state.hook_pairs = state.hook_pairs[:-1]
         state.watchers -= 1
 
 
@@ -172,14 +161,15 @@ def disable_saved_tensors_hooks(error_message: str) -> Generator[None]:
             f"disable_saved_tensors_hooks: 'error_message' is no string. Got {type(error_message).__name__}. "
             f"Give the text of the error."
         )
-    if hook_stack.pairs:
-        hook_stack.disabled = None
+    state = modes.state
+    if state.hook_pairs:
+        state.hooks_disabled = None
         raise AutogradError(error_message)
-    before, hook_stack.disabled = hook_stack.disabled, error_message
+    before, state.hooks_disabled = state.hooks_disabled, error_message
     try:
         yield
     finally:
-        hook_stack.disabled = before
+        state.hooks_disabled = before
 
 
 def pack_through(pairs: tuple[HookPair, ...], tensor: Tensor) -> Any:

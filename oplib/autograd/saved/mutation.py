@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator, MutableMapping
-from contextlib import contextmanager
-from typing import Any, Self
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from contextlib import contextmanager, nullcontext
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from oplib.errors import AutogradError, MisplacedCallError
 from oplib.tensor import Tensor, box
@@ -21,13 +20,12 @@ from .hooks import saved_tensors_hooks
 Tid = tuple[int, int, int]
 Sid = tuple[int, int]
 
-_enabled = False
-_entering = threading.Lock()
+_active = threading.Lock()  # held while the context is active, in any thread of the process
 
 
 def is_mutation_allowed() -> bool:
     """Returns whether the context is active, in any thread of the process."""
-    return _enabled
+    return _active.locked()
 
 
 def get_sid(tensor: Tensor) -> Sid:
@@ -57,38 +55,39 @@ class Handle:
         self.array = tensor._storage.array
         self.version = tensor._storage.version
 
+    @property
+    def is_written(self) -> bool:
+        """Whether the tensor has been written since it was saved."""
+        return self.tensor._storage.version != self.version
+
 
 class AllowMutationOnSavedContext:
     """The saved tensors of one context.
 
     Attributes:
-        original: by handle, the saved tensors that have not been written.
-        cloned: by handle, the old values of tensors that have been written.
+        handles: the handles of all saved values.
         tid_to_weakhandle: the handle of each saved value, by tensor.
         sid_to_tid: the tensors of each saved value.
     """
 
     def __init__(self) -> None:
-        self._cloned: MutableMapping[Handle, Tensor] = WeakKeyDictionary()
-        self._original: MutableMapping[Handle, Tensor] = WeakKeyDictionary()
+        self.handles: WeakSet[Handle] = WeakSet()
         self.tid_to_weakhandle: MutableMapping[Tid, Handle] = WeakValueDictionary()
         self.sid_to_tid: dict[Sid, set[Tid]] = {}
 
     @property
     def original(self) -> MutableMapping[Handle, Tensor]:
-        """See the class."""
-        CloneArgBeforeMutateMode(self).note_writes()
-        return self._original
+        """By handle, the saved tensors that have not been written."""
+        return WeakKeyDictionary({one: one.tensor for one in self.handles if not one.is_written})
 
     @property
     def cloned(self) -> MutableMapping[Handle, Tensor]:
-        """See the class."""
-        CloneArgBeforeMutateMode(self).note_writes()
-        return self._cloned
+        """By handle, the old values of tensors that have been written."""
+        return WeakKeyDictionary({one: box(one.array) for one in self.handles if one.is_written})
 
     def clear(self) -> None:
         """Removes all entries."""
-        for entries in (self._cloned, self._original, self.tid_to_weakhandle, self.sid_to_tid):
+        for entries in (self.handles, self.tid_to_weakhandle, self.sid_to_tid):
             entries.clear()
 
 
@@ -102,12 +101,11 @@ class SwapWithCloned(saved_tensors_hooks):
             handle = ctx.tid_to_weakhandle.get(tid)
             if handle is None or handle.tensor._storage is not tensor._storage:  # the id was reused
                 handle = ctx.tid_to_weakhandle[tid] = Handle(tensor)
-                ctx._original[handle] = handle.tensor
+                ctx.handles.add(handle)
             return handle
 
         def unpack_hook(handle: Handle) -> Tensor:
-            known = handle in ctx._cloned or handle in ctx._original
-            if not _enabled or not known:
+            if handle not in ctx.handles:
                 raise MisplacedCallError(
                     "allow_mutation_on_saved_tensors: Trying to backward outside of the "
                     "'allow_mutation_on_saved_tensors' context in which the graph was originally recorded. "
@@ -118,28 +116,8 @@ class SwapWithCloned(saved_tensors_hooks):
         super().__init__(pack_hook, unpack_hook)
 
 
-class CloneArgBeforeMutateMode:
-    """Keeps old values readable. Arrays are immutable, so it only has to notice writes.
-
-    Args:
-        ctx: the context whose saved tensors it watches.
-    """
-
-    def __init__(self, ctx: AllowMutationOnSavedContext) -> None:
-        self.ctx = ctx
-
-    def note_writes(self) -> None:
-        """Moves the handles of written tensors from ``original`` to ``cloned``."""
-        for handle in list(self.ctx._original):
-            if handle.tensor._storage.version != handle.version:
-                del self.ctx._original[handle]
-                self.ctx._cloned[handle] = box(handle.array)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.note_writes()
+class CloneArgBeforeMutateMode(nullcontext[AllowMutationOnSavedContext]):
+    """torch's mode that clones a saved tensor before a write. Arrays are immutable, so it does nothing."""
 
 
 @contextmanager
@@ -167,28 +145,15 @@ def allow_mutation_on_saved_tensors() -> Generator[AllowMutationOnSavedContext]:
         >>> x.grad
         tensor([12.])
     """
-    _enter()
-    ctx: Any = AllowMutationOnSavedContext()
+    if not _active.acquire(blocking=False):
+        raise AutogradError(
+            "allow_mutation_on_saved_tensors: the context cannot be nested. It is entered already, in "
+            "this thread or another, and stays as it is. Use the one that is there."
+        )
+    ctx = AllowMutationOnSavedContext()
     try:
-        with SwapWithCloned(ctx), CloneArgBeforeMutateMode(ctx):
+        with SwapWithCloned(ctx):
             yield ctx
     finally:
         ctx.clear()
-        _leave()
-
-
-def _enter() -> None:
-    """Sets the flag of the process. If it is set, this raises and the active context stays."""
-    global _enabled  # noqa: PLW0603  a flag of the process, as in torch
-    with _entering:
-        if _enabled:
-            raise AutogradError(
-                "allow_mutation_on_saved_tensors: the context cannot be nested. It is entered already, in "
-                "this thread or another, and stays as it is. Use the one that is there."
-            )
-        _enabled = True
-
-
-def _leave() -> None:
-    global _enabled  # noqa: PLW0603
-    _enabled = False
+        _active.release()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from oplib.errors import AutogradError, GradientValueError, MissingRuleError
+from oplib.pytree import TreeSpec, tree_structure, tree_unflatten
 from oplib.tensor import Tensor
 
 from .node import BackwardCFunction
@@ -16,7 +17,7 @@ from .user_function import Function
 class NestedContext(BackwardCFunction):
     """The ctx of a :class:`NestedIOFunction`. Saved and marked tensors may be nested too."""
 
-    _to_save_nested: tuple[Any, ...] = ()
+    _saved_structure: TreeSpec | None = None
 
     def save_for_backward(self, *tensors: Any) -> None:
         """Saves Tensors, and lists and tuples of Tensors. ``saved_tensors`` has the same nesting.
@@ -27,8 +28,8 @@ class NestedContext(BackwardCFunction):
         Raises:
             GradientValueError: an argument has another type.
         """
-        self._to_save_nested = _replace(tensors, iter(range(len(list(iterate_tensors(tensors))))))
-        self.to_save = tuple(iterate_tensors(tensors))
+        self.to_save = tuple(iterate_tensors(tensors, or_none=True))
+        self._saved_structure = tree_structure(tensors)
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
@@ -37,9 +38,10 @@ class NestedContext(BackwardCFunction):
         Raises:
             SavedTensorError: a value is freed, or has been written in place.
         """
-        if self._saved_for_jvp is not None:
-            return self._saved_for_jvp
-        return _replace(self._to_save_nested, iter(super().saved_tensors))
+        saved = super().saved_tensors
+        if self._saved_for_jvp is not None or self._saved_structure is None:
+            return saved
+        return tree_unflatten(saved, self._saved_structure)
 
     def mark_dirty(self, *args: Any, **kwargs: Any) -> None:
         """Declares the inputs, nested or not, that the forward has written in place."""
@@ -149,10 +151,3 @@ def iterate_tensors(nested: Any, *, or_none: bool = False) -> Iterator[Any]:
             f"{type(nested).__name__}. Accepted types: Tensors, None, or lists/tuples of them. Give other "
             "values to a plain Function."
         )
-
-
-def _replace(nested: Any, values: Iterator[Any]) -> Any:
-    """Returns the same nesting. Each leaf that is not None is replaced by the next value."""
-    if isinstance(nested, (list, tuple)):
-        return type(nested)([_replace(item, values) for item in nested])
-    return None if nested is None else next(values)

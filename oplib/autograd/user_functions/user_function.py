@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 from oplib.errors import AutogradError, MissingRuleError
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
-from oplib.tensor.storage.map_level import map_levels
 from oplib.tracebacks import refine_error
 
 from .binding import Binding
@@ -152,7 +151,7 @@ class Function(metaclass=FunctionMeta):
                 Inside ``vmap``: the Function has no rule for it.
         """
         try:
-            if map_levels.stack and cls._is_users:
+            if modes.state.map_levels and cls._is_users:
                 return upcalls.apply_in_map(cls, args, kwargs, cls._apply)
             return cls._apply(*args, **kwargs)
         except Exception as error:

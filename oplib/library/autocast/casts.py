@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -22,40 +21,6 @@ from oplib.tensor.dtypes import names as dtypes
 from .settings import AutocastScope, Settings
 
 Kept = tuple["weakref.ref[Tensor]", int, Tensor]
-
-
-class _Casts(threading.local):
-    """The casts of parameters that this thread keeps.
-
-    Attributes:
-        depth: the number of regions around the current line; the casts are forgotten when it becomes 0.
-    """
-
-    def __init__(self) -> None:
-        self.depth = 0
-        self._kept: dict[tuple[int, Any, bool], Kept] = {}
-
-    def clear(self) -> None:
-        """Forgets all casts."""
-        self._kept.clear()
-
-    def cast(self, tensor: Tensor, dtype: Any) -> Tensor:
-        """Returns the cast of a parameter, made once for each version of it and each grad mode.
-
-        Torch keeps a cast although the parameter has been written since, and one without a history for calls
-        that are recorded. A cast that belongs to a trace is not kept.
-        """
-        key = id(tensor), dtype, modes.grad_enabled
-        kept = self._kept.get(key)
-        if kept is not None and kept[0]() is tensor and kept[1] == tensor._version:
-            return kept[2]
-        made = tensor.to(dtype)
-        if not isinstance(made._storage.array, Tracer):
-            self._kept[key] = weakref.ref(tensor), tensor._version, made
-        return made
-
-
-casts = _Casts()
 
 
 def cast_arguments(record: Record, values: Sequence[Any], settings: Settings) -> list[Any] | None:
@@ -167,8 +132,25 @@ def _cast(value: Any, dtype: Any, low: Any, settings: Settings) -> Any:
     if value.dtype == dtype:
         return value
     if isinstance(value, Tensor) and settings.caches and dtype == low and _is_parameter(value):
-        return casts.cast(value, dtype)
+        return _cast_parameter(value, dtype)
     return _convert(value, dtype)
+
+
+def _cast_parameter(tensor: Tensor, dtype: Any) -> Tensor:
+    """Returns the cast of a parameter, made once for each version of it and each grad mode.
+
+    Torch keeps a cast although the parameter has been written since, and one without a history for calls
+    that are recorded. A cast that belongs to a trace is not kept.
+    """
+    state = modes.state
+    key = id(tensor), dtype, state.grad_enabled
+    kept: Kept | None = state.casts.get(key)
+    if kept is not None and kept[0]() is tensor and kept[1] == tensor._version:
+        return kept[2]
+    made = tensor.to(dtype)
+    if not isinstance(made._storage.array, Tracer):
+        state.casts[key] = weakref.ref(tensor), tensor._version, made
+    return made
 
 
 def _is_parameter(tensor: Tensor) -> bool:

@@ -6,9 +6,9 @@ import warnings
 from typing import Any
 
 from oplib.autograd.mode_decorator import Mode
+from oplib.modes import modes
 from oplib.tensor.dtypes.rules import find_dtype
 
-from .casts import casts
 from .settings import DEFAULTS, LOW, AutocastScope, find_device_type, read_settings
 
 
@@ -79,14 +79,15 @@ class autocast(Mode):  # noqa: N801  torch's name
         changed = read_settings().with_device(self.device, self.fast_dtype, enabled=self.enabled)
         scope = AutocastScope(changed._replace(caches=self.cache_enabled))
         self._before.append(scope)
-        casts.depth += 1
+        modes.state.autocast_depth += 1
         scope.__enter__()
 
     def __exit__(self, *exc_info: object) -> None:
         self._before.pop().__exit__(*exc_info)
-        casts.depth -= 1
-        if not casts.depth:
-            casts.clear()
+        state = modes.state
+        state.autocast_depth -= 1
+        if not state.autocast_depth:
+            state.casts.clear()
 
 
 def is_autocast_available(device_type: str) -> bool:
@@ -173,4 +174,4 @@ def clear_autocast_cache() -> None:
         >>> import oplib
         >>> oplib.clear_autocast_cache()
     """
-    casts.clear()
+    modes.state.casts.clear()

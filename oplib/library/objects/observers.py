@@ -8,7 +8,6 @@ not the composite op itself.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -52,15 +51,6 @@ Observer = Callable[[ObservedCall], Any]
 """Takes a call and returns its outcome: that of ``call.run()``, or that of an equal call."""
 
 
-class _Stack(threading.local):
-    """The observers of this thread, the innermost last."""
-
-    observers: tuple[Observer, ...] = ()
-
-
-observer_stack = _Stack()
-
-
 class observing:  # noqa: N801  used like a function
     """Adds an observer for the calls of this thread, inside the observers that are active already."""
 
@@ -72,23 +62,25 @@ class observing:  # noqa: N801  used like a function
 
     def __enter__(self) -> None:
         state = modes.state
-        self._before = before = observer_stack.observers
-        observer_stack.observers = (*before, self._observer)
+        self._before = before = state.observers
+        state.observers = (*before, self._observer)
         state.watchers += 1
 
     def __exit__(self, *exc_info: object) -> None:
-        modes.state.watchers -= 1
-        observer_stack.observers = self._before
+        state = modes.state
+        state.watchers -= 1
+        state.observers = self._before
 
 
 def is_observed() -> bool:
     """Tells whether the thread has an observer."""
-    return bool(observer_stack.observers)
+    return bool(modes.state.observers)
 
 
 def run_observed(overload: OpOverload, values: Sequence[Any], run: Run, read: Read) -> Any:
     """Runs a call through the observers of this thread, and returns its outcome."""
-    observers = observer_stack.observers
+    state = modes.state
+    observers = state.observers
     if not observers:
         return run()
     outer, innermost = observers[:-1], observers[-1]
@@ -96,15 +88,14 @@ def run_observed(overload: OpOverload, values: Sequence[Any], run: Run, read: Re
     def run_outside() -> Any:
         return run_observed(overload, values, run, read)
 
-    state = modes.state
     grad_mode = state.grad_enabled
     call = ObservedCall(overload, values, run_outside, read)
     try:
         state.grad_enabled = False
-        observer_stack.observers = outer
+        state.observers = outer
         return innermost(call)
     finally:
-        observer_stack.observers = observers
+        state.observers = observers
         state.grad_enabled = grad_mode
 
 

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
+from oplib.modes import modes
+
 State = tuple[int, Any, int]
 births = itertools.count()  # numbers Generators and logs by age
-
-
-class _OpenLogs(threading.local):
-    """The open logs of the current thread."""
-
-    stack: tuple[DrawLog, ...] = ()
-
-
-open_logs = _OpenLogs()
 
 
 class DrawLog:
@@ -37,12 +29,13 @@ class DrawLog:
     @contextmanager
     def noting(self) -> Generator[None]:
         """Opens the log for this thread."""
-        before = open_logs.stack
+        state = modes.state
+        before = state.draw_logs
         try:
-            open_logs.stack = (*before, self)
+            state.draw_logs = (*before, self)
             yield
         finally:
-            open_logs.stack = before
+            state.draw_logs = before
 
     @contextmanager
     def repeating(self) -> Generator[None]:
@@ -72,5 +65,5 @@ def go_to(states: dict[Any, State]) -> None:
 
 def note_draw(generator: Any, birth: int, state: State) -> None:
     """Notes a draw in all open logs."""
-    for log in open_logs.stack:
+    for log in modes.state.draw_logs:
         log.note(generator, birth, state)

@@ -17,11 +17,11 @@ from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, T
 from oplib.modes import modes
 from oplib.tensor.devices.device import Device
 from oplib.tensor.devices.forked import check_process, is_orphan
-from oplib.tensor.storage.map_level import MapLevel, map_levels
+from oplib.tensor.storage.map_level import MapLevel
 from oplib.tensor.storage.overlay import overlays
 from oplib.tracebacks import entry_point
 
-from .draw_log import births, note_draw, open_logs
+from .draw_log import births, note_draw
 
 _DEFAULT_SEED = 67280421310721  # torch's value, so that an unseeded Generator repeats itself as in torch
 _WORD = 2**32
@@ -227,13 +227,13 @@ class Generator:
         if overlays.current is not None and (shadow := self._resolve()) is not self:
             return shadow._count_draw()
         self._refuse_other_trace("a draw")
-        levels = () if self._is_of_call else map_levels.stack
+        levels = () if self._is_of_call else modes.state.map_levels
         for level in levels:
             _refuse_drawing(level)
         with self._lock:  # threads share the global Generator and must not draw the same numbers
             if self._key is None:
                 self._key = self._seeded_key = _make_key(self._seed)
-            if open_logs.stack:
+            if modes.state.draw_logs:
                 note_draw(self, self._birth, (self._seed, self._key, self._count))
             self._count += 1
             key, count = self._key, self._count
@@ -278,7 +278,7 @@ class Generator:
         here = get_opaque_trace_state()
         if here == self._trace:
             return
-        for level in reversed(map_levels.stack):
+        for level in reversed(modes.state.map_levels):
             if here == self._trace or here != level.inside:
                 break
             here = level.outside

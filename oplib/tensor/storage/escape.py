@@ -9,8 +9,8 @@ from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
 
 from oplib.errors import TracingError, describe
+from oplib.modes import modes
 
-from .map_level import map_levels
 from .overlay import overlays
 from .tensor_slots import TensorSlots
 
@@ -58,7 +58,7 @@ def refuse_escape(array: Any, tensor: TensorSlots, what: str) -> None:
     """
     if not is_escaping(array, tensor):
         return
-    if map_levels.stack:
+    if modes.state.map_levels:
         raise TracingError(
             f"{what}: inplace arithmetic in vmap: a mapped value would be written into a tensor that is not "
             f"mapped. Got {describe(array)} for {describe(tensor._storage.array)}, which cannot hold all "

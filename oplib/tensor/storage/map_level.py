@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from oplib.modes import modes
 
 Result = TypeVar("Result")
 
@@ -42,20 +43,12 @@ class MapLevel:
     first_node: int
 
 
-class _MapLevels(threading.local):
-    """The levels of the current thread, the innermost last."""
-
-    stack: tuple[MapLevel, ...] = ()
-
-
-map_levels = _MapLevels()
-
-
 def run_in_levels(stack: tuple[MapLevel, ...], function: Callable[..., Result], *args: Any) -> Result:
     """Calls a function as if the thread were in the maps of ``stack``."""
-    before = map_levels.stack
+    state = modes.state
+    before = state.map_levels
     try:
-        map_levels.stack = stack
+        state.map_levels = stack
         return function(*args)
     finally:
-        map_levels.stack = before
+        state.map_levels = before

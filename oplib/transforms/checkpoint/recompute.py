@@ -10,7 +10,6 @@ It is dropped when the pass ends, also with an error, or when the node frees its
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -20,7 +19,6 @@ import jax
 from jax.core import Tracer
 
 from oplib.autograd import enable_grad
-from oplib.autograd.engine.run import engine_state
 from oplib.autograd.graph import saved_tensors_hooks
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.saved.saved_tensor import SavedTensor
@@ -57,13 +55,6 @@ class _Pass:
     """One backward pass, or one read of saved tensors outside of a pass."""
 
 
-class _Groups(threading.local):
-    current: GraphExecGroup | None = None
-
-
-_groups = _Groups()
-
-
 class GraphExecGroup:
     """A group of backward passes: they compute each checkpointed region again only once.
 
@@ -89,16 +80,17 @@ class GraphExecGroup:
     """
 
     def __enter__(self) -> Self:
-        if _groups.current is not None:
+        state = modes.state
+        if state.checkpoint_group is not None:
             raise AutogradError(
-                f"GraphExecGroup: contexts cannot be nested. Already inside group {_groups.current!r}. Leave "
-                f"it first."
+                "GraphExecGroup: contexts cannot be nested. Already inside group "
+                f"{state.checkpoint_group!r}. Leave it first."
             )
-        _groups.current = self
+        state.checkpoint_group = self
         return self
 
     def __exit__(self, *args: object) -> None:
-        _groups.current = None
+        modes.state.checkpoint_group = None
 
 
 class CheckpointedCall:
@@ -262,9 +254,10 @@ _HOW_TO_SEE = (
 
 def _find_pass() -> Any:
     """Returns the object that stands for the reading pass. It lives as long as the pass or its group."""
-    if _groups.current is not None:
-        return _groups.current
-    return _Pass() if engine_state.run is None else engine_state.run.notes.setdefault(_Pass, _Pass())
+    state = modes.state
+    if state.checkpoint_group is not None:
+        return state.checkpoint_group
+    return _Pass() if state.run is None else state.run.notes.setdefault(_Pass, _Pass())
 
 
 class _Repetition:

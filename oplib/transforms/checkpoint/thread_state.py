@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from oplib.autograd.saved.hooks import hook_stack
-from oplib.library.objects.observers import observer_stack
 from oplib.modes import modes
-from oplib.tensor.random.draw_log import open_logs
 
 Result = TypeVar("Result")
 
@@ -20,9 +17,9 @@ def run_and_restore(region: Callable[[], Result]) -> Result:
     """
     state = modes.state
     grad_mode, watchers, autocast = state.grad_enabled, state.watchers, state.autocast
-    pairs, observers, logs = hook_stack.pairs, observer_stack.observers, open_logs.stack
+    pairs, observers, logs = state.hook_pairs, state.observers, state.draw_logs
     try:
         return region()
     finally:
         state.grad_enabled, state.watchers, state.autocast = grad_mode, watchers, autocast
-        hook_stack.pairs, observer_stack.observers, open_logs.stack = pairs, observers, logs
+        state.hook_pairs, state.observers, state.draw_logs = pairs, observers, logs

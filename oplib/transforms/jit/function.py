@@ -22,7 +22,6 @@ from oplib.errors import ArgumentTypeError, CompilationWarning, ConcreteValueErr
 from oplib.modes import modes
 from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tensor.storage.fresh import buffers
-from oplib.tensor.storage.map_level import map_levels
 from oplib.tensor.storage.overlay import overlays
 from oplib.tracebacks import entry_point, find_user_level, is_inside
 from oplib.transforms.captures.candidates import Candidates
@@ -358,7 +357,7 @@ def _is_inlined() -> bool:
     """Whether the function runs as it is: inside a trace, or where kernels run as plain Python."""
     return (
         overlays.current is not None
-        or bool(map_levels.stack)
+        or bool(modes.state.map_levels)
         or modes.dual_level is not None
         or not config.compile_kernels
         or is_inside_trace()

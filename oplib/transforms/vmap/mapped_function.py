@@ -12,9 +12,9 @@ from oplib.autograd.user_functions.vmap import call_own_rule, uses_own_rule
 from oplib.errors import AutogradError, DimensionError, describe
 from oplib.library.carrier.look import look_below
 from oplib.library.carrier.vmap_rule import VmapInfo
+from oplib.modes import modes
 from oplib.pytree import tree_flatten, tree_unflatten
 from oplib.tensor import Tensor
-from oplib.tensor.storage.map_level import map_levels
 
 from .batch_dims import move_batch, repeat
 from .spliced_node import call_spliced
@@ -36,7 +36,7 @@ def apply_in_map(
     Raises:
         AutogradError: it has no rule, or the result of the rule does not fit.
     """
-    level = map_levels.stack[-1]
+    level = modes.state.map_levels[-1]
     if not uses_own_rule(cls) or get_opaque_trace_state() != level.inside:
         return apply(*args, **kwargs)
     args = _bind(cls, args, kwargs)

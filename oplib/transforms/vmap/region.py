@@ -13,7 +13,6 @@ import jax
 import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
-from oplib.autograd.engine.run import engine_state
 from oplib.autograd.grad_mode import set_grad_enabled
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.gradient_representation import ARRAYS
@@ -25,7 +24,7 @@ from oplib.errors import AutogradError, describe
 from oplib.library.carrier.look import Below, look_below
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
-from oplib.tensor.storage.map_level import MapAxis, MapLevel, map_levels, run_in_levels
+from oplib.tensor.storage.map_level import MapAxis, MapLevel, run_in_levels
 
 from .batch_dims import move_batch, repeat, with_batch
 from .mapped_input import MappedInput
@@ -123,7 +122,7 @@ class Region:
             inside = get_opaque_trace_state()
             first = modes.sequence_nr
             level = MapLevel(self._size, self._randomness, index, outside, inside, first)
-            levels = (*map_levels.stack, level)
+            levels = (*modes.state.map_levels, level)
 
             def run_example() -> None:
                 for entrance, array in zip(self._entrances.values(), arrays, strict=True):
@@ -133,11 +132,11 @@ class Region:
                     [place.inner if isinstance(place, Entrance) else place for place in places]
                 )
 
-            engine_state.vmap_levels += 1
+            modes.state.vmap_levels += 1
             try:
                 run_in_levels(levels, run_example)
             finally:
-                engine_state.vmap_levels -= 1
+                modes.state.vmap_levels -= 1
             # Reading a checkpoint computes its region again.
             run_in_levels(levels, self._look, index, first)
             return index

@@ -22,7 +22,7 @@ from oplib.autograd.recording.origins import number_node
 from oplib.library.carrier.look import Below, call_below
 from oplib.modes import modes
 from oplib.tensor import Tensor
-from oplib.tensor.storage.map_level import MapLevel, map_levels, run_in_levels
+from oplib.tensor.storage.map_level import MapLevel, run_in_levels
 
 from .batch_dims import repeat, with_batch
 
@@ -103,7 +103,7 @@ def call_spliced(level: MapLevel, function: Function, tensors: Sequence[Tensor])
     outer: list[Tensor] = []
 
     def run(values: list[Below]) -> list[Any]:
-        stack = map_levels.stack
+        stack = modes.state.map_levels
         run_in_levels(stack[: stack.index(level)], run_outside, values)
         return [tensor._storage.array for tensor in outer]
 

@@ -18,7 +18,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan, Mask, has_gradient
 from oplib.autograd.engine.node_hooks import run_post_hooks, run_pre_hooks
 from oplib.autograd.engine.plan import RunPlan
-from oplib.autograd.engine.run import Run, engine_state
+from oplib.autograd.engine.run import Run
 from oplib.autograd.engine.validation import validate_results
 from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
 from oplib.autograd.nodes.gradient_representation import ARRAYS, choose_representation
@@ -140,9 +140,9 @@ def run_alone(node: TapeNode, grads: list[Any]) -> Sequence[Any]:
     """Runs one node with its hooks, as the engine does, and no further node."""
     run = Run(RunPlan(()), choose_representation(create_graph=False), keep_graph=True, create_graph=False)
     state = modes.state
-    outer, grad_mode = engine_state.run, state.grad_enabled
+    outer, grad_mode = state.run, state.grad_enabled
     try:
-        engine_state.run, run.node, state.grad_enabled = run, node, False
+        state.run, run.node, state.grad_enabled = run, node, False
         if node.has_hooks:
             grads = run_pre_hooks(node, grads, run)
         if isinstance(node, (AccumulateGrad, MappedInput, SplicedNode)):
@@ -152,7 +152,7 @@ def run_alone(node: TapeNode, grads: list[Any]) -> Sequence[Any]:
             results = validate_results(results, node, run.representation)
         return results if node._post_hooks is None else run_post_hooks(node, results, grads, run)
     finally:
-        engine_state.run, state.grad_enabled = outer, grad_mode
+        state.run, state.grad_enabled = outer, grad_mode
 
 
 def _end_at_hooks(node: TapeNode, grads: list[Any]) -> list[Any]:

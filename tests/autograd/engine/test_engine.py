@@ -15,11 +15,12 @@ from oplib.autograd.engine.engine import (
     get_python_engine,
 )
 from oplib.autograd.engine.plan import RunPlan
-from oplib.autograd.engine.run import Run, engine_state
+from oplib.autograd.engine.run import Run
 from oplib.autograd.graph import saved_tensors_hooks
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.errors import AutogradError
+from oplib.modes import modes
 from tests.autograd.functions import Split
 
 
@@ -184,7 +185,7 @@ def test_a_run_can_be_executed_from_outside_for_a_future(x):
     future = execute_with_graph_task(again, roots, [oplib.tensor(1.0).array])
     with pytest.raises(AutogradError, match="a second time"):
         future.result()
-    assert engine_state.run is None
+    assert modes.state.run is None
 
 
 @pytest.mark.spec("004.18")

@@ -11,6 +11,7 @@ import pytest
 import oplib
 from oplib.autograd.engine import fork, run
 from oplib.errors import AutogradError
+from oplib.modes import modes
 from oplib.tensor.devices import forked
 
 SCRIPT = """
@@ -80,7 +81,7 @@ def test_the_flag_is_acted_upon_once(monkeypatch):
     monkeypatch.setattr(fork, "_must_reset", True)
     fork.check()
     assert not fork._must_reset
-    assert run.engine_state.run is None
+    assert modes.state.run is None
 
 
 @pytest.mark.spec("D.18")

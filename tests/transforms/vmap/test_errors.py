@@ -4,7 +4,7 @@ import pytest
 
 import oplib
 from oplib.errors import ArgumentValueError, DimensionError, TracingError
-from oplib.tensor.storage.map_level import map_levels
+from oplib.modes import modes
 
 from .rows import ROWS, WEIGHTS
 
@@ -53,7 +53,7 @@ def test_an_error_tells_what_is_wrong_and_leaves_nothing(text, x):
     text = r"Got in_dim=0\.5 for an input.*The input is" if text == "got_in_dim" else text
     with pytest.raises(kind, match=text):
         oplib.vmap(function, **options)(x)
-    assert map_levels.stack == ()
+    assert modes.state.map_levels == ()
     assert oplib.vmap(lambda a: a * 2)(x).tolist() == (2 * ROWS).tolist()
 
 

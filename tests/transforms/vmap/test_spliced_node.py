@@ -10,7 +10,7 @@ import pytest
 import oplib
 from oplib.autograd import Function, grad
 from oplib.errors import AutogradError, SavedTensorError
-from oplib.tensor.storage.map_level import map_levels
+from oplib.modes import modes
 
 from .rows import ROWS, WEIGHTS, Seven
 
@@ -48,7 +48,7 @@ class SinTimes(Function):
 
     @staticmethod
     def vmap(info, in_dims, x, y):
-        SinTimes.calls.append((info.batch_size, in_dims, x.shape, y.shape, len(map_levels.stack)))
+        SinTimes.calls.append((info.batch_size, in_dims, x.shape, y.shape, len(modes.state.map_levels)))
         x = x if in_dims[0] is None else x.movedim(in_dims[0], 0)
         y = y if in_dims[1] is None else y.movedim(in_dims[1], 0)
         return SinTimes.apply(x, y), 0
@@ -95,7 +95,7 @@ def test_an_error_in_the_rule_leaves_no_map(x):
 
     with pytest.raises(ZeroDivisionError, match="in the rule"):
         oplib.vmap(Broken.apply)(x)
-    assert map_levels.stack == ()
+    assert modes.state.map_levels == ()
 
 
 # Gradients outside ------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 import oplib
 from oplib.autograd import forward_ad, grad, graph
 from oplib.errors import AutogradError, SavedTensorError
-from oplib.tensor.storage.map_level import map_levels
+from oplib.modes import modes
 from tests.threads import run_in_threads
 
 from .rows import ROWS, WEIGHTS, Seven, cube
@@ -79,7 +79,7 @@ def test_backward_inside_raises_and_leaves_no_gradient(x, w):
         AutogradError, match=r"backward: it cannot be called inside vmap\..*use grad\(\) inside"
     ):
         oplib.vmap(lambda a: cube(a, w).backward())(x)
-    assert (x.grad, w.grad, map_levels.stack) == (None, None, ())
+    assert (x.grad, w.grad, modes.state.map_levels) == (None, None, ())
 
 
 # The graph outside ------------------------------------------------------------------------------------------
