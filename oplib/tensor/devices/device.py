@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -137,6 +138,12 @@ def device_of(device: JaxDevice) -> Device:
     local = jax.local_devices(backend=device.platform)
     index = local.index(device) if device in local else device.id
     return Device(kind, None if kind == "cpu" and index == 0 else index)
+
+
+def find_common_device(arrays: Iterable[Any]) -> Device | None:
+    """Returns the device of arrays; None where they are on several."""
+    devices = {device for one in arrays if not is_abstract(one) for device in one.devices()}
+    return device_of(devices.pop()) if len(devices) == 1 else None
 
 
 def is_abstract(array: Any) -> bool:

@@ -38,7 +38,7 @@ def is_escaping(array: Any, tensor: TensorSlots) -> bool:
     held: object = owner.array
     # A captured tensor has a storage of the overlay, or one that was given to its `data` inside.
     if overlay is not None and (owner in overlay.cells or isinstance(held, Tracer)):
-        if overlay.is_current_trace():
+        if overlay.takes_writes and overlay.is_current_trace():
             return False
         if owner in overlay.cells:
             return True

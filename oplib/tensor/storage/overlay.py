@@ -7,6 +7,7 @@ class whose ``array`` and ``version`` read the overlay of the thread. Other read
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -33,6 +34,7 @@ class Overlay:
         scope: the number of the trace in ``modes.tracing_scope``.
         trace: the opaque state of the trace.
         device: the device of all arrays that the function may read; None for several.
+        takes_writes: whether outside storages may be written.
     """
 
     def __init__(self, name: str, scope: int) -> None:
@@ -45,6 +47,20 @@ class Overlay:
         self.set_grads: set[int] = set()
         self.trace: object = get_opaque_trace_state()
         self.device: Any = None
+        self.takes_writes = True
+
+    def nest(self) -> Overlay:
+        """Returns an overlay for a trace inside of this one: it has these cells, and can have others."""
+        inner = copy.copy(self)
+        inner.cells = dict(self.cells)
+        inner.trace = get_opaque_trace_state()
+        return inner
+
+    def put(self, storage: Storage, array: Any) -> None:
+        """Lets this thread find an array in a storage."""
+        cell = Storage(array)
+        cell.version = storage.version
+        self.cells[storage] = cell
 
     def is_current_trace(self) -> bool:
         """Returns whether the running code belongs to this trace, and not to an inner one."""

@@ -20,7 +20,6 @@ import jax
 import numpy as np
 
 from oplib.tensor import Generator, Tensor, default_generator
-from oplib.tensor.storage.ended import EndedStorage
 
 from .entries import is_empty_cell, list_names, list_own_slots
 
@@ -111,12 +110,6 @@ class Walk:
                 self._ahead.append(known)
         elif found is not self.arrays:
             self._ahead.append(place)
-
-    def list_arrays(self) -> list[Any]:
-        """Returns the arrays of Tensors, and the other arrays of JAX. Views are computed."""
-        storages = [place.value._storage for place in self.tensors.values()]
-        tensors = [one.array for one in storages if not isinstance(one, EndedStorage)]
-        return tensors + [place.value for place in self.arrays.values()]
 
 
 def _is_walked(value: Any, place: FoundObject) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,12 @@ from oplib.autograd.recording.origins import number_node
 from oplib.errors import AutogradError, ResultError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
+from oplib.tensor.devices.device import find_common_device
+from oplib.tensor.storage.overlay import observe, overlays, stop_observing
+from oplib.transforms.captures.pruning import find_used_inputs
 
-from .leaves import LeafLayout, flatten_leaves, share
-from .region import BodyRegion, Captured, run_in_region
+from .leaves import LeafLayout, flatten_leaves
+from .region import BodyRegion, Captured, CapturedArray, run_in_region
 
 _new: Any = object.__new__
 
@@ -41,30 +44,18 @@ class Body:
     """A traced function.
 
     Attributes:
-        run: ``(*captured, *constants, *arguments) -> results``, of arrays.
-        captured: what it reads of outside.
-        constants: arrays that came into being while it was traced, or that it reads past the Tensors.
+        run: ``(*captured, *arguments) -> results``, of arrays.
+        captured: what it reads of outside, and the constants of its trace.
         layouts: of the result; of each part of it, where it is a tuple of a known length.
         types: of the results, as ``jax.typeof`` gives them.
         requires_grad: for each result, whether the tape would have a history for it.
     """
 
     run: Callable[..., Sequence[Any]]
-    captured: list[Captured]
-    constants: list[Any]
+    captured: list[Captured | CapturedArray]
     layouts: tuple[LeafLayout, ...]
     types: list[Any]
     requires_grad: list[bool]
-
-    @property
-    def operand_count(self) -> int:
-        """How many operands come before the arguments."""
-        return len(self.captured) + len(self.constants)
-
-    @property
-    def operands(self) -> list[Tensor]:
-        """The operands that come before the arguments."""
-        return [one.tensor for one in self.captured] + [share(Storage(array)) for array in self.constants]
 
 
 @dataclass(frozen=True)
@@ -76,7 +67,7 @@ class BodyFunction:
         what: the function, for errors, such as ``scan: 'f'``.
         layouts: of its arguments.
         types: of all leaves of the arguments, as ``jax.typeof`` gives them.
-        known: the ids of outside Tensors that can be found again.
+        captured: what it may read of outside.
         results: how many trees the result has to be; 0 if it is one.
     """
 
@@ -84,27 +75,32 @@ class BodyFunction:
     what: str
     layouts: tuple[LeafLayout, ...]
     types: tuple[Any, ...]
-    known: frozenset[int]
+    captured: Sequence[Captured]
     results: int = 0
 
     def trace(self, requires_grad: Sequence[bool], *, recording: bool) -> Body:
-        """Traces it: once to see what it reads, and then with that as operands.
+        """Traces it: once, unless it reads something to which nothing leads and which has a gradient.
 
         Args:
             requires_grad: for each leaf of the arguments.
-            recording: whether the tape is to differentiate it; None if that depends on what it captures.
+            recording: whether the tape is to differentiate it, if anything that it reads requires grad.
 
         Returns:
             What it is as a function of arrays.
         """
-        first = _Trace(self, (), requires_grad, cutting=False)
-        captured = first.find_captured()
-        is_recorded = recording and (
-            any(requires_grad) or any(one.owner is not None and one.owner._requires_grad for one in captured)
-        )
-        if not captured and not is_recorded:
-            return first.finish()
-        return _Trace(self, captured, requires_grad, cutting=is_recorded).finish()
+        captured = self.captured
+        cutting = recording and (any(requires_grad) or _have_edge(captured))
+        while True:
+            trace = _Trace(self, captured, requires_grad, cutting=cutting)
+            found = trace.find_unknown()
+            is_recorded = recording and (any(requires_grad) or _have_edge([*trace.list_read(), *found]))
+            if is_recorded == cutting and not _have_edge(found):
+                return trace.finish(found)
+            captured, cutting = [*found, *captured], is_recorded
+
+
+def _have_edge(captured: Iterable[Captured]) -> bool:
+    return any(one.edge is not None for one in captured)
 
 
 class _Trace:
@@ -119,18 +115,25 @@ class _Trace:
         cutting: bool,
     ) -> None:
         self._body = body
-        self._captured = list(captured)
+        self._captured = captured
         self._requires_grad = requires_grad
         self._cutting = cutting
         self._layouts: tuple[LeafLayout, ...]
         self._flags: list[bool]
         types = [jax.typeof(one.value) for one in captured]
-        self.closed = jax.make_jaxpr(self._run)(*types, *body.types)
+        observed: list[Storage] = []
+        try:
+            observe({one.storage: None for one in captured if one.storage.owner is one.storage}, observed)
+            self._closed = jax.make_jaxpr(self._run)(*types, *body.types)
+        finally:
+            stop_observing(observed)
+        self._used = find_used_inputs(self._closed.jaxpr)
 
     def _run(self, *arrays: Any) -> list[Any]:
         count = len(self._captured)
-        operands = {one.key: array for one, array in zip(self._captured, arrays[:count], strict=True)}
-        region = self.region = BodyRegion(self._body.known, operands, cutting=self._cutting)
+        region = self._region = BodyRegion(self._captured, arrays[:count], cutting=self._cutting)
+        if modes.region is None and overlays.current is None:
+            region.overlay.device = find_common_device([one.value for one in self._captured])
         return run_in_region(region, lambda: self._call(region, arrays[count:]))
 
     def _call(self, region: BodyRegion, arrays: Sequence[Any]) -> list[Any]:
@@ -172,14 +175,12 @@ class _Trace:
                     "is a value of the program, and no Tensor that outlives the call. Write into "
                     "tensor.clone(), and return that."
                 )
-        for one in self._captured:
-            if one.storage.version != one.version:
-                one.storage.array = one.value
-                one.storage.version = one.version
-                raise TracingError(
-                    f"{self._body.what}: the function writes into a Tensor that it captures. Got "
-                    f"{describe(one.value)}. Return the new value, and write it after the call."
-                )
+        written = self._region.restore_written()
+        if written:
+            raise TracingError(
+                f"{self._body.what}: the function writes into a Tensor that it captures. Got "
+                f"{describe(written[0])}. Return the new value, and write it after the call."
+            )
 
     def _refuse_hooks(self, results: Sequence[Tensor], first: int) -> None:
         """Raises if the function has registered a hook: JAX differentiates the body, and runs no hook."""
@@ -198,19 +199,27 @@ class _Trace:
             seen.add(node)
             ahead += [None if edge is None else edge[0] for edge in node.edges]
 
-    def find_captured(self) -> list[Captured]:
-        """What the body has read that stood outside: JAX made constants of it."""
-        constants = {id(value) for value in self.closed.consts}
-        return [one for one in self.region.seen.values() if id(one.value) in constants]
+    def find_unknown(self) -> list[Captured]:
+        """What the body has read to which nothing leads: JAX made constants of it."""
+        constants = {id(value) for value in self._closed.consts}
+        return [one for one in self._region.seen.values() if id(one.value) in constants]
 
-    def finish(self) -> Body:
+    def list_read(self) -> list[Captured]:
+        """What the body has read of what it leads to."""
+        return [one for one, use in zip(self._captured, self._used, strict=False) if use]
+
+    def finish(self, unknown: Sequence[Captured]) -> Body:
         """Returns the result of the trace."""
-        jaxpr, count = self.closed.jaxpr, len(self._captured)
+        jaxpr, count = self._closed.jaxpr, len(self._captured)
         # Constants become inputs. From JAX 0.12 on a jaxpr holds its constants, and would keep them alive.
-        inputs = [*jaxpr.invars[:count], *jaxpr.constvars, *jaxpr.invars[count:]]
+        read = [var for var, use in zip(jaxpr.invars[:count], self._used, strict=False) if use]
+        inputs = [*read, *jaxpr.constvars, *jaxpr.invars[count:]]
         run = jaxpr_as_fun(ClosedJaxpr(jaxpr.replace(constvars=(), invars=inputs), ()))
-        types = list(self.closed.out_avals)
-        return Body(run, self._captured, list(self.closed.consts), self._layouts, types, self._flags)
+        sources = {id(one.value): one for one in unknown}
+        constants = [sources.get(id(value), CapturedArray(value)) for value in self._closed.consts]
+        return Body(
+            run, [*self.list_read(), *constants], self._layouts, list(self._closed.out_avals), self._flags
+        )
 
 
 def _enter(array: Any, requires_grad: bool) -> Tensor:

@@ -21,6 +21,7 @@ from .body import Body, BodyFunction
 from .dual import DualFunction, hang_on, need_tangents, split_dual
 from .leaves import flatten_leaves
 from .program import FlowProgram, Outcome, run_program
+from .region import Captured
 
 
 @entry_point
@@ -76,13 +77,13 @@ def _run(
     tensors = [tensor for members, _ in flat for tensor in members]
     layouts = tuple(layout for _, layout in flat)
 
-    def build(known: frozenset[int]) -> tuple[FlowProgram, Sequence[Body]]:
+    def build(captured: Sequence[Captured]) -> tuple[FlowProgram, Sequence[Body]]:
         types = tuple(jax.typeof(one.array) for one in tensors)
         needs = [one._requires_grad for one in tensors]
         recording = modes.grad_enabled and not modes.inference
         pairs = ((true_fn, "cond: 'true_fn'"), (false_fn, "cond: 'false_fn'"))
         bodies = [
-            BodyFunction(function, what, layouts, types, known).trace(needs, recording=recording)
+            BodyFunction(function, what, layouts, types, captured).trace(needs, recording=recording)
             for function, what in pairs
         ]
         _check_branches(*bodies)
@@ -103,7 +104,7 @@ def _check_branches(yes: Body, no: Body) -> None:
 
 
 def _make_program(yes: Body, no: Body) -> FlowProgram:
-    first, second = yes.operand_count, yes.operand_count + no.operand_count
+    first, second = len(yes.captured), len(yes.captured) + len(no.captured)
     call_true, call_false = yes.run, no.run  # a body holds what it has captured
 
     def run(*arrays: Any) -> tuple[Any, ...]:

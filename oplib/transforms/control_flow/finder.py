@@ -8,13 +8,14 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
-from oplib.tensor import Storage, Tensor
+from oplib.tensor import Tensor
 from oplib.transforms.captures.candidates import Candidates
 from oplib.transforms.captures.places import FoundObject, Walk
 from oplib.transforms.captures.reader import Reader
 
-from .body import Body, Captured
+from .body import Body
 from .leaves import share
+from .region import Captured, CapturedArray
 
 _Take = Callable[[Sequence[Any]], Tensor]
 
@@ -50,10 +51,7 @@ def make_finder(bodies: Sequence[Body], walk: Walk, candidates: Candidates) -> O
         candidates: likewise.
     """
     sources = _Sources(walk)
-    takes: list[_Take | None] = []
-    for body in bodies:
-        takes += [sources.find(captured) for captured in body.captured]
-        takes += [sources.find_constant(array) for array in body.constants]
+    takes = [sources.find(captured) for body in bodies for captured in body.captured]
     known = [take for take in takes if take is not None]
     return OperandFinder(sources.places, known, candidates) if len(known) == len(takes) else None
 
@@ -68,22 +66,20 @@ class _Sources:
     def __init__(self, walk: Walk) -> None:
         self.places: list[FoundObject] = []
         self._walk = walk
-        storages = ((place.value._storage, place) for place in walk.tensors.values())
-        self._storages = {id(storage): place for storage, place in storages if storage.owner is storage}
+        self._storages = {id(place.value._storage.owner): place for place in walk.tensors.values()}
 
-    def find(self, captured: Captured) -> _Take | None:
+    def find(self, captured: Captured | CapturedArray) -> _Take | None:
+        """Returns what takes an operand from the objects in the places; None if nothing leads to it."""
+        if isinstance(captured, CapturedArray):
+            number = self._number(self._walk.arrays.get(id(captured.value)))
+            if number is None:
+                return lambda _: captured.tensor
+            return lambda found: CapturedArray(found[number]).tensor
         if captured.owner is not None:
             number = self._number(self._walk.tensors.get(id(captured.owner)))
             return None if number is None else lambda found: found[number]
-        number = self._number(self._storages.get(id(captured.storage.owner)))
-        return None if number is None else lambda found: share(found[number]._storage)
-
-    def find_constant(self, array: Any) -> _Take:
-        number = self._number(self._walk.arrays.get(id(array)))
-        if number is None:
-            kept = share(Storage(array))
-            return lambda _: kept
-        return lambda found: share(Storage(found[number]))
+        number = self._number(self._storages.get(id(captured.storage)))
+        return None if number is None else lambda found: share(found[number]._storage.owner)
 
     def _number(self, place: FoundObject | None) -> int | None:
         if place is None:
@@ -102,7 +98,7 @@ def _describe(found: Sequence[Any]) -> list[Hashable] | None:
         if isinstance(one, Tensor):
             shared = owners.setdefault(id(one._storage.owner), len(owners))
             array = one._storage.array  # a view is read here, outside of the trace
-            described += [type(one), one._requires_grad, shared]
+            described += [type(one), one._requires_grad, shared, jax.typeof(one._storage.owner.array)]
         if isinstance(array, Tracer) or not isinstance(array, jax.Array):
             return None
         described.append(jax.typeof(array))

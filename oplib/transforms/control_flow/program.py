@@ -24,6 +24,7 @@ from oplib.transforms.captures.program_table import ProgramTable
 from .body import Body
 from .finder import OperandFinder, make_finder
 from .leaves import LeafLayout
+from .region import Captured, list_captured
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Outcome:
         return trees
 
 
-Builder = Callable[[frozenset[int]], tuple[FlowProgram, Sequence[Body]]]
+Builder = Callable[[Sequence[Captured]], tuple[FlowProgram, Sequence[Body]]]
 
 
 @dataclass(frozen=True)
@@ -97,37 +98,32 @@ def run_program(
         functions: of the user.
         arguments: the leaves of its arguments.
         static: what else distinguishes programs.
-        build: makes the program, and says which bodies it runs; gets the ids of Tensors that can be found
-            again.
+        build: makes the program, and says which bodies it runs; gets what they may read.
     """
-    if modes.state.watchers or any(isinstance(one._storage.owner.array, Tracer) for one in arguments):
-        return _make(build, frozenset(), arguments)[0]
-    key = (static, *map(_identify, functions), *_describe(arguments))
-    with _lock:
-        stored = tuple(_programs.list_programs(key))
-    for one in stored:
+    is_traced = modes.state.watchers or any(isinstance(one._storage.owner.array, Tracer) for one in arguments)
+    key = None if is_traced else (static, *map(_identify, functions), *_describe(arguments))
+    for one in () if key is None else _find_stored(key):
         operands = one.operands.find(functions)
         if operands is not None:
             return Outcome(one.program, operands, one.program.run(operands, arguments))
     walk = Walk(functions, [])
-    # Views are read here, outside of the trace.
-    if any(isinstance(array, Tracer) for array in walk.list_arrays()):
-        return _make(build, frozenset(), arguments)[0]
-    candidates = Candidates(walk)
-    outcome, bodies = _make(build, frozenset(walk.tensors), arguments)
-    finder = make_finder(bodies, walk, candidates)
+    captured = list_captured(walk)
+    arrays = [*[one.value for one in captured], *[place.value for place in walk.arrays.values()]]
+    is_stored = key is not None and not any(isinstance(array, Tracer) for array in arrays)
+    candidates = Candidates(walk) if is_stored else None
+    program, bodies = build(captured)
+    operands = [one.tensor for body in bodies for one in body.captured]
+    outcome = Outcome(program, operands, program.run(operands, arguments))
+    finder = None if candidates is None else make_finder(bodies, walk, candidates)
     if finder is not None:
         with _lock:
-            _programs.add(key, _StoredProgram(outcome.program, finder))
+            _programs.add(key, _StoredProgram(program, finder))
     return outcome
 
 
-def _make(
-    build: Builder, known: frozenset[int], arguments: Sequence[Tensor]
-) -> tuple[Outcome, Sequence[Body]]:
-    program, bodies = build(known)
-    operands = [operand for body in bodies for operand in body.operands]
-    return Outcome(program, operands, program.run(operands, arguments)), bodies
+def _find_stored(key: Hashable) -> Sequence[_StoredProgram]:
+    with _lock:
+        return tuple(_programs.list_programs(key))
 
 
 def _identify(function: Callable[..., Any]) -> Hashable:

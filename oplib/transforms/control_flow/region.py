@@ -1,15 +1,15 @@
 """What array each Tensor has while a body is traced.
 
-Each outside Tensor that the body reads becomes an operand of the program. JAX differentiates the program, and
-what the tape would not differentiate has to be a constant for JAX too: an operand that does not require grad
-is read through ``stop_gradient``.
+Each outside Tensor to which the body leads is an input of the trace: its storage has another array for this
+thread. JAX differentiates the program, and what the tape would not differentiate has to be a constant for JAX
+too: an operand that does not require grad is read through ``stop_gradient``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,9 @@ from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import Edge
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
+from oplib.tensor.storage.ended import EndedStorage
+from oplib.tensor.storage.overlay import Overlay, overlays
+from oplib.transforms.captures.places import Walk
 
 from .leaves import share
 
@@ -28,21 +31,19 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Captured:
-    """Something of outside that a body reads.
+    """Something of outside that a body may read.
 
     Attributes:
         storage: in which its array stands.
         owner: the Tensor, where its history matters, or it is known where to find it.
         edge: where its gradient goes; None if it has none.
         value: the array.
-        version: of the storage, when it was read first.
     """
 
     storage: Storage
     owner: Tensor | None
     edge: Edge | None
     value: Any
-    version: int
 
     @property
     def key(self) -> Key:
@@ -55,32 +56,79 @@ class Captured:
         return share(self.storage) if self.owner is None else self.owner
 
 
+@dataclass(frozen=True)
+class CapturedArray:
+    """An array that came into being while a body was traced, or that the body reads past the Tensors.
+
+    Attributes:
+        value: the array.
+    """
+
+    value: Any
+
+    @property
+    def tensor(self) -> Tensor:
+        """The operand."""
+        return share(Storage(self.value))
+
+
+def list_captured(walk: Walk) -> list[Captured]:
+    """Returns what bodies may read: the Tensors to which they lead, and the storages that these show.
+
+    Views are read here, outside of the trace.
+    """
+    found: dict[Key, Captured] = {}
+    tensors = [place.value for place in walk.tensors.values()]
+    tensors = [one for one in tensors if not isinstance(one._storage.owner, EndedStorage)]
+    for tensor in tensors:
+        root = tensor._root
+        if overlays.current is not None and root is not None and root._requires_grad:
+            continue  # a trace around this one has cut the history of the view, and not that of its root
+        one = Captured(tensor._storage, tensor, gradient_edge(tensor), tensor._storage.array)
+        found.setdefault(one.key, one)
+    shown = {storage for storage, _ in found}
+    for owner in {tensor._storage.owner: None for tensor in tensors}:
+        if id(owner) not in shown:
+            found[id(owner), None] = Captured(owner, None, None, owner.array)
+    return sorted(found.values(), key=lambda one: one.edge is None)
+
+
 class BodyRegion:
     """Says what array each Tensor has while a body is traced.
 
     Args:
-        known: the ids of Tensors of outside that can be found again.
-        operands: the arrays that stand for what is captured.
+        captured: what the body may read, first what has a gradient.
+        arrays: the arrays that stand for it.
         cutting: what does not require grad is a constant for JAX.
+
+    Attributes:
+        seen: what else the body has read, which may be of outside too.
     """
 
-    def __init__(self, known: frozenset[int], operands: dict[Key, Any], *, cutting: bool) -> None:
-        self._known = known
-        self._operands = operands
+    def __init__(self, captured: Sequence[Captured], arrays: Sequence[Any], *, cutting: bool) -> None:
         self._cutting = cutting
         self._outer: BodyRegion | None = modes.region
+        self._arrays: dict[Key, Any] = {}
         self.seen: dict[Key, Captured] = {}
+        outer = overlays.current
+        self.overlay = Overlay("", 0) if outer is None else outer.nest()
+        self.overlay.takes_writes = False
+        for one, array in zip(captured, arrays, strict=True):
+            self._arrays[one.key] = array
+            self._arrays.setdefault((id(one.storage), None), array)
+            if one.storage is one.storage.owner and one.storage not in self.overlay.cells:
+                self.overlay.put(one.storage, array)
+        self._cells = [(cell, cell.array, cell.version) for cell in self.overlay.cells.values()]
 
     def read(self, tensor: Tensor) -> Any:
         """Returns the array of a Tensor that the body reads."""
         storage: Any = tensor._storage
         has_history = tensor._requires_grad
-        if id(tensor) in self._known:
-            value = self.find(storage, tensor)
-        elif hasattr(storage, "chain") and (id(storage), gradient_edge(tensor)) not in self._operands:
-            value = storage.chain.read(self._find_whole(tensor, has_history=has_history), storage.starts)
+        if hasattr(storage, "chain") and (id(storage), gradient_edge(tensor)) not in self._arrays:
+            whole = self.find(storage.base, tensor._root if has_history else None)
+            value = storage.chain.read(_trace_value(whole), storage.starts)
         else:
-            value = self.find(storage, tensor if has_history else None)
+            value = _trace_value(self.find(storage, tensor if has_history else None))
         if self._cutting and modes.grad_enabled and not self._is_varied(tensor, has_history=has_history):
             return jax.lax.stop_gradient(value)
         return value
@@ -95,33 +143,34 @@ class BodyRegion:
             return new
         return _replace(old, new)
 
+    def restore_written(self) -> list[Any]:
+        """Undoes writes into outside storages, and returns the arrays of these."""
+        written = [one for one in self._cells if one[0].array is not one[1] or one[0].version != one[2]]
+        for cell, array, version in written:
+            cell.array, cell.version = array, version
+        return [array for _, array, _ in written]
+
     def _is_varied(self, tensor: Tensor, *, has_history: bool) -> bool:
         """Whether the tape would differentiate by it: a leaf that was made inside ends there."""
-        if not has_history or id(tensor) in self._known:
+        if not has_history or (id(tensor._storage), gradient_edge(tensor)) in self._arrays:
             return has_history
         root = tensor if tensor._root is None else tensor._root
-        return root._grad_fn is not None or (id(root._storage), gradient_edge(root)) in self._operands
-
-    def _find_whole(self, tensor: Tensor, *, has_history: bool) -> Any:
-        """What stands in the base of a view. What was saved of a view knows its base, but not its root."""
-        base: Any = cast("Any", tensor._storage).base
-        if has_history and tensor._root is None:
-            for (storage, edge), operand in self._operands.items():
-                if storage == id(base) and edge is not None:
-                    return operand
-        return self.find(base, tensor._root if has_history else None)
+        return root._grad_fn is not None or (id(root._storage), gradient_edge(root)) in self._arrays
 
     def find(self, storage: Any, owner: Tensor | None) -> Any:
-        """Returns what stands in a storage; it is noted, and may turn out to be of outside."""
+        """Returns what stands in a storage. Something unknown is noted, and may turn out to be of outside."""
         edge = None if owner is None else gradient_edge(owner)
         key = id(storage), edge
-        if key in self._operands:
-            return self._operands[key]
+        if key in self._arrays:
+            return self._arrays[key]
         value = storage.array if self._outer is None else self._outer.find(storage, owner)
-        if key not in self.seen:
-            self.seen[key] = Captured(storage, owner, edge, value, storage.version)
-        # What is concrete has to be traced: kernels that run on the host would run at once.
-        return value if isinstance(value, Tracer) else jnp.copy(value)
+        self.seen.setdefault(key, Captured(storage, owner, edge, value))
+        return value
+
+
+def _trace_value(value: Any) -> Any:
+    """Returns a traced value: kernels that run on the host would run at once on a concrete one."""
+    return value if isinstance(value, Tracer) else jnp.copy(value)
 
 
 def _replace(old: Any, new: Any) -> Any:
@@ -136,11 +185,11 @@ def _replace(old: Any, new: Any) -> Any:
 def run_in_region(region: BodyRegion, work: Callable[[], Result]) -> Result:
     """Calls a function while a region decides what arrays the Tensors of this thread have."""
     state = modes.state
-    outer = state.region
+    outer = state.region, overlays.current
     try:
-        state.region = region
+        state.region, overlays.current = region, region.overlay
         state.watchers += 1
         return work()
     finally:
         state.watchers -= 1
-        state.region = outer
+        state.region, overlays.current = outer

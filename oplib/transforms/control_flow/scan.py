@@ -20,6 +20,7 @@ from .body import Body, BodyFunction
 from .dual import DualFunction, hang_on, need_tangents, split_dual
 from .leaves import LeafLayout, flatten_leaves, type_of_slice
 from .program import FlowProgram, Outcome, run_program
+from .region import Captured
 
 
 @entry_point
@@ -85,11 +86,11 @@ def _run(f: Callable[..., Any], init: Any, xs: Any, length: int | None, *, rever
     slices, slice_layout = flatten_leaves(xs, "scan: 'xs'")
     count = _find_length(slices, length)
 
-    def build(known: frozenset[int]) -> tuple[FlowProgram, Sequence[Body]]:
+    def build(captured: Sequence[Captured]) -> tuple[FlowProgram, Sequence[Body]]:
         types = [jax.typeof(one.array) for one in carry]
         types += [type_of_slice(one.array) for one in slices]
         layouts = (carry_layout, slice_layout)
-        traced = BodyFunction(f, "scan: 'f'", layouts, tuple(types), known, results=2)
+        traced = BodyFunction(f, "scan: 'f'", layouts, tuple(types), captured, results=2)
         needs = [one._requires_grad for one in (*carry, *slices)]
         body = _settle(traced, carry_layout, needs)
         return _make_program(body, len(carry), count, reverse=reverse), [body]
@@ -112,7 +113,7 @@ def _settle(traced: BodyFunction, carry: LeafLayout, needs: list[bool]) -> Body:
 
 
 def _make_program(body: Body, carried: int, length: int, *, reverse: bool) -> FlowProgram:
-    operands, call = body.operand_count, body.run  # the body holds what it has captured
+    operands, call = len(body.captured), body.run  # the body holds what it has captured
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         captured, init, xs = (

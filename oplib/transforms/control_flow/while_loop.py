@@ -22,6 +22,7 @@ from .body import Body, BodyFunction
 from .dual import DualFunction, Pair, hang_on, need_tangents, split_dual
 from .leaves import flatten_leaves
 from .program import FlowProgram, Outcome, run_program
+from .region import Captured
 
 _NO_REVERSE = (
     "while_loop: it has no backward. The number of turns is not known before the loop has run, so its "
@@ -85,11 +86,11 @@ def _run(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: Any
     carry, layout = flatten_leaves(init, "while_loop: 'init'")
     needs_gradient = modes.grad_enabled and not modes.inference
 
-    def build(known: frozenset[int]) -> tuple[FlowProgram, Sequence[Body]]:
+    def build(captured: Sequence[Captured]) -> tuple[FlowProgram, Sequence[Body]]:
         types = tuple(jax.typeof(one.array) for one in carry)
         needs = [one._requires_grad for one in carry]
-        test = BodyFunction(cond_fn, "while_loop: 'cond_fn'", (layout,), types, known)
-        turn = BodyFunction(body_fn, "while_loop: 'body_fn'", (layout,), types, known)
+        test = BodyFunction(cond_fn, "while_loop: 'cond_fn'", (layout,), types, captured)
+        turn = BodyFunction(body_fn, "while_loop: 'body_fn'", (layout,), types, captured)
         bodies = [test.trace(needs, recording=False), turn.trace(needs, recording=False)]
         _check_condition(bodies[0])
         check_carry(turn.what, layout, types, bodies[1])
@@ -115,7 +116,7 @@ def _check_condition(test: Body) -> None:
 
 
 def _make_program(test: Body, turn: Body) -> FlowProgram:
-    first, second = test.operand_count, test.operand_count + turn.operand_count
+    first, second = len(test.captured), len(test.captured) + len(turn.captured)
     decide, turn_once = test.run, turn.run  # a body holds what it has captured
 
     def run(*arrays: Any) -> tuple[Any, ...]:

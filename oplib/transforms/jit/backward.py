@@ -15,9 +15,9 @@ from oplib.autograd.nodes.node import Edge
 from oplib.autograd.recording.origins import enter_node
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
+from oplib.transforms.captures.pruning import find_used_inputs, prune
 
 from .node import CompiledCallBackward
-from .pruning import find_used_inputs, prune
 from .recipe import Recipe, StateOfCall, fetch
 from .trace import Trace
 

@@ -23,6 +23,7 @@ from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs, separate
 from oplib.tensor.storage.overlay import list_classes
 from oplib.transforms.captures.candidates import Candidates
 from oplib.transforms.captures.places import SCALARS, FoundObject
+from oplib.transforms.captures.pruning import find_used_inputs, prune
 from oplib.transforms.captures.reader import Reader
 
 from .arguments import CallArguments
@@ -31,7 +32,6 @@ from .effects import New, Operand
 from .following import FollowingOperands
 from .node import CompiledCallBackward
 from .operands import ExpectedOperands, Found
-from .pruning import find_used_inputs, prune
 from .recipe import Recipe, StateOfCall, fetch
 from .trace import Trace
 from .write_back import WriteBack

@@ -19,7 +19,7 @@ from oplib.autograd.nodes.edges import GradientEdge
 from oplib.errors import SavedTensorError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
-from oplib.tensor.devices.device import Device, device_of
+from oplib.tensor.devices.device import find_common_device
 from oplib.tensor.storage.ended import EndedStorage
 from oplib.tensor.storage.overlay import Overlay, observe, overlays, stop_observing
 from oplib.transforms.captures.candidates import Candidates
@@ -108,7 +108,7 @@ class Trace:
         """Traces, and leaves no mark on anything outside."""
         cotangents = [spec for specs in self.orders for spec in specs]
         inputs = [*self.candidates.read(), *arrays, *cotangents]
-        self._device = _find_device(inputs)
+        self._device = find_common_device(inputs)
 
         def run(*values: Any) -> tuple[Any, ...]:
             return self._run(call, len(arrays), values)
@@ -286,12 +286,6 @@ def _find_targets(output: Tensor, edges: _Edges) -> frozenset[int]:
     assert root is not None
     plan = RunPlan([root])
     return frozenset(place for place, (_, edge) in enumerate(edges) if plan.executes(edge.node))
-
-
-def _find_device(inputs: Sequence[Any]) -> Device | None:
-    """Returns the device of arrays; None where they are on several."""
-    devices = {device for one in inputs if isinstance(one, jax.Array) for device in one.devices()}
-    return device_of(devices.pop()) if len(devices) == 1 else None
 
 
 def _run_traced(work: Callable[[], Result], overlay: Overlay) -> Result:

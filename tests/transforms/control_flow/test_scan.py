@@ -302,6 +302,48 @@ def test_a_tensor_to_which_nothing_leads_is_read_at_each_call():
     assert run() == [16.0]
 
 
+def test_a_body_is_traced_once(at):
+    calls = []
+
+    def body(h, x):
+        calls.append(h)
+        return h * at.w[0] + x * at.row, None
+
+    carry, _ = oplib.scan(body, at.init, at.xs)
+    assert len(calls) == 1
+    expected, _ = loop(body, at.init, at.xs)
+    assert_close(*[grad(one.sum(), at.inputs, allow_unused=True) for one in (carry, expected)])
+
+
+def test_a_gradient_flows_to_a_tensor_to_which_nothing_leads():
+    held = oplib.tensor([2.0], requires_grad=True)
+    table = weakref.WeakValueDictionary({"it": held})
+    carry, _ = oplib.scan(lambda h, _: (h * table["it"], None), oplib.ones(1), None, length=3)
+    assert grad(carry.sum(), held)[0].tolist() == [12.0]
+
+
+def test_tensors_that_share_memory_have_gradients_of_their_own():
+    first = oplib.tensor([2.0], requires_grad=True)
+    second = first.detach().requires_grad_()
+    carry, _ = oplib.scan(lambda h, _: (h * first * second**2, None), oplib.ones(1), None, length=2)
+    assert [one.tolist() for one in grad(carry.sum(), (first, second))] == [[64.0], [128.0]]
+
+
+def test_a_read_past_the_accessor_sees_the_value_of_the_call():
+    """A body that reads a storage itself gets an operand of the program, and no constant."""
+    weight = oplib.tensor([2.0])
+
+    def run():
+        def body(h, _):
+            return h * oplib.Tensor.from_array(weight._storage.array), None
+
+        return oplib.scan(body, oplib.ones(1), None, length=2)[0].tolist()
+
+    assert run() == [4.0]
+    weight.mul_(2)
+    assert run() == [16.0]
+
+
 def test_what_is_kept_holds_nothing_of_the_user():
     cell = Cell(oplib.tensor([2.0, 3.0], requires_grad=True))
     run_cell(cell, oplib.ones(2), oplib.ones(5, 2)).sum().backward()
