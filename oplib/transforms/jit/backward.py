@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from oplib.autograd.array_functions.compilation import rename_function
-from oplib.autograd.array_functions.tokens import next_token
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import Edge
 from oplib.autograd.recording.origins import enter_node
+from oplib.autograd.saved.saved_tensor import NOBODY
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
 from oplib.transforms.captures.pruning import find_used_inputs, prune
 
-from .node import CompiledCallBackward
+from .call_node import CallPlan, CompiledCallBackward
 from .recipe import Recipe, StateOfCall, fetch
 from .trace import Trace
 
@@ -36,46 +35,37 @@ class Backward:
         self._state = state
         self._name = trace.name
         self.specs = trace.live_specs
-        self.reached = trace.reached
-        self._paths = trace.paths
-        self._has_edge = trace.has_edge
         self.residuals = trace.residuals
-        self._refused = trace.refused
+        self._paths, self._has_edge = trace.paths, trace.has_edge
         self._orders = [*trace.orders, self.specs]
         self._higher: Higher | None = None
-        self._run: Any = None
-        self._token = next_token()
-        if trace.pull is not None:
-            jaxpr, count = trace.pull, len(trace.residuals)
-
-            def run(*values: Any) -> Sequence[Any]:
-                return jaxpr_as_fun(ClosedJaxpr(jaxpr, values[:count]))(*values[count:])
-
-            self._run = jax.jit(rename_function(run, f"{self._name}_backward"))
+        if self.specs:
+            self._plan = CallPlan(
+                self._name,
+                trace.pull,
+                len(trace.residuals),
+                specs=self.specs,
+                reached=trace.reached,
+                refused=trace.refused,
+            )
 
     def make_node(
-        self,
-        edges: Sequence[Edge | None],
-        saved: Sequence[Any],
-        read: Sequence[tuple[Storage, int]],
-        recipe: Recipe,
+        self, edges: Sequence[Edge | None], saved: Sequence[Any], storages: Sequence[Storage], recipe: Recipe
     ) -> CompiledCallBackward:
         """Makes the node of one call.
 
         Args:
             edges: where each gradient goes.
             saved: the residuals.
-            read: the storages that residuals were read from, with their versions.
+            storages: the storage that each of them was read from, or ``NOBODY``.
             recipe: what the call was made from.
         """
         node = _new(CompiledCallBackward)
-        node.function = self._name
-        node.input_metadata = self.specs
+        node.plan, node.paths = self._plan, self._paths
         # without gradient there is no edge, so that hooks of the leaf do not run
         node.edges = tuple([edge if has else None for edge, has in zip(edges, self._has_edge, strict=True)])
-        node.reached, node.paths, node.refused = self.reached, self._paths, self._refused
-        node.token = self._token
-        node.run, node.saved, node.read = self._run, tuple(saved), tuple(read)
+        node.saved = (*saved, *storages)
+        node.versions = tuple([storage.version for storage in storages])
         node.again = lambda grads: self._differentiate(recipe, edges, grads)
         return enter_node(node, modes.state)
 
@@ -132,7 +122,7 @@ class Higher:
                 fetch(recipe, self._sources[number]) if is_input else outputs[number]
                 for is_input, number in self._backward.residuals
             ]
-            node = self._backward.make_node(edges, saved, (), recipe)
+            node = self._backward.make_node(edges, saved, [NOBODY] * len(saved), recipe)
         gradients: list[Tensor] = []
         for output, slot in self._gradients:
             gradient = box(outputs[output])

@@ -15,6 +15,7 @@ import numpy as np
 from oplib.autograd.array_functions.array_function import make_gather
 from oplib.autograd.array_functions.compilation import rename_function
 from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.autograd.saved.saved_tensor import NOBODY
 from oplib.generated_code import define_function
 from oplib.library.axes.partition import calls_any
 from oplib.modes import modes
@@ -28,9 +29,9 @@ from oplib.transforms.captures.reader import Reader
 
 from .arguments import CallArguments
 from .backward import Backward
+from .call_node import CompiledCallBackward
 from .effects import New, Operand
 from .following import FollowingOperands
-from .node import CompiledCallBackward
 from .operands import ExpectedOperands, Found
 from .recipe import Recipe, StateOfCall, fetch
 from .trace import Trace
@@ -288,14 +289,13 @@ class Program:
     def _make_node(self, recipe: Recipe, outputs: Any) -> CompiledCallBackward:
         """Makes the node of a call. Its writes are done: the trace has checked those of what it saves."""
         saved: list[Any] = []
-        read: list[tuple[Storage, int]] = []
+        storages: list[Storage] = []
         for is_input, number in self._backward.residuals:
-            saved.append(fetch(recipe, self._sources[number]) if is_input else outputs[number])
-            if is_input and self._sources[number][0] == "held":
-                storage = recipe.tensors[self._sources[number][1]]._storage
-                read.append((storage, storage.version))
+            kind, place = self._sources[number] if is_input else ("", 0)
+            saved.append(fetch(recipe, (kind, place)) if is_input else outputs[number])
+            storages.append(recipe.tensors[place]._storage if kind == "held" else NOBODY)
         edges = [gradient_edge(recipe.tensors[place]) for place in self._edges]
-        return self._backward.make_node(edges, saved, read, recipe)
+        return self._backward.make_node(edges, saved, storages, recipe)
 
 
 @jax.jit
