@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import jax
 import numpy as np
 
 from oplib.errors import ArgumentError
@@ -113,12 +114,12 @@ class Layout:
     def rebuild(self, arrays: Sequence[Any]) -> list[Any]:
         """Joins arrays and static values again, as one value per schema argument."""
         rest = iter(arrays)
-        return [_rebuild(entry, rest) for entry in self.entries]
+        return [rebuild_entry(entry, rest) for entry in self.entries]
 
     def rebuild_tangents(self, tangents: Sequence[Any]) -> list[Any]:
         """Arranges one tangent per array as one value per schema argument, None if it has no tangent."""
         rest = iter(tangents)
-        return [_rebuild_tangent(entry, rest) for entry in self.entries]
+        return [rebuild_tangent(entry, rest) for entry in self.entries]
 
     def find_argument(self, position: int) -> str:
         """Returns the name of the argument that contains the array at a flat position."""
@@ -145,7 +146,8 @@ def count_arrays(entry: Entry) -> int:
     return sum(entry) if isinstance(entry, tuple) else int(entry in (Slot.array, Slot.key))
 
 
-def _rebuild(entry: Entry, arrays: Iterator[Any]) -> Any:
+def rebuild_entry(entry: Entry, arrays: Iterator[Any]) -> Any:
+    """Returns the value of an argument or result, with arrays from an iterator."""
     if entry is Slot.array:
         return next(arrays)
     if isinstance(entry, tuple):
@@ -157,12 +159,19 @@ def _rebuild(entry: Entry, arrays: Iterator[Any]) -> Any:
     return copy_lists(entry.value) if isinstance(entry, Fixed) else None
 
 
-def _rebuild_tangent(entry: Entry, tangents: Iterator[Any]) -> Any:
+def rebuild_tangent(entry: Entry, tangents: Iterator[Any]) -> Any:
+    """Returns the tangent or gradient of an argument or result: None in place of a static value."""
     if isinstance(entry, TreeEntry):
         return entry.rebuild(tangents, static=False)
     if isinstance(entry, Fixed):
         return None
-    return next(tangents) if entry is Slot.key else _rebuild(entry, tangents)
+    return next(tangents) if entry is Slot.key else rebuild_entry(entry, tangents)
+
+
+def make_tuple_entry(flags: Sequence[bool]) -> TreeEntry:
+    """Returns the entry of a tuple with an array for each flag, and None in the other positions."""
+    structure = jax.tree_util.tree_structure((0,) * len(flags))
+    return TreeEntry(structure, tuple([None if present else Fixed(None) for present in flags]))
 
 
 def copy_lists(value: Any) -> Any:

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 
-from .layout import Fixed
-
-
-@dataclass(frozen=True, slots=True)
-class TupleOf:
-    """A tuple of arrays as one return, declared as ``((Tensor))``."""
-
-    flags: tuple[bool, ...]
-
-
-# True for an array, one flag per item for a list, Fixed for a number, None for an absent written argument.
-ResultEntry = bool | tuple[bool, ...] | TupleOf | Fixed | None
+from .layout import Entry, Fixed, Slot, count_arrays, make_tuple_entry, rebuild_entry, rebuild_tangent
 
 
 class Structure:
     """The static part of a result: one entry per written argument, then one per declared return.
 
-    It has no leaves as a pytree, so a traced function can return it beside the arrays.
+    The entries are those of layouts: ``Slot.absent`` for an absent written argument, and a tree for a tuple
+    of arrays as one return, declared as ``((Tensor))``. The structure has no leaves as a pytree, so a traced
+    function can return it beside the arrays.
 
     Attributes:
         entries: one entry per written argument and return.
@@ -35,10 +25,10 @@ class Structure:
 
     __slots__ = ("entries", "is_plain", "written")
 
-    def __init__(self, entries: Sequence[ResultEntry], written: int) -> None:
+    def __init__(self, entries: Sequence[Entry], written: int) -> None:
         self.entries = tuple(entries)
         self.written = written
-        self.is_plain = all(entry is True for entry in entries)
+        self.is_plain = all(entry is Slot.array for entry in entries)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Structure) and (self.entries, self.written) == (other.entries, other.written)
@@ -49,7 +39,7 @@ class Structure:
     @property
     def written_count(self) -> int:
         """Returns the number of flat arrays that are new values of written arguments."""
-        return sum(_count_arrays(entry) for entry in self.entries[: self.written])
+        return sum(count_arrays(entry) for entry in self.entries[: self.written])
 
     def without_written(self) -> Structure:
         """Returns the structure of the declared returns alone."""
@@ -58,7 +48,7 @@ class Structure:
     def rebuild(self, flat: Sequence[Any]) -> list[Any]:
         """Arranges flat values, or their gradients, as one value per entry; a number stays unchanged."""
         rest = iter(flat)
-        return [_rebuild(entry, rest) for entry in self.entries]
+        return [rebuild_entry(entry, rest) for entry in self.entries]
 
     def arrange(self, flat: Sequence[Any]) -> Any:
         """Arranges flat values as the op returns them."""
@@ -71,8 +61,7 @@ class Structure:
     def rebuild_grads(self, grads: Sequence[Any]) -> list[Any]:
         """Arranges one gradient per array as one per declared return; None for a number."""
         rest = iter(grads)
-        arranged = [None if isinstance(entry, Fixed) else _rebuild(entry, rest) for entry in self.entries]
-        return arranged[self.written :]
+        return [rebuild_tangent(entry, rest) for entry in self.entries][self.written :]
 
 
 def pack(results: Sequence[Any]) -> Any:
@@ -84,22 +73,6 @@ Results = tuple[Structure, list[Any]]
 """The results of a kernel: their structure, and the flat arrays."""
 
 
-def _count_arrays(entry: ResultEntry) -> int:
-    if isinstance(entry, TupleOf):
-        return sum(entry.flags)
-    return sum(entry) if isinstance(entry, tuple) else int(entry is True)
-
-
-def _rebuild(entry: ResultEntry, flat: Iterator[Any]) -> Any:
-    if entry is True:
-        return next(flat)
-    if isinstance(entry, tuple):
-        return [next(flat) if present else None for present in entry]
-    if isinstance(entry, TupleOf):
-        return tuple([next(flat) if present else None for present in entry.flags])
-    return entry.value if isinstance(entry, Fixed) else None
-
-
 def make_structure(values: Sequence[Any], written: int, is_array: Any) -> tuple[Structure, list[Any]]:
     """Splits the results of a kernel, in canonical form, into structure and flat arrays.
 
@@ -108,18 +81,18 @@ def make_structure(values: Sequence[Any], written: int, is_array: Any) -> tuple[
         written: the number of written arguments among them.
         is_array: the predicate that decides whether a value is an array.
     """
-    entries: list[ResultEntry] = []
+    entries: list[Entry] = []
     flat: list[Any] = []
     for value in values:
         if isinstance(value, (list, tuple)):
             flags = tuple([member is not None for member in value])
-            entries.append(flags if isinstance(value, list) else TupleOf(flags))
+            entries.append(flags if isinstance(value, list) else make_tuple_entry(flags))
             flat.extend([member for member in value if member is not None])
         elif is_array(value):
-            entries.append(True)
+            entries.append(Slot.array)
             flat.append(value)
         else:
-            entries.append(None if value is None else Fixed(value))
+            entries.append(Slot.absent if value is None else Fixed(value))
     return Structure(entries, written), flat
 
 
@@ -127,4 +100,4 @@ jax.tree_util.register_pytree_node(
     Structure, lambda structure: ((), structure), lambda structure, _: structure
 )
 
-ONE_ARRAY = Structure((True,), 0)
+ONE_ARRAY = Structure((Slot.array,), 0)

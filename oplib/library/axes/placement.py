@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from jax.sharding import PartitionSpec
 
 from oplib.errors import describe
-from oplib.library.arguments.layout import Layout, Slot
-from oplib.library.arguments.structure import Structure, TupleOf
+from oplib.library.arguments.layout import Layout, Slot, count_arrays
+from oplib.library.arguments.structure import Structure
 from oplib.library.arguments.trees import TreeEntry
 from oplib.library.schema import FunctionSchema
 
@@ -207,9 +207,7 @@ def _spread_results(
         if returned is None
     ]
     for entry, form in zip(own, structure.entries[structure.written :], strict=True):
-        flags = form.flags if isinstance(form, TupleOf) else form
-        count = sum(flags) if isinstance(flags, tuple) else int(flags is True)
-        spread.extend([entry] * count)
+        spread.extend([entry] * count_arrays(form))
     return spread
 
 

@@ -163,34 +163,37 @@ def _read_equation(equation: Any, operands: Kinds) -> Kinds:
 
 
 def _read_loop(equation: Any, operands: Kinds) -> Kinds:
-    """Returns the kinds of a scan's results; iterates over the kind of the carry until it is stable."""
+    """Returns the kinds of a scan's results."""
     body = equation.params["jaxpr"]
     inner = getattr(body, "jaxpr", body)
     # Found by their axes, because the names of the parameters differ between versions of JAX.
     carried = sum(map(_have_same_shape, equation.outvars, inner.outvars))
     last = sum(map(_have_same_shape, equation.invars, inner.invars))
     first = last - carried
-    carry = operands[first:last]
-    while True:
-        results = _read(body, [*operands[:first], *carry, *operands[last:]])
-        after = [_add(pair) for pair in zip(carry, results, strict=False)]
-        if after == carry:
-            return results
-        carry = after
+
+    return _settle(
+        operands[first:last], lambda carry: _read(body, [*operands[:first], *carry, *operands[last:]])
+    )[1]
 
 
 def _read_while(params: Any, operands: Kinds) -> Kinds:
     """Returns the kinds of the results of a ``while``; its condition may not depend on the cotangents."""
     first, last = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
-    carry = operands[last:]
-    while True:
-        results = _read(params["body_jaxpr"], [*operands[first:last], *carry])
-        after = [_add(pair) for pair in zip(carry, results, strict=True)]
-        if after == carry:
-            break
-        carry = after
+    carry, _ = _settle(
+        operands[last:], lambda carry: _read(params["body_jaxpr"], [*operands[first:last], *carry])
+    )
     condition = _read(params["cond_jaxpr"], [*operands[:first], *carry])
     return [_after(condition, kind) for kind in carry]
+
+
+def _settle(carry: Kinds, read_body: Callable[[Kinds], Kinds]) -> tuple[Kinds, Kinds]:
+    """Returns the kinds of a carry that another run of the body does not change, and those of its results."""
+    while True:
+        results = read_body(carry)
+        after = [_add(pair) for pair in zip(carry, results, strict=False)]
+        if after == list(carry):
+            return carry, results
+        carry = after
 
 
 def _have_same_shape(outer: Any, inner: Any) -> bool:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.errors import ResultError, describe
-from oplib.library.arguments.layout import Entry, Layout, Slot
+from oplib.library.arguments.layout import Layout, Slot
 from oplib.library.arguments.results import (
     check_results,
     leave_out_returned_arguments,
@@ -87,27 +87,18 @@ def _check_written(record: Record, layout: Layout, place: int, value: Any) -> An
     """Checks the new value of one argument: an array for an array, a list for a list, None for None."""
     entry = layout.entries[place]
     if isinstance(entry, tuple) and isinstance(value, (tuple, list)):
-        fits = [_fits(present, member) for present, member in zip(entry, value, strict=False)]
-        if len(value) == len(entry) and all(fits):
+        if len(value) == len(entry) and all(map(_fits, entry, value)):
             return list(value)
-    elif _fits_entry(entry, value):
+    elif not isinstance(entry, tuple) and _fits(entry is Slot.array, value):
         return value
-    due = (
-        f"a list of {len(entry)}"
-        if isinstance(entry, tuple)
-        else "an array"
-        if entry is Slot.array
-        else "None"
-    )
+    expected = "an array" if entry is Slot.array else "None"
+    if isinstance(entry, tuple):
+        expected = f"a list of {len(entry)}"
     raise ResultError(
         f"{record.name}: the kernel's new value of argument '{layout.schema.arguments[place].name}' does not "
-        f"fit. Got {describe(value)}, expected {due}. For each written argument return a like value: an "
+        f"fit. Got {describe(value)}, expected {expected}. For each written argument return a like value: an "
         "array, a list of as many, or None."
     )
-
-
-def _fits_entry(entry: Entry, value: Any) -> bool:
-    return not isinstance(entry, tuple) and _fits(entry is Slot.array, value)
 
 
 def _fits(present: bool, value: Any) -> bool:

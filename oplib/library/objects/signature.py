@@ -49,7 +49,5 @@ def _make_parameter(argument: Argument) -> Parameter:
     )
 
 
-SIGNATURE_OF_ANY = Signature(
-    [Parameter("args", Parameter.VAR_POSITIONAL), Parameter("kwargs", Parameter.VAR_KEYWORD)]
-)
+SIGNATURE_OF_ANY = Signature.from_callable(lambda *args, **kwargs: None)  # noqa: ARG005  read, never called
 """The signature of an op with several overloads, among which the arguments choose."""

@@ -36,20 +36,16 @@ def check_tags(schema: FunctionSchema, tags: tuple[Tag, ...]) -> None:
             f"{schema.qualified_name}: Tag.inplace and Tag.out are mutually exclusive. Got both. Keep one of "
             "them."
         )
-    broken = None
-    if Tag.inplace in tags:
-        broken = find_broken_inplace_rule(schema)
-    if Tag.out in tags:
-        broken = find_broken_out_rule(schema)
-    if broken is not None:
-        rule, cure = broken
-        tag = "inplace" if Tag.inplace in tags else "out"
-        raise RegistrationValueError(
-            f"{schema.qualified_name}: a schema tagged with Tag.{tag} {rule}. Got: {schema}. {cure}"
-        )
+    for tag, find_broken_rule in ((Tag.inplace, _find_broken_inplace_rule), (Tag.out, _find_broken_out_rule)):
+        broken = find_broken_rule(schema) if tag in tags else None
+        if broken is not None:
+            rule, cure = broken
+            raise RegistrationValueError(
+                f"{schema.qualified_name}: a schema tagged with Tag.{tag.name} {rule}. Got: {schema}. {cure}"
+            )
 
 
-def find_broken_inplace_rule(schema: FunctionSchema) -> tuple[str, str] | None:
+def _find_broken_inplace_rule(schema: FunctionSchema) -> tuple[str, str] | None:
     """Returns the rule of ``Tag.inplace`` that a schema breaks, with the cure; None if it keeps all."""
     if not schema.num_positional:
         return "must have at least one positional argument", "Let it take the tensor that it writes."
@@ -74,7 +70,7 @@ def find_broken_inplace_rule(schema: FunctionSchema) -> tuple[str, str] | None:
     return None
 
 
-def find_broken_out_rule(schema: FunctionSchema) -> tuple[str, str] | None:
+def _find_broken_out_rule(schema: FunctionSchema) -> tuple[str, str] | None:
     """Returns the rule of ``Tag.out`` that a schema breaks, with the cure; None if it keeps all."""
     written = [argument for argument in schema.arguments if argument.is_written]
     if not written:
@@ -92,16 +88,9 @@ def find_broken_out_rule(schema: FunctionSchema) -> tuple[str, str] | None:
     return None
 
 
-def _aliases(schema: FunctionSchema, argument: Argument, place: int) -> bool:
+def _aliases(schema: FunctionSchema, argument: Argument, index: int) -> bool:
     """Tells whether a return is declared to be a given written argument."""
-    if place >= len(schema.returns):
+    if index >= len(schema.returns) or not schema.returns[index].is_tensor:
         return False
-    returned = schema.returns[place]
-    mark, own = returned.alias_info, argument.alias_info
-    return (
-        returned.is_tensor
-        and mark is not None
-        and own is not None
-        and mark.is_write
-        and mark.before_set == own.before_set
-    )
+    mark, own = schema.returns[index].alias_info, argument.alias_info
+    return mark is not None and own is not None and mark.is_write and mark.before_set == own.before_set

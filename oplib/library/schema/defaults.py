@@ -51,12 +51,7 @@ class DefaultReader(TokenReader):
         if one_for_all and not self.at("["):
             return (self.read_default(type_.element),) * (type_.size or 0)
         self.expect("[")
-        items: list[Any] = []
-        while not self.take("]"):
-            if items:
-                self.expect(",", also="]")
-            items.append(self.read_default(type_.element))
-        return tuple(items)
+        return tuple(self.read_items("]", lambda: self.read_default(type_.element)))
 
     def _read_tuple(self, type_: TupleType) -> tuple[Any, ...]:
         items: list[Any] = []

@@ -168,11 +168,11 @@ class FunctionSchema:
         mark = returned.alias_info
         if mark is None or not mark.is_write or not returned.is_tensor:
             return None
-        written = (place for place, argument in enumerate(self.arguments) if argument.is_written)
-        marks = ((place, self.arguments[place].alias_info) for place in written)
-        return next(
-            (place for place, own in marks if own is not None and own.before_set & mark.before_set), None
-        )
+        for index, argument in enumerate(self.arguments):
+            own = argument.alias_info
+            if own is not None and own.is_write and own.before_set & mark.before_set:
+                return index
+        return None
 
     @cached_property
     def num_positional(self) -> int:

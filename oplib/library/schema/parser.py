@@ -150,12 +150,7 @@ class Parser(DefaultReader):
     def _read_returns(self) -> tuple[Return, ...]:
         if not self.take("("):
             return (self._read_return(),)
-        returns: list[Return] = []
-        while not self.take(")"):
-            if returns:
-                self.expect(",", also=")")
-            returns.append(self._read_return())
-        return tuple(returns)
+        return tuple(self.read_items(")", self._read_return))
 
     def _read_return(self) -> Return:
         if self.at("..."):

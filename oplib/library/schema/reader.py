@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from oplib.errors import SchemaError
 
@@ -18,6 +19,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 END = "end of text"
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,15 @@ class TokenReader:
         if not self.at("name") or self.token.text in _RESERVED:
             self.fail(what)
         return self.advance()
+
+    def read_items(self, close: str, read: Callable[[], Item]) -> list[Item]:
+        """Reads items between commas, up to a closing mark and past it."""
+        items: list[Item] = []
+        while not self.take(close):
+            if items:
+                self.expect(",", also=close)
+            items.append(read())
+        return items
 
     def fail(self, expected: str, cure: str = "") -> NoReturn:
         """Raises an error at the next token."""
