@@ -15,6 +15,7 @@ from oplib.library.arguments.results import FORWARD, take_returned_arguments
 from oplib.library.arguments.structure import pack
 from oplib.library.records.record import Function, Record, Tag
 from oplib.library.schema import split_values
+from oplib.pytree import tree_map
 from oplib.tensor import Generator, Tensor, read_array
 
 from .kernel_choice import choose_kernel, find_device
@@ -61,12 +62,10 @@ def is_carried(record: Record, values: Sequence[Any]) -> bool:
 def run_carried(functional: Callable[..., Any], record: Record, values: Sequence[Any]) -> Any:
     """Runs the kernel through the op's function of arrays."""
     args, kwargs = split_values(record.schema, list(map(to_key, map(copy_lists, values))))
-    return _box_arrays(run_with_grad_off(functional, *args, **kwargs))
+    return tree_map(_box_array, run_with_grad_off(functional, *args, **kwargs))
 
 
-def _box_arrays(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(_box_arrays, value))
+def _box_array(value: Any) -> Any:
     return box_results([value])[0] if isinstance(value, jax.Array) else value
 
 
@@ -105,10 +104,10 @@ def _finish(record: Record, results: list[Any], values: Sequence[Any]) -> Any:
         places = schema.returned_arguments
         take_returned_arguments(record.name, schema, results, values)
     triples = zip(results, places, schema.returns, strict=True)
-    _refuse_aliases(
-        record, [one for one, place, declared in triples if place is None and not declared.is_view], values
-    )
-    return pack([_cut(one) if place is None else one for one, place in zip(results, places, strict=True)])
+    new = [result for result, index, declared in triples if index is None and not declared.is_view]
+    _refuse_aliases(record, new, values)
+    pairs = zip(results, places, strict=True)
+    return pack([tree_map(_cut, result) if index is None else result for result, index in pairs])
 
 
 def _refuse_aliases(record: Record, results: Sequence[Any], values: Sequence[Any]) -> None:
@@ -123,6 +122,4 @@ def _refuse_aliases(record: Record, results: Sequence[Any], values: Sequence[Any
 
 
 def _cut(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_cut(member) for member in value]
     return value.detach() if isinstance(value, Tensor) and value._requires_grad else value

@@ -27,7 +27,7 @@ class OpOverloadPacket(Redirecting):
     def __init__(self, namespace: str, name: str) -> None:
         self._qualified_op_name = f"{namespace}::{name}"
         self._overloads: tuple[OpOverload, ...] = ()
-        self.__call__ = _FirstThatFits(self)
+        self.__call__ = self._call_first_that_fits
         self.__name__ = name
 
     def _find_signature(self) -> Signature:
@@ -35,6 +35,23 @@ class OpOverloadPacket(Redirecting):
         if len(self._overloads) != 1:
             return SIGNATURE_OF_ANY
         return make_signature(self._overloads[0].record.schema)
+
+    def _call_first_that_fits(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Calls the first overload whose schema fits the arguments."""
+        reasons: list[str] = []
+        for overload in self._overloads:
+            record = overload.record
+            try:
+                Binder(record.schema, operand=record.operand).bind(args, kwargs)
+            except (ArgumentError, DtypeError, DeviceError) as error:
+                reasons.append(f"{record.schema}: {error}")
+            else:
+                return overload(*args, **kwargs)
+        told = "\n".join(reasons)
+        raise ArgumentError(
+            f"{self}: the arguments failed to match any schema of its overloads. Tried in "
+            f"order:\n{told}\nChange the arguments, or call one overload by its name."
+        )
 
     def overloads(self) -> list[str]:
         """Returns the names of the overloads, the unnamed one as ``default``."""
@@ -59,30 +76,6 @@ class OpOverloadPacket(Redirecting):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return find_packet, (self._qualified_op_name,)
-
-
-class _FirstThatFits:
-    """The callable behind a packet with several overloads."""
-
-    def __init__(self, packet: OpOverloadPacket) -> None:
-        self._packet = packet
-
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Calls the first overload whose schema fits the arguments."""
-        reasons: list[str] = []
-        for overload in self._packet._overloads:
-            record = overload.record
-            try:
-                Binder(record.schema, operand=record.operand).bind(args, kwargs)
-            except (ArgumentError, DtypeError, DeviceError) as error:
-                reasons.append(f"{record.schema}: {error}")
-            else:
-                return overload(*args, **kwargs)
-        told = "\n".join(reasons)
-        raise ArgumentError(
-            f"{self._packet}: the arguments failed to match any schema of its overloads. Tried in "
-            f"order:\n{told}\nChange the arguments, or call one overload by its name."
-        )
 
 
 class OpNamespace:
@@ -184,7 +177,7 @@ def _replace_overloads(packet: OpOverloadPacket, overloads: Sequence[OpOverload]
     for name in packet:
         vars(packet).pop(name, None)
     packet._overloads = tuple(overloads)
-    packet.__call__ = overloads[0] if len(overloads) == 1 else _FirstThatFits(packet)
+    packet.__call__ = overloads[0] if len(overloads) == 1 else packet._call_first_that_fits
     vars(packet).update({overload._overloadname: overload for overload in overloads})
 
 

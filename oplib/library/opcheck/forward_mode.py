@@ -8,12 +8,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from oplib.autograd.gradcheck.comparison import Options
 from oplib.autograd.gradcheck.coordinates import from_coordinates, to_coordinates
 from oplib.errors import MissingRuleError, OpMismatchError
 from oplib.library.derivatives.jvp_rule import call_jvp_rule
 
 from .comparison import Tolerance, require_equal
-from .gradients import keeps_double, to_double_array
+from .gradients import DOUBLE, SINGLE, keeps_double, to_double_array, within
 from .sample import Sample, draw_like, flatten, only_arrays
 
 
@@ -32,24 +33,16 @@ def check_forward_mode(sample: Sample, tolerance: Tolerance) -> None:
         return
     with jax.enable_x64(True):
         if keeps_double(sample):
-            arrays = list(map(to_double_array, sample.arrays))
-            _compare(sample, arrays, _Steps(1e-6, tolerance.rtol or 1e-3, tolerance.atol or 1e-5))
+            _compare(sample, list(map(to_double_array, sample.arrays)), within(tolerance, DOUBLE))
             return
-    _compare(sample, sample.arrays, _Steps(1e-2, tolerance.rtol or 2e-2, tolerance.atol or 2e-2))
+    _compare(sample, sample.arrays, within(tolerance, SINGLE))
 
 
-class _Steps:
-    """The step of differences, and the tolerance."""
-
-    def __init__(self, eps: float, rtol: float, atol: float) -> None:
-        self.eps, self.rtol, self.atol = eps, rtol, atol
-
-    def is_close(self, found: Any, expected: Any) -> Any:
-        """Tells whether numbers agree."""
-        return np.abs(found - expected) <= self.atol + self.rtol * np.abs(expected)
+def _are_close(found: Any, expected: Any, options: Options) -> Any:
+    return np.abs(found - expected) <= options.atol + options.rtol * np.abs(expected)
 
 
-def _compare(sample: Sample, arrays: Sequence[Any], steps: _Steps) -> None:
+def _compare(sample: Sample, arrays: Sequence[Any], options: Options) -> None:
     call, point = sample.as_function(arrays)
     directions = draw_like(point, seed=0)
     try:
@@ -57,21 +50,21 @@ def _compare(sample: Sample, arrays: Sequence[Any], steps: _Steps) -> None:
     except MissingRuleError:
         return
     if sample.has_backward and not sample.overload.record.derivative.nonlinear:
-        _compare_with_backward(sample, call, point, (directions, outputs, tangents), steps=steps)
+        _compare_with_backward(sample, call, point, (directions, outputs, tangents), options=options)
     if sample.overload.record.jvp is not None:
-        _compare_outputs(sample, arrays, directions, steps=steps)
-        _compare_with_differences(sample, call, point, (directions, tangents), steps=steps)
+        _compare_outputs(sample, arrays, directions, options=options)
+        _compare_with_differences(sample, call, point, (directions, tangents), options=options)
 
 
 def _compare_with_backward(
-    sample: Sample, call: Any, point: Sequence[Any], pushed: tuple[Any, Any, Any], *, steps: _Steps
+    sample: Sample, call: Any, point: Sequence[Any], pushed: tuple[Any, Any, Any], *, options: Options
 ) -> None:
     directions, outputs, tangents = pushed
     cotangents = draw_like(outputs, seed=100)
     gradients = jax.vjp(call, *point)[1](cotangents)
     forward = _multiply(cotangents, tangents)
     backward = _multiply(gradients, directions)
-    if not steps.is_close(forward, backward):
+    if not _are_close(forward, backward, options):
         raise OpMismatchError(
             f"{sample.overload.name()}: forward mode and the backward contradict each other. For random "
             f"directions v·(J u) is {forward:.7g} by the tangents, and (Jᵀ v)·u is {backward:.7g} by the "
@@ -80,7 +73,7 @@ def _compare_with_backward(
 
 
 def _compare_outputs(
-    sample: Sample, arrays: Sequence[Any], directions: Sequence[Any], *, steps: _Steps
+    sample: Sample, arrays: Sequence[Any], directions: Sequence[Any], *, options: Options
 ) -> None:
     """Compares the results of the op with those of its jvp rule, which no transformation uses."""
     record = sample.overload.record
@@ -89,29 +82,29 @@ def _compare_outputs(
     require_equal(
         only_arrays(flatten(outputs)),
         only_arrays(sample.call_arrays(arrays)),
-        Tolerance(steps.rtol, steps.atol),
+        Tolerance(options.rtol, options.atol),
         f"{record.name}: the outputs are different by the jvp rule and by the kernel",
         advice="Correct the function registered with register_jvp.",
     )
 
 
 def _compare_with_differences(
-    sample: Sample, call: Any, point: Sequence[Any], pushed: tuple[Any, Any], *, steps: _Steps
+    sample: Sample, call: Any, point: Sequence[Any], pushed: tuple[Any, Any], *, options: Options
 ) -> None:
     directions, tangents = pushed
     above, below = (
         call(
             *(
-                _move(array, direction, sign * steps.eps)
+                _move(array, direction, sign * options.eps)
                 for array, direction in zip(point, directions, strict=True)
             )
         )
         for sign in (1, -1)
     )
     for place, (high, low, tangent) in enumerate(zip(above, below, tangents, strict=True)):
-        numerical = (to_coordinates(high) - to_coordinates(low)) / (2 * steps.eps)
+        numerical = (to_coordinates(high) - to_coordinates(low)) / (2 * options.eps)
         found = to_coordinates(tangent)
-        close = steps.is_close(found, numerical)
+        close = _are_close(found, numerical, options)
         if not close.all():
             worst = int(np.argmax(np.where(close, -1, np.abs(found - numerical))))
             raise OpMismatchError(

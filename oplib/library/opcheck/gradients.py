@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -20,6 +21,8 @@ from oplib.tensor import Tensor
 from .comparison import Tolerance, require_equal
 from .sample import Sample, is_inexact, only_arrays
 
+DOUBLE = Options(1e-6, 1e-5, 1e-3, nondet_tol=1e-9)
+SINGLE = Options(1e-2, 2e-2, 2e-2, nondet_tol=1e-5)
 _LARGEST = 64
 """Up to this number of inputs, every entry of the Jacobian is compared."""
 
@@ -39,14 +42,21 @@ def check_gradients(sample: Sample, tolerance: Tolerance) -> None:
         return
     with jax.enable_x64(True):
         if keeps_double(sample):
-            leaves, call = _make_problem(sample, to_double)
-            options = Options(1e-6, tolerance.atol or 1e-5, tolerance.rtol or 1e-3, nondet_tol=1e-9)
-            run_checks(Problem(call, leaves), options, fast_mode=_is_large(leaves))
+            _run_checks(*_make_problem(sample, to_double), within(tolerance, DOUBLE), in_double=True)
             return
     leaves, call = _make_problem(sample, lambda leaf: leaf)
     if all(leaf.array.dtype in (np.float32, np.complex64) for leaf in leaves):
-        options = Options(1e-2, tolerance.atol or 2e-2, tolerance.rtol or 2e-2, nondet_tol=1e-5)
-        run_checks(Problem(call, leaves, in_double=False), options, fast_mode=_is_large(leaves))
+        _run_checks(leaves, call, within(tolerance, SINGLE), in_double=False)
+
+
+def _run_checks(leaves: list[Tensor], call: Callable[..., Any], options: Options, *, in_double: bool) -> None:
+    is_large = sum(count_coordinates(leaf.array) for leaf in leaves) > _LARGEST
+    run_checks(Problem(call, leaves, in_double=in_double), options, fast_mode=is_large)
+
+
+def within(tolerance: Tolerance, options: Options) -> Options:
+    """Returns options with the tolerance that the user gives, if any."""
+    return replace(options, atol=tolerance.atol or options.atol, rtol=tolerance.rtol or options.rtol)
 
 
 def _check_forward(sample: Sample, tolerance: Tolerance) -> None:
@@ -66,9 +76,11 @@ def check_second_gradients(sample: Sample, tolerance: Tolerance) -> None:
     with jax.enable_x64(True):
         if keeps_double(sample):
             leaves, call = _make_problem(sample, to_double)
-            atol, rtol = tolerance.atol or 1e-5, tolerance.rtol or 1e-3
+            due = within(tolerance, DOUBLE)
             try:
-                gradgradcheck(call, leaves, atol=atol, rtol=rtol, nondet_tol=1e-9, fast_mode=True)
+                gradgradcheck(
+                    call, leaves, atol=due.atol, rtol=due.rtol, nondet_tol=due.nondet_tol, fast_mode=True
+                )
             except Exception as error:
                 if not _is_without_rule(error):
                     raise
@@ -82,10 +94,6 @@ def _is_without_rule(error: Exception) -> bool:
 
 def _is_due(sample: Sample) -> bool:
     return sample.needs_grad and sample.has_backward and not sample.overload.record.derivative.nonlinear
-
-
-def _is_large(leaves: Sequence[Tensor]) -> bool:
-    return sum(count_coordinates(leaf.array) for leaf in leaves) > _LARGEST
 
 
 def _make_problem(sample: Sample, convert: Callable[[Any], Any]) -> tuple[list[Tensor], Callable[..., Any]]:

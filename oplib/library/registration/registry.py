@@ -179,35 +179,30 @@ class Registry:
 
     def _publish(self, qualname: Qualname, pieces: Contributions) -> OpOverload:
         """Stores the contributions to an op and updates its overload, packet and namespace."""
-        if isinstance(qualname, LocalQualname):
-            return self._publish_local(qualname, pieces)
-        overload = overloads.intern(str(qualname), lambda: OpOverload(qualname))
-        version = overload.record.version + 1 if hasattr(overload, "record") else 0
+        is_local = isinstance(qualname, LocalQualname)  # the registry does not hold it, nor does a namespace
+        op: OpOverload = (
+            qualname.home() if is_local else overloads.intern(str(qualname), lambda: OpOverload(qualname))
+        )
+        version = op.record.version + 1 if hasattr(op, "record") else 0
         record = compose_record(pieces, self._disabled.get(qualname, ()), version=version)
-        self._contributions[qualname] = pieces
-        was_alive = overload.alive
+        if is_local:
+            qualname.pieces = pieces
+        else:
+            self._contributions[qualname] = pieces
+        was_alive = op.alive
         if record is not None:
-            overload.replace(record, self._build)
+            op.replace(record, self._build)
         elif was_alive:
-            overload.retire()
+            op.retire()
             self._disabled.pop(qualname, None)
-        if overload.alive != was_alive:
-            (publish if overload.alive else withdraw)(overload)
+        if is_local:
+            _ = op.in_traces  # has the new record too
+        elif op.alive != was_alive:
+            (publish if op.alive else withdraw)(op)
         if not pieces:
             del self._contributions[qualname]
-            overloads.retire(overload.name())
-        return overload
-
-    def _publish_local(self, qualname: LocalQualname, pieces: Contributions) -> OpOverload:
-        """Updates the overload of a local op, which the registry does not hold."""
-        overload: OpOverload = qualname.home()
-        version = overload.record.version + 1 if qualname.pieces else 0
-        record = compose_record(pieces, self._disabled.get(qualname, ()), version=version)
-        assert record is not None
-        qualname.pieces = pieces
-        overload.replace(record, self._build)
-        _ = overload.in_traces  # has the new record too
-        return overload
+            overloads.retire(op.name())
+        return op
 
     def _build(self, overload: OpOverload) -> None:
         """Builds the function of a call of the overload, for its current record."""
