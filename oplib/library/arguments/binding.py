@@ -36,7 +36,7 @@ class Binder:
         [[3, 3], 2.0, 'up']
     """
 
-    __slots__ = ("_defaults", "_places", "_scalar_places", "converters", "schema")
+    __slots__ = ("_defaults", "_indices", "_scalar_indices", "converters", "schema")
 
     def __init__(self, schema: FunctionSchema, *, operand: Iterable[str] = ()) -> None:
         operands = frozenset(operand)
@@ -46,10 +46,10 @@ class Binder:
             _make_converter(argument, is_operand=argument.name in operands, is_built_in=is_built_in)
             for argument in schema.arguments
         )
-        self._places = {argument.name: place for place, argument in enumerate(schema.arguments)}
-        self._scalar_places = [
-            place
-            for place, argument in enumerate(schema.arguments)
+        self._indices = {argument.name: index for index, argument in enumerate(schema.arguments)}
+        self._scalar_indices = [
+            index
+            for index, argument in enumerate(schema.arguments)
             if argument.name in operands and str(argument.type).startswith("Scalar")
         ]
         self._defaults: dict[int, Any] = {}  # converted at first use: a device may not exist yet
@@ -76,20 +76,20 @@ class Binder:
         if kwargs:
             self._check_keywords(name, args, kwargs)
         values: list[Any] = []
-        for keyword, place in self._places.items():
-            if place < len(args):
-                value = args[place]
+        for keyword, index in self._indices.items():
+            if index < len(args):
+                value = args[index]
             elif keyword in kwargs:
                 value = kwargs[keyword]
-            elif self.schema.arguments[place].has_default_value():
-                values.append(self._make_default(name, place))
+            elif self.schema.arguments[index].has_default_value():
+                values.append(self._make_default(name, index))
                 continue
             else:
                 raise self._missing(name, args, kwargs)
-            values.append(self._convert(name, place, value))
-        for place in self._scalar_places:
-            if type(values[place]) is int:
-                values[place] = self._fit_integer(name, place, values)
+            values.append(self._convert(name, index, value))
+        for index in self._scalar_indices:
+            if type(values[index]) is int:
+                values[index] = self._fit_integer(name, index, values)
         return values
 
     def _gather(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
@@ -98,15 +98,15 @@ class Binder:
         is_named = self.schema.arguments[last].name in kwargs
         return args if is_named or len(args) < last else [*args[:last], list(args[last:])]
 
-    def _convert(self, name: str, place: int, value: Any) -> Any:
+    def _convert(self, name: str, index: int, value: Any) -> Any:
         try:
-            return self.converters[place](value)
+            return self.converters[index](value)
         except UnfitError as error:
-            raise self._unfit(name, place, value, str(error)) from None
+            raise self._unfit(name, index, value, str(error)) from None
 
-    def _fit_integer(self, name: str, place: int, values: Sequence[Any]) -> int | float:
+    def _fit_integer(self, name: str, index: int, values: Sequence[Any]) -> int | float:
         """Returns a 64-bit integer as a float if it stands beside floats and JAX has no such integers."""
-        number = values[place]
+        number = values[index]
         if is_narrow(number):
             return number
         others = [value for value in values if hasattr(value, "dtype")]
@@ -115,58 +115,58 @@ class Binder:
             return float(number)
         cure = "turn 64 bits on with jax.config.update('jax_enable_x64', True)" if has_64_bits else ""
         raise ArgumentOverflowError(
-            f"{name}: argument '{self.schema.arguments[place].name}' is an integer that no dtype holds here. "
+            f"{name}: argument '{self.schema.arguments[index].name}' is an integer that no dtype holds here. "
             f"Got {number} beside {', '.join(map(describe, others)) or 'no tensor'}. "
             f"Give float({number}){f', or {cure}' if cure else ''}."
         )
 
-    def _make_default(self, name: str, place: int) -> Any:
+    def _make_default(self, name: str, index: int) -> Any:
         """Returns a converted default; a mutable default is made anew for every call."""
-        if place not in self._defaults:
-            value = self._convert(name, place, self.schema.arguments[place].default_value)
+        if index not in self._defaults:
+            value = self._convert(name, index, self.schema.arguments[index].default_value)
             if isinstance(value, (list, tuple)) and any(isinstance(item, (list, tuple)) for item in value):
                 return value
-            self._defaults[place] = value
-        value = self._defaults[place]
+            self._defaults[index] = value
+        value = self._defaults[index]
         return value.copy() if type(value) is list else value
 
     def _check_keywords(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         for keyword, value in kwargs.items():
-            place = self._places.get(keyword)
-            if place is None:
+            index = self._indices.get(keyword)
+            if index is None:
                 raise self._unknown(name, keyword)
-            if place < len(args):
+            if index < len(args):
                 raise ArgumentError(
                     f"{name}: argument '{keyword}' was given both as positional and keyword argument: "
-                    f"{describe(args[place])} at position {place}, and {keyword}={describe(value)}. "
+                    f"{describe(args[index])} at position {index}, and {keyword}={describe(value)}. "
                     f"Declared: {self.schema}. Give it once."
                 )
 
-    def _too_many(self, name: str, given: int) -> ArgumentError:
+    def _too_many(self, name: str, count: int) -> ArgumentError:
         allowed = self.schema.num_positional
         keyword_only = [argument.name for argument in self.schema.arguments[allowed:]]
         plural = "" if allowed == 1 else "s"
         if keyword_only:
             return ArgumentError(
-                f"{name}: takes {allowed} positional argument{plural}, but {given} were given. "
+                f"{name}: takes {allowed} positional argument{plural}, but {count} were given. "
                 f"Declared: {self.schema}. Give {', '.join(keyword_only)} by keyword."
             )
         return ArgumentError(
-            f"{name}: takes at most {allowed} argument{plural}, but {given} were given. "
-            f"Declared: {self.schema}. Leave out the last {given - allowed}."
+            f"{name}: takes at most {allowed} argument{plural}, but {count} were given. "
+            f"Declared: {self.schema}. Leave out the last {count - allowed}."
         )
 
     def _unknown(self, name: str, keyword: str) -> ArgumentError:
-        near = difflib.get_close_matches(keyword, self._places, 1)
-        known = ", ".join(self._places) or "none"
+        near = difflib.get_close_matches(keyword, self._indices, 1)
+        known = ", ".join(self._indices) or "none"
         cure = f"The nearest name is '{near[0]}'." if near else f"There are: {known}."
         return ArgumentError(f"{name}: Unknown keyword argument '{keyword}'. Declared: {self.schema}. {cure}")
 
     def _missing(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> ArgumentError:
         missing = [
-            f"'{argument.name}' ({_locate(argument, place)})"
-            for place, argument in enumerate(self.schema.arguments)
-            if place >= len(args) and argument.name not in kwargs and not argument.has_default_value()
+            f"'{argument.name}' ({_locate(argument, index)})"
+            for index, argument in enumerate(self.schema.arguments)
+            if index >= len(args) and argument.name not in kwargs and not argument.has_default_value()
         ]
         plural = "" if len(missing) == 1 else "s"
         return ArgumentError(
@@ -174,15 +174,15 @@ class Binder:
             f"Declared: {self.schema}. Pass {'them' if plural else 'it'}."
         )
 
-    def _unfit(self, name: str, place: int, value: object, advice: str) -> ArgumentError:
-        argument = self.schema.arguments[place]
+    def _unfit(self, name: str, index: int, value: object, advice: str) -> ArgumentError:
+        argument = self.schema.arguments[index]
         if advice == TRACED:
             advice += (
                 f"; the op could declare operand=('{argument.name}',), "
                 "or static_argnames of the jit could compile the number in"
             )
         return ArgumentTypeError(
-            f"{name}: argument '{argument.name}' ({_locate(argument, place)}) expected a value of type "
+            f"{name}: argument '{argument.name}' ({_locate(argument, index)}) expected a value of type "
             f"'{argument.type}' but found {describe(value)}, of type {_name_type(value)}. "
             f"Declared: {self.schema}. {f'{advice}. ' if advice else ''}"
             f"Pass {describe_expected(argument.type)}."
@@ -203,5 +203,5 @@ def _name_type(value: object) -> str:
     return f"{kind.__module__}.{kind.__name__}" if kind.__name__ == "Tensor" else kind.__name__
 
 
-def _locate(argument: Argument, place: int) -> str:
-    return "keyword-only" if argument.kwarg_only else f"position {place}"
+def _locate(argument: Argument, index: int) -> str:
+    return "keyword-only" if argument.kwarg_only else f"position {index}"

@@ -88,7 +88,7 @@ def _make_tuple_converter(converters: list[Converter]) -> Converter:
         if len(items) != len(converters):
             raise UnfitError(f"It has {len(items)} elements and needs {len(converters)}")
         pairs = zip(converters, items, strict=True)
-        return tuple(_convert_item(convert, item, place) for place, (convert, item) in enumerate(pairs))
+        return tuple(_convert_item(convert, item, index) for index, (convert, item) in enumerate(pairs))
 
     return convert_tuple
 
@@ -97,15 +97,15 @@ def _convert_items(convert: Converter, items: list[Any]) -> list[Any]:
     try:
         return [convert(item) for item in items]
     except UnfitError:  # run again to find the item
-        return [_convert_item(convert, item, place) for place, item in enumerate(items)]
+        return [_convert_item(convert, item, index) for index, item in enumerate(items)]
 
 
-def _convert_item(convert: Converter, item: Any, place: int) -> Any:
+def _convert_item(convert: Converter, item: Any, index: int) -> Any:
     try:
         return convert(item)
     except UnfitError as error:
         advice = f": {error}" if str(error) else ""
-        raise UnfitError(f"Its element {place} does not fit{advice}") from None
+        raise UnfitError(f"Its element {index} does not fit{advice}") from None
 
 
 def _limit(convert: Converter, choices: tuple[Any, ...]) -> Converter:

@@ -48,7 +48,10 @@ def freeze(value: Any) -> object:
         return (type(value), frozenset(map(freeze, value)))
     hash(value)
     if is_dataclass(value) and type(value).__hash__ is not object.__hash__:  # compared by its fields
-        return (type(value), *(freeze(getattr(value, one.name)) for one in fields(value) if one.compare))
+        return (
+            type(value),
+            *(freeze(getattr(value, field.name)) for field in fields(value) if field.compare),
+        )
     return value if isinstance(value, enum.Enum) else (type(value), value)
 
 
@@ -109,7 +112,7 @@ class Layout:
     @property
     def written_places(self) -> list[int]:
         """Returns the positions of the arguments that the op writes."""
-        return [place for place, argument in enumerate(self.schema.arguments) if argument.is_written]
+        return [index for index, argument in enumerate(self.schema.arguments) if argument.is_written]
 
     def rebuild(self, arrays: Sequence[Any]) -> list[Any]:
         """Joins arrays and static values again, as one value per schema argument."""
@@ -227,10 +230,10 @@ def make_layout(
 
 def _make_static_or_tree(argument: Argument, value: Any, op: str) -> tuple[Entry, list[Any]]:
     """Returns the entry of an argument, and its arrays if it is a tree with arrays."""
-    found = None
+    tree = None
     if argument.is_tree and not argument.kwarg_only:
-        found = split_tree(value, lambda leaf: _fix(leaf, argument.name, op))
-    return found or (_fix(value, argument.name, op), [])
+        tree = split_tree(value, lambda leaf: _fix(leaf, argument.name, op))
+    return tree or (_fix(value, argument.name, op), [])
 
 
 def _fix(value: Any, name: str, op: str) -> Fixed:

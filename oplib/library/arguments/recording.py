@@ -36,8 +36,8 @@ def read_arrays(flat: Sequence[Any]) -> tuple[list[Tensor | None], list[Any]]:
 def _to_constant(value: Any) -> Any:
     """Converts a number operand or an array among Tensors; copies a numpy array by the dtype rules."""
     if isinstance(value, (int, float)):
-        found = to_operand(value)
-        return value if found is None else found  # the integer is too large: JAX raises
+        operand = to_operand(value)
+        return value if operand is None else operand  # the integer is too large: JAX raises
     return to_array(value, None, None) if isinstance(value, np.ndarray) else value
 
 

@@ -50,7 +50,7 @@ def check_results(schema: FunctionSchema, part: str = "the kernel") -> Check:
     def check_several(result: Any) -> list[Any]:
         _check_count(schema, part, result)
         pairs = enumerate(zip(converters, result, strict=True))
-        return [_convert(schema, part, place, convert, value) for place, (convert, value) in pairs]
+        return [_convert(schema, part, index, convert, value) for index, (convert, value) in pairs]
 
     return check_several
 
@@ -79,12 +79,12 @@ def _check_count(schema: FunctionSchema, part: str, result: Any) -> None:
         )
 
 
-def _convert(schema: FunctionSchema, part: str, place: int, convert: Converter, value: Any) -> Any:
+def _convert(schema: FunctionSchema, part: str, index: int, convert: Converter, value: Any) -> Any:
     try:
         return convert(value)
     except UnfitError as error:
-        returned: Return = schema.returns[place]
-        which = "" if len(schema.returns) == 1 else f" {place}"
+        returned: Return = schema.returns[index]
+        which = "" if len(schema.returns) == 1 else f" {index}"
         advice = f"{error}. " if str(error) else _advise(part, value)
         raise ResultError(
             f"{schema.qualified_name}: {part}'s result{which} has the wrong type. Unable to cast "
@@ -109,12 +109,12 @@ def take_returned_arguments(
     Raises:
         ResultError: another object stands in the position of a written argument.
     """
-    for place, result in zip(schema.returned_arguments, results, strict=True):
-        if place is not None and result is not values[place]:
+    for index, result in zip(schema.returned_arguments, results, strict=True):
+        if index is not None and result is not values[index]:
             raise ResultError(
                 f"{name}: the kernel must return its written arguments (with Tag.inplace its first argument, "
                 f"with Tag.out its mutable keyword-only arguments). In the place of "
-                f"'{schema.arguments[place].name}' it returned another object: {describe(result)}. Return "
+                f"'{schema.arguments[index].name}' it returned another object: {describe(result)}. Return "
                 "the argument itself."
             )
     return leave_out_returned_arguments(schema, results)
@@ -123,13 +123,13 @@ def take_returned_arguments(
 def leave_out_returned_arguments(schema: FunctionSchema, results: list[Any]) -> list[Any]:
     """Returns the results that are no written arguments."""
     pairs = zip(schema.returned_arguments, results, strict=True)
-    return [result for place, result in pairs if place is None]
+    return [result for index, result in pairs if index is None]
 
 
 def put_back_returned_arguments(schema: FunctionSchema, rest: Sequence[Any], written: Any) -> list[Any]:
     """Returns all results in order: the given ones, and the written arguments at their positions."""
     others = iter(rest)
-    return [next(others) if place is None else written[place] for place in schema.returned_arguments]
+    return [next(others) if index is None else written[index] for index in schema.returned_arguments]
 
 
 def _print_returns(schema: FunctionSchema) -> str:

@@ -62,8 +62,8 @@ class TreeEntry:
         Raises:
             ValueError: the tree has another structure.
         """
-        found = self.structure.flatten_up_to(tree)
-        return [value for value, member in zip(found, self.members, strict=True) if member is None]
+        subtrees = self.structure.flatten_up_to(tree)
+        return [value for value, member in zip(subtrees, self.members, strict=True) if member is None]
 
 
 def split_tree(value: Any, fix: Any) -> tuple[TreeEntry, list[Any]] | None:

@@ -41,10 +41,10 @@ class Settings(NamedTuple):
     def with_device(self, device_type: str, dtype: Any, *, enabled: bool) -> Settings:
         """Returns settings that are others for one device type."""
         chosen = {**dict(self.dtypes), device_type: dtype}
-        others = {one for one in self.enabled if one != device_type}
+        others = {name for name in self.enabled if name != device_type}
         return Settings(
             tuple(sorted({*others, device_type} if enabled else others)),
-            tuple(sorted((name, one) for name, one in chosen.items() if one != DEFAULTS[name])),
+            tuple(sorted((name, kept) for name, kept in chosen.items() if kept != DEFAULTS[name])),
             self.caches,
         )
 
@@ -71,13 +71,13 @@ def find_device_type(device_type: object, *, subject: str) -> str:
             f"{subject}: argument 'device_type' must be str. Got {type(device_type).__name__}. Write the "
             'type of a device, such as "cpu".'
         )
-    found = _ALIASES.get(device_type, device_type)
-    if found not in DEFAULTS:
+    name = _ALIASES.get(device_type, device_type)
+    if name not in DEFAULTS:
         raise ArgumentValueError(
             f"{subject}: device type {device_type!r} does not support autocast. Expected one of "
             f"{', '.join(DEFAULTS)}. Name one of them."
         )
-    return found
+    return name
 
 
 @functools.cache

@@ -81,10 +81,10 @@ class SetupContext(Context):
         Raises:
             NotATensorError: a value is no array.
         """
-        for place, value in enumerate(tensors):
+        for index, value in enumerate(tensors):
             if value is not None and not isinstance(value, (jax.Array, Tensor)):
                 raise NotATensorError(
-                    f"save_for_backward: argument {place} is not a tensor. Got {type(value).__name__}. "
+                    f"save_for_backward: argument {index} is not a tensor. Got {type(value).__name__}. "
                     f"Set other values as attributes of ctx."
                 )
         self._saved = tensors
@@ -119,7 +119,7 @@ class FormulaContext(Context):
 
     def __getattr__(self, name: str) -> Any:
         own = ("saved_tensors", "needs_input_grad", "_op", "_saver")
-        kept = sorted(found for found in self.__dict__ if found not in own)
+        kept = sorted(attribute for attribute in self.__dict__ if attribute not in own)
         raise AttributeError(
             f"{self.__dict__.get('_op')}: ctx.{name} is read in the backward formula, and was never set. "
             f"{_tell_how_to_save(self.__dict__.get('_saver', ''), kept, 'Set it')}",
@@ -127,11 +127,11 @@ class FormulaContext(Context):
             obj=self,
         )
 
-    def __getitem__(self, place: object) -> NoReturn:
+    def __getitem__(self, index: object) -> NoReturn:
         """Refuses what a ``bwd`` of JAX does with its residuals; unpacking comes here too."""
         raise TypeError(
             f"{self.__dict__['_op']}: ctx is subscripted or unpacked in the backward formula, and it is no "
-            f"tuple of residuals. Got {place!r}. Read what was saved: (x,) = ctx.saved_tensors."
+            f"tuple of residuals. Got {index!r}. Read what was saved: (x,) = ctx.saved_tensors."
         )
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -47,21 +47,21 @@ class GradientTargets:
         )
         self._check_count(values)
         flat: list[Any] = []
-        for place, entry in enumerate(self.layout.entries):
-            value = values[place] if place < len(values) else None
+        for index, entry in enumerate(self.layout.entries):
+            value = values[index] if index < len(values) else None
             if isinstance(entry, tuple):
-                flat.extend(self._take_list(value, entry, self.layout.schema.arguments[place].name))
+                flat.extend(self._take_list(value, entry, self.layout.schema.arguments[index].name))
             elif isinstance(entry, TreeEntry):
-                flat.extend(self._take_tree(value, entry, self.layout.schema.arguments[place].name))
+                flat.extend(self._take_tree(value, entry, self.layout.schema.arguments[index].name))
             elif entry is Slot.array:
                 flat.append(value)
             else:
-                if value is not None and not self.layout.schema.arguments[place].is_tree:
-                    self._refuse_value(value, place)
+                if value is not None and not self.layout.schema.arguments[index].is_tree:
+                    self._refuse_value(value, index)
                 flat.extend([None] * count_arrays(entry))
         return tuple(
-            self._fit(value, shape, place)
-            for place, (value, shape, want) in enumerate(zip(flat, self.inputs, self.wanted, strict=True))
+            self._fit(value, shape, index)
+            for index, (value, shape, want) in enumerate(zip(flat, self.inputs, self.wanted, strict=True))
             if want
         )
 
@@ -83,7 +83,11 @@ class GradientTargets:
         arguments = self.layout.schema.arguments
         pairs = enumerate(zip(arguments, self.layout.entries, strict=True))
         last = max(
-            (place for place, (one, entry) in pairs if one.has_tensor or isinstance(entry, TreeEntry)),
+            (
+                index
+                for index, (argument, entry) in pairs
+                if argument.has_tensor or isinstance(entry, TreeEntry)
+            ),
             default=-1,
         )
         extra = values[len(arguments) :]
@@ -97,10 +101,10 @@ class GradientTargets:
                 f"{self.layout.schema}, None where there is none."
             )
 
-    def _refuse_value(self, value: Any, place: int) -> None:
+    def _refuse_value(self, value: Any, index: int) -> None:
         raise AutogradError(
-            f"{self.op}: the formula returned a gradient different than None at position {place} for "
-            f"argument '{self.layout.schema.arguments[place].name}', which is not a tensor. Got "
+            f"{self.op}: the formula returned a gradient different than None at position {index} for "
+            f"argument '{self.layout.schema.arguments[index].name}', which is not a tensor. Got "
             f"{describe(value)}. Return None there."
         )
 
@@ -129,35 +133,35 @@ class GradientTargets:
                 "structure, None for leaves without a gradient."
             ) from None
 
-    def _fit(self, value: Any, shape: jax.ShapeDtypeStruct, place: int) -> Any:
+    def _fit(self, value: Any, shape: jax.ShapeDtypeStruct, index: int) -> Any:
         """Fits a gradient to its input: checks its shape, and converts its dtype."""
         if value is None:
             return None
         array = unbox(value)
         if not isinstance(array, (jax.Array, np.ndarray, np.generic)):
             raise GradientTypeError(
-                f"{self.op}: the formula returned no tensor at position {place}: expected Variable or None "
+                f"{self.op}: the formula returned no tensor at position {index}: expected Variable or None "
                 f"(a tensor or None). Got {type(value).__name__}. Return an array of the input's shape, or "
                 "None."
             )
         grad = self.xp.asarray(array)
         if grad.shape != shape.shape:
-            raise refuse_shape(self.op, place, grad, shape)
+            raise refuse_shape(self.op, index, grad, shape)
         if self.xp.iscomplexobj(grad) and not jnp.issubdtype(shape.dtype, jnp.complexfloating):
             raise AutogradError(
-                f"{self.op}: the formula returned an invalid gradient at index {place}: got "
+                f"{self.op}: the formula returned an invalid gradient at index {index}: got "
                 f"{describe(grad)}, but expected one for {describe(shape)}. Casting would lose the imaginary "
                 "part. Return a real gradient, such as its real part."
             )
         return grad if grad.dtype == shape.dtype else grad.astype(shape.dtype)
 
 
-def refuse_shape(op: str, place: int, grad: Any, target: Any) -> AutogradError:
+def refuse_shape(op: str, index: int, grad: Any, target: Any) -> AutogradError:
     """Returns the error for a gradient that has not the shape of its input.
 
     Args:
         op: the name of the op.
-        place: the position of the input.
+        index: the position of the input.
         grad: the gradient.
         target: the input, or its shape and dtype.
     """
@@ -167,7 +171,7 @@ def refuse_shape(op: str, place: int, grad: Any, target: Any) -> AutogradError:
         else "The shapes do not broadcast."
     )
     return AutogradError(
-        f"{op}: the formula returned an invalid gradient at index {place}: got {describe(grad)}, but "
+        f"{op}: the formula returned an invalid gradient at index {index}: got {describe(grad)}, but "
         f"expected the shape of its input, {describe(target)}. {advice} Return a gradient of that "
         "shape."
     )

@@ -56,9 +56,9 @@ def call_jvp_rule(
         inputs = [box(value) for value in inputs]
         tangents = [None if tangent is None else box(tangent) for tangent in tangents]
     primals = tuple(layout.schema.spread(layout.rebuild(inputs)))
-    given = tuple(layout.schema.spread(layout.rebuild_tangents(tangents)))
+    arranged = tuple(layout.schema.spread(layout.rebuild_tangents(tangents)))
     answer = run_part(
-        lambda: rule.function(primals, given),
+        lambda: rule.function(primals, arranged),
         record.name,
         "jvp rule",
         eager=record.takes_tensors or not any_traced(inputs),
@@ -97,19 +97,19 @@ def check_jvp_rule(
     if is_trusted or signature in checked:
         return
 
-    def push(inputs: Any, given: Any) -> tuple[Any, ...]:
-        rest = iter(given)
+    def push(inputs: Any, moving: Any) -> tuple[Any, ...]:
+        rest = iter(moving)
         return run_jvp_rule(record, layout, inputs, [next(rest) if move else None for move in moves])
 
-    given = [tangent for tangent in tangents if tangent is not None]
+    moving = [tangent for tangent in tangents if tangent is not None]
     try:
-        found = find_nonlinear(push, inputs, given, trusts_opaque=True)
+        problem = find_nonlinear(push, inputs, moving, trusts_opaque=True)
     except VALUE_ERRORS:
-        found = None
-    if found is not None:
-        place, why = found
+        problem = None
+    if problem is not None:
+        index, why = problem
         raise AutogradError(
-            f"{record.name}: the jvp rule is not linear in its tangents. The tangent of output {place} is "
+            f"{record.name}: the jvp rule is not linear in its tangents. The tangent of output {index} is "
             f"not shown to be linear in those of the inputs: {why}. Compute it by sums, and by products with "
             "primals, or declare the rule with register_jvp(..., nonlinear=True)."
         )
@@ -128,13 +128,13 @@ def _fill(tangent: Any, value: Any, *, record: Record) -> Any:
 def _flatten_tangents(record: Record, outputs: Any, tangents: Any) -> tuple[Any, ...]:
     """Returns one tangent per differentiable output; None becomes zeros."""
     leaves = jax.tree_util.tree_leaves(outputs)
-    given = jax.tree_util.tree_leaves(tangents, is_leaf=lambda value: value is None)
-    if len(leaves) != len(given):
+    tangent_leaves = jax.tree_util.tree_leaves(tangents, is_leaf=lambda value: value is None)
+    if len(leaves) != len(tangent_leaves):
         raise AutogradError(
-            f"{record.name}: the jvp rule returned {len(given)} tangents for {len(leaves)} outputs. "
+            f"{record.name}: the jvp rule returned {len(tangent_leaves)} tangents for {len(leaves)} outputs. "
             f"Return (outputs, tangents) of the same structure, None for a zero tangent."
         )
-    pairs = [(leaf, tangent) for leaf, tangent in zip(leaves, given, strict=True) if _is_array(leaf)]
+    pairs = [(leaf, tangent) for leaf, tangent in zip(leaves, tangent_leaves, strict=True) if _is_array(leaf)]
     return tuple(
         _fit(record, tangent, jax.typeof(leaf))
         for leaf, tangent in pairs

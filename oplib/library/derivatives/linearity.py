@@ -82,11 +82,11 @@ def check_linear(
     Raises:
         AutogradError: a result is not shown to be linear in the cotangents.
     """
-    found = find_nonlinear(backward, residuals, cotangents)
-    if found is not None:
-        place, why = found
+    problem = find_nonlinear(backward, residuals, cotangents)
+    if problem is not None:
+        index, why = problem
         raise AutogradError(
-            f"{op}: no forward mode can be derived from the backward formula. Gradient {place} is not "
+            f"{op}: no forward mode can be derived from the backward formula. Gradient {index} is not "
             f"shown to be linear in the incoming gradients: {why}. Register a rule with register_jvp, "
             "or declare the formula with register_autograd(..., nonlinear=True)."
         )
@@ -110,11 +110,11 @@ def find_nonlinear(
     closed = jax.jit(rule).trace(tuple(points), tuple(moving)).jaxpr
     further = len(closed.in_avals) - len(points) - len(moving)  # the traced values in its closure
     inputs = [Kind.free] * (further + len(points)) + [Kind.linear] * len(moving)
-    for place, kind in enumerate(_read(closed, inputs)):
+    for index, kind in enumerate(_read(closed, inputs)):
         if kind is Kind.free:
-            return place, "it does not depend on them"
+            return index, "it does not depend on them"
         if kind is Kind.other or (kind is Kind.opaque and not trusts_opaque):
-            return place, "it seems to have another term"
+            return index, "it seems to have another term"
     return None
 
 
@@ -155,8 +155,8 @@ def _read_equation(equation: Any, operands: Kinds) -> Kinds:
     if name == "while":
         return _read_while(params, operands)
     if "call" in params:  # an op; JAX differentiates the kernel of some
-        found = _read(params["jaxpr"], operands)
-        return found if params["call"].record.is_transparent else [_distrust(kind) for kind in found]
+        kinds = _read(params["jaxpr"], operands)
+        return kinds if params["call"].record.is_transparent else [_distrust(kind) for kind in kinds]
     if name in _CUSTOM_CALLS:
         return [_distrust(kind) for kind in _read(params["call_jaxpr"], operands)]
     return [_read_result(name, params, operands)] * count
@@ -238,12 +238,12 @@ def _read_solution(name: str, params: Any, operands: Kinds) -> Kind:
 
 
 def _add(kinds: Iterable[Kind]) -> Kind:
-    found = set(kinds) - {Kind.zero}
-    if not found:
+    distinct = set(kinds) - {Kind.zero}
+    if not distinct:
         return Kind.zero
-    if Kind.opaque in found:
-        found.discard(Kind.linear)
-    return found.pop() if len(found) == 1 else Kind.other
+    if Kind.opaque in distinct:
+        distinct.discard(Kind.linear)
+    return distinct.pop() if len(distinct) == 1 else Kind.other
 
 
 def _multiply(kinds: Kinds) -> Kind:

@@ -102,10 +102,12 @@ def _keep_by_identity(plan: FormulaPlan, run: Setup, values: list[Any]) -> list[
     arrays, notes = run(values)
     extras = keep_arrays(plan, notes, arrays, values)
     if extras:
-        places = [place for place, source in enumerate(plan.sources) if source >= len(values)]
+        indices = [index for index, source in enumerate(plan.sources) if source >= len(values)]
         plan.extra_reads = tuple(range(len(values)))
         plan.extras = ArrayFunction(
-            lambda *read: tuple(run(read)[0][place] for place in places), plan.overload.name(), compiled=False
+            lambda *read: tuple(run(read)[0][index] for index in indices),
+            plan.overload.name(),
+            compiled=False,
         )
     return extras
 
@@ -122,9 +124,9 @@ def keep_arrays(plan: FormulaPlan, notes: Notes, arrays: Sequence[Any], values: 
     extras: list[Any] = []
     sources: list[int] = []
     for array in arrays:
-        place = next((place for place, value in enumerate(values) if value is array), None)
-        sources.append(len(values) + len(extras) if place is None else place)
-        if place is None:
+        index = next((index for index, value in enumerate(values) if value is array), None)
+        sources.append(len(values) + len(extras) if index is None else index)
+        if index is None:
             extras.append(array)
     plan.keep(notes, sources)
     return extras
@@ -132,17 +134,17 @@ def keep_arrays(plan: FormulaPlan, notes: Notes, arrays: Sequence[Any], values: 
 
 def _keep_by_variable(plan: FormulaPlan, notes: Notes, closed: Any, values: list[Any]) -> list[Any]:
     """Finds saved inputs and outputs among the variables of the setup's jaxpr; computes the others."""
-    places = {var: place for place, var in enumerate(closed.jaxpr.invars)}
-    found = [None if hasattr(var, "val") else places.get(var) for var in closed.jaxpr.outvars]
-    extra_outputs = [position for position, place in enumerate(found) if place is None]
+    indices = {var: index for index, var in enumerate(closed.jaxpr.invars)}
+    saved_indices = [None if hasattr(var, "val") else indices.get(var) for var in closed.jaxpr.outvars]
+    extra_outputs = [position for position, index in enumerate(saved_indices) if index is None]
     number = iter(range(len(values), len(values) + len(extra_outputs)))
-    plan.keep(notes, [next(number) if place is None else place for place in found])
+    plan.keep(notes, [next(number) if index is None else index for index in saved_indices])
     if not extra_outputs:
         return []
     live = find_live_inputs(closed.jaxpr)
-    plan.extra_reads = tuple(place for place, reads in enumerate(live) if reads)
+    plan.extra_reads = tuple(index for index, reads in enumerate(live) if reads)
     plan.extras = ArrayFunction(_bind_extras(plan, closed, extra_outputs), plan.overload.record.name)
-    return list(plan.extras.function(*(values[place] for place in plan.extra_reads)))
+    return list(plan.extras.function(*(values[index] for index in plan.extra_reads)))
 
 
 def _bind_extras(plan: FormulaPlan, closed: Any, extra_outputs: list[int]) -> Callable[..., tuple[Any, ...]]:
@@ -152,8 +154,8 @@ def _bind_extras(plan: FormulaPlan, closed: Any, extra_outputs: list[int]) -> Ca
 
     def compute_extras(*read: Any) -> tuple[Any, ...]:
         full: list[Any] = [jnp.zeros(shape.shape, shape.dtype) for shape in shapes]
-        for place, value in zip(plan.extra_reads, read, strict=True):
-            full[place] = value
+        for index, value in zip(plan.extra_reads, read, strict=True):
+            full[index] = value
         outputs = run(*full)
         return tuple(outputs[position] for position in extra_outputs)
 

@@ -93,9 +93,9 @@ def infer_function_schema(
     written = read_written(signature, types, mutates_args)
     arguments = tuple(
         _make_argument(
-            signature, parameter, types[parameter.name], f"a{place}" if parameter.name in written else ""
+            signature, parameter, types[parameter.name], f"a{index}" if parameter.name in written else ""
         )
-        for place, parameter in enumerate(signature.parameters)
+        for index, parameter in enumerate(signature.parameters)
     )
     returns = infer_returns(signature, arguments, tags, is_array=kind == "array")
     return FunctionSchema(name, overload_name, arguments, returns)

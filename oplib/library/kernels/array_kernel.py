@@ -52,41 +52,41 @@ def make_strong(value: Any) -> Any:
 
 def take_apart(record: Record, layout: Layout, result: Any, part: str = "the kernel") -> Results:
     """Splits a kernel's results: new values of written arguments first, then the declared returns."""
-    places = layout.written_places
-    if places:
-        values = split_written(record, layout, places, result)
+    indices = layout.written_places
+    if indices:
+        values = split_written(record, layout, indices, result)
     else:
         values = check_results(layout.schema, part)(result)
-    return make_structure(tree_map(_to_array, values), len(places), _is_array)
+    return make_structure(tree_map(_to_array, values), len(indices), _is_array)
 
 
-def split_written(record: Record, layout: Layout, places: Sequence[int], result: Any) -> list[Any]:
+def split_written(record: Record, layout: Layout, indices: Sequence[int], result: Any) -> list[Any]:
     """Checks the new values of written arguments, which come first, and the results; one entry per value.
 
     Raises:
         ResultError: the number of values is wrong, or a value does not fit its declaration.
     """
     # A return that is a written argument (Tag.inplace, Tag.out) is no separate value.
-    slots = len(places) + layout.schema.returned_arguments.count(None)
-    given = (result,) if slots == 1 else result
-    if not isinstance(given, (tuple, list)) or len(given) != slots:
+    slots = len(indices) + layout.schema.returned_arguments.count(None)
+    returned = (result,) if slots == 1 else result
+    if not isinstance(returned, (tuple, list)) or len(returned) != slots:
         raise ResultError(
             f"{record.name}: the kernel returned {describe(result)}. A kernel on arrays returns the new "
             f"value of each written argument, then its declared results: {slots} in all. Return a tuple of "
             f"{slots}."
         )
     written = [
-        _check_written(record, layout, place, value) for place, value in zip(places, given, strict=False)
+        _check_written(record, layout, index, value) for index, value in zip(indices, returned, strict=False)
     ]
-    new = dict(zip(places, written, strict=True))
-    full = put_back_returned_arguments(layout.schema, given[len(places) :], new)
+    new = dict(zip(indices, written, strict=True))
+    full = put_back_returned_arguments(layout.schema, returned[len(indices) :], new)
     checked = check_results(layout.schema)(pack(full))
     return [*written, *leave_out_returned_arguments(layout.schema, checked)]
 
 
-def _check_written(record: Record, layout: Layout, place: int, value: Any) -> Any:
+def _check_written(record: Record, layout: Layout, index: int, value: Any) -> Any:
     """Checks the new value of one argument: an array for an array, a list for a list, None for None."""
-    entry = layout.entries[place]
+    entry = layout.entries[index]
     if isinstance(entry, tuple) and isinstance(value, (tuple, list)):
         if len(value) == len(entry) and all(map(_fits, entry, value)):
             return list(value)
@@ -96,7 +96,7 @@ def _check_written(record: Record, layout: Layout, place: int, value: Any) -> An
     if isinstance(entry, tuple):
         expected = f"a list of {len(entry)}"
     raise ResultError(
-        f"{record.name}: the kernel's new value of argument '{layout.schema.arguments[place].name}' does not "
+        f"{record.name}: the kernel's new value of argument '{layout.schema.arguments[index].name}' does not "
         f"fit. Got {describe(value)}, expected {expected}. For each written argument return a like value: an "
         "array, a list of as many, or None."
     )

@@ -99,14 +99,14 @@ def _finish(record: Record, results: list[Any], values: Sequence[Any]) -> Any:
     """
     schema = record.schema
     if record.is_custom and Tag.inplace not in record.tags and Tag.out not in record.tags:
-        places: Sequence[int | None] = (None,) * len(results)
+        indices: Sequence[int | None] = (None,) * len(results)
     else:
-        places = schema.returned_arguments
+        indices = schema.returned_arguments
         take_returned_arguments(record.name, schema, results, values)
-    triples = zip(results, places, schema.returns, strict=True)
+    triples = zip(results, indices, schema.returns, strict=True)
     new = [result for result, index, declared in triples if index is None and not declared.is_view]
     _refuse_aliases(record, new, values)
-    pairs = zip(results, places, strict=True)
+    pairs = zip(results, indices, strict=True)
     return pack([tree_map(_cut, result) if index is None else result for result, index in pairs])
 
 

@@ -91,16 +91,16 @@ def _narrow(value: np.ndarray, shape: jax.ShapeDtypeStruct) -> np.ndarray:
 def _run(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
     """Runs the kernel on read-only numpy arrays; a written argument is a copy that the kernel may write."""
     values = layout.rebuild([_view(value) for value in arrays])
-    places = layout.written_places
-    for place in places:
-        values[place] = _copy_out(values[place])
+    indices = layout.written_places
+    for index in indices:
+        values[index] = _copy_out(values[index])
     args, kwargs = layout.split(values)
     returned = run_part(
         lambda: check_results(layout.schema)(kernel(*args, **kwargs)), record.name, "kernel", eager=True
     )
     rest = take_returned_arguments(record.name, layout.schema, returned, values)
-    results = [*(values[place] for place in places), *rest]
-    return make_structure(results, len(places), lambda value: isinstance(value, (np.ndarray, np.generic)))
+    results = [*(values[index] for index in indices), *rest]
+    return make_structure(results, len(indices), lambda value: isinstance(value, (np.ndarray, np.generic)))
 
 
 def _view(value: Any) -> np.ndarray:

@@ -13,7 +13,7 @@ import jax
 from jax.core import Tracer
 
 from oplib.errors import MissingRuleError
-from oplib.library.records.platforms import find_device_place, list_platforms, list_slots, name_platform
+from oplib.library.records.platforms import find_device_index, list_platforms, list_slots, name_platform
 from oplib.library.records.record import Function, Record
 from oplib.tensor import Device
 from oplib.tensor.devices.device import find_default_device
@@ -98,19 +98,19 @@ def group_platforms(platforms: Iterable[str], slots: Sequence[str]) -> list[tupl
 def find_platform_kernels(record: Record) -> dict[str, Function]:
     """Returns the kernels for specific platforms, by platform."""
     named = [platform for slot in record.kernels if slot != "default" for platform in list_platforms(slot)]
-    found = {platform: find_kernel(record, platform) for platform in named}
-    return {platform: kernel for platform, kernel in found.items() if kernel is not None}
+    kernels = {platform: find_kernel(record, platform) for platform in named}
+    return {platform: kernel for platform, kernel in kernels.items() if kernel is not None}
 
 
 def needs_default(record: Record, arrays: Sequence[Any]) -> bool:
     """Tells whether no value in a call decides its device."""
-    return not arrays and find_device_place(record.schema) is None
+    return not arrays and find_device_index(record.schema) is None
 
 
 def find_device(record: Record, values: Sequence[Any]) -> Device | None:
     """Returns the device that a call of a factory names; None if its tensors decide the device."""
-    place = find_device_place(record.schema)
-    return None if place is None else values[place]
+    index = find_device_index(record.schema)
+    return None if index is None else values[index]
 
 
 def _find_platform(arrays: Sequence[Any], device: Device | None) -> str:

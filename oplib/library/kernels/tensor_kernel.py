@@ -35,7 +35,7 @@ def run_tensor_kernel(record: Record, kernel: Function, layout: Layout, arrays: 
     returned = run_part(run, record.name, "kernel", eager=True)
     refuse_undeclared_writes(record, values, versions)
     rest = take_returned_arguments(record.name, layout.schema, returned, values)
-    written = [values[place] for place in layout.written_places]
+    written = [values[index] for index in layout.written_places]
     structure, flat = make_structure([*written, *rest], len(written), lambda value: isinstance(value, Tensor))
     return structure, [tensor._storage.array for tensor in flat]
 
@@ -64,13 +64,13 @@ def call_tensor_kernel(
 
 def find_tensors(values: Iterable[Any]) -> list[Tensor]:
     """Returns the Tensors among values, and in their lists and tuples."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     for value in values:
         if isinstance(value, Tensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, (list, tuple)):
-            found.extend(find_tensors(value))
-    return found
+            tensors.extend(find_tensors(value))
+    return tensors
 
 
 def find_written(record: Record, values: Sequence[Any]) -> list[Tensor]:
@@ -98,7 +98,7 @@ def refuse_undeclared_writes(
             name = next(
                 argument.name
                 for argument, value in pairs
-                if any(found is tensor for found in find_tensors([value]))
+                if any(member is tensor for member in find_tensors([value]))
             )
             raise AutogradError(
                 f"{record.name}: the kernel wrote argument '{name}', which is not defined as mutable but was "

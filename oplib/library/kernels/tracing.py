@@ -98,10 +98,10 @@ def _run_traced(work: Callable[[], Result], op: str) -> Result:
 
 def _explain_value(op: str, part: str, layout: Layout | None, error: Exception) -> TracingError:
     """Returns the error for compiled code that reads a value, with the cures."""
-    found = re.search(r"arrays\[(\d+)\]", str(error)) if layout is not None else None
+    match = re.search(r"arrays\[(\d+)\]", str(error)) if layout is not None else None
     subject = "one of its values"
-    if layout is not None and found is not None:
-        subject = f"argument '{layout.find_argument(int(found[1]))}'"
+    if layout is not None and match is not None:
+        subject = f"argument '{layout.find_argument(int(match[1]))}'"
     return TracingError(
         f"{op}: the {part} needs the concrete value of {subject} while it is compiled. "
         f"{str(error).splitlines()[0].rstrip('.')}. Make the argument static (annotate it int, float, bool "

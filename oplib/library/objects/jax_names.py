@@ -28,10 +28,10 @@ def explain_attribute(subject: object, name: str) -> str:
         subject: the op.
         name: the name of the attribute.
     """
-    found = EQUIVALENTS.get(name)
-    if found is None:
+    cure = EQUIVALENTS.get(name)
+    if cure is None:
         return f"{type(subject).__name__!r} object has no attribute {name!r}"
-    return f"{subject!r} has no {name!r}, which belongs to JAX's custom functions. Use {found}."
+    return f"{subject!r} has no {name!r}, which belongs to JAX's custom functions. Use {cure}."
 
 
 def explain_option(subject: str, name: str) -> str:
@@ -43,6 +43,6 @@ def explain_option(subject: str, name: str) -> str:
     """
     if name in _POSITIONAL:
         return f"{subject}: positional-only argument passed as keyword argument: {name!r}. Pass it first."
-    found = EQUIVALENTS.get(name)
-    advice = "Correct the name." if found is None else f"It belongs to JAX's custom functions. Use {found}."
+    cure = EQUIVALENTS.get(name)
+    advice = "Correct the name." if cure is None else f"It belongs to JAX's custom functions. Use {cure}."
     return f"{subject}: there is no option {name!r}. {advice}"

@@ -32,7 +32,7 @@ def make_signature(schema: FunctionSchema) -> Signature:
         >>> str(make_signature(parse_schema("demo::f(Tensor x, float by=1., *, int[] n) -> Tensor")))
         "(x: 'Tensor', by: 'float' = 1.0, *, n: 'int[]') -> 'Tensor'"
     """
-    returns = ", ".join(str(one.type) for one in schema.returns)
+    returns = ", ".join(str(returned.type) for returned in schema.returns)
     return Signature(
         [_make_parameter(argument) for argument in schema.arguments],
         return_annotation=returns if len(schema.returns) == 1 else f"({returns})",

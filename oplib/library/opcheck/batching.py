@@ -31,9 +31,9 @@ def check_vmap(sample: Sample, tolerance: Tolerance) -> None:
     arrays = list(map(jnp.asarray, sample.arrays))
     try:
         for mapped in _choose_mapped(everything):
-            names = ", ".join(sample.name(place) for place, is_mapped in enumerate(mapped) if is_mapped)
+            names = ", ".join(sample.name(index) for index, is_mapped in enumerate(mapped) if is_mapped)
             _compare(
-                lambda *given: only_arrays(sample.call_arrays(given)),
+                lambda *values: only_arrays(sample.call_arrays(values)),
                 _Batch(arrays, mapped),
                 tolerance,
                 f"{name}: the outputs are different under vmap over {names} and one by one",
@@ -46,12 +46,12 @@ def check_vmap(sample: Sample, tolerance: Tolerance) -> None:
 
 def _choose_mapped(everything: list[bool]) -> list[list[bool]]:
     """Returns masks of the arrays to map over: all, each alone, and all but each."""
-    places = [place for place, mapped in enumerate(everything) if mapped]
-    alone = [[place == only for place in range(len(everything))] for only in places]
+    indices = [index for index, mapped in enumerate(everything) if mapped]
+    alone = [[index == only for index in range(len(everything))] for only in indices]
     others = [
-        [mapped and place != left_out for place, mapped in enumerate(everything)] for left_out in places
+        [mapped and index != left_out for index, mapped in enumerate(everything)] for left_out in indices
     ]
-    return [everything, *(alone if len(places) > 1 else []), *(others if len(places) > 2 else [])]
+    return [everything, *(alone if len(indices) > 1 else []), *(others if len(indices) > 2 else [])]
 
 
 class _Batch:
@@ -65,8 +65,8 @@ class _Batch:
             [_scale(array, scale) if is_mapped else array for array, is_mapped in pairs] for scale in _SCALES
         ]
         self.stacked = [
-            jnp.stack([member[place] for member in self.members]) if is_mapped else array
-            for place, (array, is_mapped) in enumerate(pairs)
+            jnp.stack([member[index] for member in self.members]) if is_mapped else array
+            for index, (array, is_mapped) in enumerate(pairs)
         ]
 
 
@@ -75,11 +75,11 @@ def _scale(array: Any, scale: float) -> Any:
 
 
 def _compare(function: Callable[..., list[Any]], batch: _Batch, tolerance: Tolerance, what: str) -> None:
-    found = jax.vmap(function, in_axes=batch.in_axes)(*batch.stacked)
+    actual = jax.vmap(function, in_axes=batch.in_axes)(*batch.stacked)
     rows = [function(*member) for member in batch.members]
     expected = [jnp.stack(row) for row in zip(*rows, strict=True)]
     require_equal(
-        found, expected, tolerance, what, advice="Correct the function registered with register_vmap."
+        actual, expected, tolerance, what, advice="Correct the function registered with register_vmap."
     )
 
 

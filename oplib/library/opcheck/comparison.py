@@ -34,12 +34,12 @@ class Tolerance:
 
 
 def require_equal(
-    found: Sequence[Any], expected: Sequence[Any], tolerance: Tolerance, what: str, *, advice: str
+    actual: Sequence[Any], expected: Sequence[Any], tolerance: Tolerance, what: str, *, advice: str
 ) -> None:
     """Compares arrays and other values one by one.
 
     Args:
-        found: the values of one computation.
+        actual: the values of one computation.
         expected: the values of the other computation.
         tolerance: the tolerance of the comparison.
         what: names the op and the two computations: "ns::op: the outputs differ between ... and ...".
@@ -48,36 +48,36 @@ def require_equal(
     Raises:
         OpMismatchError: they differ, in number, kind or value.
     """
-    if len(found) != len(expected):
-        raise OpMismatchError(f"{what}. Got {len(found)} values and {len(expected)}. {advice}")
-    for place, (one, other) in enumerate(zip(found, expected, strict=True)):
-        difference = _find_difference(one, other, tolerance)
+    if len(actual) != len(expected):
+        raise OpMismatchError(f"{what}. Got {len(actual)} values and {len(expected)}. {advice}")
+    for index, (left, right) in enumerate(zip(actual, expected, strict=True)):
+        difference = _find_difference(left, right, tolerance)
         if difference:
-            raise OpMismatchError(f"{what}. At position {place}: {difference}. {advice}")
+            raise OpMismatchError(f"{what}. At position {index}: {difference}. {advice}")
 
 
-def find_difference_of_types(one: Any, other: Any) -> str:
+def find_difference_of_types(left: Any, right: Any) -> str:
     """Returns a text that describes the difference of the shapes or dtypes of two arrays; empty if equal."""
-    if tuple(one.shape) != tuple(other.shape):
-        return f"Shapes {tuple(one.shape)} and {tuple(other.shape)} are not equal"
-    if one.dtype != other.dtype:
-        return f"Dtypes {np.dtype(one.dtype).name} and {np.dtype(other.dtype).name} are not equal"
+    if tuple(left.shape) != tuple(right.shape):
+        return f"Shapes {tuple(left.shape)} and {tuple(right.shape)} are not equal"
+    if left.dtype != right.dtype:
+        return f"Dtypes {np.dtype(left.dtype).name} and {np.dtype(right.dtype).name} are not equal"
     return ""
 
 
-def _find_difference(one: Any, other: Any, tolerance: Tolerance) -> str:
+def _find_difference(left: Any, right: Any, tolerance: Tolerance) -> str:
     """Returns a text that describes the difference of two values; empty if they are equal."""
-    if not hasattr(one, "dtype") or not hasattr(other, "dtype"):
+    if not hasattr(left, "dtype") or not hasattr(right, "dtype"):
         return (
             ""
-            if one == other or (one != one and other != other)
-            else f"{describe(one)} and {describe(other)}"
+            if left == right or (left != left and right != right)
+            else f"{describe(left)} and {describe(right)}"
         )
-    if difference := find_difference_of_types(one, other):
+    if difference := find_difference_of_types(left, right):
         return difference
-    rtol, atol = tolerance.for_dtype(one.dtype)
-    wide = np.complex128 if jnp.issubdtype(one.dtype, jnp.complexfloating) else np.float64
-    first, second = np.asarray(one).astype(wide), np.asarray(other).astype(wide)
+    rtol, atol = tolerance.for_dtype(left.dtype)
+    wide = np.complex128 if jnp.issubdtype(left.dtype, jnp.complexfloating) else np.float64
+    first, second = np.asarray(left).astype(wide), np.asarray(right).astype(wide)
     with np.errstate(invalid="ignore"):
         same = (first == second) | (np.abs(first - second) <= atol + rtol * np.abs(second))
     same |= np.isnan(first) & np.isnan(second)
@@ -88,6 +88,6 @@ def _find_difference(one: Any, other: Any, tolerance: Tolerance) -> str:
     )
     where = f"[{', '.join(str(int(index)) for index in worst)}]"
     return (
-        f"{describe(one)} at {where} is {first[worst]:.7g} and {second[worst]:.7g}, and "
+        f"{describe(left)} at {where} is {first[worst]:.7g} and {second[worst]:.7g}, and "
         f"{int((~same).sum())} of {same.size} entries differ"
     )

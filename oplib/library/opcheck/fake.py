@@ -29,16 +29,17 @@ def check_fake(sample: Sample, _: Tolerance) -> None:
     record = sample.overload.record
     predicted = flatten(sample.apply(partial(eval_shape, sample.overload), sample.arrays))
     structure, outputs = run_kernel(record, sample.layout, sample.arrays)
-    given = flatten(structure.arrange_returns(outputs))
+    actual = flatten(structure.arrange_returns(outputs))
     beginning = f"{record.name}: the fake kernel and the kernel differ"
     advice = "Correct the function registered with register_fake."
-    if len(predicted) != len(given):
+    if len(predicted) != len(actual):
         raise OpMismatchError(
-            f"{beginning}. The fake kernel returns {len(predicted)} values, the kernel {len(given)}. {advice}"
+            f"{beginning}. The fake kernel returns {len(predicted)} values, the kernel {len(actual)}. "
+            f"{advice}"
         )
-    for place, (fake, real) in enumerate(zip(predicted, given, strict=True)):
+    for index, (fake, real) in enumerate(zip(predicted, actual, strict=True)):
         if difference := _find_difference(fake, real):
-            raise OpMismatchError(f"{beginning}. At position {place}: {difference}. {advice}")
+            raise OpMismatchError(f"{beginning}. At position {index}: {difference}. {advice}")
     check_other_sizes(sample)
 
 
@@ -94,20 +95,20 @@ def _vary(sample: Sample) -> Iterator[list[tuple[int, ...]]]:
     shapes = [tuple(array.shape) for array in sample.arrays]
     numbers = sample.is_number
     axes = [
-        (place, axis)
-        for place, shape in enumerate(shapes)
-        if not numbers[place]
+        (index, axis)
+        for index, shape in enumerate(shapes)
+        if not numbers[index]
         for axis in range(len(shape))
     ]
-    sizes = sorted({shapes[place][axis] for place, axis in axes})
+    sizes = sorted({shapes[index][axis] for index, axis in axes})
     groups = [[spot for spot in axes if shapes[spot[0]][spot[1]] == size] for size in sizes]
     groups += [[spot] for spot in axes if [spot] not in groups]
     larger = max(sizes, default=0) + 3  # no axis has this size, so it broadcasts with none
     for new in (larger, 1, 0):
         for group in groups:
             yield [
-                tuple(new if (place, axis) in group else size for axis, size in enumerate(shape))
-                for place, shape in enumerate(shapes)
+                tuple(new if (index, axis) in group else size for axis, size in enumerate(shape))
+                for index, shape in enumerate(shapes)
             ]
 
 

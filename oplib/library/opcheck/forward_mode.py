@@ -38,8 +38,8 @@ def check_forward_mode(sample: Sample, tolerance: Tolerance) -> None:
     _compare(sample, sample.arrays, within(tolerance, SINGLE))
 
 
-def _are_close(found: Any, expected: Any, options: Options) -> Any:
-    return np.abs(found - expected) <= options.atol + options.rtol * np.abs(expected)
+def _are_close(actual: Any, expected: Any, options: Options) -> Any:
+    return np.abs(actual - expected) <= options.atol + options.rtol * np.abs(expected)
 
 
 def _compare(sample: Sample, arrays: Sequence[Any], options: Options) -> None:
@@ -101,15 +101,15 @@ def _compare_with_differences(
         )
         for sign in (1, -1)
     )
-    for place, (high, low, tangent) in enumerate(zip(above, below, tangents, strict=True)):
+    for index, (high, low, tangent) in enumerate(zip(above, below, tangents, strict=True)):
         numerical = (to_coordinates(high) - to_coordinates(low)) / (2 * options.eps)
-        found = to_coordinates(tangent)
-        close = _are_close(found, numerical, options)
+        actual = to_coordinates(tangent)
+        close = _are_close(actual, numerical, options)
         if not close.all():
-            worst = int(np.argmax(np.where(close, -1, np.abs(found - numerical))))
+            worst = int(np.argmax(np.where(close, -1, np.abs(actual - numerical))))
             raise OpMismatchError(
-                f"{sample.overload.name()}: the jvp rule is wrong. The tangent of output {place} along a "
-                f"random direction is {found[worst]:.7g}, and by finite differences {numerical[worst]:.7g}. "
+                f"{sample.overload.name()}: the jvp rule is wrong. The tangent of output {index} along a "
+                f"random direction is {actual[worst]:.7g}, and by finite differences {numerical[worst]:.7g}. "
                 "Correct the function registered with register_jvp."
             )
 
@@ -117,7 +117,7 @@ def _compare_with_differences(
 def _multiply(first: Sequence[Any], second: Sequence[Any]) -> float:
     """Returns the real part of the sum of products, which transposition preserves in JAX's convention."""
     pairs = zip(first, second, strict=True)
-    return float(sum(np.sum(np.asarray(one) * np.asarray(other)).real for one, other in pairs))
+    return float(sum(np.sum(np.asarray(left) * np.asarray(right)).real for left, right in pairs))
 
 
 def _move(array: Any, direction: Any, step: float) -> Any:

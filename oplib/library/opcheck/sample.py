@@ -70,9 +70,9 @@ class Sample:
         """Tells whether the op writes nothing."""
         return not self.overload.record.schema.is_mutable
 
-    def name(self, place: int) -> str:
+    def name(self, index: int) -> str:
         """Returns the name of the argument that contains an array."""
-        return self.layout.find_argument(place)
+        return self.layout.find_argument(index)
 
     def make_tensors(self, *, requires_grad: bool = True) -> list[Any]:
         """Returns new leaves for the arrays; a number stays a number."""
@@ -96,9 +96,9 @@ class Sample:
         result = self.overload(*args, **kwargs)
         schema = self.overload.record.schema
         results = [result] if len(schema.returns) == 1 else list(result or ())
-        written = [values[place] for place in self.layout.written_places]
+        written = [values[index] for index in self.layout.written_places]
         returned = zip(results, schema.returned_arguments, strict=True)
-        return flatten([*written, *(one for one, place in returned if place is None)])
+        return flatten([*written, *(result for result, index in returned if index is None)])
 
     def as_function(self, arrays: Sequence[Any]) -> tuple[Callable[..., list[Any]], list[Any]]:
         """Returns the op as a function of its differentiable arguments, and the point of the check.
@@ -166,6 +166,6 @@ def is_inexact(array: Any) -> bool:
 def draw_like(arrays: Sequence[Any], seed: int) -> list[Any]:
     """Returns random arrays with the shapes and dtypes of others, for directions and cotangents."""
     return [
-        from_coordinates(draw_directions(1, count_coordinates(array), seed=seed + place)[0], array)
-        for place, array in enumerate(arrays)
+        from_coordinates(draw_directions(1, count_coordinates(array), seed=seed + index)[0], array)
+        for index, array in enumerate(arrays)
     ]

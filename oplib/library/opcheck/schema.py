@@ -40,10 +40,10 @@ def check_schema(sample: Sample, _: Tolerance) -> None:
     finally:
         state.grad_enabled = grad_mode
     may_alias = Tag.view in sample.overload.tags or any(output.is_view for output in schema.returns)
-    for place, leaf in enumerate(leaves):
+    for index, leaf in enumerate(leaves):
         if not (tensors := find_tensors([leaf])):
             continue
-        name, tensor = sample.name(place), tensors[0]
+        name, tensor = sample.name(index), tensors[0]
         if name in written:
             continue
         if tensor._storage.version:
@@ -95,13 +95,13 @@ def check_registration(sample: Sample, _: Tolerance) -> None:
 
 def _find_functions(result: Tensor) -> Iterator[str]:
     """Yields the names of the users' Functions in the graph of a result."""
-    found: set[Any] = set()
+    visited: set[Any] = set()
     waiting: list[Any] = [result.grad_fn]
     while waiting:
         node = waiting.pop()
-        if node is None or node in found:
+        if node is None or node in visited:
             continue
-        found.add(node)
+        visited.add(node)
         if isinstance(node, BackwardCFunction):
             yield node.name()
         waiting.extend(edge[0] for edge in node.next_functions)

@@ -61,26 +61,26 @@ def _is_repeatable(sample: Sample, first: Sequence[Any]) -> bool:
     if not sample.overload.record.is_ordered:
         return True
     second = only_arrays(sample.call(sample.make_tensors(requires_grad=False)))
-    return all(np.array_equal(one, other, equal_nan=True) for one, other in zip(first, second, strict=True))
+    return all(np.array_equal(left, right, equal_nan=True) for left, right in zip(first, second, strict=True))
 
 
 def _check_gradients(sample: Sample, tolerance: Tolerance) -> None:
     leaves = sample.make_tensors()
     outputs = [output for output in sample.call(leaves) if isinstance(output, Tensor)]
-    recorded = [place for place, output in enumerate(outputs) if output.requires_grad]
+    recorded = [index for index, output in enumerate(outputs) if output.requires_grad]
     if not recorded:
         return
-    cotangents = draw_like([outputs[place].array for place in recorded], seed=1)
+    cotangents = draw_like([outputs[index].array for index in recorded], seed=1)
     wanted = sample.pick(leaves)
-    found = grad(
-        [outputs[place] for place in recorded],
+    gradients = grad(
+        [outputs[index] for index in recorded],
         wanted,
         [Tensor.from_array(cotangent) for cotangent in cotangents],
         allow_unused=True,
     )
     eager = [
         jnp.zeros_like(leaf.array) if gradient is None else gradient.array
-        for leaf, gradient in zip(wanted, found, strict=True)
+        for leaf, gradient in zip(wanted, gradients, strict=True)
     ]
     traced = jax.jit(partial(_pull_back, sample, recorded))(cotangents, sample.arrays)
     require_equal(
@@ -99,7 +99,7 @@ def _pull_back(
 
     def call(*varied: Any) -> list[Any]:
         results = only_arrays(sample.call_arrays(sample.put(varied, arrays)))
-        return [results[place] for place in recorded]
+        return [results[index] for index in recorded]
 
     _, pull = jax.vjp(call, *sample.pick(arrays))
     return [conjugate(gradient) for gradient in pull(list(map(conjugate, cotangents)))]

@@ -51,7 +51,7 @@ def list_slots(platform: str) -> tuple[str, ...]:
     return (platform, *families, "default")
 
 
-def find_device_place(schema: FunctionSchema) -> int | None:
+def find_device_index(schema: FunctionSchema) -> int | None:
     """Returns the position of the argument that chooses a factory's kernel; None if tensors choose it."""
     if any(argument.has_tensor for argument in schema.arguments):
         return None

@@ -98,13 +98,13 @@ def check_namespace(namespace: str, site: Site) -> None:
         )
 
 
-def require_same_namespace(given: str, own: str, *, subject: str) -> None:
+def require_same_namespace(namespace: str, own: str, *, subject: str) -> None:
     """Raises RegistrationError if a name has another namespace than its library."""
-    if given != own:
+    if namespace != own:
         raise RegistrationError(
-            f"{subject}: the explicitly provided namespace ({given}) does not match namespace of the "
+            f"{subject}: the explicitly provided namespace ({namespace}) does not match namespace of the "
             f"library. Got a library of namespace {own}. Leave the namespace out, or use a library of "
-            f"{given}."
+            f"{namespace}."
         )
 
 

@@ -15,13 +15,13 @@ Tags = Tag | Iterable[Tag] | None
 
 def to_tags(tags: Tags, *, subject: str) -> tuple[Tag, ...]:
     """Returns tags as a tuple without repetition; raises RegistrationTypeError for what is no Tag."""
-    given: list[Any] = [tags] if isinstance(tags, (Tag, str)) else list(tags or ())
-    for tag in given:
+    items: list[Any] = [tags] if isinstance(tags, (Tag, str)) else list(tags or ())
+    for tag in items:
         if not isinstance(tag, Tag):
             raise RegistrationTypeError(
                 f"{subject}: 'tags' is one oplib.Tag or several. Got {tag!r}. Write Tag.inplace or the like."
             )
-    return tuple(dict.fromkeys(given))
+    return tuple(dict.fromkeys(items))
 
 
 def check_tags(schema: FunctionSchema, tags: tuple[Tag, ...]) -> None:
@@ -79,7 +79,7 @@ def _find_broken_out_rule(schema: FunctionSchema) -> tuple[str, str] | None:
         return "requires all mutable arguments to be keyword-only", "Move them behind the *."
     if not all(argument.is_tensor for argument in written):
         return "only supports Tensor mutable arguments", "Write single Tensors only."
-    returned = all(_aliases(schema, argument, place) for place, argument in enumerate(written))
+    returned = all(_aliases(schema, argument, index) for index, argument in enumerate(written))
     if len(schema.returns) != len(written) or not returned:
         return (
             "must return all mutable arguments in their order (its return annotation differs)",

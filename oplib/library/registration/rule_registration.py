@@ -124,10 +124,10 @@ def register_autograd(
     target, owner = resolve_target(op, lib, subject="register_autograd")
 
     def register(formula: Any) -> Any:
-        given = Derivative(
+        arguments = Derivative(
             formula, setup_context, forward, nonlinear=nonlinear, constant=constant, missing=missing
         )
-        derivative = make_derivative(target.name(), given)
+        derivative = make_derivative(target.name(), arguments)
         check_derivative(target.record, derivative, subject="register_autograd")
         registry.add(target._qualname, "derivative", derivative, owner)
         return derivative.backward

@@ -20,7 +20,7 @@ from oplib.library.records.contribution import (
     find_kind,
     find_newest,
 )
-from oplib.library.records.platforms import find_device_place
+from oplib.library.records.platforms import find_device_index
 from oplib.library.records.qualname import Qualname
 from oplib.library.records.record import Definition, Derivative, Function, Record, Tag
 from oplib.library.records.tags import check_tags
@@ -117,7 +117,7 @@ def _is_said(pieces: Contributions) -> bool:
 
 def require_device_argument(schema: FunctionSchema) -> None:
     """Raises RegistrationValueError if neither a tensor nor ``Device device`` decides a call's device."""
-    if any(argument.has_tensor for argument in schema.arguments) or find_device_place(schema) is not None:
+    if any(argument.has_tensor for argument in schema.arguments) or find_device_index(schema) is not None:
         return
     raise RegistrationValueError(
         f"{schema.qualified_name}: functions without tensor inputs are required to have a `device: Device` "
@@ -166,8 +166,8 @@ def check_derivative(record: Record, derivative: Derivative, *, subject: str) ->
         names = ["ctx", "inputs", "output"]
         if record.schema.num_positional < len(record.schema.arguments):
             names.insert(2, "keyword_only_inputs")
-        due, given = f"({', '.join(names)}) by name", dict.fromkeys(names)
-        require_signature(derivative.setup_context, f"{record.name}: setup_context", due, **given)
+        due, keywords = f"({', '.join(names)}) by name", dict.fromkeys(names)
+        require_signature(derivative.setup_context, f"{record.name}: setup_context", due, **keywords)
     if derivative.forward is not None:
         _check_forward(record, derivative.forward)
 
@@ -284,12 +284,12 @@ def _count_returns(annotation: object) -> int | None:
     return None if annotation is tuple else 1
 
 
-def make_derivative(name: str, given: Derivative) -> Derivative:
+def make_derivative(name: str, arguments: Derivative) -> Derivative:
     """Returns the derivative for the arguments of ``register_autograd``.
 
     Args:
         name: the name of the op, for errors.
-        given: the arguments; its ``backward`` is a formula, ``"derive"``, a complete derivative, or None.
+        arguments: the arguments; its ``backward`` is a formula, ``"derive"``, a complete derivative, or None.
 
     Raises:
         RegistrationTypeError: the formula, ``setup_context`` or ``forward`` cannot be called.
@@ -297,18 +297,18 @@ def make_derivative(name: str, given: Derivative) -> Derivative:
             formula; both ``setup_context`` and ``forward``; an empty reason.
     """
     subject = f"register_autograd({name})"
-    backward: Any = given.backward
-    reasons: dict[str, Any] = {"constant": given.constant, "missing": given.missing}
+    backward: Any = arguments.backward
+    reasons: dict[str, Any] = {"constant": arguments.constant, "missing": arguments.missing}
     kinds = [kind for kind, value in {"a formula": backward, **reasons}.items() if value is not None]
     if len(kinds) != 1:
         raise RegistrationValueError(
             f"{subject}: expected one of a formula, constant= and missing=. "
             f"Got {' and '.join(kinds) or 'none'}. Pass exactly one of them."
         )
-    parts = {"setup_context": given.setup_context, "forward": given.forward}
+    parts = {"setup_context": arguments.setup_context, "forward": arguments.forward}
     saves = [part is not None for part in parts.values()]
     is_formula = backward not in (None, "derive") and not isinstance(backward, Derivative)
-    if not is_formula and (any(saves) or given.nonlinear):
+    if not is_formula and (any(saves) or arguments.nonlinear):
         raise RegistrationValueError(
             f"{subject}: setup_context, forward and nonlinear belong to a formula. Got "
             f"them with {kinds[0] if backward is None else repr(backward)}. Pass the formula too, or leave "
@@ -328,8 +328,8 @@ def make_derivative(name: str, given: Derivative) -> Derivative:
     if isinstance(backward, Derivative):
         return backward
     if not is_formula:
-        return replace(given, backward=None, derive=backward is not None)
+        return replace(arguments, backward=None, derive=backward is not None)
     for part, function in {"the formula": backward, **parts}.items():
         if function is not None:
             require_callable(function, f"{subject}: {part}")
-    return given
+    return arguments

@@ -253,8 +253,8 @@ def fill_defaults(
     """
     positional = schema.arguments[: schema.num_positional]
     keyword_only = schema.arguments[schema.num_positional :]
-    given = tuple(args[: len(positional)])
-    filled = given + tuple(argument.default_value for argument in positional[len(given) :])
+    passed = tuple(args[: len(positional)])
+    filled = passed + tuple(argument.default_value for argument in positional[len(passed) :])
     return filled, {
         argument.name: kwargs.get(argument.name, argument.default_value) for argument in keyword_only
     }

@@ -108,9 +108,9 @@ class TokenReader:
 
     def take(self, mark: str) -> bool:
         """Moves past the next token if it is this mark, and tells whether it was."""
-        found = self.at(mark)
-        self.position += found
-        return found
+        is_there = self.at(mark)
+        self.position += is_there
+        return is_there
 
     def expect(self, mark: str, *, also: str = "") -> Token:
         """Moves past this mark, or raises; ``also`` is another mark that the error names as correct."""
