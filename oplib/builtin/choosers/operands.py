@@ -6,17 +6,17 @@ The common cases are told by the class of one operand, since these functions sta
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from oplib.builtin.checks.stored_numbers import check_fits
 from oplib.builtin.composed.data_dependent import find_places
-from oplib.builtin.kernels.wide_integers import compare_with_wide, is_wide, to_quotient_operand
 from oplib.builtin.rows.choice import OverloadChoice
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library import OpOverload
+from oplib.library.arguments.scalars import is_narrow
 from oplib.library.calls.fusion import Branch, when_number, when_tensor
 from oplib.tensor.storage.ingestion import to_array
 
@@ -281,3 +281,37 @@ OF_OPERANDS: dict[str, Chooser] = {
     "where": choose_where,
     "fill": choose_fill,
 }
+
+
+# Python integers that JAX's widest dtype does not hold ------------------------------------------------------
+
+# Torch always has 64-bit integers. JAX has none without x64. A comparison still has an answer, and a division
+# has the quotient as a float. The other ops refuse such integers when arguments are bound.
+_LIMIT = 2**63  # torch has no larger integers
+
+
+def is_wide(value: Any) -> TypeGuard[int]:
+    """Tells whether a value is a 64-bit integer for which no dtype is available."""
+    return value.__class__ is int and not is_narrow(value) and -_LIMIT <= value < _LIMIT
+
+
+def to_quotient_operand(value: Any) -> Any:
+    """Returns the operand of a division for a number."""
+    return float(value) if is_wide(value) else value
+
+
+def compare_with_wide(name: str, tensor: Any, other: int) -> bool | None:
+    """Returns the common result of comparing every item with a wide integer.
+
+    Args:
+        name: the name of the comparison.
+        tensor: a tensor or array.
+        other: a wide integer.
+
+    Returns:
+        The result; None if it depends on the item, as for floats or unsigned integers.
+    """
+    dtype: Any = np.dtype(getattr(tensor, "dtype", float))
+    if dtype.kind not in "iub" or (dtype.kind != "b" and np.iinfo(dtype).min <= other <= np.iinfo(dtype).max):
+        return None
+    return {"eq": False, "ne": True, "lt": other > 0, "le": other > 0}.get(name, other < 0)

@@ -7,10 +7,10 @@ from oplib.builtin.composed.matrices import SUBJECTS as _OF_MATRICES
 from oplib.builtin.composed.networks import SUBJECTS as _OF_NETWORKS
 from oplib.builtin.composed.signals import SUBJECTS as _OF_SIGNALS
 from oplib.builtin.registration import Overloads
-from oplib.builtin.tables import creation, losses, matrices, networks, places, pointwise, reductions, shapes
+from oplib.builtin.tables import creation, indexing, losses, matrices, networks, pointwise, reductions, shapes
 from oplib.builtin.tables.networks import dropout
 
-_PACKAGES = (pointwise, reductions, shapes, places, matrices, networks, losses, creation)
+_PACKAGES = (pointwise, reductions, shapes, indexing, matrices, networks, losses, creation)
 FAMILIES = tuple(family for package in _PACKAGES for family in package.FAMILIES)
 ROWS = tuple(row for family in FAMILIES for row in family.ROWS)
 OVERLOADS = Overloads(ROWS)

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 from jax import lax
 
-from oplib.builtin.checks.places import CHECKED
+from oplib.builtin.checks.bounds import CHECKED
 from oplib.builtin.choosers.forms import OF_FORMS
 from oplib.builtin.choosers.operands import OF_OPERANDS
 from oplib.builtin.choosers.random import CHOOSERS as OF_RANDOM
@@ -35,10 +35,9 @@ from oplib.tracebacks import entry_point
 from .description import complete_composed, describe_function
 from .families import COMPOSED, OVERLOADS
 from .forms import specify_in_place, specify_variadic, specify_with_flag
-from .names import name_function, name_method
 from .operators import fuse_operators
 from .specification import FunctionSpec, specify_choice, specify_composed, specify_op
-from .writer import emit_function
+from .writer import emit_function, name_function, name_method
 
 Function = Callable[..., Any]
 Key = tuple[str, str]

@@ -153,6 +153,14 @@ class NetworkRow(Row):
         return f"torch.nn.functional.{self.op}"
 
 
+@dataclass(frozen=True, slots=True)
+class LossRow(NetworkRow):
+    """The row of a loss, which autocast computes in float32."""
+
+    dtypes: str = "hf"
+    autocast: str = "float32"
+
+
 def constant(because: str) -> Derivative:
     """The gradient is zero everywhere, for this reason."""
     return Derivative(constant=because)

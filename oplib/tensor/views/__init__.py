@@ -8,9 +8,8 @@ from __future__ import annotations
 from .bits import AsDtype
 from .chain import Chain, make_chain
 from .diagonal import Diagonal
-from .frame import Frame, Starts
+from .frame import Frame, Inverse, Starts
 from .index_map import IndexMap, derive_index_map
-from .inverse import Inverse
 from .lineage import Creation, mark_stale, note_view
 from .operand import read_operands
 from .parts import AsComplex, AsReal

@@ -89,3 +89,23 @@ def find_positions(shape: Shape, layout: Layout) -> np.ndarray[Any, Any]:
         along = np.arange(length) * stride
         places += along.reshape([-1 if one == axis else 1 for one in range(len(shape))])
     return places
+
+
+class Inverse(Frame):
+    """Shows the whole of another frame.
+
+    Args:
+        frame: a frame that shows every item of its whole once, and has no starts.
+    """
+
+    __slots__ = ("frame",)
+
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame
+        self.in_shape, self.shape = frame.shape, frame.in_shape
+
+    def get(self, whole: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102  described in Frame
+        return self.frame.put(whole, whole, ())
+
+    def put(self, whole: Any, part: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102
+        return self.frame.get(part, ())

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.promotion import in_single, strong
-from oplib.builtin.rows.row import NetworkRow
+from oplib.builtin.rows.row import LossRow
 from oplib.errors import ArgumentError, describe
 from oplib.tensor.dtypes import names as dtypes
 
@@ -137,12 +137,11 @@ def _ctc_loss(
 
 
 ROWS = (
-    NetworkRow(
+    LossRow(
         "ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, "
         "int blank=0, *, str reduction='mean', bool zero_infinity=False) -> Tensor",
         _ctc_loss,
         "negative log-likelihoods of label sequences, summed over all alignments",
-        dtypes="hf",
         autocast="cpu float32",
     ),
 )

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -19,7 +18,7 @@ from oplib.builtin.kernels.promotion import (
     promote_operands,
     strong,
 )
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import LossRow
 from oplib.builtin.tables.networks.normalisation import _log_softmax
 from oplib.builtin.tables.pointwise.basic import find_sign
 from oplib.builtin.tables.reductions.moments import compute_norm
@@ -108,35 +107,31 @@ def _kernel_kl_div(input: Any, target: Any, *, log_target: bool = False, reducti
 
 
 PAIRS = (
-    Row(
+    LossRow(
         "mse_loss(Tensor input, Tensor target, *, str reduction='mean') -> Tensor",
         _pair("mse_loss", lambda x, y: lax.square(x - y)),
         "squared differences",
-        autocast="float32",
     ),
-    Row(
+    LossRow(
         "l1_loss(Tensor input, Tensor target, *, str reduction='mean') -> Tensor",
         _pair("l1_loss", lambda x, y: _size(x - y)),
         "absolute differences",
-        autocast="float32",
+        dtypes="ihfc",
     ),
-    Row(
+    LossRow(
         "smooth_l1_loss(Tensor input, Tensor target, float beta=1., *, str reduction='mean') -> Tensor",
         _pair("smooth_l1_loss", _smooth_l1),
         "squared differences / (2 beta) below beta, absolute differences - beta / 2 above",
-        autocast="float32",
     ),
-    Row(
+    LossRow(
         "huber_loss(Tensor input, Tensor target, float delta=1., *, str reduction='mean') -> Tensor",
         _pair("huber_loss", _huber),
         "half the squared differences below delta, delta * (absolute differences - delta / 2) above",
-        autocast="float32",
     ),
-    Row(
+    LossRow(
         "kl_div(Tensor input, Tensor target, *, bool log_target=False, str reduction='mean') -> Tensor",
         _kernel_kl_div,
         "target * (log(target) - input), where input contains logarithms",
-        autocast="float32",
     ),
 )
 
@@ -343,34 +338,30 @@ def _cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any
 
 _CLASSES = "*, int ignore_index=-100, str reduction='mean'"
 CLASSES = (
-    Row(
+    LossRow(
         "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, *, str reduction='mean') "
         "-> Tensor",
         _bce,
         "binary cross entropy of probabilities",
-        autocast="float32",
     ),
-    Row(
+    LossRow(
         "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, "
         "Tensor? pos_weight=None, *, str reduction='mean') -> Tensor",
         _bce_with_logits,
         "binary cross entropy of the sigmoid",
-        autocast="float32",
     ),
-    Row(
+    LossRow(
         f"nll_loss(Tensor input, Tensor target, Tensor? weight=None, {_CLASSES}) -> Tensor",
         _nll,
         "negative log-likelihoods of the target classes",
-        autocast="float32",
     ),
-    Row(
+    LossRow(
         f"cross_entropy(Tensor input, Tensor target, Tensor? weight=None, {_CLASSES}, "
         "float label_smoothing=0.) -> Tensor",
         _cross_entropy,
         "nll_loss of log_softmax; the target contains classes or probabilities",
-        autocast="float32",
     ),
-    Row(
+    LossRow(
         "cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor",
         _cosine_similarity,
         "cosine of the angle between vectors along a dim",
@@ -378,7 +369,4 @@ CLASSES = (
     ),
 )
 
-ROWS = tuple(
-    replace(row, source=f"torch.nn.functional.{row.op}", dtypes="ihfc" if row.op == "l1_loss" else "hf")
-    for row in (*PAIRS, *CLASSES)
-)
+ROWS = (*PAIRS, *CLASSES)

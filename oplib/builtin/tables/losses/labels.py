@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, in_single, meet, strong
-from oplib.builtin.rows.row import NetworkRow
+from oplib.builtin.rows.row import LossRow
 from oplib.builtin.tables.pointwise.basic import find_sign
 from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, describe
 from oplib.tensor.dtypes.rules import COMPLEX
@@ -147,33 +147,28 @@ def _multilabel_soft_margin(input: Any, target: Any, weight: Any = None, *, redu
 
 
 ROWS = (
-    NetworkRow(
+    LossRow(
         "soft_margin_loss(Tensor input, Tensor target, *, str reduction='mean') -> Tensor",
         _soft_margin,
         "log(1 + exp(-target * input)), where targets are 1 and -1",
         dtypes="hfc",
-        autocast="float32",
     ),
-    NetworkRow(
+    LossRow(
         "multi_margin_loss(Tensor input, Tensor target, float p=1., float margin=1., Tensor? weight=None, *, "
         "str reduction='mean') -> Tensor",
         _multi_margin,
         "how far other classes are from being below the target class by a margin, or the squares",
-        dtypes="hf",
-        autocast="float32",
     ),
-    NetworkRow(
+    LossRow(
         "multilabel_margin_loss(Tensor input, Tensor target, *, str reduction='mean') -> Tensor",
         _multilabel_margin,
         "how far other classes are from being below each target class by 1; labels end at -1",
-        dtypes="hf",
-        autocast="float32",
     ),
-    NetworkRow(
+    LossRow(
         "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, *, "
         "str reduction='mean') -> Tensor",
         _multilabel_soft_margin,
         "binary cross entropy of the sigmoid, averaged over the classes",
-        dtypes="hf",
+        autocast="",
     ),
 )

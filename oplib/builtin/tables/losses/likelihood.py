@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.promotion import in_single, meet, strong, to_floating
-from oplib.builtin.rows.row import NetworkRow
+from oplib.builtin.rows.row import LossRow
 from oplib.errors import ArgumentValueError, UnsupportedDtypeError, describe
 from oplib.tensor.dtypes.rules import COMPLEX
 
@@ -81,19 +81,18 @@ def _gaussian_nll(
 
 
 ROWS = (
-    NetworkRow(
+    LossRow(
         "poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, "
         "float eps=1e-08, *, str reduction='mean') -> Tensor",
         _poisson_nll,
         "negative log-likelihoods of counts, where the input is the rate or its logarithm",
         dtypes="ihfc",
-        autocast="float32",
     ),
-    NetworkRow(
+    LossRow(
         "gaussian_nll_loss(Tensor input, Tensor target, Tensor var, bool full=False, float eps=1e-06, *, "
         "str reduction='mean') -> Tensor",
         _gaussian_nll,
         "negative log-likelihoods of numbers, where the input is the mean",
-        dtypes="hf",
+        autocast="",
     ),
 )

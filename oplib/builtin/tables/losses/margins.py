@@ -18,7 +18,7 @@ from oplib.builtin.kernels.promotion import (
     strong,
     to_floating,
 )
-from oplib.builtin.rows.row import SELECTED, NetworkRow
+from oplib.builtin.rows.row import SELECTED, LossRow
 from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedDtypeError, describe
 from oplib.tensor.dtypes import names as dtypes
@@ -142,44 +142,40 @@ def _cosine_embedding(
 
 
 ROWS = (
-    NetworkRow(
+    LossRow(
         "pairwise_distance(Tensor x1, Tensor x2, float p=2., float eps=1e-06, bool keepdim=False) -> Tensor",
         _pairwise_distance,
         "norms of the differences of vectors along the last dim",
         dtypes="ihfc",
+        autocast="",
     ),
-    NetworkRow(
+    LossRow(
         "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1., float p=2., "
         "float eps=1e-06, bool swap=False, *, str reduction='mean') -> Tensor",
         _triplet,
         "how far the distance to the positive is from being smaller, by a margin, than to the negative",
         dtypes="ihfc",
-        autocast="float32",
     ),
-    NetworkRow(
+    LossRow(
         "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., *, "
         "str reduction='mean') -> Tensor",
         _margin_ranking,
         "how far input1 is from being above input2 by a margin, or below where the target is -1",
         derivative=SELECTED,
         dtypes="ihf",
-        autocast="float32",
     ),
-    NetworkRow(
+    LossRow(
         "hinge_embedding_loss(Tensor input, Tensor target, float margin=1., *, str reduction='mean') -> "
         "Tensor",
         _hinge_embedding,
         "input where the target is 1, max(0, margin - input) where it is -1",
         derivative=SELECTED,
-        dtypes="hf",
-        autocast="float32",
     ),
-    NetworkRow(
+    LossRow(
         "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., *, "
         "str reduction='mean') -> Tensor",
         _cosine_embedding,
         "1 - cosine where the target is 1, max(0, cosine - margin) where it is -1",
         dtypes="bihf",
-        autocast="float32",
     ),
 )

@@ -155,20 +155,12 @@ def _histogram_between(self: Any, bins: Any, weight: Any = None, *, density: boo
 
 
 def _count_between(self: Any, edges: Any, weight: Any, density: bool) -> Any:
-    """Counts items between edges; an item on an edge, except the last, belongs to the interval above."""
     if weight is not None and (weight.shape != self.shape or weight.dtype != self.dtype):
         raise ArgumentError(
             "histogram: if weight tensor is provided it should have the shape and dtype of the input. Got "
             f"{describe(weight)} for {describe(self)}. Expand or convert it."
         )
-    count = edges.shape[0] - 1
-    flat = lax.reshape(self, (self.size,))
-    share = jnp.ones_like(flat) if weight is None else lax.reshape(weight, (self.size,))
-    place = jnp.searchsorted(edges, flat, side="right") - 1
-    place = jnp.where(flat == edges[-1], count - 1, place)
-    is_within = (flat >= edges[0]) & (flat <= edges[-1])
-    found = jnp.zeros(count, self.dtype).at[jnp.where(is_within, place, count)].add(share, mode="drop")
-    return found / jnp.sum(found) / jnp.diff(edges) if density else found
+    return _count_in_cells(lax.reshape(self, (self.size, 1)), [edges], weight, density=density)
 
 
 def _histogram_grid(self: Any, bins: Sequence[Any], weight: Any = None, *, density: bool = False) -> Any:
@@ -191,22 +183,27 @@ def _histogram_grid(self: Any, bins: Sequence[Any], weight: Any = None, *, densi
     if not bins:  # points of no numbers lie in no cell
         return jnp.full((), jnp.nan if density else 0, self.dtype)
     points = lax.reshape(self, (math.prod(self.shape[:-1]), self.shape[-1]))
+    return _count_in_cells(points, bins, weight, density=density)
+
+
+def _count_in_cells(points: Any, bins: Sequence[Any], weight: Any, *, density: bool) -> Any:
+    """Counts rows of numbers between edges; one on an edge, except the last, belongs to the cell above."""
     share = jnp.ones_like(points[:, 0]) if weight is None else lax.reshape(weight, points.shape[:1])
-    places, is_within = [], jnp.ones(points.shape[:1], bool)
+    indices, is_within = [], jnp.ones(points.shape[:1], bool)
     for axis, edges in enumerate(bins):
         items = points[:, axis]
-        place = jnp.searchsorted(edges, items, side="right") - 1
-        places.append(jnp.where(items == edges[-1], edges.shape[0] - 2, place))
+        index = jnp.searchsorted(edges, items, side="right") - 1
+        indices.append(jnp.where(items == edges[-1], edges.shape[0] - 2, index))
         is_within &= (items >= edges[0]) & (items <= edges[-1])
     shape = tuple(edges.shape[0] - 1 for edges in bins)
-    beyond = [jnp.where(is_within, place, length) for place, length in zip(places, shape, strict=True)]
-    found = jnp.zeros(shape, self.dtype).at[tuple(beyond)].add(share, mode="drop")
+    beyond = [jnp.where(is_within, index, length) for index, length in zip(indices, shape, strict=True)]
+    counts = jnp.zeros(shape, points.dtype).at[tuple(beyond)].add(share, mode="drop")
     if not density:
-        return found
-    found /= jnp.sum(found)
+        return counts
+    counts /= jnp.sum(counts)
     for axis, edges in enumerate(bins):
-        found /= lax.expand_dims(jnp.diff(edges), [one for one in range(len(bins)) if one != axis])
-    return found
+        counts /= lax.expand_dims(jnp.diff(edges), [other for other in range(len(bins)) if other != axis])
+    return counts
 
 
 _UNTOLD = Derivative(missing="torch has none either: counts are piecewise constant; detach the counted items")

@@ -1,5 +1,0 @@
-"""Ops that read or write at indices."""
-
-from . import gathering, indexing, scattering
-
-FAMILIES = (indexing, gathering, scattering)
