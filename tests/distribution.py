@@ -21,7 +21,7 @@ from tests.documents import ROOT, read_examples
 DIST = ROOT / "dist"
 # Enough to see that oplib works with the lowest versions: what calls optree, and what registers with JAX.
 LOWEST_TESTS = [
-    "tests/test_pytree.py",
+    "tests/pytree",
     "tests/library/carrier",
     "tests/autograd/user_functions/test_trees.py",
 ]

@@ -1,45 +1,21 @@
-"""Trees of containers, flattened to lists of leaves: optree with torch's conventions.
-
-``None`` is a leaf, and dictionaries keep their insertion order, also in the comparison of two specs. A Tensor
-is a leaf; only ``jax.tree_util`` treats it as a container.
-
-Classes are registered in a namespace of oplib, so this module does not affect optree or JAX.
-"""
+"""Flattening trees, rebuilding them, and functions of their leaves."""
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import dataclasses
-import threading
 import types
-import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-import jax
 import optree
 
-from .errors import ArgumentTypeError
+from oplib.errors import ArgumentTypeError
+
+from .dataclass_nodes import leaf_classes, note_class
+from .registry import DATACLASSES, NAMESPACE
 
 TreeSpec: TypeAlias = optree.PyTreeSpec
 IsLeaf: TypeAlias = "Callable[[Any], bool] | None"
 Types: TypeAlias = "type[Any] | tuple[type[Any], ...] | types.UnionType"
-
-_NAMESPACE = "oplib"
-_DATACLASSES = "oplib.dataclasses"  # a second namespace: plain dataclasses and JAX's nodes are nodes too
-
-# Open for the life of the process: optree offers the setting only as a context manager.
-_insertion_order = contextlib.ExitStack()
-for _name in (_NAMESPACE, _DATACLASSES):
-    _insertion_order.enter_context(optree.dict_insertion_ordered(True, namespace=_name))
-atexit.register(_insertion_order.close)
-
-_registration = threading.Lock()
-_seen_nodes: set[type[Any]] = set()  # the classes that only this file has registered
-_flatten_by_jax = jax.tree_util.default_registry.flatten_one_level  # None for a leaf
-_leaf_classes: weakref.WeakSet[type[Any]] = weakref.WeakSet([type(None)])
 
 
 def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec]:
@@ -60,7 +36,7 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec
         >>> tree_unflatten(leaves, spec)
         {'b': 1, 'a': [2, None]}
     """
-    return optree.tree_flatten(tree, is_leaf, none_is_leaf=True, namespace=_NAMESPACE)
+    return optree.tree_flatten(tree, is_leaf, none_is_leaf=True, namespace=NAMESPACE)
 
 
 def tree_flatten_dataclasses(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec]:
@@ -78,6 +54,7 @@ def tree_flatten_dataclasses(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[An
         The leaves in order, and the structure.
 
     Example:
+        >>> import dataclasses
         >>> @dataclasses.dataclass
         ... class Point:
         ...     x: float
@@ -89,82 +66,12 @@ def tree_flatten_dataclasses(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[An
         [Point(x=4.0, y=5.0), 6.0]
     """
     while True:
-        leaves, spec = optree.tree_flatten(tree, is_leaf, none_is_leaf=True, namespace=_DATACLASSES)
-        if all(cls in _leaf_classes for cls in {type(leaf) for leaf in leaves}):
+        leaves, spec = optree.tree_flatten(tree, is_leaf, none_is_leaf=True, namespace=DATACLASSES)
+        if all(cls in leaf_classes for cls in {type(leaf) for leaf in leaves}):
             return leaves, spec
-        found = [_note_class(leaf) for leaf in leaves if not (is_leaf is not None and is_leaf(leaf))]
+        found = [note_class(leaf) for leaf in leaves if not (is_leaf is not None and is_leaf(leaf))]
         if not any(found):
             return leaves, spec
-
-
-def _note_class(leaf: Any) -> bool:
-    """Registers the class of an object if the object is a node, and returns whether it is."""
-    cls = type(leaf)
-    if cls in _leaf_classes:
-        return False
-    # The field table is looked up on the class, because a dataclass type in the tree is no instance.
-    if hasattr(cls, "__dataclass_fields__") and _can_be_made(cls):
-        _register_dataclass(cls)
-    # A Tensor is a leaf here, and a node of JAX.
-    elif str(cls.__module__).partition(".")[0] != __package__ and _flatten_by_jax(leaf) is not None:
-        _register(cls, _flatten_once, jax.tree_util.tree_unflatten)
-    else:
-        _leaf_classes.add(cls)
-        return False
-    return True
-
-
-def _flatten_once(node: Any) -> tuple[list[Any], Any]:
-    """Returns the children of a node of JAX, and its structure."""
-    return jax.tree_util.tree_flatten(node, is_leaf=lambda one: one is not node)
-
-
-def _register_dataclass(cls: type[Any]) -> None:
-    names = tuple(field.name for field in dataclasses.fields(cls))
-    native = _find_native(cls)
-    holds_items = issubclass(native, dict)
-
-    def flatten(instance: Any) -> tuple[list[Any], tuple[tuple[str, ...], tuple[Any, ...]]]:
-        present = tuple(name for name in names if hasattr(instance, name))
-        fields = {name: getattr(instance, name) for name in present}
-        items = dict(native.items(instance)) if holds_items else {}
-        # An item that is also a field is one child: transformers' ModelOutput holds each value in both.
-        own = {key: item for key, item in items.items() if key not in fields or fields[key] is not item}
-        return [*fields.values(), *own.values()], (present, tuple((key, key in own) for key in items))
-
-    def unflatten(structure: Any, children: Any) -> Any:
-        present, keys = structure
-        rest = iter(children)
-        fields = {name: next(rest) for name in present}
-        instance: Any = native.__new__(cls)
-        for name, child in fields.items():
-            object.__setattr__(instance, name, child)  # bypasses the guard of frozen dataclasses
-        for key, is_own in keys:
-            native.__setitem__(instance, key, next(rest) if is_own else fields[key])
-        return instance
-
-    _register(cls, flatten, unflatten)
-
-
-def _find_native(cls: type[Any]) -> Any:
-    """Returns the class that makes instances and sets their items: ``object`` for most."""
-    return next(base for base in (OrderedDict, dict, object) if issubclass(cls, base))
-
-
-def _can_be_made(cls: type[Any]) -> bool:
-    """Whether an instance can be made without calling the class: not if it is also a list, say."""
-    try:
-        _find_native(cls).__new__(cls)
-    except TypeError:
-        return False
-    return True
-
-
-def _register(cls: type[Any], flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]) -> None:
-    with _registration:
-        if cls not in _seen_nodes:
-            optree.register_pytree_node(cls, flatten, unflatten, namespace=_DATACLASSES)
-            _seen_nodes.add(cls)
 
 
 def tree_unflatten(leaves: Iterable[Any], spec: TreeSpec) -> Any:
@@ -185,12 +92,12 @@ def tree_unflatten(leaves: Iterable[Any], spec: TreeSpec) -> Any:
 
 def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
     """Returns the leaves of a tree in order."""
-    return optree.tree_leaves(tree, is_leaf, none_is_leaf=True, namespace=_NAMESPACE)
+    return optree.tree_leaves(tree, is_leaf, none_is_leaf=True, namespace=NAMESPACE)
 
 
 def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> TreeSpec:
     """Returns the structure of a tree."""
-    return optree.tree_structure(tree, is_leaf, none_is_leaf=True, namespace=_NAMESPACE)
+    return optree.tree_structure(tree, is_leaf, none_is_leaf=True, namespace=NAMESPACE)
 
 
 def tree_map(function: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None) -> Any:
@@ -212,7 +119,7 @@ def tree_map(function: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLe
         >>> tree_map(lambda a, b: (a, b), {"x": 1, "y": None}, {"y": 2, "x": 3})
         {'x': (1, 3), 'y': (None, 2)}
     """
-    return optree.tree_map(function, tree, *rests, is_leaf=is_leaf, none_is_leaf=True, namespace=_NAMESPACE)
+    return optree.tree_map(function, tree, *rests, is_leaf=is_leaf, none_is_leaf=True, namespace=NAMESPACE)
 
 
 def tree_map_only(
@@ -271,41 +178,6 @@ def tree_all_only(types: Types, predicate: Callable[[Any], bool], tree: Any, is_
         False
     """
     return all(predicate(leaf) for leaf in tree_leaves(tree, is_leaf) if isinstance(leaf, types))
-
-
-def register_pytree_node(
-    cls: type[Any],
-    flatten: Callable[[Any], tuple[Iterable[Any], Any]],
-    unflatten: Callable[[Iterable[Any], Any], Any],
-) -> None:
-    """Makes instances of a class nodes of oplib's trees, but not of JAX's or optree's.
-
-    Args:
-        cls: the class; its subclasses stay leaves.
-        flatten: returns the children, and a hashable context from which the instance can be rebuilt.
-        unflatten: makes an instance from children and context, in torch's order of arguments.
-
-    Raises:
-        ValueError: the class is registered already.
-
-    Example:
-        >>> class Pair:
-        ...     def __init__(self, a, b):
-        ...         self.a, self.b = a, b
-        >>> register_pytree_node(Pair, lambda pair: ([pair.a, pair.b], None), lambda ab, _: Pair(*ab))
-        >>> tree_leaves([Pair(1, 2), 3])
-        [1, 2, 3]
-    """
-
-    def unflatten_here(context: Any, children: Any) -> Any:
-        return unflatten(children, context)
-
-    with _registration:
-        optree.register_pytree_node(cls, flatten, unflatten_here, namespace=_NAMESPACE)
-        if cls in _seen_nodes:
-            optree.unregister_pytree_node(cls, namespace=_DATACLASSES)
-            _seen_nodes.remove(cls)
-        optree.register_pytree_node(cls, flatten, unflatten_here, namespace=_DATACLASSES)
 
 
 def leaf_unless_list_of(types: Types, *, or_none: bool = False) -> Callable[[Any], bool]:
