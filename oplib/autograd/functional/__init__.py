@@ -9,8 +9,7 @@ Example:
 """
 
 from .hessian import hessian
-from .hessian_products import hvp, vhp
 from .jacobian import jacobian
-from .jacobian_products import jvp, vjp
+from .products import hvp, jvp, vhp, vjp
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]

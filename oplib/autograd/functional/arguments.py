@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from oplib.errors import AutogradError, GradientTypeError
 from oplib.tensor import Tensor, upcalls
 
+Function = Callable[..., Any]
 Tensors = tuple[Tensor, ...]
 _T = TypeVar("_T")
 
@@ -70,11 +71,22 @@ def make_inputs(inputs: Tensors, *, create_graph: bool, requires_grad: bool = Tr
         requires_grad: the setting of new tensors that are leaves.
     """
     return tuple(
-        upcalls.alias(one)
-        if create_graph and one._requires_grad
-        else one.detach().requires_grad_(requires_grad)
-        for one in inputs
+        upcalls.alias(tensor)
+        if create_graph and tensor._requires_grad
+        else tensor.detach().requires_grad_(requires_grad)
+        for tensor in inputs
     )
+
+
+def take_point(inputs: Any, caller: str, *, create_graph: bool) -> Group:
+    """Returns new tensors for the user's inputs. The arguments are those of :func:`make_inputs`.
+
+    Raises:
+        GradientTypeError: ``inputs`` is neither a Tensor nor a tuple of Tensors.
+    """
+    is_tuple, members = take_tuple(inputs, "inputs", caller)
+    tensors = make_inputs(members, create_graph=create_graph)
+    return Group(is_tuple, tensors, "the input to the user-provided function")
 
 
 def take_vector(v: Any, like: Group, caller: str, *, create_graph: bool) -> Tensors | None:
@@ -95,11 +107,11 @@ def take_vector(v: Any, like: Group, caller: str, *, create_graph: bool) -> Tens
         if len(tensors) != 1 or tensors[0].numel() != 1:
             raise AutogradError(
                 f"{caller}: the vector v can only be None if {like.name} is a single Tensor with a single "
-                f"element. Got {len(tensors)} of sizes {[list(one.shape) for one in tensors]}. Give v."
+                f"element. Got {len(tensors)} of sizes {[list(tensor.shape) for tensor in tensors]}. Give v."
             )
         return None
-    _, given = take_tuple(v, "v", caller)
-    vectors = make_inputs(given, create_graph=create_graph, requires_grad=False)
+    _, members = take_tuple(v, "v", caller)
+    vectors = make_inputs(members, create_graph=create_graph, requires_grad=False)
     _check_sizes(vectors, tensors, caller, is_tuple=like.is_tuple)
     return vectors
 
@@ -126,5 +138,5 @@ def detach_results(results: Any, *, create_graph: bool) -> Any:
     if create_graph:
         return results
     if isinstance(results, tuple):
-        return tuple(detach_results(one, create_graph=False) for one in results)
+        return tuple(detach_results(result, create_graph=False) for result in results)
     return results.detach()

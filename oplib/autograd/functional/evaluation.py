@@ -1,25 +1,49 @@
-"""The first steps of the functions of this package: new inputs, and the run of the user's function."""
+"""Runs of the user's function and gradients of its outputs. With ``strict``, independent ones raise."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
-from .arguments import OUTPUTS, Group, make_inputs, take_tuple
-from .strictness import require_recorded
+import jax.numpy as jnp
 
-Function = Callable[..., Any]
+from oplib.autograd.engine.backward_and_grad import grad
+from oplib.errors import AutogradError
+from oplib.tensor import Tensor, box
+from oplib.tensor.devices.placement import find_other_device
 
+from .arguments import OUTPUTS, Function, Group, Tensors, take_tuple
 
-def take_point(inputs: Any, caller: str, *, create_graph: bool) -> Group:
-    """Returns new tensors for the user's inputs. The arguments are those of :func:`make_inputs`.
+Found = tuple[Tensor | None, ...]
 
-    Raises:
-        GradientTypeError: ``inputs`` is neither a Tensor nor a tuple of Tensors.
-    """
-    is_tuple, given = take_tuple(inputs, "inputs", caller)
-    tensors = make_inputs(given, create_graph=create_graph)
-    return Group(is_tuple, tensors, "the input to the user-provided function")
+# Error texts for independent results, by kind, and for results that are not recorded.
+INDEPENDENT = {
+    "jacobian": "The output of the user-provided function is independent of input {place}.",
+    "tangent": (
+        "The gradient with respect to the input is independent of entry {place} in the grad_outputs when "
+        "using the double backward trick to compute forward mode gradients."
+    ),
+    "hessian": "The jacobian of the user-provided function is independent of input {place}.",
+    "hessian tangent": (
+        "The hessian of the user-provided function is independent of entry {place} in the grad_jacobian, "
+        "which prevents from using the double backward trick to replace forward mode AD."
+    ),
+}
+UNRECORDED = {
+    "outputs": (
+        "Output {place} of the user-provided function does not require gradients. The outputs must be "
+        "computed in a differentiable manner from the input."
+    ),
+    "gradients": (
+        "The gradient with respect to input {place} is independent of the inputs of the user-provided "
+        "function."
+    ),
+    "jacobian": (
+        "While computing the hessian, found that the jacobian of the user-provided function with respect to "
+        "input {place} is independent of the input. The function must be twice differentiable and the "
+        "jacobian depend on the inputs (this would be violated by a linear function for example)."
+    ),
+}
 
 
 def evaluate(func: Function, at: Group, caller: str, *, strict: bool) -> Group:
@@ -39,3 +63,86 @@ def evaluate(func: Function, at: Group, caller: str, *, strict: bool) -> Group:
     if strict:
         require_recorded(outputs, "outputs", caller)
     return Group(is_tuple, outputs, "what the user-provided function returns")
+
+
+def find_gradients(outputs: Found, inputs: Tensors, grads: Sequence[Tensor] | None, **options: Any) -> Found:
+    """Returns the gradients of those outputs that have one; None for an input that no output depends on.
+
+    Args:
+        outputs: the outputs to differentiate; None for one that does not exist.
+        inputs: the inputs to differentiate with respect to.
+        grads: the gradient of each output; None for a single 1.
+        **options: the options of ``oplib.autograd.grad``.
+    """
+    pairs = zip(outputs, grads or (None,) * len(outputs), strict=True)
+    recorded = [pair for pair in pairs if pair[0] is not None and pair[0]._requires_grad]
+    if not recorded:
+        return (None,) * len(inputs)
+    roots, root_gradients = zip(*recorded, strict=True)
+    return grad(roots, inputs, root_gradients, allow_unused=True, **options)
+
+
+def require_recorded(tensors: Sequence[Tensor | None], kind: str, caller: str) -> None:
+    """Raises if a tensor is independent of the inputs, for ``strict=True``.
+
+    Args:
+        tensors: outputs or gradients.
+        kind: a key of ``UNRECORDED``.
+        caller: the function that checks, for errors.
+
+    Raises:
+        AutogradError: a tensor is independent.
+    """
+    for place, tensor in enumerate(tensors):
+        if tensor is None:
+            raise _refuse(caller, INDEPENDENT["jacobian"], place)
+        if not tensor._requires_grad:
+            raise _refuse(caller, UNRECORDED[kind], place)
+
+
+def fill_zeros(
+    found: Found, like: Tensors, kind: str, caller: str, *, strict: bool, create_graph: bool
+) -> Tensors:
+    """Replaces None by zeros, or raises.
+
+    Args:
+        found: gradients.
+        like: tensors with the shapes and dtypes of the zeros.
+        kind: a key of ``INDEPENDENT``.
+        caller: the function that fills, for errors.
+        strict: raise instead.
+        create_graph: with ``strict``, gradients must be differentiable again.
+
+    Raises:
+        AutogradError: a gradient is independent of the input, with ``strict``.
+    """
+    for place, one in enumerate(found) if strict else ():
+        if one is None:
+            raise _refuse(caller, INDEPENDENT[kind], place)
+        if create_graph and not one._requires_grad:
+            raise refuse_constant(caller, "hessian" if "hessian" in kind else "jacobian", place)
+    return tuple(
+        make_zeros_like(tensor) if gradient is None else gradient
+        for gradient, tensor in zip(found, like, strict=True)
+    )
+
+
+def make_zeros_like(like: Tensor, lead: tuple[int, ...] = ()) -> Tensor:
+    """Returns zeros of a tensor's shape and dtype, with additional leading dimensions."""
+    array = like._storage.array
+    return box(jnp.zeros((*lead, *array.shape), array.dtype, device=find_other_device(array)))
+
+
+def refuse_constant(caller: str, what: str, place: int) -> AutogradError:
+    """Returns the error for a derivative that must be differentiated again and depends on nothing."""
+    return AutogradError(
+        f"{caller}: The {what} of the user-provided function is independent of input {place}. This is not "
+        "allowed in strict mode when create_graph=True. Set strict=False for zeros."
+    )
+
+
+def _refuse(caller: str, text: str, place: int) -> AutogradError:
+    return AutogradError(
+        f"{caller}: {text.format(place=place)} This is not allowed in strict mode. Set strict=False for "
+        "zeros."
+    )

@@ -8,11 +8,10 @@ from oplib.errors import StrategyError
 from oplib.tensor import upcalls
 from oplib.tracebacks import entry_point
 
-from .arguments import Group, take_tuple
-from .evaluation import Function, evaluate
-from .hessian_products import take_scalar
+from .arguments import Function, Group, take_tuple
+from .evaluation import evaluate, require_recorded
 from .jacobian import jacobian
-from .strictness import require_recorded
+from .products import take_scalar
 
 
 @entry_point

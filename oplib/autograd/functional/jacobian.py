@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oplib.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from oplib.autograd.grad_mode import enable_grad
 from oplib.errors import AutogradError, MissingRuleError, StrategyError
 from oplib.tensor import Tensor, box, upcalls
+from oplib.tensor.devices.placement import find_other_device
 from oplib.tracebacks import entry_point
 
-from .arguments import Tensors, detach_results, take_tuple, untuple
-from .basis import count_items, iterate_units, make_basis, split_rows
-from .columns import find_columns
-from .evaluation import Function, evaluate, take_point
-from .strictness import find_gradients, make_zeros_like, refuse_constant
+from .arguments import OUTPUTS, Function, Tensors, detach_results, take_point, take_tuple, untuple
+from .evaluation import evaluate, find_gradients, make_zeros_like, refuse_constant
 
 Matrix = tuple[Tensors, ...]
 
@@ -63,8 +69,8 @@ def jacobian(
     """
     _check_options(strategy, create_graph=create_graph, strict=strict, vectorize=vectorize)
     if strategy == "forward-mode":
-        is_tuple, given = take_tuple(inputs, "inputs", "jacobian")
-        outputs_are_tuple, matrix = find_columns(func, given)
+        is_tuple, members = take_tuple(inputs, "inputs", "jacobian")
+        outputs_are_tuple, matrix = _find_columns(func, members)
         return untuple([untuple(row, is_tuple) for row in matrix], outputs_are_tuple)
     with enable_grad():
         at = take_point(inputs, "jacobian", create_graph=create_graph)
@@ -73,8 +79,8 @@ def jacobian(
             matrix = _find_all_rows(outputs.tensors, at.tensors, create_graph=create_graph)
         else:
             matrix = tuple(
-                _find_rows(place, output, at.tensors, create_graph=create_graph, strict=strict)
-                for place, output in enumerate(outputs.tensors)
+                _find_rows(index, output, at.tensors, create_graph=create_graph, strict=strict)
+                for index, output in enumerate(outputs.tensors)
             )
     return outputs.untuple([at.untuple(row) for row in detach_results(matrix, create_graph=create_graph)])
 
@@ -104,48 +110,113 @@ def _check_options(strategy: str, *, create_graph: bool, strict: bool, vectorize
         )
 
 
-def _find_rows(place: int, output: Tensor, inputs: Tensors, *, create_graph: bool, strict: bool) -> Tensors:
+def _find_rows(index: int, output: Tensor, inputs: Tensors, *, create_graph: bool, strict: bool) -> Tensors:
     """Computes the rows of one output, one backward pass for each item."""
     rows: list[list[Tensor]] = [[] for _ in inputs]
-    for unit in iterate_units(output):
-        found = find_gradients((output,), inputs, (unit,), retain_graph=True, create_graph=create_graph)
-        for index, (row, one) in enumerate(zip(rows, found, strict=True)):
+    for unit in _iterate_units(output):
+        grads = find_gradients((output,), inputs, (unit,), retain_graph=True, create_graph=create_graph)
+        for position, (grad, tensor) in enumerate(zip(grads, inputs, strict=True)):
             if strict:
-                _require_dependence(one, place, index, create_graph=create_graph)
-            row.append(make_zeros_like(inputs[index]) if one is None else one)
-    return tuple(_stack(row, output, one) for row, one in zip(rows, inputs, strict=True))
+                _require_dependence(grad, index, position, create_graph=create_graph)
+            rows[position].append(make_zeros_like(tensor) if grad is None else grad)
+    return tuple(_stack(row, output, tensor) for row, tensor in zip(rows, inputs, strict=True))
 
 
-def _require_dependence(row: Tensor | None, place: int, index: int, *, create_graph: bool) -> None:
-    if row is None:
+def _require_dependence(grad: Tensor | None, output: int, position: int, *, create_graph: bool) -> None:
+    if grad is None:
         raise AutogradError(
-            f"jacobian: Output {place} of the user-provided function is independent of input {index}. This "
-            "is not allowed in strict mode. Set strict=False for zeros."
+            f"jacobian: Output {output} of the user-provided function is independent of input {position}. "
+            "This is not allowed in strict mode. Set strict=False for zeros."
         )
-    if create_graph and not row._requires_grad:
-        raise refuse_constant("jacobian", "jacobian", place)
+    if create_graph and not grad._requires_grad:
+        raise refuse_constant("jacobian", "jacobian", output)
 
 
-def _stack(rows: list[Tensor], output: Tensor, one: Tensor) -> Tensor:
-    sizes = (*output.shape, *one.shape)
-    return upcalls.reshape(upcalls.stack(rows), sizes) if rows else make_zeros_like(one, tuple(output.shape))
+def _stack(rows: list[Tensor], output: Tensor, like: Tensor) -> Tensor:
+    sizes = (*output.shape, *like.shape)
+    return upcalls.reshape(upcalls.stack(rows), sizes) if rows else make_zeros_like(like, tuple(output.shape))
 
 
 def _find_all_rows(outputs: Tensors, inputs: Tensors, *, create_graph: bool) -> Matrix:
     """Computes the rows of all outputs in one backward pass with a batch dimension."""
-    total = sum(map(count_items, outputs))
-    found: tuple[Tensor | None, ...] = (None,) * len(inputs)
+    total = sum(map(_count_items, outputs))
+    grads: tuple[Tensor | None, ...] = (None,) * len(inputs)
     if total:
-        units = [box(rows) for rows in make_basis(outputs)]
-        found = find_gradients(outputs, inputs, units, create_graph=create_graph, is_grads_batched=True)
-    columns = [
-        split_rows(make_zeros_like(one, (total,)) if rows is None else rows, outputs)
-        for rows, one in zip(found, inputs, strict=True)
+        units = [box(rows) for rows in _make_basis(outputs)]
+        grads = find_gradients(outputs, inputs, units, create_graph=create_graph, is_grads_batched=True)
+    blocks = [
+        _split_rows(make_zeros_like(tensor, (total,)) if grad is None else grad, outputs, tensor)
+        for grad, tensor in zip(grads, inputs, strict=True)
     ]
+    return tuple(zip(*blocks, strict=True)) if blocks else ((),) * len(outputs)
+
+
+def _split_rows(rows: Tensor, outputs: Tensors, like: Tensor) -> list[Tensor]:
+    """Returns the rows of each output, with the dimensions of the output first."""
+    counts = list(map(_count_items, outputs))
+    return [
+        upcalls.reshape(upcalls.getitem(rows, slice(stop - count, stop)), (*output.shape, *like.shape))
+        for output, count, stop in zip(outputs, counts, accumulate(counts), strict=True)
+    ]
+
+
+def _find_columns(func: Function, inputs: Tensors) -> tuple[bool, Matrix]:
+    """Runs the function on dual tensors, mapped over unit tangents.
+
+    Returns:
+        Whether the function returned a tuple; and for each output, a Tensor ``[*output, *input]`` for each
+        input.
+    """
+    notes: list[bool] = []
+
+    def push(*tangents: Any) -> list[Any]:
+        with dual_level():
+            duals = [
+                make_dual(tensor, box(tangent)) for tensor, tangent in zip(inputs, tangents, strict=True)
+            ]
+            is_tuple, outputs = take_tuple(func(*duals), OUTPUTS, "jacobian")
+            notes.append(is_tuple)
+            return [_read_tangent(output) for output in outputs]
+
+    columns = jax.vmap(push)(*_make_basis(inputs))
+    return notes[-1], tuple(_split_columns(mapped, inputs) for mapped in columns)
+
+
+def _read_tangent(output: Tensor) -> Any:
+    """Returns the array of an output's tangent, or zeros."""
+    tangent = unpack_dual(output).tangent
+    return jnp.zeros_like(output._storage.array) if tangent is None else tangent._storage.array
+
+
+def _split_columns(mapped: Any, inputs: Tensors) -> Tensors:
+    """Splits the mapped tangents of one output by inputs, and moves the dimensions of the inputs last."""
+    counts = list(map(_count_items, inputs))
+    last = jnp.moveaxis(mapped, 0, -1)
     return tuple(
-        tuple(
-            upcalls.reshape(column[place], (*output.shape, *one.shape))
-            for column, one in zip(columns, inputs, strict=True)
-        )
-        for place, output in enumerate(outputs)
+        box(last[..., stop - count : stop].reshape(*mapped.shape[1:], *tensor.shape))
+        for tensor, count, stop in zip(inputs, counts, accumulate(counts), strict=True)
     )
+
+
+def _count_items(tensor: Tensor) -> int:
+    return math.prod(tensor._storage.array.shape)
+
+
+def _make_basis(tensors: Tensors) -> list[Any]:
+    """Returns all unit vectors: for each tensor an array ``[total, *shape]``. Equal rows form one vector."""
+    counts = list(map(_count_items, tensors))
+    basis: list[Any] = []
+    for tensor, count, stop in zip(tensors, counts, accumulate(counts), strict=True):
+        array = tensor._storage.array
+        rows = np.eye(sum(counts), count, count - stop, dtype=array.dtype)
+        basis.append(jnp.array(rows.reshape(len(rows), *array.shape), device=find_other_device(array)))
+    return basis
+
+
+def _iterate_units(tensor: Tensor) -> Iterator[Tensor]:
+    """Yields the unit vectors of one tensor."""
+    array = tensor._storage.array
+    for index in range(_count_items(tensor)):
+        unit = np.zeros(array.shape, array.dtype)
+        unit.reshape(-1)[index] = 1
+        yield box(jnp.array(unit, device=find_other_device(array)))

@@ -1,16 +1,19 @@
-"""The shared parameters and docstring of the products with Jacobians and Hessians."""
+"""Products of vectors with Jacobians and Hessians, with their shared parameters and docstring."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
+
 from oplib.autograd.grad_mode import enable_grad
+from oplib.errors import AutogradError
+from oplib.tensor import Tensor, box
 from oplib.tracebacks import entry_point
 
-from .arguments import Group, detach_results
-from .evaluation import Function, take_point
-from .strictness import Found, fill_zeros
+from .arguments import Function, Group, Tensors, detach_results, take_point, take_vector
+from .evaluation import Found, evaluate, fill_zeros, find_gradients, require_recorded
 
 _REST = """
 
@@ -94,3 +97,83 @@ def product(kind: str, *, like: str = "inputs", structure: str = "inputs", of_sc
         return entry_point(call)
 
     return make
+
+
+@product("jacobian", like="outputs")
+def vjp(func: Function, at: Group, v: Any, *, create_graph: bool, strict: bool) -> Product:
+    """Returns the outputs of a function, and the product of a vector with its Jacobian."""
+    outputs = evaluate(func, at, "vjp", strict=strict)
+    vectors = take_vector(v, outputs, "vjp", create_graph=create_graph)
+    return outputs, find_gradients(outputs.tensors, at.tensors, vectors, create_graph=create_graph), at
+
+
+@product("tangent", structure="outputs")
+def jvp(func: Function, at: Group, v: Any, *, create_graph: bool, strict: bool) -> Product:
+    """Returns the outputs of a function, and the product of its Jacobian with a vector.
+
+    The backward pass is linear in its gradients. This function differentiates it with respect to them, so
+    every op must have a differentiable backward. :mod:`oplib.autograd.forward_ad` computes the same in one
+    pass.
+    """
+    vectors = take_vector(v, at, "jvp", create_graph=create_graph)
+    outputs = evaluate(func, at, "jvp", strict=strict)
+    cotangents = _make_cotangents(outputs.tensors)
+    grads = find_gradients(outputs.tensors, at.tensors, cotangents, create_graph=True)
+    if strict:
+        require_recorded(grads, "gradients", "jvp")
+    return outputs, find_gradients(grads, cotangents, vectors, create_graph=create_graph), outputs
+
+
+def _make_cotangents(like: Tensors) -> Tensors:
+    """Makes cotangents for a backward pass that is differentiated.
+
+    It is linear, so their values do not matter.
+    """
+    return tuple(box(jnp.zeros_like(tensor._storage.array)).requires_grad_() for tensor in like)
+
+
+@product("hessian", of_scalar=True)
+def vhp(func: Function, at: Group, v: Any, *, create_graph: bool, strict: bool) -> Product:
+    """Returns the output of a scalar function, and the product of a vector with its Hessian."""
+    vectors = take_vector(v, at, "vhp", create_graph=create_graph)
+    output, gradient = _differentiate(func, at, "vhp", strict=strict)
+    return output, find_gradients(gradient, at.tensors, vectors, create_graph=create_graph), at
+
+
+@product("hessian tangent", of_scalar=True)
+def hvp(func: Function, at: Group, v: Any, *, create_graph: bool, strict: bool) -> Product:
+    """Returns the output of a scalar function, and the product of its Hessian with a vector.
+
+    If the second derivatives are continuous, :func:`vhp` gives the same with one pass less.
+    """
+    vectors = take_vector(v, at, "hvp", create_graph=create_graph)
+    output, gradient = _differentiate(func, at, "hvp", strict=strict)
+    cotangents = _make_cotangents(at.tensors)
+    products = find_gradients(gradient, at.tensors, cotangents, create_graph=True)
+    return output, find_gradients(products, cotangents, vectors, create_graph=create_graph), at
+
+
+def _differentiate(func: Function, at: Group, caller: str, *, strict: bool) -> tuple[Group, Found]:
+    """Runs the function, and returns its output and the recorded gradient of the output."""
+    output = evaluate(func, at, caller, strict=strict)
+    take_scalar(output, caller)
+    gradient = find_gradients(output.tensors, at.tensors, None, create_graph=True)
+    if strict:
+        require_recorded(gradient, "jacobian", caller)
+    return output, gradient
+
+
+def take_scalar(outputs: Group, caller: str) -> Tensor:
+    """Raises AutogradError if a function has returned a tuple or several items instead of one item."""
+    if outputs.is_tuple:
+        raise AutogradError(
+            f"{caller}: the function given to {caller} should return a single Tensor. Got a tuple of "
+            f"{len(outputs.tensors)}. Return the Tensor itself."
+        )
+    (output,) = outputs.tensors
+    if output.numel() != 1:
+        raise AutogradError(
+            f"{caller}: the Tensor returned by the function given to {caller} should contain a single "
+            f"element. Got size {list(output.shape)}. Return a sum of it, or take jacobian()."
+        )
+    return output

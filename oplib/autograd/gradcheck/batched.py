@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.engine.backward_and_grad import grad
@@ -12,8 +13,7 @@ from oplib.errors import GradcheckError
 from oplib.tensor import Tensor
 
 from .comparison import find_differing
-from .coordinates import Vector, count_coordinates, from_coordinates, to_coordinates
-from .directions import draw_directions
+from .coordinates import Vector, count_coordinates, draw_arrays, to_coordinates
 from .problem import Problem
 
 _ROWS = 2
@@ -27,15 +27,14 @@ def check_batched_gradients(problem: Problem, output: int) -> None:
         GradcheckError: the map raises, or gives other gradients.
     """
     result: Tensor = problem.outputs[output]
-    cotangents = draw_directions(_ROWS, count_coordinates(result.array))
+    cotangents = draw_arrays(_ROWS, result.array)
     inputs = problem.wanted_inputs
 
     def pull_back(cotangent: Tensor, *, batched: bool) -> Sequence[Tensor | None]:
         return grad(result, inputs, cotangent, retain_graph=True, allow_unused=True, is_grads_batched=batched)
 
-    rows = [Tensor.from_array(from_coordinates(row, result.array)) for row in cotangents]
-    expected = [pull_back(row, batched=False) for row in rows]
-    stacked = Tensor.from_array(stack_arrays([row.array for row in rows]))
+    expected = [pull_back(Tensor.from_array(row), batched=False) for row in cotangents]
+    stacked = Tensor.from_array(jnp.stack(cotangents))
     found = run_mapped(lambda: pull_back(stacked, batched=True), f"the gradients of output {output}")
     for at, place in enumerate(problem.wanted):
         require_same(
@@ -49,22 +48,6 @@ def _read(gradient: Tensor | None, problem: Problem, place: int, rows: int) -> V
     if gradient is None:
         return np.zeros(rows * count_coordinates(problem.inputs[place].array))
     return to_coordinates(gradient.array)
-
-
-def stack_arrays(arrays: Sequence[Any]) -> Any:
-    """Returns arrays along a new first dimension."""
-    return from_coordinates(
-        np.concatenate([to_coordinates(array) for array in arrays]), _Stacked(arrays[0], len(arrays))
-    )
-
-
-class _Stacked:
-    """The shape, dtype and device of several stacked arrays."""
-
-    def __init__(self, array: Any, count: int) -> None:
-        self.shape = (count, *array.shape)
-        self.dtype = array.dtype
-        self.sharding = None
 
 
 def run_mapped(run: Callable[[], Any], what: str) -> Any:

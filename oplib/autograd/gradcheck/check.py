@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -12,11 +11,11 @@ from oplib.errors import CheckOptionError, GradcheckError
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
 
-from . import fast, slow
 from .batched import check_batched_gradients
 from .comparison import Options
 from .contract import check_undefined_gradients, check_zero_gradients
 from .forward import check_batched_tangents, check_undefined_tangents
+from .jacobians import check_jacobians
 from .problem import Problem, as_tuple
 
 
@@ -123,7 +122,9 @@ def passes_checks(
 
 def run_checks(problem: Problem, options: Options, *, fast_mode: bool) -> None:
     """Runs the checks selected by the options. Each raises GradcheckError if it fails."""
-    _check_numbers(problem, options, fast_mode=fast_mode)
+    check_jacobians(problem, options, fast_mode=fast_mode)
+    if options.check_forward_ad and options.check_undefined_grad and problem.differentiable:
+        check_undefined_tangents(problem)
     if options.check_batched_forward_grad:
         check_batched_tangents(problem)
     if not options.check_backward_ad or not problem.differentiable:
@@ -134,19 +135,3 @@ def run_checks(problem: Problem, options: Options, *, fast_mode: bool) -> None:
     check_zero_gradients(problem)
     if options.check_undefined_grad:
         check_undefined_gradients(problem)
-
-
-def _check_numbers(problem: Problem, options: Options, *, fast_mode: bool) -> None:
-    def run(along_directions: Callable[..., None], in_full: fast.Check) -> None:
-        check = partial(along_directions, slow=in_full) if fast_mode else in_full
-        check(problem, options)
-
-    if not problem.differentiable:
-        run(fast.check_constant_fast, slow.check_constant_slow)
-        return
-    if options.check_backward_ad:
-        run(fast.check_backward_fast, slow.check_backward_slow)
-    if options.check_forward_ad:
-        run(fast.check_forward_fast, slow.check_forward_slow)
-        if options.check_undefined_grad:
-            check_undefined_tangents(problem)

@@ -37,13 +37,32 @@ def stack_rows(rows: Sequence[Vector], like: Any) -> np.ndarray[Any, Any]:
     return np.stack(rows) if rows else np.zeros((0, count_coordinates(like)))
 
 
-def name_entry(place: int, array: Any) -> str:
+def draw_directions(count: int, size: int, *, seed: int = 0) -> Vector:
+    """Returns unit vectors with entries of both signs, none near zero. No generator of the user is used.
+
+    Args:
+        count: the number of vectors, which are the rows of the result.
+        size: the number of entries of each.
+        seed: selects the vectors.
+    """
+    generator = np.random.default_rng(seed)
+    drawn = generator.uniform(0.2, 1.0, (count, size)) * generator.choice([-1.0, 1.0], (count, size))
+    return drawn / np.maximum(np.linalg.norm(drawn, axis=1, keepdims=True), 1e-30)
+
+
+def draw_arrays(count: int, like: Any, *, seed: int = 0) -> list[Any]:
+    """Returns arrays with the coordinates of random unit vectors, see :func:`draw_directions`."""
+    rows = draw_directions(count, count_coordinates(like), seed=seed)
+    return [from_coordinates(row, like) for row in rows]
+
+
+def name_entry(index: int, array: Any) -> str:
     """Returns the name of one coordinate in messages: the index of its entry, and the part if complex."""
     if not np.issubdtype(array.dtype, np.complexfloating):
-        return _name_index(place, array.shape)
-    part = "imaginary" if place % 2 else "real"
-    return f"the {part} part of {_name_index(place // 2, array.shape)}"
+        return _name_index(index, array.shape)
+    part = "imaginary" if index % 2 else "real"
+    return f"the {part} part of {_name_index(index // 2, array.shape)}"
 
 
-def _name_index(place: int, shape: tuple[int, ...]) -> str:
-    return "[" + ", ".join(str(int(index)) for index in np.unravel_index(place, shape)) + "]"
+def _name_index(index: int, shape: tuple[int, ...]) -> str:
+    return "[" + ", ".join(str(int(number)) for number in np.unravel_index(index, shape)) + "]"

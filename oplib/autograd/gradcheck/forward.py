@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.forward_ad import dual_level, make_dual, unpack_dual
@@ -14,10 +15,16 @@ from oplib.modes import modes
 from oplib.tensor import Tensor
 
 from .backward import check_gradient_kind
-from .batched import require_same, run_mapped, stack_arrays
+from .batched import require_same, run_mapped
 from .comparison import Matrix, Options
-from .coordinates import Vector, count_coordinates, from_coordinates, stack_rows, to_coordinates
-from .directions import draw_directions
+from .coordinates import (
+    Vector,
+    count_coordinates,
+    draw_arrays,
+    from_coordinates,
+    stack_rows,
+    to_coordinates,
+)
 from .problem import Problem, as_tuple
 
 _ROWS = 2
@@ -112,11 +119,8 @@ def _push_batch(problem: Problem, place: int, tangents: list[Any]) -> dict[int, 
             state.vmap_levels -= 1
         return {output: None if value is None else value.array for output, value in found.items()}
 
-    return jax.vmap(push_one)(stack_arrays(tangents))
+    return jax.vmap(push_one)(jnp.stack(tangents))
 
 
 def _draw(problem: Problem, place: int) -> list[Any]:
-    array = problem.inputs[place].array
-    return [
-        from_coordinates(row, array) for row in draw_directions(_ROWS, count_coordinates(array), seed=place)
-    ]
+    return draw_arrays(_ROWS, problem.inputs[place].array, seed=place)

@@ -15,8 +15,7 @@ from oplib.tracebacks import entry_point
 
 from .check import passes_checks
 from .comparison import Options
-from .coordinates import count_coordinates, from_coordinates
-from .directions import draw_directions
+from .coordinates import count_coordinates, draw_directions, from_coordinates
 from .problem import as_tuple, needs_grad, to_double
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from oplib.autograd.gradcheck.coordinates import count_coordinates, from_coordinates
-from oplib.autograd.gradcheck.directions import draw_directions
+from oplib.autograd.gradcheck.coordinates import count_coordinates, draw_directions, from_coordinates
 from oplib.library.arguments.binding import Binder
 from oplib.library.arguments.keys import draw_keys, to_key
 from oplib.library.arguments.layout import make_layout

@@ -1,24 +1,75 @@
-"""The fast check: it compares one random projection of each Jacobian instead of all entries."""
+"""Comparison of Jacobians with finite differences: in full, or of one random projection of each.
+
+The checks in full compare every entry. The fast ones run them to find the entry of a difference.
+"""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 
 from oplib.errors import GradcheckError
 
-from .backward import pull_back
-from .comparison import Options, Pair
-from .coordinates import Vector, count_coordinates
-from .directions import draw_directions
-from .forward import push_forward
+from .backward import backward_jacobian, pull_back
+from .comparison import Options, Pair, require_equal_jacobians
+from .coordinates import Vector, count_coordinates, draw_directions
+from .forward import forward_jacobian, push_forward
 from .problem import Problem
 
-Check = Callable[[Problem, Options], None]
+
+def check_jacobians(problem: Problem, options: Options, *, fast_mode: bool) -> None:
+    """Compares the Jacobians that the options select.
+
+    Raises:
+        GradcheckError: one differs, or an output changes though no output requires grad.
+    """
+    if not problem.differentiable:
+        (_project_constant if fast_mode else _check_constant)(problem, options)
+        return
+    if options.check_backward_ad:
+        (_project_backward if fast_mode else _check_backward)(problem, options)
+    if options.check_forward_ad:
+        (_project_forward if fast_mode else _check_forward)(problem, options)
 
 
-def check_backward_fast(problem: Problem, options: Options, *, slow: Check) -> None:
+def _check_backward(problem: Problem, options: Options) -> None:
+    """Raises GradcheckError where a Jacobian of the tape differs from finite differences."""
+    numerical = {
+        place: problem.numerical_jacobian(place, options.eps, problem.differentiable)
+        for place in problem.wanted
+    }
+    for at, output in enumerate(problem.differentiable):
+        analytical = backward_jacobian(problem, output, options)
+        for place in problem.wanted:
+            require_equal_jacobians(
+                Pair(problem, output, place), numerical[place][at], analytical[place], options
+            )
+
+
+def _check_forward(problem: Problem, options: Options) -> None:
+    """Raises GradcheckError where a Jacobian of forward mode differs from finite differences."""
+    outputs = problem.inexact
+    for place in problem.wanted:
+        numerical = problem.numerical_jacobian(place, options.eps, outputs)
+        analytical = forward_jacobian(problem, place, options)
+        for at, output in enumerate(outputs):
+            pair = Pair(problem, output, place, forward=True)
+            require_equal_jacobians(pair, numerical[at], analytical[output], options)
+
+
+def _check_constant(problem: Problem, options: Options) -> None:
+    """Raises GradcheckError if an output changes with an input, though no output requires grad."""
+    for place in problem.wanted:
+        matrices = problem.numerical_jacobian(place, options.eps, problem.inexact)
+        for output, matrix in zip(problem.inexact, matrices, strict=True):
+            if (matrix != 0).any():
+                raise GradcheckError(
+                    "gradcheck: Numerical gradient for function expected to be zero: no output requires "
+                    f"grad, and output {output} changes with input {place}. Record what the function does, "
+                    "or give it inputs that do not require grad."
+                )
+
+
+def _project_backward(problem: Problem, options: Options) -> None:
     """Compares ``vᵀ J u`` for random ``u`` and ``v``, where ``J`` comes from the tape and from differences.
 
     Raises:
@@ -37,11 +88,11 @@ def check_backward_fast(problem: Problem, options: Options, *, slow: Check) -> N
             analytical = float(gradient @ directions[place])
             spread = np.abs(cotangent).sum() * np.abs(directions[place]).sum()
             if not _is_close(numerical, analytical, spread, options):
-                slow(problem, options)
+                _check_backward(problem, options)
                 raise _projection_error(Pair(problem, output, place), numerical, analytical)
 
 
-def check_forward_fast(problem: Problem, options: Options, *, slow: Check) -> None:
+def _project_forward(problem: Problem, options: Options) -> None:
     """Compares ``J u`` of forward mode with finite differences, for one random ``u`` per input.
 
     Raises:
@@ -55,18 +106,18 @@ def check_forward_fast(problem: Problem, options: Options, *, slow: Check) -> No
             gaps = np.abs(tangents[output] - numerical)
             allowed = options.atol * np.abs(direction).sum() + options.rtol * np.abs(numerical)
             if not (gaps <= allowed).all():
-                slow(problem, options)
+                _check_forward(problem, options)
                 worst = int(np.argmax(gaps))
                 pair = Pair(problem, output, place, forward=True)
                 raise _projection_error(pair, float(numerical[worst]), float(tangents[output][worst]))
 
 
-def check_constant_fast(problem: Problem, options: Options, *, slow: Check) -> None:
+def _project_constant(problem: Problem, options: Options) -> None:
     """Raises GradcheckError if an output changes along one direction of an input."""
     for place, direction in _input_directions(problem).items():
         along = problem.derive_along(place, direction, options.eps, problem.inexact)
         if any(change.size and not np.abs(change).max() <= options.nondet_tol for change in along):
-            slow(problem, options)
+            _check_constant(problem, options)
 
 
 def _input_directions(problem: Problem) -> dict[int, Vector]:
