@@ -14,7 +14,7 @@ from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.tensor.views import Chain, Starts
 
 from .formula_node import call_recorded
-from .view_node import with_starts
+from .view_node import make_tape_function, with_starts, with_starts_first
 
 _new: Any = object.__new__
 
@@ -62,10 +62,7 @@ class CopySlices(TapeNode):
         name = self._part_name
         if not run.representation.tensor_mode:
             return self.chain.run(name, _PARTS[name], self.starts, grad)
-        function = self.chain.tape_functions.get(name)
-        if function is None:
-            function = self.chain.tape_functions[name] = _make_function(self.chain, name)
-        return call_recorded(function, with_starts([grad], self.starts))
+        return call_recorded(self._function, with_starts([grad], self.starts))
 
     def read_operands(self, operands: list[Any]) -> Any:  # noqa: D102  described in TapeNode
         if self.starts:
@@ -73,19 +70,16 @@ class CopySlices(TapeNode):
         return CopySlices.class_token, self.chain, self.dtype, self._part_name
 
     def find_function(self, given: Mask) -> ArrayFunction:  # noqa: ARG002, D102  described in TapeNode
-        chain, divide = self.chain, _PARTS[self._part_name]
-        return ArrayFunction(
-            lambda *arrays: divide(chain, arrays[-1], arrays[0] if len(arrays) > 1 else ()), "CopySlices"
-        )
+        return with_starts_first(self._function)
 
     @property
     def _part_name(self) -> str:
         return _NAMES[self.edges[0] is not None, self.edges[1] is not None]
 
-
-def _make_function(chain: Chain, name: str) -> ArrayFunction:
-    divide = _PARTS[name]
-    return ArrayFunction(lambda grad, *starts: divide(chain, grad, starts[0] if starts else ()), "CopySlices")
+    @property
+    def _function(self) -> ArrayFunction:
+        name = self._part_name
+        return make_tape_function(self.chain, name, _PARTS[name], "CopySlices")
 
 
 def _overwrite(chain: Chain, grad: Any, starts: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -68,10 +68,7 @@ class ViewNode(TapeNode):
         return ViewNode.class_token, self.frame, self.dtype
 
     def find_function(self, given: Mask) -> ArrayFunction:  # noqa: ARG002, D102  described in TapeNode
-        chain = self.chain
-        return ArrayFunction(
-            lambda *arrays: (chain.pull(arrays[-1], arrays[0] if len(arrays) > 1 else ()),), "View"
-        )
+        return with_starts_first(pull_function(self.chain))
 
 
 class AsStridedBackward0(ViewNode):
@@ -93,12 +90,29 @@ def make_view_class(name: str) -> type[ViewNode]:
 
 def pull_function(chain: Chain) -> ArrayFunction:
     """Returns the pull of a chain as an array function, so that it can be differentiated."""
-    found = chain.tape_functions.get("pull")
-    if found is None:
-        found = chain.tape_functions["pull"] = ArrayFunction(
-            lambda grad, *starts: (chain.pull(grad, starts[0] if starts else ()),), "View"
+    return make_tape_function(chain, "pull", _pull, "View")
+
+
+def _pull(chain: Chain, grad: Any, starts: Any) -> tuple[Any]:
+    return (chain.pull(grad, starts),)
+
+
+def make_tape_function(
+    chain: Chain, name: str, compute: Callable[[Chain, Any, Any], Any], label: str
+) -> ArrayFunction:
+    """Returns a function of a chain as an array function of a gradient and of starts. The chain keeps it."""
+    function = chain.tape_functions.get(name)
+    if function is None:
+        function = chain.tape_functions[name] = ArrayFunction(
+            lambda grad, *starts: compute(chain, grad, starts[0] if starts else ()), label
         )
-    return found
+    return function
+
+
+def with_starts_first(function: ArrayFunction) -> ArrayFunction:
+    """Returns a function of a gradient and of starts that receives the starts first, as operands."""
+    compute = function.function
+    return ArrayFunction(lambda *arrays: compute(arrays[-1], *arrays[:-1]), function.name)
 
 
 def with_starts(tensors: list[Tensor], starts: Starts) -> list[Tensor]:

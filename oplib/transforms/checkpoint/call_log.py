@@ -12,6 +12,8 @@ from oplib.library.objects.observers import ObservedCall, observing
 from oplib.tensor import Tensor
 from oplib.tracebacks import is_inside
 
+from .region import RepeatedContext
+
 
 class CallLog:
     """Lists the ops of both computations, each with the line of the user's code that called it."""
@@ -27,7 +29,7 @@ class CallLog:
     @property
     def again(self) -> AbstractContextManager[None]:
         """The context of the repetition. It can be entered several times."""
-        return _Again(self._lines[1])
+        return RepeatedContext(lambda: _listing(self._lines[1]))
 
     def explain(self, unpack: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
         """Returns ``unpack`` with both lists added to its CheckpointErrors."""
@@ -52,24 +54,11 @@ class CallLog:
         )
 
 
-class _Again(AbstractContextManager[None]):
-    """Starts a new list each time it is entered."""
-
-    def __init__(self, lines: list[str]) -> None:
-        self._lines = lines
-        self._entered: list[AbstractContextManager[None]] = []
-
-    def __enter__(self) -> None:
-        self._lines.clear()
-        self._entered.append(_listing(self._lines))
-        self._entered[-1].__enter__()
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._entered.pop().__exit__(None, None, None)
-
-
 @contextmanager
 def _listing(lines: list[str]) -> Generator[None]:
+    """Lists the ops of a block in ``lines``, instead of those of an earlier block."""
+    lines.clear()
+
     def observe(call: ObservedCall) -> Any:
         args, kwargs = call.arguments
         given = [*map(describe, args), *(f"{name}={describe(value)}" for name, value in kwargs.items())]

@@ -12,7 +12,6 @@ from jax.core import Tracer
 from oplib.errors import ArgumentValueError
 from oplib.modes import modes
 from oplib.tensor import Tensor
-from oplib.tensor.random.draw_log import DrawLog
 from oplib.tracebacks import entry_point
 
 from .call_log import CallLog
@@ -109,7 +108,7 @@ def checkpoint(
         function,
         args,
         kwargs,
-        draw_log=DrawLog() if preserve_rng_state else None,
+        preserve_rng_state=preserve_rng_state,
         context=again,
         early_stop=early_stop if _switches.early_stop is None else _switches.early_stop,
         metadata=_CHECKS[determinism_check],

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import enum
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from typing import Any, Self, cast
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, cast
 
 import jax
 from jax.core import Tracer
@@ -15,6 +15,8 @@ from jax.core import Tracer
 from oplib.errors import ArgumentValueError, CheckpointError, RegistrationTypeError, describe
 from oplib.library.objects.observers import ObservedCall, map_arrays, observing
 from oplib.library.objects.overload import OpOverload
+
+from .region import RepeatedContext
 
 SAC_IGNORED_OPS: set[OpOverload] = set()
 """Ops that run again without asking the policy. It is empty, because oplib has none of torch's."""
@@ -84,86 +86,46 @@ class _Kept:
 Storage = defaultdict[OpOverload, list[_Kept]]
 
 
-class _Observing(threading.local):
-    """A reusable context in which the method ``observe`` sees each call.
-
-    Each thread has its own state, because threads may run one graph backward at the same time. They share
-    only the storage.
-    """
-
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
-        self._exits = ExitStack()
-
-    def __enter__(self) -> Self:
-        self._exits.enter_context(observing(self.observe))
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._exits.close()
-
-    def observe(self, call: ObservedCall) -> Any:
-        """Receives one call, and returns its outcome."""
-        raise NotImplementedError
+def _keep(policy: Policy, storage: Storage, call: ObservedCall) -> Any:
+    """Runs a call of the forward, asks the policy about it, and keeps the result if it is selected."""
+    outcome = call.run()
+    if call.overload not in SAC_IGNORED_OPS:
+        storage[call.overload].append(_decide(policy, call, outcome))
+    return outcome
 
 
-class _Keeping(_Observing):
-    """The context of the forward: it asks the policy about each call, and keeps the selected results."""
-
-    def __init__(self, policy: Policy, storage: Storage) -> None:
-        super().__init__(storage)
-        self._policy = policy
-
-    def observe(self, call: ObservedCall) -> Any:
-        outcome = call.run()
-        if call.overload in SAC_IGNORED_OPS:
-            return outcome
-        self.storage[call.overload].append(self._decide(call, outcome))
-        return outcome
-
-    def _decide(self, call: ObservedCall, outcome: Any) -> _Kept:
-        args, kwargs = call.arguments
-        context = SelectiveCheckpointContext(is_recompute=False, op_output=call.read(outcome))
-        said = self._policy(context, call.overload, *args, **kwargs)
-        policy = _from_bool(said) if isinstance(said, bool) else said
-        if not isinstance(policy, CheckpointPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
-            raise RegistrationTypeError(
-                f"create_selective_checkpoint_contexts: the policy returned {describe(policy)} for "
-                f"{call.overload}. It is no CheckpointPolicy. Return one, such as MUST_SAVE."
-            )
-        record = call.overload.record
-        if record.takes_tensors and record.schema.is_mutable:
-            return _Kept()  # an eager kernel writes its arguments, and has to do so again
-        if policy in _OFFLOAD:
-            return _offload(outcome)
-        return _Kept(map_arrays(outcome, lambda array: array)) if policy in _SAVE else _Kept()
+def _decide(ask: Policy, call: ObservedCall, outcome: Any) -> _Kept:
+    args, kwargs = call.arguments
+    context = SelectiveCheckpointContext(is_recompute=False, op_output=call.read(outcome))
+    answer = ask(context, call.overload, *args, **kwargs)
+    policy = _from_bool(answer) if isinstance(answer, bool) else answer
+    if not isinstance(policy, CheckpointPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
+        raise RegistrationTypeError(
+            f"create_selective_checkpoint_contexts: the policy returned {describe(policy)} for "
+            f"{call.overload}. It is no CheckpointPolicy. Return one, such as MUST_SAVE."
+        )
+    record = call.overload.record
+    if record.takes_tensors and record.schema.is_mutable:
+        return _Kept()  # an eager kernel writes its arguments, and has to do so again
+    if policy in _OFFLOAD:
+        return _offload(outcome)
+    return _Kept(map_arrays(outcome, lambda array: array)) if policy in _SAVE else _Kept()
 
 
-class _Replaying(_Observing):
-    """The context of the repetition: it returns the kept results, call by call."""
-
-    def __init__(self, storage: Storage) -> None:
-        super().__init__(storage)
-        self._counts: defaultdict[OpOverload, int] = defaultdict(int)
-
-    def __enter__(self) -> Self:
-        self._counts.clear()
-        return super().__enter__()
-
-    def observe(self, call: ObservedCall) -> Any:
-        if call.overload in SAC_IGNORED_OPS:
-            return call.run()
-        place = self._counts[call.overload]
-        self._counts[call.overload] = place + 1
-        kept = self.storage.get(call.overload, [])
-        if place >= len(kept):
-            raise CheckpointError(
-                f"checkpoint: {call.overload} was called {place + 1} times in the repetition and {len(kept)} "
-                "times in the forward. The function does not do the same each time. Make it depend on its "
-                "arguments alone."
-            )
-        found = kept[place]
-        return call.run() if found.outcome is None else found.take()
+def _replay(storage: Storage, counts: defaultdict[OpOverload, int], call: ObservedCall) -> Any:
+    """Returns the kept result of a call of the repetition. ``counts`` holds the calls of each op so far."""
+    if call.overload in SAC_IGNORED_OPS:
+        return call.run()
+    index = counts[call.overload]
+    counts[call.overload] = index + 1
+    kept = storage.get(call.overload, [])
+    if index >= len(kept):
+        raise CheckpointError(
+            f"checkpoint: {call.overload} was called {index + 1} times in the repetition and {len(kept)} "
+            "times in the forward. The function does not do the same each time. Make it depend on its "
+            "arguments alone."
+        )
+    return call.run() if kept[index].outcome is None else kept[index].take()
 
 
 def create_selective_checkpoint_contexts(
@@ -216,7 +178,10 @@ def create_selective_checkpoint_contexts(
             f"ops. Got {type(cast('object', policy_fn_or_list)).__name__}. Give one of the two."
         )
     storage: Storage = defaultdict(list)
-    return _Keeping(policy, storage), _Replaying(storage)
+    return (
+        RepeatedContext(lambda: observing(partial(_keep, policy, storage))),
+        RepeatedContext(lambda: observing(partial(_replay, storage, defaultdict(int)))),
+    )
 
 
 def _policy_from_list(ops: Sequence[Any]) -> Policy:

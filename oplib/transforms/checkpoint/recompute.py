@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Self
 
 import jax
@@ -28,8 +28,7 @@ from oplib.modes import modes
 from oplib.tensor import Tensor, box
 from oplib.tensor.random.draw_log import DrawLog
 
-from .random_state import note_draws, repeat_draws
-from .thread_state import run_and_restore
+from .region import run_and_restore
 
 Metadata = Callable[[Tensor], Any]
 
@@ -102,7 +101,7 @@ class CheckpointedCall:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         *,
-        draw_log: DrawLog | None,
+        preserve_rng_state: bool,
         context: AbstractContextManager[Any],
         early_stop: bool,
         metadata: Metadata,
@@ -110,7 +109,8 @@ class CheckpointedCall:
         self._function = function
         self._args = [_Argument(value) for value in args]
         self._kwargs = {name: _Argument(value) for name, value in kwargs.items()}
-        self._draw_log = draw_log
+        self._draw_log = DrawLog()
+        self._notes_draws = preserve_rng_state
         self._context = context
         self._early_stop = early_stop
         self._autocast = modes.autocast
@@ -142,7 +142,8 @@ class CheckpointedCall:
         """
 
         def run_forward() -> Any:
-            with saved_tensors_hooks(self.pack, unpack), note_draws(self._draw_log), context:
+            draws = self._draw_log.noting() if self._notes_draws else nullcontext()
+            with saved_tensors_hooks(self.pack, unpack), draws, context:
                 result = self._function(*args, **kwargs)
                 self._has_returned = True
                 return result
@@ -190,7 +191,7 @@ class CheckpointedCall:
             with (
                 saved_tensors_hooks(repetition.pack, _return),
                 enable_grad(),
-                repeat_draws(self._draw_log),
+                self._draw_log.repeating(),
                 AutocastScope(self._autocast),
                 self._context,
             ):

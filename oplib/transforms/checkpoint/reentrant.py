@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 from oplib.autograd import Function, backward, enable_grad
@@ -14,8 +15,7 @@ from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.random.draw_log import DrawLog
 
-from .random_state import note_draws, repeat_draws
-from .thread_state import run_and_restore
+from .region import run_and_restore
 
 
 class CheckpointFunction(Function):
@@ -36,14 +36,14 @@ class CheckpointFunction(Function):
         """Runs the function without recording, and saves its arguments and the states of its Generators."""
         check_backward_validity(args)
         ctx.run_function = run_function
-        ctx.draw_log = DrawLog() if preserve_rng_state else None
+        ctx.draw_log = DrawLog()
         ctx.autocast = modes.autocast
         ctx.values = [None if isinstance(arg, Tensor) else arg for arg in args]
         ctx.places = [place for place, arg in enumerate(args) if isinstance(arg, Tensor)]
         ctx.save_for_backward(*(args[place] for place in ctx.places))
 
         def run_forward() -> Any:
-            with note_draws(ctx.draw_log):
+            with ctx.draw_log.noting() if preserve_rng_state else nullcontext():
                 return run_function(*args)
 
         return run_and_restore(run_forward)
@@ -67,7 +67,7 @@ class CheckpointFunction(Function):
         inputs = detach_variable(tuple(values))
 
         def repeat() -> Any:
-            with repeat_draws(ctx.draw_log), enable_grad(), AutocastScope(ctx.autocast):
+            with ctx.draw_log.repeating(), enable_grad(), AutocastScope(ctx.autocast):
                 return ctx.run_function(*inputs)
 
         outputs = run_and_restore(repeat)
