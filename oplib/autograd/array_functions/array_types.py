@@ -22,7 +22,7 @@ def match_type(value: Any, due: Any) -> Any:
         return value
     if given.sharding != due.sharding and not due.sharding.mesh.empty:
         value = jax.sharding.reshard(value, due.sharding)
-    missing = tuple(sorted(_varying_axes(due) - _varying_axes(given)))
+    missing = tuple(sorted(find_varying(due) - find_varying(given)))
     return jax.lax.pcast(value, missing, to="varying") if missing else value
 
 
@@ -36,10 +36,11 @@ def sum_gradient(gradient: Any, due: Any) -> Any:
         gradient: the result of a formula.
         due: the type of the value, as ``jax.typeof`` returns it.
     """
-    extra = tuple(sorted(_varying_axes(jax.typeof(gradient)) - _varying_axes(due)))
+    extra = tuple(sorted(find_varying(jax.typeof(gradient)) - find_varying(due)))
     return jax.lax.psum(gradient, extra) if extra else gradient
 
 
-def _varying_axes(aval: Any) -> frozenset[Any]:
+def find_varying(aval: Any) -> frozenset[Any]:
+    """Returns the mesh axes over which a value of this type varies."""
     kind: Any = getattr(aval, "manual_axis_type", None)
     return frozenset() if kind is None else kind.varying

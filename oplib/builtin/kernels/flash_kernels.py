@@ -163,7 +163,7 @@ def attend(platform: Platform, query: Any, key: Any, value: Any, *, is_causal: b
     """
     blocks, (q, k, v) = _cut(platform, query, key, value, is_causal=is_causal, scale=scale)
     results = ((v.shape[2], query.dtype), (1, jnp.float32))
-    operands = Operands((q,), (k, v), (blocks.queries, blocks.keys), results)
+    operands = Operands.of((q,), (k, v), (blocks.queries, blocks.keys), results)
     sweep = make_forward(blocks, (q.shape[2], v.shape[2]))
     result, total = platform.run(sweep, operands)
     length, width = query.shape[-2], value.shape[-1]
@@ -195,8 +195,8 @@ def differentiate(
     g = _fill(lax.reshape(grad, (q.shape[0], *grad.shape[-2:])), q.shape[1], v.shape[2])
     widths = (q.shape[2], v.shape[2])
     sizes = (blocks.queries, blocks.keys)
-    of_query = Operands((q, g, *rows), (k, v), sizes, ((widths[0], query.dtype),))
-    of_keys = Operands(
+    of_query = Operands.of((q, g, *rows), (k, v), sizes, ((widths[0], query.dtype),))
+    of_keys = Operands.of(
         (k, v), (q, g, *rows), (sizes[1], sizes[0]), [(width, jnp.float32) for width in widths]
     )
     (grad_query,) = platform.run(make_query_backward(blocks, widths), of_query)

@@ -18,6 +18,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu
 
+from oplib.library.axes.varying import match_varying
+
 Function = Callable[..., Any]
 ZERO = np.int32(0)  # not a Python number, which x64 makes an int64: accelerators cannot count in it
 
@@ -58,6 +60,18 @@ class Operands:
     sizes: tuple[int, int]
     results: Sequence[tuple[int, Any]]
 
+    @classmethod
+    def of(
+        cls,
+        held: Sequence[Any],
+        swept: Sequence[Any],
+        sizes: tuple[int, int],
+        results: Sequence[tuple[int, Any]],
+    ) -> Operands:
+        """Makes operands of arrays; in ``jax.shard_map`` all are cast to vary over the same mesh axes."""
+        arrays = match_varying([*held, *swept])
+        return cls(arrays[: len(held)], arrays[len(held) :], sizes, results)
+
     @property
     def heads(self) -> int:
         """The number of programs that run in parallel for one block."""
@@ -82,7 +96,7 @@ class Operands:
         )
 
     def shape_results(self) -> list[jax.ShapeDtypeStruct]:
-        """Returns the shapes of the results; in ``jax.shard_map`` they vary like the operands."""
+        """Returns the shapes of the results, which vary like the operands."""
         varying, places = jax.typeof(self.held[0]).manual_axis_type, self.held[0].shape[1]
         return [
             jax.ShapeDtypeStruct((self.heads, places, width), dtype, manual_axis_type=varying)

@@ -8,7 +8,7 @@ on one device no rule is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -23,8 +23,10 @@ from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
 from oplib.library.records.record import Record
 
+from .bodies import calls_any
 from .levels import Levels
 from .placement import Placement, place_call
+from .varying import is_inside_shard_map
 
 Results = tuple[Structure, tuple[Any, ...]]
 _CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback", "debug_print"})
@@ -163,7 +165,7 @@ def run_in_parts(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> tu
     mapped = call.map(levels)
     structure, shapes = jax.eval_shape(mapped, *map(shape_of, arrays))
     placement = place_call(call.record.sharding, call.layout, levels, structure, shapes=(arrays, shapes))
-    if _is_inside_shard_map() or _is_on_one_device():
+    if is_inside_shard_map() or _is_on_one_device():
         return mapped(*arrays)[1]
     part = Part(call, levels, placement)
     mesh = _find_explicit_mesh(arrays)
@@ -184,32 +186,13 @@ def run_derivable(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> t
     """
     mapped = call.map(levels)
     mesh = _find_explicit_mesh(arrays)
-    if mesh is None or _is_inside_shard_map():
+    if mesh is None or is_inside_shard_map():
         return mapped(*arrays)[1]
     structure, shapes = jax.eval_shape(mapped, *map(shape_of, arrays))
     placement = place_call(call.record.sharding, call.layout, levels, structure, shapes=(arrays, shapes))
     if not placement.reduced:
         return mapped(*arrays)[1]
     return Part(call, levels, placement).run_on_mesh(mesh, arrays, derivable=True)
-
-
-def calls_any(jaxpr: Any, names: Collection[str]) -> bool:
-    """Tells whether one of these primitives occurs in a jaxpr, closed or not, or in a nested one."""
-    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
-        inner = jax.tree_util.tree_leaves(list(equation.params.values()), is_leaf=_is_jaxpr)
-        if equation.primitive.name in names or any(
-            calls_any(each, names) for each in filter(_is_jaxpr, inner)
-        ):
-            return True
-    return False
-
-
-def _is_jaxpr(value: Any) -> bool:
-    return hasattr(value, "eqns")
-
-
-def _is_inside_shard_map() -> bool:
-    return bool(jax.sharding.get_abstract_mesh().manual_axes)
 
 
 def _is_on_one_device() -> bool:

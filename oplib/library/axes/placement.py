@@ -67,6 +67,18 @@ class Placement:
         for axes, spec in zip((*self.operands, *self.results), specs, strict=False):
             yield from ((name, over) for name, over in zip(axes, spec, strict=False) if name not in whole)
 
+    def list_sources(self, result: int) -> list[int]:
+        """Returns the operands that a result reads by the rule.
+
+        It does not read an operand if every axis of that may be partitioned, and the result has none of them:
+        then it is the same for each part.
+        """
+        return [
+            place
+            for place, axes in enumerate(self.operands)
+            if not axes or not (self.whole | self.reduced | {*self.results[result]}).isdisjoint(axes)
+        ]
+
     def find_summed(self, chosen: dict[str, Any]) -> tuple[str, ...]:
         """Returns the mesh axes over which the results of the parts are summed."""
         return tuple(

@@ -2,26 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
 
-
-def match_varying(values: Sequence[Any], *, like: Sequence[Any] | None = None) -> list[Any]:
-    """Gives all values the varying mesh axes of all of ``like``, by default of the values themselves.
-
-    Otherwise JAX would transpose a replicated operand inside ``shard_map`` without the sum over the mesh.
-    """
-    axes: frozenset[Any] = frozenset().union(*map(_varying_axes, values if like is None else like))
-    return [_vary(value, axes) for value in values] if axes else list(values)
+from oplib.autograd.array_functions.array_types import find_varying
+from oplib.errors import ResultError
 
 
-def _vary(value: Any, axes: frozenset[Any]) -> Any:
-    missing = tuple(sorted(axes - _varying_axes(value)))
+def is_inside_shard_map() -> bool:
+    """Tells whether some axis of the mesh in force is manual."""
+    return bool(jax.sharding.get_abstract_mesh().manual_axes)
+
+
+def join_axes(values: Iterable[Any]) -> frozenset[Any]:
+    """Returns the mesh axes over which any of the values varies."""
+    return frozenset().union(*(find_varying(jax.typeof(value)) for value in values))
+
+
+def vary(value: Any, axes: Iterable[Any]) -> Any:
+    """Casts a value to one that varies over these mesh axes too."""
+    missing = tuple(sorted(frozenset(axes) - find_varying(jax.typeof(value))))
     return jax.lax.pcast(value, missing, to="varying") if missing else value
 
 
-def _varying_axes(value: Any) -> frozenset[Any]:
-    kind: Any = getattr(jax.typeof(value), "manual_axis_type", None)
-    return frozenset() if kind is None else kind.varying
+def match_varying(values: Sequence[Any]) -> list[Any]:
+    """Casts values to vary over all axes over which any of them varies."""
+    axes = join_axes(values)
+    return [vary(value, axes) for value in values] if axes else list(values)
+
+
+def fit_varying(values: Sequence[Any], types: Sequence[Any], *, op: str, part: str) -> list[Any]:
+    """Casts what a rule returned to the varying axes that it must have.
+
+    Args:
+        values: what the rule returned.
+        types: the types that its values must have.
+        op: the name of the op, for errors.
+        part: the name of the rule, for errors.
+
+    Raises:
+        ResultError: a value varies over more axes. It has no cast to fewer.
+    """
+    pairs = enumerate(zip(values, types, strict=True))
+    return [
+        _fit(value, find_varying(due), op, f"value {place} of the {part}") for place, (value, due) in pairs
+    ]
+
+
+def _fit(value: Any, due: frozenset[Any], op: str, subject: str) -> Any:
+    extra = find_varying(jax.typeof(value)) - due
+    if extra:
+        raise ResultError(
+            f"{op}: {subject} varies over other mesh axes than the result of the kernel. It varies over "
+            f"{describe_axes(extra)}, and the result does not. Reduce it over them as the kernel does, "
+            "for example by jax.lax.psum."
+        )
+    return vary(value, due)
+
+
+def describe_axes(axes: Iterable[Any]) -> str:
+    """Returns mesh axes as text, for errors."""
+    return ", ".join(repr(axis) for axis in sorted(axes, key=str)) or "none"

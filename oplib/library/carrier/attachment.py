@@ -19,7 +19,6 @@ from jax.interpreters import ad, batching, mlir
 
 from oplib.autograd.array_functions.array_function import Mask
 from oplib.library.axes.levels import Level, Levels, move_to_front
-from oplib.library.axes.varying import match_varying
 from oplib.library.derivatives.formula import FormulaPlan
 from oplib.tracebacks import entry_point
 
@@ -85,9 +84,7 @@ def attach(
     extras: Sequence[Any],
 ) -> list[Any]:
     """Returns the results of a kernel or forward, with the derivative of the op."""
-    return primitive.bind(
-        *match_varying([*inputs, *outputs, *extras]), attached=attached, life=attached.call.life
-    )
+    return primitive.bind(*inputs, *outputs, *extras, attached=attached, life=attached.call.life)
 
 
 def _pick(*values: Any, attached: Attached, **_: Any) -> list[Any]:

@@ -20,11 +20,14 @@ from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, map_residuals
 from oplib.library.axes.partition import run_derivable, run_in_parts
-from oplib.library.axes.varying import match_varying
+from oplib.library.axes.paths import find_paths
+from oplib.library.axes.varying import fit_varying, is_inside_shard_map
 from oplib.library.derivatives.formula import FormulaPlan
+from oplib.library.derivatives.gradient_types import GradientTypes
 from oplib.library.derivatives.setup import Forwarded, plan_formula, run_forward
 from oplib.library.kernels.array_kernel import make_strong
 from oplib.library.kernels.fake_kernel import compare_with_fake, run_fake_kernel
+from oplib.library.kernels.result_types import run_typed
 from oplib.library.kernels.running import run_kernel, trace_kernel
 from oplib.library.kernels.tracing import trace_to_jaxpr
 from oplib.library.objects.overload import OpOverload
@@ -175,15 +178,25 @@ class BoundCall:
         except VALUE_ERRORS:
             return run_examples(self.record.name, levels, arrays, self._run_now)
 
+    def run_in_place(self, arrays: Sequence[Any]) -> Results:
+        """Runs the kernel as plain Python in the current trace, whose tracers it may close over."""
+        return self._type(lambda *values: self.run_plain((), values), arrays)
+
     def _run_now(self, *arrays: Any) -> Results:
         structure, flat = run_kernel(self.record, self.layout, arrays)
         return structure, tuple(make_strong(value) for value in flat)
+
+    def _type(self, run: Callable[..., Results], arrays: Sequence[Any]) -> Results:
+        return run_typed(run, self.record, self.layout, arrays) if is_inside_shard_map() else run(*arrays)
 
     def run(self, *arrays: Any) -> Results:
         """Runs the kernel on arrays or tracers; one trace serves shapes, lowering and mapping."""
         return self.code.single(*arrays)
 
     def _run(self, *arrays: Any) -> Results:
+        return self._type(self._trace_kernel, arrays)
+
+    def _trace_kernel(self, *arrays: Any) -> Results:
         record = self.record
         structure, flat = trace_kernel(record, self.layout, arrays)
         if record.fake is not None and record.kind != "host":  # a host callback compares its own results
@@ -208,7 +221,7 @@ class BoundCall:
             run = self._run_whole(levels)
             if has_parts and (in_parts or derivable):
                 run = partial(run_derivable if derivable else run_in_parts, self, levels)
-            found = self.code.levelled[key] = jax.jit(lambda *values: match_varying(run(values), like=values))
+            found = self.code.levelled[key] = jax.jit(lambda *values: list(run(values)))
         return trace_to_jaxpr(found, arrays, op=self.overload.name(), part="kernel")
 
     def has_parts(self, levels: Levels) -> bool:
@@ -237,7 +250,8 @@ class BoundCall:
 
             def run(*values: Any) -> Results:
                 structure, flat = run_vmap_rule(self.record, self.layout, level, values)
-                return structure, tuple(make_strong(value) for value in flat)
+                strong = tuple(make_strong(value) for value in flat)
+                return structure, self._fit(strong, (level,), values, "batching rule")
 
             found = self.code.batched[level] = jax.jit(run, inline=True)
         return found(*arrays)
@@ -283,7 +297,7 @@ class BoundCall:
                     outputs=results,
                     is_plain=self.is_plain,
                 )
-                return self._hold(plan), extras
+                return self._hold(plan, values, results), extras
 
             return map_residuals(plan_one, levels)(inputs, outputs)
 
@@ -294,12 +308,23 @@ class BoundCall:
 
         return choose
 
-    def _hold(self, plan: FormulaPlan) -> FormulaPlan:
-        """Lets the compiled forms of a local op hold a plan, instead of JAX's caches of output trees."""
+    def _hold(self, plan: FormulaPlan, inputs: Sequence[Any], outputs: Sequence[Any]) -> FormulaPlan:
+        """Completes a plan. The compiled forms of a local op hold it, instead of JAX's caches of trees."""
+        if is_inside_shard_map():
+            plan.types = self._type_gradients(inputs, outputs)
         if self.overload.is_local and not self.is_plain:
             plan.repetition = WeakRepetition(plan)
             self.code.plans.append(plan)
         return plan
+
+    def _type_gradients(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> GradientTypes:
+        return GradientTypes(
+            self.overload.name(),
+            tuple(map(self.layout.find_argument, range(len(inputs)))),
+            tuple(map(jax.typeof, inputs)),
+            tuple(map(jax.typeof, outputs)),
+            find_paths(self.code.single.trace(*inputs).jaxpr, len(inputs)),
+        )
 
     def run_forward(self, levels: Levels, wanted: Mask, arrays: Sequence[Any], due: Shapes = ()) -> Forwarded:
         """Runs the registered forward instead of the kernel.
@@ -318,13 +343,25 @@ class BoundCall:
             run = partial(run_forward, self.overload, self.layout, wanted=wanted, due=due)
             found = self.code.forwards[levels, wanted, due] = self._map_forward(run, levels)
         plan, outputs, extras = found(*arrays)
-        return plan, tuple(match_varying(outputs, like=arrays)), tuple(match_varying(extras, like=arrays))
+        return plan, self._fit(outputs, levels, arrays, "forward"), extras
+
+    def _fit(
+        self, outputs: tuple[Any, ...], levels: Levels, arrays: Sequence[Any], part: str
+    ) -> tuple[Any, ...]:
+        """Gives what runs instead of the kernel the varying mesh axes of the kernel's results."""
+        if not is_inside_shard_map():
+            return outputs
+        run = self.run
+        for level in levels:
+            run = level.map(run, level.axes)
+        types = jax.jit(run).trace(*arrays).jaxpr.out_avals
+        return tuple(fit_varying(outputs, types, op=self.overload.name(), part=part))
 
     def _map_forward(self, run: Callable[..., Forwarded], levels: Levels) -> Callable[..., Forwarded]:
         def mapped(*arrays: Any) -> Forwarded:
             def function(*values: Any) -> Forwarded:  # vmap takes flat arrays
                 plan, outputs, extras = run(values)
-                return self._hold(plan), outputs, extras
+                return self._hold(plan, values, outputs), outputs, extras
 
             for level in levels:
                 function = level.map(function, level.axes)

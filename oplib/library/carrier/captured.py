@@ -48,7 +48,7 @@ class CapturedCall:
         return self.structure or self._call.structure(arrays), list(outputs)
 
     def _run_kernel(self, *arrays: Any) -> tuple[Any, ...]:
-        self.structure, outputs = self._call.run_plain((), arrays)
+        self.structure, outputs = self._call.run_in_place(arrays)
         return tuple(outputs)
 
     def _attach_rules(self) -> Function:

@@ -17,8 +17,9 @@ import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
 from oplib.errors import CompilationWarning, TracingError
+from oplib.library.axes.bodies import OPAQUE, calls_any
 from oplib.library.axes.levels import Levels
-from oplib.library.axes.partition import Part, ShardedCall, calls_any, cut_levels
+from oplib.library.axes.partition import Part, ShardedCall, cut_levels
 from oplib.library.kernels.fake_kernel import run_fake_kernel
 from oplib.library.kernels.host_kernel import bind_host_kernel
 from oplib.library.kernels.kernel_choice import choose_kernel
@@ -29,8 +30,6 @@ _TARGETS = {
     "cuda": "xla_ffi_python_gpu_callback",
     "rocm": "xla_ffi_python_gpu_callback",
 }
-# Primitives that XLA cannot look into, and therefore cannot partition.
-_OPAQUE = frozenset({"ffi_call", "pure_callback", "io_callback"})
 _warned: set[str] = set()
 
 
@@ -159,7 +158,7 @@ def _map(
 
 def _warn_of_gathering(call: ShardedCall, jaxpr: Any) -> None:
     record = call.record
-    if record.name in _warned or not calls_any(jaxpr, _OPAQUE):
+    if record.name in _warned or not calls_any(jaxpr, OPAQUE):
         return
     _warned.add(record.name)
     cure = (

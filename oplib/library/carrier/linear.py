@@ -16,7 +16,6 @@ from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.errors import MissingRuleError
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, map_residuals
-from oplib.library.axes.varying import match_varying
 from oplib.library.derivatives.formula import FormulaPlan, missing_formula
 from oplib.library.derivatives.jvp_rule import check_jvp_rule, run_jvp_rule
 from oplib.library.derivatives.linearity import check_linear
@@ -122,8 +121,7 @@ class Linear:
         for level in self.levels:
             function = _map_and_sum(function, level, self.wanted_places)
         saved = tuple(map(_to_array, residuals[self.rule_residuals :]))
-        grads = function(saved, tuple(cotangents))
-        return tuple(match_varying(grads, like=[*residuals, *cotangents]))
+        return function(saved, tuple(cotangents))
 
     def _pull_one(self, given: Mask, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
         """Computes one example; the formula's complex gradients are the conjugates of JAX's."""

@@ -15,7 +15,7 @@ from jax.interpreters import ad, mlir, xla
 
 from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.errors import MissingRuleError
-from oplib.library.axes.varying import match_varying
+from oplib.library.axes.varying import fit_varying
 
 from .linear import Linear
 
@@ -33,8 +33,9 @@ def run_linear(*arrays: Any, linear: Linear) -> list[Any]:
     """Evaluates the primitive *op.lin*: output tangents from residuals and input tangents."""
     residuals, tangents = arrays[: linear.residual_count], arrays[linear.residual_count :]
     with jax.named_scope(linear.call.record.name):
-        zeros = match_varying([make_zero(aval) for aval in linear.avals], like=arrays)
-        return match_varying(linear.push(residuals, tangents, zeros), like=arrays)
+        zeros = [make_zero(aval) for aval in linear.avals]
+        found = linear.push(residuals, tangents, zeros)
+        return fit_varying(found, linear.avals, op=str(linear.call), part="jvp rule")
 
 
 def _run_late(*arrays: Any, linear: Linear, **_: Any) -> list[Any]:

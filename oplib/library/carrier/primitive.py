@@ -24,7 +24,7 @@ from oplib.autograd.array_functions.array_function import Mask
 from oplib.autograd.array_functions.compilation import are_concrete
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, move_to_front
-from oplib.library.axes.varying import match_varying
+from oplib.library.axes.varying import is_inside_shard_map, match_varying
 from oplib.library.derivatives.formula import FormulaPlan
 from oplib.library.kernels.kernel_choice import require_kernels
 from oplib.library.objects.overload import OpOverload
@@ -131,14 +131,14 @@ class Carrier:
         """Binds the call in the current trace."""
         if call.captures:
             return CapturedCall(call, self.run_forward, self._bind_derivative).run(arrays)[1]
-        return self._bind(call, (), match_varying(arrays), _begin(call))
+        return self._bind(call, (), _fit_operands(call, arrays), _begin(call))
 
     def run(self, call: BoundCall, arrays: Sequence[Any]) -> tuple[Structure, list[Any]]:
         """Binds the call, and returns the structure of its results too."""
         if call.captures:
             return CapturedCall(call, self.run_forward, self._bind_derivative).run(arrays)
-        body = _begin(call)
-        outputs = self._bind(call, (), match_varying(arrays), body)
+        body, arrays = _begin(call), _fit_operands(call, arrays)
+        outputs = self._bind(call, (), arrays, body)
         known = None if body is None else body.structure
         return known or call.structure(arrays), outputs
 
@@ -238,7 +238,7 @@ class Carrier:
         Returns:
             The results, which have the derivative of the op; the plan of the backward; the intermediates.
         """
-        arrays = match_varying(arrays)
+        arrays = _fit_operands(call, arrays)
         plan, outputs, extras = call.run_forward(levels, wanted, arrays, due)
         attached = Attached(call, levels, len(arrays), wanted, plan)
         results = attach(self.attachment, attached, arrays, outputs, extras)
@@ -249,9 +249,8 @@ class Carrier:
         wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
         linear, residuals = make(wanted)
         given = [tangent for tangent in tangents if not isinstance(tangent, ad.Zero)]
-        operands = match_varying([*residuals, *given])
         bind = run_linear if _runs_in_place(linear) else self._bind_derivative
-        return _spread(bind(*operands, linear=linear), zeros, linear)
+        return _spread(bind(*residuals, *given, linear=linear), zeros, linear)
 
     def _bind_derivative(self, *operands: Any, linear: Linear) -> list[Any]:
         return self.linear.bind(*operands, linear=linear, life=linear.call.life)
@@ -275,7 +274,7 @@ class Carrier:
         else:
             wanted = tuple(tangent is not None for tangent in tangents)
             linear, residuals = make_linear(call, (), wanted, inputs=arrays, outputs=outputs)
-            operands = match_varying([*residuals, *(own for own in tangents if own is not None)])
+            operands = [*residuals, *(own for own in tangents if own is not None)]
             bind = (
                 run_linear if call.record.takes_tensors else self._bind_derivative
             )  # eager rules are not traced
@@ -285,6 +284,19 @@ class Carrier:
             None if one is None or aval.dtype == jax.dtypes.float0 else ad.instantiate_zeros(one)
             for aval, one in zip(avals, found, strict=True)
         )
+
+
+def _fit_operands(call: BoundCall, arrays: Sequence[Any]) -> Sequence[Any]:
+    """Casts operands to vary over the same mesh axes, for a kernel that JAX cannot trace otherwise.
+
+    An example is a loop whose first carry is replicated and whose later carries vary.
+    """
+    if is_inside_shard_map():
+        try:
+            call.trace((), arrays)
+        except TypeError:
+            return match_varying(arrays)
+    return arrays
 
 
 def _forget_placement(aval: Any) -> jax.ShapeDtypeStruct:

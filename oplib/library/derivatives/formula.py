@@ -17,7 +17,7 @@ from oplib.autograd.array_functions.array_function import (
     register_plan,
     spread_gradients,
 )
-from oplib.autograd.array_functions.array_types import sum_gradient
+from oplib.autograd.array_functions.array_types import match_type
 from oplib.errors import MissingRuleError
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
@@ -29,6 +29,7 @@ from oplib.library.records.record import Function
 from oplib.tensor import box
 
 from .formula_context import Notes, explain_empty
+from .gradient_types import GradientTypes
 from .gradients import GradientTargets
 
 
@@ -40,9 +41,10 @@ class FormulaPlan(BackwardPlan):
         layout: the layout of the call.
         inputs: the shape and dtype of each input.
         notes: the notes of the setup.
+        types: the types of the call inside ``shard_map``; None outside.
     """
 
-    __slots__ = ("_token", "_types", "_versioned", "inputs", "layout", "notes", "overload")
+    __slots__ = ("_token", "_versioned", "inputs", "layout", "notes", "overload", "types")
 
     notes: Notes
 
@@ -59,7 +61,7 @@ class FormulaPlan(BackwardPlan):
         self.overload = overload
         self.layout = layout
         self.inputs = tuple(jax.ShapeDtypeStruct(value.shape, value.dtype) for value in inputs)
-        self._types = tuple(map(jax.typeof, inputs))
+        self.types: GradientTypes | None = None
         self._versioned: dict[Mask, tuple[int, ArrayFunction]] = {}
         super().__init__(wanted, outputs, ())
         self.structure: Structure = structure
@@ -94,23 +96,18 @@ class FormulaPlan(BackwardPlan):
         if infer_kind(self._find_rule()) == "host":
             shapes = tuple(shape for shape, want in zip(self.inputs, self.wanted, strict=True) if want)
             on_host = make_host_call(self._bind_formula(given, np), shapes, op=record.name)
-            made = ArrayFunction(spread_gradients(on_host, self.wanted), record.name, compiled=False)
+            formula = spread_gradients(self._type(on_host, given), self.wanted)
+            made = ArrayFunction(formula, record.name, compiled=False)
         else:
-            formula = spread_gradients(self._summed(self._bind_formula(given, jnp)), self.wanted)
+            typed = self._type(self._bind_formula(given, jnp), given)
+            formula = spread_gradients(typed, self.wanted)
             compiled, selects = not record.is_plain, record.derivative.selects
             made = ArrayFunction(formula, record.name, compiled=compiled, is_formula=True, selects=selects)
         self._versioned[given] = record.version, made
         return made
 
-    def _summed(self, formula: Function) -> Function:
-        """Sums the gradients of inputs that are replicated in ``shard_map``."""
-        types = tuple(kind for kind, want in zip(self._types, self.wanted, strict=True) if want)
-
-        def summed(*arrays: Any) -> tuple[Any, ...]:
-            pairs = zip(formula(*arrays), types, strict=True)
-            return tuple(None if grad is None else sum_gradient(grad, kind) for grad, kind in pairs)
-
-        return summed
+    def _type(self, formula: Function, given: Mask) -> Function:
+        return formula if self.types is None else self.types.bind(formula, self.wanted, given)
 
     def _find_rule(self) -> Function:
         rule = self.overload.record.derivative.backward
@@ -148,13 +145,14 @@ class FormulaPlan(BackwardPlan):
 
     def _complete(self, cotangents: Iterator[Any], given: Mask, xp: Any) -> list[Any]:
         """Returns one cotangent per flat output: zeros or None, as the setup chose, for a missing one."""
+        return [next(cotangents) if has else self._make_missing(place, xp) for place, has in enumerate(given)]
 
-        def make_missing(shape: Any) -> Any:
-            is_zero = self.notes.materialize and has_gradient(shape.dtype)
-            return xp.zeros(shape.shape, shape.dtype) if is_zero else None
-
-        pairs = zip(given, self.outputs, strict=True)
-        return [next(cotangents) if has else make_missing(shape) for has, shape in pairs]
+    def _make_missing(self, place: int, xp: Any) -> Any:
+        shape = self.outputs[place]
+        if not (self.notes.materialize and shape is not None and has_gradient(shape.dtype)):
+            return None
+        zeros = xp.zeros(shape.shape, shape.dtype)
+        return zeros if self.types is None or xp is np else match_type(zeros, self.types.results[place])
 
 
 register_plan(FormulaPlan)

@@ -20,11 +20,36 @@ from oplib.tensor import box
 
 from .tracing import run_part
 
+_SHAPED = (jax.ShapeDtypeStruct, np.ndarray, np.generic)
+
 
 def run_fake_kernel(
     record: Record, layout: Layout, arrays: Sequence[Any]
 ) -> tuple[Structure, tuple[Any, ...]]:
     """Runs the fake kernel under an abstract trace; written arguments keep their shapes."""
+    structure, flat = _run(record, layout, arrays)
+    return structure, tuple(map(_materialize, flat))
+
+
+def declare_varying(record: Record, layout: Layout, arrays: Sequence[Any]) -> list[frozenset[Any] | None]:
+    """Returns for each result the varying mesh axes that the fake kernel declares, None if it declares none.
+
+    Only a ``jax.ShapeDtypeStruct`` with ``manual_axis_type`` declares them. An array does not: it is often an
+    argument, or zeros, that merely have the right shape.
+    """
+    found: list[frozenset[Any] | None] = []
+
+    def note(*values: Any) -> None:
+        for one in _run(record, layout, values)[1]:
+            kind = one.manual_axis_type if isinstance(one, jax.ShapeDtypeStruct) else None
+            found.append(None if kind is None else kind.varying)
+
+    jax.eval_shape(note, *arrays)
+    return found
+
+
+def _run(record: Record, layout: Layout, arrays: Sequence[Any]) -> tuple[Structure, Sequence[Any]]:
+    """Runs the fake kernel; returns the structure and what it gave for each result."""
     returned: Sequence[Any] = ()
     if record.fake is not None:
         boxed = record.kind == "tensor"
@@ -39,9 +64,8 @@ def run_fake_kernel(
         returned = leave_out_returned_arguments(layout.schema, returned)
     values = layout.rebuild(arrays)
     places = layout.written_places
-    results = [*(values[place] for place in places), *map(_materialize, returned)]
-    structure, flat = make_structure(results, len(places), lambda value: isinstance(value, jax.Array))
-    return structure, tuple(flat)
+    results = [*(values[place] for place in places), *map(_unbox, returned)]
+    return make_structure(results, len(places), lambda value: isinstance(value, (jax.Array, *_SHAPED)))
 
 
 def compare_with_fake(record: Record, layout: Layout, arrays: Sequence[Any], results: Sequence[Any]) -> None:
@@ -83,10 +107,10 @@ def _to_array(value: Any) -> Any:
     return value if isinstance(value, jax.Array) else jnp.asarray(value)
 
 
+def _unbox(value: Any) -> Any:
+    return type(value)(map(unbox, value)) if isinstance(value, (list, tuple)) else unbox(value)
+
+
 def _materialize(value: Any) -> Any:
-    """Converts the results of a fake kernel (shapes, numpy arrays, Tensors) to abstract arrays."""
-    if isinstance(value, (list, tuple)):
-        return type(value)(_materialize(member) for member in value)
-    if isinstance(value, (jax.ShapeDtypeStruct, np.ndarray, np.generic)):
-        return jnp.zeros(value.shape, value.dtype)
-    return unbox(value)
+    """Converts a shape or numpy array to an abstract array."""
+    return jnp.zeros(value.shape, value.dtype) if isinstance(value, _SHAPED) else value

@@ -7,10 +7,11 @@ from typing import Any
 
 import jax
 
+from oplib.autograd.array_functions.array_types import find_varying
 from oplib.errors import ResultError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Results, Structure
-from oplib.library.axes.varying import match_varying
+from oplib.library.axes.varying import is_inside_shard_map, vary
 from oplib.library.records.record import Function, Record
 
 from .array_kernel import make_strong, run_array_kernel, trace_array_kernel
@@ -45,6 +46,7 @@ def _trace_for_platforms(record: Record, run: Run, layout: Layout, arrays: Seque
     if not record.kernels:
         raise missing_kernel(record, None)
     traced: dict[str, Results] = {}
+    due: dict[int, frozenset[Any]] = {}
 
     def branch(slot: str, kernel: Function) -> Callable[..., tuple[Any, ...]]:
         def call(*values: Any) -> tuple[Any, ...]:
@@ -53,8 +55,9 @@ def _trace_for_platforms(record: Record, run: Run, layout: Layout, arrays: Seque
             except Exception as error:
                 error.add_note(f"This is the kernel for '{slot}'; kernels are traced on every platform.")
                 raise
-            # One kernel may return a constant where another computes: both results vary like the arguments.
-            results = match_varying([make_strong(value) for value in flat], like=values)
+            strong = [make_strong(value) for value in flat]
+            # One kernel may return a constant where another computes: both results vary over the same axes.
+            results = [vary(value, due.get(place, ())) for place, value in enumerate(strong)]
             traced[slot] = structure, results
             _compare(record, traced, slot)
             return tuple(results)
@@ -65,10 +68,19 @@ def _trace_for_platforms(record: Record, run: Run, layout: Layout, arrays: Seque
         platform: branch(platform, kernel) for platform, kernel in find_platform_kernels(record).items()
     }
     default = record.kernels.get("default")
+    if is_inside_shard_map():
+        kernels = [*branches.values(), *([] if default is None else [branch("default", default)])]
+        due.update(enumerate(_join_axes(kernels, arrays)))
     flat = jax.lax.platform_dependent(
         *arrays, default=None if default is None else branch("default", default), **branches
     )
     return next(iter(traced.values()))[0], list(flat)
+
+
+def _join_axes(kernels: Sequence[Function], arrays: Sequence[Any]) -> list[frozenset[Any]]:
+    """Returns for each result the mesh axes over which that of any kernel varies."""
+    found = [jax.jit(kernel).trace(*arrays).jaxpr.out_avals for kernel in kernels]
+    return [frozenset[Any]().union(*map(find_varying, types)) for types in zip(*found, strict=False)]
 
 
 def _compare(record: Record, traced: dict[str, Results], slot: str) -> None:

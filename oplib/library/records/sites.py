@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from oplib.tracebacks import FilesIn, entry_point, find_frame_outside, is_inside, is_own
 
@@ -38,6 +39,12 @@ def find_site() -> Site:
     frame, level = find_frame_outside(_is_floor)
     file = frame.f_code.co_filename
     return Site(file, frame.f_lineno, is_own[file], level)
+
+
+def find_definition(function: Any) -> str:
+    """Returns the line at which a function begins, as ``file:line``."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return "?" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def find_line(error: BaseException) -> str:

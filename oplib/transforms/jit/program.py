@@ -17,7 +17,7 @@ from oplib.autograd.array_functions.compilation import rename_function
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.saved.saved_tensor import NOBODY
 from oplib.generated_code import define_function
-from oplib.library.axes.partition import calls_any
+from oplib.library.axes.bodies import calls_any
 from oplib.modes import modes
 from oplib.tensor import Storage, default_generator
 from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs, separate

@@ -1,0 +1,28 @@
+"""The jaxprs inside of the equations of a jaxpr."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import jax
+
+OPAQUE = frozenset({"ffi_call", "pure_callback", "io_callback"})
+"""Primitives into which neither JAX nor XLA can look."""
+
+
+def calls_any(jaxpr: Any, names: Collection[str]) -> bool:
+    """Tells whether one of these primitives occurs in a jaxpr, closed or not, or in a nested one."""
+    return any(
+        equation.primitive.name in names or any(calls_any(body, names) for body in find_bodies(equation))
+        for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns
+    )
+
+
+def find_bodies(equation: Any) -> list[Any]:
+    """Returns the jaxprs, closed or not, among the parameters of an equation."""
+    return list(filter(_is_jaxpr, jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr)))
+
+
+def _is_jaxpr(value: Any) -> bool:
+    return hasattr(value, "eqns")

@@ -1,0 +1,187 @@
+"""The varying mesh axes of gradients: a formula for one device, run on all devices of a ``shard_map``.
+
+JAX types each value with the mesh axes over which it varies, and a gradient has the type of its input. So
+the gradient of an input that all devices share is the sum of what each device finds. A cotangent that the
+devices share counts once in that sum if each device has computed its result alike, and once for each device
+if the result is a sum over the devices. See ADR 29.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from oplib.autograd.array_functions.array_function import Mask
+from oplib.autograd.array_functions.array_types import find_varying, match_type, sum_gradient
+from oplib.errors import AutogradError
+from oplib.library.axes.bodies import OPAQUE, calls_any
+from oplib.library.axes.paths import Paths, find_paths
+from oplib.library.axes.varying import join_axes, match_varying, vary
+
+Formula = Callable[..., tuple[Any, ...]]
+Axes = frozenset[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GradientTypes:
+    """The types of one call inside ``shard_map``.
+
+    Attributes:
+        op: the name of the op.
+        names: the argument of each input.
+        inputs: the type of each input.
+        results: the type of each result.
+        paths: for each result, its paths from the inputs.
+    """
+
+    op: str
+    names: tuple[str, ...]
+    inputs: tuple[Any, ...]
+    results: tuple[Any, ...]
+    paths: Sequence[Paths]
+
+    def classify(self, place: int, result: int) -> dict[Any, set[bool]]:
+        """Tells how a result depends on an input, for each axis over which neither of them varies.
+
+        Returns:
+            The values that occur among the paths: True for a sum over the devices along the axis, False for a
+            value that all of these devices compute alike.
+        """
+        varying = find_varying(self.inputs[place]) | find_varying(self.results[result])
+        passed = [axes for source, axes in self.paths[result] if source == place]
+        shared = jax.sharding.get_abstract_mesh().manual_axes
+        return {axis: {axis in axes for axes in passed} for axis in shared if axis not in varying}
+
+    def bind(self, formula: Formula, wanted: Mask, given: Mask) -> Formula:
+        """Returns a formula whose gradients have the types of their inputs.
+
+        Args:
+            formula: ``(*residuals, *given cotangents) -> wanted gradients``.
+            wanted: for each input, whether its gradient is computed.
+            given: for each result, whether it has a cotangent.
+        """
+        targets = [place for place, want in enumerate(wanted) if want]
+        sources = [place for place, has in enumerate(given) if has]
+        return _TypedFormula(self, formula, targets, sources).run
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _TypedFormula:
+    """A formula for some inputs and some results, given by their places."""
+
+    types: GradientTypes
+    formula: Formula
+    targets: list[int]
+    sources: list[int]
+
+    def run(self, *arrays: Any) -> tuple[Any, ...]:
+        count = len(arrays) - len(self.sources)
+        fitted = [
+            _match(value, self.types.results[place])
+            for value, place in zip(arrays[count:], self.sources, strict=True)
+        ]
+        trace = self._trace(arrays[:count], fitted)
+        inputs = [self.types.inputs[place] for place in self.targets]
+        masks = [self._find_masks(trace, number) for number in range(len(self.targets))]
+        runs = {
+            each: self.formula(*trace.residuals, *map(_keep_on_first, trace.cotangents, each))
+            for each in dict.fromkeys(masks)
+        }
+        grads = [runs[each][place] for place, each in enumerate(masks)]
+        return tuple(
+            None if grad is None else _match(vary(grad, own), due)
+            for grad, own, due in zip(grads, trace.axes, inputs, strict=True)
+        )
+
+    def _trace(self, residuals: Sequence[Any], cotangents: Sequence[Any]) -> _Trace:
+        """Traces the formula on operands whose types it accepts.
+
+        The cotangent of a sum over devices is given to each of them, so the gradients that it enters count
+        once for each device. A formula that is JAX's own derivative of the kernel refuses such a cotangent,
+        and does not need it: its gradients have the types of the inputs.
+        """
+        pairs = zip(cotangents, self.sources, strict=True)
+        cast = [vary(value, self._find_summed(place)) for value, place in pairs]
+        everywhere = match_varying([*residuals, *cast])
+        for operands in ([*residuals, *cast], everywhere):
+            try:
+                return self._trace_on(operands[: len(residuals)], operands[len(residuals) :])
+            except (TypeError, ValueError):
+                continue
+        return self._trace_on(residuals, cotangents)
+
+    def _trace_on(self, residuals: Sequence[Any], cotangents: Sequence[Any]) -> _Trace:
+        operands = [*residuals, *cotangents]
+        closed, shapes = jax.make_jaxpr(self.formula, return_shape=True)(*operands)
+        joined = join_axes(operands) if calls_any(closed, OPAQUE) else frozenset[Any]()
+        found = zip(closed.out_avals, find_paths(closed, len(operands)), strict=True)
+        axes, paths = list[Axes](), list[Paths]()
+        for shape in shapes:
+            kind, own = (None, frozenset[Any]()) if shape is None else next(found)
+            axes.append(frozenset() if kind is None else joined | find_varying(kind))
+            paths.append(own)
+        return _Trace(residuals, cotangents, axes, paths)
+
+    def _find_summed(self, result: int) -> Axes:
+        """Returns the axes over which a result is a sum over devices, from a wanted input that they share."""
+        kinds = [self.types.classify(target, result) for target in self.targets]
+        return frozenset(axis for each in kinds for axis, kind in each.items() if kind == {True})
+
+    def _find_masks(self, trace: _Trace, number: int) -> tuple[Axes, ...]:
+        """Returns for each cotangent the axes along which only the first device has it, for one gradient.
+
+        Raises:
+            AutogradError: a part of a result is computed alike on all devices, and a part is a sum over them.
+        """
+        target, masks = self.targets[number], list[Axes]()
+        for place, result in enumerate(self.sources):
+            kinds = self.types.classify(target, result)
+            for axis, kind in kinds.items():
+                if len(kind) > 1 and not trace.is_summed(number, place, axis):
+                    raise self._refuse(target, result, axis)
+            alike = frozenset(axis for axis, kind in kinds.items() if kind == {False})
+            masks.append(alike & trace.axes[number])
+        return tuple(masks)
+
+    def _refuse(self, target: int, result: int, axis: Any) -> AutogradError:
+        return AutogradError(
+            f"{self.types.op}: the backward formula does not determine the gradient of argument "
+            f"'{self.types.names[target]}' in shard_map. Result {result} of the kernel adds values that are "
+            f"reduced over {axis!r} to values that are not, and both depend on the argument. Return the two "
+            "parts as two results, reduce the gradient in the formula with jax.lax.psum, or register "
+            '"derive".'
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Trace:
+    """The operands on which a formula has been traced, and the axes and paths of its gradients."""
+
+    residuals: Sequence[Any]
+    cotangents: Sequence[Any]
+    axes: list[Axes]
+    paths: list[Paths]
+
+    def is_summed(self, number: int, cotangent: int, axis: Any) -> bool:
+        """Tells whether the formula reduces over an axis what a gradient has of a cotangent."""
+        place = len(self.residuals) + cotangent
+        found = {axis in passed for source, passed in self.paths[number] if source == place}
+        return axis not in self.axes[number] and found != {False}
+
+
+def _match(value: Any, due: Any) -> Any:
+    return match_type(sum_gradient(value, due), due)
+
+
+def _keep_on_first(cotangent: Any, axes: Axes) -> Any:
+    """Returns a cotangent on the first device along some axes, and zeros on the others."""
+    if not axes:
+        return cotangent
+    is_first = reduce(and_, (jax.lax.axis_index(axis) == 0 for axis in sorted(axes)))
+    return jnp.where(is_first, cotangent, 0)
