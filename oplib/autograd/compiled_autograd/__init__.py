@@ -17,16 +17,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .host_calls import (
+from .parity import (
+    AutogradCompilerInstance,
     BackwardState,
     FakeBackwardCFunction,
     FakeCompiledAutogradEngine,
     call_backward,
     call_hook,
 )
-from .instance import AutogradCompilerInstance, maybe_clone, snapshot_cudagraph_enabled
-from .loggers import cpp_verbose_log_fn, log, snapshot_verbose_logging_enabled, verbose_log
-from .state import counters, current_compiler, thread_state
+from .state import (
+    counters,
+    cpp_verbose_log_fn,
+    current_compiler,
+    log,
+    snapshot_verbose_logging_enabled,
+    thread_state,
+    verbose_log,
+)
 from .switches import disable, enable, reset
 from .switches import enable as _enable
 

@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
+import numpy as np
 from jax.core import Tracer
 
+from oplib.autograd.array_functions.array_function import shape_of
 from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.autograd.array_functions.width import x64
 from oplib.autograd.engine.run import Run
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
+from oplib.config import config
 from oplib.modes import modes
 from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tensor.storage.fresh import FreshStorage
 from oplib.tensor.storage.storage import Storage
 
-from .capture import Skeleton, starts_as_array
-from .compilers import check_compiler
+from .compilers import check_compiler, compile_segment
 from .graph_key import GraphWalk
-from .instance import AutogradCompilerInstance
-from .loggers import snapshot_verbose_logging_enabled
-from .misses import explain_miss
-from .program_cache import Entry, programs
-from .recorder import NotServed
-from .state import Compiler, current_compiler, note_eager
+from .program import BackwardProgram
+from .program_cache import programs
+from .recorder import NotServed, Recorder, Script
+from .segment import SegmentCompiler
+from .state import (
+    Compiler,
+    counters,
+    current_compiler,
+    log,
+    note_eager,
+    runtime_wrapper,
+    snapshot_verbose_logging_enabled,
+    verbose_log,
+)
+from .steps import HostStep
 
 _PLAIN = (Storage, FreshStorage)
 
@@ -45,19 +57,17 @@ def execute_compiled(run: Run, roots: Sequence[Edge], grads: Gradients) -> bool:
     if compiler is None or modes.state.vmap_levels or is_inside_trace():
         return False
     try:
-        entry, inputs, nodes = _prepare(run, roots, grads, compiler)
+        program, inputs, nodes = _prepare(run, roots, grads, compiler)
     except NotServed as reason:
         run.node = None
         note_eager(str(reason))
         return False
-    wrapper, program = entry.captured
-    wrapper(program, inputs, [], nodes)
-    return True
+    return runtime_wrapper(program.run, run, inputs, nodes)
 
 
 def _prepare(
     run: Run, roots: Sequence[Edge], grads: Gradients, compiler: Compiler
-) -> tuple[Entry, list[Any], list[TapeNode]]:
+) -> tuple[BackwardProgram, list[Any], list[TapeNode]]:
     """Finds or makes the program of a run, and returns it with its inputs and the nodes of the graph."""
     _require(_find_obstacle(run) or _find_misfit(roots, grads))
     walk = GraphWalk()
@@ -71,17 +81,17 @@ def _prepare(
     inputs = [*grads, *operands]
     starts = [place for place, operand in enumerate(inputs) if operand.__class__ is tuple]
     for place in starts:
-        inputs[place] = starts_as_array(inputs[place])
+        inputs[place] = _starts_as_array(inputs[place])
     _require("slices of arrays on several devices" if starts and _are_spread(inputs) else None)
     precision: object = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
     # A traced backward that casts does so in the autocast state of the pass, as eagerly.
     key = (programs.token_of(compiler), x64.value, precision, modes.autocast, *walk.key)
-    entry = programs.find(key)
-    if entry is None or entry.needs_program():
+    program = programs.find(key)
+    if program is None or program.is_outdated:
         _require("values of an ended trace" if any(isinstance(one, Tracer) for one in inputs) else None)
         _require("arrays on an explicit mesh" if any(map(_has_explicit_sharding, inputs)) else None)
-        entry = _make_program(run, roots, compiler, walk, inputs, places, key)
-    return entry, inputs, walk.nodes
+        program = _make_program(run, roots, compiler, walk, inputs, places, key)
+    return program, inputs, walk.nodes
 
 
 def _require(obstacle: str | None) -> None:
@@ -141,17 +151,52 @@ def _make_program(  # noqa: PLR0917  everything that the execution of a run has 
     inputs: Sequence[Any],
     places: Sequence[int],
     key: Any,
-) -> Entry:
+) -> BackwardProgram:
     """Captures a graph, and adds its program to the cache."""
     check_compiler(compiler)
-    names = tuple([node.name() for node in walk.nodes])
+    former = programs.find(key)
     if snapshot_verbose_logging_enabled():
-        explain_miss(key, names)
-    entry = programs.find(key) or Entry(names)
-    instance = AutogradCompilerInstance(compiler)
-    values, _ = instance.begin_capture(inputs, [])
-    arguments = [values[len(roots) + place] for place in places]
-    skeleton = Skeleton(walk, run.plan, roots, values, arguments, dict(entry.expectations))
-    captured = instance.capture_graph(run, skeleton)
-    entry.set_program(instance.end_capture(captured), skeleton.expectations)
-    return programs.add(key, entry)
+        programs.explain_miss(key, [node.name() for node in walk.nodes])
+    counters["compiled_autograd"]["captures"] += 1
+    script = Script()
+    values = [script.make_value(shape_of(array)) for array in inputs]
+    operands = [values[len(roots) + place] for place in places]
+    expectations = {} if former is None else former.expectations
+    recorder = Recorder(run.plan, script, walk.nodes, operands, expectations)
+    try:
+        recorder.flow(roots, values[: len(roots)])
+    except BaseException:
+        run.node = recorder.node  # the error names it
+        raise
+    segments = SegmentCompiler(partial(compile_segment, compiler), programs.take_number)
+    program = BackwardProgram(recorder, segments, former=former)
+    if config.stage_host_scalars:
+        program.staged = _find_host_scalars(program, inputs)
+    for function in program.functions:
+        log.info("%s", function)
+        verbose_log.debug("%s on %s", function.__name__, sorted(set(map(_platform, inputs))))
+    programs.add(key, program)
+    return program
+
+
+def _find_host_scalars(program: BackwardProgram, inputs: Sequence[Any]) -> list[int]:
+    """Returns the inputs that are numbers on the host and are read by segments only.
+
+    They are moved if another input is on an accelerator.
+    """
+    on_host = [_platform(array) == "cpu" for array in inputs]
+    if all(on_host):
+        return []
+    host_steps = [item for item in program.items if isinstance(item, HostStep)]
+    read = {value.number for step in host_steps for value in step.arguments}
+    pairs = enumerate(zip(inputs, on_host, strict=True))
+    return [number for number, (one, here) in pairs if here and one.ndim == 0 and number not in read]
+
+
+def _platform(array: Any) -> str:
+    return next(iter(array.devices())).platform if isinstance(array, jax.Array) else "cpu"
+
+
+def _starts_as_array(operand: Any) -> Any:
+    """Returns an operand as an array. Starts of views are tuples of numbers."""
+    return np.asarray(operand, np.int32) if operand.__class__ is tuple else operand

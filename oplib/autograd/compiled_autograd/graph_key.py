@@ -142,7 +142,9 @@ def describe_leaf(leaf: Tensor) -> tuple[Any, ...]:
 
 
 def describe_hooks(node: TapeNode) -> tuple[Any, ...] | None:
-    """Returns the kinds, places and numbers of the hooks of a node; None if they have been removed."""
+    """Returns the kinds, places and numbers of the hooks of a node; None if it has none."""
+    if not node.has_hooks:
+        return None
     tensor_hooks, retained = node._tensor_pre_hooks or {}, node._retained or {}
     found = (
         tuple([(slot, len(hooks)) for slot, hooks in tensor_hooks.items() if hooks]),

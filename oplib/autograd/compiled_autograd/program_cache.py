@@ -5,87 +5,43 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any
 
-from oplib.autograd.array_functions.array_function import Mask
 from oplib.autograd.array_functions.tokens import next_token
 
 from .program import BackwardProgram
+from .state import cpp_verbose_log_fn
 
 CAPACITY = 256
-MOST_REPLACEMENTS = 8
-"""The number of times that a program is made again, because Python code gave something else."""
-
-
-class Entry:
-    """One structure.
-
-    Attributes:
-        captured: the function that runs the program, and the program.
-        expectations: the results that host steps have given, see ``Recorder``.
-        names: the names of the nodes, for messages.
-    """
-
-    __slots__ = ("_replacements", "captured", "expectations", "names")
-
-    captured: tuple[Callable[..., Any], BackwardProgram]
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.expectations: dict[tuple[str, int], Mask] = {}
-        self.names = names
-        self._replacements = -1  # the first program replaces none
-
-    def needs_program(self) -> bool:
-        """Returns whether the program must be made again."""
-        return self.captured[1].is_outdated and self._replacements < MOST_REPLACEMENTS
-
-    def set_program(
-        self,
-        captured: tuple[Callable[..., Any], BackwardProgram],
-        expectations: dict[tuple[str, int], Mask],
-    ) -> None:
-        """Sets the program, and what it expects of its host steps."""
-        self.captured = captured
-        self.expectations = expectations
-        self._replacements += 1
+_MOST_COMPARED = 32
 
 
 class ProgramCache:
     """Programs by key. It keeps no object of a graph alive."""
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[Any, Entry] = OrderedDict()
+        self._programs: OrderedDict[Any, BackwardProgram] = OrderedDict()
         self._lock = threading.Lock()
         self._numbers = 0
         self._compilers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
-    def find(self, key: Any) -> Entry | None:
-        """Returns the entry of a key, as the most recently used one."""
-        found = self._entries.get(key)
+    def find(self, key: Any) -> BackwardProgram | None:
+        """Returns the program of a key, as the most recently used one."""
+        found = self._programs.get(key)
         if found is not None:
             with self._lock:
-                if key in self._entries:
-                    self._entries.move_to_end(key)
+                if key in self._programs:
+                    self._programs.move_to_end(key)
         return found
 
-    def add(self, key: Any, entry: Entry) -> Entry:
-        """Adds an entry, unless another thread has added one, and returns the one that stays."""
+    def add(self, key: Any, program: BackwardProgram) -> None:
+        """Adds a program. It takes the place of an outdated one."""
         with self._lock:
-            found = self._entries.setdefault(key, entry)
-            while len(self._entries) > CAPACITY:
-                self._entries.popitem(last=False)
-        return found
-
-    def keys(self) -> list[Any]:
-        """Returns the known keys."""
-        with self._lock:
-            return list(self._entries)
-
-    def names(self, key: Any) -> tuple[str, ...]:
-        """Returns the names of the nodes of a known structure."""
-        found = self._entries.get(key)
-        return () if found is None else found.names
+            self._programs[key] = program
+            while len(self._programs) > CAPACITY:
+                self._programs.popitem(last=False)
 
     def take_number(self) -> int:
         """Returns the number of the next compiled function."""
@@ -106,8 +62,49 @@ class ProgramCache:
     def clear(self) -> None:
         """Forgets all programs, and counts compiled functions from 0 again."""
         with self._lock:
-            self._entries.clear()
+            self._programs.clear()
             self._numbers = 0
+
+    def explain_miss(self, key: Sequence[Any], names: Sequence[str]) -> None:
+        """Logs why no program is known for a key.
+
+        Args:
+            key: the structure.
+            names: the names of its nodes.
+        """
+        with self._lock:
+            known = list(self._programs.items())[-_MOST_COMPARED:]
+        cpp_verbose_log_fn(f"cache miss: {_explain(key, names, known)}")
+
+
+def _explain(key: Sequence[Any], names: Sequence[str], known: Sequence[tuple[Any, BackwardProgram]]) -> str:
+    """Returns the difference between a structure and the known one that is nearest."""
+    if not known:
+        return f"this is the first program. It starts at {names[0]} (NodeCall 0)."
+    nearest, program = max(known, key=lambda item: _count_equal(key, item[0]))
+    if nearest == key:
+        return f"a host step gave other results than the program of {names[0]} expects."
+    for number, (name, other) in enumerate(zip_longest(names, program.names)):
+        if name != other:
+            return (
+                f"{name or 'the end of the graph'} (NodeCall {number}) is new. The nearest known program has "
+                f"{other or 'no node'} there. Size of the key {len(key)}, of known keys "
+                f"{sorted({len(one) for one, _ in known})}."
+            )
+    differing = [pair for pair in zip_longest(key, nearest) if pair[0] != pair[1]]
+    return (
+        f"the nodes are known, {len(differing)} facts differ from the nearest program: shapes, dtypes, "
+        f"hooks, grads or edges. The first is {differing[0][0]!r}, it was {differing[0][1]!r}, in a graph "
+        f"that starts at {names[0]} (NodeCall 0)."
+    )
+
+
+def _count_equal(key: Sequence[Any], other: Sequence[Any]) -> int:
+    """Returns the number of equal facts at the beginning of two keys."""
+    for number, (mine, its) in enumerate(zip(key, other, strict=False)):
+        if mine != its:
+            return number
+    return min(len(key), len(other))
 
 
 programs = ProgramCache()

@@ -1,7 +1,8 @@
-"""The recorder: the engine's flow over stand-ins of the nodes. It writes a program and computes nothing."""
+"""The recorder: the engine's flow with values for gradients. It writes a program and computes nothing."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,218 +11,221 @@ import jax
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 from oplib.autograd.engine.flow import Flow
 from oplib.autograd.engine.plan import RunPlan
-from oplib.autograd.nodes.backward_run import BackwardRun
+from oplib.autograd.nodes.accumulate import AccumulateGrad
 from oplib.autograd.nodes.gradient_representation import GradientRepresentation
-from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
+from oplib.autograd.nodes.node import Gradients, TapeNode
 
-from .script import Script
-from .steps import AccumulateStep, AddStep, CallStep, HostStep, RetainStep, Value, Values
+from .graph_key import describe_hooks, describe_leaf
+from .steps import AddStep, CallStep, HostStep, Step, StoreStep, Value
+
+Expectations = dict[tuple[str, int], Mask]
+"""For host steps, by kind and place, which of their results are not None, as an earlier run has shown."""
 
 
 class NotServed(Exception):  # noqa: N818  the pass runs eagerly
     """No program can serve a graph. The text is the reason."""
 
 
-class StandIn(TapeNode):
-    """Stands for a node in a program. It refers to the node only while the program is made.
+class Script(GradientRepresentation):
+    """Steps and values in the order in which they are written. It represents gradients by values.
 
     Attributes:
-        place: the index of the node in the walk.
-        title: the name of the node.
-        formula_key: stands for the formula of the node; None for Python code.
-        operands: the numbers of the values that the formula reads.
-        hooks: see ``describe_hooks``.
-        leaf: what the program knows of the leaf, see ``GraphWalk``; None for other nodes.
-        node: the node; None when the program is made.
+        steps: the steps so far.
+        size: the number of values so far. The inputs come first.
     """
 
-    results_are_checked = True
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.size = 0
 
-    place: int
-    title: str
-    formula_key: Any
-    operands: Sequence[Value]
-    hooks: tuple[Any, ...] | None
-    leaf: tuple[Any, ...] | None
-    node: TapeNode | None
+    def make_value(self, aval: Any) -> Value:
+        """Makes the next value."""
+        self.size += 1
+        return Value(self.size - 1, aval)
 
-    def name(self) -> str:  # noqa: D102  described in Node
-        return self.title
-
-    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: D102  described in TapeNode
-        assert isinstance(run, Recorder)
-        return run.record_node(self, grads)
-
-
-class _Symbols(GradientRepresentation):
-    """The representation of gradients in a recorder: values."""
-
-    def __init__(self, script: Script) -> None:
-        self._script = script
-
-    def add(self, a: Value, b: Value) -> Value:
-        output = self._script.make_value(a.aval)
-        self._script.emit(AddStep((a, b), output))
-        return output
-
-    def box(self, grad: Any) -> Any:
-        raise NotImplementedError
-
-    own = array = box
-
-    def unbox(self, tensor: Any) -> Any:
-        raise NotImplementedError
+    def add(self, a: Value, b: Value) -> Value:  # noqa: D102  described in GradientRepresentation
+        total = self.make_value(a.aval)
+        self.steps.append(AddStep((a, b), (total,)))
+        return total
 
 
 class Recorder(Flow):
-    """Records the steps of a run over stand-ins.
+    """Records the steps of a run. It changes neither the nodes nor the plan.
 
     Attributes:
         script: the steps so far.
-        idle: the nodes that have run without any gradient.
-        outcomes: for each node that has run, whether it is a call of a formula, and the shapes of its
-            results. A replay reads them.
-        expectations: for host steps, by kind and place, which of their results are not None, as far as an
-            earlier run has shown.
+        places: the index of each node.
+        idle: the nodes that have run without any gradient, by place.
+        order: the nodes in the order of their calls, each with the number of arrivals before its call.
+        arrivals: the gradients that have arrived at nodes, in order: the index of the node, the slot, and the
+            sum so far or None. The slot is None if an edge was taken out of the run instead.
+        expectations: what earlier runs have shown of host steps.
     """
 
-    __slots__ = ("_calls", "_functions", "expectations", "idle", "outcomes", "script")
+    __slots__ = (
+        "_functions", "_operands", "arrivals", "expectations", "idle", "order", "places", "script",
+    )  # fmt: skip
+
+    is_symbolic = True
 
     def __init__(
         self,
         plan: RunPlan,
         script: Script,
-        *,
-        outcomes: dict[int, Any],
-        expectations: dict[tuple[str, int], Mask],
+        nodes: Sequence[TapeNode],
+        operands: Sequence[Value],
+        expectations: Expectations,
     ) -> None:
         """Prepares a recording.
 
         Args:
-            plan: the plan of the run over the stand-ins.
+            plan: the plan of the run.
             script: where the steps are written.
-            outcomes: empty, or those of the recording that is replayed.
-            expectations: of the program.
+            nodes: the nodes of the graph.
+            operands: the values of the operands of all nodes, one after another.
+            expectations: what earlier runs have shown of host steps.
         """
-        super().__init__(plan, _Symbols(script), keep_graph=True, create_graph=False)
+        plan = copy.copy(plan)
+        plan.waiting = dict.fromkeys(nodes, 1) | plan.count()  # so that each arrival is collected
+        super().__init__(plan, script, keep_graph=True, create_graph=False)
         self.script = script
+        self.places = {node: place for place, node in enumerate(nodes)}
         self.idle: list[int] = []
-        self.outcomes = outcomes
+        self.order: list[tuple[int, int]] = []
+        self.arrivals: list[tuple[int, int | None, Value | None]] = []
         self.expectations = expectations
-        self._calls = 0
-        self._functions: dict[Any, tuple[ArrayFunction | None, Any]] = {}
+        self._functions: dict[Any, tuple[ArrayFunction, Any]] = {}
+        self._operands: dict[TapeNode, tuple[Any, Sequence[Value]]] = {}
+        count = 0
+        for node in nodes if plan.members is None else [node for node in nodes if node in plan.needed]:
+            read: list[Any] = []
+            formula_key = node.read_operands(read)
+            self._operands[node] = formula_key, operands[count : count + len(read)]
+            count += len(read)
 
-    def record_node(self, node: StandIn, grads: Gradients) -> Gradients:
-        """Records what a node does with its gradients, and returns its results."""
+    def run_hooked(self, node: TapeNode, grads: list[Any]) -> Gradients:  # noqa: D102  described in Flow
+        self._enter(node)
+        on_tensors, retained, pre, post = describe_hooks(node) or ((), (), 0, 0)
+        if on_tensors or pre:
+            grads = self._record_host("pre", node, grads)
+        else:
+            self._record_retained(node, grads, retained)
         if any(
             grad is not None and spec is not None and grad.shape != spec.shape
             for grad, spec in zip(grads, node.input_metadata, strict=False)
         ):
             raise NotServed("a tensor got another shape after it was used")
-        label = self.script.label = f"{node.title} (NodeCall {self._calls})"
-        self._calls += 1
-        if node.leaf is not None:
-            self._record_leaf(node, grads, label)
-            return ()
-        key = node.formula_key, tuple([grad is not None for grad in grads])
-        if node.formula_key is not None and True not in key[1] and not node.runs_without_gradients:
-            self.idle.append(node.place)
+        if post:
+            return self._record_host("node", node, grads)
+        return (
+            self._record_leaf(node, grads) if isinstance(node, AccumulateGrad) else self._record(node, grads)
+        )
+
+    def _record(self, node: TapeNode, grads: Gradients) -> Gradients:
+        """Records the call of a formula, or of Python code, and returns the results."""
+        formula_key, operands = self._operands[node]
+        key = formula_key, tuple([grad is not None for grad in grads])
+        if formula_key is not None and True not in key[1] and not node.runs_without_gradients:
+            self.idle.append(self.places[node])
             return [None] * len(node.edges)
-        outcome, function = self.outcomes.get(node.place), None
-        if outcome is None:
-            function, avals = self._find_outcome(node, key, grads)
-            self.outcomes[node.place] = outcome = (function is not None, avals)
-        is_call, avals = outcome
-        outputs = [None if aval is None else self.script.make_value(aval) for aval in avals]
-        if not is_call:
-            self.script.emit(HostStep("node", node.place, label, (tuple(grads),), outputs), grads)
-        else:
-            inputs = (*node.operands, *[grad for grad in grads if grad is not None])
-            self.script.emit(CallStep(node.place, label, key, function, inputs, outputs), grads)
-        return outputs
-
-    def _find_outcome(self, node: StandIn, key: Any, grads: Values) -> tuple[ArrayFunction | None, Any]:
-        """Returns the formula of a node, and the shapes of its results; no formula for Python code."""
-        found = self._functions.get(key)
+        arguments = (*operands, *[grad for grad in grads if grad is not None])
+        found = self._find_function(node, key, arguments)
         if found is None:
-            function = None
-            assert node.node is not None
-            if node.formula_key is not None:
-                function = node.node.find_function(key[1])
-            if function is None:
-                return None, self._expect(node)
-            avals = [value.aval for value in (*node.operands, *grads) if value is not None]
-            shapes = jax.eval_shape(function.run, *avals)
-            found = self._functions[key] = function, shapes
-        function, shapes = found
+            return self._record_host("node", node, grads)
+        function, avals = found
         # what leads to no requested input is dropped, as the engine does
-        pairs = zip(shapes, node.edges, strict=True)
-        return function, [None if edge is None else shape for shape, edge in pairs]
+        pairs = zip(avals, self._spec_edges(node), strict=True)
+        make = self.script.make_value
+        results = [None if spec is None or aval is None else make(aval) for aval, spec in pairs]
+        call = len(self.order) - 1
+        label = f"{node.name()} (NodeCall {call})"
+        self.script.steps.append(CallStep(self.places[node], call, label, key, function, arguments, results))
+        return results
 
-    def _expect(self, node: StandIn) -> list[Any]:
-        """Returns the results that Python code is expected to give: a gradient for each edge.
+    def _find_function(
+        self, node: TapeNode, key: Any, arguments: Sequence[Value]
+    ) -> tuple[ArrayFunction, Any] | None:
+        """Returns the formula of a node, and the shapes of its results; None for Python code."""
+        found = self._functions.get(key)
+        if found is None and key[0] is not None:
+            function = node.find_function(key[1])
+            if function is not None:
+                shapes = jax.eval_shape(function.run, *[value.aval for value in arguments])
+                found = self._functions[key] = function, shapes
+        return found
 
-        An earlier run may have shown otherwise.
-        """
-        known = self.expectations.get(("node", node.place))
-        return [
-            None if edge is None or (known is not None and not known[number]) else _spec_at(edge)
-            for number, edge in enumerate(node.edges)
-        ]
+    def _spec_edges(self, node: TapeNode) -> list[Any]:
+        """Returns for each edge of a node the shape and dtype of its gradient; None if it is dropped."""
+        edges = [None if edge is None or edge[0] not in self.places else edge for edge in node.edges]
+        specs = [None if edge is None else edge[0].input_metadata[edge[1]] for edge in edges]
+        return [None if spec is None else jax.ShapeDtypeStruct(spec.shape, spec.dtype) for spec in specs]
 
-    def _record_leaf(self, node: StandIn, grads: Gradients, label: str) -> None:
-        assert node.leaf is not None
-        requires_grad, hook_count, _, _, held = node.leaf
-        if not requires_grad:
-            return
-        (grad,) = grads
-        if grad is not None:
+    def _record_leaf(self, node: AccumulateGrad, grads: Gradients) -> Gradients:
+        facts = describe_leaf(node.variable)
+        requires_grad, hook_count, _, _, held = facts
+        if requires_grad and hook_count:
+            return self._record_host("node", node, grads)
+        total = grads[0]
+        if requires_grad and total is not None:
             before = None if held is None else self.script.make_value(jax.ShapeDtypeStruct(*held))
-            total = grad if before is None else self.script.make_value(before.aval)
-            self.script.emit(AccumulateStep(node.place, grad, before, total), grads)
-        if hook_count:
-            self.script.emit(HostStep("accumulated", node.place, label, (), ()), grads)
+            if before is not None:
+                total = self.script.add(before, total)
+            self.script.steps.append(StoreStep(self.places[node], 0, total, before, facts))
+        return ()
 
-    # Hooks -------------------------------------------------------------------------------------
+    def _record_host(self, kind: str, node: TapeNode, grads: Gradients) -> list[Value | None]:
+        """Records Python code, and returns the gradients that it is expected to give.
 
-    def run_pre_hooks(self, node: Any, grads: list[Any]) -> list[Any]:  # noqa: D102  described in Flow
-        on_tensors, retained, pre, _ = node.hooks
-        if on_tensors or pre:
-            return self._record_hooks("pre", node, grads, (tuple(grads),))
-        self._record_retained(node, grads, retained)
-        return grads
+        Hooks give what they get, and a node gives a gradient for each edge, as far as no run has shown
+        otherwise.
+        """
+        place = self.places[node]
+        if kind == "node":
+            due = self._spec_edges(node)
+            is_read = tuple([spec is not None for spec in due])
+        else:
+            due = [None if grad is None else grad.aval for grad in grads]
+            is_read = (True,) * len(due)
+        known = self.expectations.get((kind, place), (True,) * len(due))
+        results = [
+            self.script.make_value(jax.ShapeDtypeStruct(spec.shape, spec.dtype))
+            if spec is not None and is_due
+            else None
+            for spec, is_due in zip(due, known, strict=True)
+        ]
+        call = len(self.order) - 1
+        self.script.steps.append(HostStep(kind, place, call, tuple(grads), results, is_read))
+        return results
 
-    def run_tensor_hooks(self, node: Any, grads: list[Any]) -> None:  # noqa: D102  described in Flow
-        on_tensors, retained, _, _ = node.hooks
+    def _enter(self, node: TapeNode) -> None:
+        """Notes that a node is called."""
+        place = self.places[node]
+        if not self.order or self.order[-1][0] != place:
+            self.order.append((place, len(self.arrivals)))
+
+    def _collect(self, waiting: Any, node: TapeNode, slot: int, grad: Any) -> list[Any] | None:
+        received = super()._collect(waiting, node, slot, grad)
+        held = self.buffers[node] if received is None else received
+        self.arrivals.append((self.places[node], slot, held[slot]))
+        return received
+
+    def skip_arrival(self, node: TapeNode, missing: int) -> None:  # noqa: D102  described in Flow
+        super().skip_arrival(node, missing)
+        self.arrivals.append((self.places[node], None, None))
+
+    def _capture(self, node: TapeNode, grads: list[Any]) -> bool:
+        self._enter(node)
+        return super()._capture(node, grads)
+
+    def run_tensor_hooks(self, node: TapeNode, grads: list[Any]) -> None:  # noqa: D102  described in Flow
+        on_tensors, retained, _, _ = describe_hooks(node) or ((), (), 0, 0)
         if on_tensors:
-            grads[:] = self._record_hooks("tensor", node, grads, (tuple(grads),))
+            grads[:] = self._record_host("tensor", node, grads)
         else:
             self._record_retained(node, grads, retained)
 
-    def run_post_hooks(self, node: Any, results: Gradients, grads: list[Any]) -> Gradients:  # noqa: D102
-        return self._record_hooks("post", node, grads, (tuple(results), tuple(grads)))
-
-    def _record_hooks(
-        self, kind: str, node: StandIn, grads: Gradients, arguments: tuple[Values, ...]
-    ) -> list[Value | None]:
-        """Records a host step of hooks. They give what they get, as far as no run has shown otherwise."""
-        known = self.expectations.get((kind, node.place))
-        outputs = [
-            None
-            if value is None or (known is not None and not known[number])
-            else self.script.make_value(value.aval)
-            for number, value in enumerate(arguments[0])
+    def _record_retained(self, node: TapeNode, grads: Gradients, slots: Sequence[int]) -> None:
+        place = self.places[node]
+        self.script.steps += [
+            StoreStep(place, slot, grads[slot]) for slot in slots if grads[slot] is not None
         ]
-        self.script.emit(HostStep(kind, node.place, node.title, arguments, outputs), grads)
-        return outputs
-
-    def _record_retained(self, node: StandIn, grads: Gradients, slots: Sequence[int]) -> None:
-        for slot in slots:
-            grad = grads[slot]
-            if grad is not None:
-                self.script.emit(RetainStep(node.place, slot, grad), grads)
-
-
-def _spec_at(edge: Edge) -> Any:
-    """Returns the shape and dtype of the gradient on an edge."""
-    return edge[0].input_metadata[edge[1]]

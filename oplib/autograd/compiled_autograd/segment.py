@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from oplib.autograd.array_functions.array_function import make_gather
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 
-from .steps import AccumulateStep, CallStep, HostStep, RetainStep, Step, Value, arguments_of, results_of
+from .steps import CallStep, HostStep, Step, StoreStep, Value
 
 MOST_CALLS = 200
 """The calls of formulas in one segment. XLA's compile time grows faster than a program."""
@@ -40,44 +40,41 @@ class Segment:
     """One compiled function, with the values that it takes and gives, and what is stored afterwards.
 
     Attributes:
-        first_step: the number of its first step in the program.
         places: the nodes whose formulas it calls.
+        call: the number of the first call.
+        leaves: the leaves that get gradients: the place, and the facts about the leaf.
+        sums: those with a ``grad``: the place, and the numbers of the values before and after.
+        firsts: the others: the place, and the number of the gradient.
+        retentions: the retained gradients: the place, the slot, and the number of the gradient.
         take: picks the values that the function gets.
         gives: the numbers of the values that it returns.
         forwards: pairs of numbers: a value that is another one.
-        accumulations: the accumulations that follow.
-        additions: those to an existing ``grad``: the place, and the numbers of the values before and after.
-        firsts: the others: the place, and the number of the gradient.
-        releases: the nodes whose saved values are freed afterwards.
-        retentions: the retained gradients that are stored afterwards.
-        compiled: the function.
+        compiled: the function; None if each result is an argument.
         drops: the numbers of values that no later step reads.
     """
 
     __slots__ = (
-        "accumulations", "additions", "compiled", "drops", "first_step", "firsts", "forwards", "gives",
-        "places", "releases", "retentions", "take",
+        "call", "compiled", "drops", "firsts", "forwards", "gives", "leaves", "places", "retentions", "sums",
+        "take",
     )  # fmt: skip
 
-    def __init__(self, steps: Sequence[Any], first_step: int, kept: Collection[int]) -> None:
-        """Reads the steps.
-
-        Args:
-            steps: the steps.
-            first_step: the number of the first of them.
-            kept: the places of nodes that need their saved values after the segment.
-        """
-        self.first_step = first_step
-        self.places = [step.place for step in steps if isinstance(step, CallStep)]
-        self.releases = [place for place in self.places if place not in kept]
-        self.accumulations = [step for step in steps if isinstance(step, AccumulateStep)]
-        self.additions = [
-            (step.place, step.held.number, step.total.number)
-            for step in self.accumulations
-            if step.held is not None
+    def __init__(self, steps: Sequence[Step]) -> None:
+        calls = [step for step in steps if isinstance(step, CallStep)]
+        stores = [step for step in steps if isinstance(step, StoreStep)]
+        self.places = [step.place for step in calls]
+        self.call = calls[0].call if calls else 0
+        self.leaves = [(step.place, step.leaf) for step in stores if step.leaf is not None]
+        self.sums = [
+            (step.place, step.held.number, step.gradient.number) for step in stores if step.held is not None
         ]
-        self.firsts = [(step.place, step.gradient.number) for step in self.accumulations if step.held is None]
-        self.retentions = [step for step in steps if isinstance(step, RetainStep)]
+        self.firsts = [
+            (step.place, step.gradient.number)
+            for step in stores
+            if step.leaf is not None and step.held is None
+        ]
+        self.retentions = [
+            (step.place, step.slot, step.gradient.number) for step in stores if step.leaf is None
+        ]
         self.take: Callable[[Sequence[Any]], Sequence[Any]] = tuple
         self.gives: list[int] = []
         self.forwards: list[tuple[int, int]] = []
@@ -137,22 +134,17 @@ class SegmentCompiler:
         return self._compile_one(function, avals), body.forwarded
 
 
-def divide(steps: Sequence[Step]) -> list[tuple[int, list[Step]]]:
-    """Divides steps into host steps and groups of others that are short enough for one segment.
-
-    Returns:
-        Groups, each with the number of its first step. A host step is alone in its group.
-    """
-    groups: list[tuple[int, list[Step]]] = []
+def divide(steps: Sequence[Step]) -> list[list[Step]]:
+    """Divides steps into groups that are short enough for one segment. A host step is alone in its group."""
+    groups: list[list[Step]] = []
     calls, is_open = 0, False
-    for number, step in enumerate(steps):
-        is_host = isinstance(step, HostStep)
-        if isinstance(step, CallStep):
-            calls += 1
+    for step in steps:
+        is_host, is_call = isinstance(step, HostStep), isinstance(step, CallStep)
+        calls += is_call
         if is_host or not is_open or calls > MOST_CALLS:
-            groups.append((number, []))
-            calls = int(isinstance(step, CallStep))
-        groups[-1][1].append(step)
+            groups.append([])
+            calls = int(is_call)
+        groups[-1].append(step)
         is_open = not is_host
     return groups
 
@@ -169,39 +161,29 @@ class _Body:
 
     def __init__(self, steps: Sequence[Any], is_read_later: Callable[[int], bool]) -> None:
         self.inputs: list[Value] = []
-        self.outputs: list[Value] = []
         self.forwarded: list[int | None] = []
         self._operations: list[tuple[Any, tuple[int, ...], tuple[int | None, ...], Any]] = []
         self._numbers: dict[int, int] = {}
-        made: set[int] = set()
+        made = {value.number for step in steps for value in step.results if value is not None}
+        for value in [value for step in steps for value in step.arguments]:
+            if value.number not in made and value.number not in self._numbers:
+                self._enter(value)
+                self.inputs.append(value)
         outputs: dict[int, Value] = {}
         for step in steps:
-            results = results_of(step)
-            for value in arguments_of(step):
-                if value.number not in made and value.number not in self._numbers:
-                    self._enter(value)
-                    self.inputs.append(value)
-            made.update(value.number for value in results if value is not None)
-        for step in steps:
-            self._add(step)
-            stored = [step.total] if isinstance(step, AccumulateStep) else []
-            stored += [step.gradient] if isinstance(step, RetainStep) else []
-            stored += [
-                value for value in results_of(step) if value is not None and is_read_later(value.number)
-            ]
-            outputs |= {value.number: value for value in stored}
+            if isinstance(step, StoreStep):
+                outputs[step.gradient.number] = step.gradient
+                continue
+            arguments = tuple([self._numbers[value.number] for value in step.arguments])
+            results = tuple([None if value is None else self._enter(value) for value in step.results])
+            call = step if isinstance(step, CallStep) else None
+            self._operations.append((call and call.key, arguments, results, call))
+            kept = [value for value in step.results if value is not None and is_read_later(value.number)]
+            outputs |= {value.number: value for value in kept}
         self.outputs = list(outputs.values())
 
     def _enter(self, value: Value) -> int:
         return self._numbers.setdefault(value.number, len(self._numbers))
-
-    def _add(self, step: Any) -> None:
-        if isinstance(step, RetainStep) or (isinstance(step, AccumulateStep) and step.held is None):
-            return
-        inputs = tuple([self._numbers[value.number] for value in arguments_of(step)])
-        outputs = tuple([None if value is None else self._enter(value) for value in results_of(step)])
-        key = step.key if isinstance(step, CallStep) else None
-        self._operations.append((key, inputs, outputs, step if isinstance(step, CallStep) else None))
 
     def key(self) -> Any:
         """Returns the structure: equal structures are equal functions."""

@@ -1,18 +1,28 @@
-"""The state of compiled autograd: the installed compiler, what the current thread does, and counters."""
+"""The state of compiled autograd: the installed compiler, what a thread does, counters, and loggers."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
 import jax
 
 from oplib.autograd.engine.run import compilation
 from oplib.config import config
 
-from .loggers import cpp_verbose_log_fn, snapshot_verbose_logging_enabled
+_NAME = "oplib.autograd.compiled_autograd"
+
+log = logging.getLogger(f"{_NAME}.__compiled_autograd")
+"""Gets the text of each new program at INFO."""
+
+verbose_log = logging.getLogger(f"{_NAME}.__compiled_autograd_verbose")
+"""Gets, at DEBUG, why a program is new and why a backward pass ran eagerly."""
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 Compiler = Callable[[Any], Any]
 """Gets a pure function of arrays, and returns a callable of the same arguments."""
@@ -67,3 +77,24 @@ def note_eager(reason: str) -> None:
     counters["compiled_autograd_eager"][reason] += 1
     if snapshot_verbose_logging_enabled():
         cpp_verbose_log_fn(f"run eagerly: {reason}")
+
+
+def runtime_wrapper(run_program: Callable[[*Ts], T], *arguments: *Ts) -> T:
+    """Calls the function that runs a program, inside the region and with capture off."""
+    state = thread_state
+    before = state.in_region, state.is_suspended
+    try:
+        state.in_region = state.is_suspended = True
+        return run_program(*arguments)
+    finally:
+        state.in_region, state.is_suspended = before
+
+
+def snapshot_verbose_logging_enabled() -> bool:
+    """Returns whether the verbose logger is on now."""
+    return verbose_log.isEnabledFor(logging.DEBUG)
+
+
+def cpp_verbose_log_fn(msg: str) -> None:
+    """Writes a message to the verbose logger. The name is torch's."""
+    verbose_log.debug(msg)

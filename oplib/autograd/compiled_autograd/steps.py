@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oplib.autograd.array_functions.array_function import ArrayFunction
+from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 
 
 class Value:
@@ -31,11 +31,6 @@ class Value:
         """The shape of the array."""
         return self.aval.shape
 
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the array."""
-        return self.aval.dtype
-
 
 Values = Sequence[Value | None]
 
@@ -46,53 +41,58 @@ class CallStep:
 
     Attributes:
         place: the index of the node.
+        call: the number of the call of the node.
         label: the name of the node, and the number of the call.
         key: stands for the formula. Equal keys are equal formulas.
-        function: the formula; None in a replay.
-        inputs: operands and given gradients.
-        outputs: one for each edge.
+        function: the formula.
+        arguments: operands and given gradients.
+        results: one for each edge.
     """
 
     place: int
+    call: int
     label: str
     key: Any
-    function: ArrayFunction | None
-    inputs: tuple[Value, ...]
-    outputs: Values
+    function: ArrayFunction
+    arguments: Sequence[Value]
+    results: Values
 
 
 @dataclass(frozen=True, slots=True)
 class AddStep:
     """Adds two arrays."""
 
-    inputs: tuple[Value, Value]
-    output: Value
+    arguments: tuple[Value, Value]
+    results: tuple[Value]
 
 
 @dataclass(frozen=True, slots=True)
-class AccumulateStep:
-    """Adds a gradient to the ``grad`` of a leaf.
+class StoreStep:
+    """Stores a gradient in a leaf, or in the output of a node that retains it.
 
     Attributes:
-        place: the index of the accumulator.
-        gradient: what is added.
-        held: the ``grad`` before; None if the leaf has none.
-        total: the ``grad`` after.
+        place: the index of the node.
+        slot: the slot of the output that retains its gradient.
+        gradient: the gradient; for a leaf with a ``grad`` the sum.
+        held: the ``grad`` of a leaf before; None if it has none.
+        leaf: the facts about the leaf, see ``describe_leaf``; None for a retained gradient.
     """
-
-    place: int
-    gradient: Value
-    held: Value | None
-    total: Value
-
-
-@dataclass(frozen=True, slots=True)
-class RetainStep:
-    """Stores a gradient in the output of a node that retains it."""
 
     place: int
     slot: int
     gradient: Value
+    held: Value | None = None
+    leaf: tuple[Any, ...] | None = None
+
+    @property
+    def arguments(self) -> Sequence[Value]:
+        """The values that the step reads."""
+        return (self.gradient,)
+
+    @property
+    def results(self) -> Values:
+        """The step makes no value."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,36 +100,26 @@ class HostStep:
     """Runs Python code with concrete Tensors.
 
     Attributes:
-        kind: what is run, see ``host_steps.py``.
+        kind: ``tensor`` for the tensor hooks of a node that does not run; ``pre`` for all hooks before a
+            node; ``node`` for a node with the hooks after it.
         place: the index of the node.
-        label: the name of the node, and the number of the call.
-        inputs: one list of gradients for each argument.
-        outputs: the gradients that it is expected to give.
+        call: the number of the call of the node.
+        gradients: the gradients that the code gets.
+        results: the gradients that it is expected to give.
+        is_read: for each result whether it is used.
     """
 
     kind: str
     place: int
-    label: str
-    inputs: tuple[Values, ...]
-    outputs: Values
+    call: int
+    gradients: Values
+    results: Values
+    is_read: Mask
+
+    @property
+    def arguments(self) -> Sequence[Value]:
+        """The values that the step reads."""
+        return [value for value in self.gradients if value is not None]
 
 
-Step = CallStep | AddStep | AccumulateStep | RetainStep | HostStep
-
-
-def arguments_of(step: Any) -> Sequence[Value]:
-    """Returns the values that a step reads."""
-    if isinstance(step, HostStep):
-        return [value for values in step.inputs for value in values if value is not None]
-    if isinstance(step, AccumulateStep):
-        return (step.gradient,) if step.held is None else (step.held, step.gradient)
-    return (step.gradient,) if isinstance(step, RetainStep) else step.inputs
-
-
-def results_of(step: Any) -> Sequence[Value | None]:
-    """Returns the values that a step makes."""
-    if isinstance(step, (CallStep, HostStep)):
-        return step.outputs
-    if isinstance(step, AddStep):
-        return (step.output,)
-    return (step.total,) if isinstance(step, AccumulateStep) and step.held is not None else ()
+Step = CallStep | AddStep | StoreStep | HostStep

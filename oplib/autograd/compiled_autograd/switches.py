@@ -10,9 +10,14 @@ from oplib.config import config
 from oplib.modes import modes
 
 from .compilers import check_compiler
-from .loggers import cpp_verbose_log_fn, snapshot_verbose_logging_enabled
 from .program_cache import programs
-from .state import Compiler, installation, thread_state
+from .state import (
+    Compiler,
+    cpp_verbose_log_fn,
+    installation,
+    snapshot_verbose_logging_enabled,
+    thread_state,
+)
 
 
 class _Switch(Mode):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, ClassVar
 
 from oplib.autograd.nodes.gradient_representation import GradientRepresentation
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
@@ -34,12 +34,15 @@ class Flow:
         ready: the nodes that can run, as a heap.
         buffers: the gradients that have arrived at nodes that wait for more.
         undo_log: restores each ``grad`` if the pass fails; None without ``grad_transaction``.
+        is_symbolic: the gradients are stand-ins, so each node takes the path of nodes with hooks.
     """
 
     __slots__ = (
         "buffers", "captured", "create_graph", "keep_graph", "node", "plan", "ready", "representation",
         "undo_log",
     )  # fmt: skip
+
+    is_symbolic: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -64,7 +67,7 @@ class Flow:
         """Hands gradients along the edges and runs each node that is ready, until no node is ready."""
         waiting = self.plan.count()
         members, captures = self.plan.members, self.plan.captures
-        keep_graph, watched = self.keep_graph, modes.state.anomaly
+        keep_graph, watched = self.keep_graph, modes.state.anomaly or self.is_symbolic
         ready = self.ready
         arrivals = len(ready)
         while True:
@@ -100,10 +103,10 @@ class Flow:
                 node.release()
             edges = node.edges
             if node.paths is not None:
-                edges, grads = self._close_edges(node, node.paths, received, grads)
+                edges, grads = self.close_edges(node, node.paths, received, grads)
         self.node = None
 
-    def _close_edges(
+    def close_edges(
         self, node: TapeNode, paths: Sequence[frozenset[int]], received: list[Any], grads: Gradients
     ) -> tuple[Sequence[Edge | None], Gradients]:
         """Takes the edges of a node out of the run to which none of the gradients that have arrived flows.
@@ -134,12 +137,16 @@ class Flow:
             node = edge[0]
             missing = waiting.get(node, 1)
             if missing > 1:
-                waiting[node] = missing - 1
+                self.skip_arrival(node, missing - 1)
             elif node in self.buffers:
                 last.append(edge)
             else:
                 ahead += node.edges
         return last
+
+    def skip_arrival(self, node: TapeNode, missing: int) -> None:
+        """Notes that one gradient less will arrive at a node, and how many are missing."""
+        self.plan.count()[node] = missing
 
     def run_hooked(self, node: TapeNode, grads: list[Any]) -> Gradients:
         """Runs one node with its hooks, and validates its results."""

@@ -55,7 +55,7 @@ class Log(list):
         return run
 
 
-@pytest.mark.spec("E.3", "002.12", "002.13", "002.14", "002.15")
+@pytest.mark.spec("E.3", "002.10", "002.11", "002.12", "002.13", "002.14", "002.15")
 def test_all_hooks_run_in_the_order_of_eager_and_change_gradients(agree, counts):
     def run(w, y, z):
         log = Log()
@@ -177,6 +177,58 @@ def test_pre_and_post_hooks_that_give_none_continue_eagerly(agree, counts):
 
     agree(run)
     assert counts("eager") >= 1
+
+
+@pytest.mark.spec("D.25")
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize("wanted", ["x", ""])
+def test_a_pass_that_continues_eagerly_keeps_the_gradients_that_have_arrived(captured, wanted, agree, counts):
+    """Sums of which one part has arrived, nodes that wait, retained and captured gradients stay."""
+
+    def run(w, y, z):
+        log = Log()
+        early = (w * 2).exp()
+        early.retain_grad()
+        shared = y * z
+        shared.register_hook(log.hook("shared", lambda g: g * 3))
+        chosen = Choose.apply(early * shared, shared.sin(), wanted)
+        late = chosen * shared + early + shared.unbind(0)[1]
+        late.grad_fn.register_prehook(log.hook("pre of late"))
+        loss = (late @ w).sum() + shared.sum()
+        if captured:
+            return [list(log), *grad(loss, (late, shared, w, y), allow_unused=True), early.grad]
+        loss.backward()
+        return [list(log), early.grad]
+
+    agree(run)
+    assert counts("eager") == 1
+
+
+@pytest.mark.spec("D.25")
+def test_a_pass_continues_eagerly_before_a_later_part_on_another_device(agree, counts, monkeypatch):
+    """A program of more than 200 calls is several parts, and any of them may fail to serve."""
+    from oplib.autograd.compiled_autograd import program  # the module, not the package's name
+
+    compute, calls = program._compute, []
+
+    def fail_second(segment, values):
+        calls.append(segment)
+        if len(calls) == 2:
+            raise ValueError("arrays on several devices")
+        compute(segment, values)
+
+    monkeypatch.setattr(program, "_compute", fail_second)
+    monkeypatch.setattr(program, "_are_apart", lambda arrays: True)
+
+    def run(w, y, z):
+        calls.clear()
+        h = w
+        for _ in range(150):
+            h = h * y + w * 0.01
+        (h * z).sum().backward()
+
+    agree(run)
+    assert counts("eager") == 2
 
 
 @pytest.mark.spec("D.25")

@@ -1,6 +1,7 @@
 """Compiled backward passes give what eager ones give, and find their program again."""
 
 import gc
+import logging
 import weakref
 
 import jax
@@ -314,3 +315,65 @@ def test_a_tensor_that_got_another_shape_after_its_use_runs_eagerly(counts):
         y.sum().backward()
     assert counts("eager") == 1
     assert x.grad.tolist() == [[12.0, 12.0], [12.0, 12.0]]
+
+
+@pytest.mark.spec("002.16")
+def test_with_the_option_on_a_pass_on_the_cpu_runs_normally(x):
+    oplib.config.stage_host_scalars = True
+    with enable():
+        (x * 2).sum().backward()
+    oplib.config.stage_host_scalars = False
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
+@pytest.mark.spec("002.17")
+def test_a_program_returns_one_gradient_for_each_requested_input(x, caplog):
+    with caplog.at_level(logging.INFO, "oplib.autograd.compiled_autograd.__compiled_autograd"), enable():
+        assert len(oplib.autograd.grad((x * x).sum(), x)) == 1
+    assert "CompiledAutograd0 = { lambda" in caplog.text
+
+
+@pytest.mark.spec("002.19")
+def test_gradients_are_accumulated_as_soon_as_they_are_there(agree):
+    def pass_backward(w, y, z):
+        seen = []
+        w.register_post_accumulate_grad_hook(lambda leaf: seen.append("w"))
+        a = y.exp()
+        a.register_hook(lambda g: seen.append("exp"))
+        (a * z * w).sum().backward()
+        return seen
+
+    agree(pass_backward)
+
+
+@pytest.mark.spec("002.23", "002.29")
+def test_the_labels_of_nodes_are_in_the_program_in_call_order(x):
+    stacks = []
+
+    def compiler(function):
+        stacks.extend(str(one.source_info.name_stack) for one in function.jaxpr.jaxpr.eqns)
+        return function
+
+    with enable(compiler):
+        (x * 2).exp().sum().backward()
+    found = list(dict.fromkeys(stack.partition("/")[0] for stack in stacks))
+    assert found == ["SumBackward0 (NodeCall 0)", "ExpBackward0 (NodeCall 1)", "MulBackward0 (NodeCall 2)"]
+    np.testing.assert_allclose(x.grad.numpy(), 2 * np.exp([2.0, 4.0]), rtol=1e-5)
+
+
+@pytest.mark.spec("002.4", "002.16")
+def test_numbers_on_the_host_are_moved_if_another_input_is_on_an_accelerator(x, monkeypatch):
+    moved = []
+    monkeypatch.setattr(oplib.config, "stage_host_scalars", True)
+    monkeypatch.setattr(
+        "oplib.autograd.compiled_autograd.execution._platform",
+        lambda array: "gpu" if array.shape else "cpu",
+    )
+    monkeypatch.setattr(
+        "oplib.autograd.compiled_autograd.program.move_to_default_device",
+        lambda array: moved.append(array.shape) or array,
+    )
+    with enable():
+        (x * x).sum().backward()
+    assert set(moved) == {()}
+    assert x.grad.tolist() == [2.0, 4.0]

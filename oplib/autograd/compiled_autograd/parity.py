@@ -1,0 +1,207 @@
+"""The capture of calls of hooks and backwards by hand, under torch's names. The engine does not use it."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from oplib.autograd.array_functions.array_function import shape_of
+from oplib.errors import AutogradError
+
+from .compilers import check_compiler
+from .state import Compiler, counters, runtime_wrapper
+from .steps import Value, Values
+
+CompiledFunction = Callable[[list[Any], Sequence[int], Sequence[Any]], list[Any]]
+
+
+class BackwardState(SimpleNamespace):
+    """Attributes that a compiled forward sets for its backward."""
+
+
+class FakeBackwardCFunction:
+    """The ctx that the backward of a Function gets from :func:`call_backward`.
+
+    Attributes:
+        real: the node.
+        saved_tensors: the saved tensors.
+    """
+
+    def __init__(self, real: Any, saved_tensors: Sequence[Any]) -> None:
+        self.real = real
+        self.saved_tensors = tuple(saved_tensors)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "saved_variables":
+            warnings.warn(
+                "ctx.saved_variables is deprecated. Read ctx.saved_tensors.", DeprecationWarning, stacklevel=2
+            )
+            return self.saved_tensors
+        return getattr(self.real, name)
+
+
+def call_hook(hook: Callable[..., Any], *args: Any, hook_type: str | None = None) -> Any:
+    """Calls a hook.
+
+    Args:
+        hook: the hook.
+        *args: its arguments.
+        hook_type: ``"post_acc_grad_hook"`` for a hook that must return nothing.
+
+    Returns:
+        Its result, or the first argument if it returned None.
+
+    Raises:
+        AutogradError: a post-accumulate hook returned a value.
+    """
+    result = hook(*args)
+    if result is None:
+        return args[0]
+    if hook_type == "post_acc_grad_hook":
+        raise AutogradError(
+            f"call_hook: tensor post accumulate grad hooks should return None. Got {type(result).__name__}. "
+            "Write into tensor.grad, or assign it."
+        )
+    return result
+
+
+def call_backward(node: Any, saved_tensors: Sequence[Any], *grads: Any) -> tuple[Any, ...]:
+    """Calls the backward of a Function.
+
+    Args:
+        node: the node of the Function.
+        saved_tensors: what its ctx shows as ``saved_tensors``.
+        *grads: the gradients of its outputs.
+
+    Returns:
+        The results as a tuple.
+    """
+    results = node._get_user_fn()(FakeBackwardCFunction(node, saved_tensors), *grads)
+    return results if isinstance(results, tuple) else (results,)
+
+
+class FakeCompiledAutogradEngine:
+    """Callbacks at the end of a program."""
+
+    @staticmethod
+    def queue_callback(final_callbacks: list[Callable[[], object]], cb: Callable[[], object]) -> None:
+        """Adds a callback to a list."""
+        final_callbacks.append(cb)
+
+    @staticmethod
+    def exec_final_callbacks(final_callbacks: list[Callable[[], object]]) -> None:
+        """Calls all callbacks in order, those that are added meanwhile too, and empties the list."""
+        for callback in final_callbacks:
+            callback()
+        final_callbacks.clear()
+
+    @staticmethod
+    def _exec_final_callbacks_stub() -> None:
+        """Marks the place of the callbacks. The run of the engine calls them."""
+
+
+class AutogradCompilerInstance:
+    """Captures calls of hooks and backwards, whose order and arguments are known, as a function of tensors.
+
+    Attributes:
+        compiler_fn: the compiler.
+        stack: the contexts of the capture; ``close`` leaves them.
+        hooks_proxy: a list of the indices of hooks that the function calls; None before ``begin_capture``.
+    """
+
+    def __init__(self, compiler_fn: Compiler) -> None:
+        check_compiler(compiler_fn)
+        self.compiler_fn = compiler_fn
+        self.stack = contextlib.ExitStack()
+        self.close = self.stack.close
+        self.hooks_proxy: list[int] | None = None
+        self._inputs: list[Value] = []
+        self._calls: list[tuple[Callable[..., Sequence[Any]], int, tuple[Values, ...], Values]] = []
+
+    def begin_capture(self, inputs: Sequence[Any], sizes: Sequence[int]) -> tuple[list[Value], list[int]]:
+        """Starts the capture.
+
+        Args:
+            inputs: tensors.
+            sizes: numbers, which are static.
+
+        Returns:
+            A value for each input, and the sizes.
+        """
+        counters["compiled_autograd"]["captures"] += 1
+        self.hooks_proxy = []
+        self._inputs = [Value(number, shape_of(one.array)) for number, one in enumerate(inputs)]
+        return list(self._inputs), list(sizes)
+
+    def tensor_pre_hook(self, inputs: list[Any], hook_id: int, i: int) -> list[Any]:
+        """Records a hook on one gradient, which it may replace."""
+        (inputs[i],) = self._record(_call_for_one, hook_id, (inputs[i],))
+        return inputs
+
+    def pre_hook(self, inputs: Sequence[Any], hook_id: int) -> list[Any]:
+        """Records a hook before a node, which may replace all gradients."""
+        return self._record(call_hook, hook_id, inputs)
+
+    def post_hook(self, outputs: Sequence[Any], inputs: Sequence[Any], hook_id: int) -> list[Any]:
+        """Records a hook after a node, which may replace its results."""
+        return self._record(call_hook, hook_id, outputs, inputs)
+
+    def post_acc_grad_hook(self, input: Any, hook_id: int) -> list[Any]:  # noqa: A002  torch's name
+        """Records a hook on a leaf, after its accumulation."""
+        assert isinstance(input, Value), f"expected a tensor, got {type(input).__name__}"
+        return self._record(_call_for_leaf, hook_id, (input,))
+
+    def bind_backward_state(self, index: int) -> BackwardState:
+        """Returns a new, empty ``BackwardState``, which item ``index`` of the hooks stands for."""
+        assert self.hooks_proxy is not None, "begin_capture was not called"
+        self.hooks_proxy.append(index)
+        return BackwardState()
+
+    def reorder_accumulate_grad_nodes(self) -> None:
+        """Does nothing: the engine's flow has each accumulation right behind its gradient."""
+
+    def end_capture(
+        self, outputs: Sequence[Value | None]
+    ) -> tuple[Callable[..., list[Any]], CompiledFunction]:
+        """Ends the capture.
+
+        Args:
+            outputs: the values that the function returns.
+
+        Returns:
+            A function ``(compiled_fn, inputs, sizes, hooks)`` that calls the captured function inside the
+            region of compiled autograd, and the captured function.
+        """
+        self.close()
+        starts, calls, wanted = self._inputs, tuple(self._calls), list(outputs)
+
+        def compiled_fn(inputs: list[Any], sizes: Sequence[int], hooks: Sequence[Any]) -> list[Any]:  # noqa: ARG001
+            values: dict[Value | None, Any] = {None: None, **dict(zip(starts, inputs, strict=True))}
+            for call, index, arguments, results in calls:
+                given = [tuple([values[value] for value in one]) for one in arguments]
+                values |= {**dict(zip(results, call(hooks[index], *given), strict=True)), None: None}
+            return [values[value] for value in wanted]
+
+        return runtime_wrapper, compiled_fn
+
+    def _record(
+        self, call: Callable[..., Sequence[Any]], index: int, *arguments: Values
+    ) -> list[Value | None]:
+        """Records a call of a hook, and returns a value for each of its results."""
+        assert self.hooks_proxy is not None, "begin_capture was not called"
+        self.hooks_proxy.append(index)
+        first = len(self._inputs) + len(self._calls)
+        results = [None if value is None else Value(first, value.aval) for value in arguments[0]]
+        self._calls.append((call, index, tuple(map(tuple, arguments)), results))
+        return results
+
+
+def _call_for_one(hook: Callable[..., Any], grads: Sequence[Any]) -> tuple[Any]:
+    return (call_hook(hook, *grads),)
+
+
+def _call_for_leaf(hook: Callable[..., Any], leaves: Sequence[Any]) -> tuple[Any]:
+    return (call_hook(hook, *leaves, hook_type="post_acc_grad_hook"),)
