@@ -16,12 +16,11 @@ from oplib.autograd.recording.origins import number_node
 from oplib.errors import AutogradError, ResultError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
-from oplib.tensor.devices.device import find_common_device
-from oplib.tensor.storage.overlay import observe, overlays, stop_observing
+from oplib.tensor.storage.overlay import observe, stop_observing
 from oplib.transforms.captures.pruning import find_used_inputs
 
-from .leaves import LeafLayout, flatten_leaves
-from .region import BodyRegion, Captured, CapturedArray, run_in_region
+from .body_region import BodyRegion, Captured, run_in_region
+from .leaves import LeafLayout, build_trees, flatten_leaves
 
 _new: Any = object.__new__
 
@@ -52,7 +51,7 @@ class Body:
     """
 
     run: Callable[..., Sequence[Any]]
-    captured: list[Captured | CapturedArray]
+    captured: list[Captured]
     layouts: tuple[LeafLayout, ...]
     types: list[Any]
     requires_grad: list[bool]
@@ -88,15 +87,18 @@ class BodyFunction:
         Returns:
             What it is as a function of arrays.
         """
-        captured = self.captured
-        cutting = recording and (any(requires_grad) or _have_edge(captured))
+        inputs = [one for one in self.captured if one.storage is not None]
+        cutting = recording and (any(requires_grad) or _have_edge(inputs))
         while True:
-            trace = _Trace(self, captured, requires_grad, cutting=cutting)
-            found = trace.find_unknown()
-            is_recorded = recording and (any(requires_grad) or _have_edge([*trace.list_read(), *found]))
-            if is_recorded == cutting and not _have_edge(found):
-                return trace.finish(found)
-            captured, cutting = [*found, *captured], is_recorded
+            trace = _Trace(self, inputs, requires_grad, cutting=cutting)
+            read, constants = trace.list_read(), trace.list_constants()
+            is_recorded = recording and (any(requires_grad) or _have_edge([*read, *constants]))
+            if is_recorded == cutting and not _have_edge(constants):
+                return Body(
+                    trace.make_function(), [*read, *constants], trace.layouts, trace.types, trace.flags
+                )
+            inputs = [*[one for one in constants if one.edge is not None], *inputs]
+            cutting = is_recorded
 
 
 def _have_edge(captured: Iterable[Captured]) -> bool:
@@ -104,7 +106,20 @@ def _have_edge(captured: Iterable[Captured]) -> bool:
 
 
 class _Trace:
-    """One trace of a body."""
+    """One trace of a body.
+
+    Args:
+        body: the function.
+        captured: what it may read of outside, each of which is an input.
+        requires_grad: for each leaf of the arguments.
+        cutting: what does not require grad is a constant for JAX.
+
+    Attributes:
+        layouts, types, flags: of the results, see :class:`Body`.
+    """
+
+    layouts: tuple[LeafLayout, ...]
+    flags: list[bool]
 
     def __init__(
         self,
@@ -118,31 +133,29 @@ class _Trace:
         self._captured = captured
         self._requires_grad = requires_grad
         self._cutting = cutting
-        self._layouts: tuple[LeafLayout, ...]
-        self._flags: list[bool]
         types = [jax.typeof(one.value) for one in captured]
+        storages = [one.storage for one in captured if one.storage is not None]
         observed: list[Storage] = []
         try:
-            observe({one.storage: None for one in captured if one.storage.owner is one.storage}, observed)
+            observe({one: None for one in storages if one.owner is one}, observed)
             self._closed = jax.make_jaxpr(self._run)(*types, *body.types)
         finally:
             stop_observing(observed)
         self._used = find_used_inputs(self._closed.jaxpr)
+        self.types = list(self._closed.out_avals)
 
     def _run(self, *arrays: Any) -> list[Any]:
         count = len(self._captured)
         region = self._region = BodyRegion(self._captured, arrays[:count], cutting=self._cutting)
-        if modes.region is None and overlays.current is None:
-            region.overlay.device = find_common_device([one.value for one in self._captured])
         return run_in_region(region, lambda: self._call(region, arrays[count:]))
 
     def _call(self, region: BodyRegion, arrays: Sequence[Any]) -> list[Any]:
         first = modes.sequence_nr
         inputs = list(map(_enter, arrays, self._requires_grad))
-        results = self._flatten(self._body.function(*self._arrange(inputs)))
+        results = self._flatten(self._body.function(*build_trees(self._body.layouts, inputs)))
         self._check_written(inputs)
         self._refuse_hooks(results, first)
-        self._flags = [tensor._requires_grad for tensor in results]
+        self.flags = [tensor._requires_grad for tensor in results]
         return list(map(region.read, results))
 
     def _flatten(self, results: Any) -> list[Tensor]:
@@ -152,20 +165,10 @@ class _Trace:
                 f"{body.what} has to return a pair: the new carry, and what is kept of this call. Got "
                 f"{describe(results)}. Return (carry, None) if nothing is kept."
             )
-        flat = [
-            flatten_leaves(tree, f"{body.what}: its result")
-            for tree in (results if body.results else [results])
-        ]
-        self._layouts = tuple(layout for _, layout in flat)
+        trees = results if body.results else [results]
+        flat = [flatten_leaves(tree, f"{body.what}: its result") for tree in trees]
+        self.layouts = tuple(layout for _, layout in flat)
         return [tensor for tensors, _ in flat for tensor in tensors]
-
-    def _arrange(self, inputs: Sequence[Tensor]) -> list[Any]:
-        rest = list(inputs)
-        arguments: list[Any] = []
-        for layout in self._body.layouts:
-            arguments.append(layout.build(rest[: layout.count]))
-            rest = rest[layout.count :]
-        return arguments
 
     def _check_written(self, inputs: Sequence[Tensor]) -> None:
         for tensor in inputs:
@@ -199,27 +202,23 @@ class _Trace:
             seen.add(node)
             ahead += [None if edge is None else edge[0] for edge in node.edges]
 
-    def find_unknown(self) -> list[Captured]:
-        """What the body has read to which nothing leads: JAX made constants of it."""
-        constants = {id(value) for value in self._closed.consts}
-        return [one for one in self._region.seen.values() if id(one.value) in constants]
-
     def list_read(self) -> list[Captured]:
-        """What the body has read of what it leads to."""
+        """What the body has read of its inputs."""
         return [one for one, use in zip(self._captured, self._used, strict=False) if use]
 
-    def finish(self, unknown: Sequence[Captured]) -> Body:
-        """Returns the result of the trace."""
+    def list_constants(self) -> list[Captured]:
+        """What else the body has read: JAX made constants of it."""
+        arrays = [one for one in self._body.captured if one.storage is None]
+        known = {id(one.value): one for one in (*arrays, *self._region.seen.values())}
+        return [known.get(id(value), Captured(value)) for value in self._closed.consts]
+
+    def make_function(self) -> Callable[..., Sequence[Any]]:
+        """Returns the function of what the body has read, its constants and its arguments."""
         jaxpr, count = self._closed.jaxpr, len(self._captured)
         # Constants become inputs. From JAX 0.12 on a jaxpr holds its constants, and would keep them alive.
         read = [var for var, use in zip(jaxpr.invars[:count], self._used, strict=False) if use]
         inputs = [*read, *jaxpr.constvars, *jaxpr.invars[count:]]
-        run = jaxpr_as_fun(ClosedJaxpr(jaxpr.replace(constvars=(), invars=inputs), ()))
-        sources = {id(one.value): one for one in unknown}
-        constants = [sources.get(id(value), CapturedArray(value)) for value in self._closed.consts]
-        return Body(
-            run, [*self.list_read(), *constants], self._layouts, list(self._closed.out_avals), self._flags
-        )
+        return jaxpr_as_fun(ClosedJaxpr(jaxpr.replace(constvars=(), invars=inputs), ()))
 
 
 def _enter(array: Any, requires_grad: bool) -> Tensor:

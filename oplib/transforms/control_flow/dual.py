@@ -16,7 +16,7 @@ from oplib.autograd.tangents import carries_tangents, find_tangent, set_tangent
 from oplib.pytree import tree_flatten, tree_unflatten
 from oplib.tensor import Tensor, zeros_like
 
-from .program import Outcome
+from .flow_program import Outcome
 
 Pair = tuple[Any, list[Tensor]]
 

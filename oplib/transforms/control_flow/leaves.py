@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -78,6 +79,12 @@ def flatten_leaves(tree: Any, what: str) -> tuple[list[Tensor], LeafLayout]:
         if kind is not None
     ]
     return tensors, LeafLayout(spec, tuple(kinds))
+
+
+def build_trees(layouts: Sequence[LeafLayout], tensors: Sequence[Tensor]) -> list[Any]:
+    """Puts several trees together from the Tensors of all of them."""
+    rest = iter(tensors)
+    return [layout.build(list(itertools.islice(rest, layout.count))) for layout in layouts]
 
 
 def _find_kind(leaf: Any, what: str) -> type | None:

@@ -17,10 +17,10 @@ from oplib.tracebacks import entry_point
 
 from .agreement import check_carry, require_function
 from .body import Body, BodyFunction
+from .body_region import Captured
 from .dual import DualFunction, hang_on, need_tangents, split_dual
+from .flow_program import FlowProgram, Outcome, run_program
 from .leaves import LeafLayout, flatten_leaves, type_of_slice
-from .program import FlowProgram, Outcome, run_program
-from .region import Captured
 
 
 @entry_point

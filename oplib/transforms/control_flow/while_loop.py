@@ -19,10 +19,10 @@ from oplib.tracebacks import entry_point
 
 from .agreement import check_carry, require_function
 from .body import Body, BodyFunction
+from .body_region import Captured
 from .dual import DualFunction, Pair, hang_on, need_tangents, split_dual
+from .flow_program import FlowProgram, Outcome, run_program
 from .leaves import flatten_leaves
-from .program import FlowProgram, Outcome, run_program
-from .region import Captured
 
 _NO_REVERSE = (
     "while_loop: it has no backward. The number of turns is not known before the loop has run, so its "

@@ -19,9 +19,10 @@ from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import Edge
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
+from oplib.tensor.devices.device import find_common_device
 from oplib.tensor.storage.ended import EndedStorage
 from oplib.tensor.storage.overlay import Overlay, overlays
-from oplib.transforms.captures.places import Walk
+from oplib.transforms.captures.places import FoundObject, Walk
 
 from .leaves import share
 
@@ -34,16 +35,18 @@ class Captured:
     """Something of outside that a body may read.
 
     Attributes:
-        storage: in which its array stands.
+        value: the array.
+        storage: in which it stands; None for an array that stands in no Tensor.
         owner: the Tensor, where its history matters, or it is known where to find it.
         edge: where its gradient goes; None if it has none.
-        value: the array.
+        place: how the functions lead to the Tensor, to one that shows the storage, or to the array; or None.
     """
 
-    storage: Storage
-    owner: Tensor | None
-    edge: Edge | None
     value: Any
+    storage: Storage | None = None
+    owner: Tensor | None = None
+    edge: Edge | None = None
+    place: FoundObject | None = None
 
     @property
     def key(self) -> Key:
@@ -51,46 +54,39 @@ class Captured:
         return id(self.storage), self.edge
 
     @property
-    def tensor(self) -> Tensor:
-        """The operand."""
-        return share(self.storage) if self.owner is None else self.owner
-
-
-@dataclass(frozen=True)
-class CapturedArray:
-    """An array that came into being while a body was traced, or that the body reads past the Tensors.
-
-    Attributes:
-        value: the array.
-    """
-
-    value: Any
+    def can_be_found(self) -> bool:
+        """Whether later calls find it, or need not: it is a constant of the trace."""
+        return self.place is not None or self.storage is None
 
     @property
     def tensor(self) -> Tensor:
         """The operand."""
-        return share(Storage(self.value))
+        if self.owner is not None:
+            return self.owner
+        return share(Storage(self.value) if self.storage is None else self.storage)
 
 
 def list_captured(walk: Walk) -> list[Captured]:
-    """Returns what bodies may read: the Tensors to which they lead, and the storages that these show.
+    """Returns what bodies may read: first what has a gradient, last arrays that stand in no Tensor.
 
-    Views are read here, outside of the trace.
+    These are Tensors and the storages that they show. Views are read here, outside of the trace.
     """
     found: dict[Key, Captured] = {}
-    tensors = [place.value for place in walk.tensors.values()]
-    tensors = [one for one in tensors if not isinstance(one._storage.owner, EndedStorage)]
-    for tensor in tensors:
-        root = tensor._root
+    owners: dict[Storage, FoundObject] = {}
+    for place in walk.tensors.values():
+        tensor, storage, root = place.value, place.value._storage, place.value._root
+        if isinstance(storage.owner, EndedStorage):
+            continue
+        owners.setdefault(storage.owner, place)
         if overlays.current is not None and root is not None and root._requires_grad:
             continue  # a trace around this one has cut the history of the view, and not that of its root
-        one = Captured(tensor._storage, tensor, gradient_edge(tensor), tensor._storage.array)
+        one = Captured(storage.array, storage, tensor, gradient_edge(tensor), place)
         found.setdefault(one.key, one)
     shown = {storage for storage, _ in found}
-    for owner in {tensor._storage.owner: None for tensor in tensors}:
-        if id(owner) not in shown:
-            found[id(owner), None] = Captured(owner, None, None, owner.array)
-    return sorted(found.values(), key=lambda one: one.edge is None)
+    tensors = [*found.values()]
+    tensors += [Captured(one.array, one, place=at) for one, at in owners.items() if id(one) not in shown]
+    arrays = [Captured(place.value, place=place) for place in walk.arrays.values()]
+    return [*sorted(tensors, key=lambda one: one.edge is None), *arrays]
 
 
 class BodyRegion:
@@ -111,13 +107,19 @@ class BodyRegion:
         self._arrays: dict[Key, Any] = {}
         self.seen: dict[Key, Captured] = {}
         outer = overlays.current
-        self.overlay = Overlay("", 0) if outer is None else outer.nest()
+        if outer is None:
+            self.overlay = Overlay("", 0)
+            self.overlay.device = find_common_device([one.value for one in captured])
+        else:
+            self.overlay = outer.nest()
         self.overlay.takes_writes = False
         for one, array in zip(captured, arrays, strict=True):
+            storage = one.storage
+            assert storage is not None
+            first = self._arrays.setdefault((id(storage), None), array)
             self._arrays[one.key] = array
-            self._arrays.setdefault((id(one.storage), None), array)
-            if one.storage is one.storage.owner and one.storage not in self.overlay.cells:
-                self.overlay.put(one.storage, array)
+            if first is array and storage is storage.owner:
+                self.overlay.put(storage, array)
         self._cells = [(cell, cell.array, cell.version) for cell in self.overlay.cells.values()]
 
     def read(self, tensor: Tensor) -> Any:
@@ -164,7 +166,7 @@ class BodyRegion:
         if key in self._arrays:
             return self._arrays[key]
         value = storage.array if self._outer is None else self._outer.find(storage, owner)
-        self.seen.setdefault(key, Captured(storage, owner, edge, value))
+        self.seen.setdefault(key, Captured(value, storage, owner, edge))
         return value
 
 

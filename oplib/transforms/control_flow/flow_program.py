@@ -1,0 +1,185 @@
+"""Calls of control flow functions: how their program is found, or made, and run on Tensors."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.core import Tracer
+
+from oplib.autograd.array_functions.array_function import ArrayFunction
+from oplib.autograd.array_functions.width import x64
+from oplib.autograd.recording.formula_node import call_recorded
+from oplib.autograd.tangents import run_without_tangents
+from oplib.modes import modes
+from oplib.tensor import Storage, Tensor, get_default_dtype
+from oplib.transforms.captures.candidates import Candidates
+from oplib.transforms.captures.places import Walk
+from oplib.transforms.captures.program_table import ProgramTable
+from oplib.transforms.captures.reader import Reader
+
+from .body import Body
+from .body_region import Captured, list_captured
+from .leaves import LeafLayout, build_trees, share
+
+
+@dataclass(frozen=True)
+class FlowProgram:
+    """A call of control flow as a function of arrays.
+
+    Attributes:
+        function: ``(*operands, *arguments) -> results``.
+        layouts: of the result, which may be several trees.
+        requires_grad: for each leaf of the result, whether the tape would have a history for it.
+    """
+
+    function: ArrayFunction
+    layouts: tuple[LeafLayout, ...]
+    requires_grad: tuple[bool, ...]
+
+    def run(self, operands: Sequence[Tensor], arguments: Sequence[Tensor]) -> Outcome:
+        """Calls it, recorded as one node.
+
+        Args:
+            operands: what its bodies have captured.
+            arguments: the leaves of its arguments.
+        """
+        results = list(run_without_tangents(call_recorded, self.function, [*operands, *arguments]))
+        for result, flag in zip(results, self.requires_grad, strict=True):
+            if not flag and result._requires_grad:
+                result._requires_grad, result._grad_fn = False, None
+        return Outcome(self.layouts, operands, results)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a program gave.
+
+    Attributes:
+        layouts: of the result.
+        operands: what its bodies have captured.
+        results: the leaves of the result.
+    """
+
+    layouts: tuple[LeafLayout, ...]
+    operands: Sequence[Tensor]
+    results: list[Tensor]
+
+    def build(self) -> list[Any]:
+        """Returns the trees of the result."""
+        return build_trees(self.layouts, self.results)
+
+
+Builder = Callable[[Sequence[Captured]], tuple[FlowProgram, Sequence[Body]]]
+
+
+class StoredProgram:
+    """A program to be used again. It holds objects of the user weakly.
+
+    Args:
+        program: it.
+        captured: what its bodies have captured, with the ways there.
+        candidates: what the functions could read.
+    """
+
+    def __init__(self, program: FlowProgram, captured: Sequence[Captured], candidates: Candidates) -> None:
+        self.program = program
+        places = list({id(one.place): one.place for one in captured if one.place is not None}.values())
+        numbers = {id(place): number for number, place in enumerate(places)}
+        self._takes = [_make_take(one, numbers) for one in captured]
+        self._read = Reader("control flow", places, (), candidates).read
+        self._expected = _describe_found([place.value for place in places])
+
+    def find(self, functions: Sequence[Callable[..., Any]]) -> list[Tensor] | None:
+        """Returns the operands of a call with these functions; None if the program does not serve it."""
+        found = self._read(functions, ())
+        if found is None or _describe_found(found) != self._expected:
+            return None
+        return [take(found) for take in self._takes]
+
+
+def _make_take(captured: Captured, numbers: dict[int, int]) -> Callable[[Sequence[Any]], Tensor]:
+    """Returns what takes an operand from the objects that a reader has found."""
+    if captured.place is None:
+        kept = captured.tensor
+        return lambda _: kept
+    number = numbers[id(captured.place)]
+    if captured.owner is not None:
+        return lambda found: found[number]
+    if captured.storage is not None:
+        return lambda found: share(found[number]._storage.owner)
+    return lambda found: share(Storage(found[number]))
+
+
+def _describe_found(found: Sequence[Any]) -> list[Hashable] | None:
+    """What a program is compiled for of Tensors and arrays; None where one of them is traced."""
+    described: list[Hashable] = []
+    owners: dict[int, int] = {}  # Tensors that share memory have one number
+    for one in found:
+        array = one
+        if isinstance(one, Tensor):
+            shared = owners.setdefault(id(one._storage.owner), len(owners))
+            array = one._storage.array  # a view is read here, outside of the trace
+            described += [type(one), one._requires_grad, shared, jax.typeof(one._storage.owner.array)]
+        if isinstance(array, Tracer) or not isinstance(array, jax.Array):
+            return None
+        described.append(jax.typeof(array))
+    return described
+
+
+_programs: ProgramTable[StoredProgram] = ProgramTable()
+_lock = threading.Lock()  # of the table
+
+
+def run_program(
+    functions: Sequence[Callable[..., Any]], arguments: Sequence[Tensor], static: Hashable, build: Builder
+) -> Outcome:
+    """Runs a call of control flow, by a program that has been made for such a call, or a new one.
+
+    Args:
+        functions: of the user.
+        arguments: the leaves of its arguments.
+        static: what else distinguishes programs.
+        build: makes the program, and says which bodies it runs; gets what they may read.
+    """
+    is_traced = modes.state.watchers or any(isinstance(one._storage.owner.array, Tracer) for one in arguments)
+    key = None if is_traced else (static, *map(_identify, functions), *_describe(arguments))
+    with _lock:
+        stored = () if key is None else tuple(_programs.list_programs(key))
+    for one in stored:
+        operands = one.find(functions)
+        if operands is not None:
+            return one.program.run(operands, arguments)
+    walk = Walk(functions, [])
+    captured = list_captured(walk)
+    is_stored = key is not None and not any(isinstance(one.value, Tracer) for one in captured)
+    candidates = Candidates(walk) if is_stored else None
+    program, bodies = build(captured)
+    read = [one for body in bodies for one in body.captured]
+    outcome = program.run([one.tensor for one in read], arguments)
+    if candidates is not None and all(one.can_be_found for one in read):
+        with _lock:
+            _programs.add(key, StoredProgram(program, read, candidates))
+    return outcome
+
+
+def _identify(function: Callable[..., Any]) -> Hashable:
+    """What all functions have in common that one program may serve. It keeps nothing of the user alive."""
+    return weakref.ref(getattr(function, "__code__", type(function)))
+
+
+def _describe(arguments: Sequence[Tensor]) -> tuple[Hashable, ...]:
+    types = tuple([(jax.typeof(one._storage.array), one._requires_grad) for one in arguments])
+    settings: Any = jax.config
+    return (
+        types,
+        modes.grad_enabled,
+        modes.autocast,
+        bool(x64.value),
+        get_default_dtype(),
+        settings.jax_default_matmul_precision,
+    )
