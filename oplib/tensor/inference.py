@@ -15,6 +15,7 @@ from oplib.modes import modes
 
 from .methods.copying import users_attributes
 from .methods.history import TensorHistory
+from .storage.class_changes import change_class
 from .storage.storage import Storage
 from .tensor import Tensor, box
 
@@ -84,7 +85,7 @@ class InferenceTensor(Tensor):
     def detach(self) -> Tensor:
         """Returns an inference tensor without history on the same storage."""
         detached = super().detach()
-        detached.__class__ = InferenceTensor
+        change_class(detached, InferenceTensor)
         return detached
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
@@ -119,7 +120,7 @@ def mark_inference(tensor: Tensor) -> Tensor:
     """Turns a new tensor with a storage of its own into an inference tensor. Subclasses stay as they are."""
     if type(tensor) is Tensor:
         tensor._storage = InferenceStorage(tensor._storage.array)
-        tensor.__class__ = InferenceTensor
+        change_class(tensor, InferenceTensor)
     return tensor
 
 

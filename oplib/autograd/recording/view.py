@@ -19,6 +19,7 @@ from oplib.modes import ModeState, modes
 from oplib.tensor import Tensor
 from oplib.tensor.inference import InferenceTensor
 from oplib.tensor.jax_node import register_kind
+from oplib.tensor.storage.class_changes import change_class
 from oplib.tensor.views import AliasStorage, Chain, Creation, Frame, Inverse, Starts, make_chain, note_view
 from oplib.tensor.views.lineage import take_views
 from oplib.tensor.views.view_storage import make_view_storage
@@ -69,11 +70,10 @@ def _share(tensor: Tensor, frame: Frame | Chain, starts: Starts, state: ModeStat
     else:
         base = storage.base
         chain, starts = storage.chain.extend(frame, storage.starts, starts)
-    view = _new(Tensor)
+    is_inference = tensor.__class__ is not Tensor and isinstance(tensor, InferenceTensor)
+    view = _new(InferenceTensor if is_inference else Tensor)
     view._storage = make_view_storage(base, chain, starts)
     view._root = root
-    if tensor.__class__ is not Tensor and isinstance(tensor, InferenceTensor):
-        view.__class__ = InferenceTensor
     if not state.grad_enabled or state.inference:
         view._creation = Creation.INFERENCE if state.inference else Creation.NO_GRAD
     elif tensor._creation:
@@ -251,7 +251,7 @@ def refresh_history(view: Tensor) -> None:
     own: Any = view.__dict__.get("_grad_fn")
     if view._creation and (own is not None or root._requires_grad):
         raise refuse_rebase(view, own, is_indirect=True)
-    view.__class__ = Tensor
+    change_class(view, Tensor)
     note_view(root, view)
     if not root._requires_grad:
         return

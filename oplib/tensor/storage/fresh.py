@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
+from .class_changes import change_class
 from .storage import Storage
 
 _ARRAY: Any = Storage.__dict__["array"]
@@ -101,13 +102,13 @@ def make_ordinary(storage: Any) -> None:
     """Makes a storage ordinary that may be fresh; a trace in another thread may observe it by now."""
     with buffers:
         if storage.__class__ is FreshStorage:
-            # Python looks for interrupts after calls. There is none here, so all of this happens or nothing.
+            # Python looks for interrupts after calls. The only one is the last, so all happens or nothing.
             outputs, (index, count, _) = storage.outputs, storage.slot
             storage.outputs = outputs.arrays[index]
             storage.slot = outputs.versions[index] + outputs.calls * count
-            storage.__class__ = Storage
             outputs.arrays[index] = None
             outputs.is_whole = False
+            change_class(storage, Storage)
 
 
 def separate(storage: Any) -> None:
@@ -133,19 +134,17 @@ def attach_output(storage: Any, outputs: ProgramOutputs, slot: OutputSlot) -> No
     kind = storage.__class__
     if kind is FreshStorage:
         before, (index, count, _) = storage.outputs, storage.slot
-        version = before.versions[index] + before.calls * count
+        outputs.versions[slot[0]] = before.versions[index] + before.calls * count + slot[1]
         before.arrays[index] = None
         before.is_whole = False
+        storage.outputs, storage.slot = outputs, slot
     elif kind is Storage:
-        version = storage.version
+        outputs.versions[slot[0]] = storage.version + slot[1]
+        storage.array, storage.version = outputs, slot  # where a fresh storage has them
+        change_class(storage, FreshStorage)
     else:
         storage.version += slot[1]
         _ARRAY.__set__(storage, outputs.arrays[slot[0]])
-        return
-    outputs.versions[slot[0]] = version + slot[1]
-    storage.__class__ = FreshStorage
-    storage.outputs = outputs
-    storage.slot = slot
 
 
 def make_fresh(outputs: ProgramOutputs, slot: OutputSlot, version: int) -> Storage:

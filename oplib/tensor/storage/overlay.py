@@ -14,6 +14,7 @@ from typing import Any
 
 from jax.extend.core import get_opaque_trace_state
 
+from .class_changes import change_class
 from .fresh import FreshStorage, buffers, make_ordinary
 from .storage import Storage
 
@@ -180,7 +181,7 @@ def observe(storages: Iterable[Storage], observed: list[Storage]) -> None:
             traces.add(id(observed))
             if len(traces) == 1:
                 make_ordinary(storage)
-                storage.__class__ = _observed_class(type(storage))
+                change_class(storage, _observed_class(type(storage)))
 
 
 def stop_observing(observed: list[Storage]) -> None:
@@ -190,5 +191,5 @@ def stop_observing(observed: list[Storage]) -> None:
             traces = _observers.get(storage, set())
             traces.discard(id(observed))
             if not traces:
-                storage.__class__ = _plain_classes.get(type(storage), type(storage))
+                change_class(storage, _plain_classes.get(type(storage), type(storage)))
                 _observers.pop(storage, None)

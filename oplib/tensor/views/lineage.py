@@ -6,6 +6,8 @@ import enum
 import weakref
 from typing import Any
 
+from oplib.tensor.storage.class_changes import change_class
+
 
 class Creation(enum.IntEnum):
     """The way in which a view was made. It decides whether a write may rebase its history.
@@ -71,7 +73,7 @@ def mark_stale(root: Any, stale: type, *, restricted_only: bool) -> None:
         if restricted_only and not view._creation:
             note_view(root, view)
         else:
-            view.__class__ = stale
+            change_class(view, stale)
 
 
 def _has_restricted(root: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from oplib.tensor import Tensor
 from oplib.tensor.jax_node import register_kind
+from oplib.tensor.storage.class_changes import change_class
 from oplib.tensor.storage.overlay import Overlay, overlays
 
 _read: Any = object.__getattribute__
@@ -91,14 +92,9 @@ def observe_tensors(tensors: Iterable[tuple[Tensor, type, dict[str, Any]]], over
             own = overlay.attributes[id(tensor)] = dict(attributes)
             if own.get("_views") is not None:
                 own["_views"] = list(own["_views"])
-            tensor.__class__ = ObservedTensor
+            change_class(tensor, ObservedTensor)
 
 
 def is_observed_tensor(tensor: Tensor) -> bool:
     """Returns whether a trace has attributes of its own for a Tensor, asked in any thread."""
     return type(tensor) is ObservedTensor
-
-
-def stop_observing_tensor(tensor: Tensor) -> None:
-    """Makes a Tensor ordinary again."""
-    _write(tensor, "__class__", Tensor)

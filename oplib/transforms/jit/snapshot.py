@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from oplib.tensor import Tensor
+from oplib.tensor.storage.class_changes import change_class
 from oplib.tensor.views import AliasStorage
 from oplib.transforms.captures.entries import read_entries, restore_entries
 from oplib.transforms.captures.places import FoundObject
 
-from .observed_tensor import is_observed_tensor, stop_observing_tensor
+from .observed_tensor import is_observed_tensor
 
 
 class StateSnapshot:
@@ -52,12 +53,12 @@ class StateSnapshot:
     def restore(self) -> None:
         """Puts everything back. An observed Tensor has kept its attributes, and its class is put back."""
         for tensor, kind, attributes in self.tensors:
-            if is_observed_tensor(tensor):
-                stop_observing_tensor(tensor)
+            was_observed = is_observed_tensor(tensor)
+            if type(tensor) is not kind:
+                change_class(tensor, kind)
+            if was_observed:
                 self._views.pop(id(tensor), None)
                 continue
-            if tensor.__class__ is not kind:
-                tensor.__class__ = kind
             _put_back(tensor.__dict__, attributes)
         for held, before in (*self._hooks,):
             held.clear()
