@@ -18,7 +18,7 @@ from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, map_residuals
 from oplib.library.derivatives.formula import FormulaPlan, missing_formula
 from oplib.library.derivatives.jvp_rule import check_jvp_rule, run_jvp_rule
-from oplib.library.derivatives.linearity import check_linear
+from oplib.library.derivatives.linearity import LinearRule, require_linear, transpose
 from oplib.library.infer_schema import infer_kind
 
 from .bound_call import BoundCall
@@ -102,10 +102,19 @@ class Linear:
                 "numpy.ndarray and runs on the host, where JAX cannot transpose or differentiate it. Write "
                 "the formula for jax.Array, or register a rule with register_jvp."
             )
-        if not is_uncompiled():
-            check_linear(self.pull, residuals, zeros, str(self.call))
-        # The vjp of a linear function is its transpose; jax.linear_transpose supports fewer primitives.
-        return jax.vjp(lambda *values: self.pull(residuals, values), *zeros)[1](tuple(tangents))
+        return transpose(self._show_linear(residuals, zeros), residuals, zeros, tangents, str(self.call))
+
+    def _show_linear(self, residuals: Sequence[Any], zeros: Sequence[Any]) -> LinearRule:
+        """Returns the backward formula for transposition; the check is made once per signature."""
+        given = LinearRule(self.pull, is_given=True)
+        assert self.plan is not None
+        signature = self.plan.token, self.levels, tuple(map(jax.typeof, [*residuals, *zeros]))
+        if is_uncompiled() or signature in self.call.checked:
+            return given
+        found = require_linear(self.pull, residuals, zeros, str(self.call))
+        if found.is_given:
+            self.call.checked.add(signature)
+        return found
 
     def pull(
         self, residuals: Sequence[Any], cotangents: Sequence[Any], given: Mask | None = None

@@ -91,7 +91,14 @@ def check_jvp_rule(
     Raises:
         AutogradError: it is not linear.
     """
-    moves = tuple([tangent is not None for tangent in tangents])
+    # A rule gets zeros for a tangent that is missing. They are no part of the rule, so they move too.
+    fills = record.jvp is not None and not record.jvp.symbolic_zeros
+    moves = tuple(
+        [
+            tangent is not None or (fills and has_gradient(jax.typeof(value).dtype))
+            for tangent, value in zip(tangents, inputs, strict=True)
+        ]
+    )
     signature = record.version, moves, tuple(map(jax.typeof, inputs))
     is_trusted = record.jvp is None or record.jvp.nonlinear or is_uncompiled()
     if is_trusted or signature in checked:
@@ -101,7 +108,11 @@ def check_jvp_rule(
         rest = iter(moving)
         return run_jvp_rule(record, layout, inputs, [next(rest) if move else None for move in moves])
 
-    moving = [tangent for tangent in tangents if tangent is not None]
+    moving = [
+        jax.typeof(value if tangent is None else tangent)
+        for tangent, value, move in zip(tangents, inputs, moves, strict=True)
+        if move
+    ]
     try:
         problem = find_nonlinear(push, inputs, moving, trusts_opaque=True)
     except VALUE_ERRORS:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from oplib.errors import AutogradError
 from oplib.library import ops
-from oplib.library.derivatives.linearity import check_linear
+from oplib.library.derivatives.linearity import require_linear, transpose
+from tests.library.derivatives import linear_formulas
 
 X = jnp.array([0.3, -0.7, 1.1])
+W = jnp.array([1.0, -2.0, 0.5])
 PLACES = jnp.array([0, 5, 2])
 
 
@@ -36,7 +41,7 @@ LINEAR = {
     "a mask": lambda x, g: jnp.where(x > 0, g, 0),
     "a matrix product": lambda x, g: jnp.outer(x, x) @ g,
     "a quotient": lambda x, g: g / (1 + x**2),
-    "a subscript": lambda x, g: g[PLACES],
+    "a subscript": lambda x, g: g[PLACES % 3],
     "a write into zeros": lambda x, g: jnp.zeros(3).at[PLACES].add(g),
     "a filled subscript": lambda x, g: g.at[PLACES].get(mode="fill", fill_value=0.0),
     "a loop": lambda x, g: summed(g * x),
@@ -79,17 +84,55 @@ NOT_LINEAR = {
 }
 
 
+LINEAR |= linear_formulas.LINEAR
+NOT_LINEAR |= linear_formulas.NOT_LINEAR
+
+pytestmark = pytest.mark.spec("D.32")
+
+
+def bind(formula: Callable[[Any, Any], Any]) -> Callable[[Any, Any], tuple[Any]]:
+    return lambda residuals, grads: (formula(residuals[0], grads[0]),)
+
+
 @pytest.mark.parametrize("name", LINEAR)
-def test_a_formula_without_a_free_term_is_accepted_and_transposes_rightly(name: str) -> None:
+def test_a_linear_formula_is_accepted_and_transposed(name: str) -> None:
     formula = LINEAR[name]
-    check_linear(lambda residuals, grads: (formula(residuals[0], grads[0]),), (X,), (X,), "t::op")
-    matrix = jax.jacrev(lambda g: formula(X, g))(X)
-    transposed = jax.vjp(lambda g: formula(X, g), X)[1](jnp.ones(3))[0]
-    assert jnp.allclose(transposed, matrix.T @ jnp.ones(3), rtol=1e-5)
+    rule = require_linear(bind(formula), (X,), (X,), "t::op")
+    (found,) = transpose(rule, (X,), (jnp.zeros(3),), (W,), "t::op")
+    columns = [formula(X, unit) for unit in jnp.eye(3)]  # the values, not what JAX derives from them
+    np.testing.assert_allclose(found, jnp.stack(columns) @ W, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", NOT_LINEAR)
-def test_a_formula_with_a_free_term_is_refused(name: str) -> None:
-    formula = NOT_LINEAR[name]
+def test_another_one_is_refused(name: str) -> None:
     with pytest.raises(AutogradError, match="t::op: no forward mode can be derived"):
-        check_linear(lambda residuals, grads: (formula(residuals[0], grads[0]),), (X,), (X,), "t::op")
+        require_linear(bind(NOT_LINEAR[name]), (X,), (X,), "t::op")
+
+
+@pytest.mark.parametrize("name", linear_formulas.NOT_TRANSPOSABLE)
+def test_a_formula_that_jax_cannot_transpose_is_refused_then(name: str) -> None:
+    rule = require_linear(bind(linear_formulas.NOT_TRANSPOSABLE[name]), (X,), (X,), "t::op")
+    with pytest.raises(
+        AutogradError, match=r"^t::op: no .*: 'while' at linear_formulas.py:\d+ cannot be transposed"
+    ):
+        jax.jit(lambda x: transpose(rule, (x,), (jnp.zeros(3),), (W,), "t::op"))(X)
+
+
+REASONS = {
+    "a clip": "'max' at linear_formulas.py",
+    "a custom_vjp": "'custom_vjp_call' at linear_formulas.py",
+    "a custom_jvp that hides rounding": "'round' at linear_formulas.py",
+    "a callback": "'pure_callback' at linear_formulas.py",
+    "a loop that stops by a copy": "'lt' at linear_formulas.py",
+    "a part of it that is stopped": "'stop_gradient' at linear_formulas.py",
+    "a constant": "'add' at test_linearity.py",
+    "a residual": "'add' at test_linearity.py",
+    "ignored": "it does not depend on them",
+    "a rectifier": "'max' at linear_formulas.py",
+}
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_a_refusal_names_the_primitive_and_the_line(name: str) -> None:
+    with pytest.raises(AutogradError, match=re.escape(REASONS[name])):
+        require_linear(bind(NOT_LINEAR[name]), (X,), (X,), "t::op")
