@@ -7,6 +7,7 @@ from typing import Any
 
 from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.nodes.accumulate import AccumulateGrad
+from oplib.autograd.nodes.hook_kinds import describe_hooks
 from oplib.autograd.nodes.node import Edge, TapeNode
 from oplib.tensor import Tensor
 
@@ -139,17 +140,3 @@ def describe_leaf(leaf: Tensor) -> tuple[Any, ...]:
     spec, grad, hooks = leaf._storage.spec, leaf._grad, leaf._post_accumulate_hooks
     held = None if grad is None else (grad._storage.spec.shape, grad._storage.spec.dtype)
     return leaf._requires_grad, len(hooks) if hooks else 0, spec.shape, spec.dtype, held
-
-
-def describe_hooks(node: TapeNode) -> tuple[Any, ...] | None:
-    """Returns the kinds, places and numbers of the hooks of a node; None if it has none."""
-    if not node.has_hooks:
-        return None
-    tensor_hooks, retained = node._tensor_pre_hooks or {}, node._retained or {}
-    found = (
-        tuple([(slot, len(hooks)) for slot, hooks in tensor_hooks.items() if hooks]),
-        tuple(sorted([slot for slot, tensor in retained.items() if tensor() is not None])),
-        len(node._pre_hooks) if node._pre_hooks else 0,
-        len(node._post_hooks) if node._post_hooks else 0,
-    )
-    return found if any(found) else None

@@ -10,11 +10,12 @@ from jax import device_put as move_to_default_device
 
 from oplib.autograd.engine.run import Run
 from oplib.autograd.nodes.accumulate import adding
+from oplib.autograd.nodes.hook_kinds import describe_hooks
 from oplib.autograd.nodes.node import Gradients, TapeNode
 from oplib.hooks import RemovableHandle
 
 from .continuation import Continuation
-from .graph_key import describe_hooks, describe_leaf
+from .graph_key import describe_leaf
 from .recorder import Expectations, Recorder
 from .segment import Segment, SegmentCompiler, divide
 from .state import note_eager

@@ -10,12 +10,14 @@ import jax
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 from oplib.autograd.engine.flow import Flow
+from oplib.autograd.engine.node_hooks import RETAINED
 from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.nodes.accumulate import AccumulateGrad
 from oplib.autograd.nodes.gradient_representation import GradientRepresentation
+from oplib.autograd.nodes.hook_kinds import after, before, describe_hooks, runs_python
 from oplib.autograd.nodes.node import Gradients, TapeNode
 
-from .graph_key import describe_hooks, describe_leaf
+from .graph_key import describe_leaf
 from .steps import AddStep, CallStep, HostStep, Step, StoreStep, Value
 
 Expectations = dict[tuple[str, int], Mask]
@@ -105,17 +107,16 @@ class Recorder(Flow):
 
     def run_hooked(self, node: TapeNode, grads: list[Any]) -> Gradients:  # noqa: D102  described in Flow
         self._enter(node)
-        on_tensors, retained, pre, post = describe_hooks(node) or ((), (), 0, 0)
-        if on_tensors or pre:
+        if runs_python(node, before):
             grads = self._record_host("pre", node, grads)
         else:
-            self._record_retained(node, grads, retained)
+            self._record_retained(node, grads)
         if any(
             grad is not None and spec is not None and grad.shape != spec.shape
             for grad, spec in zip(grads, node.input_metadata, strict=False)
         ):
             raise NotServed("a tensor got another shape after it was used")
-        if post:
+        if runs_python(node, after):
             return self._record_host("node", node, grads)
         return (
             self._record_leaf(node, grads) if isinstance(node, AccumulateGrad) else self._record(node, grads)
@@ -218,14 +219,12 @@ class Recorder(Flow):
         return super()._capture(node, grads)
 
     def run_tensor_hooks(self, node: TapeNode, grads: list[Any]) -> None:  # noqa: D102  described in Flow
-        on_tensors, retained, _, _ = describe_hooks(node) or ((), (), 0, 0)
-        if on_tensors:
+        if runs_python(node, [kind for kind in before if kind.is_of_tensor]):
             grads[:] = self._record_host("tensor", node, grads)
         else:
-            self._record_retained(node, grads, retained)
+            self._record_retained(node, grads)
 
-    def _record_retained(self, node: TapeNode, grads: Gradients, slots: Sequence[int]) -> None:
-        place = self.places[node]
-        self.script.steps += [
-            StoreStep(place, slot, grads[slot]) for slot in slots if grads[slot] is not None
-        ]
+    def _record_retained(self, node: TapeNode, grads: Gradients) -> None:
+        for slot in dict(describe_hooks(node) or ()).get(RETAINED, ()):
+            if grads[slot] is not None:
+                self.script.steps.append(StoreStep(self.places[node], slot, grads[slot]))

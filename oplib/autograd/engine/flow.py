@@ -167,7 +167,7 @@ class Flow:
 
     def run_past_node(self, node: TapeNode, results: Gradients, grads: list[Any]) -> Gradients:
         """Runs the hooks after a node, and returns its results as they left them."""
-        if node._post_hooks is not None:
+        if node.has_hooks:
             results = self.run_post_hooks(node, results, grads)
         self.refuse_nan(results, node)
         return results

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from oplib.autograd.nodes.accumulate import adding, refuse_traced_gradient
+from oplib.autograd.nodes.hook_kinds import HookKind, after, before
 from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor
@@ -18,22 +19,30 @@ if TYPE_CHECKING:
 
 Boxed = tuple[Tensor | None, ...]
 
+RETAINED = "retained gradients"
+
 
 def run_pre_hooks(node: TapeNode, grads: list[Any], run: BackwardRun) -> list[Any]:
     """Runs everything that comes before a node: tensor hooks, retained gradients, node pre-hooks."""
     if node.fits_gradients:
         grads = _fit(node, grads, run)
-    run_tensor_hooks(node, grads, run)
-    if not node._pre_hooks:
-        return grads
-    shown = len(node._input_metadata)
-    boxed = _box(grads[:shown], run)
-    for hook in tuple(node._pre_hooks.values()):
-        result = hook(boxed)
-        if result is not None:
-            boxed = _checked_tuple(result, boxed, hook, node)
-    modes.grad_enabled = run.create_graph
-    return [*_unbox(boxed, run), *grads[shown:]]
+    for kind in before:
+        grads = kind.run(node, grads, run)
+    return grads
+
+
+def run_tensor_hooks(node: TapeNode, grads: list[Any], run: BackwardRun) -> None:
+    """Runs the hooks of the outputs of a node, which change ``grads``, and stores retained gradients."""
+    for kind in before:
+        if kind.is_of_tensor:
+            grads[:] = kind.run(node, grads, run)
+
+
+def run_post_hooks(node: TapeNode, results: Gradients, grads: list[Any], run: BackwardRun) -> Gradients:
+    """Runs the hooks after a node. Each hook receives the results as the hook before it returned them."""
+    for kind in after:
+        results = kind.run(node, results, grads, run)
+    return results
 
 
 def _fit(node: TapeNode, grads: list[Any], run: BackwardRun) -> list[Any]:
@@ -46,17 +55,46 @@ def _fit(node: TapeNode, grads: list[Any], run: BackwardRun) -> list[Any]:
     return list(validate_gradients(grads, edges, node.name(), run.representation))
 
 
-def run_tensor_hooks(node: TapeNode, grads: list[Any], run: BackwardRun) -> None:
-    """Runs the tensor hooks at a node's slots, which change ``grads``, and stores retained gradients."""
+def _run_tensor_hooks(node: TapeNode, grads: list[Any], run: BackwardRun) -> list[Any]:
     hooks_of_slots = node._tensor_pre_hooks
     if hooks_of_slots:
         for slot, hooks in hooks_of_slots.items():
             grads[slot] = _run_hooks_of_tensor(tuple(hooks.values()), grads[slot], node, run)
         modes.grad_enabled = run.create_graph
-    if node._retained:
-        for slot in node._retained:
-            if grads[slot] is not None:
-                store_retained(node, slot, grads[slot], run)
+    return grads
+
+
+def _store_all_retained(node: TapeNode, grads: list[Any], run: BackwardRun) -> list[Any]:
+    for slot in node._retained or ():
+        if grads[slot] is not None:
+            store_retained(node, slot, grads[slot], run)
+    return grads
+
+
+def _run_node_pre_hooks(node: TapeNode, grads: list[Any], run: BackwardRun) -> list[Any]:
+    if not node._pre_hooks:
+        return grads
+    shown = len(node._input_metadata)
+    boxed = _box(grads[:shown], run)
+    for hook in tuple(node._pre_hooks.values()):
+        result = hook(boxed)
+        if result is not None:
+            boxed = _checked_tuple(result, boxed, hook, node)
+    modes.grad_enabled = run.create_graph
+    return [*_unbox(boxed, run), *grads[shown:]]
+
+
+def _run_node_post_hooks(node: TapeNode, results: Gradients, grads: list[Any], run: BackwardRun) -> Gradients:
+    if node._post_hooks is None:
+        return results
+    received = _box(grads[: len(node._input_metadata)], run)
+    boxed = _box(results, run)
+    for hook in tuple(node._post_hooks.values()):
+        result = hook(boxed, received)
+        if result is not None:
+            boxed = _checked_tuple(result, boxed, hook, node)
+    modes.grad_enabled = run.create_graph
+    return _unbox(boxed, run)
 
 
 def store_retained(node: TapeNode, slot: int, grad: Any, run: BackwardRun) -> None:
@@ -65,18 +103,6 @@ def store_retained(node: TapeNode, slot: int, grad: Any, run: BackwardRun) -> No
     tensor = None if reference is None else reference()
     if tensor is not None:
         _retain(tensor, grad, run)
-
-
-def run_post_hooks(node: TapeNode, results: Gradients, grads: list[Any], run: BackwardRun) -> Gradients:
-    """Runs the hooks after a node. Each hook receives the results as the hook before it returned them."""
-    received = _box(grads[: len(node._input_metadata)], run)
-    boxed = _box(results, run)
-    for hook in tuple((node._post_hooks or {}).values()):
-        result = hook(boxed, received)
-        if result is not None:
-            boxed = _checked_tuple(result, boxed, hook, node)
-    modes.grad_enabled = run.create_graph
-    return _unbox(boxed, run)
 
 
 def _run_hooks_of_tensor(
@@ -156,3 +182,19 @@ def _check_replacement(new: object, old: Tensor | None, hook: Callable[..., Any]
 
 def _name(hook: Callable[..., Any], node: TapeNode) -> str:
     return f"{node.name()}: hook '{getattr(hook, '__name__', type(hook).__name__)}'"
+
+
+def _count_of_slots(node: TapeNode) -> tuple[tuple[int, int], ...]:
+    return tuple([(slot, len(hooks)) for slot, hooks in (node._tensor_pre_hooks or {}).items() if hooks])
+
+
+def _find_retaining_slots(node: TapeNode) -> tuple[int, ...]:
+    return tuple(sorted([slot for slot, tensor in (node._retained or {}).items() if tensor() is not None]))
+
+
+before += [
+    HookKind("hooks of tensors", _count_of_slots, _run_tensor_hooks, is_of_tensor=True),
+    HookKind(RETAINED, _find_retaining_slots, _store_all_retained, is_of_tensor=True, is_python=False),
+    HookKind("pre-hooks", lambda node: len(node._pre_hooks or ()), _run_node_pre_hooks),
+]
+after.append(HookKind("post-hooks", lambda node: len(node._post_hooks or ()), _run_node_post_hooks))

@@ -22,6 +22,7 @@ from oplib.autograd.engine.run import Run
 from oplib.autograd.engine.validation import validate_results
 from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
 from oplib.autograd.nodes.gradient_representation import ARRAYS, choose_representation
+from oplib.autograd.nodes.hook_kinds import after, runs_python
 from oplib.autograd.nodes.node import Edge, TapeNode
 from oplib.autograd.recording.formula_node import NOBODY, FormulaNode
 from oplib.autograd.saved.saved_tensor import link, second_pass_error
@@ -150,14 +151,14 @@ def run_alone(node: TapeNode, grads: list[Any]) -> Sequence[Any]:
         results = node.apply(grads, run)[: len(node.edges)]
         if not node.results_are_checked:
             results = validate_results(results, node, run.representation)
-        return results if node._post_hooks is None else run_post_hooks(node, results, grads, run)
+        return run_post_hooks(node, results, grads, run) if node.has_hooks else results
     finally:
         state.run, state.grad_enabled = outer, grad_mode
 
 
 def _end_at_hooks(node: TapeNode, grads: list[Any]) -> list[Any]:
     """Traces only the hooks before a node whose graph continues outside."""
-    if node._post_hooks:
+    if runs_python(node, after):
         raise AutogradError(
             f"{node.name()}: a hook of a node was registered inside vmap where the graph goes on outside. It "
             "would receive gradients of one example after a call with gradients of all. Use "
