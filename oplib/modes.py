@@ -23,6 +23,8 @@ class ModeState:
         anomaly: whether anomaly detection is on.
         autocast: the settings of autocast, an object of the library floor, or None.
         autocast_depth: the number of autocast regions around the current line.
+        capture_suspended: whether backward passes are not compiled, because a compiled one runs and no block
+            of ``enable`` was entered inside it.
         casts: the casts of parameters that autocast keeps until the outermost region ends.
         check_nan: whether anomaly detection raises for a NaN.
         checkpoint_group: the group of backward passes that share the recomputation of checkpoints, or
@@ -33,6 +35,7 @@ class ModeState:
         grad_enabled: whether operations on tensors that require grad are recorded.
         hook_pairs: the hooks for saved tensors, the innermost pair last.
         hooks_disabled: the text of the error that refuses hooks for saved tensors, or None.
+        in_compiled_region: whether a compiled backward pass runs.
         inference: whether ``inference_mode`` is active.
         locations: whether each recorded node stores the line of code that it comes from.
         map_levels: the open levels of ``oplib.vmap``, the innermost last.
@@ -54,6 +57,7 @@ class ModeState:
     anomaly: bool = False
     autocast: Any = None
     autocast_depth: int = 0
+    capture_suspended: bool = False
     casts: dict[Any, Any] = field(default_factory=dict[Any, Any])
     check_nan: bool = True
     checkpoint_group: Any = None
@@ -63,6 +67,7 @@ class ModeState:
     grad_enabled: bool = True
     hook_pairs: tuple[Any, ...] = ()
     hooks_disabled: str | None = None
+    in_compiled_region: bool = False
     inference: bool = False
     locations: bool = False
     map_levels: tuple[Any, ...] = ()

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from oplib.modes import modes
+
 from .parity import (
     AutogradCompilerInstance,
     BackwardState,
@@ -31,7 +33,6 @@ from .state import (
     current_compiler,
     log,
     snapshot_verbose_logging_enabled,
-    thread_state,
     verbose_log,
 )
 from .switches import disable, enable, reset
@@ -48,5 +49,5 @@ else:
         if name == "compiled_autograd_enabled":
             return current_compiler() is not None
         if name == "in_compiled_autograd_region":
-            return thread_state.in_region
+            return modes.state.in_compiled_region
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

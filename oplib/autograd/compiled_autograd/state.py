@@ -1,9 +1,8 @@
-"""The state of compiled autograd: the installed compiler, what a thread does, counters, and loggers."""
+"""The state of compiled autograd: the installed compiler, counters, and loggers."""
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any, TypeVar, TypeVarTuple
@@ -12,6 +11,7 @@ import jax
 
 from oplib.autograd.engine.run import compilation
 from oplib.config import config
+from oplib.modes import modes
 
 _NAME = "oplib.autograd.compiled_autograd"
 
@@ -46,25 +46,12 @@ class _Installation:
     verbose_sink: Callable[[str], None] | None = None
 
 
-class _ThreadState(threading.local):
-    """What this thread does.
-
-    Attributes:
-        in_region: whether a compiled program runs.
-        is_suspended: whether capture is off, because a program runs and no block was entered inside it.
-    """
-
-    in_region: bool = False
-    is_suspended: bool = False
-
-
 installation = _Installation()
-thread_state = _ThreadState()
 
 
 def current_compiler() -> Compiler | None:
     """Returns the compiler for a backward pass of this thread; None if it runs eagerly."""
-    if thread_state.is_suspended:
+    if modes.state.capture_suspended:
         return None
     if compilation.is_installed:
         return installation.compiler
@@ -81,13 +68,13 @@ def note_eager(reason: str) -> None:
 
 def runtime_wrapper(run_program: Callable[[*Ts], T], *arguments: *Ts) -> T:
     """Calls the function that runs a program, inside the region and with capture off."""
-    state = thread_state
-    before = state.in_region, state.is_suspended
+    state = modes.state
+    before = state.in_compiled_region, state.capture_suspended
     try:
-        state.in_region = state.is_suspended = True
+        state.in_compiled_region = state.capture_suspended = True
         return run_program(*arguments)
     finally:
-        state.in_region, state.is_suspended = before
+        state.in_compiled_region, state.capture_suspended = before
 
 
 def snapshot_verbose_logging_enabled() -> bool:

@@ -11,13 +11,7 @@ from oplib.modes import modes
 
 from .compilers import check_compiler
 from .program_cache import programs
-from .state import (
-    Compiler,
-    cpp_verbose_log_fn,
-    installation,
-    snapshot_verbose_logging_enabled,
-    thread_state,
-)
+from .state import Compiler, cpp_verbose_log_fn, installation, snapshot_verbose_logging_enabled
 
 
 class _Switch(Mode):
@@ -28,20 +22,20 @@ class _Switch(Mode):
     def __enter__(self) -> None:
         state = modes.state
         self._before.append(
-            (compilation.is_installed, installation.compiler, thread_state.is_suspended, state.multithreading)
+            (compilation.is_installed, installation.compiler, state.capture_suspended, state.multithreading)
         )
         if self.compiler is not None:
             if snapshot_verbose_logging_enabled():
                 installation.verbose_sink = cpp_verbose_log_fn
             state.multithreading = False
         installation.compiler = self.compiler
-        thread_state.is_suspended = False
+        state.capture_suspended = False
         compilation.is_installed = True
 
     def __exit__(self, *exc_info: object) -> None:
-        before = self._before[-1]
-        compilation.is_installed, installation.compiler, thread_state.is_suspended = before[:3]
-        modes.state.multithreading = before[3]
+        before, state = self._before[-1], modes.state
+        compilation.is_installed, installation.compiler, state.capture_suspended = before[:3]
+        state.multithreading = before[3]
         del self._before[-1]
 
 
@@ -115,7 +109,7 @@ def reset() -> None:
         >>> compiled_autograd.compiled_autograd_enabled
         False
     """
-    if thread_state.in_region:
+    if modes.state.in_compiled_region:
         raise AssertionError(
             "compiled_autograd.reset: a compiled backward pass is running in this thread. It was called from "
             "a hook or the backward of a Function. Call it after the pass."

@@ -131,6 +131,8 @@ class TapeNode(Node):
         runs_at_arrival: nodes of the class have no edges and run before all others, so the engine need not
             queue one whose gradients have arrived.
         runs_without_gradients: the node computes something even if no gradient arrives at any of its slots.
+        follows_jax: the derivative that JAX finds for the code that made the node is that of the node, so the
+            node may belong to a function that JAX differentiates.
         class_token: stands for the class in keys.
         has_hooks: a hook or retained gradient is registered, so the engine takes the complete path.
     """
@@ -139,6 +141,7 @@ class TapeNode(Node):
     has_one_slot: ClassVar[bool] = False
     runs_at_arrival: ClassVar[bool] = False
     runs_without_gradients: ClassVar[bool] = False
+    follows_jax: ClassVar[bool] = False
     class_token: ClassVar[int] = 0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -33,6 +33,7 @@ class CopySlices(TapeNode):
     """
 
     results_are_checked = True
+    follows_jax = True
     has_one_slot = True
 
     chain: Chain

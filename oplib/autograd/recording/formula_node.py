@@ -59,6 +59,7 @@ class FormulaNode(SlottedNode):
     kept: tuple[tuple[Any, ...], tuple[Storage, ...], tuple[int, ...]] | None = None
     tangents: list[TangentSlot | None] | None = None
     results_are_checked = True
+    follows_jax = True
     hides_constants = False
 
     @property

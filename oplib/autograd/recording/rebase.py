@@ -79,6 +79,7 @@ class Overwritten(TapeNode):
 
     has_one_slot = True
     results_are_checked = True
+    follows_jax = True
 
     @staticmethod
     def make(tensor: Tensor) -> Overwritten:

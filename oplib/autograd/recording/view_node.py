@@ -34,6 +34,7 @@ class ViewNode(TapeNode):
     """
 
     results_are_checked = True
+    follows_jax = True
     has_one_slot = True
 
     frame: Frame | Chain
@@ -128,6 +129,7 @@ class SeveralViewsNode(TapeNode):
     """
 
     results_are_checked = True
+    follows_jax = True
 
     join: ArrayFunction
 

@@ -34,6 +34,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
     """
 
     runs_without_gradients = True
+    follows_jax = True  # in a trace of JAX its rule is the user's backward
 
     _forward_cls: ClassVar[Any]  # the user's subclass of Function, whose module imports this one
 

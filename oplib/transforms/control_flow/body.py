@@ -29,6 +29,7 @@ class BodyInput(TapeNode):
     """Stands for the history of an argument inside of a body."""
 
     results_are_checked = True
+    follows_jax = True
     has_one_slot = True
 
     def name(self) -> str:  # noqa: D102
@@ -154,7 +155,7 @@ class _Trace:
         inputs = list(map(_enter, arrays, self._requires_grad))
         results = self._flatten(self._body.function(*build_trees(self._body.layouts, inputs)))
         self._check_written(inputs)
-        self._refuse_hooks(results, first)
+        self._refuse_hooks_and_nodes(results, first)
         self.flags = [tensor._requires_grad for tensor in results]
         return list(map(region.read, results))
 
@@ -185,8 +186,8 @@ class _Trace:
                 f"{describe(written[0])}. Return the new value, and write it after the call."
             )
 
-    def _refuse_hooks(self, results: Sequence[Tensor], first: int) -> None:
-        """Raises if the function has registered a hook: JAX differentiates the body, and runs no hook."""
+    def _refuse_hooks_and_nodes(self, results: Sequence[Tensor], first: int) -> None:
+        """Raises if the function has a hook or a node of its own: JAX differentiates it, and runs neither."""
         ahead: list[Any] = [tensor._grad_fn for tensor in results]
         seen: set[Any] = set()
         while ahead:
@@ -198,6 +199,12 @@ class _Trace:
                     f"{self._body.what}: the function registers a hook. Got one on {node.name()}. The call "
                     "is differentiated as a whole, so the hook would never run. Register it outside, on an "
                     "argument or a result of the call."
+                )
+            if not node.follows_jax:
+                raise AutogradError(
+                    f"{self._body.what}: the function makes a node that JAX cannot follow. Got "
+                    f"{node.name()}. JAX differentiates the function, and would not call the node. Use an op "
+                    "or a Function with this backward."
                 )
             seen.add(node)
             ahead += [None if edge is None else edge[0] for edge in node.edges]

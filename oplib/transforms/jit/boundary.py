@@ -23,6 +23,7 @@ class Boundary(TapeNode):
 
     has_one_slot = True
     results_are_checked = True
+    follows_jax = True
     place: str
     function: str
 

@@ -10,6 +10,7 @@ class MappedInput(TapeNode):
     """Stands for the node of an argument inside of a map. Outside, the gradient of all examples continues."""
 
     results_are_checked = True
+    follows_jax = True
     has_one_slot = True
 
     def name(self) -> str:  # noqa: D102

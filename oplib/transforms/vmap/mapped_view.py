@@ -24,6 +24,7 @@ class MappedViewNode(TapeNode):
     """The step back from the views of all examples to the viewed tensors."""
 
     results_are_checked = True
+    follows_jax = True
 
     function: ArrayFunction
     starts: Starts

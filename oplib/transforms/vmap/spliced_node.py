@@ -34,6 +34,7 @@ class Hole(TapeNode):
     """Passes gradients on to an edge that is set later."""
 
     results_are_checked = True
+    follows_jax = True
     has_one_slot = True
 
     def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: ARG002, D102
@@ -50,6 +51,8 @@ class SplicedNode(TapeNode):
         function: the called function.
         level: the map.
     """
+
+    follows_jax = True
 
     tensors: Sequence[Tensor]
     holes: Sequence[Hole | None]

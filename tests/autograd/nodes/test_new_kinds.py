@@ -1,0 +1,175 @@
+"""A new kind of node and a new kind of hook, which no module of oplib knows, are right or refused by name."""
+
+import copy
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib
+from oplib.autograd import compiled_autograd, grad
+from oplib.autograd.nodes import hook_kinds
+from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.autograd.nodes.hook_kinds import HookKind
+from oplib.autograd.nodes.node import TapeNode
+from oplib.autograd.recording.origins import number_node
+from oplib.errors import AutogradError
+from oplib.modes import modes
+from oplib.utils.checkpoint import checkpoint
+
+VALUES = np.float32([[1.0, 2.0], [3.0, 4.0]])
+EXPECTED = 5 * np.cos(VALUES) * VALUES + 2 * np.sin(VALUES)
+"""The gradient of ``double(x.sin()) * x``, if the step of ``double`` multiplies by five."""
+
+
+class FiveTimes(TapeNode):
+    """Multiplies by five, though the value was doubled: a derivative that nobody else can find."""
+
+    def apply(self, grads, run):
+        return [None if one is None else one * 5 for one in grads]
+
+
+@pytest.fixture
+def x():
+    return oplib.tensor(VALUES, requires_grad=True)
+
+
+def double(x):
+    """Doubles a tensor, and records a node of the new kind."""
+    y = x.detach() * 2
+    if modes.grad_enabled and x.requires_grad:
+        node = object.__new__(FiveTimes)
+        node.edges = (gradient_edge(x),)
+        node.input_metadata = (jax.ShapeDtypeStruct(tuple(y.shape), jnp.float32),)
+        number_node(node, modes.state)
+        y._requires_grad, y._grad_fn = True, node
+    return y
+
+
+def use(x):
+    return double(x.sin()) * x
+
+
+def run_eagerly(x, function):
+    function(x).sum().backward()
+
+
+def run_compiled(x, function):
+    with compiled_autograd.enable():
+        function(x).sum().backward()
+
+
+def run_in_jit(x, function):
+    oplib.jit(function)(x).sum().backward()
+
+
+def run_inside_jit(x, function):
+    x.grad = oplib.jit(lambda x: grad(function(x).sum(), x)[0])(x)
+
+
+def run_in_vmap(x, function):
+    oplib.vmap(function)(x).sum().backward()
+
+
+def run_in_checkpoint(x, function):
+    checkpoint(function, x, use_reentrant=False).sum().backward()
+
+
+def run_in_reentrant_checkpoint(x, function):
+    checkpoint(function, x, use_reentrant=True).sum().backward()
+
+
+RUNS = [
+    run_eagerly,
+    run_compiled,
+    run_in_jit,
+    run_inside_jit,
+    run_in_vmap,
+    run_in_checkpoint,
+    run_in_reentrant_checkpoint,
+]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_new_kind_of_node_is_run_by_each_mechanism(run, x):
+    run(x, use)
+    np.testing.assert_allclose(x.grad.numpy(), EXPECTED, rtol=1e-5)
+
+
+def in_cond(function, x):
+    return oplib.cond(oplib.tensor(True), function, lambda x: x * 1, x)
+
+
+def in_scan(function, x):
+    return oplib.scan(lambda carry, row: (carry + function(row).sum(), None), oplib.tensor(0.0), x)[0]
+
+
+@pytest.mark.parametrize("call", [in_cond, in_scan])
+def test_control_flow_refuses_a_new_kind_of_node_by_name(call, x):
+    with pytest.raises(AutogradError, match=r"a node that JAX cannot follow. Got FiveTimes"):
+        call(use, x)
+
+
+def test_a_deep_copy_refuses_a_new_kind_of_node_by_name_and_a_copy_is_a_leaf(x):
+    y = double(x)
+    with pytest.raises(AutogradError, match="the result of FiveTimes"):
+        copy.deepcopy(y)
+    assert copy.copy(y).is_leaf
+
+
+def run_subtractions(node, grads, run):
+    """Subtracts from each gradient what the node has of the new kind."""
+    return [None if one is None else one - node.subtracted for one in grads]
+
+
+@pytest.fixture
+def subtractions():
+    """A new kind of hook: a number that is subtracted from the gradients before a node."""
+    kind = HookKind("subtractions", lambda node: vars(node).get("subtracted"), _run_if_there)
+    hook_kinds.before.append(kind)
+    yield
+    hook_kinds.before.remove(kind)
+
+
+def _run_if_there(node, grads, run):
+    return run_subtractions(node, grads, run) if "subtracted" in vars(node) else grads
+
+
+def use_hook(x):
+    """Subtracts one from the gradient of a sine."""
+    y = x.sin()
+    if y.grad_fn is not None:
+        y.grad_fn.subtracted, y.grad_fn.has_hooks = 1.0, True
+    return y * x
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_new_kind_of_hook_is_run_by_each_mechanism(run, x, subtractions):
+    run(x, use_hook)
+    expected = (VALUES - 1) * np.cos(VALUES) + np.sin(VALUES)
+    np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-5)
+
+
+def test_a_compiled_pass_has_a_new_kind_of_hook_in_its_key(x, subtractions):
+    compiled_autograd.reset()
+    compiled_autograd.counters.clear()
+    with compiled_autograd.enable():
+        (x.sin() * x).sum().backward()
+        for _ in range(2):
+            x.grad = None
+            use_hook(x).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), (VALUES - 1) * np.cos(VALUES) + np.sin(VALUES), rtol=1e-5)
+    assert compiled_autograd.counters["compiled_autograd"]["captures"] == 2
+    compiled_autograd.reset()
+
+
+@pytest.mark.parametrize("call", [in_cond, in_scan])
+def test_control_flow_refuses_a_new_kind_of_hook_by_name(call, x, subtractions):
+    with pytest.raises(AutogradError, match=r"registers a hook. Got one on SinBackward0"):
+        call(use_hook, x)
+
+
+def test_a_deep_copy_refuses_the_result_of_a_node_with_a_new_kind_of_hook_by_name(x, subtractions):
+    with pytest.raises(AutogradError, match="the result of MulBackward0"):
+        copy.deepcopy(use_hook(x))
