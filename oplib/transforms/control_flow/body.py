@@ -17,7 +17,7 @@ from oplib.errors import AutogradError, ResultError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.storage.overlay import observe, stop_observing
-from oplib.transforms.captures.pruning import find_used_inputs
+from oplib.transforms.tracing.pruning import find_used_inputs
 
 from .body_region import BodyRegion, Captured, run_in_region
 from .leaves import LeafLayout, build_trees, flatten_leaves

@@ -22,7 +22,7 @@ from oplib.tensor import Storage, Tensor
 from oplib.tensor.devices.device import find_common_device
 from oplib.tensor.storage.ended import EndedStorage
 from oplib.tensor.storage.overlay import Overlay, overlays
-from oplib.transforms.captures.places import FoundObject, Walk
+from oplib.transforms.tracing.paths import CapturedPath, Walk
 
 from .leaves import share
 
@@ -39,14 +39,14 @@ class Captured:
         storage: in which it stands; None for an array that stands in no Tensor.
         owner: the Tensor, where its history matters, or it is known where to find it.
         edge: where its gradient goes; None if it has none.
-        place: how the functions lead to the Tensor, to one that shows the storage, or to the array; or None.
+        path: how the functions lead to the Tensor, to one that shows the storage, or to the array; or None.
     """
 
     value: Any
     storage: Storage | None = None
     owner: Tensor | None = None
     edge: Edge | None = None
-    place: FoundObject | None = None
+    path: CapturedPath | None = None
 
     @property
     def key(self) -> Key:
@@ -56,7 +56,7 @@ class Captured:
     @property
     def can_be_found(self) -> bool:
         """Whether later calls find it, or need not: it is a constant of the trace."""
-        return self.place is not None or self.storage is None
+        return self.path is not None or self.storage is None
 
     @property
     def tensor(self) -> Tensor:
@@ -72,20 +72,20 @@ def list_captured(walk: Walk) -> list[Captured]:
     These are Tensors and the storages that they show. Views are read here, outside of the trace.
     """
     found: dict[Key, Captured] = {}
-    owners: dict[Storage, FoundObject] = {}
-    for place in walk.tensors.values():
-        tensor, storage, root = place.value, place.value._storage, place.value._root
+    owners: dict[Storage, CapturedPath] = {}
+    for path in walk.tensors.values():
+        tensor, storage, root = path.value, path.value._storage, path.value._root
         if isinstance(storage.owner, EndedStorage):
             continue
-        owners.setdefault(storage.owner, place)
+        owners.setdefault(storage.owner, path)
         if overlays.current is not None and root is not None and root._requires_grad:
             continue  # a trace around this one has cut the history of the view, and not that of its root
-        one = Captured(storage.array, storage, tensor, gradient_edge(tensor), place)
+        one = Captured(storage.array, storage, tensor, gradient_edge(tensor), path)
         found.setdefault(one.key, one)
     shown = {storage for storage, _ in found}
     tensors = [*found.values()]
-    tensors += [Captured(one.array, one, place=at) for one, at in owners.items() if id(one) not in shown]
-    arrays = [Captured(place.value, place=place) for place in walk.arrays.values()]
+    tensors += [Captured(one.array, one, path=at) for one, at in owners.items() if id(one) not in shown]
+    arrays = [Captured(path.value, path=path) for path in walk.arrays.values()]
     return [*sorted(tensors, key=lambda one: one.edge is None), *arrays]
 
 

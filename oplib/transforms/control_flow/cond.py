@@ -19,7 +19,7 @@ from oplib.tracebacks import entry_point
 from .agreement import compare, require_function
 from .body import Body, BodyFunction
 from .body_region import Captured
-from .dual import DualFunction, hang_on, need_tangents, split_dual
+from .dual import DualFunction, attach_tangents, need_tangents, split_dual
 from .flow_program import FlowProgram, Outcome, run_program
 from .leaves import flatten_leaves
 
@@ -66,7 +66,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     if need_tangents(outcome, arguments):
         pairs = tuple(map(split_dual, operands))
         (dual,) = _run(arguments[0], DualFunction(true_fn), DualFunction(false_fn), pairs).build()
-        hang_on(outcome, arguments, dual[1])
+        attach_tangents(outcome, arguments, dual[1])
     return outcome.build()[0]
 
 

@@ -72,7 +72,7 @@ def need_tangents(outcome: Outcome, arguments: Sequence[Tensor]) -> bool:
     return any(find_tangent(tensor) is not None for tensor in (*outcome.operands, *arguments))
 
 
-def hang_on(outcome: Outcome, arguments: Sequence[Tensor], tangents: Sequence[Tensor]) -> None:
+def attach_tangents(outcome: Outcome, arguments: Sequence[Tensor], tangents: Sequence[Tensor]) -> None:
     """Gives the results of a call their tangents, and lets its node keep the tangents of its operands."""
     rest = iter(tangents)
     for result in outcome.results:

@@ -12,15 +12,14 @@ import jax
 from jax.core import Tracer
 
 from oplib.autograd.array_functions.array_function import ArrayFunction
-from oplib.autograd.array_functions.width import x64
 from oplib.autograd.recording.formula_node import call_recorded
 from oplib.autograd.tangents import run_without_tangents
 from oplib.modes import modes
-from oplib.tensor import Storage, Tensor, get_default_dtype
-from oplib.transforms.captures.candidates import Candidates
-from oplib.transforms.captures.places import Walk
-from oplib.transforms.captures.program_table import ProgramTable
-from oplib.transforms.captures.reader import Reader
+from oplib.tensor import Storage, Tensor
+from oplib.transforms.tracing.candidates import Candidates
+from oplib.transforms.tracing.paths import Walk
+from oplib.transforms.tracing.program_table import ProgramTable, read_program_settings
+from oplib.transforms.tracing.reader import Reader
 
 from .body import Body
 from .body_region import Captured, list_captured
@@ -88,11 +87,11 @@ class StoredProgram:
 
     def __init__(self, program: FlowProgram, captured: Sequence[Captured], candidates: Candidates) -> None:
         self.program = program
-        places = list({id(one.place): one.place for one in captured if one.place is not None}.values())
-        numbers = {id(place): number for number, place in enumerate(places)}
+        paths = list({id(one.path): one.path for one in captured if one.path is not None}.values())
+        numbers = {id(path): number for number, path in enumerate(paths)}
         self._takes = [_make_take(one, numbers) for one in captured]
-        self._read = Reader("control flow", places, (), candidates).read
-        self._expected = _describe_found([place.value for place in places])
+        self._read = Reader("control flow", paths, (), candidates).read
+        self._expected = _describe_found([path.value for path in paths])
 
     def find(self, functions: Sequence[Callable[..., Any]]) -> list[Tensor] | None:
         """Returns the operands of a call with these functions; None if the program does not serve it."""
@@ -104,10 +103,10 @@ class StoredProgram:
 
 def _make_take(captured: Captured, numbers: dict[int, int]) -> Callable[[Sequence[Any]], Tensor]:
     """Returns what takes an operand from the objects that a reader has found."""
-    if captured.place is None:
+    if captured.path is None:
         kept = captured.tensor
         return lambda _: kept
-    number = numbers[id(captured.place)]
+    number = numbers[id(captured.path)]
     if captured.owner is not None:
         return lambda found: found[number]
     if captured.storage is not None:
@@ -147,7 +146,8 @@ def run_program(
         build: makes the program, and says which bodies it runs; gets what they may read.
     """
     is_traced = modes.state.watchers or any(isinstance(one._storage.owner.array, Tracer) for one in arguments)
-    key = None if is_traced else (static, *map(_identify, functions), *_describe(arguments))
+    types = tuple([(jax.typeof(one._storage.array), one._requires_grad) for one in arguments])
+    key = None if is_traced else (static, *map(_identify, functions), types, read_program_settings())
     with _lock:
         stored = () if key is None else tuple(_programs.list_programs(key))
     for one in stored:
@@ -170,16 +170,3 @@ def run_program(
 def _identify(function: Callable[..., Any]) -> Hashable:
     """What all functions have in common that one program may serve. It keeps nothing of the user alive."""
     return weakref.ref(getattr(function, "__code__", type(function)))
-
-
-def _describe(arguments: Sequence[Tensor]) -> tuple[Hashable, ...]:
-    types = tuple([(jax.typeof(one._storage.array), one._requires_grad) for one in arguments])
-    settings: Any = jax.config
-    return (
-        types,
-        modes.grad_enabled,
-        modes.autocast,
-        bool(x64.value),
-        get_default_dtype(),
-        settings.jax_default_matmul_precision,
-    )

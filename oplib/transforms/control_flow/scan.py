@@ -18,7 +18,7 @@ from oplib.tracebacks import entry_point
 from .agreement import check_carry, require_function
 from .body import Body, BodyFunction
 from .body_region import Captured
-from .dual import DualFunction, hang_on, need_tangents, split_dual
+from .dual import DualFunction, attach_tangents, need_tangents, split_dual
 from .flow_program import FlowProgram, Outcome, run_program
 from .leaves import LeafLayout, flatten_leaves, type_of_slice
 
@@ -76,7 +76,7 @@ def scan(
     if need_tangents(outcome, arguments):
         pairs = _run(DualFunction(f, several=True), split_dual(init), split_dual(xs), length, reverse=reverse)
         (_, carry), (_, ys) = pairs.build()
-        hang_on(outcome, arguments, [*carry, *ys])
+        attach_tangents(outcome, arguments, [*carry, *ys])
     carry, ys = outcome.build()
     return carry, ys
 

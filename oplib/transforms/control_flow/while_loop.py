@@ -20,7 +20,7 @@ from oplib.tracebacks import entry_point
 from .agreement import check_carry, require_function
 from .body import Body, BodyFunction
 from .body_region import Captured
-from .dual import DualFunction, Pair, hang_on, need_tangents, split_dual
+from .dual import DualFunction, Pair, attach_tangents, need_tangents, split_dual
 from .flow_program import FlowProgram, Outcome, run_program
 from .leaves import flatten_leaves
 
@@ -68,7 +68,7 @@ def while_loop(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], ini
     outcome = run_without_tangents(_run, cond_fn, body_fn, init)
     if need_tangents(outcome, arguments):
         dual_outcome = _run(_DualCondition(cond_fn), DualFunction(body_fn), split_dual(init))
-        hang_on(outcome, arguments, dual_outcome.build()[0][1])
+        attach_tangents(outcome, arguments, dual_outcome.build()[0][1])
     return outcome.build()[0]
 
 

@@ -10,14 +10,13 @@ import jax
 import numpy as np
 
 from oplib.errors import ArgumentTypeError, describe
-from oplib.modes import modes
 from oplib.pytree import TreeSpec, tree_flatten_dataclasses, tree_unflatten
-from oplib.tensor import Generator, Storage, Tensor, box, get_default_dtype
+from oplib.tensor import Generator, Storage, Tensor, box
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.views import ViewStorage
+from oplib.transforms.tracing.program_table import PROGRAM_SETTINGS, read_program_settings
 
 _LEAVES = frozenset([Tensor, Generator, bool, int, float, complex, str, np.ndarray])
-_MODES = ("grad mode", "inference mode", "JAX's x64", "the default dtype", "autocast")
 
 
 class ArrayKind(NamedTuple):
@@ -35,12 +34,12 @@ class Key(NamedTuple):
     Attributes:
         spec: the structure of the arguments.
         kinds: of each leaf: a class, the kind of an array, or type and value of what is compiled in.
-        modes: of the thread.
+        settings: of the thread, see :func:`.program_table.read_program_settings`.
     """
 
     spec: TreeSpec
     kinds: tuple[Any, ...]
-    modes: tuple[Any, ...]
+    settings: tuple[Any, ...]
 
 
 class CallArguments(NamedTuple):
@@ -103,7 +102,7 @@ class CallArguments(NamedTuple):
         """Returns how this call differs from one for which a program was compiled."""
         if self.key.spec != other.spec:
             return "the arguments have another structure"
-        for name, mine, theirs in zip(_MODES, self.key.modes, other.modes, strict=True):
+        for name, mine, theirs in zip(PROGRAM_SETTINGS, self.key.settings, other.settings, strict=True):
             if mine != theirs:
                 return f"{name} is {mine}, and was {theirs}"
         for number, (mine, theirs) in enumerate(zip(self.key.kinds, other.kinds, strict=True)):
@@ -112,9 +111,9 @@ class CallArguments(NamedTuple):
         return "a program for these arguments was given up"
 
     def count_differences(self, other: Key) -> int:
-        """Returns in how many modes and leaves this call differs from one that has a program."""
+        """Returns in how many settings and leaves this call differs from one that has a program."""
         own = self.key
-        pairs = [*zip(own.modes, other.modes, strict=True), *zip(own.kinds, other.kinds, strict=False)]
+        pairs = [*zip(own.settings, other.settings, strict=True), *zip(own.kinds, other.kinds, strict=False)]
         differing = sum(mine != theirs for mine, theirs in pairs)
         return differing if own.spec == other.spec else differing + len(pairs)
 
@@ -181,10 +180,9 @@ class ArgumentBinder:
         for number, kind in enumerate(kinds):
             if kind.__class__ is tuple and not _is_constant(kind[1]):
                 raise self._refuse(leaves[number], _name_leaf(spec, self._positional, number))
-        state = modes.state
-        own = state.grad_enabled, state.inference
-        read = (*own, bool(jax.enable_x64.value), get_default_dtype(), state.autocast)
-        return CallArguments(Key(spec, kinds, read), leaves, arrays, self._name, self._positional)
+        return CallArguments(
+            Key(spec, kinds, read_program_settings()), leaves, arrays, self._name, self._positional
+        )
 
     def _classify(self, leaf: Any, is_static: bool, arrays: list[Any]) -> Any:
         """Returns what a leaf adds to the key; arrays and numbers that are operands join the arrays."""

@@ -16,13 +16,13 @@ from oplib.tensor import Generator, Storage, Tensor, box
 from oplib.tensor.inference import InferenceTensor
 from oplib.tensor.storage.overlay import Overlay
 from oplib.tensor.views import AliasStorage, ViewStorage
-from oplib.transforms.captures.candidates import Candidates
-from oplib.transforms.captures.entries import read_entries, restore_entry
-from oplib.transforms.captures.places import SCALARS, FoundObject, Walk, name_package
+from oplib.transforms.tracing.candidates import Candidates
+from oplib.transforms.tracing.entries import read_entries, restore_entry
+from oplib.transforms.tracing.paths import SCALARS, CapturedPath, Walk, name_package
+from oplib.transforms.tracing.snapshot import StateSnapshot
 
 from .boundary import Boundary
 from .effects import Effects, New, NewEntry, NewTensor, Operand, Source
-from .snapshot import StateSnapshot
 
 _OF_CODE = (types.CellType, types.FunctionType)
 
@@ -198,7 +198,7 @@ class Collector:
             kept = [place.value for place in Walk(value, tensors).tensors.values()]
             self.made += [(one, where) for one in kept if id(one) not in self._candidates.numbers]
 
-    def _refuse_scalar(self, place: FoundObject, key: Any, before: Any, after: Any) -> None:
+    def _refuse_scalar(self, place: CapturedPath, key: Any, before: Any, after: Any) -> None:
         raise TracingError(
             f"{self._name}: {_show_entry(place, key)} was changed from {before!r} to {after!r} while the "
             "function was traced. A compiled function would not change it again at the next call. Make it a "
@@ -272,7 +272,7 @@ def _is_constant(part: Any) -> bool:
     return not any(isinstance(leaf, (Tensor, jax.Array)) for leaf in tree_flatten_dataclasses(part)[0])
 
 
-def _show_entry(place: FoundObject, key: Any) -> str:
+def _show_entry(place: CapturedPath, key: Any) -> str:
     """Returns how a user would write an entry of a container."""
     if isinstance(place.value, types.CellType):
         return place.name

@@ -11,7 +11,7 @@ from typing import Any
 from oplib.autograd.array_functions.array_function import make_gather
 from oplib.tensor import Tensor
 from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs
-from oplib.transforms.captures.places import FoundObject
+from oplib.transforms.tracing.paths import CapturedPath
 
 from .operands import ExpectedOperands, Found
 
@@ -41,7 +41,7 @@ class FollowingOperands:
 
     def __init__(
         self,
-        places: Sequence[FoundObject],
+        places: Sequence[CapturedPath],
         before: Sequence[dict[str, Any]],
         unread: frozenset[int],
         written: Sequence[int],

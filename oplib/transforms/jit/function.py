@@ -24,16 +24,16 @@ from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tensor.storage.fresh import buffers
 from oplib.tensor.storage.overlay import overlays
 from oplib.tracebacks import entry_point, find_user_level, is_inside
-from oplib.transforms.captures.candidates import Candidates
-from oplib.transforms.captures.places import Walk
-from oplib.transforms.captures.program_table import ProgramTable
+from oplib.transforms.tracing.candidates import Candidates
+from oplib.transforms.tracing.paths import Walk
+from oplib.transforms.tracing.program_table import ProgramTable
 
 from .arguments import ArgumentBinder, CallArguments
+from .call_program import Program
+from .call_trace import Trace, tracing
 from .instances import PerInstance
 from .operands import Found
 from .options import list_number_options
-from .program import Program
-from .trace import Trace, tracing
 
 log = logging.getLogger("oplib.jit")
 MANY_PROGRAMS = 8

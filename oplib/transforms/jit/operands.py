@@ -16,7 +16,7 @@ from oplib.tensor import Storage, Tensor
 from oplib.tensor.storage.fresh import ProgramOutputs, peek
 from oplib.tensor.storage.overlay import list_classes
 from oplib.tensor.views import ViewStorage
-from oplib.transforms.captures.places import FoundObject
+from oplib.transforms.tracing.paths import CapturedPath
 
 _PLAIN = list_classes(Storage(None))
 _get_aval = attrgetter("aval")
@@ -73,7 +73,7 @@ class ExpectedOperands:
 
     def __init__(
         self,
-        places: Sequence[FoundObject],
+        places: Sequence[CapturedPath],
         before: Sequence[dict[str, Any]],
         unread: frozenset[int],
     ) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from oplib.library.objects.namespace import OpOverloadPacket
 from oplib.library.objects.overload import OpOverload
-from oplib.transforms.captures.places import name_package
+from oplib.transforms.tracing.paths import name_package
 
 _NUMBERS = ("float", "complex")
 

@@ -11,14 +11,14 @@ import numpy as np
 from oplib.errors import TracingError
 from oplib.modes import modes
 from oplib.tensor import Tensor
-from oplib.transforms.captures.candidates import Candidates
-from oplib.transforms.captures.entries import read_entries, restore_entry
-from oplib.transforms.captures.places import Walk
-from oplib.transforms.captures.reader import Reader
+from oplib.transforms.tracing.candidates import Candidates
+from oplib.transforms.tracing.entries import read_entries, restore_entry
+from oplib.transforms.tracing.paths import Walk
+from oplib.transforms.tracing.reader import Reader
+from oplib.transforms.tracing.snapshot import StateSnapshot
 
+from .call_trace import Trace, tracing
 from .operands import ExpectedOperands
-from .snapshot import StateSnapshot
-from .trace import Trace, tracing
 
 
 class Recipe(NamedTuple):

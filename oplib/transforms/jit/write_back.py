@@ -15,10 +15,10 @@ from oplib.tensor.inference import InferenceStorage, InferenceTensor
 from oplib.tensor.storage.fresh import ProgramOutputs, attach_output, make_fresh, peek, poke
 from oplib.tensor.views import AliasStorage, note_view
 from oplib.tensor.views.view_storage import make_view_storage
-from oplib.transforms.captures.entries import put_entry
+from oplib.transforms.tracing.entries import put_entry
+from oplib.transforms.tracing.snapshot import list_aliases
 
 from .effects import Effects, New, NewTensor, Operand, Source
-from .snapshot import list_aliases
 
 _new: Any = object.__new__
 

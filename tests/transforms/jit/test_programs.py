@@ -394,3 +394,14 @@ def test_sharded_parameters_keep_their_sharding():
         step(oplib.Tensor.from_array(jax.device_put(jnp.ones((8, 2)), spread)))
     assert weight.array.sharding == spread
     assert weight.tolist() == [[pytest.approx(0.7)] * 2] * 8
+
+
+def test_the_default_matmul_precision_is_a_part_of_the_program():
+    multiply = oplib.jit(lambda x: x @ x)
+    x = oplib.ones(2, 2)
+    multiply(x)
+    with jax.default_matmul_precision("highest"):
+        assert "default matmul precision is highest, and was None" in multiply.explain(x)
+        assert "HIGHEST" in multiply.lower(x).as_text()
+    assert "HIGHEST" not in multiply.lower(x).as_text()
+    assert multiply.compilations == 2

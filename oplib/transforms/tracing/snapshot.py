@@ -8,10 +8,10 @@ from typing import Any
 from oplib.tensor import Tensor
 from oplib.tensor.storage.class_changes import change_class
 from oplib.tensor.views import AliasStorage
-from oplib.transforms.captures.entries import read_entries, restore_entries
-from oplib.transforms.captures.places import FoundObject
 
+from .entries import read_entries, restore_entries
 from .observed_tensor import is_observed_tensor
+from .paths import CapturedPath
 
 
 class StateSnapshot:
@@ -19,10 +19,10 @@ class StateSnapshot:
 
     Args:
         tensors: the Tensors.
-        containers: the places of the containers.
+        containers: the paths of the containers.
     """
 
-    def __init__(self, tensors: Iterable[Tensor], containers: Iterable[FoundObject]) -> None:
+    def __init__(self, tensors: Iterable[Tensor], containers: Iterable[CapturedPath]) -> None:
         self.tensors = [(tensor, tensor.__class__, dict(tensor.__dict__)) for tensor in tensors]
         self._hooks = [
             (hooks, dict(hooks))
@@ -39,7 +39,7 @@ class StateSnapshot:
             id(alias): (alias, alias.version) for tensor in tensors for alias in list_aliases(tensor._storage)
         }
         self.containers = [
-            (place, entries) for place in containers if (entries := read_entries(place.value)) is not None
+            (path, entries) for path in containers if (entries := read_entries(path.value)) is not None
         ]
 
     def find_alias(self, alias: AliasStorage) -> tuple[int, int]:
@@ -70,8 +70,8 @@ class StateSnapshot:
 
     def restore_containers(self) -> None:
         """Puts the entries of containers back."""
-        for place, entries in self.containers:
-            restore_entries(place.value, entries)
+        for path, entries in self.containers:
+            restore_entries(path.value, entries)
 
 
 def _put_back(held: dict[Any, Any], before: dict[Any, Any]) -> None:

@@ -22,19 +22,19 @@ from oplib.modes import modes
 from oplib.tensor import Storage, default_generator
 from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs, separate
 from oplib.tensor.storage.overlay import list_classes
-from oplib.transforms.captures.candidates import Candidates
-from oplib.transforms.captures.places import SCALARS, FoundObject
-from oplib.transforms.captures.pruning import find_used_inputs, prune
-from oplib.transforms.captures.reader import Reader
+from oplib.transforms.tracing.candidates import Candidates
+from oplib.transforms.tracing.paths import SCALARS, CapturedPath
+from oplib.transforms.tracing.pruning import find_used_inputs, prune
+from oplib.transforms.tracing.reader import Reader
 
 from .arguments import CallArguments
-from .backward import Backward
+from .call_backward import Backward
 from .call_node import CompiledCallBackward
+from .call_trace import Trace
 from .effects import New, Operand
 from .following import FollowingOperands
 from .operands import ExpectedOperands, Found
 from .recipe import Recipe, StateOfCall, fetch
-from .trace import Trace
 from .write_back import WriteBack
 
 _ways = itertools.count()
@@ -321,9 +321,9 @@ def _find_none() -> None:
     """Stands for a reference to something that is gone."""
 
 
-def _compile_way(place: FoundObject, name: str) -> Callable[..., Any]:
+def _compile_way(place: CapturedPath, name: str) -> Callable[..., Any]:
     steps: list[str] = []
-    at: FoundObject | None = place
+    at: CapturedPath | None = place
     while at is not None:
         steps.append(at.step)
         at = at.parent

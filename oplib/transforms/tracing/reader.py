@@ -21,7 +21,7 @@ from oplib.tensor import Tensor
 from .candidates import Candidates
 from .constants import identify, read_constants, read_kind
 from .entries import read_entries
-from .places import SCALARS, FoundObject
+from .paths import SCALARS, CapturedPath
 
 _numbers = itertools.count()
 _MISSING = object()
@@ -34,7 +34,7 @@ class Reader:
 
     Args:
         name: of the function.
-        places: of the operands, in the order of the result: Tensors, and arrays that may change.
+        paths: of the operands, in the order of the result: Tensors, and arrays that may change.
         changed: for each entry of a container that a call changes the container, its entries before the
             trace, and the key.
         candidates: what the function could read.
@@ -47,13 +47,13 @@ class Reader:
     def __init__(
         self,
         name: str,
-        places: list[FoundObject],
-        changed: Sequence[tuple[FoundObject, dict[Any, Any], Any]],
+        paths: list[CapturedPath],
+        changed: Sequence[tuple[CapturedPath, dict[Any, Any], Any]],
         candidates: Candidates,
         returned: Sequence[Any] = (),
     ) -> None:
         self._constants, self._identities = candidates.constants, candidates.identities
-        self._read_values = {id(place.value) for place in places}
+        self._read_values = {id(path.value) for path in paths}
         self._names: dict[int, str] = {}
         self._lines: list[str | tuple[str, str]] = []  # plain lines, and tests with what they find
         self._namespace: dict[str, Any] = {
@@ -62,17 +62,17 @@ class Reader:
             "are_others": _are_others,
             "kind_of": read_kind,
         }
-        for place in places:
-            self._add(place)
+        for path in paths:
+            self._add(path)
         for container, entries, key in changed:
             self._add_changed(container, entries, key)
         self._add_returned(candidates, {id(one) for one in returned})
-        self._add_aliases([*places, *[container for container, _, _ in changed]])
-        for place in (*candidates.containers, *candidates.operands):
-            self._add_distant(place)
+        self._add_aliases([*paths, *[container for container, _, _ in changed]])
+        for path in (*candidates.containers, *candidates.operands):
+            self._add_distant(path)
         self._constants = self._identities = {}  # they hold objects of the user
-        tensors = "".join(f"{self._names[id(place)]}, " for place in places)
-        self._place = f"<oplib.reader {next(_numbers)} of {name}>"
+        tensors = "".join(f"{self._names[id(path)]}, " for path in paths)
+        self._filename = f"<oplib.reader {next(_numbers)} of {name}>"
         self.read = self._write(f"({tensors})", "None")
 
     def explain(self, function: Any, leaves: Any) -> str:
@@ -101,7 +101,7 @@ class Reader:
                 f"        return {gone}",
             ]
         )
-        return define_function(text, "read", self._place, dict(self._namespace))
+        return define_function(text, "read", self._filename, dict(self._namespace))
 
     def _constant(self, value: Any) -> str:
         name = f"k{len(self._namespace)}"
@@ -111,24 +111,24 @@ class Reader:
     def _refuse(self, test: str, reason: str) -> None:
         self._lines.append((test, reason))
 
-    def _add(self, place: FoundObject) -> str:
-        """Adds the lines that read a place, and returns the variable."""
-        found = self._names.get(id(place))
+    def _add(self, path: CapturedPath) -> str:
+        """Adds the lines that read a path, and returns the variable."""
+        found = self._names.get(id(path))
         if found is not None:
             return found
-        parent = "" if place.parent is None else self._add(place.parent)
-        name = self._names[id(place)] = f"p{len(self._names)}"
-        self._lines.append(f"{name} = {place.step.format(parent)}")
-        if not isinstance(place.value, Tensor):
-            self._add_container(place, name)
+        parent = "" if path.parent is None else self._add(path.parent)
+        name = self._names[id(path)] = f"p{len(self._names)}"
+        self._lines.append(f"{name} = {path.step.format(parent)}")
+        if not isinstance(path.value, Tensor):
+            self._add_container(path, name)
         return name
 
-    def _add_container(self, place: FoundObject, name: str) -> None:
+    def _add_container(self, path: CapturedPath, name: str) -> None:
         """Adds tests of a container on the way to an operand, and of what it holds."""
-        self._add_identity(identify(place), place, name)
-        self._add_constants(place, name)
+        self._add_identity(identify(path), path, name)
+        self._add_constants(path, name)
 
-    def _add_identity(self, identity: tuple[str, Any] | None, place: FoundObject, name: str) -> None:
+    def _add_identity(self, identity: tuple[str, Any] | None, path: CapturedPath, name: str) -> None:
         if identity is None:
             return
         expression, value = identity
@@ -136,16 +136,16 @@ class Reader:
         expected = f"!= {self._constant(value)}" if is_value else f"is not {self._constant(ref(value))}()"
         self._refuse(
             f"{expression.format(name)} {expected}",
-            f"{place.name} is another function, or of another class, length or content",
+            f"{path.name} is another function, or of another class, length or content",
         )
 
-    def _add_distant(self, place: FoundObject) -> None:
+    def _add_distant(self, path: CapturedPath) -> None:
         """Adds tests of what leads to no operand, and of a Tensor that is none."""
-        number = id(place.value)
-        if id(place) in self._names or (number not in self._constants and number not in self._identities):
+        number = id(path.value)
+        if id(path) in self._names or (number not in self._constants and number not in self._identities):
             return
-        steps: list[FoundObject] = []
-        at: FoundObject | None = place
+        steps: list[CapturedPath] = []
+        at: CapturedPath | None = path
         while at is not None and id(at) not in self._names:
             steps.append(at)
             at = at.parent
@@ -153,14 +153,14 @@ class Reader:
             parent = "" if step.parent is None else self._names[id(step.parent)]
             name = self._names[id(step)] = f"p{len(self._names)}"
             self._lines.append(f"{name} = {step.step.format(parent)}")
-        before, now = self._identities.get(number), identify(place)
+        before, now = self._identities.get(number), identify(path)
         if before == now:  # what changes while it is traced is no test
-            self._add_identity(now, place, self._names[id(place)])
-        self._add_constants(place, self._names[id(place)])
+            self._add_identity(now, path, self._names[id(path)])
+        self._add_constants(path, self._names[id(path)])
 
-    def _add_constants(self, place: FoundObject, name: str) -> None:
+    def _add_constants(self, path: CapturedPath, name: str) -> None:
         """Adds a test of what the function may read from a container that is frozen into the program."""
-        value = place.value
+        value = path.value
         before = self._constants.pop(id(value), {})
         now = read_constants(value, None)
         same = {key: held for key, held in before.items() if key in now and now[key] is held}
@@ -179,17 +179,17 @@ class Reader:
                 found = f"({found},)"
             self._refuse(
                 f"{test}({found}, {self._constant(tuple(expected.values()))})",
-                f"a number, string or the like of {place.name} has changed: {list(expected)}",
+                f"a number, string or the like of {path.name} has changed: {list(expected)}",
             )
 
     def _is_read(self, value: Any) -> bool:
-        """Whether a value is one that the reader returns, so that another may take its place."""
+        """Whether a value is one that the reader returns, so that another may take its path."""
         return id(value) in self._read_values
 
-    def _add_changed(self, place: FoundObject, before: dict[Any, Any], key: Any) -> None:
+    def _add_changed(self, path: CapturedPath, before: dict[Any, Any], key: Any) -> None:
         """Adds a test that an entry that a call changes is what the function found."""
-        name = self._add(place)
-        if isinstance(place.value, (dict, list)):
+        name = self._add(path)
+        if isinstance(path.value, (dict, list)):
             return  # lengths and numbers of these are compared
         missing = self._constant(_MISSING)
         held = before.get(key, _MISSING)
@@ -197,42 +197,42 @@ class Reader:
             self._namespace["read_entries"] = read_entries
             self._refuse(
                 f"read_entries({name}).get({key!r}, {missing}) != {self._constant(held)}",
-                f"{place.name} holds another {key}",
+                f"{path.name} holds another {key}",
             )
 
     def _add_returned(self, candidates: Candidates, returned: set[int]) -> None:
         """Adds tests that the objects which a call returns still stand where the function found them."""
-        for place in candidates.containers:
-            if id(place.value) in returned:
-                found = f"{self._constant(_refer(place.value))}()"
-                self._refuse(f"{self._add(place)} is not {found}", f"{place.name} is another object")
+        for path in candidates.containers:
+            if id(path.value) in returned:
+                found = f"{self._constant(_refer(path.value))}()"
+                self._refuse(f"{self._add(path)} is not {found}", f"{path.name} is another object")
 
-    def _add_aliases(self, places: Iterable[FoundObject]) -> None:
+    def _add_aliases(self, paths: Iterable[CapturedPath]) -> None:
         """Where a Tensor or container was found in several ways, all must still lead to the same one."""
         seen: set[int] = set()
-        ahead: list[FoundObject] = list(places)
+        ahead: list[CapturedPath] = list(paths)
         while ahead:
-            place = ahead.pop()
-            if id(place) in seen:
+            path = ahead.pop()
+            if id(path) in seen:
                 continue
-            seen.add(id(place))
-            if place.parent is not None:
-                ahead.append(place.parent)
-            if isinstance(place.value, (type, types.FunctionType, types.ModuleType)):
+            seen.add(id(path))
+            if path.parent is not None:
+                ahead.append(path.parent)
+            if isinstance(path.value, (type, types.FunctionType, types.ModuleType)):
                 continue
-            name = self._add(place)
-            for other in place.again:
+            name = self._add(path)
+            for other in path.again:
                 if other.parent is not None and id(other.parent) not in self._names and not _is_short(other):
                     continue
                 parent = "" if other.parent is None else self._add(other.parent)
                 self._refuse(
-                    f"{other.step.format(parent)} is not {name}", f"{other.name} is no longer {place.name}"
+                    f"{other.step.format(parent)} is not {name}", f"{other.name} is no longer {path.name}"
                 )
 
 
-def _is_short(place: FoundObject) -> bool:
-    """Whether the way to a place passes no class, whose functions are shared by all of its instances."""
-    parent = place.parent
+def _is_short(path: CapturedPath) -> bool:
+    """Whether the way to a path passes no class, whose functions are shared by all of its instances."""
+    parent = path.parent
     while parent is not None:
         if isinstance(parent.value, type):
             return False

@@ -5,8 +5,33 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, Generic, TypeVar
 
+import jax
+
+from oplib.autograd.array_functions.width import x64
+from oplib.modes import modes
+from oplib.tensor import get_default_dtype
+
 MAX_PROGRAMS = 256
 P = TypeVar("P")
+PROGRAM_SETTINGS = (
+    "grad mode",
+    "inference mode",
+    "JAX's x64",
+    "the default dtype",
+    "autocast",
+    "JAX's default matmul precision",
+)
+"""The names of the settings that each program is compiled for."""
+
+_jax_config: Any = jax.config  # its attributes are made at run time
+
+
+def read_program_settings() -> tuple[Any, ...]:
+    """Returns the settings that each program is compiled for, in the order of :data:`PROGRAM_SETTINGS`."""
+    state = modes.state
+    precision = _jax_config.jax_default_matmul_precision
+    own = state.grad_enabled, state.inference
+    return *own, bool(x64.value), get_default_dtype(), state.autocast, precision
 
 
 class ProgramTable(Generic[P]):

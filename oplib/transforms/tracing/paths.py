@@ -1,8 +1,8 @@
-"""Places: how a function leads to the Tensors that it captures.
+"""Paths: how a function leads to the Tensors that it captures.
 
 A walk starts at a function and at the leaves of its arguments. It goes through closure cells, globals that
 the code names, defaults, attributes, items, bound objects and the functions of classes, breadth first. It
-keeps a :class:`FoundObject` for every object: the object, the place before it, and the step between the two.
+keeps a :class:`CapturedPath` for every object: the object, the path before it, and the step between the two.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ _CONTAINERS = (*_COLLECTIONS, functools.partial)
 _LEAVES = (*SCALARS, np.ndarray, range, slice, type(Ellipsis))
 
 
-class FoundObject:
+class CapturedPath:
     """One object on the way from a function to a Tensor.
 
     Attributes:
         value: the object.
-        parent: the place before it; None for the function and for the leaves of its arguments.
+        parent: the path before it; None for the function and for the leaves of its arguments.
         step: an expression that gives the object, in which ``{}`` stands for the parent.
         name: how a user would write it, for messages.
     """
 
     __slots__ = ("again", "name", "names", "parent", "step", "value")
 
-    def __init__(self, value: Any, parent: FoundObject | None, step: str, name: str) -> None:
+    def __init__(self, value: Any, parent: CapturedPath | None, step: str, name: str) -> None:
         self.value = value
         self.parent = parent
         self.step = step
         self.name = name
-        self.again: list[FoundObject] = []  # further places of the same object
+        self.again: list[CapturedPath] = []  # further paths of the same object
         self.names: frozenset[str] = frozenset()  # of a module: the attributes that code names
 
 
@@ -65,54 +65,54 @@ class Walk:
         name_leaf: how messages call a leaf.
 
     Attributes:
-        tensors: the place of each Tensor, by its ``id``, the shortest first.
+        tensors: the path of each Tensor, by its ``id``, the shortest first.
         generators: likewise.
         arrays: likewise those of JAX.
-        containers: the places of objects that hold others.
+        containers: the paths of objects that hold others.
     """
 
     def __init__(
         self, function: Any, leaves: list[Any], name_leaf: Callable[[int], str] = "argument leaf {}".format
     ) -> None:
-        self.tensors: dict[int, FoundObject] = {}
-        self.generators: dict[int, FoundObject] = {}
-        self.arrays: dict[int, FoundObject] = {}
-        self.containers: dict[int, FoundObject] = {}
-        self._ahead: deque[FoundObject] = deque()
+        self.tensors: dict[int, CapturedPath] = {}
+        self.generators: dict[int, CapturedPath] = {}
+        self.arrays: dict[int, CapturedPath] = {}
+        self.containers: dict[int, CapturedPath] = {}
+        self._ahead: deque[CapturedPath] = deque()
         for number, leaf in enumerate(leaves):
-            place = FoundObject(leaf, None, f"leaves[{number}]", name_leaf(number))
+            path = CapturedPath(leaf, None, f"leaves[{number}]", name_leaf(number))
             if isinstance(leaf, (Tensor, Generator)) or _is_object(leaf):
-                self._meet(place)
-        self._meet(FoundObject(function, None, "function", getattr(function, "__name__", "function")))
-        self._meet(FoundObject(default_generator, None, "default_generator", "the default Generator"))
+                self._meet(path)
+        self._meet(CapturedPath(function, None, "function", getattr(function, "__name__", "function")))
+        self._meet(CapturedPath(default_generator, None, "default_generator", "the default Generator"))
         while self._ahead:
-            place = self._ahead.popleft()
-            for child in _list_children(place):
+            path = self._ahead.popleft()
+            for child in _list_children(path):
                 self._meet(child)
 
-    def _meet(self, place: FoundObject) -> None:
-        value = place.value
+    def _meet(self, path: CapturedPath) -> None:
+        value = path.value
         if isinstance(value, Tensor):
             found = self.tensors
         elif isinstance(value, Generator):
             found = self.generators
         elif isinstance(value, jax.Array):
             found = self.arrays  # it leads to nothing
-        elif isinstance(value, _LEAVES) or not _is_walked(value, place):
+        elif isinstance(value, _LEAVES) or not _is_walked(value, path):
             return
         else:
             found = self.containers
-        known = found.setdefault(id(value), place)
-        if known is not place:
-            known.again.append(place)
-            if isinstance(value, types.ModuleType) and not place.names <= known.names:
-                known.names |= place.names
+        known = found.setdefault(id(value), path)
+        if known is not path:
+            known.again.append(path)
+            if isinstance(value, types.ModuleType) and not path.names <= known.names:
+                known.names |= path.names
                 self._ahead.append(known)
         elif found is not self.arrays:
-            self._ahead.append(place)
+            self._ahead.append(path)
 
 
-def _is_walked(value: Any, place: FoundObject) -> bool:
+def _is_walked(value: Any, path: CapturedPath) -> bool:
     """Whether an object can lead to a user's Tensors.
 
     Objects of Python's and JAX's classes are not looked into: an event leads to all threads.
@@ -121,7 +121,7 @@ def _is_walked(value: Any, place: FoundObject) -> bool:
         is_installed = _INSTALLED in (getattr(value, "__file__", None) or "")
         return value.__name__.partition(".")[0] not in _FOREIGN and not is_installed
     if isinstance(value, (type, types.FunctionType)):
-        return name_package(value) not in _FOREIGN or place.parent is None
+        return name_package(value) not in _FOREIGN or path.parent is None
     return isinstance(value, _CONTAINERS) or name_package(type(value)) not in _OPAQUE
 
 
@@ -142,54 +142,54 @@ def _is_of_oplib(value: Any) -> bool:
     return name_package(type(value)) == "oplib" and hasattr(value, "__dict__")
 
 
-def _list_children(place: FoundObject) -> Iterator[FoundObject]:  # noqa: C901  one branch for each kind of object
-    value = place.value
+def _list_children(path: CapturedPath) -> Iterator[CapturedPath]:  # noqa: C901  one branch for each kind of object
+    value = path.value
     if isinstance(value, Tensor):
-        yield from _list_tensor(place, value)
+        yield from _list_tensor(path, value)
     elif isinstance(value, types.FunctionType):
-        yield from _list_function(place, value)
+        yield from _list_function(path, value)
     elif isinstance(value, types.MethodType):
-        yield FoundObject(value.__self__, place, "{}.__self__", "self")
-        yield FoundObject(value.__func__, place, "{}.__func__", place.name)
+        yield CapturedPath(value.__self__, path, "{}.__self__", "self")
+        yield CapturedPath(value.__func__, path, "{}.__func__", path.name)
     elif isinstance(value, functools.partial):
         for attribute in ("func", "args", "keywords"):
-            yield FoundObject(
-                getattr(value, attribute), place, f"{{}}.{attribute}", f"{place.name}.{attribute}"
+            yield CapturedPath(
+                getattr(value, attribute), path, f"{{}}.{attribute}", f"{path.name}.{attribute}"
             )
     elif _is_of_oplib(value) and "__wrapped__" in vars(value):  # made by jit, and the like
-        yield FoundObject(value.__wrapped__, place, "{}.__wrapped__", place.name)
+        yield CapturedPath(value.__wrapped__, path, "{}.__wrapped__", path.name)
     elif isinstance(value, _COLLECTIONS):
-        yield from _list_items(place, value)
+        yield from _list_items(path, value)
         if name_package(type(value)) not in _FOREIGN:  # a class of the user may have attributes and methods
-            yield from _list_attributes(place, value)
+            yield from _list_attributes(path, value)
     elif isinstance(value, types.ModuleType):
-        for name in place.names & vars(value).keys():
+        for name in path.names & vars(value).keys():
             yield _from_code(
-                vars(value)[name], place, f"{{}}.__dict__[{name!r}]", f"{place.name}.{name}", place.names
+                vars(value)[name], path, f"{{}}.__dict__[{name!r}]", f"{path.name}.{name}", path.names
             )
     elif isinstance(value, type):
-        yield from _list_class(place, value)
+        yield from _list_class(path, value)
     elif isinstance(value, types.CellType):
         if not is_empty_cell(value):
-            yield _from_code(value.cell_contents, place, "{}.cell_contents", place.name, place.names)
+            yield _from_code(value.cell_contents, path, "{}.cell_contents", path.name, path.names)
     else:
-        yield from _list_attributes(place, value)
+        yield from _list_attributes(path, value)
 
 
-def _list_tensor(place: FoundObject, tensor: Tensor) -> Iterator[FoundObject]:
+def _list_tensor(path: CapturedPath, tensor: Tensor) -> Iterator[CapturedPath]:
     for attribute in ("_grad", "_root"):
         if (held := tensor.__dict__.get(attribute)) is not None:
-            yield FoundObject(held, place, f"{{}}.{attribute}", f"{place.name}.{attribute.strip('_')}")
+            yield CapturedPath(held, path, f"{{}}.{attribute}", f"{path.name}.{attribute.strip('_')}")
     for attribute in ("_backward_hooks", "_post_accumulate_hooks"):
         for number, hook in (tensor.__dict__.get(attribute) or {}).items():
-            yield FoundObject(hook, place, f"{{}}.{attribute}[{number}]", f"a hook of {place.name}")
+            yield CapturedPath(hook, path, f"{{}}.{attribute}[{number}]", f"a hook of {path.name}")
 
 
-def _list_class(place: FoundObject, cls: type) -> Iterator[FoundObject]:
+def _list_class(path: CapturedPath, cls: type) -> Iterator[CapturedPath]:
     for name, item in vars(cls).items():
         if isinstance(item, (types.FunctionType, staticmethod, classmethod, property, Tensor)):
             step = _unwrapping(item).format(f"{{}}.__dict__[{name!r}]")
-            yield FoundObject(_unwrap(item), place, step, f"{place.name}.{name}")
+            yield CapturedPath(_unwrap(item), path, step, f"{path.name}.{name}")
 
 
 def _unwrap(item: Any) -> Any:
@@ -204,58 +204,58 @@ def _unwrapping(item: Any) -> str:
     return "{}.__func__" if isinstance(item, (staticmethod, classmethod)) else "{}"
 
 
-def _list_function(place: FoundObject, function: types.FunctionType) -> Iterator[FoundObject]:
+def _list_function(path: CapturedPath, function: types.FunctionType) -> Iterator[CapturedPath]:
     names = list_names(function.__code__)
     for index, cell in enumerate(function.__closure__ or ()):
         name = function.__code__.co_freevars[index]
-        yield _from_code(cell, place, f"{{}}.__closure__[{index}]", name, names)
+        yield _from_code(cell, path, f"{{}}.__closure__[{index}]", name, names)
     # Globals of installed packages may lead to everything: those of pytest lead to all tests.
     is_installed = _INSTALLED in function.__code__.co_filename
     for name in () if is_installed else names & function.__globals__.keys():
-        yield _from_code(function.__globals__[name], place, f"{{}}.__globals__[{name!r}]", name, names)
+        yield _from_code(function.__globals__[name], path, f"{{}}.__globals__[{name!r}]", name, names)
     for index, default in enumerate(function.__defaults__ or ()):
-        yield FoundObject(default, place, f"{{}}.__defaults__[{index}]", f"a default of {place.name}")
+        yield CapturedPath(default, path, f"{{}}.__defaults__[{index}]", f"a default of {path.name}")
     for name, default in (function.__kwdefaults__ or {}).items():
-        yield FoundObject(default, place, f"{{}}.__kwdefaults__[{name!r}]", f"the default of {name}")
+        yield CapturedPath(default, path, f"{{}}.__kwdefaults__[{name!r}]", f"the default of {name}")
     if (wrapped := function.__dict__.get("__wrapped__")) is not None:
-        yield FoundObject(wrapped, place, "{}.__dict__['__wrapped__']", place.name)
+        yield CapturedPath(wrapped, path, "{}.__dict__['__wrapped__']", path.name)
 
 
-def _from_code(value: Any, parent: FoundObject, step: str, name: str, names: frozenset[str]) -> FoundObject:
-    place = FoundObject(value, parent, step, name)
-    place.names = names
-    return place
+def _from_code(value: Any, parent: CapturedPath, step: str, name: str, names: frozenset[str]) -> CapturedPath:
+    path = CapturedPath(value, parent, step, name)
+    path.names = names
+    return path
 
 
-def _list_items(place: FoundObject, items: Any) -> Iterator[FoundObject]:
+def _list_items(path: CapturedPath, items: Any) -> Iterator[CapturedPath]:
     if isinstance(items, (set, frozenset)):  # its order stays the same while nothing is added or removed
         if not all(isinstance(item, SCALARS) for item in items):
-            yield FoundObject(tuple(items), place, "tuple({})", place.name)
+            yield CapturedPath(tuple(items), path, "tuple({})", path.name)
         return
     if not isinstance(items, dict):
         for index, item in enumerate(items):
-            yield FoundObject(item, place, f"{{}}[{index}]", f"{place.name}[{index}]")
+            yield CapturedPath(item, path, f"{{}}[{index}]", f"{path.name}[{index}]")
         return
     if any(type(key) not in {str, int} for key in items):
         # An expression must not keep a key such as a Tensor alive.
-        yield FoundObject(tuple(items.values()), place, "tuple({}.values())", f"{place.name}.values()")
+        yield CapturedPath(tuple(items.values()), path, "tuple({}.values())", f"{path.name}.values()")
         return
     for key, item in items.items():
         text = repr(key).replace("{", "{{").replace("}", "}}")
-        yield FoundObject(item, place, f"{{}}[{text}]", f"{place.name}[{key!r}]")
+        yield CapturedPath(item, path, f"{{}}[{text}]", f"{path.name}[{key!r}]")
 
 
-def _list_attributes(place: FoundObject, value: Any) -> Iterator[FoundObject]:
+def _list_attributes(path: CapturedPath, value: Any) -> Iterator[CapturedPath]:
     attributes: Any = getattr(value, "__dict__", None)
     if isinstance(attributes, dict):
         for name, held in attributes.items():
-            yield FoundObject(held, place, f"{{}}.__dict__[{name!r}]", f"{place.name}.{name}")
+            yield CapturedPath(held, path, f"{{}}.__dict__[{name!r}]", f"{path.name}.{name}")
     for cls in type(value).__mro__:
         for name in list_own_slots(cls):
             held = getattr(value, name, None)
             if held is not None:
-                yield FoundObject(held, place, f"{{}}.{name}", f"{place.name}.{name}")
-        if _is_walked(cls, place):
-            yield FoundObject(
-                cls, place, f"{{}}.__class__.__mro__[{type(value).__mro__.index(cls)}]", cls.__name__
+                yield CapturedPath(held, path, f"{{}}.{name}", f"{path.name}.{name}")
+        if _is_walked(cls, path):
+            yield CapturedPath(
+                cls, path, f"{{}}.__class__.__mro__[{type(value).__mro__.index(cls)}]", cls.__name__
             )

@@ -95,6 +95,20 @@ def observe_tensors(tensors: Iterable[tuple[Tensor, type, dict[str, Any]]], over
             change_class(tensor, ObservedTensor)
 
 
+def find_unread_grads(tensors: Iterable[tuple[Tensor, type, Any]], overlay: Overlay) -> frozenset[int]:
+    """Returns the numbers of the observed Tensors whose gradient from before has not been read.
+
+    A program does not depend on these. A step that clears the gradients before its backward therefore needs
+    one program, whether there were gradients or not.
+    """
+    read = overlay.read_grads
+    return frozenset(
+        number
+        for number, (tensor, *_) in enumerate(tensors)
+        if is_observed_tensor(tensor) and id(tensor) not in read
+    )
+
+
 def is_observed_tensor(tensor: Tensor) -> bool:
     """Returns whether a trace has attributes of its own for a Tensor, asked in any thread."""
     return type(tensor) is ObservedTensor

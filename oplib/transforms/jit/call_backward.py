@@ -14,11 +14,11 @@ from oplib.autograd.recording.origins import enter_node
 from oplib.autograd.saved.saved_tensor import NOBODY
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
-from oplib.transforms.captures.pruning import find_used_inputs, prune
+from oplib.transforms.tracing.pruning import find_used_inputs, prune
 
 from .call_node import CallPlan, CompiledCallBackward
+from .call_trace import Trace
 from .recipe import Recipe, StateOfCall, fetch
-from .trace import Trace
 
 _new: Any = object.__new__
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 import oplib
-from oplib.transforms.captures.places import Walk
+from oplib.transforms.tracing.paths import Walk
 
 
 def test_objects_of_pythons_own_classes_are_not_looked_into():

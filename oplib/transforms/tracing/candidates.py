@@ -15,7 +15,7 @@ from oplib.tensor.storage.ended import EndedStorage
 from oplib.tensor.storage.fresh import peek
 
 from .constants import NamesOfCode, identify, read_constants
-from .places import SCALARS, FoundObject, Walk
+from .paths import SCALARS, CapturedPath, Walk
 
 
 class Candidates:
@@ -40,12 +40,12 @@ class Candidates:
     """
 
     def __init__(self, walk: Walk) -> None:
-        found = [place for place in walk.tensors.values() if _has_value(place)]
-        self.operands: list[FoundObject] = found
-        self.numbers = {id(place.value): number for number, place in enumerate(found)}
+        found = [path for path in walk.tensors.values() if _has_value(path)]
+        self.operands: list[CapturedPath] = found
+        self.numbers = {id(path.value): number for number, path in enumerate(found)}
         holders: dict[Storage, int] = {}
-        for number, place in enumerate(found):
-            holders.setdefault(place.value._storage.owner, number)
+        for number, path in enumerate(found):
+            holders.setdefault(path.value._storage.owner, number)
         self.storages = list(holders)
         self.holders = list(holders.values())
         self.generators = list(walk.generators.values())
@@ -57,10 +57,10 @@ class Candidates:
     def _find_constants(self, walk: Walk, names: NamesOfCode) -> None:
         ways = self.find_ancestors()
         compared: dict[int, set[str]] = {}  # the globals of a module, which its functions share
-        for place in self.containers:
-            value = place.value
+        for path in self.containers:
+            value = path.value
             is_on_the_way = id(value) in ways
-            if not is_on_the_way and not names.lead_to(place):
+            if not is_on_the_way and not names.lead_to(path):
                 continue
             reads_all = names.reads_all(value, is_on_the_way=is_on_the_way)
             held = read_constants(value, None if reads_all else names.known)
@@ -70,10 +70,10 @@ class Candidates:
                 known |= held.keys()
             self.constants[id(value)] = {key: one for key, one in held.items() if _is_constant(one, walk)}
             if reads_all or not isinstance(value, dict):
-                self.identities[id(value)] = identify(place)
-        for place in self.operands:
-            if place.parent is not None and names.lead_to(place):
-                self.identities[id(place.value)] = identify(place)
+                self.identities[id(value)] = identify(path)
+        for path in self.operands:
+            if path.parent is not None and names.lead_to(path):
+                self.identities[id(path.value)] = identify(path)
 
     @property
     def array_start(self) -> int:
@@ -82,7 +82,7 @@ class Candidates:
 
     def read(self) -> list[Any]:
         """Returns the inputs before the array arguments, as they are now."""
-        starts = [place.value.start for place in self.generators]
+        starts = [path.value.start for path in self.generators]
         counts = [part for key, count in starts for part in (key, np.uint32(count))]
         return [*[peek(storage) for storage in self.storages], *counts]
 
@@ -96,11 +96,11 @@ class Candidates:
         Raises:
             DeviceError: two of them are on different devices.
         """
-        found: dict[frozenset[Any], FoundObject] = {}
-        for place in [self.operands[number] for number in operands]:
-            array = peek(place.value._storage.owner)
+        found: dict[frozenset[Any], CapturedPath] = {}
+        for path in [self.operands[number] for number in operands]:
+            array = peek(path.value._storage.owner)
             if array.committed:
-                found.setdefault(frozenset(array.sharding.device_set), place)
+                found.setdefault(frozenset(array.sharding.device_set), path)
         if len(found) > 1:
             (first, one), (second, other), *_ = found.items()
             raise DeviceError(
@@ -117,8 +117,8 @@ class Candidates:
     def find_ancestors(self) -> set[int]:
         """Returns the ``id`` of every object on the way to an operand."""
         found: set[int] = set()
-        for place in self.operands:
-            parent = place.parent
+        for path in self.operands:
+            parent = path.parent
             while parent is not None and id(parent.value) not in found:
                 found.add(id(parent.value))
                 parent = parent.parent
@@ -136,7 +136,7 @@ def _is_constant(value: Any, walk: Walk) -> bool:
     return not isinstance(value, (Tensor, Generator, types.ModuleType)) and id(value) not in walk.containers
 
 
-def _has_value(place: FoundObject) -> bool:
+def _has_value(path: CapturedPath) -> bool:
     """Whether a Tensor holds a concrete array. One whose trace has ended raises where it is read."""
-    owner = place.value._storage.owner
+    owner = path.value._storage.owner
     return not isinstance(owner, EndedStorage) and not isinstance(owner.array, Tracer)

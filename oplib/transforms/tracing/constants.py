@@ -18,7 +18,7 @@ from typing import Any
 from oplib.tensor import Generator, Tensor
 
 from .entries import list_slot_names
-from .places import SCALARS, FoundObject, Walk, name_package
+from .paths import SCALARS, CapturedPath, Walk, name_package
 
 _DYNAMIC = frozenset({"__dict__", "__getattribute__", "asdict", "attrgetter", "fields", "getattr", "vars"})
 _OF_OBJECTS_MADE = frozenset({"__init__", "__new__", "__post_init__", "__del__", "__repr__", "__str__"})
@@ -46,17 +46,17 @@ class NamesOfCode:
         self.known: set[str] = set()
         self._reached: set[int] = set()
         functions = [
-            place
-            for place in walk.containers.values()
-            if isinstance(place.value, types.FunctionType) and not _is_of_python(place.value)
+            path
+            for path in walk.containers.values()
+            if isinstance(path.value, types.FunctionType) and not _is_of_python(path.value)
         ]
         count = -1
         while count != len(self._reached):
             count = len(self._reached)
-            for place in functions:
-                if id(place.value) not in self._reached and self._is_reached(place):
-                    self._reached.add(id(place.value))
-                    self._add(place.value.__code__)
+            for path in functions:
+                if id(path.value) not in self._reached and self._is_reached(path):
+                    self._reached.add(id(path.value))
+                    self._add(path.value.__code__)
         self._is_dynamic = not _DYNAMIC.isdisjoint(self.known)
         self._iterates = not _ITERATION.isdisjoint(self.known)
 
@@ -74,14 +74,14 @@ class NamesOfCode:
             elif isinstance(constant, str):
                 self.known.add(constant)
 
-    def _is_reached(self, place: FoundObject) -> bool:
-        return any(self._is_named(one) for one in (place, *place.again))
+    def _is_reached(self, path: CapturedPath) -> bool:
+        return any(self._is_named(one) for one in (path, *path.again))
 
-    def _is_named(self, place: FoundObject) -> bool:
-        """Whether each function on one way to a place may run, and the place itself has a name there."""
-        parent = place.parent
+    def _is_named(self, path: CapturedPath) -> bool:
+        """Whether each function on one way to a path may run, and the path itself has a name there."""
+        parent = path.parent
         if parent is not None and isinstance(parent.value, type):
-            name = _get_name(place) or ""
+            name = _get_name(path) or ""
             is_special = name.startswith("__") and name.endswith("__") and name not in _OF_OBJECTS_MADE
             if name not in self.known and not is_special:
                 return False
@@ -91,31 +91,31 @@ class NamesOfCode:
             parent = parent.parent
         return True
 
-    def lead_to(self, place: FoundObject) -> bool:
-        """Whether the code may go the way to a place."""
-        while place.parent is not None:
-            held = place.parent.value
+    def lead_to(self, path: CapturedPath) -> bool:
+        """Whether the code may go the way to a path."""
+        while path.parent is not None:
+            held = path.parent.value
             if isinstance(held, Generator):
                 return False
             if isinstance(held, types.FunctionType):
                 if id(held) not in self._reached:
                     return False
-            elif not isinstance(held, _UNNAMED) and not isinstance(place.value, type):
-                name, holder = _get_name(place), place.parent.parent
+            elif not isinstance(held, _UNNAMED) and not isinstance(path.value, type):
+                name, holder = _get_name(path), path.parent.parent
                 is_keyword = holder is not None and isinstance(holder.value, partial)
                 if name is not None and name not in self.known and not is_keyword:
                     return False
-            place = place.parent
-        return not isinstance(place.value, Generator)
+            path = path.parent
+        return not isinstance(path.value, Generator)
 
 
 def _is_of_python(function: types.FunctionType) -> bool:
     return name_package(function) in sys.stdlib_module_names
 
 
-def _get_name(place: FoundObject) -> str | None:
+def _get_name(path: CapturedPath) -> str | None:
     """The name of an attribute or item, as it stands in code; None for an item without a name."""
-    found = _NAME.search(place.step)
+    found = _NAME.search(path.step)
     return None if found is None else found[1] or found[2]
 
 
@@ -147,20 +147,20 @@ def read_constants(value: Any, names: set[str] | None) -> dict[Any, Any]:
     return {name: held for name, held in found.items() if held is not _MISSING}
 
 
-def identify(place: FoundObject) -> tuple[str, Any] | None:
+def identify(path: CapturedPath) -> tuple[str, Any] | None:
     """Returns what must stay as it is of a container: an expression for it, and its value; None for nothing.
 
     A function that is made again from the same code may stand for another, and so may an object for another
     of its class.
     """
-    value, parent = place.value, None if place.parent is None else place.parent.value
+    value, parent = path.value, None if path.parent is None else path.parent.value
     if isinstance(value, Tensor):
         return _OF_TENSOR, (type(value), *read_kind(value))
     if isinstance(value, types.FunctionType):
         is_method = parent is None or isinstance(parent, type)
         return None if is_method else ("{}.__code__", value.__code__)
     if isinstance(value, type):
-        return None if "__mro__" in place.step else ("{}", value)
+        return None if "__mro__" in path.step else ("{}", value)
     if isinstance(value, (set, frozenset)) and all(isinstance(one, SCALARS) for one in value):
         return "frozenset({})", frozenset(value)
     if isinstance(value, (dict, list, tuple, deque, set, frozenset)):

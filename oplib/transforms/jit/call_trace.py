@@ -22,14 +22,13 @@ from oplib.tensor import Storage, Tensor, box
 from oplib.tensor.devices.device import find_common_device
 from oplib.tensor.storage.ended import EndedStorage
 from oplib.tensor.storage.overlay import Overlay, observe, overlays, stop_observing
-from oplib.transforms.captures.candidates import Candidates
+from oplib.transforms.tracing.candidates import Candidates
+from oplib.transforms.tracing.observed_tensor import find_unread_grads, observe_tensors
+from oplib.transforms.tracing.snapshot import StateSnapshot
 
 from .boundary import Boundary
 from .collector import Collector
 from .effects import Effects
-from .grad_reads import find_unread_grads
-from .observed_tensor import observe_tensors
-from .snapshot import StateSnapshot
 
 Result = TypeVar("Result")
 tracing = threading.RLock()
@@ -164,12 +163,11 @@ class Trace:
         overlay.device = self._device
 
         def work() -> None:
-            tensors = [place.value for place in candidates.operands]
             observe_tensors(self.snapshot.tensors, overlay)
             self._set_boundaries()
             edges = self._find_edges()
             result = call(*inputs[first : first + count])
-            self.unread_grads = find_unread_grads(tensors, overlay)
+            self.unread_grads = find_unread_grads(self.snapshot.tensors, overlay)
             collector.collect(result, overlay, inputs, versions)
             if self.orders:
                 self._differentiate_again(edges, inputs[first + count :])

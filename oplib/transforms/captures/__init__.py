@@ -1,1 +1,0 @@
-"""What functions capture: the Tensors to which they lead, and the way to each of them."""

@@ -1,0 +1,1 @@
+"""How functions of Tensors are traced: what they capture, and what that is while they are traced."""
