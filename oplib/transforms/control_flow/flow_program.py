@@ -121,9 +121,11 @@ def _describe_found(found: Sequence[Any]) -> list[Hashable] | None:
     for one in found:
         array = one
         if isinstance(one, Tensor):
-            shared = owners.setdefault(id(one._storage.owner), len(owners))
-            array = one._storage.array  # a view is read here, outside of the trace
-            described += [type(one), one._requires_grad, shared, jax.typeof(one._storage.owner.array)]
+            storage, owner = one._storage, one._storage.owner
+            array = storage.array  # a view is read here, outside of the trace
+            described += [type(one), one._requires_grad, owners.setdefault(id(owner), len(owners))]
+            if storage is not owner:
+                described.append(jax.typeof(owner.array))
         if isinstance(array, Tracer) or not isinstance(array, jax.Array):
             return None
         described.append(jax.typeof(array))

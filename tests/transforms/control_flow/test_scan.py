@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import threading
 import weakref
 
 import jax
@@ -513,3 +514,28 @@ def test_a_hook_registered_in_a_body_raises(at):
 
     with pytest.raises(AutogradError, match="scan: 'f': the function registers a hook"):
         oplib.scan(body, at.init, at.xs)
+
+
+def test_other_threads_see_the_captured_tensors_while_a_body_is_traced():
+    weight = oplib.tensor([2.0], requires_grad=True)
+    is_inside, may_go_on, seen = threading.Event(), threading.Event(), []
+
+    def body(h, _):
+        is_inside.set()
+        assert may_go_on.wait(60)
+        return h * weight, None
+
+    def read():
+        assert is_inside.wait(60)
+        seen.append(weight.tolist())
+        with oplib.no_grad():
+            weight.mul_(2)
+        may_go_on.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    carry, _ = oplib.scan(body, oplib.ones(1), None, length=2)
+    reader.join()
+    assert seen == [[2.0]]
+    assert carry.tolist() == [16.0]
+    assert grad(oplib.scan(body, oplib.ones(1), None, length=2)[0].sum(), weight)[0].tolist() == [8.0]
