@@ -39,7 +39,17 @@ class _GradMode(Mode):
         del self._before[-1]
 
 
-class no_grad(_GradMode):  # noqa: N801  users call it like a function
+class _FixedGradMode(_GradMode):
+    """A mode without settings, which is a decorator also without parentheses."""
+
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        return object.__new__(cls) if function is None else cls()(function)
+
+    def __init__(self, function: Callable[..., Any] | None = None) -> None:  # noqa: ARG002  __new__ reads it
+        super().__init__()
+
+
+class no_grad(_FixedGradMode):  # noqa: N801  users call it like a function
     """Turns recording off in a block. It is also a decorator, with or without parentheses.
 
     Example:
@@ -53,14 +63,8 @@ class no_grad(_GradMode):  # noqa: N801  users call it like a function
 
     enabled = False
 
-    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:  # noqa: D102
-        return object.__new__(cls) if function is None else cls()(function)
 
-    def __init__(self, function: Callable[..., Any] | None = None) -> None:  # noqa: ARG002  __new__ reads it
-        super().__init__()
-
-
-class enable_grad(_GradMode):  # noqa: N801
+class enable_grad(_FixedGradMode):  # noqa: N801
     """Turns recording on in a block, also inside ``no_grad``. It is also a decorator.
 
     Example:
@@ -73,12 +77,6 @@ class enable_grad(_GradMode):  # noqa: N801
     """
 
     enabled = True
-
-    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:  # noqa: D102
-        return object.__new__(cls) if function is None else cls()(function)
-
-    def __init__(self, function: Callable[..., Any] | None = None) -> None:  # noqa: ARG002  __new__ reads it
-        super().__init__()
 
 
 class set_grad_enabled(_GradMode):  # noqa: N801

@@ -36,7 +36,7 @@ def find_live_inputs(jaxpr: Any, wanted: Sequence[bool] | None = None) -> tuple[
 def find_dependent(jaxpr: Any, inputs: Sequence[bool], *, skips_choices: bool) -> tuple[bool, ...]:
     """Returns for each output of a jaxpr whether it depends on the value of one of these inputs.
 
-    What only an effect reads does not count.
+    A value that only an effect reads does not count.
 
     Args:
         jaxpr: a ``jax.extend.core.Jaxpr`` (not closed).

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from oplib.autograd.mode_decorator import Flag
 from oplib.modes import modes
 from oplib.tracebacks import is_inside
 
@@ -20,7 +21,7 @@ Location = tuple[CodeType, int]
 _ENGINE = str(Path(__file__).resolve().parents[1] / "engine" / "run.py")
 
 
-class record_locations:  # noqa: N801  users call it like a function
+class record_locations(Flag):  # noqa: N801  users call it like a function
     """Makes each node recorded in this thread store the line of the user's code that recorded it.
 
     Errors of a backward pass then name the line of the forward call. The cost is about one attribute of the
@@ -41,16 +42,10 @@ class record_locations:  # noqa: N801  users call it like a function
         True
     """
 
+    name = "locations"
+
     def __init__(self, mode: bool = True) -> None:
-        self.mode = bool(mode)
-        self._before = modes.locations
-        modes.locations = self.mode
-
-    def __enter__(self) -> None:
-        modes.locations = self.mode
-
-    def __exit__(self, *exc_info: object) -> None:
-        modes.locations = self._before
+        super().__init__(mode)
 
 
 def are_locations_recorded() -> bool:

@@ -14,7 +14,6 @@ from oplib.tensor import Tensor, box
 
 from .function_call import FunctionCall
 from .node import BackwardCFunction
-from .trees import unflatten_values
 
 
 def push_tangents_through(
@@ -34,7 +33,8 @@ def push_tangents_through(
     """
     assert call.tangents is not None
     versions = {id(tangent): tangent._version for tangent in call.tangents if tangent is not None}
-    results = _call_jvp(ctx, _arrange(ctx, call.inputs, call.tangents))
+    filled = [_fill(ctx, tensor, tangent) for tensor, tangent in zip(call.inputs, call.tangents, strict=True)]
+    results = _call_jvp(ctx, ctx._arrange(filled))
     given = results if isinstance(results, tuple) else (results,)
     if len(given) != ctx._output_count:
         raise AutogradError(
@@ -64,15 +64,6 @@ def _call_jvp(ctx: BackwardCFunction, tangents: Sequence[Any]) -> Any:
         return run_without_tangents(ctx._forward_cls.jvp, ctx, *tangents)
     finally:
         del ctx._saved_for_jvp
-
-
-def _arrange(
-    ctx: BackwardCFunction, inputs: Sequence[Tensor], tangents: Sequence[Tensor | None]
-) -> tuple[Any, ...]:
-    """Puts the tangents at the places of the arguments."""
-    filled = iter([_fill(ctx, tensor, tangent) for tensor, tangent in zip(inputs, tangents, strict=True)])
-    leaves = [next(filled) if flag else None for flag in ctx._tensor_flags]
-    return unflatten_values(leaves, ctx._argument_count, ctx._argument_specs)
 
 
 def _fill(ctx: BackwardCFunction, tensor: Tensor, tangent: Tensor | None) -> Tensor | None:

@@ -10,7 +10,6 @@ from oplib.pytree import TreeSpec, tree_structure, tree_unflatten
 from oplib.tensor import Tensor
 
 from .node import BackwardCFunction
-from .trees import unflatten_values
 from .user_function import Function
 
 
@@ -102,9 +101,7 @@ class NestedIOFunction(Function):
                 f"{ctx.name()}: backward_extended returned an incorrect number of gradients. Got "
                 f"{len(found)}, expected {due}, one for each Tensor given. Return None for one without."
             )
-        left = iter(found)
-        leaves = [next(left) if flag else None for flag in ctx._tensor_flags]
-        return unflatten_values(leaves, ctx._argument_count, ctx._argument_specs)
+        return ctx._arrange(found)
 
     def forward_extended(self: Any, *args: Any) -> Any:  # noqa: ARG002  a definition has them
         """Computes the result from nested arguments. Subclasses define it. ``self`` is the ctx."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
@@ -146,6 +146,12 @@ class BackwardCFunction(TapeNode, FunctionCtx):
                 "of the same rule. Keep one."
             )
         return backward
+
+    def _arrange(self, values: Iterable[Any]) -> tuple[Any, ...]:
+        """Puts a value for each Tensor argument at its place. Other arguments get None."""
+        rest = iter(values)
+        leaves = [next(rest) if is_tensor else None for is_tensor in self._tensor_flags]
+        return unflatten_values(leaves, self._argument_count, self._argument_specs)
 
     def release(self) -> None:
         """Frees the saved tensors. Attributes that the user set stay."""

@@ -18,7 +18,7 @@ from .function_call import FunctionCall
 from .jvp import push_tangents_through
 from .node import BackwardCFunction
 from .outputs import attach_outputs
-from .trees import NO_SPECS, Specs, flatten_values, unflatten_values
+from .trees import NO_SPECS, Specs, flatten_values, pack_result
 
 _RESERVED = frozenset(
     name
@@ -76,12 +76,7 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
         push_tangents_through(ctx, leaves, outputs, call)
     for name in _PASSING:
         held.pop(name, None)
-    if not several and not specs:
-        return outputs[0]
-    packed = unflatten_values(outputs, len(values), specs)
-    if not several:
-        return packed[0]
-    return type(result)(*packed) if hasattr(result, "_fields") else packed
+    return outputs[0] if not several and not specs else pack_result(outputs, len(values), specs, type(result))
 
 
 def _note_shape(ctx: BackwardCFunction, call: FunctionCall, output_count: int, output_specs: Specs) -> None:

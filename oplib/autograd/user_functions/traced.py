@@ -25,7 +25,7 @@ from oplib.tensor.storage.escape import refuse_escape
 from .function_call import FunctionCall
 from .node import BackwardCFunction, refuse_gradient
 from .recording import finish_call
-from .trees import flatten_values, unflatten_values
+from .trees import flatten_values, pack_result, unflatten_values
 
 _new: Any = object.__new__
 Arrays = Sequence[Any]
@@ -214,10 +214,7 @@ class _TracedCall:
             else:
                 leaves.append(_write(self._call.inputs[output], next(left)[0], self._cls.__name__))
         ctx = self._ctx
-        packed = unflatten_values(leaves, ctx._output_count, ctx._output_specs)
-        if not issubclass(self._kind, tuple):
-            return packed[0]
-        return self._kind(*packed) if hasattr(self._kind, "_fields") else packed
+        return pack_result(leaves, ctx._output_count, ctx._output_specs, self._kind)
 
     def _box(self, array: Any, is_constant: bool) -> Tensor:
         """Boxes a result of forward. It requires grad if the call is recorded and JAX differentiates it."""

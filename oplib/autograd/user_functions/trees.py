@@ -52,6 +52,14 @@ def unflatten_values(leaves: Sequence[Any], count: int, specs: Specs) -> tuple[A
     return tuple(values)
 
 
+def pack_result(leaves: Sequence[Any], count: int, specs: Specs, kind: type[Any]) -> Any:
+    """Rebuilds the result of a forward, which returned ``count`` values in an object of class ``kind``."""
+    values = unflatten_values(leaves, count, specs)
+    if not issubclass(kind, tuple):
+        return values[0]
+    return kind(*values) if hasattr(kind, "_fields") else values
+
+
 def flatten_gradients(gradients: Sequence[Any], specs: Specs, name: str) -> list[Any]:
     """Flattens the results of a backward.
 

@@ -9,8 +9,7 @@ from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
 from oplib.tracebacks import refine_error
 
-from .binding import Binding
-from .function_call import FunctionCall
+from .function_call import Binding, FunctionCall
 from .node import BackwardCFunction
 from .recording import finish_call
 from .traced import call_traced, is_differentiated_by_jax
