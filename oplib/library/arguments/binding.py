@@ -193,8 +193,7 @@ def _make_converter(argument: Argument, *, is_operand: bool, is_built_in: bool) 
     """Returns a converter; that of a built-in op accepts None for a default empty list, as torch does."""
     convert = make_converter(argument.type, GENEROUS_CONVERTERS if is_built_in else CONVERTERS)
     if is_built_in and argument.has_default_value() and argument.default_value == []:
-        fit = convert
-        convert = lambda value: [] if value is None else fit(value)  # noqa: E731
+        return lambda value: [] if value is None else convert(value)
     return accept_operand(convert) if is_operand else convert
 
 

@@ -155,11 +155,11 @@ def rebuild_entry(entry: Entry, arrays: Iterator[Any]) -> Any:
         return next(arrays)
     if isinstance(entry, tuple):
         return [next(arrays) if present else None for present in entry]
+    if isinstance(entry, Fixed):
+        return copy_lists(entry.value)
     if isinstance(entry, TreeEntry):
         return entry.rebuild(arrays)
-    if entry is Slot.key:
-        return make_generator(next(arrays))
-    return copy_lists(entry.value) if isinstance(entry, Fixed) else None
+    return make_generator(next(arrays)) if entry is Slot.key else None
 
 
 def rebuild_tangent(entry: Entry, tangents: Iterator[Any]) -> Any:

@@ -18,7 +18,6 @@ from oplib.library.arguments.results import (
 )
 from oplib.library.arguments.structure import Results, make_structure, pack
 from oplib.library.records.record import Function, Record
-from oplib.pytree import tree_map
 from oplib.tensor import Tensor
 
 from .tracing import run_part
@@ -57,7 +56,7 @@ def take_apart(record: Record, layout: Layout, result: Any, part: str = "the ker
         values = split_written(record, layout, indices, result)
     else:
         values = check_results(layout.schema, part)(result)
-    return make_structure(tree_map(_to_array, values), len(indices), _is_array)
+    return make_structure([_to_arrays(value) for value in values], len(indices), _is_array)
 
 
 def split_written(record: Record, layout: Layout, indices: Sequence[int], result: Any) -> list[Any]:
@@ -106,8 +105,10 @@ def _fits(present: bool, value: Any) -> bool:
     return isinstance(value, (jax.Array, Tensor, np.ndarray, np.generic)) if present else value is None
 
 
-def _to_array(value: Any) -> Any:
-    """Converts a numpy array or Tensor to an array; any other value is unchanged."""
+def _to_arrays(value: Any) -> Any:
+    """Converts numpy arrays and Tensors among the results to arrays; other values are unchanged."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(_to_arrays(member) for member in value)
     if isinstance(value, Tensor):
         return value.array
     return jnp.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else value

@@ -107,7 +107,7 @@ def _finish(record: Record, results: list[Any], values: Sequence[Any]) -> Any:
     new = [result for result, index, declared in triples if index is None and not declared.is_view]
     _refuse_aliases(record, new, values)
     pairs = zip(results, indices, strict=True)
-    return pack([tree_map(_cut, result) if index is None else result for result, index in pairs])
+    return pack([_cut(result) if index is None else result for result, index in pairs])
 
 
 def _refuse_aliases(record: Record, results: Sequence[Any], values: Sequence[Any]) -> None:
@@ -122,4 +122,6 @@ def _refuse_aliases(record: Record, results: Sequence[Any], values: Sequence[Any
 
 
 def _cut(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_cut(member) for member in value]
     return value.detach() if isinstance(value, Tensor) and value._requires_grad else value

@@ -75,15 +75,15 @@ def find_newest(contributions: Sequence[Contribution], slot: Slot) -> Contributi
 
 
 def find_kind(contributions: Sequence[Contribution]) -> KernelKind | None:
-    """Returns how the kernels of an op run, by its definition or its first kernel; None if unknown."""
+    """Returns how the kernels of an op run, by its definition or an annotation; None if neither says it."""
     definition = find_newest(contributions, "definition")
     if definition is not None and definition.value.kind is not None:
         return definition.value.kind
-    explicit = [slot for slot in KERNEL_SLOTS if slot != "composite"]
-    kernels = [piece.value for piece in contributions if piece.slot in explicit]
-    if not kernels:
-        return "composite" if find_newest(contributions, "composite") else None
-    return next((kernel.kind for kernel in kernels if kernel.kind is not None), "tensor")
+    kernels = [piece for piece in contributions if piece.slot in KERNEL_SLOTS]
+    explicit = [piece.value.kind for piece in kernels if piece.slot != "composite"]
+    if kernels and not explicit:
+        return "composite"
+    return next((kind for kind in explicit if kind is not None), None)
 
 
 def compose_record(

@@ -14,7 +14,6 @@ from oplib.errors import (
 )
 from oplib.library.infer_schema import infer_kind
 from oplib.library.records.contribution import (
-    KERNEL_SLOTS,
     Contributions,
     Kernel,
     find_kind,
@@ -99,20 +98,13 @@ def check_kind(qualname: Qualname, kernel: Kernel, pieces: Contributions) -> Non
     if definition is not None and Tag.ordered in definition.value.tags and kernel.kind != "host":
         raise RegistrationError(_explain_ordered(str(qualname), kernel.kind or "tensor"))
     kind = find_kind(pieces)
-    if kernel.kind is None or kind in (None, "composite", kernel.kind) or not _is_said(pieces):
+    if kernel.kind is None or kind in (None, "composite", kernel.kind):
         return
     raise RegistrationError(
         f"{qualname}: all kernels of an op have the kind of its first kernel. The op's kernels are "
         f"annotated {_KIND_ANNOTATIONS[str(kind)]}, this one {_KIND_ANNOTATIONS[kernel.kind]}. "
         "Annotate it like the others, or not at all."
     )
-
-
-def _is_said(pieces: Contributions) -> bool:
-    """Tells whether the kind is fixed, and not only the default kind of kernels without annotations."""
-    definition = find_newest(pieces, "definition")
-    kernels = [piece.value.kind for piece in pieces if piece.slot in KERNEL_SLOTS]
-    return (definition is not None and definition.value.kind is not None) or any(kernels)
 
 
 def require_device_argument(schema: FunctionSchema) -> None:
