@@ -14,7 +14,13 @@ from .registration.absent import fallthrough_kernel, get_ctx, load_library, regi
 from .registration.custom_op import custom_op
 from .registration.custom_op_def import CustomOpDef
 from .registration.definition import define, impl
-from .registration.kernel_registration import impl_abstract, register_fake, register_kernel
+from .registration.kernel_registration import (
+    KernelHandle,
+    get_kernel,
+    impl_abstract,
+    register_fake,
+    register_kernel,
+)
 from .registration.library import Library, _scoped_library
 from .registration.registry import refresh
 from .registration.rule_registration import (
@@ -66,21 +72,13 @@ __all__ = [
 
 if _typing.TYPE_CHECKING:
     from .opcheck import opcheck
-    from .registration.kernel_handle import KernelHandle, get_kernel
 else:
     from . import opcheck
 
     # The first import of a package binds its name here. The name must lead to the function, by __getattr__.
     del opcheck
 
-_late = _LateImports(
-    __name__,
-    {
-        "KernelHandle": "registration.kernel_handle",
-        "get_kernel": "registration.kernel_handle",
-        "opcheck": "opcheck.check",
-    },
-)
+_late = _LateImports(__name__, {"opcheck": "opcheck.check"})
 __getattr__ = _late.find
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oplib.errors import RegistrationError, RegistrationValueError
+from oplib.errors import RegistrationError
 from oplib.library.schema import FunctionSchema
 
 from .contribution import KERNEL_SLOTS, KernelSlot
@@ -99,15 +99,3 @@ def find_slots(devices: DeviceTypes, *, subject: str) -> tuple[KernelSlot, ...]:
         return ("default",)
     names = (devices,) if isinstance(devices, str) else tuple(devices)
     return tuple(dict.fromkeys(find_slot(name, subject=subject) for name in names))
-
-
-def find_device_slot(device: str, *, subject: str) -> KernelSlot:
-    """Returns the slot for a device type as :func:`find_slot`, with the error of a query.
-
-    Raises:
-        RegistrationValueError: the device type does not exist.
-    """
-    try:
-        return find_slot(device, subject=subject)
-    except RegistrationError as error:
-        raise RegistrationValueError(str(error)) from None
