@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax.extend.core import unmapped_aval
 
 from oplib.autograd.array_functions.array_function import Mask, conjugate, has_gradient
+from oplib.autograd.array_functions.array_types import match_type
 from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.errors import MissingRuleError
 from oplib.library.arguments.structure import Structure
@@ -158,7 +159,8 @@ class Linear:
                 "gives None for it. It is a number that is an operand, so a gradient may flow into it. "
                 "Return its gradient, or an array of zeros if it has none."
             )
-        return jnp.zeros(shape.shape, shape.dtype)
+        zeros, plan = jnp.zeros(shape.shape, shape.dtype), self.plan
+        return zeros if plan is None or plan.types is None else match_type(zeros, plan.types.inputs[place])
 
 
 def _to_array(residual: Any) -> Any:

@@ -238,7 +238,6 @@ class Carrier:
         Returns:
             The results, which have the derivative of the op; the plan of the backward; the intermediates.
         """
-        arrays = _fit_operands(call, arrays)
         plan, outputs, extras = call.run_forward(levels, wanted, arrays, due)
         attached = Attached(call, levels, len(arrays), wanted, plan)
         results = attach(self.attachment, attached, arrays, outputs, extras)

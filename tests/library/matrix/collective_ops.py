@@ -43,24 +43,25 @@ def run_loop(x: Any, w: Any) -> Any:
 
 
 PROGRAMS = {
-    "one result": Program(lambda x, w: jnp.sin(x) * w, lambda x, w, g: (g * w * jnp.cos(x), (g * jnp.sin(x)).sum())),
+    "one result": Program(
+        lambda x, w: jnp.sin(x) * w, lambda x, w, g: (g * w * jnp.cos(x), (g * jnp.sin(x)).sum())
+    ),
     "separate results": Program(lambda x, w: (2 * x, w**3), lambda x, w, g, h: (2 * g, 3 * h * w**2), 2),
     "a product and a copy": Program(
         lambda x, w: (x * w, w**3), lambda x, w, g, h: (g * w, (g * x).sum() + 3 * h * w**2), 2
     ),
-    "psum": Program(
-        lambda x, w: lax.psum((x**2 * w**2).sum(), AXIS), pull_sum_of_squares
-    ),
+    "psum": Program(lambda x, w: lax.psum((x**2 * w**2).sum(), AXIS), pull_sum_of_squares),
     "psum of a weight": Program(
         lambda x, w: (lax.psum(w**2, AXIS), x * w), lambda x, w, g, h: (h * w, 2 * g * w + (h * x).sum()), 2
     ),
     "pmean": Program(
-        lambda x, w: lax.pmean((x**2 * w**2).sum(), AXIS), lambda x, w, g: pull_sum_of_squares(x, w, g / COUNT)
+        lambda x, w: lax.pmean((x**2 * w**2).sum(), AXIS),
+        lambda x, w, g: pull_sum_of_squares(x, w, g / COUNT),
     ),
     "centering": Program(
         lambda x, w: w * (x - lax.pmean(x.mean(), AXIS)),
         lambda x, w, g: (
-            w * (g - lax.pmean(g.mean(), AXIS)),
+            w * g - lax.pmean((w * g).mean(), AXIS),
             (g * (x - lax.pmean(x.mean(), AXIS))).sum(),
         ),
     ),
@@ -73,7 +74,10 @@ PROGRAMS = {
     ),
     "ppermute": Program(
         lambda x, w: w * lax.ppermute(x**2, AXIS, RIGHT),
-        lambda x, w, g: (2 * x * w * lax.ppermute(g, AXIS, LEFT), (g * lax.ppermute(x**2, AXIS, RIGHT)).sum()),
+        lambda x, w, g: (
+            2 * x * lax.ppermute(w * g, AXIS, LEFT),
+            (g * lax.ppermute(x**2, AXIS, RIGHT)).sum(),
+        ),
     ),
     "psum_scatter": Program(
         lambda x, w: lax.psum_scatter(jnp.outer(x**2, jnp.arange(4.0)).ravel() * w, AXIS, tiled=True),
@@ -92,28 +96,44 @@ PROGRAMS = {
 """The formulas of these programs contain no sum over the devices that share the weight."""
 
 
-def make_formula_op(program: Program) -> Any:
-    return save_operands(declare(program), program)
-
-
-def make_derived_op(program: Program) -> Any:
-    op = declare(program)
-    op.register_autograd("derive")
+def make_op(kind: str, program: Program) -> Any:
+    """Returns a local op of a kind: with a formula, a forward, a jvp rule, or JAX's own derivative."""
+    results = ", ".join(["Tensor"] * program.results)
+    op = custom_op(program.run, schema=f"(Tensor x, Tensor w) -> ({results})", compile=True)
+    if kind == "derive":
+        op.register_autograd("derive")
+    elif kind == "jvp":
+        op.register_jvp(lambda primals, tangents: jax.jvp(program.run, primals, tangents))
+    elif kind == "forward":
+        op.register_autograd(
+            lambda ctx, *grads: program.pull(*ctx.saved_tensors[1:], *grads), forward=_bind_forward(program)
+        )
+    else:
+        op.register_autograd(
+            lambda ctx, *grads: program.pull(*ctx.saved_tensors, *grads),
+            setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+        )
     return op
 
 
-def make_jvp_op(program: Program) -> Any:
-    op = declare(program)
-    op.register_jvp(lambda primals, tangents: jax.jvp(program.run, primals, tangents))
-    return op
-
-
-def make_forward_op(program: Program) -> Any:
-    op = declare(program)
-
+def _bind_forward(program: Program) -> Callable[..., Any]:
     def forward(ctx: Any, x: Any, w: Any) -> Any:
         ctx.save_for_backward(jnp.sin(x), x, w)
         return program.run(x, w)
 
-    op.register_autograd(lambda ctx, *grads: program.pull(*ctx.saved_tensors[1:], *grads), forward=forward)
-    return op
+    return forward
+
+
+def make_control(kind: str, program: Program) -> Any:
+    """Returns the function with the same rules, made with JAX alone, for a ``shard_map`` without types."""
+    if kind in ("derive", "jvp"):
+        return program.run
+    control = jax.custom_vjp(program.run)
+    control.defvjp(
+        lambda x, w: (control(x, w), (x, w)), lambda saved, grads: program.pull(*saved, *_list(grads))
+    )
+    return control
+
+
+def _list(grads: Any) -> Any:
+    return grads if isinstance(grads, tuple) else (grads,)
