@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from oplib.autograd.array_functions.array_types import find_varying
-from oplib.errors import ResultError
+from oplib.errors import ResultError, TracingError
 
 
 def is_inside_shard_map() -> bool:
@@ -60,6 +60,22 @@ def _fit(value: Any, due: frozenset[Any], op: str, subject: str) -> Any:
             "for example by jax.lax.psum."
         )
     return vary(value, due)
+
+
+def refuse_reduced(values: Iterable[Any], *, op: str) -> None:
+    """Raises TracingError for a rule of an op on values of the types *reduced* and *unreduced*.
+
+    The cotangent of such a value has another type than the value, which a formula for one device cannot give.
+    """
+    for value in values:
+        kind: Any = jax.typeof(value).manual_axis_type
+        axes = kind.reduced | kind.unreduced
+        if axes:
+            raise TracingError(
+                f"{op}: a rule of the op is needed for a value that is reduced or unreduced over "
+                f"{describe_axes(axes)}. Got {jax.typeof(value)}. Cast it with jax.lax.pcast(value, axes, "
+                'to="varying") before the op, or register "derive", which is JAX\'s own derivative.'
+            )
 
 
 def describe_axes(axes: Iterable[Any]) -> str:

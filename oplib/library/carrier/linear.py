@@ -17,6 +17,7 @@ from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.errors import MissingRuleError
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, map_residuals
+from oplib.library.axes.varying import is_inside_shard_map, refuse_reduced
 from oplib.library.derivatives.formula import FormulaPlan, missing_formula
 from oplib.library.derivatives.jvp_rule import check_jvp_rule, run_jvp_rule
 from oplib.library.derivatives.linearity import LinearRule, require_linear, transpose
@@ -210,6 +211,8 @@ def make_linear(
     record = call.record
     if record.jvp is None and record.derivative.backward is None:
         raise _refuse_derivative(call)
+    if is_inside_shard_map():
+        refuse_reduced([*inputs, *outputs], op=str(call))
     tangent_avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
     batched_inputs = _batch_fully(inputs, levels)
     plan, residuals = None, [*batched_inputs] if record.jvp is not None else []

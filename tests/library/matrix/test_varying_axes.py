@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 from oplib import Tensor
 from oplib.autograd import grad
-from oplib.errors import AutogradError, ResultError
+from oplib.errors import AutogradError, ResultError, TracingError
 from oplib.library import custom_op
 from tests.library.axes.shards import make_mesh
 
@@ -332,3 +332,23 @@ class TestRefusals:
         op.register_jvp(lambda primals, tangents: (lax.psum(primals[0].sum(), "i"), tangents[0].sum()))
         with pytest.raises(ResultError, match="value 0 of the jvp rule varies over other mesh axes"):
             spread(lambda x: jax.jvp(op, (x,), (x,))[1], specs=P("i"))(X)
+
+    @pytest.mark.parametrize("rules", ["formula", "jvp", "derive"])
+    def test_of_reduced_axes_only_the_derivative_of_jax_knows(self, rules: str) -> None:
+        op = custom_op(lambda x, w: x * w, schema="(Tensor x, Tensor w) -> Tensor", compile=True)
+        if rules == "derive":
+            op.register_autograd("derive")
+        elif rules == "jvp":
+            op.register_jvp(lambda primals, tangents: jax.jvp(lambda x, w: x * w, primals, tangents))
+        else:
+            op.register_autograd(lambda ctx, g: (g, g.sum()))
+
+        def inside(x: Any, w: Any) -> Any:
+            reduced = lax.pcast(w, "i", to="reduced")
+            return lax.psum(jax.grad(lambda w: op(x, w).sum())(reduced), "i")
+
+        if rules == "derive":
+            assert spread(inside)(X, W) == X.sum()
+        else:
+            with pytest.raises(TracingError, match="reduced or unreduced over 'i'"):
+                spread(inside)(X, W)
