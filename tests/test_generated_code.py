@@ -1,13 +1,22 @@
 """Functions made from text: their lines are shown like those of a file."""
 
 import inspect
+import itertools
 import linecache
 import sys
 import traceback
 
 import pytest
 
-from oplib.generated_code import compile_function, define_function, parse, parse_literal
+from oplib.generated_code import (
+    CodeWriter,
+    compile_function,
+    define_function,
+    parse,
+    parse_literal,
+    render_parameters,
+    render_tuple,
+)
 from tests.threads import run_in_threads
 
 SOURCE = "def invert(x):\n    scale = 1\n    return scale / x\n"
@@ -26,6 +35,60 @@ def test_a_function_whose_code_is_replaced_shows_its_new_lines():
     invert.__code__ = compile_function(SOURCE.replace("scale / x", "scale // x"), "<test.replaced>")
     assert invert(2) == 0
     assert "scale // x" in inspect.getsource(invert)
+
+
+def test_a_writer_indents_blocks_and_an_empty_one_passes():
+    code = CodeWriter({})
+    with code.when("a", "b"), code.block("while c:"):
+        pass
+    with code.when():
+        code.write("d = 1", "e = 2")
+    assert code.lines == ["if a and b:", "    while c:", "        pass", "d = 1", "e = 2"]
+
+
+def test_a_writer_gives_two_objects_two_names_and_one_object_the_same():
+    first, second = [1], [1]
+    code = CodeWriter({"__item": first})
+    assert [code.refer(one, "item") for one in (first, second, first)] == ["__item", "__item_2", "__item"]
+    assert code.objects == {"__item": first, "__item_2": second}
+    assert [code.refer(one, "item") for one in (None, True, 3, "a")] == ["None", "True", "3", "'a'"]
+
+
+def test_a_tuple_of_one_item_has_a_comma():
+    assert [render_tuple(list("abc")[:count]) for count in range(3)] == ["()", "(a,)", "(a, b)"]
+
+
+def positional(a, b=2, /): ...
+def named(a, b=2): ...
+def keyword_only(a, *, b=2): ...
+def starred(a, *b, c=3): ...
+def with_all(a, /, b=2, *c, d, e=5, **f): ...
+
+
+@pytest.mark.parametrize("function", [positional, named, keyword_only, starred, with_all])
+def test_rendered_parameters_take_and_pass_on_what_those_of_the_function_do(function):
+    text = render_parameters(inspect.signature(function).parameters.values())
+    source = f"def take{text.declared}:\n    return pass_on({text.passed})"
+    given = inspect.signature(function)
+    take = define_function(source, "take", "<test.take>", {**text.defaults, "pass_on": given.bind})
+    assert str(inspect.signature(take)) == str(given)
+    calls = itertools.product([(), (1,), (1, 2), (1, 2, 3)], [{}, {"b": 7}, {"d": 8}, {"d": 8, "z": 9}])
+    for args, kwargs in calls:
+        try:
+            expected = given.bind(*args, **kwargs)
+        except TypeError:
+            with pytest.raises(TypeError):
+                take(*args, **kwargs)
+            continue
+        bound = take(*args, **kwargs)
+        expected.apply_defaults()
+        bound.apply_defaults()
+        assert bound == expected
+
+
+def test_the_parameter_for_further_names_stands_last():
+    last, other = inspect.Parameter("z", inspect.Parameter.VAR_KEYWORD), inspect.Parameter("a", 3)
+    assert render_parameters([last, other]).declared == "(*, a, **z)"
 
 
 @pytest.fixture

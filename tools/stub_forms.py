@@ -48,9 +48,9 @@ def declare(
     if is_method:
         plain[0] = plain[0].replace(name="self", annotation=_EMPTY)
     forms: list[tuple[Parameters, str]] = []
-    for form in _list_spellings(plain):
+    for form in _list_forms(plain):
         forms += _type_form(form, op, registry, is_method=is_method)
-    lines = [f"def {name}{_spell(form)} -> {result}: ..." for form, result in forms]
+    lines = [f"def {name}{_render(form)} -> {result}: ..." for form, result in forms]
     return lines if len(lines) == 1 else [line for one in lines for line in ("@overload", one)]
 
 
@@ -99,7 +99,7 @@ def _list_mixed(form: Parameters) -> Iterator[tuple[Parameters, str]]:
         yield [form[0], other, *out], TENSOR
 
 
-def _list_spellings(form: Parameters) -> Iterator[Parameters]:
+def _list_forms(form: Parameters) -> Iterator[Parameters]:
     """Yields the form with the names of the required arguments, and that with the dim's further name."""
     names = [one.name for one in form]
     absent = [one.name for one in form if is_absent(one.default) and one.name not in FURTHER_NAMES]
@@ -153,7 +153,7 @@ def _drop(form: Parameters, names: tuple[str, ...]) -> Parameters:
     return [*form[:at], *after]
 
 
-def _spell(form: Parameters) -> str:
+def _render(form: Parameters) -> str:
     """Returns the text of the parameters; the annotations are texts."""
     words: list[str] = []
     is_named = False

@@ -99,7 +99,7 @@ def save(obj: Any, f: File) -> None:
     """
     _require_file(f, "save", "write")
     writer = _Writer()
-    text = writer.spell(obj)  # an error here leaves the file as it was
+    text = writer.render(obj)  # an error here leaves the file as it was
     if not isinstance(f, (str, os.PathLike)):
         writer.write(text, f)
         return
@@ -172,7 +172,7 @@ class _Writer:
         self._entries: list[dict[str, Any]] = []
         self._places: dict[int, int] = {}  # array numbers by id, for objects that occur several times
 
-    def spell(self, tree: Any) -> str:
+    def render(self, tree: Any) -> str:
         """Returns the text of ``tree.json``."""
         try:
             encoded = self.encode(tree, "the tree")

@@ -10,7 +10,6 @@ import copy
 from typing import Any
 
 from oplib.errors import AutogradError, describe
-from oplib.generated_code import inlined
 from oplib.modes import modes
 
 from .methods.copying import users_attributes
@@ -103,17 +102,6 @@ def _to_ordinary(tensor: InferenceTensor) -> Tensor:
     ordinary._requires_grad = tensor._requires_grad
     ordinary.__dict__.update(users_attributes(tensor))
     return ordinary
-
-
-@inlined
-def box_inference(array: Any) -> Tensor:
-    """Makes a Tensor of inference mode around an array. It checks nothing."""
-    storage = _new(InferenceStorage)
-    storage.array = array
-    storage.version = 0
-    tensor = _new(InferenceTensor)
-    tensor._storage = storage
-    return tensor
 
 
 def mark_inference(tensor: Tensor) -> Tensor:

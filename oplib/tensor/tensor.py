@@ -10,7 +10,6 @@ from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
 
 from oplib.errors import DataTypeError, TracingError, describe
-from oplib.generated_code import inlined
 from oplib.modes import modes
 
 from .methods.aliasing import TensorAliasing
@@ -189,7 +188,6 @@ def box_leaf(array: Any, requires_grad: object) -> Tensor:
     return tensor
 
 
-@inlined
 def box(array: Any) -> Tensor:
     """Makes a Tensor around an array without any check, for internal use."""
     storage = _new(Storage)

@@ -19,7 +19,6 @@ from oplib.autograd.saved.saved_tensor import NOBODY, check_version, link, secon
 from oplib.autograd.saved.slots import SavedSlots, SlottedNode, make_saved_properties, pack_residuals
 from oplib.autograd.tangents import TangentSlot, find_tangents, has_tangents, push_tangents, save_tangents
 from oplib.config import config
-from oplib.generated_code import inlined
 from oplib.modes import ModeState, modes
 from oplib.tensor import Storage, Tensor, box, read_array
 
@@ -319,7 +318,6 @@ def record(
     return boxed
 
 
-@inlined
 def make_node(
     node_class: type[FormulaNode],
     plan: BackwardPlan,
@@ -352,7 +350,6 @@ def make_node(
     return node
 
 
-@inlined
 def save_residuals(
     node: FormulaNode, pattern: BackwardPlan | Pattern, values: Sequence[Any], storages: Sequence[Storage]
 ) -> None:

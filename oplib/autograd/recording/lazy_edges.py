@@ -7,7 +7,6 @@ from typing import Any
 
 from oplib.autograd.nodes.accumulate import leaf_edge
 from oplib.autograd.nodes.node import Edge
-from oplib.generated_code import inlined
 from oplib.tensor import Tensor
 
 
@@ -32,7 +31,6 @@ def link_input(node: Any, tensor: Tensor) -> None:
         node.edges = ((function, tensor._output_nr),)
 
 
-@inlined
 def link_inputs(node: Any, tensors: Sequence[Any], wanted: Sequence[bool]) -> None:
     """Sets the edges of a node, or its ``inputs`` if one of them is a leaf.
 

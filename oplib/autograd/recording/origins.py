@@ -7,18 +7,15 @@ from typing import Any
 from oplib.autograd.anomaly_mode import note_anomaly
 from oplib.autograd.nodes.locations import note_location
 from oplib.autograd.nodes.node import TapeNode
-from oplib.generated_code import inlined
 from oplib.modes import ModeState, modes
 
 
-@inlined
 def number_node(node: Any, state: ModeState) -> None:
     """Gives a node the next number of its thread. The latest ready node runs first."""
     node.sequence_nr = state.sequence_nr
     state.sequence_nr += 1
 
 
-@inlined
 def enter_node(node: Any, state: ModeState) -> Any:
     """Numbers the node of a call, notes the line of the call if that is switched on, and returns the node."""
     number_node(node, state)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from oplib.autograd.array_functions.array_function import BackwardPlan, Mask, make_gather
+from oplib.autograd.array_functions.array_function import BackwardPlan, Mask
 
 
 class Pattern(NamedTuple):
@@ -22,18 +21,6 @@ class Pattern(NamedTuple):
     sources: tuple[int, ...]
     differentiable: Mask
     viewed: tuple[int, ...] = ()
-
-    @property
-    def views(self) -> tuple[int | None, ...]:
-        """For each input its number among those whose arrays the call returns, or None."""
-        return tuple(
-            [self.viewed.index(place) if place in self.viewed else None for place in range(len(self.wanted))]
-        )
-
-    @property
-    def pick(self) -> Callable[[Any], Any]:
-        """Returns a function that picks the saved values out of inputs and outputs."""
-        return make_gather(self.sources)
 
 
 _known: dict[Pattern, Pattern] = {}

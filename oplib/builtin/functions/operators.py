@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
 
-from oplib.library.calls.fusion import fuse, list_branches
+from oplib.library.calls.inlined_overloads import Branch, inline_overloads
 from oplib.tensor.methods.operators import TensorOperators
 
 OPERATORS = {
@@ -39,16 +38,15 @@ WRITTEN = {name: getattr(TensorOperators, name) for names in OPERATORS.values() 
 """The operators as they are written, which go up to the op by its name."""
 
 
-def fuse_operators(name: str, function: Callable[..., Any]) -> None:
-    """Replaces the operators of an op, whose methods go through ``function``, by fused ones."""
-    branches = list_branches(function)
+def inline_operators(name: str, branches: Sequence[Branch]) -> None:
+    """Inlines overloads of an op into its operators."""
     if not branches:
         return
     for operator in OPERATORS.get(name, ()):
         method = WRITTEN[operator]
         if getattr(TensorOperators, operator) is not method:
-            continue  # fused already, by another form of the function
-        fused = fuse(method, *branches)
-        fused.__name__, fused.__qualname__ = operator, f"{TensorOperators.__name__}.{operator}"
-        fused.__module__ = method.__module__
-        setattr(TensorOperators, operator, fused)
+            continue  # inlined already, by another form of the function
+        inlined = inline_overloads(method, *branches)
+        inlined.__name__, inlined.__qualname__ = operator, f"{TensorOperators.__name__}.{operator}"
+        inlined.__module__ = method.__module__
+        setattr(TensorOperators, operator, inlined)

@@ -13,14 +13,14 @@ import jax
 from jax import lax
 
 from oplib.builtin.checks.bounds import CHECKED
-from oplib.builtin.choosers.forms import OF_FORMS
-from oplib.builtin.choosers.operands import OF_OPERANDS
-from oplib.builtin.choosers.random import CHOOSERS as OF_RANDOM
-from oplib.builtin.composed.networks.losses import WRITTEN_LOSSES, spell_loss
+from oplib.builtin.composed.networks.losses import WRITTEN_LOSSES, render_loss
 from oplib.builtin.in_place import detach_
 from oplib.builtin.indexing.getitem import Getter
 from oplib.builtin.indexing.setitem import setitem_
 from oplib.builtin.kernels import view_rules as rules
+from oplib.builtin.overload_resolution.forms import OF_FORMS
+from oplib.builtin.overload_resolution.operands import OF_OPERANDS
+from oplib.builtin.overload_resolution.random import CHOOSERS as OF_RANDOM
 from oplib.builtin.registration import Overloads
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
@@ -35,7 +35,7 @@ from oplib.tracebacks import entry_point
 from .description import complete_composed, describe_function
 from .families import COMPOSED, OVERLOADS
 from .forms import specify_in_place, specify_variadic, specify_with_flag
-from .operators import fuse_operators
+from .operators import inline_operators
 from .specification import FunctionSpec, specify_choice, specify_composed, specify_op
 from .writer import emit_function, name_function, name_method
 
@@ -208,7 +208,7 @@ class FunctionRegistry:
             doc = complete_composed(spec.doc or "", name, spec.parameters, composed.origin)
             return replace(spec, doc=doc)
         if name in self._losses:
-            parameters, lines, namespace, doc = spell_loss(name)
+            parameters, lines, namespace, doc = render_loss(name)
             return FunctionSpec(name, tuple(parameters), tuple(lines), namespace, doc=doc)
         return self._specify_op(name)
 
@@ -224,8 +224,9 @@ class FunctionRegistry:
 
     def _make_op(self, op: str) -> Function:
         is_shown = op not in self.composed and op not in self._losses
-        function = self._write_plain(self._specify_op(op), "oplib" if is_shown else "oplib.ops")
-        fuse_operators(op, function)
+        spec = self._specify_op(op)
+        function = self._write_plain(spec, "oplib" if is_shown else "oplib.ops")
+        inline_operators(op, spec.branches)
         return function
 
     def _make_plain(self, name: str) -> Function:
@@ -260,7 +261,7 @@ class FunctionRegistry:
         function = emit_function(
             spec, f"<oplib.{name}>", out=True, exact_out=is_exact, has_gradient=has_gradient
         )
-        fuse_operators(name, function)
+        inline_operators(name, spec.branches)
         return name_function(function, name)
 
     def _make_in_place(self, name: str) -> Function:

@@ -12,16 +12,15 @@ from inspect import Parameter
 from types import CodeType
 from typing import Any
 
-from oplib.builtin.choosers.operands import NUMBERS, take_operand
+from oplib.builtin.overload_resolution.operands import NUMBERS, take_operand
 from oplib.builtin.registration import make_results
 from oplib.builtin.rows.choice import Check, OverloadChoice
 from oplib.builtin.rows.parameters import takes_further_names
 from oplib.builtin.rows.row import Row
 from oplib.builtin.viewing import make_viewer
-from oplib.generated_code import parse
+from oplib.generated_code import parse, render_parameters
 from oplib.library import OpOverload
-from oplib.library.calls.fusion import Branch, when_number, when_tensor
-from oplib.library.calls.spelling import spell_parameters
+from oplib.library.calls.inlined_overloads import Branch, when_number, when_tensor
 from oplib.library.schema import Argument
 from oplib.tensor import Tensor
 
@@ -81,7 +80,7 @@ def specify_op(overloads: Sequence[OpOverload], row: Row, check: Check | None = 
     pairs = zip(parameters, schema.arguments, strict=True)
     given = ", ".join(f"{it.name}={one.name}" if it.kwarg_only else one.name for one, it in pairs)
     namespace: dict[str, Any] = {"__op": rest, "__take": take_operand, "__numbers": NUMBERS}
-    lines = _spell_check(check, parameters, namespace)
+    lines = _render_check(check, parameters, namespace)
     taken = sorted({place for places, _ in tested for place in places})
     lines += [f"    {names[place]} = __take({names[place]})" for place in taken]
     chosen = "__op"
@@ -98,7 +97,7 @@ def specify_op(overloads: Sequence[OpOverload], row: Row, check: Check | None = 
         lines.append(f"    if isinstance(input, __Tensor): return __look({', '.join(names)})")
         namespace |= {"__Tensor": Tensor, "__look": make_viewer(row.view, row.node_name, rest)}
     lines.append(f"    return {call}")
-    branches = [Branch(_spell_test(places, taken), overload) for places, overload in tested]
+    branches = [Branch(_render_test(places, taken), overload) for places, overload in tested]
     is_plain = not results and row.view is None and check is None
     return FunctionSpec(
         row.op,
@@ -128,20 +127,20 @@ def _list_tests(overloads: Sequence[OpOverload]) -> list[tuple[tuple[int, ...], 
     return sorted(found.items(), key=lambda it: (not it[0], it[0][:1], -len(it[0])))
 
 
-def _spell_test(places: Sequence[int], taken: Sequence[int]) -> str:
+def _render_test(places: Sequence[int], taken: Sequence[int]) -> str:
     """Returns the test of whether the fast path of an overload serves a call."""
     tensors = [at for at in taken if at > places[0] and at not in places]
     return " and ".join([*map(when_number, places), *map(when_tensor, tensors)])
 
 
-def _spell_check(
+def _render_check(
     check: Check | None, parameters: Sequence[Parameter], namespace: dict[str, Any]
 ) -> list[str]:
     """Returns the line that checks the arguments, if there is such a check."""
     if check is None or check.arguments is None:
         return []
     namespace["__check"] = check.arguments
-    return [f"    __check({', '.join(spell_parameters(parameters).given)})"]
+    return [f"    __check({render_parameters(parameters).passed})"]
 
 
 def specify_choice(name: str, choice: OverloadChoice, check: Check | None = None) -> FunctionSpec:
@@ -157,7 +156,7 @@ def specify_choice(name: str, choice: OverloadChoice, check: Check | None = None
     return FunctionSpec(
         name,
         parameters,
-        (*_spell_check(check, parameters, namespace), *lines),
+        (*_render_check(check, parameters, namespace), *lines),
         namespace,
         () if check else choice.branches,
         explains_untensors=bool(check) or not choice.branches,
@@ -177,7 +176,7 @@ def specify_composed(name: str, function: Function, *, explains_untensors: bool 
     return FunctionSpec(
         name,
         parameters,
-        (f"    return __function({', '.join(spell_parameters(parameters).given)})",),
+        (f"    return __function({render_parameters(parameters).passed})",),
         {"__function": function},
         explains_untensors=explains_untensors,
         doc=function.__doc__,

@@ -11,8 +11,8 @@ from oplib.builtin.checks.not_tensors import find_untensor
 from oplib.builtin.rows.parameters import NAMES, has_further_names, loosen
 from oplib.builtin.writing.out import write_out
 from oplib.docstrings import complete_docstring
-from oplib.library.calls.fusion import Text, define_text
-from oplib.library.calls.spelling import spell_parameters
+from oplib.generated_code import render_parameters
+from oplib.library.calls.inlined_overloads import define_with_overloads
 
 from .specification import FunctionSpec
 
@@ -21,13 +21,18 @@ _OUT = {"out": "a tensor that the result is written into and that is returned, o
 
 
 def emit_function(
-    spec: FunctionSpec, place: str, *, out: bool = False, exact_out: bool = False, has_gradient: bool = True
+    spec: FunctionSpec,
+    filename: str,
+    *,
+    out: bool = False,
+    exact_out: bool = False,
+    has_gradient: bool = True,
 ) -> Function:
     """Writes a function.
 
     Args:
         spec: of the function.
-        place: the file name of its text, such as ``<oplib.sum>``.
+        filename: the file name of its text, such as ``<oplib.sum>``.
         out: whether it takes ``out=``.
         exact_out: whether ``out=`` must have the dtype of the result.
         has_gradient: whether the op has a gradient, which ``out=`` would lose: it is refused where an
@@ -43,26 +48,33 @@ def emit_function(
         lines.append(line)
         namespace |= used
     if out:
-        lines.append(_spell_out(parameters, exact=exact_out, has_gradient=has_gradient))
+        lines.append(_render_out(parameters, exact=exact_out, has_gradient=has_gradient))
         namespace |= {"__write_out": write_out, "__name": spec.name}
         rest.insert(0, Parameter("out", Parameter.KEYWORD_ONLY, default=None))
-    lines += _spell_body(spec, namespace)
-    doc = complete_docstring(spec.doc, _OUT) if out and spec.doc else spec.doc
-    text = Text(spec.name, [*parameters, *rest], lines, namespace, place, doc)
-    function = define_text(text, spec.branches, writes=spec.writes)
+    lines += _render_body(spec, namespace)
+    function = define_with_overloads(
+        spec.name,
+        [*parameters, *rest],
+        spec.branches,
+        lines=lines,
+        namespace=namespace,
+        filename=filename,
+        writes=spec.writes,
+    )
+    function.__doc__ = complete_docstring(spec.doc, _OUT) if out and spec.doc else spec.doc
     function.__globals__["__again"] = function
     if not (rest or spec.branches):
         function.__annotations__ = dict(spec.annotations)
     return function
 
 
-def _spell_out(parameters: Sequence[Parameter], *, exact: bool, has_gradient: bool) -> str:
-    call = f"__again({', '.join(spell_parameters(parameters).given)})"
+def _render_out(parameters: Sequence[Parameter], *, exact: bool, has_gradient: bool) -> str:
+    call = f"__again({render_parameters(parameters).passed})"
     values = "".join(f"{one.name}, " for one in parameters) if has_gradient else ""
     return f"    if out is not None: return __write_out(__name, lambda: {call}, out, ({values}), {exact})"
 
 
-def _spell_body(spec: FunctionSpec, namespace: dict[str, Any]) -> list[str]:
+def _render_body(spec: FunctionSpec, namespace: dict[str, Any]) -> list[str]:
     """The lines of the body, with the explanation of its errors around them."""
     if not spec.explains_untensors:
         return list(spec.lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from oplib.library.calls.fusion import Branch
+from oplib.library.calls.inlined_overloads import Branch
 
 Function = Callable[..., Any]
 

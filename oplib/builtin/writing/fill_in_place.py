@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from oplib.builtin.checks.stored_numbers import check_fits
-from oplib.builtin.choosers.operands import take_operand
 from oplib.builtin.indexing.subscripts import check_places, read_subscripts
+from oplib.builtin.overload_resolution.operands import take_operand
 from oplib.builtin.rows.choice import OverloadChoice
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, ArgumentTypeError, describe

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from oplib.autograd.recording.in_place import check_may_write, write_in_place
-from oplib.builtin.choosers.random import check_deviation, check_probability
 from oplib.builtin.in_place import require_tensor_to_write
+from oplib.builtin.overload_resolution.random import check_deviation, check_probability
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError, describe
 from oplib.library.objects.namespace import ops as namespaces

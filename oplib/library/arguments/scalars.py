@@ -11,8 +11,6 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
-from oplib.generated_code import inlined
-
 CAPACITY = 1024
 x64: Any = jax.enable_x64  # its ``value`` is read in a third of the time of ``jax.config``
 
@@ -53,20 +51,6 @@ class ScalarCache:
 _caches = {wide: {kind: ScalarCache() for kind in (float, int, complex)} for wide in (False, True)}
 ARRAYS = {wide: {kind: cache.arrays for kind, cache in caches.items()} for wide, caches in _caches.items()}
 """The cached arrays by ``x64.value``, class and number."""
-
-
-@inlined
-def find_operand(number: Any, kinds: tuple[type, ...]) -> Any:
-    """Returns what a compiled call gets for an argument of one of these classes.
-
-    None stands for a value that the complete path has to look at.
-    """
-    operand = None
-    if any(number.__class__ is kind for kind in kinds):
-        operand = ARRAYS[x64.value][number.__class__].get(number)
-        if operand is None:
-            operand = to_operand(number)
-    return operand
 
 
 def to_operand(number: Any) -> Any:

@@ -1,8 +1,9 @@
 """The dispatcher: what happens when an op is called.
 
 This is the complete path; :mod:`.fast_path` generates code for the calls that need less of it. A call binds
-its arguments to the schema, finds its world (Tensors, or arrays), finds the specialization for its static
-arguments, and runs it: compiled, as plain Python on arrays or on the host, or as eager code on Tensors.
+its arguments to the schema, finds the kind of its inputs (Tensors, or arrays), finds the specialization for
+its static arguments, and runs it: compiled, as plain Python on arrays or on the host, or as eager code on
+Tensors.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ from oplib.tensor.storage.escape import is_inside_trace
 from .derived_view import ViewDeriver, gives_views
 from .fast_key import FastKey, is_eligible
 from .forward_mode import call_in_dual_level
-from .worlds import refuse_bare_lists, refuse_writing, take_numbers, tells_world
+from .input_kind import has_tensor_input, refuse_bare_lists, refuse_writing, take_numbers
 
 MAX_PATTERNS = 8  # each adds a dozen lines to generated code
 MAX_LENGTHS = 8  # each adds a block, with a few lines for each item
@@ -144,7 +145,7 @@ class Dispatcher:
         if lengths not in self.lengths and len(self.lengths) < MAX_LENGTHS and sum(lengths) <= MAX_ITEMS:
             self.lengths.append(lengths)
 
-    # The worlds ---------------------------------------------------------------------------------------------
+    # Calls ---------------------------------------------------------------------------------------------
 
     def call(self, args: Sequence[Any], kwargs: dict[str, Any], *, arrays_wanted: bool = False) -> Any:
         """Does one call with any arguments."""
@@ -173,7 +174,7 @@ class Dispatcher:
             if modes.dual_level is not None:
                 return call_in_dual_level(self, layout, flat, values)
             return self.call_on_tensors(layout, flat, values)
-        if tells_world(self.record, layout):
+        if has_tensor_input(self.record, layout):
             refuse_writing(self.record, layout)
             refuse_bare_lists(self.record, layout, flat)
             structure, outputs = self._run_on_arrays(layout, flat)

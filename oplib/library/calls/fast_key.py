@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from oplib.generated_code import inlined
 from oplib.library.arguments.layout import freeze
 from oplib.library.records.record import Record
 from oplib.library.schema import Argument
 
-MAX_OPTIONAL = 2  # each optional tensor doubles the text
 LISTS = frozenset({list, tuple})
+MAX_OPTIONAL = 2  # each optional tensor doubles the text
 
 
 def is_eligible(record: Record) -> bool:
@@ -39,88 +38,6 @@ def _is_list(argument: Argument) -> bool:
     return str(argument.type) == "Tensor[]"
 
 
-class FastKey:
-    """Which arguments of an op belong to the key.
-
-    Attributes:
-        fixed: for each static argument its place, and the function that returns its parts of the key.
-        optional: the places of optional tensors: whether one is given is a part of the key.
-        lists: the places of lists of tensors: their lengths are parts of the key.
-    """
-
-    def __init__(self, record: Record) -> None:
-        arguments = list(enumerate(record.schema.arguments))
-        self.fixed = [
-            (place, _choose_parts(str(argument.type).rstrip("?")))
-            for place, argument in arguments
-            if not argument.has_tensor and argument.name not in record.operand
-        ]
-        self.optional = [place for place, argument in arguments if argument.is_optional_tensor]
-        self.lists = [place for place, argument in arguments if _is_list(argument)]
-
-    def make(self, values: Sequence[Any]) -> tuple[Any, ...]:
-        """Returns the key of a call from all its arguments."""
-        fixed = [(values[place], list_parts) for place, list_parts in self.fixed]
-        return make_key(fixed, [values[place] is None for place in self.optional], self.measure(values))
-
-    def measure(self, values: Sequence[Any]) -> tuple[int, ...]:
-        """Returns the lengths of the lists of tensors in a call."""
-        return tuple([len(values[place]) for place in self.lists])
-
-    def takes(self, values: Sequence[Any]) -> bool:
-        """Whether calls like this one have a key: what stands for a list of tensors is a list or a tuple."""
-        return all(values[place].__class__ in LISTS for place in self.lists)
-
-
-Parts = Callable[[Any], tuple[Any, ...]]
-
-
-@inlined
-def make_key(
-    fixed: Sequence[tuple[Any, Parts]], absent: Sequence[bool], lengths: Sequence[int]
-) -> tuple[Any, ...]:
-    """Returns a key.
-
-    Args:
-        fixed: the static arguments, each with the function that returns its parts.
-        absent: for each optional tensor, whether it is None.
-        lengths: of the lists of tensors.
-    """
-    return (*[part for value, list_parts in fixed for part in list_parts(value)], *absent, *lengths)
-
-
-def _choose_parts(kind: str) -> Parts:
-    if kind in ("int", "bool", "str"):
-        return list_plain_parts
-    if kind in ("float", "Scalar"):
-        return list_float_parts
-    return list_ints_parts if kind.startswith("int[") else list_frozen_parts
-
-
-@inlined
-def list_plain_parts(value: Any) -> tuple[Any, ...]:
-    """The parts of an int, bool or str: True and 1 are equal, so the class belongs to the key."""
-    return (value.__class__, value)
-
-
-@inlined
-def list_float_parts(value: Any) -> tuple[Any, ...]:
-    """The parts of a float: the text of a zero tells 0.0, -0.0 and None apart."""
-    return (value.__class__, value or str(value))
-
-
-@inlined
-def list_ints_parts(value: Any) -> tuple[Any, ...]:
-    """The part of a list of ints: most are one number, which no other value gives as a key."""
-    return (value if value is None or value.__class__ is int else freeze_ints(value),)
-
-
-@inlined
-def list_frozen_parts(value: Any) -> tuple[Any, ...]:
-    """The part of any other value."""
-    return (None if value is None else freeze_softly(value),)
-
-
 def freeze_softly(value: Any) -> object:
     """As ``freeze``, but a value that cannot be hashed or contains itself gives a key that no other has."""
     try:
@@ -132,3 +49,81 @@ def freeze_softly(value: Any) -> object:
 def freeze_ints(value: Any) -> object:
     """As ``freeze_softly``, for a value that is nearly always a short list of numbers."""
     return (*value, *map(type, value)) if value.__class__ in (tuple, list) else freeze_softly(value)
+
+
+class KeyItems(NamedTuple):
+    """The items of the key that one static argument gives, as a function and as the same in generated code.
+
+    Attributes:
+        make: returns the items for a value.
+        text: the items, where ``{0}`` stands for the variable that holds the value.
+    """
+
+    make: Callable[[Any], tuple[Any, ...]]
+    text: str
+
+
+# True equals 1, so the class belongs to the key. The text of a zero tells 0.0, -0.0 and None apart. Most
+# lists of ints are one number, which no other value gives as an item.
+_PLAIN = KeyItems(lambda value: (value.__class__, value), "{0}.__class__, {0}")
+_FLOAT = KeyItems(lambda value: (value.__class__, value or str(value)), "{0}.__class__, {0} or __str({0})")
+_INTS = KeyItems(
+    lambda value: (value if value is None or value.__class__ is int else freeze_ints(value),),
+    "{0} if {0} is None or {0}.__class__ is __int else __freeze_ints({0})",
+)
+_OTHER = KeyItems(
+    lambda value: (None if value is None else freeze_softly(value),),
+    "None if {0} is None else __freeze_softly({0})",
+)
+
+
+def _choose_items(type_name: str) -> KeyItems:
+    if type_name in ("int", "bool", "str"):
+        return _PLAIN
+    if type_name in ("float", "Scalar"):
+        return _FLOAT
+    return _INTS if type_name.startswith("int[") else _OTHER
+
+
+class FastKey:
+    """Which arguments of an op belong to the key.
+
+    Attributes:
+        static: for each static argument its index, and its items of the key.
+        optional: the indices of optional tensors: whether one is given is a part of the key.
+        lists: the indices of lists of tensors: their lengths are parts of the key.
+    """
+
+    def __init__(self, record: Record) -> None:
+        arguments = list(enumerate(record.schema.arguments))
+        self.static = [
+            (index, _choose_items(str(argument.type).rstrip("?")))
+            for index, argument in arguments
+            if not argument.has_tensor and argument.name not in record.operand
+        ]
+        self.optional = [index for index, argument in arguments if argument.is_optional_tensor]
+        self.lists = [index for index, argument in arguments if _is_list(argument)]
+
+    def make(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Returns the key of a call from all its arguments."""
+        static = [item for index, items in self.static for item in items.make(values[index])]
+        return (*static, *[values[index] is None for index in self.optional], *self.measure(values))
+
+    def render(self, names: Sequence[str], absent: Sequence[bool], lengths: Sequence[int]) -> list[str]:
+        """Returns the lines of a key in generated code, without commas at their ends.
+
+        Args:
+            names: the variables that hold the arguments.
+            absent: for each optional tensor, whether it is None.
+            lengths: of the lists of tensors.
+        """
+        static = [items.text.format(names[index]) for index, items in self.static]
+        return [*static, *map(repr, absent), *map(repr, lengths)]
+
+    def measure(self, values: Sequence[Any]) -> tuple[int, ...]:
+        """Returns the lengths of the lists of tensors in a call."""
+        return tuple([len(values[index]) for index in self.lists])
+
+    def takes(self, values: Sequence[Any]) -> bool:
+        """Whether calls like this one have a key: what stands for a list of tensors is a list or a tuple."""
+        return all(values[index].__class__ in LISTS for index in self.lists)

@@ -22,7 +22,7 @@ from .hints import (
     read_open_hint,
     resolve_alias,
 )
-from .mutation import NamedTag, Tags, infer_returns, mark_written, read_written, spell_hint
+from .mutation import NamedTag, Tags, infer_returns, mark_written, read_written, render_hint
 from .signatures import EMPTY, NoSignatureError, Signature, read_signature
 
 
@@ -113,7 +113,7 @@ def _read_type(signature: Signature, parameter: Parameter) -> SchemaType:
     except UnsupportedHintError as error:
         advice = f" {error}" if str(error) else ""
         raise signature.refuse(
-            f"Parameter {parameter.name} has unsupported type {spell_hint(parameter.annotation)}.{advice} "
+            f"Parameter {parameter.name} has unsupported type {render_hint(parameter.annotation)}.{advice} "
             f"{SUPPORTED}."
         ) from None
 
@@ -130,7 +130,7 @@ def _read_any_type(signature: Signature, parameter: Parameter) -> SchemaType:
         return read_open_hint(parameter.annotation)
     if find_hint_kind(parameter.annotation) is None:
         raise signature.refuse(
-            f"Parameter *{parameter.name} has unsupported type {spell_hint(parameter.annotation)}. Only "
+            f"Parameter *{parameter.name} has unsupported type {render_hint(parameter.annotation)}. Only "
             "tensors can be variadic. Annotate jax.Array, or pass one tuple or list."
         )
     return ListType(read_hint(parameter.annotation))

@@ -119,7 +119,7 @@ def _read_returns(signature: Signature, hint: Any) -> tuple[SchemaType, ...]:
         return read_return_hint(hint)
     except UnsupportedHintError:
         raise signature.refuse(
-            f"Return has unsupported type {spell_hint(hint)}. {SUPPORTED_RETURNS}."
+            f"Return has unsupported type {render_hint(hint)}. {SUPPORTED_RETURNS}."
         ) from None
 
 
@@ -143,7 +143,7 @@ def _infer_inplace_return(signature: Signature, arguments: tuple[Argument, ...])
     if _read_returns(signature, signature.returned) != (TENSOR,):
         raise signature.refuse(
             f"Tag.inplace requires the return annotation to be a Tensor. Got "
-            f"{spell_hint(signature.returned)}. Return {first.name}."
+            f"{render_hint(signature.returned)}. Return {first.name}."
         )
     return (Return(TENSOR, alias_info=first.alias_info),)
 
@@ -169,7 +169,7 @@ def _infer_out_returns(signature: Signature, arguments: tuple[Argument, ...]) ->
     if _read_returns(signature, signature.returned) != (TENSOR,) * len(written):
         raise signature.refuse(
             f"Tag.out requires the return annotation to match the mutable keyword-only Tensor arguments "
-            f"{', '.join(argument.name for argument in written)}. Got {spell_hint(signature.returned)}. "
+            f"{', '.join(argument.name for argument in written)}. Got {render_hint(signature.returned)}. "
             "Annotate one Tensor for each."
         )
     return tuple(Return(TENSOR, alias_info=argument.alias_info) for argument in written)
@@ -185,7 +185,7 @@ def _infer_returns_after_written(signature: Signature, written: list[Argument]) 
         argument.type for argument in written
     ]:
         raise signature.refuse(
-            f"Return annotation {spell_hint(hint)} does not begin with the new values of the written "
+            f"Return annotation {render_hint(hint)} does not begin with the new values of the written "
             f"arguments {', '.join(f'{argument.name} ({argument.type})' for argument in written)}. A kernel "
             f"on arrays returns them, in this order, before its results. Annotate it accordingly."
         )
@@ -200,7 +200,7 @@ def _read_or_none(hint: Any) -> SchemaType | None:
         return None
 
 
-def spell_hint(hint: Any) -> str:
+def render_hint(hint: Any) -> str:
     """Returns an annotation as code spells it."""
     if isinstance(hint, type) and not typing.get_args(hint):
         return hint.__name__ if hint.__module__ == "builtins" else f"{hint.__module__}.{hint.__qualname__}"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 
 from oplib.errors import RegistrationError
-from oplib.library.calls.assembly import build_call
+from oplib.library.calls.overload_call import build_call
 from oplib.library.objects.deferral import settle, settle_all
 from oplib.library.objects.namespace import publish, withdraw
 from oplib.library.objects.overload import OpOverload, overloads

@@ -16,7 +16,7 @@ import pytest
 import oplib
 from oplib import Tensor
 from oplib.config import config
-from oplib.library import custom_op, ops, register_autograd
+from oplib.library import Library, custom_op, ops, register_autograd
 from oplib.library.calls.dispatch import MAX_ITEMS, MAX_LENGTHS, MAX_PATTERNS, Dispatcher
 
 X = np.array([[1.0, -2.0], [3.0, 0.5]], np.float32)
@@ -28,6 +28,11 @@ CALLS: list[Callable[[Tensor], Any]] = [
     lambda x: oplib.max(x, 0),
     lambda x: oplib.linear(x, x, x[0]),
     lambda x: oplib.linear(x, x),
+    lambda x: x.exp(),
+    lambda x: x[0] * x[1],
+    lambda x: oplib.addcmul(x, x.detach(), x),
+    lambda x: oplib.cat([x, x.detach(), x]),
+    lambda x: oplib.nn.functional.layer_norm(x, (2,), x[0]),
 ]
 
 
@@ -147,6 +152,39 @@ def test_the_code_is_bounded_and_calls_beyond_it_are_recorded_too() -> None:
         assert all(np.array_equal(one.grad.array, X) for one in tensors if one.grad is not None)
     source = inspect.getsource(ops.fast.four.default.call)
     assert source.count("__pattern is ") == MAX_PATTERNS
+
+
+@pytest.mark.usefixtures("forget_ops")
+def test_arguments_may_have_the_names_of_builtins_and_of_variables_in_the_code() -> None:
+    library = Library("names", "FRAGMENT")
+    arguments = "Tensor self, Tensor[] node, Tensor? int, float str=1., int[] len=[1], *, Scalar float=2"
+    library.define(f"odd({arguments}) -> Tensor", operand=["float"])
+
+    def kernel(
+        self: jax.Array,
+        node: Any,
+        int: jax.Array | None,  # noqa: A002
+        str: Any,  # noqa: A002
+        len: Any,  # noqa: A002
+        *,
+        float: Any,  # noqa: A002
+    ) -> jax.Array:
+        return (self + sum(node) + (0.0 if int is None else int)) * str * float
+
+    library.impl("odd", kernel, "default")
+    register_autograd("names::odd", "derive")
+    x, y = leaf(), leaf()
+    for other, factor in [(None, 5.0), (y, 3)] * 3:
+        x.grad = None
+        result = ops.names.odd(x, [x, y], other, 3.0, float=factor)
+        expected = (X * 2 + X * (1 if other is None else 2)) * 3.0 * factor
+        np.testing.assert_allclose(result.detach().numpy(), expected, rtol=1e-6)
+        result.sum().backward()
+        assert x.grad is not None
+        np.testing.assert_allclose(x.grad.numpy(), np.full_like(X, 6.0 * factor))
+    if config.fast_path:
+        assert count_complete_calls(lambda: ops.names.odd(x, [x, y], y, 3.0, float=3)) == 0
+    library._destroy()
 
 
 LISTS: list[Callable[[Tensor], Tensor]] = [

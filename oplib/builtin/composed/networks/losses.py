@@ -90,7 +90,7 @@ def weigh(name: str, losses: Any, weight: Any, reduction: str) -> Any:
     return weighted.sum() if reduction == "sum" else weighted.sum() / weight.sum()
 
 
-def spell_loss(name: str) -> tuple[list[Parameter], list[str], dict[str, Any], str | None]:
+def render_loss(name: str) -> tuple[list[Parameter], list[str], dict[str, Any], str | None]:
     """Returns torch's parameters of a loss, the lines of its body, what these refer to, and its docstring."""
     parameters = [_make_parameter(*one.partition("=")) for one in WRITTEN_LOSSES[name].split(", ")]
     given = [one.name for one in parameters]

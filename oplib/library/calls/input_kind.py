@@ -1,4 +1,4 @@
-"""The world of a call, Tensors or arrays: how it is found, and which arguments it refuses."""
+"""The kind of the inputs of a call, Tensors or arrays: how it is found, and which inputs are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oplib.tensor.storage.ingestion import to_array
 _NUMBERS = (bool, int, float, complex, np.generic)
 
 
-def tells_world(record: Record, layout: Layout) -> bool:
+def has_tensor_input(record: Record, layout: Layout) -> bool:
     """Tells whether an argument that is a tensor is given, and not only operands."""
     return any(
         count_arrays(entry) and entry is not Slot.key and argument.name not in record.operand

@@ -17,7 +17,7 @@ from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library import OpOverload
 from oplib.library.arguments.scalars import is_narrow
-from oplib.library.calls.fusion import Branch, when_number, when_tensor
+from oplib.library.calls.inlined_overloads import Branch, when_number, when_tensor
 from oplib.tensor.storage.ingestion import to_array
 
 Function = Callable[..., Any]

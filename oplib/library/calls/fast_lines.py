@@ -1,0 +1,312 @@
+"""The lines of generated code that serve the common calls of one overload.
+
+Arguments keep their names in generated code. All other names begin with two underscores. The name of a
+variable that belongs to an argument contains the argument: ``__other_array``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from jax.core import Tracer
+
+from oplib.autograd.recording.formula_node import NOBODY
+from oplib.autograd.recording.origins import note_origin
+from oplib.autograd.recording.rebase import note_write
+from oplib.autograd.recording.record_pattern import Pattern
+from oplib.config import config
+from oplib.errors import OplibError
+from oplib.generated_code import CodeWriter, render_tuple
+from oplib.library.arguments.scalars import ARRAYS, to_operand, x64
+from oplib.library.carrier.specialization import MAX_BITS
+from oplib.modes import modes
+from oplib.tensor import Storage, Tensor
+from oplib.tensor.inference import InferenceStorage, InferenceTensor
+
+from .derived_view import gives_views
+from .fast_block import FastBlock, Input
+from .fast_key import LISTS, freeze_ints, freeze_softly
+
+SHARED_OBJECTS: dict[str, Any] = {
+    "__KEY_ERRORS": (TypeError, ValueError, OplibError),  # of an argument that cannot stand in a key
+    "__LISTS": LISTS,
+    "__NOBODY": NOBODY,
+    "__SCALARS": ARRAYS,
+    "__TENSORS": frozenset({Tensor, InferenceTensor}),
+    "__config": config,
+    "__modes": modes,
+    "__new": object.__new__,
+    "__x64": x64,
+}
+"""The objects that the lines of any overload may refer to."""
+for _object in (
+    *(InferenceStorage, InferenceTensor, Storage, Tensor, Tracer),
+    *(float, int, isinstance, len, str),  # an argument may have such a name
+    *(freeze_ints, freeze_softly, note_origin, note_write, to_operand),
+):
+    SHARED_OBJECTS[f"__{_object.__name__}"] = _object
+
+
+def write_block(code: CodeWriter, block: FastBlock) -> None:
+    """Writes the lines for the calls of an overload. A call that they do not serve continues after them."""
+    for kind in block.list_kinds():
+        with code.when(*kind.tests):
+            _write_specialization(code, block, kind.key)
+            with code.block("if __specialization is not None and __config.uses_fast_path:"):
+                for name, items in kind.lists.items():
+                    if items:
+                        code.write(f"{render_tuple(items)} = {name}")
+                _CallWriter(code, block, kind.inputs).write()
+    if block.dispatcher.fast_key.lists:
+        code.write("__renew()")
+
+
+def _write_specialization(code: CodeWriter, block: FastBlock, key: Sequence[str]) -> None:
+    find = code.refer(block.find, "find")
+    if not block.dispatcher.fast_key.static:
+        code.write(f"__specialization = {find}({render_tuple(key)})")
+        return
+    with code.block("try:"):
+        code.write(f"__specialization = {find}((", *[f"    {items}," for items in key], "))")
+    with code.block("except __KEY_ERRORS:"):
+        code.write("__specialization = None")
+
+
+class _CallWriter:
+    """Writes the lines for calls of one kind whose specialization is known.
+
+    Args:
+        code: takes the lines.
+        block: of the overload.
+        inputs: the arrays of the compiled call.
+    """
+
+    def __init__(self, code: CodeWriter, block: FastBlock, inputs: Sequence[Input]) -> None:
+        self._code = code
+        self._block = block
+        self._dispatcher = block.dispatcher
+        self._inputs = inputs
+        self._tensors = [one for one in inputs if not one.numbers]
+
+    def write(self) -> None:
+        """Writes the lines for Tensors, and for arrays."""
+        code, block = self._code, self._block
+        for one in self._inputs:
+            if one.numbers:
+                self._write_operand(one)
+        if block.writes:
+            with code.block(f"if {self._test_classes('is __Tensor')}:"):
+                self._write_in_place()
+            return
+        array_test = self._test_classes(f"in {code.refer(self._dispatcher.array_types, 'ARRAY_TYPES')}")
+        if gives_views(self._dispatcher.record):  # the complete path makes views of Tensors
+            head = f"if {array_test}:"
+        else:
+            test = "in __TENSORS" if block.in_inference else "is __Tensor"
+            with code.block(f"if {self._test_classes(test)}:"):
+                self._write_tensor_call()
+            head = f"elif {array_test}:"
+        with code.block(head):
+            self._write_return(self._call([one.array if one.numbers else one.name for one in self._inputs]))
+
+    def _write_operand(self, number: Input) -> None:
+        """Writes what the compiled call gets for a number; None if the complete path has to look at it."""
+        code, name, operand = self._code, number.name, number.array
+        code.write(f"{operand} = None")
+        tests = [f"{name}.__class__ is __{one.__name__}" for one in number.numbers]
+        with code.block(f"if {' or '.join(tests)}:"):
+            code.write(f"{operand} = __SCALARS[__x64.value][{name}.__class__].get({name})")
+            with code.block(f"if {operand} is None:"):
+                code.write(f"{operand} = __to_operand({name})")
+
+    def _test_classes(self, test: str) -> str:
+        """Returns the test of whether all tensors have a class, and all numbers can be passed."""
+        return " and ".join(
+            f"{one.array} is not None" if one.numbers else f"{one.name}.__class__ {test}"
+            for one in self._inputs
+        )
+
+    def _write_tensor_call(self) -> None:
+        """Writes a call on Tensors, which is recorded if a gradient is needed."""
+        code = self._code
+        if self._block.in_inference:
+            self._write_return(self._box(self._call(self._read_arrays()), "Inference"))
+            return
+        code.write("__state = __modes.state")
+        with code.block("if not __state.watchers:"):
+            if self._tensors and self._dispatcher.record.derivative.constant is None:
+                self._write_recorded_call()
+            self._write_return(self._box(self._call(self._read_arrays())))
+
+    def _read_arrays(self) -> list[str]:
+        return [one.array if one.numbers else f"{one.name}._storage.operand" for one in self._inputs]
+
+    def _call(self, arrays: Sequence[str]) -> list[str]:
+        """Returns the outputs of the compiled call; if there are several, the call is written first."""
+        if self._block.result_count == 1:
+            return [f"__specialization.run_one({', '.join(arrays)})"]
+        self._code.write(f"__outputs = __specialization.run({', '.join(arrays)})[1]")
+        return [f"__outputs[{index}]" for index in range(self._block.result_count)]
+
+    def _box(self, outputs: Sequence[str], prefix: str = "") -> list[str]:
+        """Writes Tensors around the outputs, as ``box`` does, and returns their variables."""
+        for index, output in enumerate(outputs):
+            storage, tensor = f"__storage{index or ''}", f"__tensor{index or ''}"
+            self._code.write(
+                f"{storage} = __new(__{prefix}Storage)",
+                f"{storage}.array = {output}",
+                f"{storage}.version = 0",
+                f"{tensor} = __new(__{prefix}Tensor)",
+                f"{tensor}._storage = {storage}",
+            )
+        return [f"__tensor{index or ''}" for index in range(len(outputs))]
+
+    def _write_return(self, results: Sequence[str]) -> None:
+        self._code.write(f"return {results[0] if len(results) == 1 else render_tuple(results)}")
+
+    # Recording ----------------------------------------------------------------------------------------------
+
+    def _write_recorded_call(self) -> None:
+        """Writes a call that needs a gradient: its node, if it is recorded in a known way."""
+        code = self._code
+        for one in self._tensors:
+            code.write(f"{one.variable('needs_grad')} = {one.name}._requires_grad")
+        needed = _any(one.variable("needs_grad") for one in self._tensors)
+        with code.block(f"if __state.grad_enabled and {needed}:"):
+            code.write(f"__recorder = __specialization.{self._choose_recorder()}")
+            for one in self._tensors:
+                code.write(f"{one.storage} = {one.name}._storage", f"{one.array} = {one.storage}.operand")
+            arrays = [one.array for one in self._inputs]
+            code.write(f"__result = __recorder({', '.join(arrays)})")
+            code.write("__plan = __result[0]", "__pattern = __plan.pattern")
+            for pattern in self._dispatcher.patterns:
+                if len(pattern.wanted) == len(self._inputs):
+                    with code.block(f"if __pattern is {code.refer(pattern, 'PATTERN')}:"):
+                        self._write_node(pattern)
+            tensors = ["None" if one.numbers else one.name for one in self._inputs]
+            block = code.refer(self._block, "block")
+            code.write(
+                f"return __record_new({block}, __result, {render_tuple(tensors)}, {render_tuple(arrays)})"
+            )
+
+    def _choose_recorder(self) -> str:
+        """Returns the expression of the recorder: for few arrays its index has one bit per array."""
+        flags = ["" if one.numbers else one.variable("needs_grad") for one in self._inputs]
+        if len(flags) > MAX_BITS:
+            return f"recorders[{render_tuple([flag or 'False' for flag in flags])}]"
+        return f"recorders_by_bits[{_add_bits([(flag, 1 << at) for at, flag in enumerate(flags) if flag])}]"
+
+    def _write_node(self, pattern: Pattern) -> None:
+        """Writes what ``formula_node.record`` does for calls that are recorded in the same way."""
+        code, node_class = self._code, self._dispatcher.node_class
+        tensors = self._box([f"__result[{index}]" for index in range(1, 1 + self._block.result_count)])
+        code.write(f"__node = __new({code.refer(node_class, node_class.__name__)})", "__node.plan = __plan")
+        self._write_edges(pattern)
+        code.write("__node.sequence_nr = __state.sequence_nr", "__state.sequence_nr += 1")
+        with code.block("if __state.locations or __state.anomaly:"):
+            code.write("__note_origin(__node)")
+        for index, tensor in enumerate(tensors):
+            if pattern.differentiable[index]:
+                code.write(f"{tensor}._requires_grad = True", f"{tensor}._grad_fn = __node")
+                if index:
+                    code.write(f"{tensor}._output_nr = {index}")
+        self._write_residuals(pattern)
+        self._write_return(tensors)
+
+    def _write_edges(self, pattern: Pattern) -> None:
+        """Writes the edges of a node, or its inputs if one of them is a leaf, as ``link_inputs`` does."""
+        code = self._code
+        inputs = ["None"] * len(self._inputs)
+        edges = list(inputs)
+        grad_fns: list[str] = []
+        for index, one in enumerate(self._inputs):
+            if pattern.wanted[index]:
+                grad_fn = one.variable("grad_fn")
+                grad_fns.append(grad_fn)
+                code.write(f"{grad_fn} = {one.name}._grad_fn")
+                edges[index] = f"({grad_fn}, {one.name}._output_nr)"
+                is_only = sum(pattern.wanted) == 1
+                inputs[index] = (
+                    one.name if is_only else f"{one.name} if {grad_fn} is None else {edges[index]}"
+                )
+        with code.block(f"if {' or '.join(f'{grad_fn} is None' for grad_fn in grad_fns)}:"):
+            code.write(f"__node.inputs = {render_tuple(inputs)}")
+        with code.block("else:"):
+            code.write(f"__node.edges = {render_tuple(edges)}")
+
+    def _write_residuals(self, pattern: Pattern) -> None:
+        """Writes what the node saves, as ``save_residuals`` does. The storages of outputs have version 0."""
+        code, count = self._code, len(self._inputs)
+        for number, index in enumerate(pattern.viewed, 1 + self._block.result_count):
+            one = self._inputs[index]
+            code.write(f"{one.array} = {one.storage}.keep({one.array}, __result[{number}])")
+        values: list[str] = []
+        storages: list[str] = []
+        versions: list[str] = []
+        for source in pattern.sources:
+            one = self._inputs[source] if source < count else None
+            values.append(one.array if one else f"__result[{1 + source - count}]")
+            storages.append(one.storage if one else f"__storage{source - count or ''}")
+            versions.append(f"{one.storage}.version" if one and not one.numbers else "0")
+        if values:
+            code.write(f"__node.saved = {render_tuple([*values, *storages])}")
+        if written := [version for version in versions if version != "0"]:
+            with code.block(f"if {' or '.join(written)}:"):
+                code.write(f"__node.versions = {render_tuple(versions)}")
+
+    # Writing ------------------------------------------------------------------------------------------------
+
+    def _write_in_place(self) -> None:
+        """Writes a call whose result replaces the array of the first input.
+
+        It serves calls in which that is no view, the call is not recorded, and the result has its shape and
+        dtype: then nothing else is to be checked or kept.
+        """
+        code = self._code
+        written = self._inputs[0].name
+        needed = _any(f"{one.name}._requires_grad" for one in self._tensors)
+        code.write(
+            "__state = __modes.state",
+            f"__storage = {written}._storage",
+            "if (",
+            "    __storage.__class__ is __Storage",
+            f"    and {written}._root is None",
+            f"    and {written}._read_only is None",
+            "    and not __state.watchers",
+            f"    and not (__state.grad_enabled and {needed})",
+        )
+        with code.block("):"):
+            (output,) = self._call(["__array", *self._read_arrays()[1:]])
+            code.write(
+                "__array = __storage.operand",
+                f"__output = {output}",
+                "if (",
+                "    not __isinstance(__output, __Tracer)",
+                "    and (",
+                "        __output.aval is __array.aval",
+                "        or (__output.shape == __array.shape and __output.dtype == __array.dtype)",
+                "    )",
+                "    and __storage.array is __array",  # no other thread runs from here, see Storage.exchange
+            )
+            with code.block("):"):
+                code.write("__storage.array = __output", "__storage.version += 1")
+                with code.block(f"if {written}._views is not None:"):
+                    code.write(f"__note_write({written})")
+                code.write(f"return {written}")
+
+
+def _any(tests: Iterable[str]) -> str:
+    """Returns the test of whether one test is true, as an operand of ``and``."""
+    joined = " or ".join(tests)
+    return f"({joined})" if " or " in joined else joined
+
+
+def _add_bits(flags: Sequence[tuple[str, int]], bits: int = 0) -> str:
+    """Returns the sum of the bits whose flags are true, as an expression; at least one flag is true."""
+    if not flags:
+        return str(bits)
+    (flag, bit), *others = flags
+    if not (bits or others):
+        return str(bit)
+    return f"({_add_bits(others, bits | bit)} if {flag} else {_add_bits(others, bits)})"

@@ -1,0 +1,139 @@
+"""The function of ``overload.call``: generated code that binds the arguments and serves the common calls.
+
+Python binds positional and keyword-only arguments. The function takes any others too, so Python refuses no
+call, and errors have the words of the schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import Parameter
+from typing import Any
+
+from oplib.generated_code import CodeWriter, define_function, render_tuple, write_function
+from oplib.library.objects.overload import OpOverload
+from oplib.library.schema import Argument
+from oplib.modes import modes
+from oplib.tracebacks import entry_point
+
+from .derived_view import gives_views
+from .dispatch import Dispatcher
+from .fast_block import FastBlock, name_arguments
+from .fast_path import FastPath
+
+Function = Callable[..., Any]
+MISSING: Any = object()
+"""Stands for an argument that was not given."""
+
+
+def build_call(overload: OpOverload) -> Function:
+    """Returns the function of ``overload.call``, and assigns those of its other calls."""
+    dispatcher = Dispatcher(overload)
+    overload.arrays = entry_point(lambda *args, **kwargs: dispatcher.call(args, kwargs, arrays_wanted=True))
+    overload.functional = entry_point(lambda *args, **kwargs: dispatcher.call_functional(args, kwargs))
+    overload.take_dispatcher(dispatcher)
+    if dispatcher.is_fast:
+        return OverloadCall(dispatcher).function
+    source = write_function("call(*args, **kwargs)", ["return __complete(args, kwargs)"])
+    return define_function(source, "call", f"<call of {dispatcher.name}>", {"__complete": dispatcher.call})
+
+
+class OverloadCall:
+    """The generated function of an overload, and the calls that its fast path does not serve.
+
+    Args:
+        dispatcher: of the overload.
+
+    Attributes:
+        function: the generated function.
+    """
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        arguments = dispatcher.schema.arguments
+        self._names = [argument.name for argument in arguments if not argument.kwarg_only]
+        self._inference_function: Function | None = None
+        self.function = self._make_function(self._decline)
+
+    def _make_function(self, decline: Function, *, in_inference: bool = False) -> Function:
+        """Makes the function.
+
+        Args:
+            decline: called for a call that no block has served.
+            in_inference: the function is for inference mode.
+        """
+        schema = self._dispatcher.schema
+        pairs = list(zip(name_arguments(schema), schema.arguments, strict=True))
+        positional = [pair for pair in pairs if not pair[1].kwarg_only]
+        keyword_only = [pair for pair in pairs if pair[1].kwarg_only]
+        named = ", ".join(f"{argument.name!r}: {variable}" for variable, argument in keyword_only)
+        given = f"{render_tuple([variable for variable, _ in positional])}, {{{named}}}"
+        code = CodeWriter({"__MISSING": MISSING, "__bind_again": self._bind_again, "__decline": decline})
+        with code.block("if __named or __rest:"):
+            code.write(f"return __bind_again({given}, __rest, __named)")
+        for variable, argument in positional:
+            if argument.has_default_value():
+                with code.block(f"if {variable} is __MISSING:"):
+                    code.write(f"{variable} = {code.refer(argument.default_value, f'default_{variable}')}")
+        parameters = [
+            *[Parameter(variable, Parameter.POSITIONAL_ONLY, default=MISSING) for variable, _ in positional],
+            Parameter("__rest", Parameter.VAR_POSITIONAL),
+            *[
+                Parameter(variable, Parameter.KEYWORD_ONLY, default=_find_default(argument))
+                for variable, argument in keyword_only
+            ],
+            Parameter("__named", Parameter.VAR_KEYWORD),
+        ]
+        return FastPath(
+            "call",
+            parameters,
+            code.objects,
+            lambda: [("", FastBlock(self._dispatcher, in_inference=in_inference))],
+            start=code.lines,
+            end=[f"return __decline({given})"],
+            filename=f"<call of {self._dispatcher.name}>",
+        ).function
+
+    def _bind_again(
+        self,
+        values: tuple[Any, ...],
+        keyword_only: dict[str, Any],
+        rest: tuple[Any, ...],
+        named: dict[str, Any],
+    ) -> Any:
+        """Calls again with named arguments at their indices; the complete path refuses wrong names."""
+        bound = list(values)
+        for name, value in named.items():
+            if name not in self._names or bound[self._names.index(name)] is not MISSING:
+                break
+            bound[self._names.index(name)] = value
+        else:
+            if not rest:
+                return self.function(*bound, **keyword_only)
+        given = [value for value in values if value is not MISSING]
+        return self._dispatcher.call((*given, *rest), {**_drop_missing(keyword_only), **named})
+
+    def _decline(self, values: tuple[Any, ...], keyword_only: dict[str, Any]) -> Any:
+        """Serves a call that the function does not serve. In inference mode another function may serve it."""
+        state = modes.state
+        # in inference mode too, a view of an ordinary tensor is ordinary
+        if state.inference and state.watchers == 1 and not gives_views(self._dispatcher.record):
+            if self._inference_function is None:
+                self._inference_function = self._make_function(self._complete, in_inference=True)
+            return self._inference_function(*values, **keyword_only)
+        return self._complete(values, keyword_only)
+
+    def _complete(self, values: tuple[Any, ...], keyword_only: dict[str, Any]) -> Any:
+        """Takes the complete path, with the arguments that were given."""
+        count = next((index for index, value in enumerate(values) if value is MISSING), len(values))
+        later = dict(zip(self._names[count:], values[count:], strict=True))
+        given = _drop_missing({**keyword_only, **later})
+        return self._dispatcher.call(values[:count], given)
+
+
+def _drop_missing(named: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in named.items() if value is not MISSING}
+
+
+def _find_default(argument: Argument) -> Any:
+    return argument.default_value if argument.has_default_value() else MISSING
