@@ -25,7 +25,6 @@ from oplib.tensor import Storage, Tensor, box, read_array
 from .kept_gradients import run_without_residuals
 from .lazy_edges import LazyEdges, link_inputs
 from .origins import enter_node
-from .record_pattern import Pattern
 
 __all__ = ["NOBODY", "FormulaNode", "make_node_class", "record", "save_residuals"]
 
@@ -303,7 +302,7 @@ def record(
     first_extra = 1 + len(plan.outputs)
     values = (*arrays, *result[1:])
     boxed = [None if output is None else box(output) for output in result[1:first_extra]]
-    node = make_node(node_class, plan, boxed, state, tensors=tensors, pattern=plan)
+    node = make_node(node_class, plan, boxed, state, tensors)
     if state.watchers and (pairs := active_pairs()):
         if plan.sources:
             node.saved = pack_residuals(plan, pairs, values, (*tensors, *boxed))
@@ -323,9 +322,7 @@ def make_node(
     plan: BackwardPlan,
     outputs: Sequence[Any],
     state: ModeState,
-    *,
     tensors: Sequence[Any],
-    pattern: BackwardPlan | Pattern,
 ) -> FormulaNode:
     """Makes the node of a call, and sets the history of the outputs that have gradients.
 
@@ -335,14 +332,13 @@ def make_node(
         outputs: the outputs as Tensors.
         state: the modes of this thread.
         tensors: the tensor of each input array. Only those with a wanted gradient are read.
-        pattern: holds the inputs whose gradients are wanted, and the outputs that have gradients.
     """
     node = _new(node_class)
     node.plan = plan
-    link_inputs(node, tensors, pattern.wanted)
+    link_inputs(node, tensors, plan.wanted)
     enter_node(node, state)
     for slot, output in enumerate(outputs):
-        if pattern.differentiable[slot]:
+        if plan.differentiable[slot]:
             output._requires_grad = True
             output._grad_fn = node
             if slot:
@@ -351,19 +347,19 @@ def make_node(
 
 
 def save_residuals(
-    node: FormulaNode, pattern: BackwardPlan | Pattern, values: Sequence[Any], storages: Sequence[Storage]
+    node: FormulaNode, plan: BackwardPlan, values: Sequence[Any], storages: Sequence[Storage]
 ) -> None:
     """Saves the values that the formula reads.
 
     Args:
         node: the node of the call.
-        pattern: holds the indices of these values.
+        plan: holds the indices of these values.
         values: inputs, outputs and extras.
         storages: the storage of each of them.
     """
-    if pattern.sources:
-        owners = pattern.pick(storages)
-        node.saved = (*pattern.pick(values), *owners)
+    if plan.sources:
+        owners = plan.pick(storages)
+        node.saved = (*plan.pick(values), *owners)
         versions = [owner.version for owner in owners]
         if any(versions):
             node.versions = tuple(versions)

@@ -39,22 +39,11 @@ def link_inputs(node: Any, tensors: Sequence[Any], wanted: Sequence[bool]) -> No
         tensors: the inputs of the call. Those with a wanted gradient require grad.
         wanted: whether the gradient of each input is wanted.
     """
-    functions = [want and tensors[place]._grad_fn for place, want in enumerate(wanted)]
-    if None in functions:
-        node.inputs = tuple(
-            [
-                None
-                if not wanted[place]
-                else tensors[place]
-                if function is None
-                else (function, tensors[place]._output_nr)
-                for place, function in enumerate(functions)
-            ]
-        )
+    links = [
+        None if not want else tensor if tensor._grad_fn is None else (tensor._grad_fn, tensor._output_nr)
+        for tensor, want in zip(tensors, wanted, strict=True)
+    ]
+    if any(isinstance(link, Tensor) for link in links):
+        node.inputs = tuple(links)
     else:
-        node.edges = tuple(
-            [
-                (function, tensors[place]._output_nr) if wanted[place] else None
-                for place, function in enumerate(functions)
-            ]
-        )
+        node.edges = tuple(links)
