@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from oplib.library import custom_op
+
 AXIS, COUNT = "i", 4
 RIGHT, LEFT = ([(at, (at + step) % COUNT) for at in range(COUNT)] for step in (1, -1))
 Formula = Callable[..., tuple[Any, Any]]
