@@ -50,6 +50,9 @@ _ADVICE_FOR_TEXTS = (
 _PACKAGES = frozenset({"builtins", "numpy"})
 _STATUS = re.compile("[A-Z_]+: ")  # of XLA; the text may hold an error of the user's host kernel
 _CALL_OF = "<call of "  # begins the file name of the generated code of an op
+_OF_DERIVATIVES = re.compile(
+    "autodiff|[Dd]ifferentiation rule|[Rr]everse-mode|[Ff]orward-mode|JVP|Transpose rule"
+)
 _LONGEST = 300
 _LEAKED_TYPE = re.compile(r"intermediate value with type (\S+)")
 _LEAKED_FROM = re.compile(
@@ -75,7 +78,7 @@ def explain_raw(
     if kind is None:
         return None
     text = str(error).partition("\n")[0]
-    if _STATUS.match(text):
+    if _STATUS.match(text) or _OF_DERIVATIVES.search(text):
         return None
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     name = _name_call(frame, name)
@@ -118,4 +121,9 @@ def _describe_arguments(frame: FrameType) -> str:
     names = [*code.co_varnames[:count]]
     names += code.co_varnames[count : count + bool(code.co_flags & 4) + bool(code.co_flags & 8)]
     found = frame.f_locals
-    return ", ".join(f"{name} {describe(found[name])}" for name in names if name in found)
+    given = [(name, found[name]) for name in names if name in found]
+    # The generated code of an op has *__rest and **__named for what does not fit its signature.
+    named = [(name, value) for name, value in given if not name.startswith("__") or len(value)]
+    return ", ".join(
+        describe(value) if name.startswith("__") else f"{name} {describe(value)}" for name, value in named
+    )

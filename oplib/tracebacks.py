@@ -36,6 +36,7 @@ for _prefix in _OWN:  # jaxprs and profiles show the line of the user's call
     register_exclusion(_prefix)
 
 _JAX_NOTE = "For simplicity, JAX has removed its internal frames"
+_IN_RULE = "_oplib_in_rule"
 _NOTE = 'oplib has hidden its other frames. oplib.config.traceback = "full" shows them.'
 
 
@@ -114,6 +115,28 @@ def entry_point(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+def rule_of_jax(function: Callable[P, R]) -> Callable[P, R]:
+    """Marks a function that JAX calls to transform an op, such as its derivative.
+
+    An error of JAX in it stays as it is, because it is not about the arguments of a call.
+
+    Args:
+        function: any function.
+    """
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            if not isinstance(error, OplibError):
+                setattr(error, _IN_RULE, True)
+            _hide_frames(error)
+            raise
+
+    return call
+
+
 def refine_error(error: Exception, name: str | None = None) -> Exception | None:
     """Prepares an error that is about to leave an entry point.
 
@@ -129,7 +152,8 @@ def refine_error(error: Exception, name: str | None = None) -> Exception | None:
     """
     traceback = error.__traceback__
     better = None
-    if traceback is not None and not isinstance(error, OplibError) and _is_without_user(traceback):
+    is_raw = not isinstance(error, OplibError) and not hasattr(error, _IN_RULE)
+    if traceback is not None and is_raw and _is_without_user(traceback):
         better = explain_raw(error, traceback.tb_frame, name)
     _hide_frames(error)
     return better

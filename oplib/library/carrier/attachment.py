@@ -20,7 +20,7 @@ from jax.interpreters import ad, batching, mlir
 from oplib.autograd.array_functions.array_function import Mask
 from oplib.library.axes.levels import Level, Levels, move_to_front
 from oplib.library.derivatives.formula import FormulaPlan
-from oplib.tracebacks import entry_point
+from oplib.tracebacks import rule_of_jax
 
 from .bound_call import BoundCall
 from .linear import make_linear
@@ -56,7 +56,9 @@ class Attached:
         """Returns the derivative of the call and its residuals; other gradients need another forward."""
         inputs, _, extras = self.split(values)
         planned = None if self.plan is None or wanted != self.wanted else (self.plan, extras)
-        return make_linear(self.call, self.levels, wanted, inputs=inputs, outputs=outputs, planned=planned)
+        return make_linear(
+            self.call, self.levels, wanted, inputs=inputs, outputs=outputs, planned=planned, is_outer=True
+        )
 
 
 def make_attachment(name: str, bind_linear: BindLinear) -> Primitive:
@@ -71,8 +73,8 @@ def make_attachment(name: str, bind_linear: BindLinear) -> Primitive:
     primitive.def_impl(_pick)
     primitive.def_abstract_eval(_pick)
     mlir.register_lowering(primitive, _lower)
-    batching.fancy_primitive_batchers[primitive] = entry_point(partial(_batch, primitive))
-    ad.primitive_jvps[primitive] = entry_point(partial(_differentiate, primitive, bind_linear))
+    batching.fancy_primitive_batchers[primitive] = rule_of_jax(partial(_batch, primitive))
+    ad.primitive_jvps[primitive] = rule_of_jax(partial(_differentiate, primitive, bind_linear))
     return primitive
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ from jax.extend.core import unmapped_aval
 from oplib.autograd.array_functions.array_function import Mask, conjugate, has_gradient
 from oplib.autograd.array_functions.array_types import match_type
 from oplib.autograd.array_functions.compilation import is_uncompiled
-from oplib.errors import MissingRuleError
+from oplib.errors import AutogradError, MissingRuleError
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, map_residuals
 from oplib.library.axes.varying import is_inside_shard_map, refuse_reduced
@@ -30,8 +31,9 @@ from .bound_call import BoundCall
 class Linear:
     """The parameter of the primitive *op.lin*.
 
-    The residuals are the inputs, if there is a jvp rule, and then the residuals of the backward formula, if
-    there is one. The object holds no rule: rules are looked up when it is lowered or transposed.
+    The residuals are the inputs, if there is a jvp rule or the call has been differentiated before, and then
+    the residuals of the backward formula, if there is one. The object holds no rule: rules are looked up when
+    it is lowered or transposed.
 
     Attributes:
         call: the bound call.
@@ -39,7 +41,9 @@ class Linear:
         wanted: for each input, whether it has a tangent.
         differentiable: for each output, whether it has a tangent.
         avals: the avals of the output tangents, with their sharding.
-        rule_residuals: the number of residuals for the jvp rule.
+        rule_residuals: the number of residuals for the jvp rule, or for the derivative of the kernel.
+        is_outer: the call has been differentiated, and this is the derivative of its results once more. If no
+            forward mode can be derived from the formula, it is JAX's derivative of the kernel.
         residual_count: the number of the primitive's arguments that are residuals.
         plan: the plan of the backward formula; None if there is none.
     """
@@ -52,6 +56,7 @@ class Linear:
     rule_residuals: int
     residual_count: int
     plan: FormulaPlan | None
+    is_outer: bool = False
 
     @property
     def wanted_places(self) -> list[int]:
@@ -73,13 +78,43 @@ class Linear:
             tangents: the tangents of the wanted inputs.
             zeros: a zero like each output tangent.
         """
-        if not self.rule_residuals:
+        if self.rule_residuals and not self.is_outer:
+            return self._map(self._push_one, residuals, tangents)
+        try:
             return self._transpose_backward(residuals, tangents, zeros)
-        function = self._push_one
+        except (AutogradError, MissingRuleError) as refusal:
+            if not self.is_outer:
+                raise
+            try:
+                return self._map(self._push_kernel, residuals, tangents)
+            except Exception as error:
+                refusal.add_note(f"JAX cannot differentiate the kernel either: {error}")
+                raise refusal from error
+
+    def _map(
+        self, function: Callable[..., Any], residuals: Sequence[Any], tangents: Sequence[Any]
+    ) -> Sequence[Any]:
+        """Maps a function of the inputs and tangents of one example over the levels."""
         for level in self.levels:
             axes = tuple(0 if level.batched[place] else None for place in self.wanted_places)
             function = level.map(function, (0, axes))
         return function(tuple(residuals[: self.rule_residuals]), tuple(tangents))
+
+    def _push_kernel(self, inputs: Any, tangents: Any) -> tuple[Any, ...]:
+        """Differentiates what ran, the kernel or the forward instead of it, by JAX."""
+        call = self.call
+
+        def run(*moving: Any) -> list[Any]:
+            rest = iter(moving)
+            values = [next(rest) if want else value for want, value in zip(self.wanted, inputs, strict=True)]
+            if call.record.derivative.forward is not None:
+                outputs = call.run_forward((), self.wanted, values)[1]
+            else:
+                outputs = (call.run_plain((), values) if call.is_plain else call.run(*values))[1]
+            return [value for value, has in zip(outputs, self.differentiable, strict=True) if has]
+
+        at = tuple(value for want, value in zip(self.wanted, inputs, strict=True) if want)
+        return tuple(jax.jvp(run, at, tuple(tangents))[1])
 
     def _push_one(self, inputs: Any, tangents: Any) -> tuple[Any, ...]:
         rest = iter(tangents)
@@ -113,7 +148,18 @@ class Linear:
         signature = self.plan.token, self.levels, tuple(map(jax.typeof, [*residuals, *zeros]))
         if is_uncompiled() or signature in self.call.checked:
             return given
-        found = require_linear(self.pull, residuals, zeros, str(self.call))
+        running = threading.get_ident(), signature
+        if running in self.call.checked:
+            raise AutogradError(
+                f"{self.call}: no forward mode can be derived from the backward formula, because the formula "
+                "takes forward mode of the op itself. Call the kernel in it, or register a rule with "
+                "register_jvp."
+            )
+        self.call.checked.add(running)
+        try:
+            found = require_linear(self.pull, residuals, zeros, str(self.call))
+        finally:
+            self.call.checked.discard(running)
         if found.is_given:
             self.call.checked.add(signature)
         return found
@@ -193,6 +239,7 @@ def make_linear(
     outputs: Sequence[Any],
     structure: Structure | None = None,
     planned: tuple[FormulaPlan, Sequence[Any]] | None = None,
+    is_outer: bool = False,
 ) -> tuple[Linear, tuple[Any, ...]]:
     """Makes the derivative of a call at its inputs, and its residuals.
 
@@ -204,6 +251,7 @@ def make_linear(
         outputs: its results, batched at all levels.
         structure: the structure of the results, if it is known.
         planned: the plan and the intermediates, if a forward has run.
+        is_outer: the call has been differentiated before.
 
     Raises:
         MissingRuleError: the op has neither a jvp rule nor a backward formula.
@@ -215,7 +263,8 @@ def make_linear(
         refuse_reduced([*inputs, *outputs], op=str(call))
     tangent_avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
     batched_inputs = _batch_fully(inputs, levels)
-    plan, residuals = None, [*batched_inputs] if record.jvp is not None else []
+    is_outer = is_outer and record.jvp is None
+    plan, residuals = None, [*batched_inputs] if record.jvp is not None or is_outer else []
     rule_residuals = len(residuals)
     differentiable = tuple(has_gradient(aval.dtype) for aval in tangent_avals)
     if record.derivative.backward is not None:
@@ -232,6 +281,7 @@ def make_linear(
         rule_residuals=rule_residuals,
         residual_count=len(residuals),
         plan=plan,
+        is_outer=is_outer,
     )
     return linear, tuple(residuals)
 

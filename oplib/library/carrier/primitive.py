@@ -27,12 +27,14 @@ from oplib.library.axes.levels import Level, Levels, move_to_front
 from oplib.library.axes.varying import is_inside_shard_map, match_varying
 from oplib.library.derivatives.formula import FormulaPlan
 from oplib.library.kernels.kernel_choice import require_kernels
+from oplib.library.kernels.tracing import any_traced
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Record
-from oplib.tracebacks import entry_point
+from oplib.tracebacks import rule_of_jax
 
 from .attachment import Attached, attach, make_attachment
 from .bound_call import BoundCall, Shapes
+from .call_transpose import transpose_call
 from .captured import CapturedCall
 from .host_parts import find_spread_lowering
 from .linear import Linear, make_linear
@@ -121,11 +123,12 @@ class Carrier:
             primitive.multiple_results = True
             lower_late(primitive)
             mlir.register_lowering(primitive, lower)
-        batching.fancy_primitive_batchers[self.call] = entry_point(self._batch_call)
-        batching.fancy_primitive_batchers[self.linear] = entry_point(self._batch_linear)
-        ad.primitive_jvps[self.call] = entry_point(self._differentiate_call)
-        ad.primitive_jvps[self.linear] = entry_point(differentiate_linear)
-        ad.primitive_transposes[self.linear] = entry_point(transpose_linear)
+        batching.fancy_primitive_batchers[self.call] = rule_of_jax(self._batch_call)
+        batching.fancy_primitive_batchers[self.linear] = rule_of_jax(self._batch_linear)
+        ad.primitive_jvps[self.call] = rule_of_jax(self._differentiate_call)
+        ad.primitive_jvps[self.linear] = rule_of_jax(differentiate_linear)
+        ad.primitive_transposes[self.call] = rule_of_jax(transpose_call)
+        ad.primitive_transposes[self.linear] = rule_of_jax(transpose_linear)
 
     def bind(self, call: BoundCall, arrays: Sequence[Any]) -> list[Any]:
         """Binds the call in the current trace."""
@@ -183,6 +186,8 @@ class Carrier:
             return self._differentiate_forward(call, levels, jaxpr, primals, tangents)
         if body is None and not is_derived and _can_inline(call.record):
             outputs = self._inline(call, levels, jaxpr, primals)
+        elif call.record.needs_kernel_derivative and any_traced(primals):
+            outputs = self._attach_call(call, levels, jaxpr, primals)
         else:
             outputs = self.call.bind(*primals, call=call, levels=levels, jaxpr=jaxpr)
         avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
@@ -203,6 +208,12 @@ class Carrier:
             outputs = jaxpr_as_fun(jaxpr)(*map(jax.lax.stop_gradient, primals))
         attached = attach(self.attachment, Attached(call, levels, len(primals)), primals, outputs, ())
         return _name_results(call, attached)
+
+    def _attach_call(self, call: BoundCall, levels: Levels, jaxpr: Any, primals: Any) -> list[Any]:
+        """Binds the call, and attaches the rules, so that an outer derivative knows that this is one."""
+        held = map(jax.lax.stop_gradient, primals)
+        outputs = self.call.bind(*held, call=call, levels=levels, jaxpr=jaxpr)
+        return attach(self.attachment, Attached(call, levels, len(primals)), primals, outputs, ())
 
     def _differentiate_forward(
         self, call: BoundCall, levels: Levels, jaxpr: Any, primals: Any, tangents: Any

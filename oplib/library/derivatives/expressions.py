@@ -2,8 +2,9 @@
 
 An expression is a label with the numbers of its operands. The label holds the primitive and its parameters,
 so a primitive that this module does not know is an expression of its own. Calls are read through. A ``cond``
-is the tuple of its branches. A result of ``scan`` or ``while`` is identified by the carries that it reaches, in
-the order in which they are found: two loops are one expression although one of them carries further values.
+is the tuple of its branches. A result of ``scan`` or ``while`` is identified by the carries that it reaches,
+in the order in which they are found: two loops are one expression although one of them carries further
+values.
 
 Each rule for zeros, for identities and for results by position says that more expressions are equal. So a
 primitive that is missing in these tables makes the numbering weaker, and never wrong.
@@ -45,6 +46,7 @@ _ZERO_OF_ZEROS = frozenset(
         "imag", "convert_element_type", "reduce_precision", "psum", "psum_invariant",
     }
 )  # fmt: skip
+_PRODUCTS = frozenset({"mul", "dot_general", "conv_general_dilated"})
 _SMALL = 1 << 14  # numbers; a constant of more is not searched for numbers other than zero
 
 
@@ -72,9 +74,13 @@ class Expressions:
     """Numbers of expressions; the operands of an expression have smaller numbers.
 
     The jaxprs that are read must live as long as this object.
+
+    Args:
+        absorbs: a product with zero is zero, whatever the other factor is; so NaN and infinity do not count.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, absorbs: bool = False) -> None:
+        self._absorbs = absorbs
         self._numbers: dict[tuple[Hashable, Numbers], int] = {}
         self._labels: list[Any] = []
         self._operands: list[Numbers] = []
@@ -179,6 +185,8 @@ class Expressions:
         if name in _CALLS and _CALLS[name] in equation.params:
             return self.read(equation.params[_CALLS[name]], operands, depth)
         if name in _ZERO_OF_ZEROS and self._zeros.issuperset(operands):
+            return [self.make_zero(var.aval) for var in equation.outvars]
+        if self._absorbs and name in _PRODUCTS and not self._zeros.isdisjoint(operands):
             return [self.make_zero(var.aval) for var in equation.outvars]
         if name in _IDENTITIES and len(operands) == len(equation.outvars):
             return list(operands)
@@ -333,7 +341,8 @@ class Expressions:
     def _rename(self, numbers: Sequence[int], names: dict[int, int]) -> list[int]:
         """Replaces carries in expressions by other leaves."""
         renamed = dict(names)
-        reached, stack = set(), list(numbers)
+        reached: set[int] = set()
+        stack = list(numbers)
         while stack:
             one = stack.pop()
             if one not in reached and one not in names and not names.keys().isdisjoint(self._carries[one]):

@@ -5,10 +5,10 @@ check. Its transposition drops a term that does not depend on the cotangent, and
 ignores the cotangent or rounds it.
 
 JAX's derivative of a rule is linear in the direction, whatever the rule is. So a rule is linear if its value
-at X is its derivative in the direction X, and that derivative is the same at every point Y. The check compares
-both as expressions of X (:mod:`.expressions`). It needs no list of linear primitives: a primitive that it does
-not know is linear if JAX's derivative applies the same primitive to the tangent. Nothing else is trusted,
-except that a ``custom_linear_solve`` solves its equation.
+at X is its derivative in the direction X, and that derivative is the same at every point Y. The check
+compares both as expressions of X (:mod:`.expressions`). It needs no list of linear primitives: a primitive
+that it does not know is linear if JAX's derivative applies the same primitive to the tangent. Nothing else is
+trusted, except that a ``custom_linear_solve`` solves its equation.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from typing import Any
 
 import jax
 from jax.extend.core import jaxpr_as_fun
+from jax.extend.source_info_util import user_context
 
 from oplib.autograd.array_functions.array_function import has_gradient
-from oplib.errors import AutogradError
+from oplib.errors import AutogradError, OplibError
 
 from .expressions import Expressions, open_jaxpr
 from .inlining import Inlining
@@ -112,8 +113,26 @@ def find_nonlinear(
 
 def _trace(rule: Rule, points: Sequence[Any], moving: Sequence[Any], *, trusts: bool = False) -> _TracedRule:
     count = len(points)
-    closed = jax.make_jaxpr(lambda *values: tuple(rule(values[:count], values[count:])))(*points, *moving)
+    with user_context(_HERE):
+        closed = jax.make_jaxpr(lambda *values: tuple(rule(values[:count], values[count:])))(*points, *moving)
     return _TracedRule(closed, count, trusts=trusts)
+
+
+class _Here:
+    """Stands for the traceback of the caller.
+
+    While JAX lowers an op, it gives all equations the traceback of the op's call. An empty traceback in its
+    place makes JAX look for the line of each equation, as in any other trace.
+    """
+
+    def __bool__(self) -> bool:
+        return False
+
+    def as_python_traceback(self) -> None:
+        """Returns no traceback, for errors that pass."""
+
+
+_HERE: Any = _Here()
 
 
 class _TracedRule:
@@ -151,6 +170,8 @@ class _TracedRule:
                 return Refusal(0, f"the operator of {show_equation(solution)} is not linear")
         try:
             place, is_free = self.find_result()
+        except (OplibError, RecursionError):  # of an op in the rule
+            raise
         except Exception as error:  # noqa: BLE001  JAX says in many ways that it has no rule
             shown = str(error).partition("\n")[0].rstrip(".")
             return self._explain(0) or Refusal(0, f"JAX cannot differentiate it ({shown})")

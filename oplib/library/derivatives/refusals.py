@@ -75,9 +75,9 @@ def _find_line(equation: Any, call: _Call | None) -> str | None:
     has the line of this call, unless its own line is in the called function.
     """
     found = _PLACE.match(summarize(equation.source_info))
-    if found is None or (call is not None and found[3] != call.name):
-        return None if call is None else call.where
-    return f"{Path(found[1]).name}:{found[2]}"
+    own = None if found is None else f"{Path(found[1]).name}:{found[2]}"
+    is_inside = call is None or (found is not None and found[3] == call.name)
+    return own if call is None or is_inside else call.where or own
 
 
 class _Search:

@@ -189,6 +189,11 @@ class Record(Definition):
         return self.derivative.derive or (self.derivative.backward is None and has_rule)
 
     @property
+    def needs_kernel_derivative(self) -> bool:
+        """Whether forward over reverse mode may need JAX's derivative of the kernel, and it may exist."""
+        return self.derivative.backward is not None and self.jvp is None and self.kind != "host"
+
+    @property
     def is_plain(self) -> bool:
         """Whether an array kernel and its rules run as plain Python: ``compile=False``."""
         return self.kind == "array" and not self.compiled
