@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import jax
+from jax.extend.core import mapped_aval
 
 from oplib.autograd.array_functions.array_function import Mask, WeakRepetition, shape_of
 from oplib.autograd.array_functions.compilation import are_concrete, is_uncompiled, rename_function
@@ -351,10 +352,11 @@ class BoundCall:
         """Gives what runs instead of the kernel the varying mesh axes of the kernel's results."""
         if not is_inside_shard_map():
             return outputs
-        run = self.run
-        for level in levels:
-            run = level.map(run, level.axes)
-        types = jax.jit(run).trace(*arrays).jaxpr.out_avals
+        example = list(map(jax.typeof, arrays))
+        for level in reversed(levels):
+            pairs = zip(example, level.batched, strict=True)
+            example = [mapped_aval(level.size, 0, aval) if own else aval for aval, own in pairs]
+        types = self.code.single.trace(*example).jaxpr.out_avals
         return tuple(fit_varying(outputs, types, op=self.overload.name(), part=part))
 
     def _map_forward(self, run: Callable[..., Forwarded], levels: Levels) -> Callable[..., Forwarded]:

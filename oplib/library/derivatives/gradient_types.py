@@ -89,17 +89,20 @@ class _TypedFormula:
         trace = self._trace(arrays[:count], fitted)
         inputs = [self.types.inputs[place] for place in self.targets]
         masks = [self._find_masks(trace, number) for number in range(len(self.targets))]
-        runs = {
-            each: self.formula(*trace.residuals, *map(_keep_on_first, trace.cotangents, each))
-            for each in dict.fromkeys(masks)
-        }
+        runs = {each: self._run_masked(trace, each) for each in dict.fromkeys(masks)}
         grads = [runs[each][place] for place, each in enumerate(masks)]
         return tuple(
             None if grad is None else _match(vary(grad, own), due)
             for grad, own, due in zip(grads, trace.axes, inputs, strict=True)
         )
 
-    def _trace(self, residuals: Sequence[Any], cotangents: Sequence[Any]) -> _Trace:
+    def _run_masked(self, trace: _Traced, masks: tuple[Axes, ...]) -> tuple[Any, ...]:
+        """Runs the formula on masked cotangents; the residuals vary as these do, as JAX's rules require."""
+        axes: Axes = frozenset().union(*masks)
+        residuals = [vary(value, axes) for value in trace.residuals]
+        return self.formula(*residuals, *map(_keep_on_first, trace.cotangents, masks))
+
+    def _trace(self, residuals: Sequence[Any], cotangents: Sequence[Any]) -> _Traced:
         """Traces the formula on operands whose types it accepts.
 
         The cotangent of a sum over devices is given to each of them, so the gradients that it enters count
@@ -116,7 +119,7 @@ class _TypedFormula:
                 continue
         return self._trace_on(residuals, cotangents)
 
-    def _trace_on(self, residuals: Sequence[Any], cotangents: Sequence[Any]) -> _Trace:
+    def _trace_on(self, residuals: Sequence[Any], cotangents: Sequence[Any]) -> _Traced:
         operands = [*residuals, *cotangents]
         closed, shapes = jax.make_jaxpr(self.formula, return_shape=True)(*operands)
         joined = join_axes(operands) if calls_any(closed, OPAQUE) else frozenset[Any]()
@@ -126,14 +129,14 @@ class _TypedFormula:
             kind, own = (None, frozenset[Any]()) if shape is None else next(found)
             axes.append(frozenset() if kind is None else joined | find_varying(kind))
             paths.append(own)
-        return _Trace(residuals, cotangents, axes, paths)
+        return _Traced(residuals, cotangents, axes, paths)
 
     def _find_summed(self, result: int) -> Axes:
         """Returns the axes over which a result is a sum over devices, from a wanted input that they share."""
         kinds = [self.types.classify(target, result) for target in self.targets]
         return frozenset(axis for each in kinds for axis, kind in each.items() if kind == {True})
 
-    def _find_masks(self, trace: _Trace, number: int) -> tuple[Axes, ...]:
+    def _find_masks(self, trace: _Traced, number: int) -> tuple[Axes, ...]:
         """Returns for each cotangent the axes along which only the first device has it, for one gradient.
 
         Raises:
@@ -160,7 +163,7 @@ class _TypedFormula:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Trace:
+class _Traced:
     """The operands on which a formula has been traced, and the axes and paths of its gradients."""
 
     residuals: Sequence[Any]

@@ -41,10 +41,12 @@ def run_typed(run: Callable[..., Results], record: Record, layout: Layout, array
         ResultError: the fake kernel declares other varying axes than those of the results.
     """
     structure, flat = run(*arrays)
+    if not join_axes(arrays):  # nothing varies, or check_vma is off
+        return structure, flat
     declared = [None] * len(flat) if record.fake is None else declare_varying(record, layout, arrays)
-    if not join_axes(arrays) or not calls_any(jax.make_jaxpr(run)(*arrays), OPAQUE):
+    if not calls_any(jax.make_jaxpr(run)(*arrays), OPAQUE):
         _check_declared(record, declared, flat)
-        return structure, tuple(flat)
+        return structure, flat
     allowed = _find_opaque(record, layout, structure, arrays, flat)
     pairs = zip(flat, declared, allowed, strict=True)
     typed = [vary(value, axes if own is None else own & axes) for value, own, axes in pairs]
