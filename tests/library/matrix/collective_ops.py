@@ -50,6 +50,11 @@ PROGRAMS = {
     "a product and a copy": Program(
         lambda x, w: (x * w, w**3), lambda x, w, g, h: (g * w, (g * x).sum() + 3 * h * w**2), 2
     ),
+    "JAX's derivative for a part": Program(
+        lambda x, w: (x * w, w**3),
+        lambda x, w, g, h: (g * w, (g * x).sum() + jax.vjp(lambda w: w**3, w)[1](h)[0]),
+        2,
+    ),
     "psum": Program(lambda x, w: lax.psum((x**2 * w**2).sum(), AXIS), pull_sum_of_squares),
     "psum of a weight": Program(
         lambda x, w: (lax.psum(w**2, AXIS), x * w), lambda x, w, g, h: (h * w, 2 * g * w + (h * x).sum()), 2
