@@ -69,68 +69,49 @@ def _prepare(
     run: Run, roots: Sequence[Edge], grads: Gradients, compiler: Compiler
 ) -> tuple[BackwardProgram, list[Any], list[TapeNode]]:
     """Finds or makes the program of a run, and returns it with its inputs and the nodes of the graph."""
-    _require(_find_obstacle(run) or _find_misfit(roots, grads))
+    _check_run(run, roots, grads)
     walk = GraphWalk()
     try:
         walk.walk(roots, run.plan)
     except BaseException:
         run.node = walk.node  # the error names it
         raise
-    _require(_find_shared(walk.gradients))
+    storages = [grad._storage for grad in walk.gradients]
+    _refuse("leaves share the storage of their grads", len(set(storages)) < len(storages))
+    _refuse("the grad of a leaf is a view", any(type(storage) not in _PLAIN for storage in storages))
     operands, places = walk.share_operands()
     inputs = [*grads, *operands]
     starts = [place for place, operand in enumerate(inputs) if operand.__class__ is tuple]
     for place in starts:
-        inputs[place] = _starts_as_array(inputs[place])
-    _require("slices of arrays on several devices" if starts and _are_spread(inputs) else None)
+        inputs[place] = np.asarray(inputs[place], np.int32)
+    _refuse("slices of arrays on several devices", bool(starts) and _are_spread(inputs))
     precision: object = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
     # A traced backward that casts does so in the autocast state of the pass, as eagerly.
     key = (programs.token_of(compiler), x64.value, precision, modes.autocast, *walk.key)
     program = programs.find(key)
     if program is None or program.is_outdated:
-        _require("values of an ended trace" if any(isinstance(one, Tracer) for one in inputs) else None)
-        _require("arrays on an explicit mesh" if any(map(_has_explicit_sharding, inputs)) else None)
+        _refuse("values of an ended trace", any(isinstance(one, Tracer) for one in inputs))
+        _refuse("arrays on an explicit mesh", any(map(_has_explicit_sharding, inputs)))
         program = _make_program(run, roots, compiler, walk, inputs, places, key)
     return program, inputs, walk.nodes
 
 
-def _require(obstacle: str | None) -> None:
-    """Raises if there is a reason why no program can serve."""
-    if obstacle is not None:
-        raise NotServed(obstacle)
-
-
-def _find_obstacle(run: Run) -> str | None:
-    """Returns why no program can serve a run; None if one can."""
-    if run.create_graph:
-        return "create_graph=True"
-    if run.representation.tensor_mode:
-        return "an open dual level"
-    if modes.anomaly:
-        return "anomaly detection"
-    if modes.tracing is not None or modes.region is not None:
-        return "the trace of a kernel"
-    if is_uncompiled():
-        return "compilation is switched off"
-    return None
-
-
-def _find_misfit(roots: Sequence[Edge], grads: Gradients) -> str | None:
-    """Returns why root gradients do not fit the graph; None if they do."""
+def _check_run(run: Run, roots: Sequence[Edge], grads: Gradients) -> None:
+    """Raises if no program can serve a run."""
+    _refuse("create_graph=True", run.create_graph)
+    _refuse("an open dual level", run.representation.tensor_mode)
+    _refuse("anomaly detection", modes.anomaly)
+    _refuse("the trace of a kernel", modes.tracing is not None or modes.region is not None)
+    _refuse("compilation is switched off", is_uncompiled())
     for (node, slot), grad in zip(roots, grads, strict=True):
-        if grad.shape != node.input_metadata[slot].shape:
-            return "an output has another shape than its node"
-    return None
+        is_other = grad.shape != node.input_metadata[slot].shape
+        _refuse("an output has another shape than its node", is_other)
 
 
-def _find_shared(gradients: Sequence[Any]) -> str | None:
-    """Returns why ``grad``s cannot be written by a program; None if they can."""
-    storages = [grad._storage for grad in gradients]
-    if len(set(storages)) < len(storages):
-        return "leaves share the storage of their grads"
-    if any(type(storage) not in _PLAIN for storage in storages):
-        return "the grad of a leaf is a view"
-    return None
+def _refuse(reason: str, holds: bool) -> None:
+    """Raises if there is a reason why no program can serve."""
+    if holds:
+        raise NotServed(reason)
 
 
 def _are_spread(inputs: Sequence[Any]) -> bool:
@@ -195,8 +176,3 @@ def _find_host_scalars(program: BackwardProgram, inputs: Sequence[Any]) -> list[
 
 def _platform(array: Any) -> str:
     return next(iter(array.devices())).platform if isinstance(array, jax.Array) else "cpu"
-
-
-def _starts_as_array(operand: Any) -> Any:
-    """Returns an operand as an array. Starts of views are tuples of numbers."""
-    return np.asarray(operand, np.int32) if operand.__class__ is tuple else operand

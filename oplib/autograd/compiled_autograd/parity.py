@@ -15,8 +15,6 @@ from .compilers import check_compiler
 from .state import Compiler, counters, runtime_wrapper
 from .steps import Value, Values
 
-CompiledFunction = Callable[[list[Any], Sequence[int], Sequence[Any]], list[Any]]
-
 
 class BackwardState(SimpleNamespace):
     """Attributes that a compiled forward sets for its backward."""
@@ -165,7 +163,7 @@ class AutogradCompilerInstance:
 
     def end_capture(
         self, outputs: Sequence[Value | None]
-    ) -> tuple[Callable[..., list[Any]], CompiledFunction]:
+    ) -> tuple[Callable[..., list[Any]], Callable[..., list[Any]]]:
         """Ends the capture.
 
         Args:
@@ -193,8 +191,7 @@ class AutogradCompilerInstance:
         """Records a call of a hook, and returns a value for each of its results."""
         assert self.hooks_proxy is not None, "begin_capture was not called"
         self.hooks_proxy.append(index)
-        first = len(self._inputs) + len(self._calls)
-        results = [None if value is None else Value(first, value.aval) for value in arguments[0]]
+        results = [None if value is None else Value(value.number, value.aval) for value in arguments[0]]
         self._calls.append((call, index, tuple(map(tuple, arguments)), results))
         return results
 

@@ -58,7 +58,7 @@ def _fit(node: TapeNode, grads: list[Any], run: BackwardRun) -> list[Any]:
 def _run_tensor_hooks(node: TapeNode, grads: list[Any], run: BackwardRun) -> list[Any]:
     hooks_of_slots = node._tensor_pre_hooks
     if hooks_of_slots:
-        for slot, hooks in hooks_of_slots.items():
+        for slot, hooks in tuple(hooks_of_slots.items()):  # a hook may register one at another slot
             grads[slot] = _run_hooks_of_tensor(tuple(hooks.values()), grads[slot], node, run)
         modes.grad_enabled = run.create_graph
     return grads

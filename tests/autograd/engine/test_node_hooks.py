@@ -75,6 +75,13 @@ def test_removed_hooks_do_not_run(x):
     assert x.grad.tolist() == [1.0, 1.0]
 
 
+def test_a_hook_may_register_one_on_another_output_of_its_node(x):
+    first, second = x.unbind(0)
+    first.register_hook(lambda grad: second.register_hook(lambda grad: grad * 3) and None)
+    (first * 2 + second).sum().backward()
+    assert x.grad.tolist() == [2.0, 1.0]
+
+
 @pytest.mark.spec("E.3")
 def test_a_hook_removed_during_the_run_of_its_dictionary_still_runs(x):
     log = []
