@@ -151,17 +151,17 @@ def test_a_new_kind_of_hook_is_run_by_each_mechanism(run, x, subtractions):
     np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-5)
 
 
-def test_a_compiled_pass_has_a_new_kind_of_hook_in_its_key(x, subtractions):
-    compiled_autograd.reset()
-    compiled_autograd.counters.clear()
+def test_a_compiled_pass_has_a_new_kind_of_hook_in_its_key(subtractions):
+    captures = compiled_autograd.counters["compiled_autograd"]["captures"]
+    x = oplib.tensor(VALUES[:, :1], requires_grad=True)  # a shape that no other test uses
     with compiled_autograd.enable():
         (x.sin() * x).sum().backward()
         for _ in range(2):
             x.grad = None
             use_hook(x).sum().backward()
-    np.testing.assert_allclose(x.grad.numpy(), (VALUES - 1) * np.cos(VALUES) + np.sin(VALUES), rtol=1e-5)
-    assert compiled_autograd.counters["compiled_autograd"]["captures"] == 2
-    compiled_autograd.reset()
+    expected = (VALUES - 1) * np.cos(VALUES) + np.sin(VALUES)
+    np.testing.assert_allclose(x.grad.numpy(), expected[:, :1], rtol=1e-5)
+    assert compiled_autograd.counters["compiled_autograd"]["captures"] == captures + 2
 
 
 @pytest.mark.parametrize("call", [in_cond, in_scan])
