@@ -91,7 +91,7 @@ class BodyFunction:
         inputs = [one for one in self.captured if one.storage is not None]
         cutting = recording and (any(requires_grad) or _have_edge(inputs))
         while True:
-            trace = _Trace(self, inputs, requires_grad, cutting=cutting)
+            trace = _BodyTrace(self, inputs, requires_grad, cutting=cutting)
             read, constants = trace.list_read(), trace.list_constants()
             is_recorded = recording and (any(requires_grad) or _have_edge([*read, *constants]))
             if is_recorded == cutting and not _have_edge(constants):
@@ -106,7 +106,7 @@ def _have_edge(captured: Iterable[Captured]) -> bool:
     return any(one.edge is not None for one in captured)
 
 
-class _Trace:
+class _BodyTrace:
     """One trace of a body.
 
     Args:
