@@ -18,7 +18,7 @@ from oplib.transforms.tracing.pruning import find_used_inputs, prune
 
 from .call_node import CallPlan, CompiledCallBackward
 from .call_trace import Trace
-from .recipe import Recipe, StateOfCall, fetch
+from .recipe import InputSource, Recipe, StateOfCall, fetch, list_sources
 
 _new: Any = object.__new__
 
@@ -50,20 +50,34 @@ class Backward:
             )
 
     def make_node(
-        self, edges: Sequence[Edge | None], saved: Sequence[Any], storages: Sequence[Storage], recipe: Recipe
+        self,
+        edges: Sequence[Edge | None],
+        outputs: Sequence[Any],
+        sources: Sequence[InputSource],
+        recipe: Recipe,
+        *,
+        is_first_order: bool,
     ) -> CompiledCallBackward:
-        """Makes the node of one call.
+        """Makes the node of one call. Its writes are done: the trace has checked those of what it saves.
 
         Args:
             edges: where each gradient goes.
-            saved: the residuals.
-            storages: the storage that each of them was read from, or ``NOBODY``.
+            outputs: of the program.
+            sources: of the inputs of its jaxpr.
             recipe: what the call was made from.
+            is_first_order: whether the operands are as the call has left them, so that their versions count.
         """
         node = _new(CompiledCallBackward)
         node.plan, node.paths = self._plan, self._paths
         # without gradient there is no edge, so that hooks of the leaf do not run
         node.edges = tuple([edge if has else None for edge, has in zip(edges, self._has_edge, strict=True)])
+        saved: list[Any] = []
+        storages: list[Storage] = []
+        for is_input, number in self.residuals:
+            kind, place = sources[number] if is_input else ("outputs", number)
+            saved.append(fetch(recipe, (kind, place)) if is_input else outputs[number])
+            is_read = is_first_order and kind == "held"
+            storages.append(recipe.tensors[place]._storage if is_read else NOBODY)
         node.saved = (*saved, *storages)
         node.versions = tuple([storage.version for storage in storages])
         node.again = lambda grads: self._differentiate(recipe, edges, grads)
@@ -93,20 +107,8 @@ class Higher:
         self, name: str, recipe: Recipe, orders: Sequence[Sequence[Any]], state: StateOfCall
     ) -> None:
         trace, storages = state.trace(name, recipe, orders)
-        self._sources: list[tuple[str, Any]] = [
-            *[("held", place) for place in storages],
-            *[
-                ("start", (number, part))
-                for number in range(len(trace.candidates.generators))
-                for part in (0, 1)
-            ],
-            *[("arrays", number) for number in range(len(recipe.arrays))],
-            *[
-                ("cotangents", (order, number))
-                for order, specs in enumerate(orders)
-                for number in range(len(specs))
-            ],
-        ]
+        count = len(trace.candidates.generators)
+        self._sources = list_sources(storages, count, len(recipe.arrays), orders)
         used = find_used_inputs(trace.closed.jaxpr)
         self._inputs = [source for source, use in zip(self._sources, used, strict=True) if use]
         self._run = jax.jit(rename_function(prune(trace.closed, used), f"{name}_derivative"))
@@ -118,11 +120,8 @@ class Higher:
         outputs = self._run(*[fetch(recipe, source) for source in self._inputs])
         node = None
         if self._backward.specs:
-            saved = [
-                fetch(recipe, self._sources[number]) if is_input else outputs[number]
-                for is_input, number in self._backward.residuals
-            ]
-            node = self._backward.make_node(edges, saved, [NOBODY] * len(saved), recipe)
+            make = self._backward.make_node
+            node = make(edges, outputs, self._sources, recipe, is_first_order=False)
         gradients: list[Tensor] = []
         for output, slot in self._gradients:
             gradient = box(outputs[output])

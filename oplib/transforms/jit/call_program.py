@@ -15,7 +15,6 @@ import numpy as np
 from oplib.autograd.array_functions.array_function import make_gather
 from oplib.autograd.array_functions.compilation import rename_function
 from oplib.autograd.nodes.accumulate import gradient_edge
-from oplib.autograd.saved.saved_tensor import NOBODY
 from oplib.generated_code import define_function
 from oplib.library.axes.bodies import calls_any
 from oplib.modes import modes
@@ -29,12 +28,11 @@ from oplib.transforms.tracing.reader import Reader
 
 from .arguments import CallArguments
 from .call_backward import Backward
-from .call_node import CompiledCallBackward
 from .call_trace import Trace
 from .effects import New, Operand
 from .following import FollowingOperands
 from .operands import ExpectedOperands, Found
-from .recipe import Recipe, StateOfCall, fetch
+from .recipe import Recipe, StateOfCall, list_sources
 from .write_back import WriteBack
 
 _ways = itertools.count()
@@ -111,11 +109,8 @@ class Program:
     def _sort_inputs(self, candidates: Candidates, used: Sequence[bool]) -> None:
         """Says where each input of the jaxpr comes from, and each input of the program, which are fewer."""
         generators, first = len(candidates.generators), candidates.array_start
-        self._sources: list[tuple[str, Any]] = [
-            *[("held", self._at.get(number)) for number in candidates.holders],
-            *[("start", (number, part)) for number in range(generators) for part in (0, 1)],
-            *[("arrays", number) for number in range(len(used) - first)],
-        ]
+        held = [self._at.get(number) for number in candidates.holders]
+        self._sources = list_sources(held, generators, len(used) - first)
         kept = [source for source, use in zip(self._sources, used, strict=True) if use]
         self._held: list[int] = [place for kind, place in kept if kind == "held"]
         self._take_held = make_gather(self._held)
@@ -249,7 +244,10 @@ class Program:
             self._last_outputs = weakref.ref(outputs)
             write_back.write(owners, returned)
         write_back.note(tensors)
-        node = self._make_node(recipe, returned) if self._backward.specs else None
+        node = None
+        if self._backward.specs:
+            edges = [gradient_edge(tensors[place]) for place in self._edges]
+            node = self._backward.make_node(edges, returned, self._sources, recipe, is_first_order=True)
         made = write_back.make(tensors, returned, node)
         write_back.apply(tensors, made, node)
         if not follows:
@@ -285,17 +283,6 @@ class Program:
         """Returns the program as JAX lowers it for one call."""
         _, starts = self._find_generators(function, given.leaves)
         return self._run.lower(*self._list_inputs(found, starts, given.arrays))
-
-    def _make_node(self, recipe: Recipe, outputs: Any) -> CompiledCallBackward:
-        """Makes the node of a call. Its writes are done: the trace has checked those of what it saves."""
-        saved: list[Any] = []
-        storages: list[Storage] = []
-        for is_input, number in self._backward.residuals:
-            kind, place = self._sources[number] if is_input else ("", 0)
-            saved.append(fetch(recipe, (kind, place)) if is_input else outputs[number])
-            storages.append(recipe.tensors[place]._storage if kind == "held" else NOBODY)
-        edges = [gradient_edge(recipe.tensors[place]) for place in self._edges]
-        return self._backward.make_node(edges, saved, storages, recipe)
 
 
 @jax.jit

@@ -45,7 +45,30 @@ class Recipe(NamedTuple):
     cotangents: tuple[tuple[Any, ...], ...] = ()
 
 
-def fetch(recipe: Recipe, source: tuple[str, Any]) -> Any:
+InputSource = tuple[str, Any]
+"""Where an input of a jaxpr comes from: a field of the recipe, and a place there."""
+
+
+def list_sources(
+    held: Sequence[int | None], generators: int, arrays: int, orders: Sequence[Sequence[Any]] = ()
+) -> list[InputSource]:
+    """Returns where the inputs of a jaxpr come from.
+
+    Args:
+        held: for each storage the place of its operand; None for one that the program does not read.
+        generators: how many there are.
+        arrays: how many array arguments there are.
+        orders: the cotangents of each backward.
+    """
+    return [
+        *[("held", place) for place in held],
+        *[("start", (number, part)) for number in range(generators) for part in (0, 1)],
+        *[("arrays", number) for number in range(arrays)],
+        *[("cotangents", (order, n)) for order, specs in enumerate(orders) for n in range(len(specs))],
+    ]
+
+
+def fetch(recipe: Recipe, source: InputSource) -> Any:
     """Returns an input of a program."""
     kind, place = source
     if kind == "held":
