@@ -86,7 +86,7 @@ class BodyFunction:
             recording: whether the tape is to differentiate it, if anything that it reads requires grad.
 
         Returns:
-            What it is as a function of arrays.
+            The body as a function of arrays.
         """
         inputs = [one for one in self.captured if one.storage is not None]
         cutting = recording and (any(requires_grad) or _have_edge(inputs))
@@ -210,11 +210,11 @@ class _BodyTrace:
             ahead += [None if edge is None else edge[0] for edge in node.edges]
 
     def list_read(self) -> list[Captured]:
-        """What the body has read of its inputs."""
+        """Returns the inputs that the body has read."""
         return [one for one, use in zip(self._captured, self._used, strict=False) if use]
 
     def list_constants(self) -> list[Captured]:
-        """What else the body has read: JAX made constants of it."""
+        """Returns everything else that the body has read: JAX made constants of it."""
         arrays = [one for one in self._body.captured if one.storage is None]
         known = {id(one.value): one for one in (*arrays, *self._region.seen.values())}
         return [known.get(id(value), Captured(value)) for value in self._closed.consts]

@@ -1,4 +1,4 @@
-"""What array each Tensor has while a body is traced.
+"""The array that each Tensor has while a body is traced.
 
 Each outside Tensor to which the body leads is an input of the trace: its storage has another array for this
 thread. JAX differentiates the program, and what the tape would not differentiate has to be a constant for JAX

@@ -39,7 +39,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
         *operands: Tensors, in any containers.
 
     Returns:
-        What the function returned.
+        The result of the function.
 
     Raises:
         ArgumentTypeError: ``pred`` is no Tensor with one item; an operand or a result holds something that is

@@ -56,7 +56,7 @@ class FlowProgram:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a program gave.
+    """The result of a program.
 
     Attributes:
         layouts: of the result.
@@ -115,7 +115,7 @@ def _make_take(captured: Captured, numbers: dict[int, int]) -> Callable[[Sequenc
 
 
 def _describe_found(found: Sequence[Any]) -> list[Hashable] | None:
-    """What a program is compiled for of Tensors and arrays; None where one of them is traced."""
+    """Describes the Tensors and arrays that a program is compiled for; None where one of them is traced."""
     described: list[Hashable] = []
     owners: dict[int, int] = {}  # Tensors that share memory have one number
     for one in found:
@@ -170,5 +170,5 @@ def run_program(
 
 
 def _identify(function: Callable[..., Any]) -> Hashable:
-    """What all functions have in common that one program may serve. It keeps nothing of the user alive."""
+    """Returns a key that all functions share which one program may serve. It keeps no object of the user."""
     return weakref.ref(getattr(function, "__code__", type(function)))

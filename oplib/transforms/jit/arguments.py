@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from oplib.errors import ArgumentTypeError, describe
+from oplib.library.objects.namespace import OpOverloadPacket
+from oplib.library.objects.overload import OpOverload
 from oplib.pytree import TreeSpec, tree_flatten_dataclasses, tree_unflatten
 from oplib.tensor import Generator, Storage, Tensor, box
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.views import ViewStorage
+from oplib.transforms.tracing.paths import name_package
 from oplib.transforms.tracing.program_table import PROGRAM_SETTINGS, read_program_settings
 
+_NUMBERS = ("float", "complex")
 _LEAVES = frozenset([Tensor, Generator, bool, int, float, complex, str, np.ndarray])
 
 
 class ArrayKind(NamedTuple):
-    """What a program is compiled for of an array argument."""
+    """The properties of an array argument that a program is compiled for."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -29,7 +34,7 @@ class ArrayKind(NamedTuple):
 
 
 class Key(NamedTuple):
-    """What calls have in common that the same programs may serve, beside the captured Tensors.
+    """The properties that calls share which the same programs may serve, beside the captured Tensors.
 
     Attributes:
         spec: the structure of the arguments.
@@ -280,3 +285,39 @@ def _show(kind: Any) -> str:
     if isinstance(kind, ArrayKind):
         return f"{np.dtype(kind.dtype).name}{list(kind.shape)}"
     return kind.__name__ if isinstance(kind, type) else repr(kind[1])
+
+
+def list_number_options(function: Callable[..., Any], signature: inspect.Signature) -> list[str]:
+    """Returns the names of the arguments that an op, or another function of oplib, reads as numbers.
+
+    The schema of a registered op tells them. A function of oplib reads those as numbers that have a float as
+    default.
+
+    Such a float is an option of a kernel, which reads it as a number. Other floats are operands.
+
+    Args:
+        function: what is compiled; most often no op.
+        signature: of the function.
+    """
+    called: Any = function
+    while isinstance(called, partial):
+        called = called.func
+    op = _find_overload(called)
+    if op is not None:
+        record = op.record
+        options = [one for one in record.schema.arguments if str(one.type).removesuffix("?") in _NUMBERS]
+        names = {one.name for one in options} - record.operand
+    elif name_package(called) == "oplib":
+        names = {one.name for one in signature.parameters.values() if isinstance(one.default, float)}
+    else:
+        return []
+    return [name for name in signature.parameters if name in names]
+
+
+def _find_overload(called: Any) -> OpOverload | None:
+    """Returns the overload that a call reaches; None where the arguments decide, and for no op."""
+    if isinstance(called, OpOverloadPacket):
+        overloads = called.overloads()
+        return getattr(called, overloads[0]) if len(overloads) == 1 else None
+    found = getattr(called, "_opoverload", called)  # the op that custom_op returns
+    return found if isinstance(found, OpOverload) else None

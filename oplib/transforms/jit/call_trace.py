@@ -155,7 +155,7 @@ class Trace:
         collector.live, collector.made, collector.outputs = [], [], []
 
     def _run(self, call: Callable[..., Any], count: int, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What JAX traces."""
+        """Runs the function on the values of JAX's trace."""
         candidates, collector = self.candidates, self._collector
         versions = [storage.version for storage in candidates.storages]
         first = candidates.array_start

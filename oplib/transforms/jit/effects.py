@@ -25,7 +25,7 @@ class New:
 
 
 Source = Operand | New
-"""Which Tensor stands somewhere after the call."""
+"""The Tensor that stands somewhere after the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class NewTensor:
 
 @dataclass(frozen=True, slots=True)
 class NewEntry:
-    """What a container holds under a key after the call.
+    """The entry of a container under a key after the call.
 
     Attributes:
         container: its number.
@@ -76,7 +76,7 @@ class NewEntry:
 
 @dataclass(slots=True)
 class Effects:
-    """What one program does beside computing.
+    """The actions of one program beside computing.
 
     Attributes:
         writes: for each written storage the operand that holds it, the output (None where only the version

@@ -28,12 +28,11 @@ from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.paths import Walk
 from oplib.transforms.tracing.program_table import ProgramTable
 
-from .arguments import ArgumentBinder, CallArguments
+from .arguments import ArgumentBinder, CallArguments, list_number_options
 from .call_program import Program
 from .call_trace import Trace, tracing
 from .instances import PerInstance
 from .operands import Found
-from .options import list_number_options
 
 log = logging.getLogger("oplib.jit")
 MANY_PROGRAMS = 8

@@ -1,4 +1,4 @@
-"""What belongs to each instance whose method is compiled, by the identity of the instance."""
+"""Values of each instance whose method is compiled, by the identity of the instance."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _NO_HOOKS = (None, None)
 
 
 class TensorKind(NamedTuple):
-    """What a program is compiled for of a Tensor, beside its storage.
+    """The properties of a Tensor, beside its storage, that a program is compiled for.
 
     Attributes:
         cls: its class.

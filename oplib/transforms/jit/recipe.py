@@ -1,4 +1,4 @@
-"""Recipes: what a call was made from, so that its function can be traced again with backwards."""
+"""Recipes: the parts of a call, so that its function can be traced again with backwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .operands import ExpectedOperands
 
 
 class Recipe(NamedTuple):
-    """What a call was made from, so that it can be traced again with its backward.
+    """The parts of a call, so that it can be traced again with its backward.
 
     Attributes:
         function: the function.
@@ -82,7 +82,7 @@ def fetch(recipe: Recipe, source: InputSource) -> Any:
 
 
 class StateOfCall(NamedTuple):
-    """What a program was compiled for, so that its function can be traced again for the same.
+    """The state that a program was compiled for, so that its function can be traced again for it.
 
     Attributes:
         reader: finds the operands.
@@ -100,7 +100,7 @@ class StateOfCall(NamedTuple):
     def trace(self, name: str, recipe: Recipe, orders: Sequence[Sequence[Any]]) -> tuple[Trace, list[Any]]:
         """Traces the function of a call with its backwards.
 
-        What the call itself has changed of Tensors is undone for the time of the trace.
+        Changes of Tensors by the call itself are undone for the time of the trace.
 
         Returns:
             The trace, and for each storage that it reads the place of its operand.

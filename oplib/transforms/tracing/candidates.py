@@ -19,7 +19,7 @@ from .paths import SCALARS, CapturedPath, Walk
 
 
 class Candidates:
-    """What a function could read, in the order of the inputs of its jaxpr.
+    """Everything that a function could read, in the order of the inputs of its jaxpr.
 
     The inputs are the arrays of all storages, then a key and a count for each Generator, then the array
     arguments, then cotangents.

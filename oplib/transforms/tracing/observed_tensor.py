@@ -39,7 +39,7 @@ class ObservedTensor(Tensor):
             return own
         if name in own:
             return own[name]
-        # What only the other threads have is not there; all else is found through the class.
+        # An attribute that only other threads have is not there; others are found through the class.
         return getattr(Tensor, name) if name in _read(self, "__dict__") else _read(self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -57,7 +57,7 @@ class CapturedPath:
 
 
 class Walk:
-    """What a function leads to.
+    """Everything to which a function leads.
 
     Args:
         function: the function, method or other callable.

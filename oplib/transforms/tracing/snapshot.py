@@ -1,4 +1,4 @@
-"""What Tensors and containers were before a function is traced, so that the trace leaves no mark on them."""
+"""The state of Tensors and containers before a trace, so that the trace leaves no mark on them."""
 
 from __future__ import annotations
 
