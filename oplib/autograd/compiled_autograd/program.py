@@ -8,6 +8,7 @@ from typing import Any
 
 from jax import device_put as move_to_default_device
 
+from oplib.autograd.engine.node_hooks import run_pre_hooks, store_retained
 from oplib.autograd.engine.run import Run
 from oplib.autograd.nodes.accumulate import adding
 from oplib.autograd.nodes.hook_kinds import describe_hooks
@@ -147,7 +148,7 @@ def _run_host(step: HostStep, run: Run, values: list[Any], nodes: Sequence[TapeN
         if not run.keep_graph:
             node.release()
     elif step.kind == "pre":
-        results = run.run_pre_hooks(node, grads)
+        results = run_pre_hooks(node, grads, run)
     else:
         run.run_tensor_hooks(node, grads)
         results = grads
@@ -197,7 +198,7 @@ def _run_segment(
         for place, gradient in segment.firsts:
             nodes[place].accumulate(values[gradient], run)
     for place, slot, gradient in segment.retentions:
-        run.retain(nodes[place], slot, values[gradient])
+        store_retained(nodes[place], slot, values[gradient], run)
     if not run.keep_graph:
         for place in segment.places:
             nodes[place].release()

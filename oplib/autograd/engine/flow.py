@@ -1,7 +1,7 @@
 """The flow of gradients through a graph: the loop of the engine.
 
-The flow runs the latest ready node first, and hands gradients along the edges. It does not know what
-gradients are: the engine's ``Run`` computes them, and compiled autograd records how they would be computed.
+The flow runs the latest ready node first, and hands gradients along the edges. The engine's ``Run`` computes
+the gradients, and compiled autograd records how they would be computed.
 """
 
 from __future__ import annotations
@@ -10,19 +10,22 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any, ClassVar
 
+from oplib.autograd.anomaly_mode import refuse_nan
 from oplib.autograd.nodes.gradient_representation import GradientRepresentation
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.modes import modes
 
+from .node_hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
 from .plan import RunPlan
 from .undo_log import GradUndoLog
+from .validation import validate_results
 
 Ready = tuple[int, int, TapeNode, list[Any]]
 """A node whose gradients have all arrived: its place in the order, and the gradients."""
 
 
 class Flow:
-    """One pass over a graph. Subclasses say what hooks and checks do.
+    """One pass over a graph. A recorder of compiled autograd overrides how nodes run.
 
     Attributes:
         keep_graph: whether saved values stay for another run.
@@ -151,26 +154,25 @@ class Flow:
     def run_hooked(self, node: TapeNode, grads: list[Any]) -> Gradients:
         """Runs one node with its hooks, and validates its results."""
         if node.has_hooks:
-            grads = self.run_pre_hooks(node, grads)
+            grads = run_pre_hooks(node, grads, self)
         return self.run_past_pre_hooks(node, grads)
 
     def run_past_pre_hooks(self, node: TapeNode, grads: list[Any]) -> Gradients:
         """Runs a node whose hooks before it have run, and then the hooks after it."""
-        return self.run_past_node(node, self.compute(node, grads), grads)
+        results = self.compute(node, grads)
+        if node.has_hooks:
+            results = run_post_hooks(node, results, grads, self)
+        state = modes.state
+        if state.anomaly and state.check_nan:
+            refuse_nan(results, node)
+        return results
 
     def compute(self, node: TapeNode, grads: list[Any]) -> Gradients:
         """Runs a node without its hooks, and checks its results."""
         results = node.apply(grads, self)
         if not node.results_are_checked:
-            return self.validate(results, node)
+            return validate_results(results, node, self.representation)
         return results if self.plan.members is None else self._drop_unwanted(results, node.edges)
-
-    def run_past_node(self, node: TapeNode, results: Gradients, grads: list[Any]) -> Gradients:
-        """Runs the hooks after a node, and returns its results as they left them."""
-        if node.has_hooks:
-            results = self.run_post_hooks(node, results, grads)
-        self.refuse_nan(results, node)
-        return results
 
     def _drop_unwanted(self, results: Gradients, edges: Sequence[Edge | None]) -> Gradients:
         """Drops gradients that lead to no requested input. A compiled formula computes them too."""
@@ -200,24 +202,9 @@ class Flow:
             self.captured[index] = grads[slot]
         return runs
 
-    def run_pre_hooks(self, node: TapeNode, grads: list[Any]) -> list[Any]:
-        """Runs everything that comes before a node: tensor hooks, retained gradients, node pre-hooks."""
-        raise NotImplementedError
-
     def run_tensor_hooks(self, node: TapeNode, grads: list[Any]) -> None:
         """Runs the tensor hooks at the slots of a node, which change ``grads``."""
-        raise NotImplementedError
-
-    def run_post_hooks(self, node: TapeNode, results: Gradients, grads: list[Any]) -> Gradients:
-        """Runs the hooks after a node, and returns the results as they left them."""
-        raise NotImplementedError
-
-    def validate(self, results: Gradients, node: TapeNode) -> Gradients:
-        """Checks the results of a node against its edges."""
-        raise NotImplementedError
-
-    def refuse_nan(self, results: Gradients, node: TapeNode) -> None:
-        """Raises for a NaN among the results, if anomaly detection looks for it."""
+        run_tensor_hooks(node, grads, self)
 
 
 def _place(grad: Any, slot: int, node: TapeNode) -> list[Any]:

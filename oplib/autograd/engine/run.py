@@ -6,19 +6,17 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from oplib.autograd.anomaly_mode import explain_node_error, refuse_nan
+from oplib.autograd.anomaly_mode import explain_node_error
 from oplib.autograd.nodes.gradient_representation import GradientRepresentation
-from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
+from oplib.autograd.nodes.node import Edge, Gradients
 from oplib.config import config
 from oplib.modes import modes
 from oplib.tensor import upcalls
 
 from .flow import Flow
-from .node_hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks, store_retained
 from .plan import RunPlan
 from .stack import StackReserve
 from .undo_log import GradUndoLog
-from .validation import validate_results
 
 _ids = itertools.count()
 
@@ -94,26 +92,6 @@ class Run(Flow):
             state.run = self.outer
             state.grad_enabled = grad_mode
         return self.captured
-
-    def run_pre_hooks(self, node: TapeNode, grads: list[Any]) -> list[Any]:  # noqa: D102  described in Flow
-        return run_pre_hooks(node, grads, self)
-
-    def run_tensor_hooks(self, node: TapeNode, grads: list[Any]) -> None:  # noqa: D102  described in Flow
-        run_tensor_hooks(node, grads, self)
-
-    def run_post_hooks(self, node: TapeNode, results: Gradients, grads: list[Any]) -> Gradients:  # noqa: D102
-        return run_post_hooks(node, results, grads, self)
-
-    def retain(self, node: TapeNode, slot: int, grad: Any) -> None:
-        """Stores a gradient in the output of a node that retains it."""
-        store_retained(node, slot, grad, self)
-
-    def validate(self, results: Gradients, node: TapeNode) -> Gradients:  # noqa: D102  described in Flow
-        return validate_results(results, node, self.representation)
-
-    def refuse_nan(self, results: Gradients, node: TapeNode) -> None:  # noqa: D102  described in Flow
-        if modes.anomaly and modes.check_nan:
-            refuse_nan(results, node)
 
 
 def is_checkpoint_valid() -> bool:
