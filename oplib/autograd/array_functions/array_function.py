@@ -158,15 +158,12 @@ def _pull_back(function: Callable[..., Arrays], wanted: Mask, given: Mask) -> Ca
 
     def pulled_back(*arrays: Any) -> Arrays:
         inputs, cotangents = arrays[: len(wanted)], arrays[len(wanted) :]
+        partial, varied = vary(function, inputs, wanted)
 
-        def partial(*varied: Any) -> Arrays:
-            rest = iter(varied)
-            outputs = function(
-                *(next(rest) if want else value for want, value in zip(wanted, inputs, strict=True))
-            )
-            return tuple(output for output, has in zip(outputs, given, strict=True) if has)
+        def differentiated(*values: Any) -> Arrays:
+            return tuple(output for output, has in zip(partial(*values), given, strict=True) if has)
 
-        outputs, pull = jax.vjp(partial, *(value for want, value in zip(wanted, inputs, strict=True) if want))
+        outputs, pull = jax.vjp(differentiated, *varied)
         types = tuple(map(jax.typeof, outputs))
         summed = map(sum_gradient, map(conjugate, cotangents), types)
         return tuple(map(conjugate, pull(tuple(map(match_type, summed, types)))))
@@ -179,23 +176,32 @@ def _push_forward(function: Callable[..., Arrays], given: Mask) -> Callable[...,
 
     def pushed_forward(*arrays: Any) -> Arrays:
         inputs, tangents = arrays[: len(given)], arrays[len(given) :]
-        varied = [value for has, value in zip(given, inputs, strict=True) if has]
-
-        def partial(*values: Any) -> Arrays:
-            rest = iter(values)
-            return function(*(next(rest) if has else value for has, value in zip(given, inputs, strict=True)))
-
+        partial, varied = vary(function, inputs, given)
         fitting = [
             match_type(tangent.astype(value.dtype), jax.typeof(value))
             for tangent, value in zip(tangents, varied, strict=True)
         ]
-        outputs, pushed = jax.jvp(partial, tuple(varied), tuple(fitting))
+        outputs, pushed = jax.jvp(partial, varied, tuple(fitting))
         return tuple(
             None if output is None or not has_gradient(output.dtype) else tangent
             for output, tangent in zip(outputs, pushed, strict=True)
         )
 
     return pushed_forward
+
+
+def vary(
+    function: Callable[..., Arrays], inputs: Arrays, varied: Mask
+) -> tuple[Callable[..., Arrays], Arrays]:
+    """Returns a function of some of the inputs, and these inputs. The others keep their values."""
+
+    def partial(*values: Any) -> Arrays:
+        rest = iter(values)
+        return function(
+            *(next(rest) if varies else value for varies, value in zip(varied, inputs, strict=True))
+        )
+
+    return partial, tuple(value for varies, value in zip(varied, inputs, strict=True) if varies)
 
 
 def conjugate(grad: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
 
 from .array_function import (
     ArrayFunction,
@@ -21,6 +22,7 @@ from .array_function import (
     has_gradient,
     register_plan,
     spread_gradients,
+    vary,
 )
 from .array_types import match_type, sum_gradient
 
@@ -48,57 +50,67 @@ class ResidualFunction(ArrayFunction):
 def linearize(function: Callable[..., Arrays], wanted: Mask, arrays: Arrays) -> tuple[Arrays, Any]:
     """Returns the outputs, and JAX's function from the cotangents of the floating ones to gradients."""
     flags: list[bool] = []
+    partial, varied = vary(function, arrays, wanted)
 
-    def partial(*varied: Any) -> tuple[list[Any], list[Any]]:
-        rest = iter(varied)
-        outputs = function(
-            *(next(rest) if want else value for want, value in zip(wanted, arrays, strict=True))
-        )
+    def differentiated(*values: Any) -> tuple[list[Any], list[Any]]:
+        outputs = partial(*values)
         flags[:] = [has_gradient(output.dtype) for output in outputs]
         floating = [output for output, flag in zip(outputs, flags, strict=True) if flag]
         return floating, [output for output, flag in zip(outputs, flags, strict=True) if not flag]
 
-    varied = [value for want, value in zip(wanted, arrays, strict=True) if want]
-    floating, pull, others = jax.vjp(partial, *varied, has_aux=True)
+    floating, pull, others = jax.vjp(differentiated, *varied, has_aux=True)
     pools = {True: iter(floating), False: iter(others)}
     return tuple(next(pools[flag]) for flag in flags), pull
 
 
-def apply_pull(pull: Any, arrays: Sequence[Any], given: Mask, *, types: Arrays, flags: Mask) -> Arrays:
-    """Applies the function that :func:`linearize` returned; zeros stand for missing cotangents.
-
-    Args:
-        pull: the function.
-        arrays: the given cotangents, in the convention of the tape.
-        given: for each output, whether it has a cotangent.
-        types: the types of the outputs.
-        flags: for each output, whether it can have a cotangent.
-    """
-    rest = iter(arrays)
-    cotangents: list[Any] = []
-    for has, kind, is_differentiable in zip(given, types, flags, strict=True):
-        if is_differentiable:
-            value = conjugate(next(rest)) if has else jnp.zeros(kind.shape, kind.dtype)
-            cotangents.append(match_type(sum_gradient(value, kind), kind))
-    return tuple(map(conjugate, pull(cotangents)))
-
-
-class ResidualPlan(BackwardPlan):
-    """The plan of such a function.
-
-    Args:
-        function: what is differentiated.
-        wanted: for each input, whether its gradient is computed.
-        inputs: of the call.
-        outputs: of the call.
-        residuals: what the backward reads.
-        structure: how JAX puts the backward together from residuals.
+class _PullPlan(BackwardPlan):
+    """A plan whose backward is the function that :func:`linearize` returns, put together from its leaves.
 
     Attributes:
-        extra_places: which residuals are neither inputs nor outputs.
+        extra_places: the leaves that the call returns as extras.
     """
 
     __slots__ = ("_function", "_structure", "_types", "extra_places")
+
+    extra_places: list[int]
+
+    def __init__(
+        self, function: ArrayFunction, wanted: Mask, outputs: Arrays, sources: Sequence[int], structure: Any
+    ) -> None:
+        super().__init__(wanted, outputs, sources)
+        self._function = function
+        self._structure = structure
+        self._types = tuple(map(jax.typeof, outputs))
+
+    @property
+    def op_name(self) -> str:
+        return self._function.name
+
+    def _apply(self, leaves: Sequence[Any], cotangents: Arrays, given: Mask) -> Arrays:
+        """Returns the gradients for the cotangents of some outputs; zeros stand for the others."""
+        pull = jax.tree_util.tree_unflatten(self._structure, leaves)
+        rest = iter(cotangents)
+        filled: list[Any] = []
+        for has, kind, is_differentiable in zip(given, self._types, self.differentiable, strict=True):
+            if is_differentiable:
+                value = conjugate(next(rest)) if has else jnp.zeros(kind.shape, kind.dtype)
+                filled.append(match_type(sum_gradient(value, kind), kind))
+        return tuple(map(conjugate, pull(filled)))
+
+
+class ResidualPlan(_PullPlan):
+    """The plan of a function whose residuals come out of its forward. The extras are residuals.
+
+    Args:
+        function: the function that is differentiated.
+        wanted: for each input, whether its gradient is computed.
+        inputs: of the call.
+        outputs: of the call.
+        residuals: the values that the backward reads.
+        structure: how JAX puts the backward together from residuals.
+    """
+
+    __slots__ = ()
 
     def __init__(
         self,
@@ -109,17 +121,14 @@ class ResidualPlan(BackwardPlan):
         residuals: Sequence[Any],
         structure: Any,
     ) -> None:
-        super().__init__(wanted, outputs, ())
-        known = {id(value): place for place, value in enumerate((*inputs, *outputs))}
+        known = {id(value): index for index, value in enumerate((*inputs, *outputs))}
         first_extra = len(inputs) + len(outputs)
-        self.extra_places = [place for place, one in enumerate(residuals) if id(one) not in known]
-        numbers = {place: first_extra + number for number, place in enumerate(self.extra_places)}
-        self.set_sources(
-            [numbers[place] if place in numbers else known[id(one)] for place, one in enumerate(residuals)]
-        )
-        self._function = function
-        self._structure = structure
-        self._types = tuple(map(jax.typeof, outputs))
+        self.extra_places = [index for index, value in enumerate(residuals) if id(value) not in known]
+        numbers = {index: first_extra + number for number, index in enumerate(self.extra_places)}
+        sources = [
+            numbers[index] if index in numbers else known[id(value)] for index, value in enumerate(residuals)
+        ]
+        super().__init__(function, wanted, outputs, sources, structure)
         if self.extra_places:
             self.extras = self._make_extras()
             self.extra_reads = tuple(range(len(inputs)))
@@ -134,24 +143,101 @@ class ResidualPlan(BackwardPlan):
 
         return ArrayFunction(compute, self._function.name, compiled=self._function.compiled)
 
-    @property
-    def op_name(self) -> str:  # noqa: D102  described in Plan
-        return self._function.name
-
     def _make_backward(self, given: Mask) -> ArrayFunction:
-        pulled = spread_gradients(self._pull_back(given), self.wanted)
+        count = len(self.sources)
+        pulled = spread_gradients(
+            lambda *arrays: self._apply(arrays[:count], arrays[count:], given), self.wanted
+        )
         name, compiled = self._function.name, self._function.compiled
         return ArrayFunction(pulled, name, compiled=compiled, is_formula=True, selects=self.selects)
 
-    def _pull_back(self, given: Mask) -> Callable[..., Arrays]:
-        """The gradients from residuals and the cotangents of some outputs; zeros stand for the others."""
-        structure, count = self._structure, len(self.sources)
 
-        def pull_back(*arrays: Any) -> Arrays:
-            pull = jax.tree_util.tree_unflatten(structure, arrays[:count])
-            return apply_pull(pull, arrays[count:], given, types=self._types, flags=self.differentiable)
+def record_plain_run(
+    origin: ArrayFunction, function: Callable[..., Arrays], wanted: Mask, arrays: Arrays
+) -> Arrays:
+    """Runs a function once as plain Python, and returns ``(plan, *outputs, *residuals)``.
+
+    Args:
+        origin: the same function, from which derivatives of the backward are made.
+        function: the function to run.
+        wanted: for each array, whether its gradient is needed.
+        arrays: the inputs, whose values are known.
+    """
+    outputs, pull = linearize(function, wanted, arrays)
+    leaves, structure = jax.tree_util.tree_flatten(pull)
+    plan = PlainPlan(origin, wanted, arrays, outputs, leaves, structure)
+    return plan, *outputs, *(leaves[place] for place in plan.extra_places)
+
+
+class PlainPlan(_PullPlan):
+    """The plan of a run as plain Python.
+
+    The residuals are the inputs, of which derivatives of the backward are functions, and then the arrays that
+    the run has kept, which are the extras.
+
+    Args:
+        origin: the function that is differentiated.
+        wanted: for each input, whether its gradient is computed.
+        inputs: of the run.
+        outputs: of the run.
+        leaves: the values that JAX has kept. Those that are no arrays stay in the plan.
+        structure: how JAX puts the backward together from them.
+    """
+
+    __slots__ = ("_constants",)
+
+    def __init__(
+        self,
+        origin: ArrayFunction,
+        wanted: Mask,
+        inputs: Arrays,
+        outputs: Arrays,
+        leaves: Sequence[Any],
+        structure: Any,
+    ) -> None:
+        self.extra_places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)]
+        first_extra = len(inputs) + len(outputs)
+        extras = range(first_extra, first_extra + len(self.extra_places))
+        super().__init__(origin, wanted, outputs, (*range(len(inputs)), *extras), structure)
+        self._constants = [None if isinstance(leaf, jax.Array) else leaf for leaf in leaves]
+
+    def _make_backward(self, given: Mask) -> ArrayFunction:
+        # The rule holds in every transformation of JAX, also where a mapped plan takes this function.
+        function = jax.custom_jvp(self._pull_back(given))
+        function.defjvp(self._push_from_inputs(given), symbolic_zeros=True)
+        backward = spread_gradients(function, self.wanted)
+        return ArrayFunction(backward, self._function.name, compiled=False, is_formula=True)
+
+    def _pull_back(self, given: Mask) -> Callable[..., Arrays]:
+        """The gradients from residuals and the given cotangents."""
+        first, last = self.input_count, len(self.sources)
+
+        def pull_back(*values: Any) -> Arrays:
+            leaves = list(self._constants)
+            for place, value in zip(self.extra_places, values[first:last], strict=True):
+                leaves[place] = value
+            return self._apply(leaves, values[last:], given)
 
         return pull_back
 
+    def _push_from_inputs(self, given: Mask) -> Callable[[Any, Any], tuple[Arrays, Arrays]]:
+        """The derivative of the gradients: the function is differentiated again, at its inputs."""
+        first, last = self.input_count, len(self.sources)
+        full = self._function.vjp(self.wanted, given).function
+
+        def push(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Arrays, Arrays]:
+            values, moved = [*primals[:first], *primals[last:]], [*tangents[:first], *tangents[last:]]
+            places = [place for place, tangent in enumerate(moved) if not isinstance(tangent, SymbolicZero)]
+
+            def move(*varied: Any) -> Arrays:
+                current = dict(zip(places, varied, strict=True))
+                return full(*(current.get(place, value) for place, value in enumerate(values)))
+
+            at, along = tuple(values[place] for place in places), tuple(moved[place] for place in places)
+            return jax.jvp(move, at, along)
+
+        return push
+
 
 register_plan(ResidualPlan)
+register_plan(PlainPlan)

@@ -13,8 +13,7 @@ import jax
 from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan, DerivedPlan, Mask
 from oplib.autograd.array_functions.compilation import are_concrete, is_jit_disabled, rename_function
 from oplib.autograd.array_functions.liveness import is_costly
-from oplib.autograd.array_functions.plain_run import record_plain_run
-from oplib.autograd.array_functions.residual_function import ResidualFunction
+from oplib.autograd.array_functions.residual_function import ResidualFunction, record_plain_run
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
 from oplib.library.kernels.tracing import any_traced
