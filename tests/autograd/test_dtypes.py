@@ -1,4 +1,4 @@
-"""Which dtypes are differentiated, and that none is cut without a word."""
+"""The dtypes that are differentiated. No history is cut without an error."""
 
 import jax
 import jax.numpy as jnp

@@ -200,7 +200,7 @@ def test_an_object_that_is_no_tensor_is_refused() -> None:
             unpack_dual(1)  # pyright: ignore[reportArgumentType]
 
 
-# What carries a tangent on ----------------------------------------------------------------------------------
+# Operations that carry tangents -----------------------------------------------------------------------------
 
 
 def test_ops_carry_the_tangent_that_jax_computes() -> None:

@@ -41,8 +41,8 @@ def find_dependent(jaxpr: Any, inputs: Sequence[bool], *, skips_choices: bool) -
     Args:
         jaxpr: a ``jax.extend.core.Jaxpr`` (not closed).
         inputs: for each input, whether it counts.
-        skips_choices: what is computed through bools and integers does not count: where an item lies, or
-            which of two items is taken.
+        skips_choices: values computed through bools and integers do not count, such as the index of an item
+            or the choice between two items.
     """
     places = range(len(jaxpr.outvars))
     lives = [

@@ -1,4 +1,4 @@
-"""Which inputs of a jaxpr are read, and which outputs are inputs."""
+"""The inputs of a jaxpr that are read, and the outputs that are inputs."""
 
 from __future__ import annotations
 

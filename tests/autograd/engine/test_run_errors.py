@@ -1,4 +1,4 @@
-"""What is left of a run of the engine that fails."""
+"""The state after a run of the engine that fails."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What was recorded with JAX's 64 bits on runs backward with them, also after they were turned off."""
+"""A graph recorded with JAX's 64 bits on runs backward with them, also after they were turned off."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_derivatives_are_found_under_no_grad() -> None:
         assert vjp(lambda a: a * a, box(A, grad=True)[0], box(V)[0], create_graph=True)[1].requires_grad
 
 
-# What is independent ----------------------------------------------------------------------------------------
+# Independent results ----------------------------------------------------------------------------------------
 
 
 @ways
@@ -244,7 +244,7 @@ def test_strict_refuses_what_is_independent(text: str) -> None:
         STRICT[text](*box(A, V))
 
 
-# What is refused --------------------------------------------------------------------------------------------
+# Refused arguments ------------------------------------------------------------------------------------------
 
 REFUSED: dict[str, tuple[type, Any]] = {
     "given inputs has type list": (GradientTypeError, lambda b: jacobian(lambda a: a, [b])),

@@ -37,7 +37,7 @@ square = make_function(lambda x, g: g * 2 * x)
 wrong_square = make_function(lambda x, g: g * 3 * x, name="Wrong")
 
 
-# What is right passes ------------------------------------------------------------------------------------
+# Right derivatives pass ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fast_mode", [False, True])
@@ -108,7 +108,7 @@ def test_functions_with_side_effects_are_called_once_for_each_point(x):
     assert next(calls) == 1 + 2 * 2  # once at the point, and twice for each of two entries
 
 
-# What is wrong is caught, and named -----------------------------------------------------------------------
+# Wrong derivatives are caught and named -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fast_mode", [False, True])

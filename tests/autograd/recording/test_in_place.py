@@ -16,7 +16,7 @@ def leaf(*values):
     return oplib.tensor(list(values), requires_grad=True)
 
 
-# What it does -----------------------------------------------------------------------------------------------
+# Results of writes ------------------------------------------------------------------------------------------
 
 
 def test_an_in_place_op_returns_the_tensor_it_wrote_and_counts_the_write():
@@ -157,7 +157,7 @@ def test_a_retained_gradient_is_that_of_the_new_value():
     assert x.grad.tolist() == [60.0]
 
 
-# What is refused --------------------------------------------------------------------------------------------
+# Refused writes ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("D.20")

@@ -1,4 +1,4 @@
-"""What user Functions and registered ops hand to hooks for saved tensors."""
+"""The tensors that user Functions and registered ops hand to hooks for saved tensors."""
 
 import jax
 import jax.numpy as jnp

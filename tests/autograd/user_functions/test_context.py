@@ -1,4 +1,4 @@
-"""What a ctx is told of inputs and outputs, and the names that it keeps for itself."""
+"""The marks of inputs and outputs on a ctx, and the names that it reserves."""
 
 import pytest
 

@@ -157,7 +157,7 @@ def test_an_input_that_is_returned_has_the_tangent_of_jvp(tangent):
         push(make_function(lambda ctx, a: a, jvp=lambda ctx, t: (t * 5).view(2)), tangent)
 
 
-# What is refused -----------------------------------------------------------------------------
+# Refused tangents ----------------------------------------------------------------------------
 
 
 def test_a_missing_jvp_is_named(tangent):

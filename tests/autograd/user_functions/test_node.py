@@ -1,4 +1,4 @@
-"""What the backward of a user Function gets, and what it may return."""
+"""The arguments and results of the backward of a user Function."""
 
 import jax
 import jax.numpy as jnp

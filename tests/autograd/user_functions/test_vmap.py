@@ -1,4 +1,4 @@
-"""What a Function says of vmap, and what it may return from it."""
+"""The rules of a Function for vmap, and their results."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What a checkpoint computes again draws the same numbers, from whichever Generator."""
+"""The repetition of a checkpoint draws the same numbers from every Generator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a checkpoint refuses, and what it says when a repetition is another one than the forward."""
+"""The calls that a checkpoint refuses, and its errors if the repetition differs from the forward."""
 
 from __future__ import annotations
 
