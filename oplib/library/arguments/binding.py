@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from oplib.errors import ArgumentError, ArgumentOverflowError, ArgumentTypeError, describe
-from oplib.library.schema import Argument, FunctionSchema
+from oplib.library.schema import Argument, FunctionSchema, is_int64
 
 from .conversions import accept_operand, describe_expected, make_converter
 from .plain_conversions import CONVERTERS, GENEROUS_CONVERTERS, TRACED, Converter, UnfitError
@@ -110,7 +110,7 @@ class Binder:
         if is_narrow(number):
             return number
         others = [value for value in values if hasattr(value, "dtype")]
-        has_64_bits = -(2**63) <= number < 2**63
+        has_64_bits = is_int64(number)
         if has_64_bits and any(jnp.issubdtype(value.dtype, jnp.inexact) for value in others):
             return float(number)
         cure = "turn 64 bits on with jax.config.update('jax_enable_x64', True)" if has_64_bits else ""

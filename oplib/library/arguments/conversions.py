@@ -9,12 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from oplib.library.schema import BaseType, ListType, OptionalType, SchemaType, TupleType
+from oplib.library.schema import BASE_TYPES, BaseType, ListType, OptionalType, SchemaType, TupleType
 from oplib.tensor import Tensor
 
-from .plain_conversions import CONVERTERS, EXPECTED, PYTHON_NUMBERS, Converter, UnfitError, is_array
-
-_NUMBERS = ("int", "float", "bool", "complex", "Scalar")
+from .plain_conversions import CONVERTERS, PYTHON_NUMBERS, Converter, UnfitError, is_array
 
 
 def make_converter(type_: SchemaType, bases: Mapping[str, Converter] = CONVERTERS) -> Converter:
@@ -64,7 +62,7 @@ def list_items(value: Any) -> list[Any]:
 
 def _make_list_converter(type_: ListType, convert: Converter) -> Converter:
     element, size = type_.element, type_.size
-    is_number = isinstance(element, BaseType) and element.name in _NUMBERS
+    is_number = element.is_number
 
     def convert_list(value: Any) -> list[Any]:
         if size is not None and is_number and _is_single(value):
@@ -130,8 +128,8 @@ def describe_expected(type_: SchemaType) -> str:
         return f"None or {describe_expected(type_.element)}"
     if isinstance(type_, ListType):
         many = f"a sequence, each element {describe_expected(type_.element)}"
-        is_number = isinstance(type_.element, BaseType) and type_.element.name in _NUMBERS
-        return f"{many}; or one for all {type_.size}" if type_.size is not None and is_number else many
+        takes_one = type_.size is not None and type_.element.is_number
+        return f"{many}; or one for all {type_.size}" if takes_one else many
     if isinstance(type_, TupleType):
         return f"a tuple of {len(type_.elements)}: {', '.join(map(describe_expected, type_.elements))}"
-    return EXPECTED[str(type_)]
+    return BASE_TYPES[str(type_)]

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from oplib.library.schema import is_int64
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.devices.device import Device
@@ -23,7 +24,6 @@ from oplib.tensor.random.generator import Generator, is_key
 
 Converter = Callable[[Any], Any]
 
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 PYTHON_NUMBERS = (int, float, complex)
 TRACED = "Its value is traced, so it is not known"
 _ARRAYS = (jax.Array, Tensor, np.ndarray, np.generic)
@@ -68,7 +68,7 @@ def to_int(value: Any) -> int:
     if isinstance(number, float) and not number.is_integer():
         raise UnfitError("Its fraction would be lost")
     number = int(number)
-    if not _INT64_MIN <= number <= _INT64_MAX:
+    if not is_int64(number):
         raise UnfitError("It does not fit 64 bits")
     return number
 
@@ -219,18 +219,3 @@ def _to_any_dtype(value: Any) -> Any:
 # For the built-in ops: torch's functions accept more than its ``torch.ops``, namely any of numpy's numbers as
 # a Scalar, and Python's types as a dtype.
 GENEROUS_CONVERTERS = CONVERTERS | {"Scalar": _to_any_scalar, "ScalarType": _to_any_dtype}
-EXPECTED = {
-    "Tensor": "a Tensor or an array",
-    "int": "an int, a bool, or an integer array of one element",
-    "float": "a real number, or a real array of one element",
-    "bool": "a bool",
-    "str": "a str",
-    "complex": "a number",
-    "Scalar": "a Python number",
-    "ScalarType": "a dtype such as oplib.float32, or its name",
-    "Device": "a device such as 'cpu'",
-    "Generator": "a Generator, or a key of jax.random.key",
-    "Enum": "a member of an enum",
-    "Any": "anything",
-    "Tree": "a pytree",
-}

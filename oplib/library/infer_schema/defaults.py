@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from oplib.library.schema import BaseType, ListType, OptionalType, SchemaType, TupleType
+from oplib.library.schema import BaseType, ListType, OptionalType, SchemaType, TupleType, is_int64
 from oplib.tensor.devices.device import Device
-
-_INT64_END = 2**63
 
 
 class UnsupportedDefaultError(Exception):
@@ -80,7 +78,7 @@ def _fit_number(name: str, value: Any) -> int | float | complex:
     is_bool = isinstance(value, bool)
     if name == "Scalar" and type(value) in (int, float, bool, complex):
         return value
-    if name == "int" and isinstance(value, int) and -_INT64_END <= value < _INT64_END:
+    if name == "int" and isinstance(value, int) and is_int64(value):
         return int(value)
     if name == "float" and isinstance(value, (int, float)) and not is_bool:
         return float(value)

@@ -158,7 +158,11 @@ def custom_op(
             tags=tuple(dict.fromkeys((Tag.pt2_compliant_tag, *promises))),
             function=fn,
         )
-        _check(definition, device_types)
+        check_definition(definition)
+        if Tag.out not in definition.tags:
+            refuse_keyword_only_tensors(definition.schema, subject="custom_op")
+        if device_types is not None:
+            require_device_argument(definition.schema)
         facts: dict[Slot, Any] = {"definition": definition}
         if autograd is not None:
             facts["derivative"] = _make_derivative(definition.schema, autograd)
@@ -201,14 +205,6 @@ def _make_schema(
             f"{schema!r}. Make them consistent."
         )
     return parsed
-
-
-def _check(definition: Definition, device_types: DeviceTypes) -> None:
-    check_definition(definition)
-    if Tag.out not in definition.tags:
-        refuse_keyword_only_tensors(definition.schema, subject="custom_op")
-    if device_types is not None:
-        require_device_argument(definition.schema)
 
 
 def _make_derivative(schema: FunctionSchema, autograd: object) -> Derivative:

@@ -29,6 +29,9 @@ from .types import (
     ANY as ANY,
 )
 from .types import (
+    BASE_TYPES as BASE_TYPES,
+)
+from .types import (
     TREE as TREE,
 )
 from .types import (
@@ -54,6 +57,9 @@ from .types import (
 )
 from .types import (
     has_tensor as has_tensor,
+)
+from .types import (
+    is_int64 as is_int64,
 )
 from .types import (
     is_tensorlist_like_type as is_tensorlist_like_type,

@@ -9,10 +9,8 @@ import jax.numpy as jnp
 from oplib.generated_code import parse_literal
 
 from .reader import TokenReader
-from .types import BaseType, EnumDefault, ListType, OptionalType, SchemaType, TupleType
+from .types import BaseType, EnumDefault, ListType, OptionalType, SchemaType, TupleType, is_int64
 
-_NUMBERS = ("int", "float", "bool", "complex", "Scalar")
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _DTYPE_SYNONYMS = {
     "half": "float16",
     "float": "float32",
@@ -37,7 +35,7 @@ class DefaultReader(TokenReader):
         if isinstance(type_, TupleType):
             return self._read_tuple(type_)
         assert isinstance(type_, BaseType)
-        if type_.name in _NUMBERS:
+        if type_.is_number:
             return self._read_number_of(type_.name)
         return self._read_value(type_.name)
 
@@ -45,11 +43,8 @@ class DefaultReader(TokenReader):
         self.advance()
 
     def _read_list(self, type_: ListType) -> tuple[Any, ...]:
-        one_for_all = (
-            type_.size is not None and isinstance(type_.element, BaseType) and type_.element.name in _NUMBERS
-        )
-        if one_for_all and not self.at("["):
-            return (self.read_default(type_.element),) * (type_.size or 0)
+        if type_.size is not None and type_.element.is_number and not self.at("["):
+            return (self.read_default(type_.element),) * type_.size
         self.expect("[")
         return tuple(self.read_items("]", lambda: self.read_default(type_.element)))
 
@@ -100,7 +95,7 @@ class DefaultReader(TokenReader):
         value = self._read_number()
         if name == "Scalar":
             return value
-        if name == "int" and isinstance(value, int) and _INT64_MIN <= value <= _INT64_MAX:
+        if name == "int" and isinstance(value, int) and is_int64(value):
             return int(value)
         if name == "bool" and isinstance(value, int) and value in (0, 1):
             return bool(value)

@@ -13,21 +13,23 @@ from typing import Any
 
 import numpy as np
 
-BASE_TYPES = (
-    "Tensor",
-    "int",
-    "float",
-    "bool",
-    "str",
-    "complex",
-    "Scalar",
-    "ScalarType",
-    "Device",
-    "Generator",
-    "Enum",
-    "Any",
-    "Tree",
-)
+BASE_TYPES = {
+    "Tensor": "a Tensor or an array",
+    "int": "an int, a bool, or an integer array of one element",
+    "float": "a real number, or a real array of one element",
+    "bool": "a bool",
+    "str": "a str",
+    "complex": "a number",
+    "Scalar": "a Python number",
+    "ScalarType": "a dtype such as oplib.float32, or its name",
+    "Device": "a device such as 'cpu'",
+    "Generator": "a Generator, or a key of jax.random.key",
+    "Enum": "a member of an enum",
+    "Any": "anything",
+    "Tree": "a pytree",
+}
+"""The types without parts, each with the values that it accepts, for errors."""
+_NUMBERS = ("int", "float", "bool", "complex", "Scalar")
 
 
 class SchemaType:
@@ -37,6 +39,11 @@ class SchemaType:
 
     def __str__(self) -> str:
         return print_type(self)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the values are numbers."""
+        return isinstance(self, BaseType) and self.name in _NUMBERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +139,11 @@ def is_tensorlist_like_type(type_: SchemaType) -> bool:
     """
     inside = type_.element if isinstance(type_, OptionalType) else type_
     return isinstance(inside, ListType) and inside.element in (TENSOR, OPTIONAL_TENSOR)
+
+
+def is_int64(number: int) -> bool:
+    """Tells whether an ``int`` of a schema, which has 64 bits, holds a number."""
+    return -(2**63) <= number < 2**63
 
 
 def has_tensor(type_: SchemaType) -> bool:
