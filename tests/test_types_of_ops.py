@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import oplib
-from oplib.library import Context
+from oplib.library import Context, register_kernel, register_sharding, register_vmap
 
 
 @oplib.custom_op("typed::softclip")
@@ -65,6 +65,18 @@ def softclip_on_tpu(x: jax.Array, limit: float = 1.0) -> jax.Array:
 
 softclip.register_jvp(lambda primals, tangents: (primals[0], tangents[0]))
 softclip.register_sharding("... -> ...")
+
+
+@register_vmap("typed::softclip")
+def map_softclip(info: Any, in_dims: Any, x: jax.Array, limit: float) -> tuple[jax.Array, int]:
+    return softclip(x, limit), 0
+
+
+@register_kernel(softclip, "tpu")
+def softclip_again(x: jax.Array, limit: float = 1.0) -> jax.Array:
+    return x
+
+
 total.register_autograd("derive")
 a, t = jnp.ones(3), oplib.tensor([1.0, 2.0])
 assert_type(softclip(a, 2.0), jax.Array)
@@ -76,6 +88,9 @@ assert_type(total([t, t]), oplib.Tensor)
 assert_type(host(a), jax.Array)
 assert_type(host(np.ones(2)), np.ndarray[Any, Any])
 assert_type(softclip_backward(Context(), a), tuple[jax.Array, None])
+assert_type(map_softclip(None, (0,), a, 1.0), tuple[jax.Array, int])
+assert_type(softclip_again(a), jax.Array)
+assert_type(register_sharding(softclip, "... -> ..."), str)
 assert_type(softclip.__name__, str)
 """
 START = """
@@ -103,6 +118,8 @@ WRONG = [
     "softclip.register_autograd(rule, setup=rule)",
     "softclip.register_autograd(3)",
     'softclip.register_autograd("drive")',
+    'oplib.library.register_vmap("typed::softclip", 3)',
+    "oplib.library.register_jvp(softclip, rule, symbolic_zero=True)",
     "number: int = softclip(a)",
     'oplib.custom_op("typed::f", mutate_args=("x",))',
     'oplib.custom_op("typed::f", rule, autograd="drive")',

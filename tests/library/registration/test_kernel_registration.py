@@ -51,6 +51,15 @@ class TestRegisterKernel:
         register_kernel("ker::g", None, add_two)
         assert ops.ker.g(X)[0] == 2
 
+    def test_the_annotations_of_a_composite_kernel_do_not_bind_the_others(self):
+        lib = Library("ker", "FRAGMENT")
+        lib.define("h(Tensor x) -> Tensor")
+        lib.impl("h", add_one)
+        lib.impl("h", lambda x: x + 2, "default")
+        lib.impl("h", add_two, "CPU")
+        assert ops.ker.h.default.record.kind == "array"
+        lib._destroy()
+
     @pytest.mark.parametrize("find", [lambda: 3, lambda: ops.ker.f, lambda: None])
     def test_a_packet_or_something_else_is_refused(self, op, find):
         with pytest.raises(ValueError, match=r"register_kernel\(.*\): got unexpected type for op: "):
