@@ -1,4 +1,4 @@
-"""Which built-in ops there are, and which functions are made of several: the tables, put together."""
+"""All built-in ops, and all functions that are made of several ops: the tables, put together."""
 
 from __future__ import annotations
 

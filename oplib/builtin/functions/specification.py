@@ -1,4 +1,4 @@
-"""What a public function does: its parameters, the text of its body, and what stands around it."""
+"""The specification of a public function: its parameters, the text of its body, and what stands around it."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ def specify_op(overloads: Sequence[OpOverload], row: Row, check: Check | None = 
     given = ", ".join(f"{it.name}={one.name}" if it.kwarg_only else one.name for one, it in pairs)
     namespace: dict[str, Any] = {"__op": rest, "__take": take_operand, "__numbers": NUMBERS}
     lines = _render_check(check, parameters, namespace)
-    taken = sorted({place for places, _ in tested for place in places})
-    lines += [f"    {names[place]} = __take({names[place]})" for place in taken]
+    taken = sorted({index for indices, _ in tested for index in indices})
+    lines += [f"    {names[index]} = __take({names[index]})" for index in taken]
     chosen = "__op"
-    for number, (places, overload) in reversed(list(enumerate(tested))):
+    for number, (indices, overload) in reversed(list(enumerate(tested))):
         namespace[f"__op{number}"] = overload
-        are = " and ".join(f"isinstance({names[place]}, __numbers)" for place in places)
+        are = " and ".join(f"isinstance({names[index]}, __numbers)" for index in indices)
         chosen = f"(__op{number} if {are} else {chosen})"
     call = f"{chosen}.call({given})"
     if results := make_results(schema):
@@ -97,7 +97,7 @@ def specify_op(overloads: Sequence[OpOverload], row: Row, check: Check | None = 
         lines.append(f"    if isinstance(input, __Tensor): return __look({', '.join(names)})")
         namespace |= {"__Tensor": Tensor, "__look": make_viewer(row.view, row.node_name, rest)}
     lines.append(f"    return {call}")
-    branches = [Branch(_render_test(places, taken), overload) for places, overload in tested]
+    branches = [Branch(_render_test(indices, taken), overload) for indices, overload in tested]
     is_plain = not results and row.view is None and check is None
     return FunctionSpec(
         row.op,
@@ -110,27 +110,27 @@ def specify_op(overloads: Sequence[OpOverload], row: Row, check: Check | None = 
 
 
 def _list_tests(overloads: Sequence[OpOverload]) -> list[tuple[tuple[int, ...], OpOverload]]:
-    """Returns overloads of the same parameters, each with the places at which only some take a number.
+    """Returns overloads of the same parameters, each with the indices at which only some take a number.
 
     The last one takes none there.
     """
     schemas = [overload._schema.arguments for overload in overloads]
     names = [[one.name for one in arguments] for arguments in schemas]
-    alike = [place for place, own in enumerate(names) if own == names[0]]
-    numbers = {place: [str(one.type) == "Scalar" for one in schemas[place]] for place in alike}
+    alike = [index for index, own in enumerate(names) if own == names[0]]
+    numbers = {index: [str(one.type) == "Scalar" for one in schemas[index]] for index in alike}
     found: dict[tuple[int, ...], OpOverload] = {}
-    for place, own in numbers.items():
+    for index, own in numbers.items():
         told = [
             at for at, is_number in enumerate(own) if is_number and not all(it[at] for it in numbers.values())
         ]
-        found.setdefault(tuple(told), overloads[place])
+        found.setdefault(tuple(told), overloads[index])
     return sorted(found.items(), key=lambda it: (not it[0], it[0][:1], -len(it[0])))
 
 
-def _render_test(places: Sequence[int], taken: Sequence[int]) -> str:
+def _render_test(indices: Sequence[int], taken: Sequence[int]) -> str:
     """Returns the test of whether the fast path of an overload serves a call."""
-    tensors = [at for at in taken if at > places[0] and at not in places]
-    return " and ".join([*map(when_number, places), *map(when_tensor, tensors)])
+    tensors = [at for at in taken if at > indices[0] and at not in indices]
+    return " and ".join([*map(when_number, indices), *map(when_tensor, tensors)])
 
 
 def _render_check(

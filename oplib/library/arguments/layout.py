@@ -110,7 +110,7 @@ class Layout:
         return self._hash
 
     @property
-    def written_places(self) -> list[int]:
+    def written_indices(self) -> list[int]:
         """Returns the positions of the arguments that the op writes."""
         return [index for index, argument in enumerate(self.schema.arguments) if argument.is_written]
 

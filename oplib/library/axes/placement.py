@@ -211,7 +211,7 @@ def _spread_results(
     layout: Layout, structure: Structure, arguments: list[_Entry], entries: Sequence[Axes]
 ) -> list[_Entry]:
     """Returns the entry of each flat result; the new value of a written argument has the argument's entry."""
-    names = [layout.schema.arguments[place].name for place in layout.written_places]
+    names = [layout.schema.arguments[place].name for place in layout.written_indices]
     spread = [entry for name in names for entry in arguments if entry.argument == name]
     own = [
         _Entry(axes, f"result {place}")

@@ -43,12 +43,12 @@ class ViewDeriver:
             results: its results as Tensors.
             run: computes the results from the arrays of the arguments.
         """
-        place = next((place for place, tensor in enumerate(tensors) if tensor is not None), None)
-        if place is None:
+        index = next((index for index, tensor in enumerate(tensors) if tensor is not None), None)
+        if index is None:
             return
-        tensor = tensors[place]
+        tensor = tensors[index]
         assert tensor is not None
-        frames = self._find_frames(layout, place, tensors, results, run=run)
+        frames = self._find_frames(layout, index, tensors, results, run=run)
         for result, frame in zip(results, frames, strict=True):
             if frame is None:
                 result._read_only = self.name
@@ -56,10 +56,10 @@ class ViewDeriver:
                 adopt_view(result, tensor, frame, is_one_of_several=len(results) > 1)
 
     def _find_frames(
-        self, layout: Layout, place: int, tensors: Sequence[Any], results: Sequence[Tensor], *, run: Run
+        self, layout: Layout, index: int, tensors: Sequence[Any], results: Sequence[Tensor], *, run: Run
     ) -> list[IndexMap | None]:
         """Returns the frames of all results. They are cached if they depend on layout and shape only."""
-        whole = tensors[place]._storage.array
+        whole = tensors[index]._storage.array
         key = (layout, whole.shape, whole.dtype) if len(tensors) == 1 else None
         found = None if key is None else self._known.get(key)
         if found is None:
@@ -76,6 +76,6 @@ class ViewDeriver:
 
 def _find_frame(run: Run, number: int, whole: Any, part: Any) -> IndexMap | None:
     try:
-        return derive_index_map(lambda places: run([places])[number], whole, part)
+        return derive_index_map(lambda positions: run([positions])[number], whole, part)
     except OplibError:
         return None

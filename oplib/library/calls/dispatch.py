@@ -101,7 +101,7 @@ class Dispatcher:
         self.specializations = SpecializationCache()
         self.is_fast = is_eligible(record)
         self.returns_one = len(record.schema.returns) == 1
-        self.returns_written = any(place is not None for place in record.schema.returned_arguments)
+        self.returns_written = any(index is not None for index in record.schema.returned_arguments)
         self.fast_keys: dict[Any, Specialization] = {}
         self.fast_key = FastKey(record)
         self.array_types: set[type] = set()
@@ -194,8 +194,8 @@ class Dispatcher:
         if any(isinstance(entry, TreeEntry) for entry in layout.entries):
             return  # its arrays are no arguments of their own
         given = [
-            args[place] if place < len(args) else kwargs.get(argument.name, argument.default_value)
-            for place, argument in enumerate(self.schema.arguments)
+            args[index] if index < len(args) else kwargs.get(argument.name, argument.default_value)
+            for index, argument in enumerate(self.schema.arguments)
         ]
         if any(value != value for value in given if isinstance(value, float)):
             return  # a nan would be a new key at every call
@@ -212,8 +212,8 @@ class Dispatcher:
         """Returns the bound values, with Generators that start at the keys drawn for this call."""
         given = layout.rebuild(flat)
         return [
-            given[place] if argument.is_generator else value
-            for place, (argument, value) in enumerate(zip(self.schema.arguments, values, strict=True))
+            given[index] if argument.is_generator else value
+            for index, (argument, value) in enumerate(zip(self.schema.arguments, values, strict=True))
         ]
 
     def call_functional(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -283,7 +283,7 @@ class Dispatcher:
     ) -> Sequence[Any]:
         """Runs the op with another array instead of the Tensor that its results are views of."""
         given = list(arrays)
-        given[next(place for place, tensor in enumerate(tensors) if tensor is not None)] = wholes[0]
+        given[next(index for index, tensor in enumerate(tensors) if tensor is not None)] = wholes[0]
         return self._run_on_arrays(layout, given)[1]
 
     def _return_written(
@@ -312,20 +312,20 @@ class Dispatcher:
         found = self.specializations.get(layout)
         if found is None:
             self._watch.note(layout)
-            donated = self._donated_places(layout)
+            donated = self._donated_indices(layout)
             made = Specialization(self.overload.in_traces, layout, self.carrier, donated)
             return self.specializations.put(layout, made)
         return found
 
-    def _donated_places(self, layout: Layout) -> list[int]:
-        places: list[int] = []
+    def _donated_indices(self, layout: Layout) -> list[int]:
+        indices: list[int] = []
         position = 0
         for entry, argument in zip(layout.entries, self.schema.arguments, strict=True):
             count = count_arrays(entry)
             if argument.name in self.record.donates:
-                places.extend(range(position, position + count))
+                indices.extend(range(position, position + count))
             position += count
-        return places
+        return indices
 
     def _is_immediate(self, arrays: Sequence[Any]) -> bool:
         """Tells whether the kernel runs now as plain Python, outside any jit."""

@@ -86,7 +86,7 @@ def _choose_items(type_name: str) -> KeyItems:
 
 
 class FastKey:
-    """Which arguments of an op belong to the key.
+    """The arguments of an op that belong to the key.
 
     Attributes:
         static: for each static argument its index, and its items of the key.

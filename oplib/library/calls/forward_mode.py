@@ -25,11 +25,11 @@ from oplib.tensor import Tensor, box
 
 
 class RecordedOp(Protocol):
-    """What forward mode asks of the dispatcher of an op."""
+    """The part of the dispatcher of an op that forward mode uses."""
 
     @property
     def record(self) -> Record:
-        """What is registered for the op."""
+        """The registration of the op."""
         ...
 
     @property
@@ -82,11 +82,11 @@ def _require_rule(record: Record, layout: Layout, tangents: Sequence[Tensor | No
         or (derivative.backward is not None and not derivative.nonlinear)
     ):
         return
-    place = next(place for place, tangent in enumerate(tangents) if tangent is not None)
-    tangent: Any = tangents[place]
+    index = next(index for index, tangent in enumerate(tangents) if tangent is not None)
+    tangent: Any = tangents[index]
     raise MissingRuleError(
         f"{record.name}: Trying to use forward AD with {record.name} that does not support it"
-        f"{_explain(record)}. Argument '{layout.find_argument(place)}' carries a tangent, "
+        f"{_explain(record)}. Argument '{layout.find_argument(index)}' carries a tangent, "
         f"{describe(tangent._storage.array)}. {_advise(record)}"
     )
 

@@ -32,14 +32,14 @@ def take_numbers(record: Record, layout: Layout, flat: list[Any]) -> list[Any]:
         return flat
     taken = list(flat)
     end = 0
-    for place, (argument, entry) in enumerate(zip(record.schema.arguments, layout.entries, strict=True)):
+    for index, (argument, entry) in enumerate(zip(record.schema.arguments, layout.entries, strict=True)):
         begin, end = end, end + count_arrays(entry)
         if argument.name in record.operand:
             continue
         for position in range(begin, end):
             if isinstance(flat[position], _NUMBERS):
                 if record.takes_tensors or record.is_built_in:
-                    raise _explain_number(record, place, flat[position])
+                    raise _explain_number(record, index, flat[position])
                 taken[position] = _to_constant(flat[position])
     return taken
 
@@ -52,28 +52,28 @@ def _to_constant(number: Any) -> Any:
     return to_array(data, None, None)
 
 
-def _explain_number(record: Record, place: int, number: Any) -> ArgumentError:
+def _explain_number(record: Record, index: int, number: Any) -> ArgumentError:
     return ArgumentTypeError(
         f"{record.name}() Expected a value of type 'Tensor' for argument "
-        f"'{record.schema.arguments[place].name}' but instead found type '{type(number).__name__}'. "
-        f"Position: {place}. Value: {describe(number)}. Declaration: {record.schema}. Pass "
+        f"'{record.schema.arguments[index].name}' but instead found type '{type(number).__name__}'. "
+        f"Position: {index}. Value: {describe(number)}. Declaration: {record.schema}. Pass "
         f"oplib.tensor({describe(number)})."
     )
 
 
 def refuse_bare_lists(record: Record, layout: Layout, flat: Sequence[Any]) -> None:
     """Raises ArgumentError for numbers in a list of tensors if no argument is an array, as torch does."""
-    for place, entry in enumerate(layout.entries):
+    for index, entry in enumerate(layout.entries):
         if isinstance(entry, tuple) and True in entry and all(isinstance(one, _NUMBERS) for one in flat):
-            raise _explain_number(record, place, layout.rebuild(flat)[place][entry.index(True)])
+            raise _explain_number(record, index, layout.rebuild(flat)[index][entry.index(True)])
 
 
 def refuse_writing(record: Record, layout: Layout) -> None:
     """Raises ArgumentError for a call that would write into arrays."""
-    for place in layout.written_places:
-        if layout.entries[place] is not Slot.absent:
+    for index in layout.written_indices:
+        if layout.entries[index] is not Slot.absent:
             raise ArgumentError(
-                f"{record.name}: argument '{record.schema.arguments[place].name}' is written, but arrays "
+                f"{record.name}: argument '{record.schema.arguments[index].name}' is written, but arrays "
                 "cannot be. The call has arrays and no Tensor. Call .functional, which returns the new "
                 "values, or pass Tensors."
             )

@@ -56,5 +56,5 @@ def eval_shape(op: Op | OpOverloadPacket, /, *args: Any, **kwargs: Any) -> Any:
     layout, flat = make_layout(record.schema, values, record.operand, op=record.name)
     structure, outputs = BoundCall(overload, layout).shapes([unbox(value) for value in hold_keys(flat)])
     found = structure.rebuild(outputs)
-    written = dict(zip(layout.written_places, found, strict=False))
+    written = dict(zip(layout.written_indices, found, strict=False))
     return pack(put_back_returned_arguments(record.schema, found[structure.written :], written))

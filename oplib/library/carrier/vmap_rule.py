@@ -57,7 +57,7 @@ def run_vmap_rule(record: Record, layout: Layout, level: Level, arrays: Sequence
         )
     values, out_dims = _complete(record, layout, answer, list(zip(given, dims, strict=True)))
     fronted = [_front(record, value, dim, level.size) for value, dim in zip(values, out_dims, strict=True)]
-    return make_structure(fronted, len(layout.written_places), lambda value: isinstance(value, jax.Array))
+    return make_structure(fronted, len(layout.written_indices), lambda value: isinstance(value, jax.Array))
 
 
 def _complete(
@@ -65,7 +65,7 @@ def _complete(
 ) -> tuple[list[Any], list[Any]]:
     """Returns one value and one position per written argument and result; eager rules write in place."""
     output, out_dims = answer
-    places = layout.written_places
+    places = layout.written_indices
     if places and not record.takes_tensors:
         values = split_written(record, layout, places, output)
         return values, _spread_dims(record, out_dims, values)

@@ -51,7 +51,7 @@ def make_strong(value: Any) -> Any:
 
 def take_apart(record: Record, layout: Layout, result: Any, part: str = "the kernel") -> Results:
     """Splits a kernel's results: new values of written arguments first, then the declared returns."""
-    indices = layout.written_places
+    indices = layout.written_indices
     if indices:
         values = split_written(record, layout, indices, result)
     else:

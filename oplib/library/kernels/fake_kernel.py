@@ -63,7 +63,7 @@ def _run(record: Record, layout: Layout, arrays: Sequence[Any]) -> tuple[Structu
         )
         returned = leave_out_returned_arguments(layout.schema, returned)
     values = layout.rebuild(arrays)
-    places = layout.written_places
+    places = layout.written_indices
     results = [*(values[place] for place in places), *map(_unbox, returned)]
     return make_structure(results, len(places), lambda value: isinstance(value, (jax.Array, *_SHAPED)))
 

@@ -91,7 +91,7 @@ def _narrow(value: np.ndarray, shape: jax.ShapeDtypeStruct) -> np.ndarray:
 def _run(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
     """Runs the kernel on read-only numpy arrays; a written argument is a copy that the kernel may write."""
     values = layout.rebuild([_view(value) for value in arrays])
-    indices = layout.written_places
+    indices = layout.written_indices
     for index in indices:
         values[index] = _copy_out(values[index])
     args, kwargs = layout.split(values)

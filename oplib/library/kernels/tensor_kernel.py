@@ -35,7 +35,7 @@ def run_tensor_kernel(record: Record, kernel: Function, layout: Layout, arrays: 
     returned = run_part(run, record.name, "kernel", eager=True)
     refuse_undeclared_writes(record, values, versions)
     rest = take_returned_arguments(record.name, layout.schema, returned, values)
-    written = [values[index] for index in layout.written_places]
+    written = [values[index] for index in layout.written_indices]
     structure, flat = make_structure([*written, *rest], len(written), lambda value: isinstance(value, Tensor))
     return structure, [tensor._storage.array for tensor in flat]
 

@@ -95,7 +95,7 @@ class Sample:
         result = self.overload(*args, **kwargs)
         schema = self.overload.record.schema
         results = [result] if len(schema.returns) == 1 else list(result or ())
-        written = [values[index] for index in self.layout.written_places]
+        written = [values[index] for index in self.layout.written_indices]
         returned = zip(results, schema.returned_arguments, strict=True)
         return flatten([*written, *(result for result, index in returned if index is None)])
 

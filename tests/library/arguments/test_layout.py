@@ -143,6 +143,6 @@ def test_lists_are_copied_inside_others_too() -> None:
     assert copied[0][0] is not inner
 
 
-def test_written_places_are_those_of_the_schema() -> None:
+def test_written_indices_are_those_of_the_schema() -> None:
     schema = parse_schema("t::g(Tensor x, Tensor(a!) y, Tensor(b!)[] zs) -> ()")
-    assert make_layout(schema, [A, B, [C]], frozenset(), op="t::g")[0].written_places == [1, 2]
+    assert make_layout(schema, [A, B, [C]], frozenset(), op="t::g")[0].written_indices == [1, 2]
