@@ -50,8 +50,8 @@ class OverloadCall:
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        arguments = dispatcher.schema.arguments
-        self._names = [argument.name for argument in arguments if not argument.kwarg_only]
+        names = [argument.name for argument in dispatcher.schema.arguments if not argument.kwarg_only]
+        self._indices = {name: index for index, name in enumerate(names)}
         self._inference_function: Function | None = None
         self.function = self._make_function(self._decline)
 
@@ -72,9 +72,10 @@ class OverloadCall:
         with code.block("if __named or __rest:"):
             code.write(f"return __bind_again({given}, __rest, __named)")
         for variable, argument in positional:
-            if argument.has_default_value():
+            default = _find_default(argument)
+            if default is not MISSING:
                 with code.block(f"if {variable} is __MISSING:"):
-                    code.write(f"{variable} = {code.refer(argument.default_value, f'default_{variable}')}")
+                    code.write(f"{variable} = {code.refer(default, f'default_{variable}')}")
         parameters = [
             *[Parameter(variable, Parameter.POSITIONAL_ONLY, default=MISSING) for variable, _ in positional],
             Parameter("__rest", Parameter.VAR_POSITIONAL),
@@ -104,9 +105,10 @@ class OverloadCall:
         """Calls again with named arguments at their indices; the complete path refuses wrong names."""
         bound = list(values)
         for name, value in named.items():
-            if name not in self._names or bound[self._names.index(name)] is not MISSING:
+            index = self._indices.get(name)
+            if index is None or bound[index] is not MISSING:
                 break
-            bound[self._names.index(name)] = value
+            bound[index] = value
         else:
             if not rest:
                 return self.function(*bound, **keyword_only)
@@ -126,7 +128,7 @@ class OverloadCall:
     def _complete(self, values: tuple[Any, ...], keyword_only: dict[str, Any]) -> Any:
         """Takes the complete path, with the arguments that were given."""
         count = next((index for index, value in enumerate(values) if value is MISSING), len(values))
-        later = dict(zip(self._names[count:], values[count:], strict=True))
+        later = dict(zip(list(self._indices)[count:], values[count:], strict=True))
         given = _drop_missing({**keyword_only, **later})
         return self._dispatcher.call(values[:count], given)
 
