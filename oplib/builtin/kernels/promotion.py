@@ -149,9 +149,7 @@ def comparison(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Makes the kernel of a comparison, which returns bools."""
 
     def kernel(self: Any, other: Any) -> Any:
-        dtype = promote_operands(self, other)
-        arrays = broadcast([lax.convert_element_type(operand, dtype) for operand in (self, other)], op)
-        return function(*arrays)
+        return function(*meet(op, self, other))
 
     return kernel
 

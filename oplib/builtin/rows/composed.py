@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .row import name_in_torch
+
 Function = Callable[..., Any]
 
 
@@ -42,9 +44,7 @@ class Composed:
     @property
     def origin(self) -> str:
         """Torch's function of this name, whose contract it follows if its docstring says nothing else."""
-        package, _, name = self.op.partition("_")
-        name = f"{package}.{name}" if package in ("linalg", "fft") else self.op
-        return f"torch.nn.functional.{name}" if self.in_networks else f"torch.{name}"
+        return f"torch.nn.functional.{self.op}" if self.in_networks else name_in_torch(self.op)
 
     @property
     def op(self) -> str:

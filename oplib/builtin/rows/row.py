@@ -15,6 +15,12 @@ SELECTED = Derivative(derive=True, recompute=True, selects=True)
 """Of an op whose values decide which items get the gradient."""
 
 
+def name_in_torch(op: str) -> str:
+    """Returns the path of torch's function with the name of an op or of a composed function."""
+    package, _, name = op.partition("_")
+    return f"torch.{package}.{name}" if package in ("linalg", "fft", "special") else f"torch.{op}"
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One overload of a built-in op.
@@ -116,7 +122,7 @@ class Row:
     @property
     def origin(self) -> str:
         """Whose contract it follows, and its name there; by default that of torch's function of this name."""
-        return self.source or f"torch.{self.op}"
+        return self.source or name_in_torch(self.op)
 
     @property
     def name_in_networks(self) -> str:
@@ -151,6 +157,22 @@ class NetworkRow(Row):
     def origin(self) -> str:
         """The function of ``nn.functional``."""
         return f"torch.nn.functional.{self.op}"
+
+
+@dataclass(frozen=True, slots=True)
+class LinalgRow(Row):
+    """The row of an op on matrices of single precision or more."""
+
+    dtypes: str = "fc"
+
+
+@dataclass(frozen=True, slots=True)
+class ProductRow(Row):
+    """The row of a product of matrices or vectors of one dtype, which takes ``out=`` of this dtype."""
+
+    dtypes: str = "ihfc"
+    out: bool = True
+    exact_out: bool = True
 
 
 @dataclass(frozen=True, slots=True)

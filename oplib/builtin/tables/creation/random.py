@@ -7,6 +7,7 @@ of a distribution have no gradient with respect to its parameters: every gradien
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -146,19 +147,13 @@ def _draw_once(weights: Any, count: int, key: Any) -> Any:
 
 
 def _draw_again(weights: Any, count: int, key: Any) -> Any:
-    """Draws with replacement: finds uniform numbers in the cumulative sum by bisection."""
+    """Draws with replacement: finds uniform numbers in the cumulative sum."""
     sums = jnp.cumsum(weights, axis=-1)
     total = sums[..., -1:]
     thrown = jax.random.uniform(key, (*weights.shape[:-1], count), weights.dtype) * total
     thrown = jnp.minimum(thrown, jnp.nextafter(total, jnp.zeros_like(total)))  # rounding may reach the end
-    low = jnp.zeros(thrown.shape, jnp.int32)
-    high = jnp.full(thrown.shape, weights.shape[-1] - 1, jnp.int32)
-    for _ in range((weights.shape[-1] - 1).bit_length()):
-        middle = (low + high) // jnp.full_like(low, 2)
-        is_beyond = jnp.take_along_axis(sums, middle, axis=-1) <= thrown
-        low = jnp.where(is_beyond, middle + jnp.ones_like(low), low)
-        high = jnp.where(is_beyond, high, middle)
-    return low
+    search = jnp.vectorize(partial(jnp.searchsorted, side="right"), signature="(n),(m)->(m)")
+    return search(sums, thrown)
 
 
 def _check_multinomial(weights: Any, count: int, replacement: bool) -> None:

@@ -15,11 +15,11 @@ from oplib.builtin.kernels.promotion import (
     check_dtypes,
     in_single,
     is_integral,
+    meet,
     promote_operands,
     strong,
 )
 from oplib.builtin.rows.row import LossRow
-from oplib.builtin.tables.networks.normalisation import _log_softmax
 from oplib.builtin.tables.pointwise.basic import find_sign
 from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, describe
@@ -54,9 +54,8 @@ def _pair(op: str, function: Any) -> Any:
     """Makes the kernel of a loss of pairs of items."""
 
     def kernel(input: Any, target: Any, *numbers: Any, reduction: str = "mean") -> Any:
-        dtype = promote_operands(input, target)
-        x, y = broadcast([lax.convert_element_type(one, dtype) for one in (input, target)], op)
-        return in_single(lambda x, y: reduce_losses(op, function(x, y, *numbers), reduction))(x, y)
+        compute = in_single(lambda x, y: reduce_losses(op, function(x, y, *numbers), reduction))
+        return compute(*meet(op, input, target))
 
     return kernel
 
@@ -290,7 +289,7 @@ def _cross_entropy(
             "cross_entropy: ignore_index is not supported for a target of probabilities. Got "
             f"{describe(target)} and ignore_index={ignore_index}. Leave it out."
         )
-    logs = in_single(lambda x: _log_softmax(x, axis))(input)
+    logs = in_single(lambda x: jax.nn.log_softmax(x, axis))(input)
     if is_integral(target.dtype):
         return _nll(
             logs,
@@ -324,8 +323,7 @@ def _cross_entropy_of_shares(
 
 
 def _cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
-    dtype = promote_operands(x1, x2)
-    x, y = broadcast([lax.convert_element_type(one, dtype) for one in (x1, x2)], "cosine_similarity")
+    x, y = meet("cosine_similarity", x1, x2)
     axes = find_dims("cosine_similarity", x, (dim,))
 
     def scale(vectors: Any) -> Any:

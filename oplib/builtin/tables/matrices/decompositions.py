@@ -12,10 +12,11 @@ from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.dtype_classes import classify
-from oplib.builtin.kernels.promotion import check_dtypes, find_common_shape, strong
-from oplib.builtin.rows.row import Row
+from oplib.builtin.kernels.promotion import check_dtypes, find_common_shape, in_single, strong
+from oplib.builtin.rows.row import LinalgRow, Row
 from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.importing import LateImports
 
 
 def check_matrix(op: str, matrix: Any, *, is_square: bool = True) -> None:
@@ -34,11 +35,6 @@ def _of_square(op: str, function: Any) -> Any:
         return function(self)
 
     return kernel
-
-
-def _row(schema: str, kernel: Any, doc: str, dtypes: str = "fc", **facts: Any) -> Row:
-    source = f"torch.linalg.{schema.partition('(')[0].removeprefix('linalg_')}"
-    return Row(schema, kernel, doc, source=source, dtypes=dtypes, **facts)
 
 
 # Systems of equations ---------------------------------------------------------------------------------------
@@ -94,20 +90,20 @@ def _solve_triangular(
 
 
 SYSTEMS = (
-    _row(
+    LinalgRow(
         "linalg_inv(Tensor self) -> Tensor",
         _of_square("inv", jnp.linalg.inv),
         "inverse matrix",
         aliases=("inverse",),
         autocast="cpu float32",
     ),
-    _row(
+    LinalgRow(
         "linalg_solve(Tensor self, Tensor other, *, bool left=True) -> Tensor",
         solve,
         "solution of self @ x = other, or of x @ self = other",
         autocast="cpu float32",
     ),
-    _row(
+    LinalgRow(
         "linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, "
         "bool unitriangular=False) -> Tensor",
         _solve_triangular,
@@ -137,28 +133,13 @@ def _logdet(self: Any) -> Any:
     return jnp.where(sign < strong(0, sign), strong(jnp.nan, size), size)
 
 
-_TERMS, _SQUARINGS = 18, 20
+_scipy = LateImports("jax.scipy", {"expm": "linalg"})  # its import takes half the time of importing oplib
 
 
 def _expm(matrix: Any) -> Any:
-    """Halves the matrix until its norm is below 1 / 2, sums the exponential series, and squares as often.
-
-    JAX's own function is in ``jax.scipy``, whose import takes half the time of importing oplib.
-    """
-    if not matrix.shape[-1]:  # an empty matrix has no largest item
+    if not matrix.shape[-1]:
         return matrix
-    norm = jnp.max(jnp.sum(lax.abs(lax.stop_gradient(matrix)), -2, keepdims=True), -1, keepdims=True)
-    least = strong(0.5, norm)
-    halvings = lax.ceil(jnp.log2(jnp.where(norm > least, norm, least) / least))
-    halvings = jnp.where(halvings > strong(_SQUARINGS, halvings), strong(_SQUARINGS, halvings), halvings)
-    small = matrix * lax.convert_element_type(lax.exp2(-halvings), matrix.dtype)
-    one = jnp.broadcast_to(jnp.eye(matrix.shape[-1], dtype=matrix.dtype), matrix.shape)
-    found = one
-    for term in range(_TERMS, 0, -1):
-        found = one + jnp.matmul(small, found) / strong(term, matrix)
-    for squaring in range(_SQUARINGS):
-        found = jnp.where(strong(squaring, halvings) < halvings, jnp.matmul(found, found), found)
-    return found
+    return in_single(lambda array: _scipy["expm"](array, max_squarings=20))(matrix)
 
 
 def _matrix_power(self: Any, n: int) -> Any:
@@ -172,8 +153,8 @@ def _matrix_power(self: Any, n: int) -> Any:
 
 
 DETERMINANTS = (
-    _row("linalg_det(Tensor self) -> Tensor", _of_square("det", _det), "determinant", aliases=("det",)),
-    _row(
+    LinalgRow("linalg_det(Tensor self) -> Tensor", _of_square("det", _det), "determinant", aliases=("det",)),
+    LinalgRow(
         "linalg_slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)",
         _slogdet,
         "sign of the determinant, and the logarithm of its absolute value",
@@ -185,19 +166,19 @@ DETERMINANTS = (
         "logarithm of the determinant, nan for a negative determinant",
         dtypes="fc",
     ),
-    _row(
+    LinalgRow(
         "linalg_matrix_power(Tensor self, int n) -> Tensor",
         _matrix_power,
         "self @ self @ ..., n times",
-        "ihfc",
+        dtypes="ihfc",
         aliases=("matrix_power",),
         autocast="low",
     ),
-    _row(
+    LinalgRow(
         "linalg_matrix_exp(Tensor self) -> Tensor",
         _of_square("matrix_exp", _expm),
         "matrix exponential",
-        "hfc",
+        dtypes="hfc",
         aliases=("matrix_exp",),
     ),
 )
@@ -284,50 +265,50 @@ def _eigvals(self: Any) -> Any:
 
 
 DECOMPOSITIONS = (
-    _row(
+    LinalgRow(
         "linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
         cholesky,
         "triangular L with L @ L.mH == self, for a Hermitian self",
         aliases=("cholesky",),
         autocast="cpu float32",
     ),
-    _row(
+    LinalgRow(
         "linalg_qr(Tensor self, str mode='reduced') -> (Tensor Q, Tensor R)",
         _qr,
         "orthonormal Q and triangular R with Q @ R == self",
         autocast="cpu float32",
     ),
-    _row(
+    LinalgRow(
         "linalg_svd(Tensor self, bool full_matrices=True) -> (Tensor U, Tensor S, Tensor Vh)",
         _svd,
         "U, S and Vh with U @ diag(S) @ Vh == self; further columns of full matrices have no gradient",
         autocast="cpu float32",
     ),
-    _row(
+    LinalgRow(
         "linalg_svdvals(Tensor self) -> Tensor",
         _svdvals,
         "singular values, the largest first",
         autocast="cpu float32",
     ),
-    _row(
+    LinalgRow(
         "linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)",
         _eig,
         "complex eigenvalues and eigenvectors of a square matrix; on CPUs only",
         autocast="cpu float32",
     ),
-    _row(
+    LinalgRow(
         "linalg_eigvals(Tensor self) -> Tensor",
         _eigvals,
         "complex eigenvalues of a square matrix; on CPUs only",
         autocast="cpu float32",
     ),
-    _row(
+    LinalgRow(
         "linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
         _eigh,
         "eigenvalues and eigenvectors of a Hermitian matrix",
         autocast="cpu float32",
     ),
-    _row(
+    LinalgRow(
         "linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor",
         _eigvalsh,
         "eigenvalues of a Hermitian matrix",
@@ -395,12 +376,12 @@ def _sum_or_refuse(values: Any, order: float | str) -> Any:
 
 
 NORMS = (
-    _row(
+    LinalgRow(
         "linalg_matrix_norm(Tensor self, Scalar ord=2, int[] dim=[-2, -1], bool keepdim=False, *, "
         "ScalarType? dtype=None) -> Tensor",
         _matrix_norm,
         "norm of a matrix, of a numeric order",
-        "hfc",
+        dtypes="hfc",
         autocast="cuda float32",
     ),
     Row(
@@ -408,7 +389,6 @@ NORMS = (
         "ScalarType? dtype=None) -> Tensor",
         _matrix_norm,
         "norm of a matrix, of a named order",
-        source="torch.linalg.matrix_norm",
         dtypes="hfc",
         autocast="cuda float32",
     ),

@@ -131,7 +131,6 @@ def _row(op: str, doc: str) -> Row:
         f"fft_{op}(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor",
         _along(op),
         doc,
-        source=f"torch.fft.{op}",
         dtypes="bif" if op in _OF_REALS else "bifc",
         autocast="cpu float32",
     )
@@ -143,7 +142,6 @@ def _row_over(op: str, doc: str) -> Row:
         f"fft_{op}(Tensor self, int[1]? s=None, {dims}, str? norm=None) -> Tensor",
         _over(op),
         doc,
-        source=f"torch.fft.{op}",
         dtypes="bif" if op[:-1] in _OF_REALS else "bifc",
         autocast="cpu float32",
     )
@@ -175,7 +173,6 @@ ROWS = (
             f"fft_{op}(Tensor self, int[1]? dim=None) -> Tensor",
             _shift(op),
             doc,
-            source=f"torch.fft.{op}",
         )
         for op, doc in (
             ("fftshift", "frequencies in increasing order, with 0 in the middle"),

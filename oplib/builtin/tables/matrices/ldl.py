@@ -20,7 +20,7 @@ import numpy as np
 from jax import lax
 
 from oplib.builtin.kernels.promotion import check_dtypes, find_common_shape, is_integral, strong
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import LinalgRow
 from oplib.errors import ArgumentError, describe
 from oplib.library import Derivative
 from oplib.tensor.dtypes import names as dtypes
@@ -221,27 +221,22 @@ def _divide_blocks(diagonal: Any, beside: Any, is_start: Any, right: Any, hermit
     return jnp.where(is_pair, paired, right / jnp.where(is_pair, one, mine))
 
 
-def _row(schema: str, kernel: Any, doc: str, **facts: Any) -> Row:
-    source = f"torch.linalg.{schema.partition('(')[0].removeprefix('linalg_')}"
-    return Row(schema, kernel, doc, source=source, dtypes="fc", **facts)
-
-
 ROWS = (
-    _row(
+    LinalgRow(
         "linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)",
         _factor,
         "L and D of a symmetric or Hermitian matrix in one, and the pivots of the exchanges, in LAPACK's "
         "format; the lower triangle is read",
         derivative=_MISSING,
     ),
-    _row(
+    LinalgRow(
         "linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> "
         "(Tensor LD, Tensor pivots, Tensor info)",
         _factor_ex,
         "as linalg_ldl_factor, with the position of the first 0 in D, counted from 1",
         derivative=_MISSING,
     ),
-    _row(
+    LinalgRow(
         "linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor",
         _solve,
         "solution of A @ x = B by the factors of A that linalg.ldl_factor returns",

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from oplib.builtin.kernels.promotion import find_common_shape
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import ProductRow
 from oplib.errors import ArgumentError, describe
 
 
@@ -46,22 +46,16 @@ def _mm(self: Any, mat2: Any) -> Any:
 
 
 ROWS = (
-    Row(
+    ProductRow(
         "matmul(Tensor self, Tensor other) -> Tensor",
         _matmul,
         "matrix product over the last two axes",
-        dtypes="ihfc",
-        out=True,
-        exact_out=True,
         autocast="low",
     ),
-    Row(
+    ProductRow(
         "mm(Tensor self, Tensor mat2) -> Tensor",
         _mm,
         "product of two matrices",
-        dtypes="ihfc",
-        out=True,
-        exact_out=True,
         autocast="low",
     ),
 )

@@ -20,7 +20,7 @@ from oplib.builtin.kernels.promotion import (
     promote_operands,
     strong,
 )
-from oplib.builtin.rows.row import NetworkRow, Row
+from oplib.builtin.rows.row import NetworkRow, ProductRow, Row
 from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.tensor import default_int_dtype
@@ -172,49 +172,34 @@ def _trace(self: Any) -> Any:
 
 
 PRODUCTS = (
-    Row(
+    ProductRow(
         "bmm(Tensor self, Tensor mat2) -> Tensor",
         _product("bmm", (3, 3)),
         "products of two batches of matrices",
-        dtypes="ihfc",
-        out=True,
-        exact_out=True,
         autocast="low",
     ),
-    Row(
+    ProductRow(
         "mv(Tensor self, Tensor vec) -> Tensor",
         _product("mv", (2, 1)),
         "product of a matrix and a vector",
-        dtypes="ihfc",
-        out=True,
-        exact_out=True,
         autocast="cuda low",
     ),
-    Row(
+    ProductRow(
         "dot(Tensor self, Tensor tensor) -> Tensor",
         _product("dot", (1, 1)),
         "product of two vectors",
-        dtypes="ihfc",
-        out=True,
-        exact_out=True,
         autocast="cuda widest",
     ),
-    Row(
+    ProductRow(
         "vdot(Tensor self, Tensor other) -> Tensor",
         _vdot,
         "product of two vectors, the first conjugated",
-        dtypes="ihfc",
-        out=True,
-        exact_out=True,
         autocast="cuda widest",
     ),
-    Row(
+    ProductRow(
         "inner(Tensor self, Tensor other) -> Tensor",
         _inner,
         "sums of products over the last axis of both tensors",
-        dtypes="ihfc",
-        out=True,
-        exact_out=True,
         autocast="cpu low, cuda widest",
     ),
     Row(
@@ -242,7 +227,6 @@ PRODUCTS = (
         "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
         lambda self, other, *, dim: _cross(self, other, dim),
         "cross product along a dim",
-        source="torch.linalg.cross",
         dtypes="ihfc",
         aliases=("cross",),
         autocast="cuda widest",

@@ -87,7 +87,6 @@ ROWS = (
         "Moore-Penrose pseudoinverse",
         dtypes="fc",
         autocast="result",
-        source="torch.linalg.pinv",
     ),
     Row(
         "linalg_pinv_bounded(Tensor self, Tensor? atol=None, Tensor? rtol=None, *, bool hermitian=False) -> "
@@ -105,6 +104,5 @@ ROWS = (
         "x that minimizes the norm of self @ x - B",
         dtypes="fc",
         autocast="cpu float32",
-        source="torch.linalg.lstsq",
     ),
 )

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.promotion import check_dtypes, find_common_shape, is_integral, strong
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import LinalgRow, Row
 from oplib.errors import ArgumentError, describe
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
@@ -173,18 +173,13 @@ def _vander(x: Any, *, N: int | None = None) -> Any:
     return jnp.cumprod(jnp.concatenate([jnp.ones_like(column), factors], -1), -1)
 
 
-def _row(schema: str, kernel: Any, doc: str, dtypes: str = "fc", **facts: Any) -> Row:
-    source = f"torch.linalg.{schema.partition('(')[0].removeprefix('linalg_')}"
-    return Row(schema, kernel, doc, source=source, dtypes=dtypes, **facts)
-
-
 ROWS = (
-    _row(
+    LinalgRow(
         "linalg_lu_factor(Tensor self, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
         _lu_factor,
         "L and U in one matrix, and the pivots of the row exchanges, counted from 1",
     ),
-    _row(
+    LinalgRow(
         "linalg_lu_factor_ex(Tensor self, *, bool pivot=True, bool check_errors=False) -> "
         "(Tensor LU, Tensor pivots, Tensor info)",
         _lu_factor_ex,
@@ -197,29 +192,29 @@ ROWS = (
         "the matrices P, L and U of the result of linalg.lu_factor",
         dtypes="fc",
     ),
-    _row(
+    LinalgRow(
         "linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> "
         "Tensor",
         _lu_solve,
         "solution of A @ x = B by the factors of A; or of x @ A = B, or with A.mH instead of A",
     ),
-    _row(
+    LinalgRow(
         "linalg_inv_ex(Tensor self, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
         _inv_ex,
         "inverse matrix, and the position of the first 0 on the diagonal of U, counted from 1",
         autocast="cpu float32",
     ),
-    _row(
+    LinalgRow(
         "linalg_householder_product(Tensor self, Tensor tau) -> Tensor",
         _householder_product,
         "the first columns of a product of reflections",
         aliases=("orgqr",),
         autocast="cpu float32",
     ),
-    _row(
+    LinalgRow(
         "linalg_vander(Tensor x, *, int? N=None) -> Tensor",
         _vander,
         "powers of each number, from power 0 on, along a new last dim",
-        "ifc",
+        dtypes="ifc",
     ),
 )

@@ -16,13 +16,14 @@ from oplib.errors import ArgumentError, ArgumentValueError, describe
 Function = Callable[..., Any]
 
 
-def _row(schema: str, function: Function, doc: str, dtypes: str = "hf", **facts: Any) -> Row:
+def make_activation(schema: str, function: Function, doc: str, dtypes: str = "hf", **facts: Any) -> Row:
     """Makes a row that computes half precision in single; its numbers are static: few values occur."""
 
     def kernel(self: Any, *numbers: Any, **named: Any) -> Any:
         return in_single(lambda x: function(x, *numbers, **named))(self)
 
-    return NetworkRow(schema, kernel, doc, in_place=True, dtypes=dtypes, result="items", **facts)
+    known: dict[str, Any] = {"in_place": True, "result": "items", **facts}
+    return NetworkRow(schema, kernel, doc, dtypes=dtypes, **known)
 
 
 def _where_positive(x: Any, above: Any, below: Any) -> Any:
@@ -112,54 +113,54 @@ def _logsigmoid(x: Any) -> Any:
 
 
 ROWS = (
-    _row(
+    make_activation(
         "leaky_relu(Tensor self, float negative_slope=0.01) -> Tensor",
         _leaky_relu,
         "self where positive, otherwise negative_slope * self; the gradient at 0 is negative_slope",
         in_place_functions=("nn.functional.leaky_relu_",),
         inplace_at=2,
     ),
-    _row(
+    make_activation(
         "elu(Tensor self, float alpha=1., float scale=1., float input_scale=1.) -> Tensor",
         _elu,
         "self where positive, otherwise alpha * (exp(self) - 1)",
         in_place_functions=("nn.functional.elu_",),
         inplace_at=2,
     ),
-    _row(
+    make_activation(
         "selu(Tensor self) -> Tensor",
         _selu,
         "elu with the constants that preserve mean and variance",
         in_place_functions=("selu_", "nn.functional.selu_"),
         inplace_at=1,
     ),
-    _row(
+    make_activation(
         "celu(Tensor self, float alpha=1.) -> Tensor",
         _celu,
         "self where positive, otherwise alpha * (exp(self / alpha) - 1)",
         in_place_functions=("celu_", "nn.functional.celu_"),
         inplace_at=2,
     ),
-    _row(
+    make_activation(
         "gelu(Tensor self, *, str approximate='none') -> Tensor",
         _gelu,
         "self times the normal distribution function of self, exact or approximated by tanh",
     ),
-    _row(
+    make_activation(
         "silu(Tensor self) -> Tensor",
         lambda x: x * lax.logistic(x),
         "self * sigmoid(self)",
         "hfc",
         inplace_at=1,
     ),
-    _row("mish(Tensor self) -> Tensor", _mish, "self * tanh(softplus(self))", inplace_at=1),
-    _row(
+    make_activation("mish(Tensor self) -> Tensor", _mish, "self * tanh(softplus(self))", inplace_at=1),
+    make_activation(
         "softplus(Tensor self, float beta=1., float threshold=20.) -> Tensor",
         _softplus,
         "log(1 + exp(beta * self)) / beta, and self where beta * self is above threshold",
         autocast="cuda float32",
     ),
-    _row(
+    make_activation(
         "hardtanh(Tensor self, float min_val=-1., float max_val=1.) -> Tensor",
         _hardtanh,
         "self, limited to [min_val, max_val]; the gradient at the bounds is 0",
@@ -167,15 +168,17 @@ ROWS = (
         in_place_functions=("nn.functional.hardtanh_",),
         inplace_at=3,
     ),
-    _row(
+    make_activation(
         "relu6(Tensor self) -> Tensor",
         lambda x: _hardtanh(x, 0.0, 6.0),
         "self, limited to [0, 6]",
         "ihf",
         inplace_at=1,
     ),
-    _row("hardswish(Tensor self) -> Tensor", _hardswish, "self * relu6(self + 3) / 6", inplace_at=1),
-    _row(
+    make_activation(
+        "hardswish(Tensor self) -> Tensor", _hardswish, "self * relu6(self + 3) / 6", inplace_at=1
+    ),
+    make_activation(
         "logsigmoid(Tensor self) -> Tensor",
         _logsigmoid,
         "log(sigmoid(self)), accurate where sigmoid is near 0",

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -33,17 +34,6 @@ def _along(op: str, function: Any) -> Any:
     return kernel
 
 
-def _softmax(x: Any, axis: int) -> Any:
-    top = lax.stop_gradient(jnp.max(x, axis, keepdims=True))
-    exponentials = lax.exp(x - top)
-    return exponentials / jnp.sum(exponentials, axis, keepdims=True)
-
-
-def _log_softmax(x: Any, axis: int) -> Any:
-    moved = x - lax.stop_gradient(jnp.max(x, axis, keepdims=True))
-    return moved - lax.log(jnp.sum(lax.exp(moved), axis, keepdims=True))
-
-
 def _save_output(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
     ctx.save_for_backward(output)
     ctx.dim, ctx.dtype = inputs[1], inputs[0].dtype
@@ -68,7 +58,7 @@ _ALONG = "(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"
 SOFTMAX = (
     Row(
         f"softmax{_ALONG}",
-        _along("softmax", _softmax),
+        _along("softmax", jax.nn.softmax),
         "exp(self), divided by its sum along a dim",
         derivative=Derivative(backward=_softmax_backward, setup_context=_save_output),
         dtypes="hf",
@@ -78,7 +68,7 @@ SOFTMAX = (
     ),
     Row(
         f"log_softmax{_ALONG}",
-        _along("log_softmax", _log_softmax),
+        _along("log_softmax", jax.nn.log_softmax),
         "logarithm of softmax",
         derivative=Derivative(backward=_log_softmax_backward, setup_context=_save_output),
         dtypes="hf",
@@ -88,7 +78,7 @@ SOFTMAX = (
     ),
     Row(
         f"softmin{_ALONG}",
-        _along("softmin", lambda x, axis: _softmax(-x, axis)),
+        _along("softmin", lambda x, axis: jax.nn.softmax(-x, axis)),
         "softmax of -self",
         source="torch.nn.functional.softmin",
         dtypes="hf",

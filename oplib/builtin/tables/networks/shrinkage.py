@@ -10,19 +10,10 @@ from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.promotion import check_dtypes, in_single, strong, to_floating
-from oplib.builtin.rows.row import NetworkRow, Row
+from oplib.builtin.rows.row import NetworkRow
 from oplib.errors import ArgumentError, describe
 
-from .activations import keep_within
-
-
-def _row(schema: str, function: Any, doc: str, *, dtypes: str = "hf", **facts: Any) -> Row:
-    """Makes a row that computes half precision in single; its numbers are static: few values occur."""
-
-    def kernel(input: Any, *numbers: Any) -> Any:
-        return in_single(lambda x: function(x, *numbers))(input)
-
-    return NetworkRow(schema, kernel, doc, dtypes=dtypes, **facts)
+from .activations import keep_within, make_activation
 
 
 def _threshold(x: Any, threshold: Any, value: Any) -> Any:
@@ -87,45 +78,47 @@ def _prelu(input: Any, weight: Any) -> Any:
 
 
 ROWS = (
-    _row(
+    make_activation(
         "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
         _threshold,
         "self where above a threshold, otherwise a value",
         dtypes="ihf",
-        in_place=True,
-        result="items",
         in_place_functions=("threshold_", "nn.functional.threshold_"),
         inplace_at=3,
     ),
-    _row(
+    make_activation(
         "hardshrink(Tensor self, float lambd=0.5) -> Tensor",
         _hardshrink,
         "self, and 0 where its absolute value is at most lambd",
-        result="items",
+        in_place=False,
     ),
-    _row(
+    make_activation(
         "softshrink(Tensor input, float lambd=0.5) -> Tensor",
         _softshrink,
         "self, moved towards 0 by at most lambd",
-        result="items",
+        in_place=False,
     ),
-    _row(
+    make_activation(
         "hardsigmoid(Tensor self) -> Tensor",
         _hardsigmoid,
         "(self + 3) / 6, limited to [0, 1]",
-        in_place=True,
-        result="items",
         inplace_at=1,
     ),
-    _row(
+    make_activation(
         "softsign(Tensor input) -> Tensor",
         _softsign,
         "self / (1 + abs(self))",
         dtypes="ihfc",
         result="floats",
+        in_place=False,
     ),
-    _row(
-        "tanhshrink(Tensor input) -> Tensor", _tanhshrink, "self - tanh(self)", dtypes="ihfc", result="floats"
+    make_activation(
+        "tanhshrink(Tensor input) -> Tensor",
+        _tanhshrink,
+        "self - tanh(self)",
+        dtypes="ihfc",
+        result="floats",
+        in_place=False,
     ),
     NetworkRow(
         "glu(Tensor input, int dim=-1) -> Tensor",

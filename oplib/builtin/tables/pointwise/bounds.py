@@ -141,13 +141,6 @@ def _div_rounded(self: Any, other: Any, *, rounding_mode: str) -> Any:
     return lax.stop_gradient(elementwise("div", _ROUNDINGS[rounding_mode])(self, other))
 
 
-def _remainder(x: Any, y: Any) -> Any:
-    """Returns the remainder with the sign of y, as Python does."""
-    rest = lax.rem(x, y)
-    zero = strong(0, x)
-    return jnp.where((rest != zero) & ((rest < zero) != (y < zero)), rest + y, rest)
-
-
 _ROUNDED = "self / other, rounded down ('floor') or towards 0 ('trunc')"
 DIVISIONS = (
     ItemRow(
@@ -172,7 +165,7 @@ DIVISIONS = (
     ),
     *make_pairs(
         "remainder",
-        elementwise("remainder", _remainder),
+        elementwise("remainder", jnp.remainder),
         "remainder of self / other, with the sign of other",
         derivative=SELECTED,
         dtypes="ihf",

@@ -264,12 +264,6 @@ STEPS = (
 # Two operands -----------------------------------------------------------------------------------------------
 
 
-def _hypot(x: Any, y: Any) -> Any:
-    """Computes the length; it is infinite if one side is, even if the other is nan."""
-    is_infinite = jnp.isinf(x) | jnp.isinf(y)
-    return jnp.where(is_infinite, strong(jnp.inf, x), lax.sqrt(x * x + y * y))
-
-
 def _save_hypot(ctx: Any, inputs: Any, output: Any) -> None:
     """Keeps the sides that get a gradient, as torch does: a constant one may be written afterwards."""
     ctx.shapes = [one.shape for one in inputs]
@@ -326,7 +320,7 @@ PAIRS = (
     ),
     ItemRow(
         "hypot(Tensor self, Tensor other) -> Tensor",
-        elementwise("hypot", _hypot),
+        elementwise("hypot", jnp.hypot),
         "length of the vector (self, other)",
         derivative=_HYPOT,
         in_place=True,

@@ -127,17 +127,11 @@ def _isclose(self: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, eq
             "Convert one: tensor.to(dtype)."
         )
     x, y = broadcast([self, other], "isclose")
-    same = lax.eq(x, y)
     if is_integral(self.dtype):
         if rtol == atol == 0:
-            return same
+            return lax.eq(x, y)
         x, y = (lax.convert_element_type(one, dtypes.float32) for one in (x, y))
-    elif equal_nan:
-        same = same | (jnp.isnan(x) & jnp.isnan(y))
-    size = lax.abs(y)
-    allowed = strong(atol, size) + strong(rtol, size) * size
-    error = lax.abs(x - y)
-    return same | (jnp.isfinite(error) & (error <= allowed))
+    return jnp.isclose(x, y, rtol, atol, equal_nan)
 
 
 ROWS = (

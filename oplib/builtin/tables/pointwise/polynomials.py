@@ -143,7 +143,6 @@ def _make_rows(name: str, family: _Family) -> tuple[Row, ...]:
         derivatives={"Scalar_Tensor": missing},
         in_place=False,
         dtypes="bif",
-        source=f"torch.special.{name}",
         result="floats",
     )
 

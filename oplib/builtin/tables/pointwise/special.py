@@ -14,15 +14,8 @@ from jax.custom_derivatives import SymbolicZero
 
 from oplib.builtin.kernels.gamma import compute_lgamma, compute_polygamma, compute_zeta
 from oplib.builtin.kernels.promotion import elementwise, in_single, on_floating, strong
-from oplib.builtin.kernels.rational import (
-    CENTRE,
-    FAR,
-    FAR_TAIL,
-    MIDDLE,
-    NEAR_TAIL,
-    divide_polynomials,
-)
-from oplib.builtin.rows.row import DERIVED, ItemRow, Row, from_output
+from oplib.builtin.kernels.rational import FAR, MIDDLE, divide_polynomials
+from oplib.builtin.rows.row import DERIVED, ItemRow, Row, from_output, save_inputs
 from oplib.errors import ArgumentError, MissingRuleError, describe
 from oplib.importing import LateImports
 from oplib.library import Derivative
@@ -74,34 +67,15 @@ def _log_ndtr_backward(ctx: Any, g: Any) -> Any:
     return g * strong(math.sqrt(2 / math.pi), x) / _erfcx(x * strong(-_ROOT_OF_HALF, x))
 
 
+_scipy = LateImports("jax.scipy", {"ndtri": "special"})  # its import takes half the time of importing oplib
+
+
 def _ndtri(p: Any) -> Any:
-    """Uses S. L. Moshier's quotients: one for the middle, two for the tails, which are symmetric."""
-    is_high = p > strong(1 - math.exp(-2), p)
-    tail = jnp.where(is_high, strong(1, p) - p, p)
-    is_centre = tail > strong(math.exp(-2), p)
-    off = jnp.where(is_centre, tail - strong(0.5, p), strong(0, p))
-    square = off * off
-    middle = (off + off * square * divide_polynomials(CENTRE, square)) * strong(math.sqrt(2 * math.pi), p)
-    is_tail = ~is_centre & (tail > strong(0, p))
-    x = lax.sqrt(strong(-2, p) * lax.log(jnp.where(is_tail, tail, strong(0.1, p))))
-    inverse = strong(1, p) / x
-    away = jnp.where(
-        x < strong(8, p), divide_polynomials(NEAR_TAIL, inverse), divide_polynomials(FAR_TAIL, inverse)
-    )
-    outer = x - lax.log(x) / x - inverse * away
-    found = jnp.where(is_centre, jnp.where(is_high, -middle, middle), jnp.where(is_high, outer, -outer))
-    found = jnp.where(
-        tail == strong(0, p), jnp.where(is_high, strong(math.inf, p), strong(-math.inf, p)), found
-    )
-    return jnp.where((p >= strong(0, p)) & (p <= strong(1, p)), found, strong(math.nan, p))
+    return _scipy["ndtri"](p)
 
 
 def _ndtri_backward(g: Any, y: Any) -> Any:
     return g * strong(math.sqrt(2 * math.pi), y) * lax.exp(strong(0.5, y) * y * y)
-
-
-def _save_inputs(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
-    ctx.save_for_backward(*inputs)
 
 
 def _unary(name: str, function: Any, doc: str, derivative: Derivative = DERIVED, dtypes: str = "bihf") -> Row:
@@ -112,7 +86,6 @@ def _unary(name: str, function: Any, doc: str, derivative: Derivative = DERIVED,
         doc,
         derivative=derivative,
         dtypes=dtypes,
-        source=f"torch.special.{name}",
         result="floats",
     )
 
@@ -124,7 +97,7 @@ NORMAL = (
         "log_ndtr",
         _log_ndtr,
         "logarithm of ndtr, accurate where ndtr vanishes",
-        Derivative(backward=_log_ndtr_backward, setup_context=_save_inputs),
+        Derivative(backward=_log_ndtr_backward, setup_context=save_inputs),
         "bif",
     ),
     _unary("erfcx", _erfcx, "exp(self * self) * erfc(self), which does not vanish", dtypes="bif"),
@@ -260,7 +233,6 @@ def _pairs(name: str, function: Any, doc: str, dtypes: str, missing: str = "") -
         derivatives={"Scalar": Derivative(missing=missing)} if missing else None,
         in_place=False,
         dtypes=dtypes,
-        source=f"torch.special.{name}",
         result="floats",
     )
 
@@ -281,7 +253,7 @@ ROWS = (
         "entr",
         _entr,
         "-self * log(self), and 0 at 0",
-        Derivative(backward=_entr_backward, setup_context=_save_inputs),
+        Derivative(backward=_entr_backward, setup_context=save_inputs),
     ),
     *_pairs("xlog1py", _xlog1py, "self * log(1 + other), and 0 where self is 0", "bihf"),
     *BESSEL,

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim, find_dims
-from oplib.builtin.kernels.promotion import broadcast, in_single, is_integral, promote_operands, strong
+from oplib.builtin.kernels.promotion import in_single, is_integral, meet, strong
 from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.pointwise.basic import find_sign
 from oplib.errors import ArgumentError, describe
@@ -171,8 +171,7 @@ def _renorm(self: Any, p: float, dim: int, maxnorm: float) -> Any:
 
 
 def _dist(self: Any, other: Any, p: float = 2) -> Any:
-    dtype = promote_operands(self, other)
-    x, y = broadcast([lax.convert_element_type(one, dtype) for one in (self, other)], "dist")
+    x, y = meet("dist", self, other)
     return _vector_norm(x - y, p)
 
 
@@ -183,7 +182,6 @@ ROWS = (
         "ScalarType? dtype=None) -> Tensor",
         _vector_norm,
         "vector norm over given axes, or over all; its gradient at the origin is 0",
-        source="torch.linalg.vector_norm",
         dtypes="hfc",
         autocast="cuda float32",
     ),
