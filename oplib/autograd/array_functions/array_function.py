@@ -158,7 +158,7 @@ def _pull_back(function: Callable[..., Arrays], wanted: Mask, given: Mask) -> Ca
 
     def pulled_back(*arrays: Any) -> Arrays:
         inputs, cotangents = arrays[: len(wanted)], arrays[len(wanted) :]
-        partial, varied = vary(function, inputs, wanted)
+        partial, varied = bind_fixed(function, inputs, wanted)
 
         def differentiated(*values: Any) -> Arrays:
             return tuple(output for output, has in zip(partial(*values), given, strict=True) if has)
@@ -176,7 +176,7 @@ def _push_forward(function: Callable[..., Arrays], given: Mask) -> Callable[...,
 
     def pushed_forward(*arrays: Any) -> Arrays:
         inputs, tangents = arrays[: len(given)], arrays[len(given) :]
-        partial, varied = vary(function, inputs, given)
+        partial, varied = bind_fixed(function, inputs, given)
         fitting = [
             match_type(tangent.astype(value.dtype), jax.typeof(value))
             for tangent, value in zip(tangents, varied, strict=True)
@@ -190,7 +190,7 @@ def _push_forward(function: Callable[..., Arrays], given: Mask) -> Callable[...,
     return pushed_forward
 
 
-def vary(
+def bind_fixed(
     function: Callable[..., Arrays], inputs: Arrays, varied: Mask
 ) -> tuple[Callable[..., Arrays], Arrays]:
     """Returns a function of some of the inputs, and these inputs. The others keep their values."""

@@ -18,11 +18,11 @@ from .array_function import (
     Arrays,
     BackwardPlan,
     Mask,
+    bind_fixed,
     conjugate,
     has_gradient,
     register_plan,
     spread_gradients,
-    vary,
 )
 from .array_types import match_type, sum_gradient
 
@@ -50,7 +50,7 @@ class ResidualFunction(ArrayFunction):
 def linearize(function: Callable[..., Arrays], wanted: Mask, arrays: Arrays) -> tuple[Arrays, Any]:
     """Returns the outputs, and JAX's function from the cotangents of the floating ones to gradients."""
     flags: list[bool] = []
-    partial, varied = vary(function, arrays, wanted)
+    partial, varied = bind_fixed(function, arrays, wanted)
 
     def differentiated(*values: Any) -> tuple[list[Any], list[Any]]:
         outputs = partial(*values)

@@ -21,7 +21,7 @@ from oplib.library.axes.levels import Level, Levels, map_residuals
 from oplib.library.axes.varying import is_inside_shard_map, refuse_reduced
 from oplib.library.derivatives.formula import FormulaPlan, missing_formula
 from oplib.library.derivatives.jvp_rule import check_jvp_rule, run_jvp_rule
-from oplib.library.derivatives.linearity import LinearRule, require_linear, transpose
+from oplib.library.derivatives.linearity import LinearRule, require_linear, transpose_rule
 from oplib.library.infer_schema import infer_kind
 
 from .bound_call import BoundCall
@@ -139,7 +139,7 @@ class Linear:
                 "numpy.ndarray and runs on the host, where JAX cannot transpose or differentiate it. Write "
                 "the formula for jax.Array, or register a rule with register_jvp."
             )
-        return transpose(self._show_linear(residuals, zeros), residuals, zeros, tangents, str(self.call))
+        return transpose_rule(self._show_linear(residuals, zeros), residuals, zeros, tangents, str(self.call))
 
     def _show_linear(self, residuals: Sequence[Any], zeros: Sequence[Any]) -> LinearRule:
         """Returns the backward formula for transposition; the check is made once per signature."""

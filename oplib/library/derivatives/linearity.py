@@ -67,7 +67,7 @@ def require_linear(rule: Rule, residuals: Sequence[Any], cotangents: Sequence[An
     return LinearRule(traced.run if traced.is_inlined else rule, not traced.is_inlined)
 
 
-def transpose(
+def transpose_rule(
     rule: LinearRule, residuals: Sequence[Any], zeros: Sequence[Any], tangents: Sequence[Any], op: str
 ) -> Sequence[Any]:
     """Returns the transpose of a linear rule at tangents.

@@ -50,7 +50,7 @@ def find_refusal_in(equation: Any, given: Moves, accepts: Accepts) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _OpCall:
     """A call whose jaxpr is searched.
 
     Attributes:
@@ -62,13 +62,13 @@ class _Call:
     where: str | None
 
 
-def show_equation(equation: Any, call: _Call | None = None) -> str:
+def show_equation(equation: Any, call: _OpCall | None = None) -> str:
     """Returns an equation for an error: ``'while' at bilinear.py:31``."""
     where = _find_line(equation, call)
     return f"'{equation.primitive.name}'" + (f" at {where}" if where else "")
 
 
-def _find_line(equation: Any, call: _Call | None) -> str | None:
+def _find_line(equation: Any, call: _OpCall | None) -> str | None:
     """Returns the user's line of an equation.
 
     JAX keeps the trace of a jitted function, and with it the line of its first call. So an equation in a call
@@ -85,7 +85,7 @@ class _Search:
         self._accepts = accepts
         self._inlining = Inlining()
 
-    def find(self, jaxpr: Any, moves: Sequence[bool], call: _Call | None) -> str | None:
+    def find(self, jaxpr: Any, moves: Sequence[bool], call: _OpCall | None) -> str | None:
         moving: set[Any] = set()
         for equation, given in walk(jaxpr, moves, moving):
             _, results = self._inlining.find_in_equation(equation, given)
@@ -97,7 +97,7 @@ class _Search:
                 return found
         return None
 
-    def find_inside(self, equation: Any, given: Moves, call: _Call | None) -> str | None:
+    def find_inside(self, equation: Any, given: Moves, call: _OpCall | None) -> str | None:
         """Searches the jaxprs of a call or of control flow."""
         name, params = equation.primitive.name, equation.params
         _, results = self._inlining.find_in_equation(equation, given)
@@ -115,7 +115,7 @@ class _Search:
         if name not in CALLS and not self._inlining.is_replaced(equation):
             return None
         body = params[CALLS[name]] if name in CALLS else find_body(equation)
-        return self.find(body, given, _Call(params.get("name"), _find_line(equation, call)))
+        return self.find(body, given, _OpCall(params.get("name"), _find_line(equation, call)))
 
     def _is_accepted(self, equation: Any, given: Moves) -> bool:
         variables = [var for var in equation.invars if not hasattr(var, "val")]

@@ -13,7 +13,7 @@ import pytest
 
 from oplib.errors import AutogradError
 from oplib.library import ops
-from oplib.library.derivatives.linearity import require_linear, transpose
+from oplib.library.derivatives.linearity import require_linear, transpose_rule
 from tests.library.derivatives import linear_formulas
 
 X = jnp.array([0.3, -0.7, 1.1])
@@ -98,7 +98,7 @@ def bind(formula: Callable[[Any, Any], Any]) -> Callable[[Any, Any], tuple[Any]]
 def test_a_linear_formula_is_accepted_and_transposed(name: str) -> None:
     formula = LINEAR[name]
     rule = require_linear(bind(formula), (X,), (X,), "t::op")
-    (found,) = transpose(rule, (X,), (jnp.zeros(3),), (W,), "t::op")
+    (found,) = transpose_rule(rule, (X,), (jnp.zeros(3),), (W,), "t::op")
     columns = [formula(X, unit) for unit in jnp.eye(3)]  # the values, not what JAX derives from them
     np.testing.assert_allclose(found, jnp.stack(columns) @ W, rtol=1e-4, atol=1e-5)
 
@@ -115,7 +115,7 @@ def test_a_formula_that_jax_cannot_transpose_is_refused_then(name: str) -> None:
     with pytest.raises(
         AutogradError, match=r"^t::op: no .*: 'while' at linear_formulas.py:\d+ cannot be transposed"
     ):
-        jax.jit(lambda x: transpose(rule, (x,), (jnp.zeros(3),), (W,), "t::op"))(X)
+        jax.jit(lambda x: transpose_rule(rule, (x,), (jnp.zeros(3),), (W,), "t::op"))(X)
 
 
 REASONS = {

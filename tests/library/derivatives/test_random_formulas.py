@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oplib.library.derivatives.linearity import find_nonlinear, require_linear, transpose
+from oplib.library.derivatives.linearity import find_nonlinear, require_linear, transpose_rule
 from tests.library.derivatives.linear_formulas import MATRIX, doubled, loop, repeat, rounded, shifted, until
 
 pytestmark = pytest.mark.spec("D.32")
@@ -119,5 +119,5 @@ def test_an_accepted_formula_is_linear(formula: Piece) -> None:
 def test_a_formula_of_linear_pieces_is_accepted_and_transposed(formula: Piece) -> None:
     rule = require_linear(bind(formula), (X,), (X,), "t::op")
     columns = jnp.stack([formula(X, unit) for unit in jnp.eye(3)])
-    (found,) = transpose(rule, (X,), (jnp.zeros(3),), (jnp.array([1.0, -2.0, 0.5]),), "t::op")
+    (found,) = transpose_rule(rule, (X,), (jnp.zeros(3),), (jnp.array([1.0, -2.0, 0.5]),), "t::op")
     np.testing.assert_allclose(found, columns @ jnp.array([1.0, -2.0, 0.5]), rtol=1e-3, atol=1e-3)
