@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 from tests.library.axes.shards import make_mesh
 from tests.library.matrix.collective_ops import AXIS, COUNT, PROGRAMS, make_control, make_op
 
-pytestmark = pytest.mark.devices(COUNT)
+pytestmark = [pytest.mark.devices(COUNT), pytest.mark.spec("D.31")]
 KINDS = "formula", "forward", "jvp", "derive"
 X, W = jnp.linspace(-1.0, 1.3, 16), jnp.array([1.5, 0.5, -0.7, 1.1])
 SPECS = {"mixed": (P(AXIS), P()), "replicated": (P(), P()), "sharded": (P(AXIS), P(AXIS))}

@@ -18,7 +18,7 @@ from oplib.errors import AutogradError, ResultError, TracingError
 from oplib.library import custom_op
 from tests.library.axes.shards import make_mesh
 
-pytestmark = pytest.mark.devices(8)
+pytestmark = [pytest.mark.devices(8), pytest.mark.spec("D.31")]
 X, W = jnp.arange(1.0, 9.0), jnp.float32(2.0)
 SHARED, MIXED = P(), (P("i"), P())
 
