@@ -222,7 +222,7 @@ class _TracedRule:
         avals = self.closed.in_avals
         points, moving = tuple(avals[: self._count]), tuple(avals[self._count :])
         pushed = jax.make_jaxpr(push)(points, moving, moving)
-        expressions = Expressions()
+        expressions = Expressions(absorbs=self._trusts)
         fixed = [expressions.make(("point", place)) for place in range(len(points))]
         first = [expressions.make(("X", place)) for place in range(len(moving))]
         second = [expressions.make(("Y", place)) for place in range(len(moving))]
