@@ -70,11 +70,11 @@ def _along(name: str) -> Check:
 
 
 def _along_and_value(name: str) -> Check:
-    places = _along(name).arguments
-    assert places is not None
+    check_indices = _along(name).arguments
+    assert check_indices is not None
 
     def check(input: Any, dim: Any, index: Any, value: Any) -> None:
-        places(input, dim, index)
+        check_indices(input, dim, index)
         check_fits(name, input, value)
 
     return Check(check)

@@ -65,10 +65,10 @@ def _with_info(
 
     def check(result: Any, input: Any, *_: Any, check_errors: bool = False, **__: Any) -> Any:
         if check_errors or find is not None:
-            places = read_known(result[-1] if find is None else find(*map(find_array, result)))
-            if places is not None and places.any():
-                place = int(places[places > 0].flat[0])
-                raise LinAlgError(f"{name}: {lacks}: {where.format(place)}. Got {describe(input)}. {cure}")
+            indices = read_known(result[-1] if find is None else find(*map(find_array, result)))
+            if indices is not None and indices.any():
+                index = int(indices[indices > 0].flat[0])
+                raise LinAlgError(f"{name}: {lacks}: {where.format(index)}. Got {describe(input)}. {cure}")
         return result
 
     return Check(result=check)

@@ -186,7 +186,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
         raise ArgumentValueError(
             f"unravel_index: 'shape' cannot have negative values. Got {sizes}. Give the sizes of the tensor."
         )
-    steps = [math.prod(sizes[place + 1 :]) for place in range(len(sizes))]
+    steps = [math.prod(sizes[index + 1 :]) for index in range(len(sizes))]
     return tuple(
         ops.remainder(ops.floor_divide(indices, max(step, 1)), max(size, 1))
         for step, size in zip(steps, sizes, strict=True)

@@ -47,10 +47,10 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     values = read_values("nonzero", input)
     if not values.ndim and not as_tuple:
         return box_like(input, np.zeros((int(bool(values)), 0), np.int64))
-    places = np.nonzero(np.atleast_1d(values))
+    indices = np.nonzero(np.atleast_1d(values))
     if as_tuple:
-        return tuple(box_like(input, one) for one in places)
-    return box_like(input, np.stack(places, axis=1))
+        return tuple(box_like(input, one) for one in indices)
+    return box_like(input, np.stack(indices, axis=1))
 
 
 def argwhere(input: Any) -> Any:
@@ -107,8 +107,8 @@ def masked_select(input: Any, mask: Any) -> Any:
         )
     holds = read_values("masked_select", mask)
     shape = find_common_shape("masked_select", input, mask)
-    places = np.flatnonzero(np.broadcast_to(holds, shape))
-    return ops.take(ops.expand(input, shape), box_like(input, places))
+    indices = np.flatnonzero(np.broadcast_to(holds, shape))
+    return ops.take(ops.expand(input, shape), box_like(input, indices))
 
 
 def repeat_interleave(
@@ -157,8 +157,8 @@ def repeat_interleave(
             f"repeat_interleave: repeats must have the same size as input along dim. Got {counts.size} "
             f"of them for {describe(input)} along {dim}. Give one, or {length}."
         )
-    places = np.repeat(np.arange(length), np.broadcast_to(counts.reshape(-1), (length,)))
-    return ops.index_select(whole, dim, box_like(input, places))
+    indices = np.repeat(np.arange(length), np.broadcast_to(counts.reshape(-1), (length,)))
+    return ops.index_select(whole, dim, box_like(input, indices))
 
 
 def _read_counts(repeats: Any) -> np.ndarray[Any, Any]:

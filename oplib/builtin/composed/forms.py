@@ -192,10 +192,10 @@ def embedding(
     return _share_gradient(found, input) if scale_grad_by_freq else found
 
 
-def _share_gradient(rows: Any, places: Any) -> Any:
+def _share_gradient(rows: Any, indices: Any) -> Any:
     """Returns the rows unchanged, with gradients divided by the number of look-ups."""
-    times = (ops.reshape(places, (-1, 1)) == ops.reshape(places, (1, -1))).sum(0)
-    share = 1.0 / ops.unsqueeze(ops.reshape(times, tuple(places.shape)), -1)
+    times = (ops.reshape(indices, (-1, 1)) == ops.reshape(indices, (1, -1))).sum(0)
+    share = 1.0 / ops.unsqueeze(ops.reshape(times, tuple(indices.shape)), -1)
     share = share.to(rows.dtype) if isinstance(share, Tensor) else share.astype(rows.dtype)
     constant = ops.detach(rows)
     return constant + (rows - constant) * share  # the value of the rows, with a scaled gradient
@@ -235,9 +235,9 @@ def shorten_rows(input: Any, weight: Any, max_norm: float, norm_type: float) -> 
             f"embedding: max_norm writes into the weight, and only a Tensor can be written. Got "
             f"{describe(weight)}. Leave max_norm out, or box the array."
         )
-    places = np.unique(np.asarray(input.array if isinstance(input, Tensor) else input))
+    indices = np.unique(np.asarray(input.array if isinstance(input, Tensor) else input))
     with no_grad():
-        index = weight.new_tensor(places, dtype=dtypes.int32)
+        index = weight.new_tensor(indices, dtype=dtypes.int32)
         rows = weight.detach()[index]
         length = rows.norm(norm_type, 1, True)
         scaled = rows * (max_norm / (length + 1e-7))

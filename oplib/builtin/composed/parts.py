@@ -69,12 +69,12 @@ def _find_stops(indices_or_sections: Any, length: int, op: str) -> list[int]:
     )
     short, longer = divmod(length, indices_or_sections)
     return [
-        place * short + min(place, longer) for place in range(1, indices_or_sections)
+        index * short + min(index, longer) for index in range(1, indices_or_sections)
     ]  # the first parts are longer
 
 
-def _clip(place: int, length: int) -> int:
-    return max(place + length, 0) if place < 0 else min(place, length)
+def _clip(index: int, length: int) -> int:
+    return max(index + length, 0) if index < 0 else min(index, length)
 
 
 _SPLIT_ALONG = """Returns views of parts of dim {dim}; ``hsplit`` of a vector splits its only dim.

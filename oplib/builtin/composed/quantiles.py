@@ -93,7 +93,7 @@ def nanquantile(
     ranks = ops.mul(_lay_along(share, axis, flat.ndim), ops.clamp_min(last, 0))
     low, high = _find_neighbours(ranks, interpolation)
     first, second = (
-        ops.gather(ordered, axis, ops._to_copy(place, np.dtype(np.int32))) for place in (low, high)
+        ops.gather(ordered, axis, ops._to_copy(index, np.dtype(np.int32))) for index in (low, high)
     )
     weight = 0.5 if interpolation == "midpoint" else ops.sub(ranks, low)
     found = ops.lerp(first, second, weight) if interpolation in ("linear", "midpoint") else first
@@ -105,8 +105,8 @@ def _find_neighbours(ranks: Any, interpolation: str) -> tuple[Any, Any]:
     known = ops.detach(ranks)
     if interpolation in ("linear", "midpoint"):
         return ops.floor(known), ops.ceil(known)
-    place = {"lower": ops.floor, "higher": ops.ceil, "nearest": ops.round}[interpolation](known)
-    return place, place
+    index = {"lower": ops.floor, "higher": ops.ceil, "nearest": ops.round}[interpolation](known)
+    return index, index
 
 
 def _prepare(op: str, input: Any, dim: int | None) -> tuple[Any, int]:
@@ -168,8 +168,8 @@ def _find_places(ranks: np.ndarray[Any, Any], interpolation: str) -> tuple[Any, 
         return low, high, ranks - low
     if interpolation == "midpoint":
         return low, high, np.full_like(ranks, 0.5)
-    place = {"lower": low, "higher": high, "nearest": np.round(ranks)}[interpolation]
-    return place, place, np.zeros_like(ranks)
+    index = {"lower": low, "higher": high, "nearest": np.round(ranks)}[interpolation]
+    return index, index, np.zeros_like(ranks)
 
 
 COMPOSED = (

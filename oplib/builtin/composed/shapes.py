@@ -179,8 +179,8 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
     axes[:2] = axes[1::-1] if is_turned else axes[:2]
     shape = tuple(vectors[axis].shape[0] for axis in axes)
     return tuple(
-        ops.expand(ops.reshape(one, tuple(-1 if axis == place else 1 for axis in axes)), shape)
-        for place, one in enumerate(vectors)
+        ops.expand(ops.reshape(one, tuple(-1 if axis == index else 1 for axis in axes)), shape)
+        for index, one in enumerate(vectors)
     )
 
 

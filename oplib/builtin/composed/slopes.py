@@ -76,20 +76,20 @@ def _differentiate(input: Any, axis: int, spacing: Any, edge_order: int) -> Any:
         steps = [spacing] * 2
         inner = ops.div(ops.sub(take(2, count - 2), take(0, count - 2)), spacing * 2)
     else:
-        shape = tuple(-1 if place == axis else 1 for place in range(input.ndim))
+        shape = tuple(-1 if index == axis else 1 for index in range(input.ndim))
         gaps = ops.reshape(
             ops.sub(ops.narrow(spacing, 0, 1, count - 1), ops.narrow(spacing, 0, 0, count - 1)), shape
         )
-        steps = [ops.narrow(gaps, axis, place, 1) for place in range(count - 1)]
+        steps = [ops.narrow(gaps, axis, index, 1) for index in range(count - 1)]
         before, after = ops.narrow(gaps, axis, 0, count - 2), ops.narrow(gaps, axis, 1, count - 2)
         inner = (
             ops.mul(take(0, count - 2), -after / (before * (before + after)))
             + ops.mul(take(1, count - 2), (after - before) / (before * after))
             + ops.mul(take(2, count - 2), before / (after * (before + after)))
         )
-    first = _find_edge([take(place, 1) for place in range(edge_order + 1)], steps[:2])
+    first = _find_edge([take(index, 1) for index in range(edge_order + 1)], steps[:2])
     last = _find_edge(
-        [take(count - 1 - place, 1) for place in range(edge_order + 1)], [-one for one in steps[::-1][:2]]
+        [take(count - 1 - index, 1) for index in range(edge_order + 1)], [-one for one in steps[::-1][:2]]
     )
     return ops.cat([first, inner, last], axis)
 

@@ -136,9 +136,9 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
             f"r={r}. Flatten it."
         )
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    places = np.array(list(choose(range(input.shape[0]), r)) if r else [], np.int32)
-    chosen = ops.index_select(input, 0, box_like(input, places.reshape(-1), np.int32))
-    return ops.reshape(chosen, (places.size // r, r)) if r else chosen
+    indices = np.array(list(choose(range(input.shape[0]), r)) if r else [], np.int32)
+    chosen = ops.index_select(input, 0, box_like(input, indices.reshape(-1), np.int32))
+    return ops.reshape(chosen, (indices.size // r, r)) if r else chosen
 
 
 # Indices of triangles, and shapes ---------------------------------------------------------------------------
@@ -157,10 +157,10 @@ def _make_triangle(find: Callable[..., Any], which: str) -> Function:
                 f"{name}: indices are integers. Got dtype={dtype}. Choose an integral one."
             )
         require_memory(name, (row, col), np.dtype(bool))
-        places = np.stack(find(row, offset, col)).astype(np.int32)
-        return tensor(places, dtype=default_int_dtype() if dtype is None else dtype, device=device)
+        indices = np.stack(find(row, offset, col)).astype(np.int32)
+        return tensor(indices, dtype=default_int_dtype() if dtype is None else dtype, device=device)
 
-    found = [places.tolist() for places in find(2)]
+    found = [indices.tolist() for indices in find(2)]
     triangle.__name__, triangle.__doc__ = name, _TRIANGLE.format(name=name, which=which, found=found)
     return triangle
 

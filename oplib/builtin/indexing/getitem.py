@@ -58,11 +58,11 @@ class Getter:
             dim += 1
         return self._index.call(whole, indices, dims) if indices else whole
 
-    def _take_one(self, whole: Any, dim: int, place: int) -> Any:
-        place = check_place(place, whole.shape[dim], dim)
+    def _take_one(self, whole: Any, dim: int, index: int) -> Any:
+        index = check_place(index, whole.shape[dim], dim)
         if is_static(whole):
-            return self._select_static.call(whole, dim, [place])
-        return self._select.call(whole, dim, place)
+            return self._select_static.call(whole, dim, [index])
+        return self._select.call(whole, dim, index)
 
     def _take_slice(self, whole: Any, dim: int, given: slice) -> Any:
         start, length, step = read_slice(given, whole.shape[dim])

@@ -38,8 +38,8 @@ def read_window(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
         window, own_dims = found
         if not tensors:
             return window
-        for places, dim in zip(tensors, own_dims, strict=True):
-            check_places(places, shape[dim], dim)
+        for indices, dim in zip(tensors, own_dims, strict=True):
+            check_places(indices, shape[dim], dim)
         frame, starts, node_class, _, dims = window
         return frame, starts, node_class, tensors, dims
     reader = _WindowReader(shape)
@@ -127,8 +127,8 @@ class _WindowReader:
             self.own_dims.append(dim)
         self._axes.append(dim)
 
-    def _take(self, places: Any) -> None:
-        self.indices.append(places)
+    def _take(self, indices: Any) -> None:
+        self.indices.append(indices)
         self.dims.append(len(self._axes))
 
     def window(self) -> tuple[Window, tuple[int, ...]]:

@@ -104,7 +104,7 @@ def _spread_mask(item: Any, dim: int, shape: tuple[int, ...]) -> Sequence[Any]:
             f"index: the number of items under a traced mask is not known. Got {describe(array)}. "
             f"Use oplib.where(mask, x, other), or index outside the trace."
         )
-    return [places.astype(np.int32) for places in np.nonzero(np.asarray(array))]
+    return [indices.astype(np.int32) for indices in np.nonzero(np.asarray(array))]
 
 
 def check_mask(mask: Any, shape: tuple[int, ...], dim: int) -> None:
@@ -143,27 +143,27 @@ def read_slice(given: slice, length: int) -> tuple[int, int, int]:
 def _read_symbolic_slice(given: slice, length: Any, step: int) -> tuple[Any, Any, int]:
     """Resolves a slice as ``slice.indices`` for a symbolic length; unknown results are symbols too."""
 
-    def clip(place: Any, default: Any) -> Any:
-        if place is None:
+    def clip(index: Any, default: Any) -> Any:
+        if index is None:
             return default
-        return max_dim(place + length, 0) if place < 0 else min_dim(place, length)
+        return max_dim(index + length, 0) if index < 0 else min_dim(index, length)
 
     start = clip(given.start, 0)
     return start, max_dim(-((start - clip(given.stop, length)) // step), 0), step
 
 
-def check_place(place: int, length: int, dim: int) -> int:
+def check_place(index: int, length: int, dim: int) -> int:
     """Returns a position counted from the start.
 
     Raises:
         DimensionError: the position does not exist.
     """
-    if not -length <= place < length:
+    if not -length <= index < length:
         raise DimensionError(
-            f"index {place} is out of bounds for dimension {dim} with size {length}. "
-            f"Got {place}. {name_places(length)}"
+            f"index {index} is out of bounds for dimension {dim} with size {length}. "
+            f"Got {index}. {name_places(length)}"
         )
-    return place + length if place < 0 else place
+    return index + length if index < 0 else index
 
 
 def check_places(index: Any, length: int, dim: int) -> None:

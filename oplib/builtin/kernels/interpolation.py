@@ -21,7 +21,7 @@ Function = Callable[..., Any]
 
 def find_ranges(size: int, count: int) -> list[tuple[int, int]]:
     """Returns the ranges of positions that are pooled into each of ``count`` positions."""
-    return [(place * size // count, -(-(place + 1) * size // count)) for place in range(count)]
+    return [(index * size // count, -(-(index + 1) * size // count)) for index in range(count)]
 
 
 # Weights ----------------------------------------------------------------------------------------------------
@@ -29,11 +29,11 @@ def find_ranges(size: int, count: int) -> list[tuple[int, int]]:
 
 def _find_sources(count: int, size: int, align_corners: bool, scale: float | None) -> _Array:
     """Returns the source coordinates, along an axis of ``size`` items, of each of ``count`` items."""
-    places = np.arange(count)
+    indices = np.arange(count)
     if align_corners:
-        return places * ((size - 1) / (count - 1) if count > 1 else 0.0)
+        return indices * ((size - 1) / (count - 1) if count > 1 else 0.0)
     step = size / count if scale is None else 1 / scale
-    return (places + 0.5) * step - 0.5
+    return (indices + 0.5) * step - 0.5
 
 
 def _find_weights(mode: str, count: int, size: int, *, align_corners: bool, scale: float | None) -> _Array:
@@ -102,8 +102,8 @@ def _find_smooth_weights(
 def _find_taps(matrix: _Array) -> tuple[_Array, _Array]:
     """Returns the positions and weights of each row; short rows are padded with weight 0."""
     count = max(int((matrix != 0).sum(1).max(initial=0)), 1)
-    places = np.argsort(matrix == 0, axis=1, kind="stable")[:, :count]
-    return places, np.take_along_axis(matrix, places, 1)
+    indices = np.argsort(matrix == 0, axis=1, kind="stable")[:, :count]
+    return indices, np.take_along_axis(matrix, indices, 1)
 
 
 def _weigh(x: Any, matrix: _Array, axis: int) -> Any:
@@ -112,14 +112,14 @@ def _weigh(x: Any, matrix: _Array, axis: int) -> Any:
     A product with the matrix would spread an inf or nan along the whole axis. The product is used for the
     derivative, because XLA computes it faster than the scattered additions of a look-up's derivative.
     """
-    places, weights = _find_taps(matrix)
+    indices, weights = _find_taps(matrix)
 
     @jax.custom_jvp
     def look_up(x: Any) -> Any:
-        if places.shape[1] == 1:  # the weight is 1
-            return jnp.take(x, places[:, 0], axis=axis, mode="clip")
+        if indices.shape[1] == 1:  # the weight is 1
+            return jnp.take(x, indices[:, 0], axis=axis, mode="clip")
         shape = (1,) * axis + weights.shape + (1,) * (x.ndim - axis - 1)
-        parts = jnp.take(x, places, axis=axis, mode="clip") * jnp.asarray(weights.reshape(shape), x.dtype)
+        parts = jnp.take(x, indices, axis=axis, mode="clip") * jnp.asarray(weights.reshape(shape), x.dtype)
         return jnp.where(weights.reshape(shape) != 0, parts, strong(0, x)).sum(axis + 1)
 
     look_up.defjvps(

@@ -21,7 +21,7 @@ def unbind(spec: Any, dim: int = 0) -> Several:
         )
     axis = find_dim("unbind", len(shape), dim)
     window = pick(shape, axis)
-    parts: list[Part] = [(window, (place,) if window.start_count else ()) for place in range(shape[axis])]
+    parts: list[Part] = [(window, (index,) if window.start_count else ()) for index in range(shape[axis])]
     return Several(parts, "stack", axis)
 
 
@@ -66,7 +66,7 @@ def split_lengths(spec: Any, split_size: int, dim: int) -> list[int]:
             f"for {describe(spec)}. Give a positive one."
         )
     count = max(1, -(-whole // split_size)) if split_size else 1
-    return [min(split_size, whole - place * split_size) for place in range(count)]
+    return [min(split_size, whole - index * split_size) for index in range(count)]
 
 
 def chunk_lengths(spec: Any, chunks: int, dim: int) -> list[int]:

@@ -34,17 +34,17 @@ def _save_chosen(ctx: Any, inputs: Any, output: Any) -> None:
 
 def _put_back(ctx: Any, g: Any, _: Any) -> Any:
     """Scatters a gradient to the position of its item, and returns None for arguments that are no tensors."""
-    (places,) = ctx.saved_tensors
-    return (_spread(ctx, g, places), *[None] * ctx.rest)
+    (indices,) = ctx.saved_tensors
+    return (_spread(ctx, g, indices), *[None] * ctx.rest)
 
 
-def _spread(ctx: Any, g: Any, places: Any) -> Any:
+def _spread(ctx: Any, g: Any, indices: Any) -> Any:
     if not ctx.shape:
         return g
     axis = find_dim("places", len(ctx.shape), ctx.dim)
     if not ctx.keepdim:
-        g, places = (lax.expand_dims(one, (axis,)) for one in (g, places))
-    target = jnp.zeros(ctx.shape, g.dtype).at[list_places(places, axis)]
+        g, indices = (lax.expand_dims(one, (axis,)) for one in (g, indices))
+    target = jnp.zeros(ctx.shape, g.dtype).at[list_places(indices, axis)]
     return target.add(g, mode="promise_in_bounds", unique_indices=True)
 
 

@@ -161,8 +161,8 @@ def squeeze(spec: Any, dim: Sequence[int] | int | None = None) -> Part:
 def unsqueeze(spec: Any, dim: int) -> Part:
     """Inserts an axis of length 1."""
     shape = tuple(spec.shape)
-    place = find_dim("unsqueeze", len(shape) + 1, dim)
-    axes = (*range(place), None, *range(place, len(shape)))
+    index = find_dim("unsqueeze", len(shape) + 1, dim)
+    axes = (*range(index), None, *range(index, len(shape)))
     return rearrange(shape, axes), ()
 
 

@@ -47,8 +47,8 @@ def name_class(dtype: np.dtype[Any], device_type: str) -> str:
         >>> name_class(dtypes.float32, "cpu"), name_class(dtypes.bool, "cuda")
         ('oplib.FloatTensor', 'oplib.cuda.BoolTensor')
     """
-    place = "" if device_type in ("cpu", "abstract") else f"{device_type}."
-    return f"oplib.{place}{WORDS[dtype]}Tensor"
+    prefix = "" if device_type in ("cpu", "abstract") else f"{device_type}."
+    return f"oplib.{prefix}{WORDS[dtype]}Tensor"
 
 
 def read_class(name: str) -> tuple[np.dtype[Any], str]:
@@ -58,9 +58,9 @@ def read_class(name: str) -> tuple[np.dtype[Any], str]:
         ArgumentValueError: there is no such class.
     """
     library, _, rest = name.partition(".")
-    place, _, last = rest.rpartition(".")
+    device_type, _, last = rest.rpartition(".")
     if library not in ("oplib", "torch") or last not in _DTYPES:
         raise ArgumentValueError(
             f"type: invalid type. Got {name!r}. Give a dtype, or a name such as 'oplib.FloatTensor'."
         )
-    return _DTYPES[last], place or "cpu"
+    return _DTYPES[last], device_type or "cpu"

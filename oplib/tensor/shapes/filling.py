@@ -55,7 +55,7 @@ def read_size(op: str, size: tuple[Any, ...], named: Any = None) -> tuple[int, .
         return tuple(given)
     try:
         shape = tuple(
-            [one if is_symbolic(one) else _read_length(place, one) for place, one in enumerate(given)]
+            [one if is_symbolic(one) else _read_length(index, one) for index, one in enumerate(given)]
         )
     except TypeError:
         raise ArgumentTypeError(
@@ -68,9 +68,9 @@ def read_size(op: str, size: tuple[Any, ...], named: Any = None) -> tuple[int, .
     return shape
 
 
-def _read_length(place: int, length: Any) -> int:
+def _read_length(index: int, length: Any) -> int:
     """Reads one length. As in torch, a bool is accepted as 0 or 1, but not as the first length."""
-    if not place and isinstance(length, bool):
+    if not index and isinstance(length, bool):
         raise TypeError
     return operator.index(length)
 

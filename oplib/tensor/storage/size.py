@@ -39,7 +39,7 @@ class Size(tuple[int, ...]):
     __slots__ = ()
 
     def __new__(cls, sizes: Iterable[SupportsIndex] = ()) -> Self:  # noqa: D102  described above
-        return tuple.__new__(cls, [_read(place, one) for place, one in enumerate(sizes)])
+        return tuple.__new__(cls, [_read(index, one) for index, one in enumerate(sizes)])
 
     def numel(self) -> int:
         """Returns the number of items of a tensor of this shape.
@@ -77,12 +77,12 @@ def make_size(lengths: Iterable[Any]) -> Size:
     return tuple.__new__(Size, lengths)
 
 
-def _read(place: int, length: Any) -> Any:
+def _read(index: int, length: Any) -> Any:
     try:
         return length if type(length) is int else operator.index(length)
     except TypeError:
         raise DataTypeError(
-            f"Size: it takes an iterable of 'int'. Got '{type(length).__name__}' as item {place}. Convert it "
+            f"Size: it takes an iterable of 'int'. Got '{type(length).__name__}' as item {index}. Convert it "
             "by int()."
         ) from None
 

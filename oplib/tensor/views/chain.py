@@ -62,8 +62,8 @@ class Chain:
         # a later frame may leave out what an earlier one repeats
         if not self.is_strided:
             return False
-        places = self._find_positions((0,) * self.start_count)
-        return np.unique(places).size == places.size
+        indices = self._find_positions((0,) * self.start_count)
+        return np.unique(indices).size == indices.size
 
     @cached_property
     def is_strided(self) -> bool:
@@ -127,8 +127,8 @@ class Chain:
         if 0 in self.shape:
             return whole
         if not self._is_injective:  # no two different items are put at one place
-            places = self._find_positions([starts[place] for place in range(self.start_count)])
-            flat = lax.reshape(whole, (whole.size,)).at[places].set(jnp.broadcast_to(part, self.shape))
+            indices = self._find_positions([starts[index] for index in range(self.start_count)])
+            flat = lax.reshape(whole, (whole.size,)).at[indices].set(jnp.broadcast_to(part, self.shape))
             return lax.reshape(flat, self.in_shape)
         wholes = [whole]
         pairs = self.split(starts)
@@ -155,7 +155,7 @@ class Chain:
         """Pairs each frame with its starts, which are a tuple of Python numbers or an array of operands."""
         pairs: list[tuple[Frame, Any]] = []
         if not isinstance(starts, tuple):
-            starts = [starts[place] for place in range(self.start_count)]
+            starts = [starts[index] for index in range(self.start_count)]
         first = 0
         for frame in self.frames:
             pairs.append((frame, starts[first : first + frame.start_count]))

@@ -84,11 +84,11 @@ def contiguous_strides(shape: Shape) -> Shape:
 def find_positions(shape: Shape, layout: Layout) -> np.ndarray[Any, Any]:
     """Returns the position in memory of each item."""
     strides, offset = layout
-    places = np.full(shape, offset, np.int64)
+    indices = np.full(shape, offset, np.int64)
     for axis, (length, stride) in enumerate(zip(shape, strides, strict=True)):
         along = np.arange(length) * stride
-        places += along.reshape([-1 if one == axis else 1 for one in range(len(shape))])
-    return places
+        indices += along.reshape([-1 if one == axis else 1 for one in range(len(shape))])
+    return indices
 
 
 class Inverse(Frame):

@@ -24,10 +24,10 @@ class IndexMap(Frame):
 
     __slots__ = ("is_injective", "places")
 
-    def __init__(self, in_shape: Shape, places: np.ndarray[Any, Any]) -> None:
-        self.in_shape, self.shape = in_shape, places.shape
-        self.places = places
-        self.is_injective = np.unique(places).size == places.size
+    def __init__(self, in_shape: Shape, indices: np.ndarray[Any, Any]) -> None:
+        self.in_shape, self.shape = in_shape, indices.shape
+        self.places = indices
+        self.is_injective = np.unique(indices).size == indices.size
 
     def get(self, whole: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102  described in Frame
         return lax.reshape(whole, (whole.size,))[self.places]
@@ -52,14 +52,14 @@ def derive_index_map(function: Callable[[Any], Any], whole: Any, part: Any) -> I
     count = math.prod(shape)
     with jax.ensure_compile_time_eval():
         try:
-            places = np.asarray(function(jnp.arange(count, dtype=jnp.int32).reshape(shape)))
+            indices = np.asarray(function(jnp.arange(count, dtype=jnp.int32).reshape(shape)))
         except Exception:  # noqa: BLE001  an op that takes no integers does not only move items
             return None
-    fits = places.shape == tuple(part.shape) and part.dtype == whole.dtype and places.dtype == np.int32
-    if not fits or ((places < 0) | (places >= count)).any():
+    fits = indices.shape == tuple(part.shape) and part.dtype == whole.dtype and indices.dtype == np.int32
+    if not fits or ((indices < 0) | (indices >= count)).any():
         return None
     if not isinstance(part, Tracer) and not isinstance(whole, Tracer):
-        taken = np.asarray(whole).reshape(-1)[places]
+        taken = np.asarray(whole).reshape(-1)[indices]
         if taken.tobytes() != np.asarray(part).tobytes():
             return None
-    return IndexMap(shape, places)
+    return IndexMap(shape, indices)

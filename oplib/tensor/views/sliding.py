@@ -93,20 +93,20 @@ class Strided(IndexMap):
         wanted = find_positions(shape, new)
         own = find_positions(in_shape, layout)
         if layout[0] == contiguous_strides(in_shape):
-            places = wanted - layout[1]
-            fits = not wanted.size or (places.min() >= 0 and places.max() < own.size)
+            indices = wanted - layout[1]
+            fits = not wanted.size or (indices.min() >= 0 and indices.max() < own.size)
         else:
             order = np.argsort(own, axis=None, kind="stable")
             known = own.reshape(-1)[order]
             at = np.minimum(np.searchsorted(known, wanted), max(known.size - 1, 0))
             fits = not wanted.size or (known.size > 0 and bool((known[at] == wanted).all()))
-            places = order[at] if fits and known.size else at
-        return cls(in_shape, layout, shape, new, places.astype(np.int32)) if fits else None
+            indices = order[at] if fits and known.size else at
+        return cls(in_shape, layout, shape, new, indices.astype(np.int32)) if fits else None
 
     def __init__(
-        self, in_shape: Shape, layout: Layout, shape: Shape, new: Layout, places: np.ndarray[Any, Any]
+        self, in_shape: Shape, layout: Layout, shape: Shape, new: Layout, indices: np.ndarray[Any, Any]
     ) -> None:
-        super().__init__(in_shape, places)
+        super().__init__(in_shape, indices)
         self._key = (in_shape, layout, shape, new)
 
     def lay_out(self, layout: Layout, starts: Starts) -> Layout:  # noqa: ARG002, D102

@@ -46,17 +46,17 @@ class Window(Frame):
         self._has_steps = any(step != 1 for step in steps)
         self._kept = [axis for axis in axes if axis is not None]
         self._dropped = [axis for axis in range(len(in_shape)) if axis not in self._kept]
-        self._places = [place for place, axis in enumerate(axes) if axis is not None]
-        self.is_injective = not any(self._repeats(place) and size > 1 for place, size in enumerate(shape))
+        self._places = [index for index, axis in enumerate(axes) if axis is not None]
+        self.is_injective = not any(self._repeats(index) and size > 1 for index, size in enumerate(shape))
         self.is_identity = shape == in_shape and not self.moving and axes == tuple(range(len(in_shape)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return make_window, (self.in_shape, self.sizes, self.steps, self.axes, self.shape)
 
-    def _repeats(self, place: int) -> bool:
+    def _repeats(self, index: int) -> bool:
         """Returns whether an axis of the part shows one item of the whole several times."""
-        axis = self.axes[place]
-        return self.shape[place] != (1 if axis is None else self.sizes[axis])
+        axis = self.axes[index]
+        return self.shape[index] != (1 if axis is None else self.sizes[axis])
 
     def invert(self) -> Window | None:  # noqa: D102  described in Frame, like the methods below
         if self.moving or self._has_steps or any(map(self._repeats, range(len(self.shape)))):
@@ -87,7 +87,7 @@ class Window(Frame):
         return full
 
     def put(self, whole: Any, part: Any, starts: Sequence[Any]) -> Any:  # noqa: D102
-        fresh = [place for place, axis in enumerate(self.axes) if axis is None]
+        fresh = [index for index, axis in enumerate(self.axes) if axis is None]
         part = lax.expand_dims(lax.squeeze(part, fresh), range(len(self._kept), len(self.in_shape)))
         order = [*self._kept, *self._dropped]
         part = lax.transpose(part, [order.index(axis) for axis in range(len(order))])
@@ -105,17 +105,17 @@ class Window(Frame):
         if not isinstance(later, Window):
             return None
         sizes, steps = list(self.sizes), list(self.steps)
-        second = {axis: place for place, axis in enumerate(later.moving)}
+        second = {axis: index for index, axis in enumerate(later.moving)}
         sources: dict[int, int] = {}  # axis of the whole -> start of the later window that moves along it
-        for place, axis in enumerate(self.axes):
-            if axis is not None and not self._repeats(place):
-                sizes[axis] = later.sizes[place]
-                steps[axis] = self.steps[axis] * later.steps[place] if sizes[axis] > 1 else 1
-                if place in second:
-                    sources[axis] = second[place]
-        axes = tuple([None if place is None else self.axes[place] for place in later.axes])
+        for index, axis in enumerate(self.axes):
+            if axis is not None and not self._repeats(index):
+                sizes[axis] = later.sizes[index]
+                steps[axis] = self.steps[axis] * later.steps[index] if sizes[axis] > 1 else 1
+                if index in second:
+                    sources[axis] = second[index]
+        axes = tuple([None if index is None else self.axes[index] for index in later.axes])
         merged = make_window(self.in_shape, tuple(sizes), tuple(steps), axes, later.shape)
-        first = {axis: place for place, axis in enumerate(self.moving)}
+        first = {axis: index for index, axis in enumerate(self.moving)}
         recipe = [(first.get(axis), sources.get(axis), self.steps[axis]) for axis in merged.moving]
 
         def combine(own: Starts, others: Starts) -> Starts:
@@ -130,12 +130,12 @@ class Window(Frame):
         strides, offset = layout
         offset += sum(strides[axis] * start for axis, start in zip(self.moving, starts, strict=True))
         found: list[int] = []
-        for place in reversed(range(len(self.axes))):
-            axis = self.axes[place]
-            if self._repeats(place):
+        for index in reversed(range(len(self.axes))):
+            axis = self.axes[index]
+            if self._repeats(index):
                 found.append(0)
             elif axis is None:
-                found.append(found[-1] * self.shape[place + 1] if found else 1)
+                found.append(found[-1] * self.shape[index + 1] if found else 1)
             else:
                 found.append(strides[axis] * self.steps[axis])
         return tuple(reversed(found)), offset
@@ -171,15 +171,15 @@ def _select_into(whole: Any, part: Any, starts: Sequence[Any], steps: Shape) -> 
     sharding = jax.typeof(whole).sharding
     explicit = any(kind == AxisType.Explicit for kind in sharding.mesh.axis_types)
     inside: Any = True
-    places: list[tuple[int, int, int]] = []
+    pads: list[tuple[int, int, int]] = []
     for axis, (start, step) in enumerate(zip(starts, steps, strict=True)):
         end = start + (part.shape[axis] - 1) * step + 1
-        places.append((start, whole.shape[axis] - end, step - 1))
+        pads.append((start, whole.shape[axis] - end, step - 1))
         along = lax.broadcasted_iota(
             jnp.int32, whole.shape, axis, out_sharding=sharding if explicit else None
         )
         inside &= (along >= start) & (along < end) & ((along - start) % jnp.int32(step) == 0)
-    spread = lax.pad(part, jnp.zeros((), part.dtype), places)
+    spread = lax.pad(part, jnp.zeros((), part.dtype), pads)
     if explicit:
         spread = jax.sharding.reshard(spread, sharding)
     return lax.select(inside, spread, whole)

@@ -257,7 +257,7 @@ def linalg_multi_dot(tensors: Sequence[Any]) -> Any:
 def _find_order(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
     """Returns where to split each sequence of factors to minimize the number of multiplications."""
     count = len(sizes) - 1
-    cost: dict[tuple[int, int], float] = {(place, place): 0 for place in range(count)}
+    cost: dict[tuple[int, int], float] = {(index, index): 0 for index in range(count)}
     cuts: dict[tuple[int, int], int] = {}
     for length in range(1, count):
         for start in range(count - length):

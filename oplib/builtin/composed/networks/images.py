@@ -142,7 +142,7 @@ def embedding_bag(
     _check_places(input, weight, offsets, padding_idx)
     if max_norm is not None:
         shorten_rows(input, weight, max_norm, norm_type)
-    place = -1 if padding_idx is None else padding_idx % weight.shape[0]
+    index = -1 if padding_idx is None else padding_idx % weight.shape[0]
     return ops.embedding_bag(
         weight,
         input,
@@ -150,7 +150,7 @@ def embedding_bag(
         per_sample_weights,
         mode=mode,
         include_last_offset=include_last_offset,
-        padding_idx=place,
+        padding_idx=index,
         scale_grad_by_freq=scale_grad_by_freq,
     )
 
@@ -314,8 +314,8 @@ def gumbel_softmax(
     shares = ops.softmax((logits - drawn) / tau, dim)
     if not hard:
         return shares
-    place = ops.argmax(ops.detach(shares), dim, True)
-    chosen = ops.scatter(ops.zeros_like(ops.detach(shares)), dim, place, 1.0)
+    index = ops.argmax(ops.detach(shares), dim, True)
+    chosen = ops.scatter(ops.zeros_like(ops.detach(shares)), dim, index, 1.0)
     return chosen - ops.detach(shares) + shares
 
 

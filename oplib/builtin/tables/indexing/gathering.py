@@ -60,8 +60,8 @@ def _take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     axis = find_dim("take_along_dim", self.ndim, dim)
     fits = all(
         1 in pair or len(set(pair)) == 1
-        for place, pair in enumerate(zip(self.shape, indices.shape, strict=False))
-        if place != axis
+        for index, pair in enumerate(zip(self.shape, indices.shape, strict=False))
+        if index != axis
     )
     if self.ndim != indices.ndim or not fits:
         raise ArgumentError(

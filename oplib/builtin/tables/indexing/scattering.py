@@ -47,9 +47,9 @@ def _cut_to(src: Any, index: Any) -> Any:
 _OF_BOOLS = {"add": "max", "multiply": "min"}
 
 
-def combine(place: Any, put: str, items: Any, **options: Any) -> Any:
+def combine(target: Any, put: str, items: Any, **options: Any) -> Any:
     """Writes items at positions by a method of ``.at[...]``; a sum of bools is "or", a product "and"."""
-    return getattr(place, _OF_BOOLS.get(put, put) if items.dtype == dtypes.bool else put)(items, **options)
+    return getattr(target, _OF_BOOLS.get(put, put) if items.dtype == dtypes.bool else put)(items, **options)
 
 
 def _scatter_with(op: str, put: str) -> Any:
@@ -89,21 +89,21 @@ def _scatter_reduce(
     _check_reduce("scatter_reduce", reduce, self)
     if not index.size:
         return self
-    places, items = list_places(index, axis), _cut_to(src, index)
-    return _reduce_at(self, places, items, reduce, include_self=include_self)
+    indices, items = list_places(index, axis), _cut_to(src, index)
+    return _reduce_at(self, indices, items, reduce, include_self=include_self)
 
 
-def _reduce_at(self: Any, places: Any, items: Any, reduce: str, *, include_self: bool) -> Any:
+def _reduce_at(self: Any, indices: Any, items: Any, reduce: str, *, include_self: bool) -> Any:
     if reduce == "prod" and self.ndim and items.size and self.size:
-        return multiply_scattered(self, places, items, include_self=include_self)
-    start = self if include_self else self.at[places].set(_neutral(reduce, self), mode="drop")
-    target = start.at[places]
+        return multiply_scattered(self, indices, items, include_self=include_self)
+    start = self if include_self else self.at[indices].set(_neutral(reduce, self), mode="drop")
+    target = start.at[indices]
     if reduce != "mean":
         return combine(target, _REDUCTIONS[reduce], items, mode="drop")
     total = combine(target, "add", items, mode="drop")
     ones = jnp.ones(items.shape, self.dtype)
     start_counts = jnp.full(self.shape, int(include_self), self.dtype)
-    counts = start_counts.at[places].add(ones, mode="drop")
+    counts = start_counts.at[indices].add(ones, mode="drop")
     counts = jnp.where(counts == strong(0, counts), strong(1, counts), counts)
     return jnp.floor_divide(total, counts) if is_integral(self.dtype) else total / counts
 
@@ -320,17 +320,17 @@ ROWS = (
 # its derivatives of every order are correct for 0 too.
 
 
-def multiply_scattered(whole: Any, place: tuple[Any, ...], items: Any, *, include_self: bool) -> Any:
+def multiply_scattered(whole: Any, index: tuple[Any, ...], items: Any, *, include_self: bool) -> Any:
     """Returns the whole with the products of items at their positions.
 
     Args:
         whole: an array of any shape.
-        place: for each axis of the whole, the position of each item; invalid positions are ignored.
+        index: for each axis of the whole, the position of each item; invalid positions are ignored.
         items: an array of the shape of the positions.
         include_self: whether the item of the whole is a factor too.
     """
     size = whole.size
-    flat = _find_flat(whole.shape, place)
+    flat = _find_flat(whole.shape, index)
     order = jnp.argsort(flat, stable=True)
     targets = flat[order]
     values = lax.reshape(items, (items.size,))[order]
@@ -351,12 +351,12 @@ def _combine(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[Any, Any]
     return second[0], jnp.where(same, first[1] * second[1], second[1])
 
 
-def _find_flat(shape: tuple[int, ...], place: tuple[Any, ...]) -> Any:
+def _find_flat(shape: tuple[int, ...], index: tuple[Any, ...]) -> Any:
     """Returns the row-major number of each position; the size of the whole for an invalid position."""
     count = 1
-    flat: Any = jnp.zeros_like(place[0])
-    is_there: Any = jnp.ones(place[0].shape, bool)
-    for length, along in zip(reversed(shape), reversed(place), strict=True):
+    flat: Any = jnp.zeros_like(index[0])
+    is_there: Any = jnp.ones(index[0].shape, bool)
+    for length, along in zip(reversed(shape), reversed(index), strict=True):
         flat = flat + along * strong(count, along)
         is_there = is_there & (along >= strong(0, along)) & (along < strong(length, along))
         count *= length

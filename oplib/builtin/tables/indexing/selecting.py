@@ -117,9 +117,9 @@ def _find_positions(shape: tuple[int, ...], windows: Any) -> Any:
 
 def _index_put(self: Any, indices: Sequence[Any], values: Any, dims: Sequence[int], accumulate: bool) -> Any:
     where = _place(self.ndim, indices, dims)
-    place = self.at[where]
+    target = self.at[where]
     values = store("index_put", values, jax.eval_shape(lambda array: array[where], self).shape, self.dtype)
-    return combine(place, "add" if accumulate else "set", values)
+    return combine(target, "add" if accumulate else "set", values)
 
 
 def _masked_fill(self: Any, mask: Any, value: Any) -> Any:

@@ -220,7 +220,7 @@ def _check_classes(op: str, input: Any, target: Any, weight: Any, *, axis: int) 
 
 
 def _check_target(op: str, input: Any, target: Any, axis: int) -> None:
-    expected = tuple(size for place, size in enumerate(input.shape) if place != axis)
+    expected = tuple(size for index, size in enumerate(input.shape) if index != axis)
     if target.shape != expected:
         raise ArgumentValueError(
             f"{op}: expected a target of shape {list(expected)}. Got {describe(target)} for "

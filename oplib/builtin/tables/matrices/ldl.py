@@ -83,12 +83,12 @@ def _factor_one(matrix: Any, *, hermitian: bool) -> tuple[Any, Any]:
 
 def _eliminate(k: Any, rest: Any, found: Any, pivots: Any, *, hermitian: bool) -> tuple[Any, ...]:
     """Returns what is left of the matrix, the factors so far, the pivots, and whether two columns went."""
-    places = jnp.arange(rest.shape[-1], dtype=dtypes.int32)
-    taken, is_pair = _choose_pivot(rest, k, places)
+    indices = jnp.arange(rest.shape[-1], dtype=dtypes.int32)
+    taken, is_pair = _choose_pivot(rest, k, indices)
     last = k + lax.convert_element_type(is_pair, dtypes.int32)
-    order = _exchange(places, last, taken)
+    order = _exchange(indices, last, taken)
     rest = rest[order][:, order]
-    is_rest, zero, one = places > last, strong(0, rest), strong(1, rest)
+    is_rest, zero, one = indices > last, strong(0, rest), strong(1, rest)
     first = jnp.where(is_rest, rest[:, k], zero)
     second = jnp.where(is_rest & is_pair, rest[:, last], zero)
     a, b, c = rest[k, k], jnp.where(is_pair, rest[last, k], one), rest[last, last]
@@ -100,7 +100,7 @@ def _eliminate(k: Any, rest: Any, found: Any, pivots: Any, *, hermitian: bool) -
     right = jnp.where(is_pair, right, zero)
     for factor, column in ((left, first), (right, second)):
         rest = rest - factor[:, None] * _turn(column, hermitian)[None, :]
-    at_k, at_last = places == k, places == last
+    at_k, at_last = indices == k, indices == last
     left = jnp.where(is_rest, left, jnp.where(at_k, a, jnp.where(at_last, b, zero)))
     right = jnp.where(is_rest, right, jnp.where(at_last, c, zero))
     found = jnp.where((at_last & is_pair)[None, :], right[:, None], found)
@@ -109,22 +109,22 @@ def _eliminate(k: Any, rest: Any, found: Any, pivots: Any, *, hermitian: bool) -
     return rest, found, jnp.where(at_k | at_last, number, pivots), is_pair
 
 
-def _choose_pivot(rest: Any, k: Any, places: Any) -> tuple[Any, Any]:
+def _choose_pivot(rest: Any, k: Any, indices: Any) -> tuple[Any, Any]:
     """Returns the row to exchange, and whether two columns are eliminated together."""
     size = jnp.abs(jnp.real(rest)) + jnp.abs(jnp.imag(rest)) if rest.dtype.kind == "c" else jnp.abs(rest)
     zero, alpha = strong(0, size), strong(_ALPHA, size)
     mine = size[k, k]
-    below = jnp.where(places > k, size[:, k], zero)
-    rival = lax.argmax(jnp.where(places > k, size[:, k], strong(-1, size)), 0, dtypes.int32)
+    below = jnp.where(indices > k, size[:, k], zero)
+    rival = lax.argmax(jnp.where(indices > k, size[:, k], strong(-1, size)), 0, dtypes.int32)
     largest = jnp.max(below)
-    beside = jnp.max(jnp.where((places >= k) & (places != rival), size[:, rival], zero))
+    beside = jnp.max(jnp.where((indices >= k) & (indices != rival), size[:, rival], zero))
     is_kept = (mine >= alpha * largest) | (mine * beside >= alpha * largest * largest) | jnp.isnan(mine)
     is_single = is_kept | (size[rival, rival] >= alpha * beside)
     return jnp.where(is_kept, k, rival), ~is_single
 
 
-def _exchange(places: Any, one: Any, other: Any) -> Any:
-    return jnp.where(places == one, other, jnp.where(places == other, one, places))
+def _exchange(indices: Any, one: Any, other: Any) -> Any:
+    return jnp.where(indices == one, other, jnp.where(indices == other, one, indices))
 
 
 def find_broken(factors: Any, pivots: Any) -> Any:
@@ -189,20 +189,20 @@ def _find_exchanges(pivots: Any) -> tuple[Any, Any, Any]:
     LAPACK does not exchange the rows of columns that are complete; a triangular matrix needs it.
     """
     count = pivots.shape[-1]
-    places = jnp.arange(count, dtype=dtypes.int32)
+    indices = jnp.arange(count, dtype=dtypes.int32)
 
     def advance(k: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
         order, rows, is_start, is_second = state
         is_pair = (pivots[k] < np.int32(0)) & ~is_second
         last = k + lax.convert_element_type(is_pair, dtypes.int32)
         taken = jnp.where(is_second, k, jnp.where(is_pair, ~pivots[k], pivots[k] - np.int32(1)))
-        change = _exchange(places, last, taken)
-        rows = jnp.where(places[None, :] < k, rows[change], rows)
-        return order[change], rows, jnp.where(places == k, is_pair, is_start), is_pair
+        change = _exchange(indices, last, taken)
+        rows = jnp.where(indices[None, :] < k, rows[change], rows)
+        return order[change], rows, jnp.where(indices == k, is_pair, is_start), is_pair
 
-    rows = jnp.broadcast_to(places[:, None], (count, count))
+    rows = jnp.broadcast_to(indices[:, None], (count, count))
     none = jnp.zeros(count, dtypes.bool)
-    start = places, rows, none, jnp.zeros((), dtypes.bool)
+    start = indices, rows, none, jnp.zeros((), dtypes.bool)
     return lax.fori_loop(np.int32(0), np.int32(count), advance, start)[:3]
 
 

@@ -64,10 +64,10 @@ def find_zero(factors: Any) -> Any:
     return jnp.where(jnp.any(is_zero, -1), first + strong(1, first), strong(0, first))
 
 
-def _permute(places: Any, dtype: Any) -> Any:
+def _permute(indices: Any, dtype: Any) -> Any:
     """Returns the matrix with a 1, in each column, in the row that ``places`` names."""
-    rows = jnp.arange(places.shape[-1], dtype=places.dtype).reshape((1,) * (places.ndim - 1) + (-1, 1))
-    return (rows == lax.expand_dims(places, (places.ndim - 1,))).astype(dtype)
+    rows = jnp.arange(indices.shape[-1], dtype=indices.dtype).reshape((1,) * (indices.ndim - 1) + (-1, 1))
+    return (rows == lax.expand_dims(indices, (indices.ndim - 1,))).astype(dtype)
 
 
 def _split(factors: Any) -> tuple[Any, Any]:
@@ -90,10 +90,10 @@ def _find_places(op: str, factors: Any, pivots: Any) -> Any:
 def _lu_unpack(
     LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> tuple[Any, Any, Any]:
-    places = _find_places("lu_unpack", LU_data, LU_pivots)
+    indices = _find_places("lu_unpack", LU_data, LU_pivots)
     nothing = jnp.zeros((0,), LU_data.dtype)
     lower, upper = _split(LU_data) if unpack_data else (nothing, nothing)
-    return _permute(places, LU_data.dtype) if unpack_pivots else nothing, lower, upper
+    return _permute(indices, LU_data.dtype) if unpack_pivots else nothing, lower, upper
 
 
 def _lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Any:
@@ -105,26 +105,26 @@ def _lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool 
             f"{op}: B must have at least 2 dimensions, and as many {'rows' if left else 'columns'} as LU. "
             f"Got {describe(LU)} and {describe(B)}. Add one with unsqueeze(-1)."
         )
-    places = _find_places(op, LU, pivots)
+    indices = _find_places(op, LU, pivots)
     batch = find_common_shape(op, LU, B, lead=-2)
     factors = jnp.broadcast_to(LU, (*batch, *LU.shape[-2:]))
     right = jnp.broadcast_to(B, (*batch, *B.shape[-2:]))
-    places = jnp.broadcast_to(places, (*batch, places.shape[-1]))
+    indices = jnp.broadcast_to(indices, (*batch, indices.shape[-1]))
     if left:
-        return _solve_factored(factors, places, right, adjoint=adjoint)
-    return _turn(_solve_factored(factors, places, _turn(right), adjoint=not adjoint))
+        return _solve_factored(factors, indices, right, adjoint=adjoint)
+    return _turn(_solve_factored(factors, indices, _turn(right), adjoint=not adjoint))
 
 
-def _solve_factored(factors: Any, places: Any, right: Any, *, adjoint: bool) -> Any:
+def _solve_factored(factors: Any, indices: Any, right: Any, *, adjoint: bool) -> Any:
     solve = lax.linalg.triangular_solve
     if not adjoint:
-        moved = jnp.take_along_axis(right, lax.expand_dims(places, (places.ndim,)), -2)
+        moved = jnp.take_along_axis(right, lax.expand_dims(indices, (indices.ndim,)), -2)
         half = solve(factors, moved, left_side=True, lower=True, unit_diagonal=True)
         return solve(factors, half, left_side=True, lower=False)
     turned = {"left_side": True, "transpose_a": True, "conjugate_a": True}
     half = solve(factors, right, lower=False, **turned)
     found = solve(factors, half, lower=True, unit_diagonal=True, **turned)
-    back = jnp.argsort(places, axis=-1)
+    back = jnp.argsort(indices, axis=-1)
     return jnp.take_along_axis(found, lax.expand_dims(back, (back.ndim,)), -2)
 
 

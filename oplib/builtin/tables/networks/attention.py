@@ -74,8 +74,8 @@ def _share_heads(query: Any, key: Any, value: Any) -> tuple[Any, Any]:
 def _repeat(array: Any, times: int) -> Any:
     """Repeats each head; unlike ``jnp.repeat`` this allows arrays spread over an explicit mesh."""
     *batch, heads, length, width = array.shape
-    places = (*range(array.ndim - 2), array.ndim - 1, array.ndim)
-    repeated = lax.broadcast_in_dim(array, (*batch, heads, times, length, width), places)
+    axes = (*range(array.ndim - 2), array.ndim - 1, array.ndim)
+    repeated = lax.broadcast_in_dim(array, (*batch, heads, times, length, width), axes)
     return lax.reshape(repeated, (*batch, heads * times, length, width))
 
 

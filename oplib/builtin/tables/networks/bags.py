@@ -33,12 +33,12 @@ def _largest(rows: Any, bags: Any, count: int) -> Any:
     """Returns the maxima of each bag; the gradient goes to the first of equal items."""
     items = lax.stop_gradient(rows)
     best = jax.ops.segment_max(items, bags, count)
-    places = lax.broadcasted_iota(dtypes.int32, rows.shape, 0)
-    beyond = strong(rows.shape[0], places)
+    indices = lax.broadcasted_iota(dtypes.int32, rows.shape, 0)
+    beyond = strong(rows.shape[0], indices)
     is_it = (items == jnp.take(best, bags, axis=0, mode="clip")) & lax.expand_dims(
         (bags < strong(count, bags)), (1,)
     )
-    first = jax.ops.segment_min(jnp.where(is_it, places, beyond), bags, count)
+    first = jax.ops.segment_min(jnp.where(is_it, indices, beyond), bags, count)
     is_there = first < beyond
     found = jnp.take_along_axis(rows, jnp.where(is_there, first, strong(0, first)), 0, mode="clip")
     return jnp.where(is_there, found, strong(0, found))

@@ -38,14 +38,14 @@ def _make_kernel(rank: int) -> Callable[..., tuple[Any, Any]]:
         if samples.dtype.itemsize < 4:  # half precision does not hold all places
             samples = lax.convert_element_type(samples, dtypes.float32)
         samples = samples[..., ::-1] if rank == 2 else samples  # torch's order there is width, height
-        places = _find_places(batched.shape[2:], kernel, counts, samples)
+        indices = _find_places(batched.shape[2:], kernel, counts, samples)
         items = lax.reshape(batched, (*batched.shape[:2], 1, math.prod(batched.shape[2:])))
-        windows = jnp.take_along_axis(items, places, -1, mode="promise_in_bounds")
-        best = lax.expand_dims(_find_largest(lax.stop_gradient(windows)), (places.ndim - 1,))
+        windows = jnp.take_along_axis(items, indices, -1, mode="promise_in_bounds")
+        best = lax.expand_dims(_find_largest(lax.stop_gradient(windows)), (indices.ndim - 1,))
         shape = (*input.shape[:-rank], *counts)
         values, where = (
             lax.reshape(jnp.take_along_axis(one, best, -1, mode="promise_in_bounds"), shape)
-            for one in (windows, places)
+            for one in (windows, indices)
         )
         return values, lax.convert_element_type(where, default_int_dtype())
 
@@ -85,7 +85,7 @@ def _find_places(sizes: Sequence[int], kernel: Sequence[int], counts: Sequence[i
         starts = lax.convert_element_type(starts, np.int32)
         inner = np.arange(kernel[axis], dtype=np.int32)
         both = lax.expand_dims(starts, (3,)) + inner.reshape(1, 1, 1, -1)
-        others = [place for place in range(2, 2 * rank + 2) if place not in (axis + 2, axis + 2 + rank)]
+        others = [index for index in range(2, 2 * rank + 2) if index not in (axis + 2, axis + 2 + rank)]
         found = found * np.int32(sizes[axis]) + lax.expand_dims(both, others)
     return lax.reshape(found, (*samples.shape[:2], math.prod(counts), math.prod(kernel)))
 

@@ -19,55 +19,57 @@ from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentE
 # Coordinates ------------------------------------------------------------------------------------------------
 
 
-def _scale(place: Any, size: int, align_corners: bool) -> Any:
+def _scale(coordinate: Any, size: int, align_corners: bool) -> Any:
     """Maps [-1, 1] to positions along an axis; the ends are centers or edges of the outer items."""
-    half = strong(0.5, place)
+    half = strong(0.5, coordinate)
     if align_corners:
-        return (place + strong(1, place)) * (half * strong(size - 1, place))
-    return ((place + strong(1, place)) * strong(size, place) - strong(1, place)) * half
+        return (coordinate + strong(1, coordinate)) * (half * strong(size - 1, coordinate))
+    return ((coordinate + strong(1, coordinate)) * strong(size, coordinate) - strong(1, coordinate)) * half
 
 
-def _clip(place: Any, size: int) -> Any:
+def _clip(coordinate: Any, size: int) -> Any:
     """Clips coordinates to the border; the gradient is 0 at the border and beyond."""
-    low, high = strong(0, place), strong(size - 1, place)
-    return jnp.where(place <= low, low, jnp.where(place >= high, high, place))
+    low, high = strong(0, coordinate), strong(size - 1, coordinate)
+    return jnp.where(coordinate <= low, low, jnp.where(coordinate >= high, high, coordinate))
 
 
-def _reflect(place: Any, size: int, align_corners: bool) -> Any:
+def _reflect(coordinate: Any, size: int, align_corners: bool) -> Any:
     """Reflects coordinates at the centers of the outer items, or at their edges, as often as needed."""
     low, high = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
     if low == high:
-        return jnp.zeros_like(place)
-    away = place - strong(low, place)
+        return jnp.zeros_like(coordinate)
+    away = coordinate - strong(low, coordinate)
     away = jnp.where(away < strong(0, away), -away, away)
-    span = strong(high - low, place)
+    span = strong(high - low, coordinate)
     rest, flips = lax.rem(away, span), lax.floor(away / span)
     is_turned = lax.rem(flips, strong(2, flips)) == strong(1, flips)
-    return jnp.where(is_turned, span - rest, rest) + strong(low, place)
+    return jnp.where(is_turned, span - rest, rest) + strong(low, coordinate)
 
 
-def _bound(place: Any, size: int, padding_mode: str, align_corners: bool) -> Any:
+def _bound(coordinate: Any, size: int, padding_mode: str, align_corners: bool) -> Any:
     if padding_mode == "zeros":
-        return place
-    return _clip(_reflect(place, size, align_corners) if padding_mode == "reflection" else place, size)
+        return coordinate
+    return _clip(
+        _reflect(coordinate, size, align_corners) if padding_mode == "reflection" else coordinate, size
+    )
 
 
 # Sampling ---------------------------------------------------------------------------------------------------
 
 
-def _fetch(image: Any, places: Sequence[Any]) -> Any:
+def _fetch(image: Any, coordinates: Sequence[Any]) -> Any:
     """Returns the items at integer positions, and 0 outside of the image."""
     count, channels, *sizes = image.shape
-    flat = jnp.zeros(places[0].shape, jnp.int32)
-    is_within = jnp.ones(places[0].shape, bool)
-    for place, size in zip(places, sizes, strict=True):
-        low, high = strong(0, place), strong(size - 1, place)
-        is_within &= (place >= low) & (place <= high)
-        whole = lax.convert_element_type(lax.clamp(low, place, high), flat.dtype)
+    flat = jnp.zeros(coordinates[0].shape, jnp.int32)
+    is_within = jnp.ones(coordinates[0].shape, bool)
+    for coordinate, size in zip(coordinates, sizes, strict=True):
+        low, high = strong(0, coordinate), strong(size - 1, coordinate)
+        is_within &= (coordinate >= low) & (coordinate <= high)
+        whole = lax.convert_element_type(lax.clamp(low, coordinate, high), flat.dtype)
         flat = flat * strong(size, flat) + whole
     rows = lax.reshape(image, (count, channels, image.size // max(count * channels, 1)))
     index = lax.reshape(flat, (count, flat.size // max(count, 1)))
-    found = jax.vmap(lambda row, place: jnp.take(row, place, axis=1, mode="clip"))(rows, index)
+    found = jax.vmap(lambda row, coordinate: jnp.take(row, coordinate, axis=1, mode="clip"))(rows, index)
     found = lax.reshape(found, (count, channels, *flat.shape[1:]))
     return jnp.where(lax.expand_dims(is_within, (1,)), found, strong(0, found))
 
@@ -79,7 +81,7 @@ def _sum_taps(image: Any, taps: Sequence[Sequence[tuple[Any, Any]]]) -> Any:
         weight = chosen[0][1]
         for _, factor in chosen[1:]:
             weight = weight * factor
-        part = _fetch(image, [place for place, _ in chosen]) * lax.expand_dims(weight, (1,))
+        part = _fetch(image, [coordinate for coordinate, _ in chosen]) * lax.expand_dims(weight, (1,))
         total = part if total is None else total + part
     return total
 
@@ -87,32 +89,37 @@ def _sum_taps(image: Any, taps: Sequence[Sequence[tuple[Any, Any]]]) -> Any:
 def _sample(image: Any, grid: Any, *, mode: str, padding_mode: str, align_corners: bool) -> Any:
     sizes = image.shape[2:]
     given = [lax.index_in_dim(grid, axis, grid.ndim - 1, keepdims=False) for axis in range(len(sizes))][::-1]
-    places = [_scale(place, size, align_corners) for place, size in zip(given, sizes, strict=True)]
+    coordinates = [
+        _scale(coordinate, size, align_corners) for coordinate, size in zip(given, sizes, strict=True)
+    ]
     if mode == "bicubic":
         taps = [
-            _list_cubic(place, size, padding_mode, align_corners)
-            for place, size in zip(places, sizes, strict=True)
+            _list_cubic(coordinate, size, padding_mode, align_corners)
+            for coordinate, size in zip(coordinates, sizes, strict=True)
         ]
         return _sum_taps(image, taps)
-    places = [
-        _bound(place, size, padding_mode, align_corners) for place, size in zip(places, sizes, strict=True)
+    coordinates = [
+        _bound(coordinate, size, padding_mode, align_corners)
+        for coordinate, size in zip(coordinates, sizes, strict=True)
     ]
     if mode == "nearest":
-        return _fetch(image, [lax.round(place, lax.RoundingMethod.TO_NEAREST_EVEN) for place in places])
-    return _sum_taps(image, [_list_linear(place) for place in places])
+        return _fetch(
+            image, [lax.round(coordinate, lax.RoundingMethod.TO_NEAREST_EVEN) for coordinate in coordinates]
+        )
+    return _sum_taps(image, [_list_linear(coordinate) for coordinate in coordinates])
 
 
-def _list_linear(place: Any) -> list[tuple[Any, Any]]:
-    low = lax.floor(place)
-    share, one = place - low, strong(1, place)
+def _list_linear(coordinate: Any) -> list[tuple[Any, Any]]:
+    low = lax.floor(coordinate)
+    share, one = coordinate - low, strong(1, coordinate)
     return [(low, one - share), (low + one, share)]
 
 
-def _list_cubic(place: Any, size: int, padding_mode: str, align_corners: bool) -> list[tuple[Any, Any]]:
-    low = lax.floor(place)
+def _list_cubic(coordinate: Any, size: int, padding_mode: str, align_corners: bool) -> list[tuple[Any, Any]]:
+    low = lax.floor(coordinate)
     return [
         (_bound(low + strong(offset, low), size, padding_mode, align_corners), weight)
-        for offset, weight in weigh_cubic(place - low).items()
+        for offset, weight in weigh_cubic(coordinate - low).items()
     ]
 
 
@@ -189,8 +196,8 @@ def _affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = N
 
     def compute(theta: Any) -> Any:
         axes = [_spread(count, bool(align_corners), theta.dtype) for count in sizes]
-        places = jnp.meshgrid(*axes, indexing="ij")[::-1]  # x first
-        base = jnp.stack([*places, jnp.ones(sizes, theta.dtype)], -1)
+        coordinates = jnp.meshgrid(*axes, indexing="ij")[::-1]  # x first
+        base = jnp.stack([*coordinates, jnp.ones(sizes, theta.dtype)], -1)
         return jnp.einsum("...k,njk->n...j", base, theta)
 
     return in_single(compute)(theta)

@@ -121,15 +121,15 @@ def _scale(x: Any, weight: Any, bias: Any, shape: Sequence[int]) -> Any:
 
 def _with_optionals(function: Any, *arrays: Any) -> Any:
     """Makes a function compute half precision in single; absent arrays stay None."""
-    places = [place for place, array in enumerate(arrays) if array is not None]
+    indices = [index for index, array in enumerate(arrays) if array is not None]
 
     def compute(*given: Any) -> Any:
         full: list[Any] = [None] * len(arrays)
-        for place, array in zip(places, given, strict=True):
-            full[place] = array
+        for index, array in zip(indices, given, strict=True):
+            full[index] = array
         return function(*full)
 
-    return in_single(compute)(*[arrays[place] for place in places])
+    return in_single(compute)(*[arrays[index] for index in indices])
 
 
 def _layer_norm(

@@ -46,9 +46,9 @@ def make_max_pool(rank: int) -> Any:
         lowest = strong(jnp.iinfo(input.dtype).min if is_integral(input.dtype) else -jnp.inf, input)
         numbers = _number_places(sizes)
         flat = lax.broadcast_in_dim(numbers, input.shape, tuple(range(input.ndim - rank, input.ndim)))
-        items, places = windows.gather(input, lowest), windows.gather(flat, strong(-1, flat))
-        is_there = places >= strong(0, places)
-        return _take_first(jnp.where(is_there, lax.stop_gradient(items), lowest), items, places, 0)
+        items, indices = windows.gather(input, lowest), windows.gather(flat, strong(-1, flat))
+        is_there = indices >= strong(0, indices)
+        return _take_first(jnp.where(is_there, lax.stop_gradient(items), lowest), items, indices, 0)
 
     return kernel
 
@@ -57,10 +57,12 @@ def _number_places(sizes: Sequence[int]) -> Any:
     return lax.iota(default_int_dtype(), math.prod(sizes)).reshape(sizes)
 
 
-def _take_first(key: Any, items: Any, places: Any, axis: int) -> tuple[Any, Any]:
+def _take_first(key: Any, items: Any, indices: Any, axis: int) -> tuple[Any, Any]:
     """Returns the items and positions along an axis where the key is largest; the first of equal ones."""
     best = lax.expand_dims(lax.argmax(key, axis, jnp.int32), (axis,))
-    first, where = (jnp.take_along_axis(one, best, axis, mode="promise_in_bounds") for one in (items, places))
+    first, where = (
+        jnp.take_along_axis(one, best, axis, mode="promise_in_bounds") for one in (items, indices)
+    )
     return lax.squeeze(first, (axis,)), lax.squeeze(where, (axis,))
 
 
@@ -140,9 +142,9 @@ def _adaptive_max_pool(rank: int) -> Any:
         """Returns values and positions; the gradient goes to the first of equal items."""
         counts = _find_counts(op, rank, input, output_size, has_channels=True)
         sizes = input.shape[-rank:]
-        items, places = (_gather_ranges(array, counts) for array in (input, _number_places(sizes)))
-        places = jnp.broadcast_to(places, items.shape)
-        return _take_first(lax.stop_gradient(items), items, places, items.ndim - 1)
+        items, indices = (_gather_ranges(array, counts) for array in (input, _number_places(sizes)))
+        indices = jnp.broadcast_to(indices, items.shape)
+        return _take_first(lax.stop_gradient(items), items, indices, items.ndim - 1)
 
     return kernel
 

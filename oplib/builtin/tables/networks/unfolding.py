@@ -27,8 +27,8 @@ def _unfold(
     array = input if input.ndim == 4 else lax.expand_dims(input, (0,))
     items = windows.gather(array, lax.full((), 0, input.dtype))  # [kernel, N, C, rows, columns]
     kept = lax.transpose(items, (1, 2, 0, 3, 4))
-    batch, channels, places = kept.shape[:3]
-    found = lax.reshape(kept, (batch, channels * places, math.prod(windows.counts)))
+    batch, channels, size = kept.shape[:3]
+    found = lax.reshape(kept, (batch, channels * size, math.prod(windows.counts)))
     return found if input.ndim == 4 else lax.squeeze(found, (0,))
 
 

@@ -218,7 +218,7 @@ def _mvlgamma(self: Any, p: int) -> Any:
         )
 
     def compute(x: Any) -> Any:
-        shares = [compute_lgamma(x - strong(0.5 * place, x)) for place in range(p)]
+        shares = [compute_lgamma(x - strong(0.5 * index, x)) for index in range(p)]
         return sum(shares, strong(p * (p - 1) / 4 * math.log(math.pi), x))
 
     return on_floating(in_single(compute))(self)

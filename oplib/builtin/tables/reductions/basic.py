@@ -183,9 +183,9 @@ def _find_whole(op: str, reduce: Any) -> Any:
     return kernel
 
 
-def take_at(array: Any, places: Any, axis: int) -> Any:
+def take_at(array: Any, indices: Any, axis: int) -> Any:
     """Returns the items at positions along an axis, which is kept with length 1."""
-    return jnp.take_along_axis(array, lax.expand_dims(places, (axis,)), axis, mode="promise_in_bounds")
+    return jnp.take_along_axis(array, lax.expand_dims(indices, (axis,)), axis, mode="promise_in_bounds")
 
 
 def _find_along(op: str, find: Any) -> Any:
@@ -213,14 +213,14 @@ def _find_place(op: str, find: Any) -> Any:
                     f"{op}: expected reduction dim to be specified for a tensor without items. Got "
                     f"{describe(self)}. Pass dim=, or a tensor with items."
                 )
-            place = find(lax.reshape(self, (self.size,)), 0, default_int_dtype())
-            return lax.reshape(place, (1,) * self.ndim) if keepdim else place
+            index = find(lax.reshape(self, (self.size,)), 0, default_int_dtype())
+            return lax.reshape(index, (1,) * self.ndim) if keepdim else index
         axis = find_dim(op, self.ndim, dim)
         if not self.ndim:
             return lax.full((), 0, default_int_dtype())
         refuse_empty(op, self, [axis])
-        place = find(self, axis, default_int_dtype())
-        return lax.expand_dims(place, (axis,)) if keepdim else place
+        index = find(self, axis, default_int_dtype())
+        return lax.expand_dims(index, (axis,)) if keepdim else index
 
     return kernel
 

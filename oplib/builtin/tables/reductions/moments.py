@@ -157,7 +157,7 @@ def _renorm(self: Any, p: float, dim: int, maxnorm: float) -> Any:
             f"renorm: expected a tensor of 2 dims at least, a positive p and a maxnorm that is not negative. "
             f"Got {describe(self)}, p={p} and maxnorm={maxnorm}. Give an order and a bound of the norms."
         )
-    axes = [place for place in range(self.ndim) if place != axis]
+    axes = [index for index in range(self.ndim) if index != axis]
 
     def compute(x: Any) -> Any:
         length = compute_norm(x, p, axes, keepdim=True)

@@ -23,13 +23,13 @@ _PLACES = constant("indices are piecewise constant in the items")
 
 def _sort_places(array: Any, axis: int, *, descending: bool) -> Any:
     """Returns the indices that sort the items; the order is stable, and nan is the largest."""
-    places = lax.broadcasted_iota(default_int_dtype(), array.shape, axis)
+    indices = lax.broadcasted_iota(default_int_dtype(), array.shape, axis)
     key = lax.stop_gradient(array)
     if key.dtype == dtypes.bool:
         key = lax.convert_element_type(key, dtypes.uint8)
     if not descending:
-        return lax.sort((key, places), dimension=axis, num_keys=1, is_stable=True)[1]
-    flipped = lax.rev(key, (axis,)), lax.rev(places, (axis,))
+        return lax.sort((key, indices), dimension=axis, num_keys=1, is_stable=True)[1]
+    flipped = lax.rev(key, (axis,)), lax.rev(indices, (axis,))
     return lax.rev(lax.sort(flipped, dimension=axis, num_keys=1, is_stable=True)[1], (axis,))
 
 
@@ -43,8 +43,8 @@ def _sort(
     axis = find_dim("sort", self.ndim, dim)
     if not self.ndim:
         return self, lax.full((), 0, default_int_dtype())
-    places = _sort_places(self, axis, descending=descending)
-    return jnp.take_along_axis(self, places, axis, mode="promise_in_bounds"), places
+    indices = _sort_places(self, axis, descending=descending)
+    return jnp.take_along_axis(self, indices, axis, mode="promise_in_bounds"), indices
 
 
 def _argsort(self: Any, dim: int, descending: bool, *, stable: bool = False) -> Any:
@@ -63,15 +63,15 @@ def _topk(self: Any, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Any
             f"topk: selected index k out of range. Got k={k} for {describe(self)} along dim {axis}. Choose k "
             f"from 0 to {count}."
         )
-    values, places = _sort(self, dim=dim, descending=largest)
+    values, indices = _sort(self, dim=dim, descending=largest)
     if not self.ndim:
-        return values, places  # also for k=0, as in torch
-    return lax.slice_in_dim(values, 0, k, axis=axis), lax.slice_in_dim(places, 0, k, axis=axis)
+        return values, indices  # also for k=0, as in torch
+    return lax.slice_in_dim(values, 0, k, axis=axis), lax.slice_in_dim(indices, 0, k, axis=axis)
 
 
-def _finish(values: Any, places: Any, axis: int, *, keepdim: bool) -> tuple[Any, Any]:
+def _finish(values: Any, indices: Any, axis: int, *, keepdim: bool) -> tuple[Any, Any]:
     """Removes the axis, which values still have and positions have not."""
-    return (values, lax.expand_dims(places, (axis,))) if keepdim else (lax.squeeze(values, (axis,)), places)
+    return (values, lax.expand_dims(indices, (axis,))) if keepdim else (lax.squeeze(values, (axis,)), indices)
 
 
 def _kthvalue(self: Any, k: int, dim: int, keepdim: bool) -> tuple[Any, Any]:
@@ -85,8 +85,8 @@ def _kthvalue(self: Any, k: int, dim: int, keepdim: bool) -> tuple[Any, Any]:
         )
     if not self.ndim:
         return self, lax.full((), 0, default_int_dtype())
-    places = lax.index_in_dim(_sort_places(self, axis, descending=False), k - 1, axis, keepdims=False)
-    return _finish(take_at(self, places, axis), places, axis, keepdim=keepdim)
+    indices = lax.index_in_dim(_sort_places(self, axis, descending=False), k - 1, axis, keepdims=False)
+    return _finish(take_at(self, indices, axis), indices, axis, keepdim=keepdim)
 
 
 # Median and mode --------------------------------------------------------------------------------------------
@@ -129,8 +129,8 @@ def _median_along(op: str, find: Any) -> Any:
         refuse_empty(op, self, [axis])
         if not self.ndim:
             return self, lax.full((), 0, default_int_dtype())
-        places = find(self, axis)
-        return _finish(take_at(self, places, axis), places, axis, keepdim=keepdim)
+        indices = find(self, axis)
+        return _finish(take_at(self, indices, axis), indices, axis, keepdim=keepdim)
 
     return kernel
 
@@ -151,8 +151,8 @@ def _mode(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     found = take_at(ordered, lax.argmax(counts, counts.ndim - 1, dtypes.int32), ordered.ndim - 1)
     is_it = lax.rev(items == found, (items.ndim - 1,))
     last = lax.argmax(is_it, items.ndim - 1, default_int_dtype())
-    places = strong(self.shape[axis] - 1, last) - last
-    return _finish(take_at(self, places, axis), places, axis, keepdim=keepdim)
+    indices = strong(self.shape[axis] - 1, last) - last
+    return _finish(take_at(self, indices, axis), indices, axis, keepdim=keepdim)
 
 
 ROWS = (

@@ -45,10 +45,10 @@ def _running(op: str, is_better: Any) -> Any:
         axis = find_dim(op, self.ndim, dim)
         if not self.ndim:
             return self, lax.full((), 0, default_int_dtype())
-        places = lax.broadcasted_iota(default_int_dtype(), self.shape, axis)
+        indices = lax.broadcasted_iota(default_int_dtype(), self.shape, axis)
         if not self.size:
-            return self, places
-        _, picked = lax.associative_scan(choose, (lax.stop_gradient(self), places), axis=axis)
+            return self, indices
+        _, picked = lax.associative_scan(choose, (lax.stop_gradient(self), indices), axis=axis)
         return jnp.take_along_axis(self, picked, axis, mode="promise_in_bounds"), picked
 
     return kernel

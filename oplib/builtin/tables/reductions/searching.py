@@ -56,8 +56,8 @@ def _nonzero_static(self: Any, *, size: int, fill_value: int = -1) -> Any:
         )
     if not self.size or not self.ndim:
         return jnp.full((size, self.ndim), fill_value, default_int_dtype())
-    places = jnp.nonzero(self, size=size, fill_value=fill_value)
-    return lax.convert_element_type(jnp.stack(places, 1), default_int_dtype())
+    indices = jnp.nonzero(self, size=size, fill_value=fill_value)
+    return lax.convert_element_type(jnp.stack(indices, 1), default_int_dtype())
 
 
 ROWS = (

@@ -50,10 +50,10 @@ def _to_common_dtype(op: str, tensors: Sequence[Any]) -> list[Any]:
 
 def _cat(tensors: Sequence[Any], dim: int) -> Any:
     arrays = _to_common_dtype("cat", tensors)
-    for place, array in enumerate(arrays):
+    for index, array in enumerate(arrays):
         if not array.ndim:
             raise ArgumentError(
-                f"cat: zero-dimensional tensor (at position {place}) cannot be concatenated. Got "
+                f"cat: zero-dimensional tensor (at position {index}) cannot be concatenated. Got "
                 f"{describe(array)}. Use stack."
             )
     filled = [array for array in arrays if array.shape != (0,)] or arrays[:1]  # torch ignores empty tensors

@@ -122,10 +122,10 @@ def _diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
     size = self.shape[-1] + abs(offset)
     rows = lax.broadcasted_iota(jnp.int32, (size, size), 0)
     columns = lax.broadcasted_iota(jnp.int32, (size, size), 1)
-    places = jnp.where(columns - rows == offset, rows + min(offset, 0), -1)
+    indices = jnp.where(columns - rows == offset, rows + min(offset, 0), -1)
     if self.shape[-1]:
-        items = jnp.take(self, jnp.clip(places, 0, None), axis=-1, mode="clip")
-        matrix = jnp.where(places >= 0, items, strong(0, self))
+        items = jnp.take(self, jnp.clip(indices, 0, None), axis=-1, mode="clip")
+        matrix = jnp.where(indices >= 0, items, strong(0, self))
     else:
         matrix = jnp.zeros((*self.shape[:-1], size, size), self.dtype)
     first, second = (find_dim("diag_embed", self.ndim + 1, dim) for dim in (dim1, dim2))
@@ -167,8 +167,8 @@ def _find_widths(self: Any, pad: Sequence[int]) -> list[tuple[int, int]]:
             f"{list(pad)} for {describe(self)}. Give the numbers before and after, the last axis first."
         )
     widths = [(0, 0)] * self.ndim
-    for place in range(len(pad) // 2):
-        widths[self.ndim - 1 - place] = (pad[2 * place], pad[2 * place + 1])
+    for index in range(len(pad) // 2):
+        widths[self.ndim - 1 - index] = (pad[2 * index], pad[2 * index + 1])
     if any(size + low + high < 0 for size, (low, high) in zip(self.shape, widths, strict=True)):
         raise ArgumentError(
             f"pad: an axis loses all its items. Got {list(pad)} for {describe(self)}. Take less away."

@@ -71,10 +71,10 @@ def _diagonal_scatter(self: Any, src: Any, offset: int = 0, dim1: int = 0, dim2:
     down, right = max(-offset, 0), max(offset, 0)
     count = max(min(rows - down, columns - right), 0)
     items = _check_shape(op, self, src, (*matrices.shape[:-2], count))
-    places = lax.iota(jnp.int32, count)
-    found = matrices.at[..., places + jnp.full_like(places, down), places + jnp.full_like(places, right)].set(
-        items
-    )
+    indices = lax.iota(jnp.int32, count)
+    found = matrices.at[
+        ..., indices + jnp.full_like(indices, down), indices + jnp.full_like(indices, right)
+    ].set(items)
     return jnp.moveaxis(found, (-2, -1), (first, second))
 
 
@@ -87,14 +87,14 @@ def _as_strided_scatter(
             f"{op}: mismatch in length of strides and shape, or a negative number. Got {list(size)}, "
             f"{list(stride)} and {storage_offset}. Give one stride for each size."
         )
-    places = find_positions(tuple(size), (tuple(stride), storage_offset or 0))
-    if places.size and places.max() >= self.size:
+    indices = find_positions(tuple(size), (tuple(stride), storage_offset or 0))
+    if indices.size and indices.max() >= self.size:
         raise ArgumentError(
-            f"{op}: the last item lies outside of the tensor. Got position {places.max()} for "
+            f"{op}: the last item lies outside of the tensor. Got position {indices.max()} for "
             f"{describe(self)}. Give smaller strides."
         )
     items = _check_shape(op, self, src, size)
-    flat = lax.reshape(self, (self.size,)).at[places].set(items)
+    flat = lax.reshape(self, (self.size,)).at[indices].set(items)
     return lax.reshape(flat, self.shape)
 
 
