@@ -115,8 +115,9 @@ def test_the_architecture_page_shows_the_floors_of_the_contract():
     assert [{name.strip() for name in floor.split("|")} for floor in line.split("<")] == read_contract()
 
 
-def test_every_file_that_the_architecture_page_names_exists():
-    page = (ROOT / "docs/inside/architecture.md").read_text()
+@pytest.mark.parametrize("name", ["architecture", "state"])
+def test_every_file_that_a_page_about_the_code_names_exists(name):
+    page = (ROOT / f"docs/inside/{name}.md").read_text()
     named = re.findall(r"`((?:oplib/)?[a-z_/]+\.py)`", page)
     exist = [name for name in named if (ROOT / name).exists() or (ROOT / "oplib" / name).exists()]
     exist += [name for name in named if any(path.name == name for path in FILES)]
