@@ -342,3 +342,15 @@ def test_a_view_and_its_base_are_written_and_read_with_their_histories(name, wri
         return (*grad(loss + after, (weight, factor)), view, base)
 
     assert_close(differentiate(oplib.jit), differentiate(lambda function: function))
+
+
+def test_a_leaf_beside_its_view_gets_a_gradient_once():
+    w, x = oplib.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True), oplib.tensor([5.0, 6.0])
+    row = w[0]
+
+    def loss(x):
+        return (row * x).sum() + (w * w).sum()
+
+    (mine,) = grad(oplib.jit(loss)(x), (w,))
+    (its,) = grad(loss(x), (w,))
+    assert mine.tolist() == its.tolist() == [[7.0, 10.0], [6.0, 8.0]]
