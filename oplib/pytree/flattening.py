@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import optree
 
-from oplib.errors import ArgumentTypeError
+from oplib.errors import ArgumentTypeError, describe
 
 from .dataclass_nodes import leaf_classes, note_class
 from .registry import DATACLASSES, NAMESPACE
@@ -163,21 +163,48 @@ def tree_map_only(
 def tree_any_only(types: Types, predicate: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None) -> bool:
     """Returns whether the predicate is true for a leaf of these types; False if there is no such leaf.
 
+    Raises:
+        ArgumentTypeError: ``types`` is no type, tuple or union of types.
+
     Example:
         >>> tree_any_only(int, lambda leaf: leaf > 1, [1, "a", (2,)])
         True
     """
-    return any(predicate(leaf) for leaf in tree_leaves(tree, is_leaf) if isinstance(leaf, types))
+    return any(map(predicate, _list_leaves_of(types, tree, is_leaf, "tree_any_only")))
 
 
 def tree_all_only(types: Types, predicate: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None) -> bool:
     """Returns whether the predicate is true for all leaves of these types; True if there is no such leaf.
 
+    Raises:
+        ArgumentTypeError: ``types`` is no type, tuple or union of types.
+
     Example:
         >>> tree_all_only(int, lambda leaf: leaf > 1, [1, "a", (2,)])
         False
     """
-    return all(predicate(leaf) for leaf in tree_leaves(tree, is_leaf) if isinstance(leaf, types))
+    return all(map(predicate, _list_leaves_of(types, tree, is_leaf, "tree_all_only")))
+
+
+def _list_leaves_of(types: Types, tree: Any, is_leaf: IsLeaf, subject: str) -> list[Any]:
+    """Returns the leaves of some types."""
+    try:
+        return [leaf for leaf in tree_leaves(tree, is_leaf) if isinstance(leaf, types)]
+    except TypeError:
+        if _is_class_info(types):
+            raise  # of a predicate is_leaf, or of a type
+        raise ArgumentTypeError(
+            f"{subject}: the first argument selects leaves. Got {describe(types)}. Pass a type, a tuple of "
+            "types or a union."
+        ) from None
+
+
+def _is_class_info(types: Any) -> bool:
+    try:
+        isinstance(None, types)
+    except TypeError:
+        return False
+    return True
 
 
 def leaf_unless_list_of(types: Types, *, or_none: bool = False) -> Callable[[Any], bool]:

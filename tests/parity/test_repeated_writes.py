@@ -199,5 +199,5 @@ def test_a_plain_write_makes_no_second_tensor() -> None:
     warm_up(oplib)
     assert config.fast_path
     source = inspect.getsource(oplib.Tensor.add_)
-    assert "__storage.array = __result" in source
+    assert "__storage.array = __output" in source
     assert "__box" not in source

@@ -10,6 +10,7 @@ import optree
 import pytest
 
 from oplib import pytree
+from oplib.errors import ArgumentTypeError
 from oplib.pytree import (
     leaf_unless_list_of,
     tree_all_only,
@@ -141,3 +142,19 @@ def test_specs_pickle() -> None:
 
 def test_the_public_names_are_there() -> None:
     assert pytree.TreeSpec is optree.PyTreeSpec
+
+
+@pytest.mark.parametrize("function", [tree_any_only, tree_all_only])
+@pytest.mark.parametrize("types", [range(3), (int, 1), "int"])
+def test_what_selects_no_types_is_refused(function, types):
+    with pytest.raises(ArgumentTypeError, match=f"{function.__name__}: the first argument selects leaves"):
+        function(types, bool, [1, "a"])
+
+
+def test_an_error_of_the_leaf_test_is_the_callers():
+    with pytest.raises(TypeError, match="mine"):
+        tree_any_only(int, bool, [1], is_leaf=fail)
+
+
+def fail(_):
+    raise TypeError("mine")

@@ -170,6 +170,8 @@ class Error(TapeNode):
         message: the text of the error.
     """
 
+    follows_jax = True  # in the body of control flow it stands for a call that JAX differentiates
+
     message: str
 
     def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: ARG002  nothing is computed
