@@ -471,6 +471,7 @@ def test_a_file_that_takes_no_bytes_is_refused(file):
 @pytest.mark.skipif(not Path(os.devnull).exists(), reason="the platform has no file that takes everything")
 def test_a_tree_can_be_written_to_a_device():
     oplib.save({"w": oplib.ones(3)}, os.devnull)
+    assert not Path(os.devnull).is_file()  # it was written, and not replaced by a file
 
 
 def edit_members(change):
