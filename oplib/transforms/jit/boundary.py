@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 
+from oplib.autograd.engine.plan import RunPlan
+from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Gradients, TapeNode
 from oplib.errors import TracingError, describe
 from oplib.tensor import Tensor
+from oplib.transforms.tracing.paths import CapturedPath
 
 _new: Any = object.__new__
 
 
 class Boundary(TapeNode):
     """Stands for the node of an operand that was recorded before the call.
+
+    While the function runs, its edges lead to the other operands behind the operand. So a backward that looks
+    for the gradient of one of these runs this node, which raises. Later it has no edges.
 
     Attributes:
         place: how the function leads to the operand, for errors.
@@ -42,3 +49,49 @@ class Boundary(TapeNode):
             f"outside of it. Got {describe(self.input_metadata[0])}, found as {self.place}. Call backward "
             "outside, on what the function returns, or compute that Tensor inside too."
         )
+
+
+class History(NamedTuple):
+    """The history of an operand.
+
+    Attributes:
+        number: of the operand.
+        behind: the numbers of the operands that its gradient flows to.
+    """
+
+    number: int
+    behind: list[int]
+
+
+def list_histories(operands: Sequence[CapturedPath]) -> list[History]:
+    """Returns the histories of operands, outside of the trace: an edge that is read inside belongs to it."""
+    numbers = [number for number, path in enumerate(operands) if path.value._grad_fn is not None]
+    edges = [gradient_edge(path.value) for path in operands] if numbers else []
+    found: list[History] = []
+    for number in numbers:
+        edge = edges[number]
+        assert edge is not None
+        plan = RunPlan([edge])
+        ends = [(n, end[0]) for n, end in enumerate(edges) if end is not None and end[0] is not edge[0]]
+        found.append(History(number, [n for n, node in ends if plan.executes(node)]))
+    return found
+
+
+def set_boundaries(
+    name: str, operands: Sequence[CapturedPath], histories: Sequence[History]
+) -> list[Boundary]:
+    """Lets the histories of operands end at nodes that raise.
+
+    Args:
+        name: of the function, for errors.
+        operands: the paths of all operands.
+        histories: of those that have one.
+    """
+    made: list[Boundary] = []
+    for number, _ in histories:
+        tensor = operands[number].value
+        made.append(Boundary.make(tensor, name, operands[number].name))
+        tensor._grad_fn, tensor._output_nr, tensor._backward_hooks = made[-1], 0, None
+    for boundary, (_, behind) in zip(made, histories, strict=True):
+        boundary.edges = tuple([gradient_edge(operands[number].value) for number in behind])
+    return made

@@ -26,7 +26,7 @@ from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.observed_tensor import find_unread_grads, observe_tensors
 from oplib.transforms.tracing.snapshot import StateSnapshot
 
-from .boundary import Boundary
+from .boundary import list_histories, set_boundaries
 from .collector import Collector
 from .effects import Effects
 
@@ -93,8 +93,7 @@ class Trace:
         self.refused: dict[int, str] = {}
         self.unread_grads: frozenset[int] = frozenset()
         self.gradients: list[tuple[int, int | None]] = []
-        for place in candidates.operands:
-            _ = place.value._grad_fn  # a stale view looks its history up
+        self._histories = list_histories(candidates.operands)  # a stale view looks its own up
         self.snapshot = StateSnapshot([place.value for place in candidates.operands], candidates.containers)
         self._collector = Collector(name, candidates, self.snapshot)
         self._trace(call, arrays)
@@ -164,9 +163,11 @@ class Trace:
 
         def work() -> None:
             observe_tensors(self.snapshot.tensors, overlay)
-            self._set_boundaries()
+            boundaries = set_boundaries(self.name, candidates.operands, self._histories)
             edges = self._find_edges()
             result = call(*inputs[first : first + count])
+            for boundary in boundaries:
+                boundary.edges = ()
             self.unread_grads = find_unread_grads(self.snapshot.tensors, overlay)
             collector.collect(result, overlay, inputs, versions)
             if self.orders:
@@ -187,14 +188,6 @@ class Trace:
         for place, key, count in zip(candidates.generators, starts[::2], starts[1::2], strict=True):
             overlay.shadows[place.value] = place.value.make_shadow(key, count)
         return overlay
-
-    def _set_boundaries(self) -> None:
-        """Cuts the tape at the operands that have a history."""
-        for place in self.candidates.operands:
-            tensor = place.value
-            if tensor._grad_fn is not None:
-                tensor._grad_fn, tensor._output_nr = Boundary.make(tensor, self.name, place.name), 0
-                tensor._backward_hooks = None
 
     def _find_edges(self) -> _Edges:
         """The places where the gradients of operands arrive."""

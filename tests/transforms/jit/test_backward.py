@@ -274,6 +274,99 @@ def test_a_backward_inside_may_not_reach_a_node_made_outside():
     assert weight.grad is None
 
 
+WAYS_TO_DIFFERENTIATE = {
+    "backward": lambda loss, weight: loss.backward(),
+    "backward of inputs": lambda loss, weight: loss.backward(inputs=[weight]),
+    "grad": lambda loss, weight: grad(loss, weight),
+    "grad that may be absent": lambda loss, weight: grad(loss, weight, allow_unused=True),
+    "recorded grad": lambda loss, weight: grad(
+        grad(loss * loss, loss, create_graph=True), weight, allow_unused=True
+    ),
+}
+
+
+@pytest.mark.parametrize("make", [lambda weight: weight[0], lambda weight: weight.sum(0)], ids=["view", "op"])
+@pytest.mark.parametrize("name", WAYS_TO_DIFFERENTIATE)
+def test_a_gradient_inside_through_a_node_made_outside_raises_and_is_right_without_jit(make, name):
+    def step(x):
+        return WAYS_TO_DIFFERENTIATE[name]((made * x).sum(), weight)
+
+    weight = oplib.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    made = make(weight)
+    with pytest.raises(TracingError, match=r"f32\[2\], found as made. Call backward outside"):
+        oplib.jit(step)(oplib.ones(2))
+    assert weight.grad is None
+    found = step(oplib.ones(2))
+    assert weight.grad is not None if found is None else found[0] is not None
+
+
+def test_a_gradient_inside_control_flow_through_a_node_made_outside_raises():
+    weight = oplib.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    total = weight.sum(0)
+
+    def step(x):
+        return grad((total * x).sum(), weight, allow_unused=True)[0][0]
+
+    for run in (
+        lambda x: oplib.scan(lambda carry, _: (step(carry), None), x, length=2)[0],
+        lambda x: oplib.cond(x.sum() > 0, step, lambda x: x * 2, x),
+    ):
+        assert run(oplib.ones(2)).tolist() == [1, 1]
+        with pytest.raises(TracingError, match="reaches a node that was recorded outside"):
+            oplib.jit(run)(oplib.ones(2))
+
+
+def test_a_gradient_inside_by_one_captured_tensor_through_another_raises():
+    weight, other = oplib.ones(2, requires_grad=True), oplib.ones(2, requires_grad=True)
+    doubled = weight * 2
+    tripled = doubled * 3
+    by_middle = oplib.jit(lambda: grad(tripled.sum(), doubled, allow_unused=True))
+    with pytest.raises(TracingError, match="found as tripled"):
+        by_middle()
+    run = oplib.jit(lambda: grad((tripled * other).sum(), (tripled, other)))
+    assert [one.tolist() for one in run()] == [[1, 1], [6, 6]]
+
+
+def test_results_of_one_node_made_outside_do_not_lead_to_each_other():
+    first, second = (oplib.ones(2, 2, requires_grad=True) * 2).unbind(0)
+    run = oplib.jit(lambda: grad(first.sum(), (first, second), allow_unused=True))
+    gradient, absent = run()
+    assert gradient.tolist() == [1, 1]
+    assert absent is None
+
+
+@pytest.mark.parametrize("make", [lambda weight: weight[0], lambda weight: weight.sum(0)], ids=["view", "op"])
+def test_a_result_made_outside_is_differentiated_outside_together_with_its_leaf(make):
+    def step(x):
+        inner = (weight * 3).sum()
+        inner.backward()
+        return (made * weight * x).sum()
+
+    def run(call):
+        weight.grad = None
+        result = call(oplib.tensor([2.0, 5.0]))
+        (gradient,) = grad(result * result, weight, create_graph=True)
+        (second,) = grad(gradient.sum(), weight)
+        return [one.tolist() for one in (weight.grad, gradient, second)]
+
+    weight = oplib.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    made = make(weight)
+    expected = run(step)
+    made = make(weight)
+    assert run(oplib.jit(step)) == expected
+
+
+def test_a_call_leaves_a_leaf_one_accumulator():
+    weight = oplib.ones(2, requires_grad=True)
+    doubled = weight * 2
+    calls = []
+    oplib.jit(lambda: (doubled * weight).sum())()
+    doubled.grad_fn.next_functions[0][0].register_hook(lambda *_: calls.append(1))
+    (doubled.sum() + weight.sum()).backward()
+    assert weight.grad.tolist() == [3, 3]
+    assert calls == [1]
+
+
 def test_without_grad_mode_nothing_is_kept():
     weight = oplib.ones(2, requires_grad=True)
     with oplib.no_grad():
