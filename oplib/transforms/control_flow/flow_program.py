@@ -96,9 +96,9 @@ class StoredProgram:
     def find(self, functions: Sequence[Callable[..., Any]]) -> list[Tensor] | None:
         """Returns the operands of a call with these functions; None if the program does not serve it."""
         found = self._read(functions, ())
-        if found is None or _describe_found(found) != self._expected:
+        if found is None or _describe_found(found[0]) != self._expected:
             return None
-        return [take(found) for take in self._takes]
+        return [take(found[0]) for take in self._takes]
 
 
 def _make_take(captured: Captured, numbers: dict[int, int]) -> Callable[[Sequence[Any]], Tensor]:

@@ -2,94 +2,200 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import contextlib
+from collections.abc import Generator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 
+from oplib.autograd.array_functions.array_function import make_gather
 from oplib.autograd.array_functions.compilation import rename_function
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import Edge
 from oplib.autograd.recording.origins import enter_node
 from oplib.autograd.saved.saved_tensor import NOBODY
+from oplib.errors import TracingError
 from oplib.modes import modes
-from oplib.tensor import Storage, Tensor, box
+from oplib.tensor import Tensor, box
+from oplib.transforms.tracing.candidates import Candidates
+from oplib.transforms.tracing.entries import read_entries, restore_entry
+from oplib.transforms.tracing.paths import Walk
 from oplib.transforms.tracing.pruning import find_used_inputs, prune
+from oplib.transforms.tracing.reader import Reader
+from oplib.transforms.tracing.snapshot import StateSnapshot
 
+from .arguments import CallArguments
 from .call_node import CallPlan, CompiledCallBackward
-from .call_trace import Trace
-from .recipe import InputSource, Recipe, StateOfCall, fetch, list_sources
+from .call_trace import Trace, tracing
+from .operands import ExpectedOperands
 
 _new: Any = object.__new__
 
 
+class Recipe(NamedTuple):
+    """The parts of a call, so that its function can be traced again with its backward.
+
+    Attributes:
+        function: the function.
+        given: its arguments.
+        tensors: the operands.
+        containers: those in which the call puts something, and perhaps Generators.
+        values: the arrays of the operands at the call, a key and a count for each Generator, the array
+            arguments, and the cotangents of each backward that was recorded since.
+    """
+
+    function: Any
+    given: CallArguments
+    tensors: Sequence[Tensor]
+    containers: Sequence[Any]
+    values: tuple[Any, ...]
+
+
+def list_sources(held: Sequence[int | None], operands: int, inputs: int) -> list[Any]:
+    """Returns for each input of a jaxpr which of the values of a recipe it is.
+
+    Args:
+        held: for each storage the place of its operand; None for one that the program does not read.
+        operands: how many operands the call has.
+        inputs: how many inputs the jaxpr has.
+    """
+    return [*held, *range(operands, operands + inputs - len(held))]
+
+
+class StateOfCall(NamedTuple):
+    """The state that a program was compiled for, so that its function can be traced again for it.
+
+    Attributes:
+        reader: finds the operands.
+        operands: what is expected of them.
+        autocast: the settings of autocast.
+        entries: for each container in which a call puts something, the key, and what stood there before;
+            None where that was a Tensor.
+    """
+
+    reader: Reader
+    operands: ExpectedOperands
+    autocast: Any
+    entries: Sequence[tuple[Any, dict[Any, Any]] | None]
+
+    def trace(self, name: str, recipe: Recipe, orders: Sequence[Sequence[Any]]) -> tuple[Trace, list[Any]]:
+        """Traces the function of a call with its backwards.
+
+        Changes of Tensors by the call itself are undone for the time of the trace.
+
+        Returns:
+            The trace, and for each input which of the values of the recipe it is.
+
+        Raises:
+            TracingError: the function leads to something else than at the call.
+        """
+        function, given = recipe.function, recipe.given
+        with tracing, self._undo_entries(recipe.containers):
+            found = self.reader.read(function, given.leaves)
+            if found is None:
+                raise _changed(name, self.reader.explain(function, given.leaves))
+            tensors, _ = found
+            before, autocast = StateSnapshot(tensors, ()), modes.state.autocast
+            try:
+                modes.state.autocast = self.autocast
+                self.operands.restore(tensors)
+                if reason := self.operands.explain(tensors):
+                    raise _changed(name, reason)
+                candidates = Candidates(Walk(function, given.leaves))
+                trace = Trace(name, partial(given.call, function), candidates, given.arrays, orders)
+            finally:
+                modes.state.autocast = autocast
+                before.restore()
+        numbers = {id(tensor): place for place, tensor in enumerate(tensors)}
+        held = [numbers.get(id(candidates.operands[number].value)) for number in candidates.holders]
+        return trace, list_sources(held, len(tensors), len(trace.closed.in_avals))
+
+    @contextlib.contextmanager
+    def _undo_entries(self, containers: Sequence[Any]) -> Generator[None]:
+        """Lets containers hold what they held before the call."""
+        now: list[tuple[Any, Any, dict[Any, Any]]] = []
+        try:
+            for container, entry in zip(containers, self.entries, strict=False):
+                if entry is not None:
+                    key, before = entry
+                    held = read_entries(container) or {}
+                    now.append((container, key, {key: held[key]} if key in held else {}))
+                    if key in held or before:
+                        restore_entry(container, key, before)
+            yield
+        finally:
+            for container, key, held in now:
+                if held or key in (read_entries(container) or {}):
+                    restore_entry(container, key, held)
+
+
+def _changed(name: str, reason: str) -> TracingError:
+    return TracingError(
+        f"{name}: a derivative of higher order traces the compiled function again, and finds it changed. Got "
+        f"this change since the call: {reason}. Differentiate with create_graph=True before the change, or "
+        "call the function again."
+    )
+
+
 class Backward:
-    """Makes the node of a call.
+    """Makes the node of a call, or of a derivative of one.
 
     Args:
         trace: of the call, or of its derivative.
+        sources: for each input of its jaxpr which of the values of a recipe it is.
         state: finds the operands of the call again.
     """
 
-    def __init__(self, trace: Trace, state: StateOfCall) -> None:
+    def __init__(self, trace: Trace, sources: Sequence[Any], state: StateOfCall) -> None:
         self._state = state
         self._name = trace.name
-        self.specs = trace.live_specs
-        self.residuals = trace.residuals
         self._paths, self._has_edge = trace.paths, trace.has_edge
-        self._orders = [*trace.orders, self.specs]
+        self._orders = [*trace.orders, trace.live_specs]
+        self._residuals = [(has, sources[number] if has else number) for has, number in trace.residuals]
         self._higher: Higher | None = None
-        if self.specs:
-            self._plan = CallPlan(
-                self._name,
-                trace.pull,
-                len(trace.residuals),
-                specs=self.specs,
-                reached=trace.reached,
-                refused=trace.refused,
-            )
+        self._plan = CallPlan(
+            trace.name,
+            trace.pull,
+            len(trace.residuals),
+            specs=trace.live_specs,
+            reached=trace.reached,
+            refused=trace.refused,
+        )
 
     def make_node(
-        self,
-        edges: Sequence[Edge | None],
-        outputs: Sequence[Any],
-        sources: Sequence[InputSource],
-        recipe: Recipe,
-        *,
-        is_first_order: bool,
+        self, recipe: Recipe, edges: Sequence[Edge | None], outputs: Sequence[Any]
     ) -> CompiledCallBackward:
         """Makes the node of one call. Its writes are done: the trace has checked those of what it saves.
 
         Args:
+            recipe: what the call was made from.
             edges: where each gradient goes.
             outputs: of the program.
-            sources: of the inputs of its jaxpr.
-            recipe: what the call was made from.
-            is_first_order: whether the operands are as the call has left them, so that their versions count.
         """
         node = _new(CompiledCallBackward)
         node.plan, node.paths = self._plan, self._paths
         # without gradient there is no edge, so that hooks of the leaf do not run
         node.edges = tuple([edge if has else None for edge, has in zip(edges, self._has_edge, strict=True)])
-        saved: list[Any] = []
-        storages: list[Storage] = []
-        for is_input, number in self.residuals:
-            kind, place = sources[number] if is_input else ("outputs", number)
-            saved.append(fetch(recipe, (kind, place)) if is_input else outputs[number])
-            is_read = is_first_order and kind == "held"
-            storages.append(recipe.tensors[place]._storage if is_read else NOBODY)
+        saved = [recipe.values[place] if has else outputs[place] for has, place in self._residuals]
+        # Versions count where the operands are as the call has left them: not for a derivative of it.
+        count = len(recipe.tensors) if len(self._orders) == 1 else 0
+        storages = [
+            recipe.tensors[place]._storage if has and place < count else NOBODY
+            for has, place in self._residuals
+        ]
         node.saved = (*saved, *storages)
         node.versions = tuple([storage.version for storage in storages])
-        node.again = lambda grads: self._differentiate(recipe, edges, grads)
+        node.again = partial(self._differentiate, recipe, edges)
         return enter_node(node, modes.state)
 
     def _differentiate(
         self, recipe: Recipe, edges: Sequence[Edge | None], grads: Sequence[Tensor]
     ) -> list[Tensor]:
         """Returns the gradients as Tensors with a history."""
-        recipe = recipe._replace(cotangents=(*recipe.cotangents, tuple(one._storage.array for one in grads)))
+        recipe = recipe._replace(values=(*recipe.values, *[one._storage.array for one in grads]))
         if self._higher is None:
-            self._higher = Higher(self._name, recipe, self._orders, self._state)
+            self._higher = Higher(*self._state.trace(self._name, recipe, self._orders), self._state)
         return self._higher.run(recipe, [*edges, *map(gradient_edge, grads)])
 
 
@@ -97,31 +203,22 @@ class Higher:
     """The program of a derivative of some order: the forward with so many backwards, recorded.
 
     Args:
-        name: of the function.
-        recipe: of the call whose derivative is asked for first.
-        orders: the shapes of the cotangents.
+        trace: of the function with its backwards.
+        sources: for each input of its jaxpr which of the values of a recipe it is.
         state: finds the operands of the call again.
     """
 
-    def __init__(
-        self, name: str, recipe: Recipe, orders: Sequence[Sequence[Any]], state: StateOfCall
-    ) -> None:
-        trace, storages = state.trace(name, recipe, orders)
-        count = len(trace.candidates.generators)
-        self._sources = list_sources(storages, count, len(recipe.arrays), orders)
+    def __init__(self, trace: Trace, sources: Sequence[Any], state: StateOfCall) -> None:
         used = find_used_inputs(trace.closed.jaxpr)
-        self._inputs = [source for source, use in zip(self._sources, used, strict=True) if use]
-        self._run = jax.jit(rename_function(prune(trace.closed, used), f"{name}_derivative"))
+        self._take = make_gather([source for source, use in zip(sources, used, strict=True) if use])
+        self._run = jax.jit(rename_function(prune(trace.closed, used), f"{trace.name}_derivative"))
         self._gradients = trace.gradients
-        self._backward = Backward(trace, state)
+        self._backward = Backward(trace, sources, state) if trace.live_specs else None
 
     def run(self, recipe: Recipe, edges: Sequence[Edge | None]) -> list[Tensor]:
         """Returns the gradients of one call, with a history where they have one."""
-        outputs = self._run(*[fetch(recipe, source) for source in self._inputs])
-        node = None
-        if self._backward.specs:
-            make = self._backward.make_node
-            node = make(edges, outputs, self._sources, recipe, is_first_order=False)
+        outputs = self._run(*self._take(recipe.values))
+        node = None if self._backward is None else self._backward.make_node(recipe, edges, outputs)
         gradients: list[Tensor] = []
         for output, slot in self._gradients:
             gradient = box(outputs[output])

@@ -15,10 +15,9 @@ import numpy as np
 from oplib.autograd.array_functions.array_function import make_gather
 from oplib.autograd.array_functions.compilation import rename_function
 from oplib.autograd.nodes.accumulate import gradient_edge
-from oplib.generated_code import define_function
 from oplib.library.axes.bodies import calls_any
 from oplib.modes import modes
-from oplib.tensor import Storage, default_generator
+from oplib.tensor import Storage
 from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs, separate
 from oplib.tensor.storage.overlay import list_classes
 from oplib.transforms.tracing.candidates import Candidates
@@ -27,15 +26,13 @@ from oplib.transforms.tracing.pruning import find_used_inputs, prune
 from oplib.transforms.tracing.reader import Reader
 
 from .arguments import CallArguments
-from .call_backward import Backward
+from .call_backward import Backward, Recipe, StateOfCall, list_sources
 from .call_trace import Trace
 from .effects import New, Operand
 from .following import FollowingOperands
 from .operands import ExpectedOperands, Found
-from .recipe import Recipe, StateOfCall, list_sources
 from .write_back import WriteBack
 
-_ways = itertools.count()
 _CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback"})
 
 
@@ -71,15 +68,12 @@ class Program:
         donated = [position for position, _ in self._donated]
         run = rename_function(prune(trace.closed, used), self._name)
         self._run = jax.jit(run, donate_argnums=donated)
-        changed = [(*trace.snapshot.containers[one.container], one.key) for one in effects.places]
-        returned = [one[0] for one in effects.results if isinstance(one, list)]
-        self._reader = Reader(self._name, places, changed, candidates, returned)
+        self._reader = self._make_reader(trace, places)
         before = [trace.snapshot.tensors[number][2] for number in needed]
         unread = frozenset(self._at[number] for number in trace.unread_grads & self._at.keys())
         self._operands = ExpectedOperands(places, before, unread)
-        entries = self._compile_ways(trace)
-        self._backward = Backward(trace, StateOfCall(self._reader, self._operands, modes.autocast, entries))
-        self._write_back = WriteBack(effects, self._at, self._find_fresh(jaxpr) if donate else frozenset())
+        self._backward = self._make_backward(trace) if trace.live_specs else None
+        self._write_back = WriteBack(effects, self._at, self._find_fresh(trace) if donate else frozenset())
         self._following: FollowingOperands | None = None
         if self._write_back.can_follow and not (self._read_out or self._shown):
             at = self._write_back.written, self._write_back.leaves, self._held
@@ -87,35 +81,35 @@ class Program:
         self._last_outputs: Callable[[], ProgramOutputs | None] = _find_none
         self._edges = [self._at[number] for number in trace.edges]
 
-    def _compile_ways(self, trace: Trace) -> list[tuple[Any, Any, dict[Any, Any]]]:
-        """Compiles the ways to containers whose entries a call changes, and to Generators that are needed.
+    def _make_reader(self, trace: Trace, places: list[CapturedPath]) -> Reader:
+        """Makes the reader of operands, containers that a call changes, and Generators that are needed."""
+        effects, generators = self._effects, trace.candidates.generators
+        changed = [(*trace.snapshot.containers[one.container], one.key) for one in effects.places]
+        returned = [one[0] for one in effects.results if isinstance(one, list)]
+        drawn = {number // 2 for number in self._rest} | {number for number, _ in effects.generators}
+        needed = [one if n in drawn or trace.live_specs else None for n, one in enumerate(generators)]
+        return Reader(self._name, places, changed, trace.candidates, returned, needed)
 
-        Returns:
-            The way, the key and the entry before the call, where a call replaces no Tensor.
-        """
-        containers = [trace.snapshot.containers[one.container] for one in self._effects.places]
-        self._places = [_compile_way(place, self._name) for place, _ in containers]
-        drawn = {number for number, _ in (*self._starts, *self._effects.generators)}
-        self._draws = [
-            _compile_way(place, self._name) if number in drawn or trace.live_specs else None
-            for number, place in enumerate(trace.candidates.generators)
-        ]
-        return [
-            (way, one.key, {one.key: before[one.key]} if one.key in before else {})
-            for way, one, (_, before) in zip(self._places, self._effects.places, containers, strict=True)
+    def _make_backward(self, trace: Trace) -> Backward:
+        """Makes what makes the nodes of calls."""
+        entries = [
+            (one.key, {one.key: before[one.key]} if one.key in before else {})
             if not isinstance(one.key, Operand) and isinstance(before.get(one.key), SCALARS)
+            else None
+            for one in self._effects.places
+            for _, before in [trace.snapshot.containers[one.container]]
         ]
+        state = StateOfCall(self._reader, self._operands, modes.autocast, entries)
+        held = [self._at.get(number) for number in trace.candidates.holders]
+        return Backward(trace, list_sources(held, len(self._at), len(trace.closed.in_avals)), state)
 
     def _sort_inputs(self, candidates: Candidates, used: Sequence[bool]) -> None:
-        """Says where each input of the jaxpr comes from, and each input of the program, which are fewer."""
-        generators, first = len(candidates.generators), candidates.array_start
-        held = [self._at.get(number) for number in candidates.holders]
-        self._sources = list_sources(held, generators, len(used) - first)
-        kept = [source for source, use in zip(self._sources, used, strict=True) if use]
-        self._held: list[int] = [place for kind, place in kept if kind == "held"]
+        """Says where each input of the program comes from: an operand, or what follows the operands."""
+        count = len(candidates.holders)
+        self._held = [self._at[holder] for holder, use in zip(candidates.holders, used, strict=False) if use]
         self._take_held = make_gather(self._held)
-        self._starts = [place for kind, place in kept if kind == "start"]
-        self._arrays = [place for kind, place in kept if kind == "arrays"]
+        self._rest = [number for number, use in enumerate(used[count:]) if use]
+        self._take_rest = make_gather(self._rest)
 
     def _find_handed_out(self, candidates: Candidates, jaxpr: Any) -> set[int]:
         """The operands whose arrays are outputs as they are: JAX gives these back without a copy."""
@@ -138,8 +132,9 @@ class Program:
                 found.append((self._held.index(place), place))
         return found
 
-    def _find_fresh(self, jaxpr: Any) -> frozenset[Any]:
+    def _find_fresh(self, trace: Trace) -> frozenset[Any]:
         """The outputs that stand in one storage after the call, and nowhere else."""
+        jaxpr = trace.closed.jaxpr
         effects, donated = self._effects, {place for _, place in self._donated}
         leaves = [*effects.results, *[leaf for one in effects.places for leaf in one.leaves]]
         returned = {
@@ -149,7 +144,7 @@ class Program:
         holders = Counter([output for _, output, _ in effects.writes])
         holders.update(output for output, *_ in effects.new_storages)
         holders.update(one[0] for one in leaves if isinstance(one, tuple))
-        holders.update(number for is_input, number in self._backward.residuals if not is_input)
+        holders.update(number for is_input, number in trace.residuals if not is_input)
         holders.update(number for number, var in enumerate(jaxpr.outvars) if id(var) in inputs)
         own = {output for operand, output, _ in effects.writes if self._at[operand] in donated}
         # Results are left out, because the first read of a fresh storage costs more.
@@ -177,41 +172,38 @@ class Program:
             function: the function; places are found from it.
             leaves: of the arguments.
         """
-        tensors = self._reader.read(function, leaves)
-        if tensors is None:
+        read = self._reader.read(function, leaves)
+        if read is None:
             return None
+        tensors, rest = read
         outputs = self._last_outputs()
         if outputs is not None and self._following is not None:
-            found = self._following.match(tensors, outputs)
+            found = self._following.match(tensors, rest, outputs)
             if found is not None:
                 return found
-        return self._operands.match(tensors)
+        return self._operands.match(tensors, rest)
 
     def explain(self, function: Any, leaves: Sequence[Any]) -> str:
         """Returns why the program does not serve a call; empty if it does."""
-        tensors = self._reader.read(function, leaves)
-        if tensors is None:
-            return self._reader.explain(function, leaves)
-        return self._operands.explain(tensors)
+        read = self._reader.read(function, leaves)
+        return self._reader.explain(function, leaves) if read is None else self._operands.explain(read[0])
 
-    def run(self, function: Any, given: CallArguments, found: Found, call: Any) -> Any:
+    def run(self, function: Any, given: CallArguments, found: Found) -> Any:
         """Runs the program, and does to Tensors what the function does. The caller holds the lock of buffers.
 
         Args:
-            function: the function; places are found from it.
+            function: the function.
             given: the arguments.
             found: the operands.
-            call: runs the function; gets the arrays that stand for the array arguments.
         """
-        generators, starts = self._find_generators(function, given.leaves)
-        inputs = self._list_inputs(found, starts, given.arrays)
+        rest = self._list_rest(found, given)
+        inputs = self._list_inputs(found, rest)
         if found.outputs is None:
             for place in self._read_out:
                 _ = found.owners[place].array  # another program must not use the buffer again
             for place in self._shown:
                 if found.owners[place].__class__ is FreshStorage:
                     separate(found.owners[place])
-        recipe = Recipe(function, given.leaves, call, found.tensors, found.arrays, starts, given.arrays)
         returned: list[Sequence[Any]] = []
         if found.outputs is None or not found.outputs.is_whole:  # a finalizer may have read one
             self._copy_read(inputs, found.list_owners())
@@ -219,22 +211,30 @@ class Program:
             # An interrupt comes between two steps of Python, and here the call and the append are one.
             returned.extend(itertools.starmap(self._run, (inputs,)))
             self._has_run = True
-            return self._finish(recipe, found, generators, returned[0])
+            recipe = None
+            if self._backward is not None:
+                recipe = Recipe(function, given, found.tensors, found.rest, (*found.arrays, *rest))
+            return self._finish(found, recipe, returned[0])
         except BaseException:
             if returned:
                 self._write_back.refill(found.list_owners(), returned[0])
             raise
 
-    def _find_generators(self, function: Any, leaves: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Returns the Generators and their starts; None for one from which nothing draws."""
-        found = [None if way is None else way(function, leaves) for way in self._draws]
-        return found, [None if generator is None else generator.start for generator in found]
+    def _list_rest(self, found: Found, given: CallArguments) -> list[Any]:
+        """Returns the inputs of the jaxpr after the operands; None for one that is not read."""
+        rest: list[Any] = []
+        for generator in found.rest[len(self._effects.places) :]:
+            key, count = (None, None) if generator is None else generator.start
+            rest += key, None if count is None else np.uint32(count)
+        return rest + given.arrays
 
-    def _finish(
-        self, recipe: Recipe, found: Found, generators: Sequence[Any], returned: Sequence[Any]
-    ) -> Any:
+    def _list_inputs(self, found: Found, rest: list[Any]) -> list[Any]:
+        held = self._take_held(found.arrays) if found.outputs is None else found.arrays
+        return [*held, *self._take_rest(rest)]
+
+    def _finish(self, found: Found, recipe: Recipe | None, returned: Sequence[Any]) -> Any:
         """Does to Tensors what the function does, and returns what it returns."""
-        tensors, write_back, outputs = recipe.tensors, self._write_back, found.outputs
+        tensors, write_back, outputs = found.tensors, self._write_back, found.outputs
         follows = outputs is not None and outputs.is_whole  # a signal handler may have read one
         if outputs is not None and follows:
             write_back.follow(outputs, returned)
@@ -245,18 +245,17 @@ class Program:
             write_back.write(owners, returned)
         write_back.note(tensors)
         node = None
-        if self._backward.specs:
+        if recipe is not None and self._backward is not None:
             edges = [gradient_edge(tensors[place]) for place in self._edges]
-            node = self._backward.make_node(edges, returned, self._sources, recipe, is_first_order=True)
+            node = self._backward.make_node(recipe, edges, returned)
         made = write_back.make(tensors, returned, node)
         write_back.apply(tensors, made, node)
         if not follows:
             write_back.make_gradients(tensors, outputs)
-        if self._places:
-            containers = [way(recipe.function, recipe.leaves) for way in self._places]
-            write_back.put_entries(containers, tensors, made, returned)
+        count = len(self._effects.places)
+        write_back.put_entries(found.rest[:count], tensors, made, returned)
         for number, change in self._effects.generators:
-            _advance(generators[number], change)
+            _advance(found.rest[count + number], change)
         return write_back.give(tensors, made, returned)
 
     def _copy_read(self, inputs: list[Any], owners: Sequence[Storage]) -> None:
@@ -270,19 +269,9 @@ class Program:
             for position, array in zip(read, copy([inputs[n] for n in read]), strict=True):
                 inputs[position] = array
 
-    def _list_inputs(
-        self, found: Found, starts: Sequence[tuple[Any, int]], arrays: Sequence[Any]
-    ) -> list[Any]:
-        return [
-            *(self._take_held(found.arrays) if found.outputs is None else found.arrays),
-            *[np.uint32(starts[number][1]) if part else starts[number][0] for number, part in self._starts],
-            *[arrays[number] for number in self._arrays],
-        ]
-
-    def lower(self, function: Any, given: CallArguments, found: Found) -> jax.stages.Lowered:
+    def lower(self, given: CallArguments, found: Found) -> jax.stages.Lowered:
         """Returns the program as JAX lowers it for one call."""
-        _, starts = self._find_generators(function, given.leaves)
-        return self._run.lower(*self._list_inputs(found, starts, given.arrays))
+        return self._run.lower(*self._list_inputs(found, self._list_rest(found, given)))
 
 
 @jax.jit
@@ -306,20 +295,6 @@ def _transfer(arrays: Sequence[Any]) -> Sequence[Any]:
 
 def _find_none() -> None:
     """Stands for a reference to something that is gone."""
-
-
-def _compile_way(place: CapturedPath, name: str) -> Callable[..., Any]:
-    steps: list[str] = []
-    at: CapturedPath | None = place
-    while at is not None:
-        steps.append(at.step)
-        at = at.parent
-    expression = ""
-    for step in reversed(steps):
-        expression = step.format(expression)
-    way = f"def find(function, leaves):\n    return {expression}"
-    shown = f"<oplib.jit way {next(_ways)} of {name}>"
-    return define_function(way, "find", shown, {"default_generator": default_generator})
 
 
 def _advance(generator: Any, change: Any) -> None:

@@ -64,7 +64,7 @@ class FollowingOperands:
         order = {number: place for place, number in enumerate((*written, *others))}
         self._take_arrays = make_gather([order[number] for number in inputs])
 
-    def match(self, tensors: Sequence[Tensor], outputs: ProgramOutputs) -> Found | None:
+    def match(self, tensors: Sequence[Tensor], rest: Sequence[Any], outputs: ProgramOutputs) -> Found | None:
         """Returns the operands; None if the call does not follow the one that has left the outputs."""
         if not outputs.is_whole:
             return None
@@ -85,7 +85,7 @@ class FollowingOperands:
             if not self._written.fit_arrays(arrays):
                 return None
             outputs.is_known = True  # those of the calls that follow come from the same executable
-        return Found(tensors, (), self._take_arrays([*arrays, *others.arrays]), outputs)
+        return Found(tensors, (), self._take_arrays([*arrays, *others.arrays]), rest, outputs)
 
 
 def _hold_attributes(tensors: Sequence[Tensor]) -> None:

@@ -131,10 +131,7 @@ class JitFunction:
         if any(isinstance(array, Tracer) for array in given.arrays):
             return self.__wrapped__(*args, **kwargs)
         function = self.__wrapped__
-        return self._serve(
-            given,
-            lambda program, given, found: program.run(function, given, found, partial(given.call, function)),
-        )
+        return self._serve(given, lambda program, given, found: program.run(function, given, found))
 
     @entry_point
     def explain(self, *args: Any, **kwargs: Any) -> str:
@@ -152,7 +149,7 @@ class JitFunction:
     def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
         """Returns the program for these arguments as JAX lowers it, and runs nothing."""
         given = self._binder.bind(args, kwargs)
-        return self._serve(given, lambda program, given, found: program.lower(self.__wrapped__, given, found))
+        return self._serve(given, Program.lower)
 
     def _serve(self, given: CallArguments, use: Callable[[Program, CallArguments, Found], Any]) -> Any:
         """Uses the program for a call. Other threads may use fresh buffers while it is compiled.
@@ -205,7 +202,7 @@ class JitFunction:
             self._note_compilation(reason)
             found = program.read(self.__wrapped__, given.leaves)
         if found is not None:
-            program.lower(self.__wrapped__, given, found).compile()  # JAX finds it again when it is run
+            program.lower(given, found).compile()  # JAX finds it again when it is run
         return True
 
     def _explain_views(self, given: CallArguments) -> str:

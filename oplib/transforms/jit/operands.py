@@ -49,12 +49,15 @@ class Found(NamedTuple):
         owners: for each of them the storage that holds its array; not for a call that follows another.
         arrays: their arrays; for a call that follows another the inputs of the program. Fresh storages stay
             fresh, so they are used under the lock of buffers only.
+        rest: the containers in which the call puts something, and the Generators; None for one of these that
+            the program does not need.
         outputs: of the call that this one follows, whose arrays nobody has read.
     """
 
     tensors: Sequence[Tensor]
     owners: Sequence[Storage]
     arrays: Sequence[Any]
+    rest: Sequence[Any] = ()
     outputs: ProgramOutputs | None = None
 
     def list_owners(self) -> Sequence[Storage]:
@@ -100,7 +103,7 @@ class ExpectedOperands:
         self._sharing = [(owners.index(one), n) for n, one in enumerate(owners) if owners.index(one) != n]
         self._owner_count = len(set(owners))
 
-    def match(self, tensors: Sequence[Tensor]) -> Found | None:
+    def match(self, tensors: Sequence[Tensor], rest: Sequence[Any] = ()) -> Found | None:
         """Returns the operands; None if one of them is not what the program was compiled for."""
         if not self.fit_kinds(tensors):
             return None
@@ -111,7 +114,7 @@ class ExpectedOperands:
         if not self._share_as_before(owners):
             return None
         arrays = list(map(peek, owners))
-        return Found(tensors, owners, arrays) if self.fit_arrays(arrays) else None
+        return Found(tensors, owners, arrays, rest) if self.fit_arrays(arrays) else None
 
     def fit_kinds(self, tensors: Sequence[Tensor]) -> bool:
         """Whether all Tensors are of the kinds that the program was compiled for."""

@@ -16,7 +16,7 @@ from typing import Any
 from weakref import ref
 
 from oplib.generated_code import define_function
-from oplib.tensor import Tensor
+from oplib.tensor import Tensor, default_generator
 
 from .candidates import Candidates
 from .constants import identify, read_constants, read_kind
@@ -39,9 +39,10 @@ class Reader:
             trace, and the key.
         candidates: what the function could read.
         returned: the objects without Tensors that a call returns.
+        generators: the paths of Generators; None for one that is not wanted.
 
     Attributes:
-        read: the reader: ``(function, leaves) -> tensors``, or None.
+        read: the reader: ``(function, leaves) -> (paths, (*containers, *generators))``, or None.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Reader:
         changed: Sequence[tuple[CapturedPath, dict[Any, Any], Any]],
         candidates: Candidates,
         returned: Sequence[Any] = (),
+        generators: Sequence[CapturedPath | None] = (),
     ) -> None:
         self._constants, self._identities = candidates.constants, candidates.identities
         self._read_values = {id(path.value) for path in paths}
@@ -61,6 +63,7 @@ class Reader:
             "differ": _differ,
             "are_others": _are_others,
             "kind_of": read_kind,
+            "default_generator": default_generator,
         }
         for path in paths:
             self._add(path)
@@ -71,9 +74,10 @@ class Reader:
         for path in (*candidates.containers, *candidates.operands):
             self._add_distant(path)
         self._constants = self._identities = {}  # they hold objects of the user
-        tensors = "".join(f"{self._names[id(path)]}, " for path in paths)
+        rest = [*[container for container, _, _ in changed], *generators]
+        results = ["".join(f"{self._add_wanted(path)}, " for path in some) for some in (paths, rest)]
         self._filename = f"<oplib.reader {next(_numbers)} of {name}>"
-        self.read = self._write(f"({tensors})", "None")
+        self.read = self._write("(({}), ({}))".format(*results), "None")
 
     def explain(self, function: Any, leaves: Any) -> str:
         """Returns what differs on the ways to the operands; empty if nothing does."""
@@ -122,6 +126,9 @@ class Reader:
         if not isinstance(path.value, Tensor):
             self._add_container(path, name)
         return name
+
+    def _add_wanted(self, path: CapturedPath | None) -> str:
+        return "None" if path is None else self._add(path)
 
     def _add_container(self, path: CapturedPath, name: str) -> None:
         """Adds tests of a container on the way to an operand, and of what it holds."""
