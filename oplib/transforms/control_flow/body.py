@@ -17,10 +17,11 @@ from oplib.errors import AutogradError, ResultError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.storage.overlay import observe, stop_observing
+from oplib.transforms.tracing.observed_tensor import use_overlay
 from oplib.transforms.tracing.pruning import find_used_inputs
 
-from .body_region import BodyRegion, Captured, run_in_region
-from .leaves import LeafLayout, build_trees, flatten_leaves
+from .body_region import BodyRegion, Captured
+from .leaves import LeafLayout, build_trees, compare, flatten_leaves
 
 _new: Any = object.__new__
 
@@ -37,25 +38,6 @@ class BodyInput(TapeNode):
 
     def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: ARG002, D102  its edges lead nowhere
         return ()
-
-
-@dataclass(frozen=True)
-class Body:
-    """A traced function.
-
-    Attributes:
-        run: ``(*captured, *arguments) -> results``, of arrays.
-        captured: what it reads of outside, and the constants of its trace.
-        layouts: of the result; of each part of it, where it is a tuple of a known length.
-        types: of the results, as ``jax.typeof`` gives them.
-        requires_grad: for each result, whether the tape would have a history for it.
-    """
-
-    run: Callable[..., Sequence[Any]]
-    captured: list[Captured]
-    layouts: tuple[LeafLayout, ...]
-    types: list[Any]
-    requires_grad: list[bool]
 
 
 @dataclass(frozen=True)
@@ -91,14 +73,12 @@ class BodyFunction:
         inputs = [one for one in self.captured if one.storage is not None]
         cutting = recording and (any(requires_grad) or _have_edge(inputs))
         while True:
-            trace = _BodyTrace(self, inputs, requires_grad, cutting=cutting)
-            read, constants = trace.list_read(), trace.list_constants()
-            is_recorded = recording and (any(requires_grad) or _have_edge([*read, *constants]))
-            if is_recorded == cutting and not _have_edge(constants):
-                return Body(
-                    trace.make_function(), [*read, *constants], trace.layouts, trace.types, trace.flags
-                )
-            inputs = [*[one for one in constants if one.edge is not None], *inputs]
+            body = Body(self, inputs, requires_grad, cutting=cutting)
+            unknown = [one for one in body.constants if one.edge is not None]
+            is_recorded = recording and (any(requires_grad) or _have_edge(body.captured))
+            if is_recorded == cutting and not unknown:
+                return body
+            inputs = [*unknown, *inputs]
             cutting = is_recorded
 
 
@@ -106,61 +86,70 @@ def _have_edge(captured: Iterable[Captured]) -> bool:
     return any(one.edge is not None for one in captured)
 
 
-class _BodyTrace:
-    """One trace of a body.
+class Body:
+    """One trace of a function.
 
     Args:
-        body: the function.
-        captured: what it may read of outside, each of which is an input.
+        traced: the function.
+        inputs: what it may read of outside, each of which is an input.
         requires_grad: for each leaf of the arguments.
         cutting: what does not require grad is a constant for JAX.
 
     Attributes:
-        layouts, types, flags: of the results, see :class:`Body`.
+        run: ``(*captured, *arguments) -> results``, of arrays.
+        captured: what it reads of outside, and the constants of its trace.
+        constants: these alone.
+        layouts: of the result; of each part of it, where it is a tuple of a known length.
+        types: of the results, as ``jax.typeof`` gives them.
+        requires_grad: for each result, whether the tape would have a history for it.
     """
 
     layouts: tuple[LeafLayout, ...]
-    flags: list[bool]
+    requires_grad: list[bool]
 
     def __init__(
         self,
-        body: BodyFunction,
-        captured: Sequence[Captured],
+        traced: BodyFunction,
+        inputs: Sequence[Captured],
         requires_grad: Sequence[bool],
         *,
         cutting: bool,
     ) -> None:
-        self._body = body
-        self._captured = captured
-        self._requires_grad = requires_grad
-        self._cutting = cutting
-        types = [jax.typeof(one.value) for one in captured]
-        storages = [one.storage for one in captured if one.storage is not None]
+        self._function, self._inputs, self._needs, self._cutting = traced, inputs, requires_grad, cutting
+        storages = [one.storage for one in inputs if one.storage is not None]
         observed: list[Storage] = []
         try:
             observe({one: None for one in storages if one.owner is one}, observed)
-            self._closed = jax.make_jaxpr(self._run)(*types, *body.types)
+            closed = jax.make_jaxpr(self._run)(*[jax.typeof(one.value) for one in inputs], *traced.types)
         finally:
             stop_observing(observed)
-        self._used = find_used_inputs(self._closed.jaxpr)
-        self.types = list(self._closed.out_avals)
+        used = find_used_inputs(closed.jaxpr)
+        self.types = list(closed.out_avals)
+        self.constants = self._list_constants(closed.consts)
+        self.captured = [*[one for one, use in zip(inputs, used, strict=False) if use], *self.constants]
+        # Constants become inputs. From JAX 0.12 on a jaxpr holds its constants, and would keep them alive.
+        jaxpr, count = closed.jaxpr, len(inputs)
+        read = [var for var, use in zip(jaxpr.invars[:count], used, strict=False) if use]
+        variables = [*read, *jaxpr.constvars, *jaxpr.invars[count:]]
+        self.run = jaxpr_as_fun(ClosedJaxpr(jaxpr.replace(constvars=(), invars=variables), ()))
 
     def _run(self, *arrays: Any) -> list[Any]:
-        count = len(self._captured)
-        region = self._region = BodyRegion(self._captured, arrays[:count], cutting=self._cutting)
-        return run_in_region(region, lambda: self._call(region, arrays[count:]))
+        count = len(self._inputs)
+        region = self._region = BodyRegion(self._inputs, arrays[:count], cutting=self._cutting)
+        with use_overlay(region.overlay, region=region):
+            return self._call(region, arrays[count:])
 
     def _call(self, region: BodyRegion, arrays: Sequence[Any]) -> list[Any]:
         first = modes.sequence_nr
-        inputs = list(map(_enter, arrays, self._requires_grad))
-        results = self._flatten(self._body.function(*build_trees(self._body.layouts, inputs)))
+        inputs = list(map(_enter, arrays, self._needs))
+        results = self._flatten(self._function.function(*build_trees(self._function.layouts, inputs)))
         self._check_written(inputs)
         self._refuse_hooks_and_nodes(results, first)
-        self.flags = [tensor._requires_grad for tensor in results]
+        self.requires_grad = [tensor._requires_grad for tensor in results]
         return list(map(region.read, results))
 
     def _flatten(self, results: Any) -> list[Tensor]:
-        body = self._body
+        body = self._function
         if body.results and (not isinstance(results, (tuple, list)) or len(results) != body.results):
             raise ResultError(
                 f"{body.what} has to return a pair: the new carry, and what is kept of this call. Got "
@@ -172,22 +161,24 @@ class _BodyTrace:
         return [tensor for tensors, _ in flat for tensor in tensors]
 
     def _check_written(self, inputs: Sequence[Tensor]) -> None:
+        what = self._function.what
         for tensor in inputs:
             if tensor._storage.version:
                 raise AutogradError(
-                    f"{self._body.what}: the function writes into an argument. Got {describe(tensor)}, which "
+                    f"{what}: the function writes into an argument. Got {describe(tensor)}, which "
                     "is a value of the program, and no Tensor that outlives the call. Write into "
                     "tensor.clone(), and return that."
                 )
         written = self._region.restore_written()
         if written:
             raise TracingError(
-                f"{self._body.what}: the function writes into a Tensor that it captures. Got "
+                f"{what}: the function writes into a Tensor that it captures. Got "
                 f"{describe(written[0])}. Return the new value, and write it after the call."
             )
 
     def _refuse_hooks_and_nodes(self, results: Sequence[Tensor], first: int) -> None:
         """Raises if the function has a hook or a node of its own: JAX differentiates it, and runs neither."""
+        what = self._function.what
         ahead: list[Any] = [tensor._grad_fn for tensor in results]
         seen: set[Any] = set()
         while ahead:
@@ -196,36 +187,24 @@ class _BodyTrace:
                 continue
             if node.has_hooks:
                 raise AutogradError(
-                    f"{self._body.what}: the function registers a hook. Got one on {node.name()}. The call "
+                    f"{what}: the function registers a hook. Got one on {node.name()}. The call "
                     "is differentiated as a whole, so the hook would never run. Register it outside, on an "
                     "argument or a result of the call."
                 )
             if not node.follows_jax:
                 raise AutogradError(
-                    f"{self._body.what}: the function makes a node that JAX cannot follow. Got "
+                    f"{what}: the function makes a node that JAX cannot follow. Got "
                     f"{node.name()}. JAX differentiates the function, and would not call the node. Use an op "
                     "or a Function with this backward."
                 )
             seen.add(node)
             ahead += [None if edge is None else edge[0] for edge in node.edges]
 
-    def list_read(self) -> list[Captured]:
-        """Returns the inputs that the body has read."""
-        return [one for one, use in zip(self._captured, self._used, strict=False) if use]
-
-    def list_constants(self) -> list[Captured]:
-        """Returns everything else that the body has read: JAX made constants of it."""
-        arrays = [one for one in self._body.captured if one.storage is None]
+    def _list_constants(self, constants: Sequence[Any]) -> list[Captured]:
+        """Returns what the body has read beside the inputs: JAX made constants of it."""
+        arrays = [one for one in self._function.captured if one.storage is None]
         known = {id(one.value): one for one in (*arrays, *self._region.seen.values())}
-        return [known.get(id(value), Captured(value)) for value in self._closed.consts]
-
-    def make_function(self) -> Callable[..., Sequence[Any]]:
-        """Returns the function of what the body has read, its constants and its arguments."""
-        jaxpr, count = self._closed.jaxpr, len(self._captured)
-        # Constants become inputs. From JAX 0.12 on a jaxpr holds its constants, and would keep them alive.
-        read = [var for var, use in zip(jaxpr.invars[:count], self._used, strict=False) if use]
-        inputs = [*read, *jaxpr.constvars, *jaxpr.invars[count:]]
-        return jaxpr_as_fun(ClosedJaxpr(jaxpr.replace(constvars=(), invars=inputs), ()))
+        return [known.get(id(value), Captured(value)) for value in constants]
 
 
 def _enter(array: Any, requires_grad: bool) -> Tensor:
@@ -237,3 +216,25 @@ def _enter(array: Any, requires_grad: bool) -> Tensor:
         number_node(node, modes.state)
         tensor._requires_grad, tensor._grad_fn = True, node
     return tensor
+
+
+def check_carry(what: str, carry: LeafLayout, types: Sequence[Any], body: Body) -> None:
+    """Raises where a body returns another carry than it gets.
+
+    Args:
+        what: the function, for errors.
+        carry: the structure of the carry that it gets.
+        types: of the leaves of the carry.
+        body: the traced function, whose first result is the new carry.
+
+    Raises:
+        ResultError: it does.
+    """
+    compare(
+        carry,
+        types,
+        body.layouts[0],
+        body.types[: body.layouts[0].count],
+        f"{what} returns another carry than it gets",
+        "Return a carry of the structure, shapes and dtypes of the first one",
+    )

@@ -7,9 +7,9 @@ too: an operand that does not require grad is read through ``stop_gradient``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,6 @@ from oplib.transforms.tracing.paths import CapturedPath, Walk
 from .leaves import share
 
 Key = tuple[int, Edge | None]
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -182,16 +181,3 @@ def _replace(old: Any, new: Any) -> Any:
     """
     zero = old - jax.lax.stop_gradient(old)
     return jax.lax.stop_gradient(new) + jnp.where(jnp.isfinite(old), zero, jnp.zeros_like(old))
-
-
-def run_in_region(region: BodyRegion, work: Callable[[], Result]) -> Result:
-    """Calls a function while a region decides what arrays the Tensors of this thread have."""
-    state = modes.state
-    outer = state.region, overlays.current
-    try:
-        state.region, overlays.current = region, region.overlay
-        state.watchers += 1
-        return work()
-    finally:
-        state.watchers -= 1
-        state.region, overlays.current = outer

@@ -10,18 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.array_functions.residual_function import ResidualFunction
-from oplib.autograd.tangents import run_without_tangents
 from oplib.errors import ArgumentTypeError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor, box
 from oplib.tracebacks import entry_point
 
-from .agreement import compare, require_function
 from .body import Body, BodyFunction
 from .body_region import Captured
-from .dual import DualFunction, attach_tangents, need_tangents, split_dual
-from .flow_program import FlowProgram, Outcome, run_program
-from .leaves import flatten_leaves
+from .flow_program import DualFunction, FlowProgram, Outcome, run_program, run_with_tangents, split_dual
+from .leaves import compare, flatten_leaves, require_function
 
 
 @entry_point
@@ -61,13 +58,12 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     """
     require_function("cond: 'true_fn'", true_fn)
     require_function("cond: 'false_fn'", false_fn)
-    arguments = [_read_pred(pred), *flatten_leaves(operands, "cond: an operand")[0]]
-    outcome = run_without_tangents(_run, arguments[0], true_fn, false_fn, operands)
-    if need_tangents(outcome, arguments):
-        pairs = tuple(map(split_dual, operands))
-        (dual,) = _run(arguments[0], DualFunction(true_fn), DualFunction(false_fn), pairs).build()
-        attach_tangents(outcome, arguments, dual[1])
-    return outcome.build()[0]
+    decision = _read_pred(pred)
+    pairs = DualFunction(true_fn), DualFunction(false_fn)
+    return run_with_tangents(
+        lambda: _run(decision, true_fn, false_fn, operands),
+        lambda: _run(decision, *pairs, tuple(map(split_dual, operands))),
+    )[0]
 
 
 def _run(

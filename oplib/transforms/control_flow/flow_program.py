@@ -1,21 +1,26 @@
-"""Calls of control flow functions: how their program is found, or made, and run on Tensors."""
+"""Calls of control flow functions: how their program is found, or made, and run on Tensors.
+
+Forward mode runs a program on pairs of values and their tangents. Inside of it the Tensors carry their
+tangents as they do anywhere, so the rules of users are found.
+"""
 
 from __future__ import annotations
 
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax.core import Tracer
 
-from oplib.autograd.array_functions.array_function import ArrayFunction
-from oplib.autograd.recording.formula_node import call_recorded
-from oplib.autograd.tangents import run_without_tangents
+from oplib.autograd.array_functions.array_function import ArrayFunction, has_gradient
+from oplib.autograd.forward_ad import make_dual, unpack_dual
+from oplib.autograd.recording.formula_node import call_recorded, keep_tangents
+from oplib.autograd.tangents import carries_tangents, find_tangent, run_without_tangents, set_tangent
 from oplib.modes import modes
-from oplib.tensor import Storage, Tensor
+from oplib.pytree import tree_flatten, tree_unflatten
+from oplib.tensor import Storage, Tensor, zeros_like
 from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.paths import Walk
 from oplib.transforms.tracing.program_table import ProgramTable, read_program_settings
@@ -26,41 +31,12 @@ from .body_region import Captured, list_captured
 from .leaves import LeafLayout, build_trees, share
 
 
-@dataclass(frozen=True)
-class FlowProgram:
-    """A call of control flow as a function of arrays.
-
-    Attributes:
-        function: ``(*operands, *arguments) -> results``.
-        layouts: of the result, which may be several trees.
-        requires_grad: for each leaf of the result, whether the tape would have a history for it.
-    """
-
-    function: ArrayFunction
-    layouts: tuple[LeafLayout, ...]
-    requires_grad: tuple[bool, ...]
-
-    def run(self, operands: Sequence[Tensor], arguments: Sequence[Tensor]) -> Outcome:
-        """Calls it, recorded as one node.
-
-        Args:
-            operands: what its bodies have captured.
-            arguments: the leaves of its arguments.
-        """
-        results = list(run_without_tangents(call_recorded, self.function, [*operands, *arguments]))
-        for result, flag in zip(results, self.requires_grad, strict=True):
-            if not flag and result._requires_grad:
-                result._requires_grad, result._grad_fn = False, None
-        return Outcome(self.layouts, operands, results)
-
-
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The result of a program.
 
     Attributes:
         layouts: of the result.
-        operands: what its bodies have captured.
+        operands: what its bodies have captured, and the leaves of its arguments.
         results: the leaves of the result.
     """
 
@@ -71,6 +47,28 @@ class Outcome:
     def build(self) -> list[Any]:
         """Returns the trees of the result."""
         return build_trees(self.layouts, self.results)
+
+
+class FlowProgram(NamedTuple):
+    """A call of control flow as a function of arrays.
+
+    Attributes:
+        function: ``(*captured, *arguments) -> results``.
+        layouts: of the result, which may be several trees.
+        requires_grad: for each leaf of the result, whether the tape would have a history for it.
+    """
+
+    function: ArrayFunction
+    layouts: tuple[LeafLayout, ...]
+    requires_grad: Sequence[bool]
+
+    def run(self, operands: Sequence[Tensor]) -> Outcome:
+        """Calls it, recorded as one node."""
+        results = list(run_without_tangents(call_recorded, self.function, operands))
+        for result, flag in zip(results, self.requires_grad, strict=True):
+            if not flag and result._requires_grad:
+                result._requires_grad, result._grad_fn = False, None
+        return Outcome(self.layouts, operands, results)
 
 
 Builder = Callable[[Sequence[Captured]], tuple[FlowProgram, Sequence[Body]]]
@@ -155,14 +153,14 @@ def run_program(
     for one in stored:
         operands = one.find(functions)
         if operands is not None:
-            return one.program.run(operands, arguments)
+            return one.program.run([*operands, *arguments])
     walk = Walk(functions, [])
     captured = list_captured(walk)
     is_stored = key is not None and not any(isinstance(one.value, Tracer) for one in captured)
     candidates = Candidates(walk) if is_stored else None
     program, bodies = build(captured)
     read = [one for body in bodies for one in body.captured]
-    outcome = program.run([one.tensor for one in read], arguments)
+    outcome = program.run([*[one.tensor for one in read], *arguments])
     if candidates is not None and all(one.can_be_found for one in read):
         with _lock:
             _programs.add(key, StoredProgram(program, read, candidates))
@@ -172,3 +170,70 @@ def run_program(
 def _identify(function: Callable[..., Any]) -> Hashable:
     """Returns a key that all functions share which one program may serve. It keeps no object of the user."""
     return weakref.ref(getattr(function, "__code__", type(function)))
+
+
+Pair = tuple[Any, list[Tensor]]
+
+
+def split_dual(tree: Any) -> Pair:
+    """Takes the tangents off a tree: the tree without them, and one for each leaf that can have one."""
+    leaves, spec = tree_flatten(tree)
+    tangents: list[Tensor] = []
+    for place, leaf in enumerate(leaves):
+        if _is_floating(leaf):
+            value, tangent = unpack_dual(leaf)
+            leaves[place] = value
+            tangents.append(zeros_like(value) if tangent is None else tangent)
+    return tree_unflatten(leaves, spec), tangents
+
+
+def join_dual(pair: Pair) -> Any:
+    """Puts tangents on the leaves of a tree again."""
+    tree, tangents = pair
+    leaves, spec = tree_flatten(tree)
+    rest = iter(tangents)
+    return tree_unflatten(
+        [make_dual(leaf, next(rest)) if _is_floating(leaf) else leaf for leaf in leaves], spec
+    )
+
+
+def _is_floating(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and has_gradient(leaf.dtype)
+
+
+class DualFunction:
+    """A function of trees as one of pairs of a tree and its tangents.
+
+    Args:
+        function: the function.
+        several: it returns a tuple of trees, each of which becomes a pair.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, several: bool = False) -> None:
+        self.function = function
+        self.several = several
+
+    def __call__(self, *pairs: Pair) -> Any:
+        """Calls the function on duals."""
+        results = self.function(*map(join_dual, pairs))
+        return tuple(map(split_dual, results)) if self.several else split_dual(results)
+
+
+def run_with_tangents(run: Callable[[], Outcome], run_dual: Callable[[], Outcome]) -> list[Any]:
+    """Runs control flow, and where tangents reach it again on pairs of values and their tangents.
+
+    Args:
+        run: runs it on values.
+        run_dual: runs it on pairs. Each tree of its result is a pair.
+
+    Returns:
+        The trees of the result. The node keeps the tangents of its operands.
+    """
+    outcome = run_without_tangents(run)
+    if carries_tangents() and any(find_tangent(tensor) is not None for tensor in outcome.operands):
+        tangents = iter([tangent for _, own in run_dual().build() for tangent in own])
+        for result in outcome.results:
+            if _is_floating(result):
+                set_tangent(result, next(tangents))
+        keep_tangents(outcome.operands, outcome.results)
+    return outcome.build()

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from oplib.errors import ArgumentTypeError, describe
+from oplib.errors import ArgumentTypeError, ResultError, describe
 from oplib.pytree import TreeSpec, tree_flatten, tree_unflatten
 from oplib.tensor import Tensor, box
 
@@ -118,3 +118,39 @@ def type_of_slice(array: Any) -> Any:
         return jax.ShapeDtypeStruct(aval.shape[1:], aval.dtype)
     take: Any = lambda value: jax.lax.index_in_dim(value, 0, keepdims=False)  # noqa: E731  traced at once
     return jax.make_jaxpr(take)(aval).out_avals[0]
+
+
+def require_function(what: str, function: Any) -> None:
+    """Raises where something that is to be called cannot be.
+
+    Raises:
+        ArgumentTypeError: it cannot.
+    """
+    if not callable(function):
+        raise ArgumentTypeError(
+            f"{what} cannot be called. Got {describe(function)}, of type {type(function).__name__}. Give a "
+            "function of Tensors."
+        )
+
+
+def compare(
+    due: LeafLayout,
+    due_types: Sequence[Any],
+    given: LeafLayout,
+    given_types: Sequence[Any],
+    subject: str,
+    cure: str,
+) -> None:
+    """Raises where two trees of Tensors differ in structure, or in the shape or dtype of a leaf.
+
+    Raises:
+        ResultError: they do.
+    """
+    if due != given:
+        raise ResultError(f"{subject}. Got the structure {given}, expected {due}. {cure}.")
+    for place, (one, other) in enumerate(zip(due_types, given_types, strict=True)):
+        if one.shape != other.shape or one.dtype != other.dtype:
+            raise ResultError(
+                f"{subject}. Got {describe(other)} for leaf {place}, expected {describe(one)}. {cure}; "
+                "convert with tensor.to(dtype), or reshape."
+            )

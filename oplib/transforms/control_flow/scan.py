@@ -9,18 +9,15 @@ from typing import Any
 import jax
 
 from oplib.autograd.array_functions.residual_function import ResidualFunction
-from oplib.autograd.tangents import run_without_tangents
 from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
 
-from .agreement import check_carry, require_function
-from .body import Body, BodyFunction
+from .body import Body, BodyFunction, check_carry
 from .body_region import Captured
-from .dual import DualFunction, attach_tangents, need_tangents, split_dual
-from .flow_program import FlowProgram, Outcome, run_program
-from .leaves import LeafLayout, flatten_leaves, type_of_slice
+from .flow_program import DualFunction, FlowProgram, Outcome, run_program, run_with_tangents, split_dual
+from .leaves import LeafLayout, flatten_leaves, require_function, type_of_slice
 
 
 @entry_point
@@ -71,17 +68,15 @@ def scan(
         (tensor(3.), tensor([1., 3.]))
     """
     require_function("scan: 'f'", f)
-    arguments = [*flatten_leaves(init, "scan: 'init'")[0], *flatten_leaves(xs, "scan: 'xs'")[0]]
-    outcome = run_without_tangents(partial(_run, f, init, xs, length, reverse=reverse))
-    if need_tangents(outcome, arguments):
-        pairs = _run(DualFunction(f, several=True), split_dual(init), split_dual(xs), length, reverse=reverse)
-        (_, carry), (_, ys) = pairs.build()
-        attach_tangents(outcome, arguments, [*carry, *ys])
-    carry, ys = outcome.build()
+    run = partial(_run, length=length, reverse=reverse)
+    carry, ys = run_with_tangents(
+        lambda: run(f, init, xs),
+        lambda: run(DualFunction(f, several=True), split_dual(init), split_dual(xs)),
+    )
     return carry, ys
 
 
-def _run(f: Callable[..., Any], init: Any, xs: Any, length: int | None, *, reverse: bool) -> Outcome:
+def _run(f: Callable[..., Any], init: Any, xs: Any, *, length: int | None, reverse: bool) -> Outcome:
     carry, carry_layout = flatten_leaves(init, "scan: 'init'")
     slices, slice_layout = flatten_leaves(xs, "scan: 'xs'")
     count = _find_length(slices, length)

@@ -10,19 +10,16 @@ import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import ArrayFunction
 from oplib.autograd.grad_mode import no_grad
-from oplib.autograd.tangents import run_without_tangents
 from oplib.autograd.user_functions.node import refuse_gradient
 from oplib.errors import ResultError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
 
-from .agreement import check_carry, require_function
-from .body import Body, BodyFunction
+from .body import Body, BodyFunction, check_carry
 from .body_region import Captured
-from .dual import DualFunction, Pair, attach_tangents, need_tangents, split_dual
-from .flow_program import FlowProgram, Outcome, run_program
-from .leaves import flatten_leaves
+from .flow_program import DualFunction, FlowProgram, Outcome, Pair, run_program, run_with_tangents, split_dual
+from .leaves import flatten_leaves, require_function
 
 _NO_REVERSE = (
     "while_loop: it has no backward. The number of turns is not known before the loop has run, so its "
@@ -64,16 +61,14 @@ def while_loop(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], ini
     """
     require_function("while_loop: 'cond_fn'", cond_fn)
     require_function("while_loop: 'body_fn'", body_fn)
-    arguments = flatten_leaves(init, "while_loop: 'init'")[0]
-    outcome = run_without_tangents(_run, cond_fn, body_fn, init)
-    if need_tangents(outcome, arguments):
-        dual_outcome = _run(_DualCondition(cond_fn), DualFunction(body_fn), split_dual(init))
-        attach_tangents(outcome, arguments, dual_outcome.build()[0][1])
-    return outcome.build()[0]
+    return run_with_tangents(
+        lambda: _run(cond_fn, body_fn, init),
+        lambda: _run(_DualCondition(cond_fn), DualFunction(body_fn), split_dual(init)),
+    )[0]
 
 
 class _DualCondition:
-    """A condition on the values of a pair."""
+    """A condition on the values of a pair. The walk goes through objects of oplib, and not its functions."""
 
     def __init__(self, cond_fn: Callable[[Any], Any]) -> None:
         self.function = cond_fn
@@ -98,7 +93,7 @@ def _run(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: Any
 
     with no_grad():
         outcome = run_program([cond_fn, body_fn], carry, ("while_loop", layout), build)
-    if needs_gradient and any(one._requires_grad for one in (*carry, *outcome.operands)):
+    if needs_gradient and any(one._requires_grad for one in outcome.operands):
         outcome.results[:] = [_refuse(result) for result in outcome.results]
     return outcome
 

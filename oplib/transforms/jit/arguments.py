@@ -57,7 +57,7 @@ class CallArguments(NamedTuple):
         name: of the function.
         parameters: the names of its positional parameters.
         apart: for leaves that were views, their places and the storages that they showed, see
-            :meth:`take_views_apart`.
+            :meth:`list_variants`.
     """
 
     key: Key
@@ -67,21 +67,20 @@ class CallArguments(NamedTuple):
     parameters: tuple[str, ...]
     apart: tuple[tuple[int, Storage], ...] = ()
 
-    def take_views_apart(self) -> CallArguments | None:
-        """Returns the arguments with views as Tensors of their own; None if there are none.
+    def list_variants(self) -> list[CallArguments]:
+        """Returns the arguments with views as Tensors of their own, if there are any, and as they are.
 
         A batch is often a slice of a larger Tensor. Where the function only reads it, one program serves all
         slices. Views that are differentiated, or whose items do not lie side by side, stay views.
         """
         places = [place for place, leaf in enumerate(self.leaves) if _is_plain_view(leaf)]
         if not places:
-            return None
+            return [self]
         views = {id(self.leaves[place]): self.leaves[place] for place in places}
-        apart = {name: box(view._storage.array) for name, view in views.items()}
-        return self._replace(
-            leaves=[apart.get(id(leaf), leaf) for leaf in self.leaves],
-            apart=tuple([(place, self.leaves[place]._storage.owner) for place in places]),
-        )
+        own = {name: box(view._storage.array) for name, view in views.items()}
+        leaves = [own.get(id(leaf), leaf) for leaf in self.leaves]
+        apart = tuple([(place, self.leaves[place]._storage.owner) for place in places])
+        return [self._replace(leaves=leaves, apart=apart), self]
 
     def call(self, function: Callable[..., Any], *arrays: Any) -> Any:
         """Calls the function with other arrays, in containers of its own."""
@@ -133,7 +132,29 @@ class CallArguments(NamedTuple):
 
     def name_leaf(self, number: int) -> str:
         """Returns how errors call a leaf: by its parameter, and the keys on the way."""
-        return _name_leaf(self.key.spec, self.parameters, number)
+        _, first, *rest = self.key.spec.paths()[number]
+        if isinstance(first, int) and first < len(self.parameters):
+            first = self.parameters[first]
+        return f"argument {first!r}" + "".join(f"[{step!r}]" for step in rest)
+
+    def refuse_leaf(self, number: int) -> ArgumentTypeError:
+        """Returns the error for a leaf that is no operand, and cannot be compiled in."""
+        leaf, where = self.leaves[number], self.name_leaf(number)
+        if isinstance(leaf, Iterator):
+            return ArgumentTypeError(
+                f"{self.name}: {where} is an iterator, which only the trace would read. Got "
+                f"{describe(leaf)} of type {type(leaf).__name__}. Give a list or tuple."
+            )
+        if isinstance(leaf, (set, frozenset)):
+            return ArgumentTypeError(
+                f"{self.name}: {where} is a set, whose order may differ at the next call. Got "
+                f"{describe(leaf)}. Give Tensors as a list or tuple, and constants as a frozenset."
+            )
+        return ArgumentTypeError(
+            f"{self.name}: {where} cannot be compared with that of the next call. Got {describe(leaf)} of "
+            f"type {type(leaf).__name__}, which has no hash. Give Tensors, arrays, numbers, containers of "
+            "these, or hashable objects."
+        )
 
 
 class ArgumentBinder:
@@ -182,12 +203,13 @@ class ArgumentBinder:
             frozen = _find_static(self._signature, self._static, spec, len(leaves))
         arrays: list[Any] = []
         kinds = tuple([self._classify(leaf, number in frozen, arrays) for number, leaf in enumerate(leaves)])
-        for number, kind in enumerate(kinds):
-            if kind.__class__ is tuple and not _is_constant(kind[1]):
-                raise self._refuse(leaves[number], _name_leaf(spec, self._positional, number))
-        return CallArguments(
+        given = CallArguments(
             Key(spec, kinds, read_program_settings()), leaves, arrays, self._name, self._positional
         )
+        for number, kind in enumerate(kinds):
+            if kind.__class__ is tuple and not _is_constant(kind[1]):
+                raise given.refuse_leaf(number)
+        return given
 
     def _classify(self, leaf: Any, is_static: bool, arrays: list[Any]) -> Any:
         """Returns what a leaf adds to the key; arrays and numbers that are operands join the arrays."""
@@ -203,25 +225,8 @@ class ArgumentBinder:
             arrays.append(leaf)
             return ArrayKind((), kind, weak_type=True, sharding=None)
         if kind.__hash__ is None and any(leaf is default for default in self._defaults):
-            return kind, _Same(leaf)
+            return kind, id(leaf)  # the signature keeps it
         return kind, leaf.hex() if kind is float else leaf
-
-    def _refuse(self, leaf: Any, where: str) -> ArgumentTypeError:
-        if isinstance(leaf, Iterator):
-            return ArgumentTypeError(
-                f"{self._name}: {where} is an iterator, which only the trace would read. Got "
-                f"{describe(leaf)} of type {type(leaf).__name__}. Give a list or tuple."
-            )
-        if isinstance(leaf, (set, frozenset)):
-            return ArgumentTypeError(
-                f"{self._name}: {where} is a set, whose order may differ at the next call. Got "
-                f"{describe(leaf)}. Give Tensors as a list or tuple, and constants as a frozenset."
-            )
-        return ArgumentTypeError(
-            f"{self._name}: {where} cannot be compared with that of the next call. Got {describe(leaf)} of "
-            f"type {type(leaf).__name__}, which has no hash. Give Tensors, arrays, numbers, containers of "
-            "these, or hashable objects."
-        )
 
 
 def _is_plain_view(leaf: Any) -> bool:
@@ -233,22 +238,6 @@ def _is_plain_view(leaf: Any) -> bool:
         and leaf._backward_hooks is None
         and leaf.is_contiguous()
     )
-
-
-class _Same:
-    """A default value without a hash. It equals itself."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other._value is self._value
-
-    def __hash__(self) -> int:
-        return id(self._value)
-
-    def __repr__(self) -> str:
-        return repr(self._value)
 
 
 def _find_static(
@@ -272,13 +261,6 @@ def _is_constant(leaf: Any) -> bool:
     except TypeError:
         return False
     return True
-
-
-def _name_leaf(spec: TreeSpec, parameters: Sequence[str], number: int) -> str:
-    _, first, *rest = spec.paths()[number]
-    if isinstance(first, int) and first < len(parameters):
-        first = parameters[first]
-    return f"argument {first!r}" + "".join(f"[{step!r}]" for step in rest)
 
 
 def _show(kind: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -51,47 +51,37 @@ class Boundary(TapeNode):
         )
 
 
-class History(NamedTuple):
-    """The history of an operand.
+def find_behind(operands: Sequence[CapturedPath]) -> dict[int, list[int]]:
+    """Returns for each operand with a history the operands that its gradient flows to, all by their numbers.
 
-    Attributes:
-        number: of the operand.
-        behind: the numbers of the operands that its gradient flows to.
+    It is asked outside of the trace: an edge that is read inside belongs to the trace.
     """
-
-    number: int
-    behind: list[int]
-
-
-def list_histories(operands: Sequence[CapturedPath]) -> list[History]:
-    """Returns the histories of operands, outside of the trace: an edge that is read inside belongs to it."""
     numbers = [number for number, path in enumerate(operands) if path.value._grad_fn is not None]
     edges = [gradient_edge(path.value) for path in operands] if numbers else []
-    found: list[History] = []
+    found: dict[int, list[int]] = {}
     for number in numbers:
         edge = edges[number]
         assert edge is not None
         plan = RunPlan([edge])
         ends = [(n, end[0]) for n, end in enumerate(edges) if end is not None and end[0] is not edge[0]]
-        found.append(History(number, [n for n, node in ends if plan.executes(node)]))
+        found[number] = [n for n, node in ends if plan.executes(node)]
     return found
 
 
 def set_boundaries(
-    name: str, operands: Sequence[CapturedPath], histories: Sequence[History]
+    name: str, operands: Sequence[CapturedPath], behind: dict[int, list[int]]
 ) -> list[Boundary]:
     """Lets the histories of operands end at nodes that raise.
 
     Args:
         name: of the function, for errors.
         operands: the paths of all operands.
-        histories: of those that have one.
+        behind: as :func:`find_behind` returns it.
     """
-    made: list[Boundary] = []
-    for number, _ in histories:
+    made = [Boundary.make(operands[number].value, name, operands[number].name) for number in behind]
+    for boundary, number in zip(made, behind, strict=True):
         tensor = operands[number].value
-        made.append(Boundary.make(tensor, name, operands[number].name))
-        tensor._grad_fn, tensor._output_nr, tensor._backward_hooks = made[-1], 0, None
-    for boundary, (_, behind) in zip(made, histories, strict=True):
-        boundary.edges = tuple([gradient_edge(operands[number].value) for number in behind])
+        tensor._grad_fn, tensor._output_nr, tensor._backward_hooks = boundary, 0, None
+    for boundary, ends in zip(made, behind.values(), strict=True):
+        boundary.edges = tuple([gradient_edge(operands[number].value) for number in ends])
     return made

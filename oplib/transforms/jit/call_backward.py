@@ -1,4 +1,4 @@
-"""The backward of a compiled call: its program, and the programs of higher derivatives."""
+"""The backward of a compiled call: its node and program, and the programs of higher derivatives."""
 
 from __future__ import annotations
 
@@ -8,29 +8,111 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from oplib.autograd.array_functions.array_function import make_gather
+from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan, Mask, make_gather
 from oplib.autograd.array_functions.compilation import rename_function
 from oplib.autograd.nodes.accumulate import gradient_edge
-from oplib.autograd.nodes.node import Edge
+from oplib.autograd.nodes.node import Edge, Gradients
+from oplib.autograd.recording.formula_node import FormulaNode
 from oplib.autograd.recording.origins import enter_node
-from oplib.autograd.saved.saved_tensor import NOBODY
-from oplib.errors import TracingError
+from oplib.autograd.saved.saved_tensor import NOBODY, second_pass_error
+from oplib.errors import AutogradError, SavedTensorError, TracingError
 from oplib.modes import modes
 from oplib.tensor import Tensor, box
 from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.entries import read_entries, restore_entry
+from oplib.transforms.tracing.observed_tensor import StateSnapshot
 from oplib.transforms.tracing.paths import Walk
 from oplib.transforms.tracing.pruning import find_used_inputs, prune
 from oplib.transforms.tracing.reader import Reader
-from oplib.transforms.tracing.snapshot import StateSnapshot
 
 from .arguments import CallArguments
-from .call_node import CallPlan, CompiledCallBackward
-from .call_trace import Trace, tracing
+from .call_trace import Trace, TracedBackward, tracing
 from .operands import ExpectedOperands
 
 _new: Any = object.__new__
+
+
+class CallPlan(BackwardPlan):
+    """The plan of a whole call. The tape has traced its backward.
+
+    Args:
+        name: of the function.
+        backward: what the tape has traced. For the plan each of its residuals is an intermediate of the call.
+    """
+
+    __slots__ = ("_name", "_pull", "_refused")
+
+    def __init__(self, name: str, backward: TracedBackward) -> None:
+        first = len(backward.reached) + len(backward.specs)
+        sources = range(first, first + len(backward.residuals))
+        super().__init__(tuple(backward.reached), backward.specs, sources)
+        self._name, self._pull, self._refused = name, backward.pull, backward.refused
+
+    @property
+    def op_name(self) -> str:  # noqa: D102  described in BackwardPlan
+        return self._name
+
+    def check_slots(self, given: Mask) -> None:
+        """Raises if a gradient arrives at a result that cannot be differentiated."""
+        for slot, reason in self._refused.items():
+            if given[slot]:
+                raise SavedTensorError(reason)
+
+    def _make_backward(self, given: Mask) -> ArrayFunction:
+        self.check_slots(given)
+        count = len(self.sources)
+
+        def pull_back(*arrays: Any) -> tuple[Any, ...]:
+            pull = jaxpr_as_fun(ClosedJaxpr(self._pull, arrays[:count]))
+            rest = iter(arrays[count:])
+            specs: Any = zip(given, self.outputs, strict=True)
+            found = iter(
+                pull(*[next(rest) if has else jnp.zeros(one.shape, one.dtype) for has, one in specs])
+            )
+            return tuple([next(found) if reached else None for reached in self.wanted])
+
+        return ArrayFunction(pull_back, self._name, is_formula=True)
+
+
+class CompiledCallBackward(FormulaNode):
+    """Runs the backward of a whole call as one compiled program.
+
+    Attributes:
+        again: gives the gradients of a pass that is recorded, from cotangents as Tensors.
+    """
+
+    plan: CallPlan  # pyright: ignore[reportIncompatibleVariableOverride]  the only kind here
+
+    def again(self, _: Sequence[Any]) -> Sequence[Any]:
+        """Raises for a node that ``oplib.vmap`` has built again: the call itself is not mapped.
+
+        Raises:
+            AutogradError: always.
+        """
+        raise AutogradError(
+            f"{self.name()}: it was recorded inside vmap, and a derivative of higher order traces "
+            f"{self.op_name()} again, without the map. Take both derivatives inside vmap."
+        )
+
+    def _apply_recorded(self, grads: Gradients, given: Mask) -> Gradients:
+        self.plan.check_slots(given)
+        rest = iter(grads)
+        specs = zip(given, self.input_metadata, strict=True)
+        full = [next(rest) if has else box(jnp.zeros(spec.shape, spec.dtype)) for has, spec in specs]
+        found = iter(self.again(full))
+        return tuple([next(found) if reached else None for reached in self.plan.wanted])
+
+    def release(self) -> None:
+        """Frees the residuals."""
+        super().release()
+        self.again = _refuse
+
+
+def _refuse(_: Sequence[Any]) -> Sequence[Any]:
+    raise second_pass_error("CompiledCallBackward")
 
 
 class Recipe(NamedTuple):
@@ -143,25 +225,21 @@ class Backward:
 
     Args:
         trace: of the call, or of its derivative.
+        backward: which it has traced.
         sources: for each input of its jaxpr which of the values of a recipe it is.
         state: finds the operands of the call again.
     """
 
-    def __init__(self, trace: Trace, sources: Sequence[Any], state: StateOfCall) -> None:
+    def __init__(
+        self, trace: Trace, backward: TracedBackward, sources: Sequence[Any], state: StateOfCall
+    ) -> None:
         self._state = state
         self._name = trace.name
-        self._paths, self._has_edge = trace.paths, trace.has_edge
-        self._orders = [*trace.orders, trace.live_specs]
-        self._residuals = [(has, sources[number] if has else number) for has, number in trace.residuals]
+        self._paths, self._has_edge = backward.paths, backward.has_edge
+        self._orders = [*trace.orders, backward.specs]
+        self._residuals = [(has, sources[number] if has else number) for has, number in backward.residuals]
         self._higher: Higher | None = None
-        self._plan = CallPlan(
-            trace.name,
-            trace.pull,
-            len(trace.residuals),
-            specs=trace.live_specs,
-            reached=trace.reached,
-            refused=trace.refused,
-        )
+        self._plan = CallPlan(trace.name, backward)
 
     def make_node(
         self, recipe: Recipe, edges: Sequence[Edge | None], outputs: Sequence[Any]
@@ -213,7 +291,9 @@ class Higher:
         self._take = make_gather([source for source, use in zip(sources, used, strict=True) if use])
         self._run = jax.jit(rename_function(prune(trace.closed, used), f"{trace.name}_derivative"))
         self._gradients = trace.gradients
-        self._backward = Backward(trace, sources, state) if trace.live_specs else None
+        self._backward = None
+        if trace.backward is not None:
+            self._backward = Backward(trace, trace.backward, sources, state)
 
     def run(self, recipe: Recipe, edges: Sequence[Edge | None]) -> list[Tensor]:
         """Returns the gradients of one call, with a history where they have one."""

@@ -27,7 +27,7 @@ from oplib.transforms.tracing.reader import Reader
 
 from .arguments import CallArguments
 from .call_backward import Backward, Recipe, StateOfCall, list_sources
-from .call_trace import Trace
+from .call_trace import Trace, TracedBackward
 from .effects import New, Operand
 from .following import FollowingOperands
 from .operands import ExpectedOperands, Found
@@ -59,7 +59,7 @@ class Program:
         self._sort_inputs(candidates, used)
         handed_out = self._find_handed_out(candidates, jaxpr)
         self._donated = self._find_donated(trace, handed_out) if donate else []
-        self._read_out = range(len(needed)) if trace.live_specs else sorted(handed_out)
+        self._read_out = range(len(needed)) if trace.backward else sorted(handed_out)
         shown = effects.find_shown() - {operand for operand, *_ in effects.writes}
         self._shown = sorted(self._at[number] for number in shown)
         named, numbers = effects.find_named(), candidates.numbers
@@ -72,14 +72,16 @@ class Program:
         before = [trace.snapshot.tensors[number][2] for number in needed]
         unread = frozenset(self._at[number] for number in trace.unread_grads & self._at.keys())
         self._operands = ExpectedOperands(places, before, unread)
-        self._backward = self._make_backward(trace) if trace.live_specs else None
+        self._backward, self._edges = None, []
+        if trace.backward is not None:
+            self._backward = self._make_backward(trace, trace.backward)
+            self._edges = [self._at[number] for number in trace.backward.operands]
         self._write_back = WriteBack(effects, self._at, self._find_fresh(trace) if donate else frozenset())
         self._following: FollowingOperands | None = None
         if self._write_back.can_follow and not (self._read_out or self._shown):
             at = self._write_back.written, self._write_back.leaves, self._held
             self._following = FollowingOperands(places, before, unread, *at)
         self._last_outputs: Callable[[], ProgramOutputs | None] = _find_none
-        self._edges = [self._at[number] for number in trace.edges]
 
     def _make_reader(self, trace: Trace, places: list[CapturedPath]) -> Reader:
         """Makes the reader of operands, containers that a call changes, and Generators that are needed."""
@@ -87,10 +89,10 @@ class Program:
         changed = [(*trace.snapshot.containers[one.container], one.key) for one in effects.places]
         returned = [one[0] for one in effects.results if isinstance(one, list)]
         drawn = {number // 2 for number in self._rest} | {number for number, _ in effects.generators}
-        needed = [one if n in drawn or trace.live_specs else None for n, one in enumerate(generators)]
+        needed = [one if n in drawn or trace.backward else None for n, one in enumerate(generators)]
         return Reader(self._name, places, changed, trace.candidates, returned, needed)
 
-    def _make_backward(self, trace: Trace) -> Backward:
+    def _make_backward(self, trace: Trace, backward: TracedBackward) -> Backward:
         """Makes what makes the nodes of calls."""
         entries = [
             (one.key, {one.key: before[one.key]} if one.key in before else {})
@@ -101,7 +103,8 @@ class Program:
         ]
         state = StateOfCall(self._reader, self._operands, modes.autocast, entries)
         held = [self._at.get(number) for number in trace.candidates.holders]
-        return Backward(trace, list_sources(held, len(self._at), len(trace.closed.in_avals)), state)
+        sources = list_sources(held, len(self._at), len(trace.closed.in_avals))
+        return Backward(trace, backward, sources, state)
 
     def _sort_inputs(self, candidates: Candidates, used: Sequence[bool]) -> None:
         """Says where each input of the program comes from: an operand, or what follows the operands."""
@@ -119,7 +122,7 @@ class Program:
 
     def _find_donated(self, trace: Trace, handed_out: set[int]) -> list[tuple[int, int]]:
         """The inputs whose buffers nothing needs after the call, with the places of their operands."""
-        if trace.live_specs:
+        if trace.backward is not None:
             return []  # the tape keeps the operands of a call that is differentiated outside
         if calls_any(trace.closed, _CALLBACKS):
             return []  # code of the user may raise while the program runs, and the old arrays must be there
@@ -144,7 +147,8 @@ class Program:
         holders = Counter([output for _, output, _ in effects.writes])
         holders.update(output for output, *_ in effects.new_storages)
         holders.update(one[0] for one in leaves if isinstance(one, tuple))
-        holders.update(number for is_input, number in trace.residuals if not is_input)
+        if trace.backward is not None:
+            holders.update(number for is_input, number in trace.backward.residuals if not is_input)
         holders.update(number for number, var in enumerate(jaxpr.outvars) if id(var) in inputs)
         own = {output for operand, output, _ in effects.writes if self._at[operand] in donated}
         # Results are left out, because the first read of a fresh storage costs more.
@@ -155,7 +159,7 @@ class Program:
         """The operands that a call reads, writes or returns, and all Tensors among the arguments."""
         effects, candidates = trace.effects, trace.candidates
         found = {holder for holder, use in zip(candidates.holders, used, strict=False) if use}
-        found |= effects.find_named() | set(trace.edges)
+        found |= effects.find_named() | set(trace.backward.operands if trace.backward else ())
         found |= {number for number, place in enumerate(candidates.operands) if place.parent is None}
         owners = [place.value._storage.owner for place in candidates.operands]
         shared = {owners[number] for number in found}  # the function may have read it through another operand

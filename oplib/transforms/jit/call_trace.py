@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,16 +21,19 @@ from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
 from oplib.tensor.devices.device import find_common_device
 from oplib.tensor.storage.ended import EndedStorage
-from oplib.tensor.storage.overlay import Overlay, observe, overlays, stop_observing
+from oplib.tensor.storage.overlay import Overlay, observe, stop_observing
 from oplib.transforms.tracing.candidates import Candidates
-from oplib.transforms.tracing.observed_tensor import find_unread_grads, observe_tensors
-from oplib.transforms.tracing.snapshot import StateSnapshot
+from oplib.transforms.tracing.observed_tensor import (
+    StateSnapshot,
+    find_unread_grads,
+    observe_tensors,
+    use_overlay,
+)
 
-from .boundary import list_histories, set_boundaries
+from .boundary import find_behind, set_boundaries
 from .collector import Collector
 from .effects import Effects
 
-Result = TypeVar("Result")
 tracing = threading.RLock()
 """Held while a function is traced: two traces of one model would see each other's gradients."""
 
@@ -38,6 +41,33 @@ _scopes = itertools.count(-1, -1)  # never those of kernel traces
 _Edges = list[
     tuple[int | None, GradientEdge]
 ]  # operand, and where its gradient arrives; None for a cotangent
+
+
+class TracedBackward(NamedTuple):
+    """The backward of what a function returns with a history, as the tape runs it.
+
+    Attributes:
+        operands: those by which that can be differentiated.
+        specs: the shapes of what can be differentiated.
+        pull: the jaxpr; its inputs are residuals and then cotangents.
+        residuals: for each residual whether it is an input, and the number of that input or output.
+        reached: for each of ``operands``, and then for each cotangent, whether it has a gradient.
+        has_edge: for each of the same, whether a gradient may go there: it has one, or a result that cannot
+            be differentiated depends on it.
+        paths: for each of ``specs`` the numbers in ``reached`` to which its gradient flows; None if that is
+            the same for all.
+        refused: why some of ``specs`` cannot be differentiated, by their numbers: a backward inside has freed
+            what theirs needs, or a write inside has changed it.
+    """
+
+    operands: list[int]
+    specs: list[Any]
+    pull: Any
+    residuals: list[tuple[bool, int]]
+    reached: list[bool]
+    has_edge: list[bool]
+    paths: list[frozenset[int]] | None
+    refused: dict[int, str]
 
 
 class Trace:
@@ -54,17 +84,7 @@ class Trace:
     Attributes:
         closed: the jaxpr; see :class:`.candidates.Candidates` for its inputs.
         effects: what a call does beside computing.
-        edges: the operands by which what the function returns can be differentiated.
-        live_specs: the shapes of what can be differentiated.
-        pull: the jaxpr of the backward; its inputs are residuals and then cotangents. None without history.
-        residuals: for each residual whether it is an input, and the number of that input or output.
-        reached: for each of ``edges``, and then for each cotangent, whether it has a gradient.
-        has_edge: for each of the same, whether a gradient may go there: it has one, or a result that cannot
-            be differentiated depends on it.
-        paths: for each of ``live_specs`` the numbers in ``reached`` to which its gradient flows; None if that
-            is the same for all.
-        refused: why some of ``live_specs`` cannot be differentiated, by their numbers: a backward inside has
-            freed what theirs needs, or a write inside has changed it.
+        backward: that of what the function returns with a history; None without.
         unread_grads: the operands whose gradient from before the call has no influence.
         gradients: of a trace of higher derivatives, for each gradient its output and its slot of the node.
         snapshot: the operands before the trace.
@@ -83,17 +103,10 @@ class Trace:
         self.name = name
         self.orders = orders
         self.candidates = candidates
-        self.edges: list[int] = []
-        self.live_specs: list[Any] = []
-        self.pull: Any = None
-        self.residuals: list[tuple[bool, int]] = []
-        self.reached: list[bool] = []
-        self.has_edge: list[bool] = []
-        self.paths: list[frozenset[int]] | None = None
-        self.refused: dict[int, str] = {}
+        self.backward: TracedBackward | None = None
         self.unread_grads: frozenset[int] = frozenset()
         self.gradients: list[tuple[int, int | None]] = []
-        self._histories = list_histories(candidates.operands)  # a stale view looks its own up
+        self._behind = find_behind(candidates.operands)  # a stale view looks its own up
         self.snapshot = StateSnapshot([place.value for place in candidates.operands], candidates.containers)
         self._collector = Collector(name, candidates, self.snapshot)
         self._trace(call, arrays)
@@ -161,9 +174,9 @@ class Trace:
         overlay = self._make_overlay(inputs, versions)
         overlay.device = self._device
 
-        def work() -> None:
+        with use_overlay(overlay, tracing=overlay.name, tracing_scope=overlay.scope):
             observe_tensors(self.snapshot.tensors, overlay)
-            boundaries = set_boundaries(self.name, candidates.operands, self._histories)
+            boundaries = set_boundaries(self.name, candidates.operands, self._behind)
             edges = self._find_edges()
             result = call(*inputs[first : first + count])
             for boundary in boundaries:
@@ -173,9 +186,7 @@ class Trace:
             if self.orders:
                 self._differentiate_again(edges, inputs[first + count :])
             if collector.live:
-                self._differentiate(edges, inputs)
-
-        _run_traced(work, overlay)
+                self.backward = self._differentiate(edges, inputs)
         return tuple(collector.outputs)
 
     def _make_overlay(self, inputs: tuple[Any, ...], versions: list[int]) -> Overlay:
@@ -217,34 +228,35 @@ class Trace:
             slot = collector.add_live(one) if one._grad_fn is not None else None
             self.gradients.append((collector.put(one._storage.array), slot))
 
-    def _differentiate(self, edges: _Edges, inputs: tuple[Any, ...]) -> None:
+    def _differentiate(self, edges: _Edges, inputs: tuple[Any, ...]) -> TracedBackward:
         """Traces the backward from all outputs with a history, with what it reads as residuals."""
         outputs = self._collector.live
-        specs = [one._storage.spec for one in outputs]
-        self.live_specs = [jax.ShapeDtypeStruct(spec.shape, spec.dtype) for spec in specs]
-        self.edges = [number for number, _ in edges if number is not None]
+        specs = [jax.ShapeDtypeStruct(one._storage.spec.shape, one._storage.spec.dtype) for one in outputs]
         paths = [_find_targets(one, edges) for one in outputs]
-        self.paths = paths if len(set(paths)) > 1 else None
-        for number in self.edges:  # the hooks of operands run outside, when the gradient arrives
+        operands = [number for number, _ in edges if number is not None]
+        for number in operands:  # the hooks of operands run outside, when the gradient arrives
             self.candidates.operands[number].value._backward_hooks = None
-
         targets = [edge for _, edge in edges]
+        reached: list[bool] = []
+        refused: dict[int, str] = {}
 
         def pull(*cotangents: Any) -> tuple[Any, ...]:
-            found, self.refused = _differentiate_rest(outputs, targets, list(map(box, cotangents)))
-            self.reached = [one is not None for one in found]
+            found, reasons = _differentiate_rest(outputs, targets, list(map(box, cotangents)))
+            reached[:] = [one is not None for one in found]
+            refused.update(reasons)
             return tuple(one._storage.array for one in found if one is not None)
 
-        closed = jax.make_jaxpr(pull)(*self.live_specs)
-        without = frozenset().union(*[paths[number] for number in self.refused])
-        self.has_edge = [has or place in without for place, has in enumerate(self.reached)]
+        closed = jax.make_jaxpr(pull)(*specs)
+        without = frozenset().union(*[paths[number] for number in refused])
+        has_edge = [has or place in without for place, has in enumerate(reached)]
         numbers = {id(value): number for number, value in enumerate(inputs)}
+        residuals: list[tuple[bool, int]] = []
         for value in closed.consts:
-            residual = value if isinstance(value, Tracer) else jnp.asarray(value)
             number = numbers.get(id(value))
-            output = self._collector.put(residual) if number is None else number
-            self.residuals.append((number is not None, output))
-        self.pull = closed.jaxpr
+            array = value if isinstance(value, Tracer) else jnp.asarray(value)
+            residuals.append((True, number) if number is not None else (False, self._collector.put(array)))
+        shown = paths if len(set(paths)) > 1 else None
+        return TracedBackward(operands, specs, closed.jaxpr, residuals, reached, has_edge, shown, refused)
 
 
 def _differentiate_rest(
@@ -277,16 +289,3 @@ def _find_targets(output: Tensor, edges: _Edges) -> frozenset[int]:
     assert root is not None
     plan = RunPlan([root])
     return frozenset(place for place, (_, edge) in enumerate(edges) if plan.executes(edge.node))
-
-
-def _run_traced(work: Callable[[], Result], overlay: Overlay) -> Result:
-    """Runs work that sees an overlay, whose calls take the complete path, and that refuses other values."""
-    state = modes.state
-    before = state.tracing, state.tracing_scope, state.watchers, overlays.current
-    try:
-        overlays.current = overlay
-        state.tracing, state.tracing_scope = overlay.name, overlay.scope
-        state.watchers = before[2] + 1
-        return work()
-    finally:
-        state.tracing, state.tracing_scope, state.watchers, overlays.current = before

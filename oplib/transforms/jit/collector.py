@@ -18,8 +18,8 @@ from oplib.tensor.storage.overlay import Overlay
 from oplib.tensor.views import AliasStorage, ViewStorage
 from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.entries import read_entries, restore_entry
+from oplib.transforms.tracing.observed_tensor import StateSnapshot
 from oplib.transforms.tracing.paths import SCALARS, CapturedPath, Walk, name_package
-from oplib.transforms.tracing.snapshot import StateSnapshot
 
 from .boundary import Boundary
 from .effects import Effects, New, NewEntry, NewTensor, Operand, Source
@@ -192,7 +192,7 @@ class Collector:
             shown = key if operand is None else Operand(operand)
             self._collect_owners(leaves)
             sources = [self._collect_result(leaf) for leaf in leaves]
-            self.effects.places.append(NewEntry(number, shown, key not in before, sources, spec))
+            self.effects.places.append(NewEntry(number, shown, sources, spec))
         else:
             where = _show_entry(self._snapshot.containers[number][0], key)
             kept = [place.value for place in Walk(value, tensors).tensors.values()]

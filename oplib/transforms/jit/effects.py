@@ -62,14 +62,12 @@ class NewEntry:
     Attributes:
         container: its number.
         key: the key; an operand for a Tensor.
-        is_new: whether the container has held nothing under the key.
         leaves: as in :attr:`Effects.results`.
         spec: the structure of the leaves.
     """
 
     container: int
     key: Any
-    is_new: bool
     leaves: list[Any]
     spec: Any
 

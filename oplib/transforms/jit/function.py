@@ -9,6 +9,7 @@ import threading
 import traceback
 import types
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -31,7 +32,6 @@ from oplib.transforms.tracing.program_table import ProgramTable
 from .arguments import ArgumentBinder, CallArguments, list_number_options
 from .call_program import Program
 from .call_trace import Trace, tracing
-from .instances import PerInstance
 from .operands import Found
 
 log = logging.getLogger("oplib.jit")
@@ -76,7 +76,7 @@ class JitFunction:
         self._static = static_argnames
         self._donate = donate
         self._programs = Programs() if programs is None else programs
-        self._of_instances = PerInstance(Programs)
+        self._of_instances: dict[int, Programs] = {}  # by identity: their class may define ``==``
         signature = _read_signature(function)
         compiled_in = (*static_argnames, *list_number_options(function, signature))
         self._binder = ArgumentBinder(self.__name__, signature, compiled_in)
@@ -92,8 +92,21 @@ class JitFunction:
         if instance is None:
             return self
         wrapped: Any = self.__wrapped__
-        programs = self._of_instances.get(instance)
+        programs = self._find_programs(instance)
         return JitFunction(wrapped.__get__(instance, owner), self._static, programs, donate=self._donate)
+
+    def _find_programs(self, instance: Any) -> Programs:
+        """Returns the programs of an instance, as long as it lives.
+
+        All instances that cannot be referred to weakly, as their class has slots, share theirs.
+        """
+        held, number = self._of_instances, id(instance)
+        if number not in held:
+            try:
+                weakref.finalize(instance, held.pop, number, None).atexit = False
+            except TypeError:
+                number = 0
+        return held.setdefault(number, Programs())
 
     def __copy__(self) -> JitFunction:
         return self
@@ -163,9 +176,7 @@ class JitFunction:
                     served = self._find(given)
                     if served is not None:
                         return use(*served)
-                apart = given.take_views_apart()
-                if apart is None or not self._add_program(apart):
-                    self._add_program(given)
+                _ = any(map(self._add_program, given.list_variants()))  # the first that can serve it
             raise TracingError(
                 f"{self.__name__}: the function changes what it captures while it is traced, so its program "
                 f"serves no call. Found that {self._explain_views(given)}. Give what changes as an argument, "
@@ -175,9 +186,7 @@ class JitFunction:
     def _find(self, given: CallArguments) -> tuple[Program, CallArguments, Found] | None:
         """Returns the program that serves a call, with the arguments as it takes them, and its operands."""
         programs = self._programs.list_programs(given.key)
-        for arguments in (given.take_views_apart(), given) if programs else ():
-            if arguments is None:
-                continue
+        for arguments in given.list_variants() if programs else ():
             for program in programs:
                 if not program.only_reads(arguments):
                     continue
@@ -207,8 +216,7 @@ class JitFunction:
 
     def _explain_views(self, given: CallArguments) -> str:
         """Returns why no program serves a call, which may take its views apart."""
-        apart = given.take_views_apart()
-        return (apart is not None and self._explain(apart)) or self._explain(given)
+        return next(filter(None, map(self._explain, given.list_variants())), "")
 
     def _explain(self, given: CallArguments) -> str:
         programs = self._programs.by_key.get(given.key)

@@ -20,7 +20,7 @@ from oplib.transforms.tracing.paths import CapturedPath
 
 _PLAIN = list_classes(Storage(None))
 _get_aval = attrgetter("aval")
-_NO_HOOKS = (None, None)
+_NO_HOOKS: tuple[Any, ...] = (None, None)
 
 
 class TensorKind(NamedTuple):
@@ -31,14 +31,14 @@ class TensorKind(NamedTuple):
         requires_grad: whether it does.
         has_grad: whether it has a gradient; None where the program does not depend on that.
         has_node: whether it has a history.
-        hooks: the keys of both dictionaries of its hooks.
+        hooks: the keys of both dictionaries of its hooks; _NO_HOOKS itself without both.
     """
 
     cls: type
     requires_grad: bool
     has_grad: bool | None
     has_node: bool
-    hooks: tuple[Any, Any]
+    hooks: tuple[Any, ...]
 
 
 class Found(NamedTuple):
@@ -184,29 +184,18 @@ class ExpectedOperands:
 
 def _fit(tensors: Sequence[Tensor], kind: TensorKind) -> bool:
     cls, requires_grad, has_grad, has_node, hooks = kind
-    if hooks is _NO_HOOKS and has_grad is None and not has_node:
-        for tensor in tensors:  # as below, for the most frequent kind
-            if (
-                tensor.__class__ is not cls
-                or tensor._requires_grad is not requires_grad
-                or tensor._grad_fn is not None
-                or tensor._backward_hooks is not None
-                or tensor._post_accumulate_hooks is not None
-            ):
-                return False
-        return True
     for tensor in tensors:
         if (
             tensor.__class__ is not cls
             or tensor._requires_grad is not requires_grad
-            or (has_grad is not None and (tensor._grad is not None) is not has_grad)
             or (tensor._grad_fn is not None) is not has_node
+            or (has_grad is not None and (tensor._grad is not None) is not has_grad)
         ):
             return False
-        if hooks is _NO_HOOKS:
-            if tensor._backward_hooks is not None or tensor._post_accumulate_hooks is not None:
+        if tensor._backward_hooks is None and tensor._post_accumulate_hooks is None:
+            if hooks is not _NO_HOOKS:
                 return False
-        elif _hook_keys(tensor) != hooks:
+        elif _hook_keys(tensor._backward_hooks, tensor._post_accumulate_hooks) != hooks:
             return False
     return True
 
@@ -219,7 +208,7 @@ def _kind_before(tensor: Tensor, before: dict[str, Any], *, is_read: bool) -> Te
         before.get("_requires_grad", False),
         before.get("_grad") is not None if is_read else None,
         before.get("_grad_fn") is not None,
-        _NO_HOOKS if hooks == _NO_HOOKS else (_keys(hooks[0]), _keys(hooks[1])),
+        _NO_HOOKS if hooks == _NO_HOOKS else _hook_keys(*hooks),
     )
 
 
@@ -236,12 +225,8 @@ def _compare(tensor: Tensor, kind: TensorKind) -> str:
     return "has other hooks"
 
 
-def _hook_keys(tensor: Tensor) -> tuple[Any, Any]:
-    return _keys(tensor._backward_hooks), _keys(tensor._post_accumulate_hooks)
-
-
-def _keys(hooks: dict[Any, Any] | None) -> tuple[Any, ...] | None:
-    return None if hooks is None else tuple(hooks)
+def _hook_keys(*hooks: dict[Any, Any] | None) -> tuple[Any, ...]:
+    return tuple([None if one is None else tuple(one) for one in hooks])
 
 
 def _is_view(storage: Any) -> bool:

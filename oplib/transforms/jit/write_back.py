@@ -16,7 +16,7 @@ from oplib.tensor.storage.fresh import ProgramOutputs, attach_output, make_fresh
 from oplib.tensor.views import AliasStorage, note_view
 from oplib.tensor.views.view_storage import make_view_storage
 from oplib.transforms.tracing.entries import put_entry
-from oplib.transforms.tracing.snapshot import list_aliases
+from oplib.transforms.tracing.observed_tensor import list_aliases
 
 from .effects import Effects, New, NewTensor, Operand, Source
 

@@ -1,18 +1,25 @@
 """Tensors whose attributes belong to the tracing thread, so that other threads see and keep their own.
 
 A trace changes the attributes of captured Tensors: gradients, histories, flags and ``data``. While it runs,
-they have a class that gives the tracing thread another dictionary of attributes than other threads.
+they have a class that gives the tracing thread another dictionary of attributes than other threads. A
+snapshot puts everything else back, so that the trace leaves no mark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Generator, Iterable
 from typing import Any
 
+from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.jax_node import register_kind
 from oplib.tensor.storage.class_changes import change_class
 from oplib.tensor.storage.overlay import Overlay, overlays
+from oplib.tensor.views import AliasStorage
+
+from .entries import read_entries, restore_entries
+from .paths import CapturedPath
 
 _read: Any = object.__getattribute__
 _write: Any = object.__setattr__
@@ -112,3 +119,108 @@ def find_unread_grads(tensors: Iterable[tuple[Tensor, type, Any]], overlay: Over
 def is_observed_tensor(tensor: Tensor) -> bool:
     """Returns whether a trace has attributes of its own for a Tensor, asked in any thread."""
     return type(tensor) is ObservedTensor
+
+
+@contextlib.contextmanager
+def use_overlay(overlay: Overlay, **settings: Any) -> Generator[None]:
+    """While a function is traced, this thread sees an overlay, and its calls take the complete path.
+
+    Args:
+        overlay: of the trace.
+        **settings: fields of the mode state during this time.
+    """
+    state, outer = modes.state, overlays.current
+    before = {name: getattr(state, name) for name in settings}
+    try:
+        overlays.current = overlay
+        state.watchers += 1
+        for name, value in settings.items():
+            setattr(state, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(state, name, value)
+        state.watchers -= 1
+        overlays.current = outer
+
+
+class StateSnapshot:
+    """The attributes of Tensors and the entries of containers, as they were.
+
+    Args:
+        tensors: the Tensors.
+        containers: the paths of the containers.
+    """
+
+    def __init__(self, tensors: Iterable[Tensor], containers: Iterable[CapturedPath]) -> None:
+        self.tensors = [(tensor, tensor.__class__, dict(tensor.__dict__)) for tensor in tensors]
+        self._hooks = [
+            (hooks, dict(hooks))
+            for _, _, attributes in self.tensors
+            for name in ("_backward_hooks", "_post_accumulate_hooks")
+            if (hooks := attributes.get(name)) is not None
+        ]
+        self._views = {
+            id(tensor): (attributes["_views"], list(attributes["_views"]))
+            for tensor, _, attributes in self.tensors
+            if attributes.get("_views") is not None
+        }
+        self.aliases = {
+            id(alias): (alias, alias.version) for tensor in tensors for alias in list_aliases(tensor._storage)
+        }
+        self.containers = [
+            (path, entries) for path in containers if (entries := read_entries(path.value)) is not None
+        ]
+
+    def find_alias(self, alias: AliasStorage) -> tuple[int, int]:
+        """Returns the number of a Tensor that shows an alias, and which of its aliases it is."""
+        for number, (_, _, attributes) in enumerate(self.tensors):
+            shown = list_aliases(attributes["_storage"])
+            if alias in shown:
+                return number, shown.index(alias)
+        raise AssertionError("an alias belongs to a Tensor")
+
+    def restore(self) -> None:
+        """Puts everything back. An observed Tensor has kept its attributes, and its class is put back."""
+        for tensor, kind, attributes in self.tensors:
+            was_observed = is_observed_tensor(tensor)
+            if type(tensor) is not kind:
+                change_class(tensor, kind)
+            if was_observed:
+                self._views.pop(id(tensor), None)
+                continue
+            _put_back(tensor.__dict__, attributes)
+        for held, before in (*self._hooks,):
+            held.clear()
+            held.update(before)
+        for views, before in self._views.values():
+            views[:] = before
+        for alias, version in self.aliases.values():
+            alias.version = version
+
+    def restore_containers(self) -> None:
+        """Puts the entries of containers back."""
+        for path, entries in self.containers:
+            restore_entries(path.value, entries)
+
+
+def _put_back(held: dict[Any, Any], before: dict[Any, Any]) -> None:
+    """Makes a dictionary what it was, touching only the keys that differ."""
+    for key in [key for key in held if key not in before]:
+        del held[key]
+    for key, value in before.items():
+        if key not in held or held[key] is not value:
+            held[key] = value
+
+
+def list_aliases(storage: Any) -> list[AliasStorage]:
+    """Returns the storages of ``tensor.data`` between a storage and the one that holds its array."""
+    found: list[AliasStorage] = []
+    owner = storage.owner
+    while storage is not owner:
+        if isinstance(storage, AliasStorage):
+            found.append(storage)
+            storage = storage.cell
+        else:
+            storage = storage.base
+    return found

@@ -47,13 +47,20 @@ class CapturedPath:
 
     __slots__ = ("again", "name", "names", "parent", "step", "value")
 
-    def __init__(self, value: Any, parent: CapturedPath | None, step: str, name: str) -> None:
+    def __init__(
+        self,
+        value: Any,
+        parent: CapturedPath | None,
+        step: str,
+        name: str,
+        names: frozenset[str] = frozenset(),
+    ) -> None:
         self.value = value
         self.parent = parent
         self.step = step
         self.name = name
         self.again: list[CapturedPath] = []  # further paths of the same object
-        self.names: frozenset[str] = frozenset()  # of a module: the attributes that code names
+        self.names = names  # of a module: the attributes that code names
 
 
 class Walk:
@@ -164,14 +171,14 @@ def _list_children(path: CapturedPath) -> Iterator[CapturedPath]:  # noqa: C901 
             yield from _list_attributes(path, value)
     elif isinstance(value, types.ModuleType):
         for name in path.names & vars(value).keys():
-            yield _from_code(
+            yield CapturedPath(
                 vars(value)[name], path, f"{{}}.__dict__[{name!r}]", f"{path.name}.{name}", path.names
             )
     elif isinstance(value, type):
         yield from _list_class(path, value)
     elif isinstance(value, types.CellType):
         if not is_empty_cell(value):
-            yield _from_code(value.cell_contents, path, "{}.cell_contents", path.name, path.names)
+            yield CapturedPath(value.cell_contents, path, "{}.cell_contents", path.name, path.names)
     else:
         yield from _list_attributes(path, value)
 
@@ -188,43 +195,32 @@ def _list_tensor(path: CapturedPath, tensor: Tensor) -> Iterator[CapturedPath]:
 def _list_class(path: CapturedPath, cls: type) -> Iterator[CapturedPath]:
     for name, item in vars(cls).items():
         if isinstance(item, (types.FunctionType, staticmethod, classmethod, property, Tensor)):
-            step = _unwrapping(item).format(f"{{}}.__dict__[{name!r}]")
-            yield CapturedPath(_unwrap(item), path, step, f"{path.name}.{name}")
+            function, step = _unwrap(item)
+            yield CapturedPath(function, path, step.format(f"{{}}.__dict__[{name!r}]"), f"{path.name}.{name}")
 
 
-def _unwrap(item: Any) -> Any:
+def _unwrap(item: Any) -> tuple[Any, str]:
+    """Returns the function of an item of a class, and the step to it."""
     if isinstance(item, property):
-        return item.fget
-    return item.__func__ if isinstance(item, (staticmethod, classmethod)) else item
-
-
-def _unwrapping(item: Any) -> str:
-    if isinstance(item, property):
-        return "{}.fget"
-    return "{}.__func__" if isinstance(item, (staticmethod, classmethod)) else "{}"
+        return item.fget, "{}.fget"
+    return (item.__func__, "{}.__func__") if isinstance(item, (staticmethod, classmethod)) else (item, "{}")
 
 
 def _list_function(path: CapturedPath, function: types.FunctionType) -> Iterator[CapturedPath]:
     names = list_names(function.__code__)
     for index, cell in enumerate(function.__closure__ or ()):
         name = function.__code__.co_freevars[index]
-        yield _from_code(cell, path, f"{{}}.__closure__[{index}]", name, names)
+        yield CapturedPath(cell, path, f"{{}}.__closure__[{index}]", name, names)
     # Globals of installed packages may lead to everything: those of pytest lead to all tests.
     is_installed = _INSTALLED in function.__code__.co_filename
     for name in () if is_installed else names & function.__globals__.keys():
-        yield _from_code(function.__globals__[name], path, f"{{}}.__globals__[{name!r}]", name, names)
+        yield CapturedPath(function.__globals__[name], path, f"{{}}.__globals__[{name!r}]", name, names)
     for index, default in enumerate(function.__defaults__ or ()):
         yield CapturedPath(default, path, f"{{}}.__defaults__[{index}]", f"a default of {path.name}")
     for name, default in (function.__kwdefaults__ or {}).items():
         yield CapturedPath(default, path, f"{{}}.__kwdefaults__[{name!r}]", f"the default of {name}")
     if (wrapped := function.__dict__.get("__wrapped__")) is not None:
         yield CapturedPath(wrapped, path, "{}.__dict__['__wrapped__']", path.name)
-
-
-def _from_code(value: Any, parent: CapturedPath, step: str, name: str, names: frozenset[str]) -> CapturedPath:
-    path = CapturedPath(value, parent, step, name)
-    path.names = names
-    return path
 
 
 def _list_items(path: CapturedPath, items: Any) -> Iterator[CapturedPath]:

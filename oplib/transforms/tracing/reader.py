@@ -115,34 +115,37 @@ class Reader:
     def _refuse(self, test: str, reason: str) -> None:
         self._lines.append((test, reason))
 
-    def _add(self, path: CapturedPath) -> str:
-        """Adds the lines that read a path, and returns the variable."""
-        found = self._names.get(id(path))
-        if found is not None:
-            return found
-        parent = "" if path.parent is None else self._add(path.parent)
-        name = self._names[id(path)] = f"p{len(self._names)}"
-        self._lines.append(f"{name} = {path.step.format(parent)}")
-        if not isinstance(path.value, Tensor):
-            self._add_container(path, name)
+    def _read(self, path: CapturedPath) -> str:
+        """Adds the line that reads a path, unless it is there, and returns the variable."""
+        name = self._names.get(id(path))
+        if name is None:
+            parent = "" if path.parent is None else self._read(path.parent)
+            name = self._names[id(path)] = f"p{len(self._names)}"
+            self._lines.append(f"{name} = {path.step.format(parent)}")
         return name
+
+    def _add(self, path: CapturedPath) -> str:
+        """Adds the lines that read a path, with tests of the containers on the way and their content."""
+        if id(path) not in self._names:
+            if path.parent is not None:
+                self._add(path.parent)
+            self._read(path)
+            if not isinstance(path.value, Tensor):
+                self._add_identity(identify(path), path)
+                self._add_constants(path)
+        return self._names[id(path)]
 
     def _add_wanted(self, path: CapturedPath | None) -> str:
         return "None" if path is None else self._add(path)
 
-    def _add_container(self, path: CapturedPath, name: str) -> None:
-        """Adds tests of a container on the way to an operand, and of what it holds."""
-        self._add_identity(identify(path), path, name)
-        self._add_constants(path, name)
-
-    def _add_identity(self, identity: tuple[str, Any] | None, path: CapturedPath, name: str) -> None:
+    def _add_identity(self, identity: tuple[str, Any] | None, path: CapturedPath) -> None:
         if identity is None:
             return
         expression, value = identity
         is_value = isinstance(value, (int, frozenset, tuple))
         expected = f"!= {self._constant(value)}" if is_value else f"is not {self._constant(ref(value))}()"
         self._refuse(
-            f"{expression.format(name)} {expected}",
+            f"{expression.format(self._names[id(path)])} {expected}",
             f"{path.name} is another function, or of another class, length or content",
         )
 
@@ -151,23 +154,15 @@ class Reader:
         number = id(path.value)
         if id(path) in self._names or (number not in self._constants and number not in self._identities):
             return
-        steps: list[CapturedPath] = []
-        at: CapturedPath | None = path
-        while at is not None and id(at) not in self._names:
-            steps.append(at)
-            at = at.parent
-        for step in reversed(steps):
-            parent = "" if step.parent is None else self._names[id(step.parent)]
-            name = self._names[id(step)] = f"p{len(self._names)}"
-            self._lines.append(f"{name} = {step.step.format(parent)}")
-        before, now = self._identities.get(number), identify(path)
-        if before == now:  # what changes while it is traced is no test
-            self._add_identity(now, path, self._names[id(path)])
-        self._add_constants(path, self._names[id(path)])
+        self._read(path)
+        now = identify(path)
+        if self._identities.get(number) == now:  # what changes while it is traced is no test
+            self._add_identity(now, path)
+        self._add_constants(path)
 
-    def _add_constants(self, path: CapturedPath, name: str) -> None:
+    def _add_constants(self, path: CapturedPath) -> None:
         """Adds a test of what the function may read from a container that is frozen into the program."""
-        value = path.value
+        value, name = path.value, self._names[id(path)]
         before = self._constants.pop(id(value), {})
         now = read_constants(value, None)
         same = {key: held for key, held in before.items() if key in now and now[key] is held}
