@@ -102,24 +102,22 @@ class CallArguments(NamedTuple):
                 "gets containers of its own, so the caller would not see it. Return the container instead."
             )
 
-    def compare(self, other: Key) -> str:
-        """Returns how this call differs from one for which a program was compiled."""
-        if self.key.spec != other.spec:
-            return "the arguments have another structure"
-        for name, mine, theirs in zip(PROGRAM_SETTINGS, self.key.settings, other.settings, strict=True):
+    def list_differences(self, other: Key) -> Iterator[str]:
+        """Yields how this call differs from one for which a program was compiled."""
+        own = self.key
+        if own.spec != other.spec:
+            yield "the arguments have another structure"
+        for name, mine, theirs in zip(PROGRAM_SETTINGS, own.settings, other.settings, strict=True):
             if mine != theirs:
-                return f"{name} is {mine}, and was {theirs}"
-        for number, (mine, theirs) in enumerate(zip(self.key.kinds, other.kinds, strict=True)):
+                yield f"{name} is {mine}, and was {theirs}"
+        for number, (mine, theirs) in enumerate(zip(own.kinds, other.kinds, strict=False)):
             if mine != theirs:
-                return f"{self.name_leaf(number)} is {_show(mine)}, and was {_show(theirs)}"
-        return "a program for these arguments was given up"
+                yield f"{self.name_leaf(number)} is {_show(mine)}, and was {_show(theirs)}"
 
     def count_differences(self, other: Key) -> int:
-        """Returns in how many settings and leaves this call differs from one that has a program."""
-        own = self.key
-        pairs = [*zip(own.settings, other.settings, strict=True), *zip(own.kinds, other.kinds, strict=False)]
-        differing = sum(mine != theirs for mine, theirs in pairs)
-        return differing if own.spec == other.spec else differing + len(pairs)
+        """Returns how much this call differs from one that has a program."""
+        count = sum(1 for _ in self.list_differences(other))
+        return count if self.key.spec == other.spec else count + len(other.kinds) + len(other.settings)
 
     def list_floats(self) -> list[str]:
         """Returns the names of the floats and complex numbers that are operands."""

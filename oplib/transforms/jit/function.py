@@ -225,7 +225,8 @@ class JitFunction:
             return "" if "" in reasons else reasons[0]
         if not self._programs.by_key:
             return "it has not been compiled yet"
-        return given.compare(min(reversed(self._programs.by_key), key=given.count_differences))
+        nearest = min(reversed(self._programs.by_key), key=given.count_differences)
+        return next(given.list_differences(nearest), "a program for these arguments was given up")
 
     def _note_compilation(self, reason: str) -> None:
         self._programs.compilations += 1

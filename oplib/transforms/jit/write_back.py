@@ -18,7 +18,7 @@ from oplib.tensor.views.view_storage import make_view_storage
 from oplib.transforms.tracing.entries import put_entry
 from oplib.transforms.tracing.observed_tensor import list_aliases
 
-from .effects import Effects, New, NewTensor, Operand, Source
+from .effects import Effects, New, NewTensor, Operand
 
 _new: Any = object.__new__
 
@@ -142,7 +142,7 @@ class WriteBack:
             for one in self._effects.new_tensors:
                 made.append(self._make_tensor(one, tensors, storages, node))
                 if one.root is not None:
-                    root = made[-1]._root = self._find(one.root, tensors, made)
+                    root = made[-1]._root = self._give(one.root, tensors, made)
                     note_view(root, made[-1])
             return made
         made += storages
@@ -180,9 +180,6 @@ class WriteBack:
             tensor._grad_fn, tensor._output_nr = node, one.slot
         return tensor
 
-    def _find(self, source: Source, tensors: Sequence[Tensor], made: Sequence[Tensor]) -> Tensor:
-        return tensors[self._at[source.number]] if isinstance(source, Operand) else made[source.number]
-
     def apply(self, tensors: Sequence[Tensor], made: Sequence[Tensor], node: Any) -> None:
         """Gives operands their new gradients, histories and data."""
         effects, at = self._effects, self._at
@@ -194,10 +191,10 @@ class WriteBack:
         for operand, source, count in effects.data:
             tensor = tensors[at[operand]]
             tensor._storage = AliasStorage(
-                self._find(source, tensors, made)._storage, tensor._storage.version + count
+                self._give(source, tensors, made)._storage, tensor._storage.version + count
             )
         for place, source in self._other_grads:
-            tensors[place]._grad = None if source is None else self._find(source, tensors, made)
+            tensors[place]._grad = None if source is None else self._give(source, tensors, made)
 
     def put_entries(
         self, containers: Sequence[Any], tensors: Sequence[Tensor], made: Sequence[Tensor], outputs: Any
@@ -214,9 +211,9 @@ class WriteBack:
         return tree_unflatten(leaves, self._effects.spec)
 
     def _give(
-        self, one: Any, tensors: Sequence[Tensor], made: Sequence[Tensor], outputs: Sequence[Any]
+        self, one: Any, tensors: Sequence[Tensor], made: Sequence[Tensor], outputs: Sequence[Any] = ()
     ) -> Any:
-        """Returns a leaf of the result: a Tensor, an output, or a constant."""
+        """Returns a leaf of the result, or what stands somewhere: a Tensor, an output, or a constant."""
         if isinstance(one, Operand):
             return tensors[self._at[one.number]]
         if isinstance(one, New):

@@ -37,6 +37,7 @@ class Candidates:
         constants: for each of them that the function may read, by its ``id``, what it holds that is frozen
             into a program.
         identities: for each of these, what :func:`.constants.identify` says of it.
+        names: those in the code of the function.
     """
 
     def __init__(self, walk: Walk) -> None:
@@ -51,11 +52,12 @@ class Candidates:
         self.generators = list(walk.generators.values())
         self.containers = list(walk.containers.values())
         self.constants: dict[int, dict[Any, Any]] = {}
-        self.identities: dict[int, tuple[str, Any] | None] = {}
-        self._find_constants(walk, NamesOfCode(walk))
+        self.identities: dict[int, dict[str, Any]] = {}
+        self.names = NamesOfCode(walk)
+        self._find_constants(walk)
 
-    def _find_constants(self, walk: Walk, names: NamesOfCode) -> None:
-        ways = self.find_ancestors()
+    def _find_constants(self, walk: Walk) -> None:
+        names, ways = self.names, self.find_ancestors()
         compared: dict[int, set[str]] = {}  # the globals of a module, which its functions share
         for path in self.containers:
             value = path.value
@@ -69,11 +71,11 @@ class Candidates:
                 held = {name: one for name, one in held.items() if name not in known}
                 known |= held.keys()
             self.constants[id(value)] = {key: one for key, one in held.items() if _is_constant(one, walk)}
-            if reads_all or not isinstance(value, dict):
-                self.identities[id(value)] = identify(path)
+            if reads_all or names.probes_keys or not isinstance(value, dict):
+                self.identities[id(value)] = identify(path, names)
         for path in self.operands:
             if path.parent is not None and names.lead_to(path):
-                self.identities[id(path.value)] = identify(path)
+                self.identities[id(path.value)] = identify(path, names)
 
     @property
     def array_start(self) -> int:

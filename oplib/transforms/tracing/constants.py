@@ -8,6 +8,7 @@ counter that only the code around a compiled function names therefore compiles n
 
 from __future__ import annotations
 
+import dis
 import re
 import sys
 import types
@@ -25,7 +26,21 @@ _OF_OBJECTS_MADE = frozenset({"__init__", "__new__", "__post_init__", "__del__",
 _UNNAMED = (list, tuple, types.CellType, types.MethodType, partial)
 _NAME = re.compile(r"\['([^']*)'\](?:\.\w+)?$|\.(\w+)$")  # at the end of a step
 _NAMED = (type, types.FunctionType, types.ModuleType)
-_ITERATION = frozenset({"items", "keys", "values"})
+_ITERATION = frozenset({"items", "keys", "values", "GET_ITER"})
+_PROBES_OF_KEYS = _ITERATION | {
+    "get",
+    "len",
+    "list",
+    "pop",
+    "setdefault",
+    "sorted",
+    "tuple",
+    "KeyError",
+    "CONTAINS_OP",
+}
+_PROBES_OF_ATTRIBUTES = _DYNAMIC | {"hasattr", "AttributeError"}
+_OPERATIONS = {dis.opmap[name]: name for name in ("CONTAINS_OP", "GET_ITER")}
+_MANY_KEYS = 1000
 _MISSING = object()
 _OF_TENSOR = "({0}.__class__, *kind_of({0}))"
 
@@ -40,6 +55,8 @@ class NamesOfCode:
 
     Attributes:
         known: names of attributes and globals, and the strings, which may be keys.
+        probes_keys: whether the code may ask which keys a dictionary has, or how many.
+        probes_attributes: whether it may ask which attributes an object has.
     """
 
     def __init__(self, walk: Walk) -> None:
@@ -57,6 +74,8 @@ class NamesOfCode:
                 if id(path.value) not in self._reached and self._is_reached(path):
                     self._reached.add(id(path.value))
                     self._add(path.value.__code__)
+        self.probes_keys = not _PROBES_OF_KEYS.isdisjoint(self.known)
+        self.probes_attributes = not _PROBES_OF_ATTRIBUTES.isdisjoint(self.known)
         self._is_dynamic = not _DYNAMIC.isdisjoint(self.known)
         self._iterates = not _ITERATION.isdisjoint(self.known)
 
@@ -68,6 +87,7 @@ class NamesOfCode:
 
     def _add(self, code: types.CodeType) -> None:
         self.known.update(code.co_names, code.co_freevars)
+        self.known.update(name for number, name in _OPERATIONS.items() if number in code.co_code[::2])
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType):
                 self._add(constant)
@@ -101,9 +121,8 @@ class NamesOfCode:
                 if id(held) not in self._reached:
                     return False
             elif not isinstance(held, _UNNAMED) and not isinstance(path.value, type):
-                name, holder = _get_name(path), path.parent.parent
-                is_keyword = holder is not None and isinstance(holder.value, partial)
-                if name is not None and name not in self.known and not is_keyword:
+                name = _get_name(path)
+                if name is not None and name not in self.known:
                     return False
             path = path.parent
         return not isinstance(path.value, Generator)
@@ -147,27 +166,33 @@ def read_constants(value: Any, names: set[str] | None) -> dict[Any, Any]:
     return {name: held for name, held in found.items() if held is not _MISSING}
 
 
-def identify(path: CapturedPath) -> tuple[str, Any] | None:
-    """Returns what must stay as it is of a container: an expression for it, and its value; None for nothing.
+def identify(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
+    """Returns what must stay as it is of a container: expressions for it, and their values.
 
     A function that is made again from the same code may stand for another, and so may an object for another
     of its class.
     """
     value, parent = path.value, None if path.parent is None else path.parent.value
     if isinstance(value, Tensor):
-        return _OF_TENSOR, (type(value), *read_kind(value))
+        return {_OF_TENSOR: (type(value), *read_kind(value))}
     if isinstance(value, types.FunctionType):
         is_method = parent is None or isinstance(parent, type)
-        return None if is_method else ("{}.__code__", value.__code__)
+        return {} if is_method else {"{}.__code__": value.__code__}
     if isinstance(value, type):
-        return None if "__mro__" in path.step else ("{}", value)
+        return {} if "__mro__" in path.step else {"{}": value}
     if isinstance(value, (set, frozenset)) and all(isinstance(one, SCALARS) for one in value):
-        return "frozenset({})", frozenset(value)
+        return {"frozenset({})": frozenset(value)}
+    is_probed = isinstance(value, dict) and names.probes_keys and len(value) <= _MANY_KEYS
+    if is_probed and all(isinstance(key, SCALARS) for key in value):
+        return {"tuple({})": tuple(value)}
     if isinstance(value, (dict, list, tuple, deque, set, frozenset)):
-        return "len({})", len(value)
+        return {"len({})": len(value)}
     if isinstance(value, (types.CellType, types.ModuleType, types.MethodType)):
-        return None
-    return "{}.__class__", type(value)
+        return {}
+    attributes = getattr(value, "__dict__", None)
+    if names.probes_attributes and isinstance(attributes, dict):
+        return {"{}.__class__": type(value), "tuple({}.__dict__)": tuple(attributes)}
+    return {"{}.__class__": type(value)}
 
 
 def read_kind(tensor: Tensor) -> tuple[Any, ...]:

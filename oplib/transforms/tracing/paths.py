@@ -159,10 +159,10 @@ def _list_children(path: CapturedPath) -> Iterator[CapturedPath]:  # noqa: C901 
         yield CapturedPath(value.__self__, path, "{}.__self__", "self")
         yield CapturedPath(value.__func__, path, "{}.__func__", path.name)
     elif isinstance(value, functools.partial):
-        for attribute in ("func", "args", "keywords"):
-            yield CapturedPath(
-                getattr(value, attribute), path, f"{{}}.{attribute}", f"{path.name}.{attribute}"
-            )
+        yield CapturedPath(value.func, path, "{}.func", f"{path.name}.func")
+        yield CapturedPath(value.args, path, "{}.args", f"{path.name}.args")
+        items = tuple(value.keywords.items())
+        yield CapturedPath(items, path, "tuple({}.keywords.items())", f"{path.name}.keywords")
     elif _is_of_oplib(value) and "__wrapped__" in vars(value):  # made by jit, and the like
         yield CapturedPath(value.__wrapped__, path, "{}.__wrapped__", path.name)
     elif isinstance(value, _COLLECTIONS):
@@ -215,10 +215,11 @@ def _list_function(path: CapturedPath, function: types.FunctionType) -> Iterator
     is_installed = _INSTALLED in function.__code__.co_filename
     for name in () if is_installed else names & function.__globals__.keys():
         yield CapturedPath(function.__globals__[name], path, f"{{}}.__globals__[{name!r}]", name, names)
-    for index, default in enumerate(function.__defaults__ or ()):
-        yield CapturedPath(default, path, f"{{}}.__defaults__[{index}]", f"a default of {path.name}")
-    for name, default in (function.__kwdefaults__ or {}).items():
-        yield CapturedPath(default, path, f"{{}}.__kwdefaults__[{name!r}]", f"the default of {name}")
+    if function.__defaults__:
+        yield CapturedPath(function.__defaults__, path, "{}.__defaults__", f"defaults of {path.name}")
+    if function.__kwdefaults__:
+        items, step = tuple(function.__kwdefaults__.items()), "tuple({}.__kwdefaults__.items())"
+        yield CapturedPath(items, path, step, f"keyword defaults of {path.name}")
     if (wrapped := function.__dict__.get("__wrapped__")) is not None:
         yield CapturedPath(wrapped, path, "{}.__dict__['__wrapped__']", path.name)
 

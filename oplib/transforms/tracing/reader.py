@@ -55,6 +55,7 @@ class Reader:
         generators: Sequence[CapturedPath | None] = (),
     ) -> None:
         self._constants, self._identities = candidates.constants, candidates.identities
+        self._names_of_code = candidates.names
         self._read_values = {id(path.value) for path in paths}
         self._names: dict[int, str] = {}
         self._lines: list[str | tuple[str, str]] = []  # plain lines, and tests with what they find
@@ -131,23 +132,23 @@ class Reader:
                 self._add(path.parent)
             self._read(path)
             if not isinstance(path.value, Tensor):
-                self._add_identity(identify(path), path)
+                self._add_identity(identify(path, self._names_of_code), path)
                 self._add_constants(path)
         return self._names[id(path)]
 
     def _add_wanted(self, path: CapturedPath | None) -> str:
         return "None" if path is None else self._add(path)
 
-    def _add_identity(self, identity: tuple[str, Any] | None, path: CapturedPath) -> None:
-        if identity is None:
-            return
-        expression, value = identity
-        is_value = isinstance(value, (int, frozenset, tuple))
-        expected = f"!= {self._constant(value)}" if is_value else f"is not {self._constant(ref(value))}()"
-        self._refuse(
-            f"{expression.format(self._names[id(path)])} {expected}",
-            f"{path.name} is another function, or of another class, length or content",
-        )
+    def _add_identity(self, identity: dict[str, Any], path: CapturedPath) -> None:
+        for expression, value in identity.items():
+            is_value = isinstance(value, (int, frozenset, tuple))
+            expected = f"!= {self._constant(value)}" if is_value else f"is not {self._constant(ref(value))}()"
+            reason = "is another function, or of another class, length or content"
+            if expression.startswith("tuple"):
+                what = "attributes" if "__dict__" in expression else "keys"
+                reason = f"has other {what} than {list(value)}"
+            test = f"{expression.format(self._names[id(path)])} {expected}"
+            self._refuse(test, f"{path.name} {reason}")
 
     def _add_distant(self, path: CapturedPath) -> None:
         """Adds tests of what leads to no operand, and of a Tensor that is none."""
@@ -155,9 +156,10 @@ class Reader:
         if id(path) in self._names or (number not in self._constants and number not in self._identities):
             return
         self._read(path)
-        now = identify(path)
-        if self._identities.get(number) == now:  # what changes while it is traced is no test
-            self._add_identity(now, path)
+        now = identify(path, self._names_of_code)
+        before = self._identities.get(number, {})
+        # what changes while it is traced is no test
+        self._add_identity({key: now[key] for key in before if now.get(key) == before[key]}, path)
         self._add_constants(path)
 
     def _add_constants(self, path: CapturedPath) -> None:
@@ -258,7 +260,9 @@ def _are_others(now: tuple[Any, ...], before: tuple[Callable[[], Any], ...]) -> 
 def _differ(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
     """Whether constants differ; one that was a number may be a Tensor now, whose ``==`` is another."""
     return not all(map(is_, now, before)) and any(
-        one.__class__ is not other.__class__ or one != other
+        one.__class__ is not other.__class__
+        or one != other
+        or repr(one) != repr(other)  # such as 0.0 and -0.0
         for one, other in zip(now, before, strict=True)
         if one is not other
     )

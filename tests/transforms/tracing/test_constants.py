@@ -220,6 +220,115 @@ def use_tensor_that_becomes_none():
     return Case(lambda x: x * (2 if trainer.mask is None else 3), lambda: setattr(trainer, "mask", None))
 
 
+def use_key_that_is_absent():
+    config = {"other": 1.0}
+    return Case(lambda x: x * config.get("rate", 2.0), lambda: config.update(rate=3.0))
+
+
+def use_key_that_is_looked_for():
+    config = {"other": 1.0}
+    return Case(lambda x: x * (3 if "rate" in config else 2), lambda: config.update(rate=3.0))
+
+
+def use_number_of_keys():
+    config = {"one": 1.0}
+    return Case(lambda x: x * len(config), lambda: config.update(other=1.0))
+
+
+def use_keys_that_are_iterated():
+    config = {"one": 1.0}
+    return Case(lambda x: x * sum(len(key) for key in config), lambda: config.update(other=1.0))
+
+
+def use_items_by_iterated_keys():
+    config = {"one": 2.0}
+
+    def run(x):
+        for key in config:  # noqa: PLC0206  the loop over keys is the rule
+            x = x * config[key]
+        return x
+
+    return Case(run, lambda: config.update(one=3.0))
+
+
+def use_key_of_an_argument():
+    config, name = {"other": 1.0}, ["rate"]
+    return Case(lambda x: x * config.get(name[0], 2.0), lambda: config.update(rate=3.0))
+
+
+def use_attribute_that_is_looked_for():
+    config = SimpleNamespace(other=1.0)
+    return Case(lambda x: x * (3 if hasattr(config, "rate") else 2), lambda: setattr(config, "rate", 3.0))
+
+
+def use_attribute_with_a_default():
+    config = SimpleNamespace(other=1.0)
+    return Case(lambda x: x * getattr(config, "rate", 2.0), lambda: setattr(config, "rate", 3.0))
+
+
+def use_attribute_that_is_tried():
+    config = SimpleNamespace(other=1.0)
+
+    def run(x):
+        try:
+            return x * config.rate
+        except AttributeError:
+            return x * 2
+
+    return Case(run, lambda: setattr(config, "rate", 3.0))
+
+
+def use_attribute_of_an_object_with_a_tensor():
+    trainer = Trainer()
+    return Case(
+        lambda x: x * trainer.weight * getattr(trainer, "rate", 2.0), lambda: setattr(trainer, "rate", 3.0)
+    )
+
+
+def use_replaced_partial():
+    config = SimpleNamespace(act=partial(oplib.mul, other=2.0))
+    return Case(lambda x: config.act(x), lambda: setattr(config, "act", partial(oplib.mul, other=3.0)))
+
+
+def use_positions_of_a_replaced_partial():
+    config = SimpleNamespace(act=partial(lambda factor, x: x * factor, 2.0))
+    return Case(lambda x: config.act(x), lambda: setattr(config, "act", partial(config.act.func, 3.0)))
+
+
+def use_keyword_of_a_partial():
+    config = SimpleNamespace(act=partial(oplib.mul, other=2.0))
+    return Case(lambda x: config.act(x), lambda: config.act.keywords.update(other=3.0))
+
+
+def use_default():
+    def scale(x, factor=2.0):
+        return x * factor
+
+    return Case(lambda x: scale(x), lambda: setattr(scale, "__defaults__", (3.0,)))
+
+
+def use_keyword_default():
+    def scale(x, *, factor=2.0):
+        return x * factor
+
+    return Case(lambda x: scale(x), lambda: scale.__kwdefaults__.update(factor=3.0))
+
+
+def use_default_of_a_method():
+    class Scale:
+        def act(self, x, factor=2.0):
+            return x * factor
+
+    scale = Scale()
+    return Case(lambda x: scale.act(x), lambda: setattr(Scale.act, "__defaults__", (3.0,)))
+
+
+def use_sign_of_zero():
+    config = SimpleNamespace(zero=0.0)
+    return Case(lambda x: oplib.copysign(x, oplib.tensor(config.zero)), lambda: setattr(config, "zero", -0.0))
+
+
+@pytest.mark.spec("J.17")
 @pytest.mark.parametrize("make", [value for name, value in globals().items() if name.startswith("use_")])
 def test_a_number_that_the_code_reads_compiles_again(make):
     function, change = make()
@@ -248,6 +357,40 @@ def test_counters_that_other_code_reads_compile_nothing():
         trainer.losses.append(1.0)
         trainer.bar.scale += 1
     assert trainer.step.compilations == 1
+
+
+@pytest.mark.spec("J.17")
+def test_what_the_code_does_not_read_may_grow():
+    config, log, bar = {"rate": 2.0}, [], SimpleNamespace(rate=1.0)
+    step = oplib.jit(lambda x: x * config["rate"] * bar.rate)
+    for number in range(3):
+        step(oplib.ones(2))
+        config[f"other{number}"] = number
+        log.append(number)
+        setattr(bar, f"other{number}", number)
+    assert step.compilations == 1
+
+
+@pytest.mark.spec("J.17")
+def test_the_explanation_names_what_has_other_keys_or_attributes():
+    config, options = {"other": 1.0}, SimpleNamespace(other=1.0)
+    step = oplib.jit(lambda x: x * config.get("rate", 2.0) * getattr(options, "scale", 1.0))
+    step(oplib.ones(2))
+    config["rate"] = 3.0
+    assert "config has other keys than ['other']" in step.explain(oplib.ones(2))
+    del config["rate"]
+    options.scale = 3.0
+    assert "options has other attributes than ['other']" in step.explain(oplib.ones(2))
+
+
+@pytest.mark.spec("J.17")
+def test_a_dictionary_with_many_keys_is_compared_by_its_length():
+    config = dict.fromkeys(range(1001), 1.0)
+    step = oplib.jit(lambda x: x * (3 if "rate" in config else 2))
+    step(oplib.ones(2))
+    config["rate"] = 3.0
+    assert step(oplib.ones(2)).tolist() == [3, 3]
+    assert step.compilations == 2
 
 
 def test_a_function_that_is_made_again_compiles_nothing():
