@@ -4,40 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from oplib.autograd.nodes.accumulate import AccumulateGrad
-from oplib.autograd.nodes.backward_run import BackwardRun
-from oplib.autograd.nodes.node import Gradients, TapeNode
 from oplib.autograd.recording.origins import number_node
 from oplib.errors import AutogradError, ResultError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.storage.overlay import observe, stop_observing
+from oplib.transforms.tracing.boundary import Boundary
 from oplib.transforms.tracing.observed_tensor import use_overlay
 from oplib.transforms.tracing.pruning import find_used_inputs
 
 from .body_region import BodyRegion, Captured
 from .leaves import LeafLayout, build_trees, compare, flatten_leaves
-
-_new: Any = object.__new__
-
-
-class BodyInput(TapeNode):
-    """Stands for the history of an argument inside of a body."""
-
-    results_are_checked = True
-    follows_jax = True
-    has_one_slot = True
-
-    def name(self) -> str:  # noqa: D102
-        return "oplib::BodyInput"
-
-    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: ARG002, D102  its edges lead nowhere
-        return ()
 
 
 @dataclass(frozen=True)
@@ -141,7 +125,7 @@ class Body:
 
     def _call(self, region: BodyRegion, arrays: Sequence[Any]) -> list[Any]:
         first = modes.sequence_nr
-        inputs = list(map(_enter, arrays, self._needs))
+        inputs = list(map(partial(_enter, self._function.what), arrays, self._needs))
         results = self._flatten(self._function.function(*build_trees(self._function.layouts, inputs)))
         self._check_written(inputs)
         self._refuse_hooks_and_nodes(results, first)
@@ -207,12 +191,16 @@ class Body:
         return [known.get(id(value), Captured(value)) for value in constants]
 
 
-def _enter(array: Any, requires_grad: bool) -> Tensor:
+def _enter(what: str, array: Any, requires_grad: bool) -> Tensor:
     """Makes the Tensor that stands for an argument inside."""
     tensor = Tensor.from_array(array)
     if requires_grad:
-        node: BodyInput = _new(BodyInput)
-        node.input_metadata = (jax.typeof(array),)
+        message = (
+            f"{what}: a backward inside the function reaches an argument, whose history is outside. Got "
+            f"{describe(array)}. Take the gradient with oplib.autograd.grad(result, inputs), which returns "
+            "it, or call backward outside, on the result of the call."
+        )
+        node = Boundary.make(jax.typeof(array), message)
         number_node(node, modes.state)
         tensor._requires_grad, tensor._grad_fn = True, node
     return tensor

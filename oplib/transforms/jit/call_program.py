@@ -81,7 +81,7 @@ class Program:
         if self._write_back.can_follow and not (self._read_out or self._shown):
             at = self._write_back.written, self._write_back.leaves, self._held
             self._following = FollowingOperands(places, before, unread, *at)
-        self._last_outputs: Callable[[], ProgramOutputs | None] = _find_none
+        self._last_outputs: Callable[[], ProgramOutputs | None] = lambda: None
 
     def _make_reader(self, trace: Trace, places: list[CapturedPath]) -> Reader:
         """Makes the reader of operands, containers that a call changes, and Generators that are needed."""
@@ -295,10 +295,6 @@ def _transfer(arrays: Sequence[Any]) -> Sequence[Any]:
         jax.device_put(array, destination, may_alias=False)
         for array, destination in zip(arrays, destinations, strict=True)
     ]
-
-
-def _find_none() -> None:
-    """Stands for a reference to something that is gone."""
 
 
 def _advance(generator: Any, change: Any) -> None:

@@ -22,6 +22,7 @@ from oplib.tensor import Storage, Tensor, box
 from oplib.tensor.devices.device import find_common_device
 from oplib.tensor.storage.ended import EndedStorage
 from oplib.tensor.storage.overlay import Overlay, observe, stop_observing
+from oplib.transforms.tracing.boundary import Boundary
 from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.observed_tensor import (
     StateSnapshot,
@@ -29,8 +30,8 @@ from oplib.transforms.tracing.observed_tensor import (
     observe_tensors,
     use_overlay,
 )
+from oplib.transforms.tracing.paths import CapturedPath
 
-from .boundary import find_behind, set_boundaries
 from .collector import Collector
 from .effects import Effects
 
@@ -289,3 +290,48 @@ def _find_targets(output: Tensor, edges: _Edges) -> frozenset[int]:
     assert root is not None
     plan = RunPlan([root])
     return frozenset(place for place, (_, edge) in enumerate(edges) if plan.executes(edge.node))
+
+
+def find_behind(operands: Sequence[CapturedPath]) -> dict[int, list[int]]:
+    """Returns for each operand with a history the operands that its gradient flows to, all by their numbers.
+
+    It is asked outside of the trace: an edge that is read inside belongs to the trace.
+    """
+    numbers = [number for number, path in enumerate(operands) if path.value._grad_fn is not None]
+    edges = [gradient_edge(path.value) for path in operands] if numbers else []
+    found: dict[int, list[int]] = {}
+    for number in numbers:
+        edge = edges[number]
+        assert edge is not None
+        plan = RunPlan([edge])
+        ends = [(n, end[0]) for n, end in enumerate(edges) if end is not None and end[0] is not edge[0]]
+        found[number] = [n for n, node in ends if plan.executes(node)]
+    return found
+
+
+def set_boundaries(
+    name: str, operands: Sequence[CapturedPath], behind: dict[int, list[int]]
+) -> list[Boundary]:
+    """Lets the histories of operands end at nodes that raise.
+
+    The edges of each lead to the operands behind it. So a backward that looks for the gradient of one of
+    these runs the node.
+
+    Args:
+        name: of the function, for errors.
+        operands: the paths of all operands.
+        behind: as :func:`find_behind` returns it.
+    """
+    made: list[Boundary] = []
+    for number in behind:
+        tensor, spec = operands[number].value, operands[number].value._storage.spec
+        message = (
+            f"{name}: a backward inside the compiled function reaches a node that was recorded outside of "
+            f"it. Got {describe(spec)}, found as {operands[number].name}. Call backward outside, on what the "
+            "function returns, or compute that Tensor inside too."
+        )
+        made.append(Boundary.make(spec, message))
+        tensor._grad_fn, tensor._output_nr, tensor._backward_hooks = made[-1], 0, None
+    for boundary, ends in zip(made, behind.values(), strict=True):
+        boundary.edges = tuple([gradient_edge(operands[number].value) for number in ends])
+    return made

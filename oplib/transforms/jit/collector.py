@@ -16,12 +16,12 @@ from oplib.tensor import Generator, Storage, Tensor, box
 from oplib.tensor.inference import InferenceTensor
 from oplib.tensor.storage.overlay import Overlay
 from oplib.tensor.views import AliasStorage, ViewStorage
+from oplib.transforms.tracing.boundary import Boundary
 from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.entries import read_entries, restore_entry
 from oplib.transforms.tracing.observed_tensor import StateSnapshot
 from oplib.transforms.tracing.paths import SCALARS, CapturedPath, Walk, name_package
 
-from .boundary import Boundary
 from .effects import Effects, New, NewEntry, NewTensor, Operand, Source
 
 _OF_CODE = (types.CellType, types.FunctionType)

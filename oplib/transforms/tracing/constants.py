@@ -18,7 +18,7 @@ from typing import Any
 
 from oplib.tensor import Generator, Tensor
 
-from .entries import list_slot_names
+from .entries import list_codes, list_slot_names
 from .paths import SCALARS, CapturedPath, Walk, name_package
 
 _DYNAMIC = frozenset({"__dict__", "__getattribute__", "asdict", "attrgetter", "fields", "getattr", "vars"})
@@ -73,7 +73,8 @@ class NamesOfCode:
             for path in functions:
                 if id(path.value) not in self._reached and self._is_reached(path):
                     self._reached.add(id(path.value))
-                    self._add(path.value.__code__)
+                    for code in list_codes(path.value.__code__):
+                        self._add(code)
         self.probes_keys = not _PROBES_OF_KEYS.isdisjoint(self.known)
         self.probes_attributes = not _PROBES_OF_ATTRIBUTES.isdisjoint(self.known)
         self._is_dynamic = not _DYNAMIC.isdisjoint(self.known)
@@ -88,11 +89,7 @@ class NamesOfCode:
     def _add(self, code: types.CodeType) -> None:
         self.known.update(code.co_names, code.co_freevars)
         self.known.update(name for number, name in _OPERATIONS.items() if number in code.co_code[::2])
-        for constant in code.co_consts:
-            if isinstance(constant, types.CodeType):
-                self._add(constant)
-            elif isinstance(constant, str):
-                self.known.add(constant)
+        self.known.update(constant for constant in code.co_consts if isinstance(constant, str))
 
     def _is_reached(self, path: CapturedPath) -> bool:
         return any(self._is_named(one) for one in (path, *path.again))

@@ -107,13 +107,17 @@ def list_own_slots(cls: type) -> Iterator[str]:
             yield name
 
 
-def list_names(code: types.CodeType) -> frozenset[str]:
-    """Returns the names of globals and attributes in code and in the functions inside it."""
-    found = set(code.co_names)
+def list_codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yields code, and that of the functions inside it."""
+    yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found |= list_names(constant)
-    return frozenset(found)
+            yield from list_codes(constant)
+
+
+def list_names(code: types.CodeType) -> frozenset[str]:
+    """Returns the names of globals and attributes in code and in the functions inside it."""
+    return frozenset().union(*[one.co_names for one in list_codes(code)])
 
 
 def _attributes(value: Any) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from typing import Any
 from weakref import ref
 
 from oplib.generated_code import define_function
-from oplib.tensor import Tensor, default_generator
+from oplib.tensor import Generator, Tensor, default_generator
 
 from .candidates import Candidates
 from .constants import identify, read_constants, read_kind
@@ -131,7 +131,7 @@ class Reader:
             if path.parent is not None:
                 self._add(path.parent)
             self._read(path)
-            if not isinstance(path.value, Tensor):
+            if not isinstance(path.value, (Tensor, Generator)):
                 self._add_identity(identify(path, self._names_of_code), path)
                 self._add_constants(path)
         return self._names[id(path)]

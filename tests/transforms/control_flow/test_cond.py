@@ -140,3 +140,35 @@ X = oplib.ones(3)
 def test_bad_input(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+@pytest.mark.spec("J.6")
+@pytest.mark.parametrize("wrap", [lambda run: run, oplib.jit], ids=["eager", "jit"])
+@pytest.mark.parametrize("name", ["cond", "scan"])
+def test_a_backward_inside_that_reaches_an_argument_raises(wrap, name):
+    def square(x):
+        (x * x).sum().backward()
+        return x * 1
+
+    def run(x):
+        if name == "cond":
+            return oplib.cond(x.sum() > 0, square, square, x)
+        return oplib.scan(lambda carry, _: (square(carry), None), x, length=2)[0]
+
+    x = oplib.ones(2, requires_grad=True)
+    with pytest.raises(
+        TracingError, match=rf"{name}: '.*f.*': .* reaches an argument.* Take the gradient with"
+    ):
+        wrap(run)(x)
+    assert x.grad is None
+
+
+@pytest.mark.spec("J.6")
+def test_a_gradient_inside_by_an_argument_is_returned():
+    def square(x):
+        return grad((x * x * x).sum(), x, create_graph=True)[0]
+
+    x = oplib.tensor([1.0, 2.0], requires_grad=True)
+    result = oplib.cond(x.sum() > 0, square, square, x)
+    assert result.tolist() == square(x).tolist()
+    assert grad(result.sum(), x)[0].tolist() == grad(square(x).sum(), x)[0].tolist()
