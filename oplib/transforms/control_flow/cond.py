@@ -106,16 +106,10 @@ def _make_program(yes: Body, no: Body) -> FlowProgram:
     def run(*arrays: Any) -> tuple[Any, ...]:
         pred, *operands = arrays[second:]
 
-        def take_true(first_captured: Any, _: Any, operands: Any) -> Any:
-            return tuple(call_true(*first_captured, *operands))
-
-        def take_false(_: Any, second_captured: Any, operands: Any) -> Any:
-            return tuple(call_false(*second_captured, *operands))
-
         return jax.lax.cond(
             pred.reshape(()).astype(bool),
-            take_true,
-            take_false,
+            lambda captured, _, operands: tuple(call_true(*captured, *operands)),
+            lambda _, captured, operands: tuple(call_false(*captured, *operands)),
             arrays[:first],
             arrays[first:second],
             operands,

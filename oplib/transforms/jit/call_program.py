@@ -165,9 +165,12 @@ class Program:
         shared = {owners[number] for number in found}  # the function may have read it through another operand
         return [number for number, owner in enumerate(owners) if owner in shared]
 
-    def only_reads(self, given: CallArguments) -> bool:
-        """Whether the program does no more than read the views that were taken apart."""
-        return not any(place in self._named_leaves for place, _ in given.apart)
+    def may_take_apart(self, given: CallArguments, tensors: Sequence[Any]) -> bool:
+        """Whether the program only reads views that were taken apart, whose memory no Tensor shows."""
+        if not given.apart:
+            return True
+        owners = {tensor._storage.owner for tensor in tensors}
+        return not any(place in self._named_leaves or owner in owners for place, owner in given.apart)
 
     def read(self, function: Any, leaves: Sequence[Any]) -> Found | None:
         """Returns the operands of a call; None if the program does not serve it.

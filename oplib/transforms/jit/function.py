@@ -10,7 +10,7 @@ import traceback
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -188,10 +188,8 @@ class JitFunction:
         programs = self._programs.list_programs(given.key)
         for arguments in given.list_variants() if programs else ():
             for program in programs:
-                if not program.only_reads(arguments):
-                    continue
                 found = program.read(self.__wrapped__, arguments.leaves)
-                if found is not None and not _share_memory(found.tensors, arguments):
+                if found is not None and program.may_take_apart(arguments, found.tensors):
                     return program, arguments, found
         return None
 
@@ -205,7 +203,7 @@ class JitFunction:
                 return True
             reason = self._explain(given)
             program, tensors = self._trace(given)
-            if not program.only_reads(given) or _share_memory(tensors, given):
+            if not program.may_take_apart(given, tensors):
                 return False
             self._programs.add(given.key, program)
             self._note_compilation(reason)
@@ -270,14 +268,6 @@ class JitFunction:
             f"{self.__name__}: the value of a Tensor is needed while the function is compiled{where}. "
             f"{first}.{''.join(cures)}"
         )
-
-
-def _share_memory(tensors: Sequence[Any], given: CallArguments) -> bool:
-    """Whether a Tensor shows memory of which a view was taken apart."""
-    if not given.apart:
-        return False
-    owners = {tensor._storage.owner for tensor in tensors}
-    return any(owner in owners for _, owner in given.apart)
 
 
 def jit(

@@ -71,8 +71,8 @@ class Candidates:
                 held = {name: one for name, one in held.items() if name not in known}
                 known |= held.keys()
             self.constants[id(value)] = {key: one for key, one in held.items() if _is_constant(one, walk)}
-            if reads_all or names.probes_keys or not isinstance(value, dict):
-                self.identities[id(value)] = identify(path, names)
+            is_asked = reads_all or names.probes_keys or not isinstance(value, dict)
+            self.identities[id(value)] = identify(path, names) if is_asked else {"bool({})": bool(value)}
         for path in self.operands:
             if path.parent is not None and names.lead_to(path):
                 self.identities[id(path.value)] = identify(path, names)

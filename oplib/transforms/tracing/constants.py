@@ -26,20 +26,12 @@ _OF_OBJECTS_MADE = frozenset({"__init__", "__new__", "__post_init__", "__del__",
 _UNNAMED = (list, tuple, types.CellType, types.MethodType, partial)
 _NAME = re.compile(r"\['([^']*)'\](?:\.\w+)?$|\.(\w+)$")  # at the end of a step
 _NAMED = (type, types.FunctionType, types.ModuleType)
-_ITERATION = frozenset({"items", "keys", "values", "GET_ITER"})
-_PROBES_OF_KEYS = _ITERATION | {
-    "get",
-    "len",
-    "list",
-    "pop",
-    "setdefault",
-    "sorted",
-    "tuple",
-    "KeyError",
-    "CONTAINS_OP",
-}
+_OPERATIONS = {dis.opmap[name]: name for name in ("CONTAINS_OP", "DICT_MERGE", "DICT_UPDATE", "GET_ITER")}
+_ITERATION = frozenset({"items", "keys", "values", "dict", "list", "set", "sorted", "tuple"}) | {
+    "DICT_MERGE", "DICT_UPDATE", "GET_ITER"
+}  # fmt: skip
+_PROBES_OF_KEYS = _ITERATION | {"get", "len", "pop", "setdefault", "KeyError", "CONTAINS_OP"}
 _PROBES_OF_ATTRIBUTES = _DYNAMIC | {"hasattr", "AttributeError"}
-_OPERATIONS = {dis.opmap[name]: name for name in ("CONTAINS_OP", "GET_ITER")}
 _MANY_KEYS = 1000
 _MISSING = object()
 _OF_TENSOR = "({0}.__class__, *kind_of({0}))"
@@ -179,10 +171,12 @@ def identify(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
         return {} if "__mro__" in path.step else {"{}": value}
     if isinstance(value, (set, frozenset)) and all(isinstance(one, SCALARS) for one in value):
         return {"frozenset({})": frozenset(value)}
-    is_probed = isinstance(value, dict) and names.probes_keys and len(value) <= _MANY_KEYS
-    if is_probed and all(isinstance(key, SCALARS) for key in value):
-        return {"tuple({})": tuple(value)}
-    if isinstance(value, (dict, list, tuple, deque, set, frozenset)):
+    if isinstance(value, dict):
+        is_compared = names.probes_keys and len(value) <= _MANY_KEYS
+        is_compared &= all(isinstance(key, SCALARS) for key in value)
+        keys = {"tuple({})": tuple(value)} if is_compared else {"len({})": len(value)}
+        return {"bool({})": bool(value), **keys}
+    if isinstance(value, (list, tuple, deque, set, frozenset)):
         return {"len({})": len(value)}
     if isinstance(value, (types.CellType, types.ModuleType, types.MethodType)):
         return {}

@@ -37,28 +37,31 @@ def read_entries(value: Any) -> dict[Any, Any] | None:
 
 def put_entry(container: Any, key: Any, value: Any) -> None:
     """Lets a container hold a value."""
-    if isinstance(container, (dict, list, deque)):
-        container[key] = value
-    elif isinstance(container, types.FunctionType):
-        container.__globals__[key] = value
-    elif (attributes := _attributes(container)) is not None and key not in list_slot_names(type(container)):
-        attributes[key] = value
-    else:
+    mapping = _find_mapping(container, key)
+    if mapping is None:
         object.__setattr__(container, key, value)
+    else:
+        mapping[key] = value
 
 
 def restore_entry(container: Any, key: Any, before: dict[Any, Any]) -> None:
     """Lets a container hold under a key what it held before."""
+    mapping = _find_mapping(container, key)
     if key in before:
         put_entry(container, key, before[key])
-    elif isinstance(container, dict):
-        del container[key]
-    elif isinstance(container, types.FunctionType):
-        del container.__globals__[key]
-    elif (attributes := _attributes(container)) is not None and key in attributes:
-        del attributes[key]
-    else:
+    elif mapping is None:
         object.__delattr__(container, key)
+    else:
+        del mapping[key]
+
+
+def _find_mapping(container: Any, key: Any) -> Any:
+    """Returns what holds an entry of a container; None for a slot, and for the content of a cell."""
+    if isinstance(container, (dict, list, deque)):
+        return container
+    if isinstance(container, types.FunctionType):
+        return container.__globals__
+    return None if key in list_slot_names(type(container)) else _attributes(container)
 
 
 def restore_entries(container: Any, before: dict[Any, Any]) -> None:

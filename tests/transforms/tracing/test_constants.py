@@ -251,6 +251,19 @@ def use_items_by_iterated_keys():
     return Case(run, lambda: config.update(one=3.0))
 
 
+def use_truth_of_a_dictionary():
+    config = {}
+    return Case(lambda x: x * (3 if config else 2), lambda: config.update(rate=1.0))
+
+
+def use_dictionary_that_is_unpacked():
+    def scale(x, one=1.0, other=1.0):
+        return x * one * other
+
+    config = {"one": 2.0}
+    return Case(lambda x: scale(x, **config), lambda: config.update(other=2.0))
+
+
 def use_key_of_an_argument():
     config, name = {"other": 1.0}, ["rate"]
     return Case(lambda x: x * config.get(name[0], 2.0), lambda: config.update(rate=3.0))
