@@ -107,7 +107,7 @@ class Trace:
         self.backward: TracedBackward | None = None
         self.unread_grads: frozenset[int] = frozenset()
         self.gradients: list[tuple[int, int | None]] = []
-        self._behind = find_behind(candidates.operands)  # a stale view looks its own up
+        self._behind = _find_behind(candidates.operands)  # a stale view looks its own up
         self.snapshot = StateSnapshot([place.value for place in candidates.operands], candidates.containers)
         self._collector = Collector(name, candidates, self.snapshot)
         self._trace(call, arrays)
@@ -177,7 +177,7 @@ class Trace:
 
         with use_overlay(overlay, tracing=overlay.name, tracing_scope=overlay.scope):
             observe_tensors(self.snapshot.tensors, overlay)
-            boundaries = set_boundaries(self.name, candidates.operands, self._behind)
+            boundaries = _set_boundaries(self.name, candidates.operands, self._behind)
             edges = self._find_edges()
             result = call(*inputs[first : first + count])
             for boundary in boundaries:
@@ -292,7 +292,7 @@ def _find_targets(output: Tensor, edges: _Edges) -> frozenset[int]:
     return frozenset(place for place, (_, edge) in enumerate(edges) if plan.executes(edge.node))
 
 
-def find_behind(operands: Sequence[CapturedPath]) -> dict[int, list[int]]:
+def _find_behind(operands: Sequence[CapturedPath]) -> dict[int, list[int]]:
     """Returns for each operand with a history the operands that its gradient flows to, all by their numbers.
 
     It is asked outside of the trace: an edge that is read inside belongs to the trace.
@@ -309,7 +309,7 @@ def find_behind(operands: Sequence[CapturedPath]) -> dict[int, list[int]]:
     return found
 
 
-def set_boundaries(
+def _set_boundaries(
     name: str, operands: Sequence[CapturedPath], behind: dict[int, list[int]]
 ) -> list[Boundary]:
     """Lets the histories of operands end at nodes that raise.
@@ -320,7 +320,7 @@ def set_boundaries(
     Args:
         name: of the function, for errors.
         operands: the paths of all operands.
-        behind: as :func:`find_behind` returns it.
+        behind: as :func:`_find_behind` returns it.
     """
     made: list[Boundary] = []
     for number in behind:

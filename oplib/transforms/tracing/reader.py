@@ -25,6 +25,7 @@ from .paths import SCALARS, CapturedPath
 
 _numbers = itertools.count()
 _MISSING = object()
+_MAX_SHOWN = 8
 _SIZED = (dict, list, tuple, deque)
 _ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
@@ -146,7 +147,8 @@ class Reader:
             reason = "is another function, or of another class, length or content"
             if expression.startswith("tuple"):
                 what = "attributes" if "__dict__" in expression else "keys"
-                reason = f"has other {what} than {list(value)}"
+                shown = list(value) if len(value) <= _MAX_SHOWN else [*value[:_MAX_SHOWN], ...]
+                reason = f"has other {what} than {shown}"
             test = f"{expression.format(self._names[id(path)])} {expected}"
             self._refuse(test, f"{path.name} {reason}")
 
