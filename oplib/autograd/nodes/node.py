@@ -14,13 +14,18 @@ import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from weakref import WeakValueDictionary
 
-from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
+import numpy as np
+
+from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan, Mask, has_gradient
+from oplib.autograd.array_functions.filled_plan import FilledPlan
 from oplib.autograd.array_functions.tokens import next_token
+from oplib.autograd.tangents import TangentSlot
 from oplib.errors import AutogradError, GradientTypeError
 from oplib.hooks import RemovableHandle
-from oplib.tensor import Tensor
+from oplib.tensor import Storage, Tensor
 
 if TYPE_CHECKING:
     from .backward_run import BackwardRun
@@ -39,6 +44,51 @@ FIRST = 2**64 - 1
 
 builtin_nodes: dict[str, type] = {}
 """The built-in node classes by ``__name__``. They count as nodes without inheriting from ``Node``."""
+
+
+NOBODY = Storage(None)
+"""The storage of saved values that belong to no tensor, such as intermediates. It never changes."""
+
+_plans: WeakValueDictionary[Any, FilledPlan] = WeakValueDictionary()
+
+
+class SavedValue(NamedTuple):
+    """One array that a node has saved.
+
+    Attributes:
+        array: the array.
+        storage: the storage that it was read from; ``NOBODY`` if it belongs to no tensor.
+        version: the version of the storage when the array was saved.
+        edge: the edge of its gradient when the backward is differentiated; None if it needs none.
+    """
+
+    array: Any
+    storage: Storage
+    version: int
+    edge: Edge | None
+
+
+class SavedState(NamedTuple):
+    """All that a node has saved.
+
+    Attributes:
+        plan: the plan of the backward, which reads the values; None if the node runs Python code.
+        values: the saved values, in the order of the plan.
+        reads: the values from which intermediates are computed again when the backward is differentiated.
+        tangents: in forward mode, the tangents of inputs and outputs at the time of the call.
+        node_class: the class of a node with other values of this kind; None if it can be any formula node.
+        is_freed: whether a backward pass has freed the values.
+        is_linked: whether the edges of all values are known. If not, the backward runs, but it cannot be
+            differentiated.
+    """
+
+    plan: BackwardPlan | None
+    values: Sequence[SavedValue] = ()
+    reads: Sequence[SavedValue] = ()
+    tangents: Sequence[TangentSlot | None] | None = None
+    node_class: type[TapeNode] | None = None
+    is_freed: bool = False
+    is_linked: bool = True
 
 
 class Node(ABC):
@@ -206,6 +256,41 @@ class TapeNode(Node):
             The function, which can be traced; None if the node runs Python code that must run each time.
         """
         return None
+
+    def read_saved(self) -> SavedState:
+        """Returns what the node has saved, in one form for all nodes, without a check of versions.
+
+        Here it is the arrays and the formula of :meth:`read_operands` and :meth:`find_function`. A node whose
+        formula is differentiated through its arrays overrides this and names their edges.
+        """
+        operands: list[Any] = []
+        key = self.read_operands(operands)
+        plan = None if key is None else self._find_plan(key, len(operands))
+        if plan is None:
+            return SavedState(None)
+        arrays = [np.asarray(one, np.int32) if one.__class__ is tuple else one for one in operands]
+        values = [SavedValue(array, NOBODY, 0, None) for array in arrays]
+        return SavedState(plan, values, is_linked=not any(has_gradient(one.dtype) for one in arrays))
+
+    def _find_plan(self, key: Any, count: int) -> BackwardPlan | None:
+        """Returns the plan of the formula. Nodes with equal keys and shapes share it while it is used."""
+        wanted = tuple([edge is not None for edge in self.edges])
+        metadata = self.input_metadata
+        key = key, wanted, tuple([(spec.shape, spec.dtype) for spec in metadata])
+        plan = _plans.get(key)
+        if plan is None:
+            function = self.find_function((True,) * len(metadata))
+            if function is not None:
+                plan = _plans[key] = FilledPlan(function, wanted, metadata, count)
+        return plan
+
+    def with_arrays(self, arrays: Sequence[Any]) -> TapeNode:  # noqa: ARG002  it reads none here
+        """Returns a node, with the same hooks, that reads these arrays in place of the saved ones.
+
+        It is asked of nodes without a plan. ``arrays`` are those of :meth:`read_saved`. A node that reads
+        others too is returned itself.
+        """
+        return self
 
     def release(self) -> None:
         """Frees the saved values. A later ``apply`` that needs them raises ``second_pass_error``."""

@@ -13,11 +13,11 @@ from oplib.autograd.array_functions.array_function import ArrayFunction, Backwar
 from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.backward_run import BackwardRun
-from oplib.autograd.nodes.node import Edge
+from oplib.autograd.nodes.node import NOBODY, Edge
 from oplib.autograd.saved.hooks import active_pairs
-from oplib.autograd.saved.saved_tensor import NOBODY, check_version, link, second_pass_error
+from oplib.autograd.saved.saved_tensor import check_version, link, second_pass_error
 from oplib.autograd.saved.slots import SavedSlots, SlottedNode, make_saved_properties, pack_residuals
-from oplib.autograd.tangents import TangentSlot, find_tangents, has_tangents, push_tangents, save_tangents
+from oplib.autograd.tangents import find_tangents, has_tangents, push_tangents, save_tangents
 from oplib.config import config
 from oplib.modes import ModeState, modes
 from oplib.tensor import Storage, Tensor, box, read_array
@@ -48,14 +48,9 @@ class FormulaNode(SlottedNode):
         hides_constants: hooks of every node of the class see no slots for outputs that have no gradient.
     """
 
-    plan: BackwardPlan
     input_metadata = property(attrgetter("plan.outputs"))  # pyright: ignore[reportAssignmentType]  not stored
     inputs: tuple[Tensor | Edge | None, ...] = ()
-    edges = LazyEdges()  # pyright: ignore[reportAssignmentType]  an attribute of the instance hides it
-    saved: tuple[Any, ...] | SavedSlots | None = ()
-    versions: tuple[int, ...] | None = None
-    kept: tuple[tuple[Any, ...], tuple[Storage, ...], tuple[int, ...]] | None = None
-    tangents: list[TangentSlot | None] | None = None
+    edges = LazyEdges()  # an attribute of the instance hides it
     results_are_checked = True
     follows_jax = True
     hides_constants = False
@@ -179,18 +174,8 @@ class FormulaNode(SlottedNode):
 
     def _link_residuals(self) -> tuple[list[Edge | None], list[Any], list[Storage]]:
         """Returns the edge, array and storage of each residual; intermediates are constants here."""
-        plan, edges = self.plan, self.edges
         saved: Any = self.saved
-        first_output = plan.input_count
-        first_extra = first_output + len(plan.outputs)
-        links = [
-            edges[source]
-            if source < first_output
-            else (self, source - first_output)
-            if source < first_extra and plan.differentiable[source - first_output]
-            else None
-            for source in plan.sources
-        ]
+        links = self.find_links(self.plan.sources)
         count = len(links)
         return links, list(saved[:count]), list(saved[count:])
 

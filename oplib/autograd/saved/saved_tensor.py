@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
+from oplib.autograd.nodes.node import NOBODY
 from oplib.autograd.tangents import claim_slot
 from oplib.errors import AutogradError, SavedTensorError, describe
 from oplib.modes import modes
@@ -16,9 +17,6 @@ from .hooks import HookPair, active_pairs, make_pair, pack_through, unpack_throu
 
 if TYPE_CHECKING:
     from oplib.autograd.nodes.node import Edge, TapeNode
-
-# Intermediates belong to no tensor, so nothing can write them. They share this storage, which never changes.
-NOBODY = Storage(None)
 
 
 def check_version(node_name: str, storage: Storage, version: int) -> None:

@@ -15,11 +15,14 @@ import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import BackwardPlan
 from oplib.autograd.nodes.accumulate import AccumulateGrad
-from oplib.autograd.nodes.node import TapeNode
+from oplib.autograd.nodes.node import NOBODY, Edge, SavedState, SavedValue, TapeNode
+from oplib.autograd.tangents import TangentSlot
 from oplib.tensor import Storage, Tensor, box
 
 from .hooks import HookPair
-from .saved_tensor import NOBODY, SavedTensor
+from .saved_tensor import SavedTensor
+
+Columns = tuple[Sequence[Any], Sequence[Storage], Sequence[int]]
 
 
 class SavedSlots:
@@ -41,6 +44,15 @@ class SavedSlots:
         """Returns the arrays that the formula reads."""
         return tuple([slot.read(node_name) for slot in self.residuals])
 
+    def describe(self, node_name: str) -> tuple[Columns, Columns]:
+        """Returns the arrays, storages and current versions of the residuals, and of the reads."""
+
+        def split(slots: Sequence[SavedTensor]) -> Columns:
+            storages = [slot.storage for slot in slots]
+            return [slot.read(node_name) for slot in slots], storages, [one.version for one in storages]
+
+        return split(self.residuals), split(self.reads)
+
     def free(self) -> None:
         """Drops all values."""
         for slot in (*self.residuals, *self.reads):
@@ -48,7 +60,7 @@ class SavedSlots:
 
 
 class SlottedNode(TapeNode):
-    """A node that shows its saved values to users. The tape does not need this.
+    """A node with a plan. It shows its saved values to users, and can be built again with others.
 
     Its attributes are those of :class:`.formula_node.FormulaNode`.
     """
@@ -57,6 +69,57 @@ class SlottedNode(TapeNode):
     saved: tuple[Any, ...] | SavedSlots | None = ()
     versions: tuple[int, ...] | None = None
     kept: tuple[tuple[Any, ...], tuple[Storage, ...], tuple[int, ...]] | None = None
+    tangents: list[TangentSlot | None] | None = None
+
+    def read_saved(self) -> SavedState:  # noqa: D102  described in TapeNode
+        plan, saved = self.plan, self.saved
+        if saved is None:
+            return SavedState(plan, node_class=type(self), is_freed=True)
+        if isinstance(saved, SavedSlots):
+            values, reads = saved.describe(self.name())
+        else:
+            count = len(plan.sources)
+            values = saved[:count], saved[count:], self.versions or (0,) * count
+            reads = self.kept or ((), (), ())
+        return SavedState(
+            plan,
+            list(map(SavedValue, *values, self.find_links(plan.sources))),
+            list(map(SavedValue, *reads, self.find_links(plan.extra_reads))),
+            self.tangents,
+            type(self),
+        )
+
+    def restore(self, state: SavedState, edges: tuple[Edge | None, ...]) -> None:
+        """Gives a new node a state and edges, as the call that saves the values would.
+
+        Args:
+            state: the values, and their plan.
+            edges: the edge of each input.
+        """
+        assert state.plan is not None, "the node runs Python code"
+        self.plan, self.edges = state.plan, edges
+        if state.tangents is not None:
+            self.tangents = list(state.tangents)
+        arrays, storages, versions = _spread(state.values)
+        self.saved = None if state.is_freed else (*arrays, *storages)
+        if any(versions):
+            self.versions = versions
+        if state.plan.extras is not None and not state.is_freed:
+            self.kept = _spread(state.reads)
+
+    def find_links(self, sources: Sequence[int]) -> list[Edge | None]:
+        """Returns the edge of each saved value, by its place among inputs, outputs and intermediates."""
+        plan, edges = self.plan, self.edges
+        first_output = plan.input_count
+        first_extra = first_output + len(plan.outputs)
+        return [
+            edges[source]
+            if source < first_output
+            else (self, source - first_output)
+            if source < first_extra and plan.differentiable[source - first_output]
+            else None
+            for source in sources
+        ]
 
     def link_saved(self, source: int, value: Any, storage: Storage) -> Tensor:
         """Returns a tensor with history for a saved input or output."""
@@ -124,6 +187,12 @@ class SlottedNode(TapeNode):
         self.saved = SavedSlots(residuals, reads)
         self.kept = self.versions = None
         return self.saved
+
+
+def _spread(values: Sequence[SavedValue]) -> tuple[tuple[Any, ...], tuple[Storage, ...], tuple[int, ...]]:
+    """Returns the arrays, the storages and the versions of saved values."""
+    arrays, storages, versions, _ = zip(*values, strict=True) if values else ((), (), (), ())
+    return arrays, storages, versions
 
 
 def pack_residuals(

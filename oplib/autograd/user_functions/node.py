@@ -10,12 +10,12 @@ import jax
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 from oplib.autograd.nodes.accumulate import gradient_edge
-from oplib.autograd.nodes.node import Gradients, TapeNode
+from oplib.autograd.nodes.node import Gradients, SavedState, SavedValue, TapeNode
 from oplib.autograd.recording.origins import number_node
 from oplib.autograd.saved.saved_tensor import SavedTensor, second_pass_error
 from oplib.errors import AutogradError
 from oplib.modes import modes
-from oplib.tensor import Tensor, box
+from oplib.tensor import Storage, Tensor, box
 
 from .context import FunctionCtx
 from .traceable import describe_backward, trace_backward
@@ -23,6 +23,9 @@ from .trees import NO_SPECS, Specs, flatten_gradients, unflatten_values
 
 if TYPE_CHECKING:
     from oplib.autograd.nodes.backward_run import BackwardRun
+
+
+_new: Any = object.__new__
 
 
 class BackwardCFunction(TapeNode, FunctionCtx):
@@ -88,6 +91,19 @@ class BackwardCFunction(TapeNode, FunctionCtx):
 
     def find_function(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in TapeNode
         return trace_backward(self, given)
+
+    def read_saved(self) -> SavedState:  # noqa: D102  described in TapeNode
+        if self._saved is None:
+            return SavedState(None, is_freed=True)
+        tensors = [saved.unpack(self) for saved in self._saved if saved is not None]
+        values = [(one._storage, gradient_edge(one)) for one in tensors]
+        return SavedState(None, [SavedValue(kept.array, kept, kept.version, edge) for kept, edge in values])
+
+    def with_arrays(self, arrays: Sequence[Any]) -> BackwardCFunction:  # noqa: D102  described in TapeNode
+        twin, rest = _new(type(self)), iter([SavedTensor.of_value(one, Storage(one)) for one in arrays])
+        vars(twin).update(vars(self))
+        twin._saved = tuple([None if saved is None else next(rest) for saved in self._saved or ()])
+        return twin
 
     def _find_mutex(self) -> threading.RLock:
         """Returns the lock of this node. Threads that run it at once would share the user's state on ctx."""

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan, Mask, make_gather
+from oplib.autograd.array_functions.array_function import ArrayFunction, Mask, make_gather
 from oplib.autograd.array_functions.compilation import rename_function
+from oplib.autograd.array_functions.filled_plan import FilledPlan, call_jaxpr
 from oplib.autograd.nodes.accumulate import gradient_edge
-from oplib.autograd.nodes.node import Edge, Gradients
+from oplib.autograd.nodes.node import NOBODY, Edge, Gradients
 from oplib.autograd.recording.formula_node import FormulaNode
 from oplib.autograd.recording.origins import enter_node
-from oplib.autograd.saved.saved_tensor import NOBODY, second_pass_error
+from oplib.autograd.saved.saved_tensor import second_pass_error
 from oplib.errors import AutogradError, SavedTensorError, TracingError
 from oplib.modes import modes
 from oplib.tensor import Tensor, box
@@ -35,7 +35,7 @@ from .operands import ExpectedOperands
 _new: Any = object.__new__
 
 
-class CallPlan(BackwardPlan):
+class CallPlan(FilledPlan):
     """The plan of a whole call. The tape has traced its backward.
 
     Args:
@@ -43,17 +43,17 @@ class CallPlan(BackwardPlan):
         backward: what the tape has traced. For the plan each of its residuals is an intermediate of the call.
     """
 
-    __slots__ = ("_name", "_pull", "_refused")
+    __slots__ = ("_refused",)
 
     def __init__(self, name: str, backward: TracedBackward) -> None:
-        first = len(backward.reached) + len(backward.specs)
-        sources = range(first, first + len(backward.residuals))
-        super().__init__(tuple(backward.reached), backward.specs, sources)
-        self._name, self._pull, self._refused = name, backward.pull, backward.refused
+        wanted = tuple(backward.reached)
+        function = ArrayFunction(call_jaxpr(backward.pull, wanted), name, is_formula=True)
+        super().__init__(function, wanted, backward.specs, len(backward.residuals))
+        self._refused = backward.refused
 
     @property
     def op_name(self) -> str:  # noqa: D102  described in BackwardPlan
-        return self._name
+        return self._function.name
 
     def check_slots(self, given: Mask) -> None:
         """Raises if a gradient arrives at a result that cannot be differentiated."""
@@ -63,18 +63,7 @@ class CallPlan(BackwardPlan):
 
     def _make_backward(self, given: Mask) -> ArrayFunction:
         self.check_slots(given)
-        count = len(self.sources)
-
-        def pull_back(*arrays: Any) -> tuple[Any, ...]:
-            pull = jaxpr_as_fun(ClosedJaxpr(self._pull, arrays[:count]))
-            rest = iter(arrays[count:])
-            specs: Any = zip(given, self.outputs, strict=True)
-            found = iter(
-                pull(*[next(rest) if has else jnp.zeros(one.shape, one.dtype) for has, one in specs])
-            )
-            return tuple([next(found) if reached else None for reached in self.wanted])
-
-        return ArrayFunction(pull_back, self._name, is_formula=True)
+        return super()._make_backward(given)
 
 
 class CompiledCallBackward(FormulaNode):

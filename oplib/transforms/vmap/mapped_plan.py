@@ -39,6 +39,7 @@ class MappedPlan(BackwardPlan):
         self.differentiable = inner.differentiable
         self.set_sources(inner.sources)
         self.names = inner.names
+        self.token = inner.token and self.token
         self._inner = inner
         self._size = size
         self._residuals = residuals
@@ -60,12 +61,18 @@ class MappedPlan(BackwardPlan):
         )
 
 
-@lru_cache(maxsize=CAPACITY)
 def find_mapped_plan(
     inner: BackwardPlan, size: int, *, residuals: Mask, reads: Mask, targets: Mask
 ) -> MappedPlan:
-    """Returns the mapped plan of a plan. Equal arguments give the same object with its compiled functions."""
-    return MappedPlan(inner, size, residuals=residuals, reads=reads, targets=targets)
+    """Returns the mapped plan of a plan. Equal arguments give the same object with its compiled functions.
+
+    A plan without a token is that of one call only.
+    """
+    make = MappedPlan if inner.token is None else _find_plan
+    return make(inner, size, residuals=residuals, reads=reads, targets=targets)
+
+
+_find_plan = lru_cache(maxsize=CAPACITY)(MappedPlan)
 
 
 def map_function(function: Callable[..., Arrays], size: int, batched: Mask) -> Callable[..., Arrays]:

@@ -15,8 +15,9 @@ from jax.extend.core import get_opaque_trace_state
 
 from oplib.autograd.grad_mode import set_grad_enabled
 from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.gradient_representation import ARRAYS
-from oplib.autograd.nodes.node import Edge, TapeNode
+from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.autograd.recording.in_place import write_in_place
 from oplib.autograd.recording.origins import number_node
 from oplib.autograd.tangents import find_tangent, set_tangent
@@ -27,7 +28,6 @@ from oplib.tensor import Tensor, upcalls
 from oplib.tensor.storage.map_level import MapAxis, MapLevel, run_in_levels
 
 from .batch_dims import move_batch, repeat, with_batch
-from .mapped_input import MappedInput
 from .region_graph import RegionGraph
 
 _new: Any = object.__new__
@@ -44,6 +44,20 @@ class Mapped(NamedTuple):
 
     tensor: Tensor | None
     is_batched: bool
+
+
+class MappedInput(TapeNode):
+    """Stands for the node of an argument inside of a map. Outside, the gradient of all examples continues."""
+
+    results_are_checked = True
+    follows_jax = True
+    has_one_slot = True
+
+    def name(self) -> str:  # noqa: D102
+        return "oplib::MappedInput"
+
+    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: ARG002, D102  no edges
+        return ()
 
 
 class Entrance:

@@ -13,8 +13,7 @@ from typing import Any
 
 from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
 from oplib.autograd.nodes.gradient_representation import ARRAYS
-from oplib.autograd.nodes.node import Edge, TapeNode
-from oplib.autograd.recording.formula_node import NOBODY, FormulaNode
+from oplib.autograd.nodes.node import FIRST, NOBODY, Edge, SavedState, SavedValue, TapeNode
 from oplib.autograd.saved.saved_tensor import link
 from oplib.autograd.tangents import TangentSlot
 from oplib.library.carrier.look import Below
@@ -23,10 +22,8 @@ from oplib.tensor import Storage, Tensor
 
 from .batch_dims import with_batch
 from .mapped_plan import find_mapped_plan
-from .mapped_view import fill_mapped_view, is_view_node, make_mapped_view
-from .node_residuals import Residuals, read_residuals
+from .rebuilt_node import RebuiltNode, trace_node
 from .spliced_node import SplicedNode
-from .traced_node import TracedBackward, make_traced_node, trace_node
 
 _new: Any = object.__new__
 
@@ -81,11 +78,11 @@ class RegionGraph:
         self.pool = ValuePool()
         self._first = first
         self._size = size
-        self._entrances = entrances
-        self._residuals: dict[TapeNode, Residuals] = {}
-        self._traced: dict[TapeNode, TracedBackward] = {}
+        self._exits: dict[TapeNode, Sequence[Edge | None]] = {
+            node: (edge,) for node, edge in entrances.items()
+        }
+        self._states: dict[TapeNode, SavedState] = {}
         self._spliced: list[SplicedNode] = []
-        self._views: list[TapeNode] = []
         self._leaves: dict[TapeNode, int] = {}
         self._tensors: dict[int, tuple[Tensor, int]] = {}
         self._made: dict[TapeNode, Any] = {}
@@ -99,44 +96,42 @@ class RegionGraph:
         seen = set(ahead)
         while ahead:
             node = ahead.pop()
-            if not self._belongs(node):
-                continue
-            for edge in (*node.edges, *self._take(node)):
+            for edge in self._take(node):
                 if edge is not None and edge[0] not in seen:
                     seen.add(edge[0])
                     ahead.append(edge[0])
 
-    def _belongs(self, node: TapeNode) -> bool:
-        """Returns whether a node was recorded inside. Of leaves, arguments with hooks count."""
-        if node in self._entrances:
-            return node.has_hooks
+    def _take(self, node: TapeNode) -> Iterable[Edge | None]:
+        """Stores the values of a node that was recorded inside. Returns the edges that lead on."""
+        if node in self._exits:  # of the arguments, those with hooks are built again
+            return self._keep(node, trace_node(node, ends_here=True)) if node.has_hooks else ()
         if isinstance(node, AccumulateGrad):
             self._leaves[node] = self.pool.add(node.variable._storage.array)
-            return False
-        return node.sequence_nr >= self._first
-
-    def _take(self, node: TapeNode) -> Sequence[Edge | None]:
-        """Stores the values of a node. Returns the edges of the tangents among them."""
+            return ()
+        if node.sequence_nr < self._first:
+            return ()
         if isinstance(node, SplicedNode):
             self._spliced.append(node)
-            if not node.has_hooks:
-                return ()
-        if is_view_node(node):
-            self._views.append(node)
-            return ()
-        if isinstance(node, FormulaNode) and not node.has_hooks:
-            residuals = self._residuals[node] = read_residuals(node)
-            tangents = [slot.tangent for slot in node.tangents or () if slot is not None]
-            held = [one for one in tangents if one is not None]
-            for value in (*residuals.values, *residuals.read_values):
-                self.pool.add(value)
-            for tangent in held:
-                self.hold(tangent)
-            return [gradient_edge(one) for one in held]
-        traced = self._traced[node] = trace_node(node)
-        for value in traced.values:
-            self.pool.add(value)
-        return ()
+            self._exits[node] = node.outer_edges
+            if node.has_hooks:
+                self._keep(node, trace_node(node, ends_here=True))
+            return node.edges
+        state = None if node.has_hooks else node.read_saved()
+        if state is None or state.plan is None:
+            state = trace_node(node, ends_here=False)
+        return (*node.edges, *self._keep(node, state))
+
+    def _keep(self, node: TapeNode, state: SavedState) -> list[Edge | None]:
+        """Stores the values of a node. Returns the edges of its values and of the tangents among them."""
+        self._states[node] = state
+        links = [value.edge for value in (*state.values, *state.reads)]
+        for value in (*state.values, *state.reads):
+            self.pool.add(value.array)
+        for slot in state.tangents or ():
+            if slot is not None and slot.tangent is not None:
+                self.hold(slot.tangent)
+                links.append(gradient_edge(slot.tangent))
+        return links
 
     def hold(self, tensor: Tensor) -> None:
         """Stores the value of a tensor. A view can read it through its chain only inside."""
@@ -146,19 +141,14 @@ class RegionGraph:
 
     def rebuild(self) -> None:
         """Makes all outer nodes, when the values outside are known."""
-        for node in self._residuals:
-            self._made[node] = _new(type(node))
-        for node, traced in self._traced.items():
-            self._made[node] = make_traced_node(node, traced)
-        for node in self._views:
-            self._made[node] = make_mapped_view(node, self._size)
-        for node, residuals in self._residuals.items():
-            self._fill(node, residuals)
-        for node, traced in self._traced.items():
-            self._fill_traced(node, traced)
-        for node in self._views:
-            (target,) = map(self.target, node.edges)
-            fill_mapped_view(self._made[node], node, self._size, target.edge, is_batched=target.is_batched)
+        for node, state in self._states.items():
+            made = self._made[node] = _new(state.node_class or RebuiltNode)
+            if state.node_class is None:
+                made.label = node.name()
+            made.sequence_nr = modes.sequence_nr if node.sequence_nr == FIRST else node.sequence_nr
+            made._metadata = node._metadata
+        for node, state in self._states.items():
+            self._fill(node, state)
         for node in self._spliced:
             for hole, edge in zip(node.holes, node.edges, strict=True):
                 if hole is not None:
@@ -175,10 +165,8 @@ class RegionGraph:
         node, slot = edge
         if node in self._made:
             return Target((self._made[node], slot), is_batched=True)
-        if isinstance(node, SplicedNode) and node in self._spliced:
-            return Target(node.outer_edges[slot], is_batched=True)
-        if node in self._entrances:
-            return Target(self._entrances[node], is_batched=True)
+        if node in self._exits:
+            return Target(self._exits[node][slot], is_batched=True)
         leaf = self._leaves.get(node)
         if leaf is not None and self.pool.below[leaf].is_batched:
             return Target(None, is_batched=True)  # a leaf made inside, which ends with the map
@@ -198,44 +186,42 @@ class RegionGraph:
             return outer
         return found[1]
 
-    def _fill(self, node: TapeNode, residuals: Residuals) -> None:
-        made, plan = self._made[node], residuals.plan
-        targets = [self.target(edge) for edge in node.edges]
-        own = tuple(target.is_batched for target in targets)
+    def _fill(self, node: TapeNode, state: SavedState) -> None:
+        """Gives an outer node its mapped plan, its edges and its values."""
+        plan: Any = state.plan
+        exits = self._exits.get(node)
+        targets = (
+            list(map(self.target, node.edges))
+            if exits is None
+            else [Target(edge, is_batched=True) for edge in exits]
+        )
         first_extra = plan.input_count + len(plan.outputs)
-
-        def is_linked(source: int) -> bool:
-            """Returns whether the gradient of a residual has the batch in front.
-
-            Then its value must have it too.
-            """
-            if source >= plan.input_count:
-                return source >= first_extra or plan.differentiable[source - plan.input_count]
-            return targets[source].edge is not None and own[source]
-
-        values = [self._residual(value, is_linked(source)) for value, source in residuals.sourced()]
-        reads = [self._residual(value, is_linked(source)) for value, source in residuals.sourced_reads()]
-        made.plan = find_mapped_plan(
+        extras = [plan.extras is not None and source >= first_extra for source in plan.sources]
+        values = list(map(self._outer_value, state.values, extras))
+        reads = [self._outer_value(value) for value in state.reads]
+        mapped = find_mapped_plan(
             plan,
             self._size,
-            residuals=tuple(one.is_batched for one in values),
-            reads=tuple(one.is_batched for one in reads),
-            targets=own,
+            residuals=tuple([is_batched for _, is_batched in values]),
+            reads=tuple([is_batched for _, is_batched in reads]),
+            targets=tuple([target.is_batched for target in targets]),
         )
-        made.edges = tuple(target.edge for target in targets)
-        made.sequence_nr = node.sequence_nr
-        made._metadata = node._metadata
-        made.tangents = self._outer_tangents(node)
-        self._save(made, residuals, values, reads)
+        outer = state._replace(
+            plan=mapped,
+            values=[value for value, _ in values],
+            reads=[value for value, _ in reads],
+            tangents=self._outer_tangents(state),
+        )
+        self._made[node].restore(outer, tuple([target.edge for target in targets]))
 
-    def _outer_tangents(self, node: Any) -> list[TangentSlot | None] | None:
+    def _outer_tangents(self, state: SavedState) -> list[TangentSlot | None] | None:
         """Returns the tangents of saved tensors, for forward mode over a backward pass."""
         level: Any = modes.state.dual_level
-        if node.tangents is None or level is None:
+        if state.tangents is None or level is None:
             return None
         return [
             None if slot is None or slot.tangent is None else level.make_slot(self._tangent(slot.tangent))
-            for slot in node.tangents
+            for slot in state.tangents
         ]
 
     def _tangent(self, tangent: Tensor) -> Tensor:
@@ -248,53 +234,21 @@ class RegionGraph:
             link(outer, target.edge)
         return outer
 
-    def _save(self, made: Any, residuals: Residuals, values: Sequence[Below], reads: Sequence[Below]) -> None:
-        """Sets the saved values of an outer node."""
-        if residuals.is_freed:
-            made.saved = None
-            return
-        storages, versions = self._outer_storages(residuals.storages, residuals.versions, values)
-        made.saved = (*(one.array for one in values), *storages)
-        made.versions = versions
-        if residuals.plan.extras is not None:
-            held = self._outer_storages(residuals.read_storages, residuals.read_versions, reads)
-            made.kept = (tuple(one.array for one in reads), *held)
+    def _outer_value(self, value: SavedValue, is_extra: bool = False) -> tuple[SavedValue, bool]:
+        """Returns a saved value as the outer node holds it, and whether it has the batch in front.
 
-    def _outer_storages(
-        self, storages: Sequence[Storage], versions: Sequence[int], values: Sequence[Below]
-    ) -> tuple[tuple[Storage, ...], tuple[int, ...]]:
-        """Returns the outer storages, and their versions if nothing has been written since."""
-        found: list[Storage] = []
-        due: list[int] = []
-        for storage, version, value in zip(storages, versions, values, strict=True):
-            is_inner = value.is_batched and storage is not NOBODY
-            outer = self.storage_of(storage, value.array) if is_inner else storage
-            if is_inner and version == storage.version:
-                outer.array = value.array  # an earlier value may have been overwritten
-            found.append(outer)
-            due.append(outer.version + version - storage.version)
-        return tuple(found), tuple(due)
-
-    def _residual(self, value: Any, must_be_batched: bool) -> Below:
-        found = self.pool.below[self.pool.add(value)]
-        return with_batch(found, self._size) if must_be_batched else found
-
-    def _fill_traced(self, node: TapeNode, traced: TracedBackward) -> None:
-        if node in self._entrances:
-            targets = [Target(self._entrances[node], is_batched=True)]
-        elif isinstance(node, SplicedNode):
-            targets = [Target(edge, is_batched=True) for edge in node.outer_edges]
-        else:
-            targets = [self.target(edge) for edge in node.edges]
-        links = list(map(self.target, traced.saved_edges))
-        linked = [False] * len(traced.constants) + [one.edge is not None and one.is_batched for one in links]
-        values = list(map(self._residual, traced.values, linked))
-        made = self._made[node]
-        made.fill(
-            [one.array for one in values],
-            self._size,
-            residuals=tuple(one.is_batched for one in values),
-            targets=tuple(target.is_batched for target in targets),
-        )
-        made.edges = tuple(target.edge for target in targets)
-        made.saved_edges = tuple(one.edge for one in links)
+        A value whose gradient has the batch must have it too, and so must an intermediate that is computed
+        again.
+        """
+        found = self.pool.below[self.pool.add(value.array)]
+        target = self.target(value.edge)
+        if is_extra or (target.edge is not None and target.is_batched):
+            found = with_batch(found, self._size)
+        _, storage, version, _ = value
+        if found.is_batched and storage is not NOBODY:
+            outer = self.storage_of(storage, found.array)
+            if version == storage.version:
+                outer.array = found.array  # an earlier value may have been overwritten
+            version += outer.version - storage.version
+            storage = outer
+        return SavedValue(found.array, storage, version, target.edge), found.is_batched

@@ -9,12 +9,14 @@ import pytest
 
 import oplib
 from oplib.autograd import compiled_autograd, grad
+from oplib.autograd.array_functions.array_function import ArrayFunction
 from oplib.autograd.nodes import hook_kinds
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.hook_kinds import HookKind
-from oplib.autograd.nodes.node import TapeNode
+from oplib.autograd.nodes.node import NOBODY, SavedState, SavedValue, TapeNode
 from oplib.autograd.recording.origins import number_node
-from oplib.errors import AutogradError
+from oplib.autograd.saved.saved_tensor import second_pass_error
+from oplib.errors import AutogradError, SavedTensorError
 from oplib.modes import modes
 from oplib.utils.checkpoint import checkpoint
 
@@ -116,6 +118,142 @@ def test_a_deep_copy_refuses_a_new_kind_of_node_by_name_and_a_copy_is_a_leaf(x):
     with pytest.raises(AutogradError, match="the result of FiveTimes"):
         copy.deepcopy(y)
     assert copy.copy(y).is_leaf
+
+
+class WithFormula(TapeNode):
+    """The derivative of a sine, with the array that it reads: the two methods that give a formula."""
+
+    runs = 0
+
+    def __init__(self, tensor):
+        self.tensor = tensor.detach()
+
+    def read_operands(self, operands):
+        if self.tensor is None:
+            raise second_pass_error(self.name())
+        operands.append(self.tensor.array)
+        return (WithFormula.class_token,)
+
+    def find_function(self, given):
+        return ArrayFunction(lambda array, grad: (grad * jnp.cos(array),), "WithFormula")
+
+    def apply(self, grads, run):
+        WithFormula.runs += 1
+        return [None if one is None else one * jnp.cos(self.tensor.array) for one in grads]
+
+    def release(self):
+        self.tensor = None
+
+
+class WithEdges(WithFormula):
+    """The same, with the edge of its array, so that the formula can be differentiated."""
+
+    def __init__(self, tensor):
+        super().__init__(tensor)
+        self.edge = gradient_edge(tensor)
+
+    def read_saved(self):
+        state = super().read_saved()
+        values = [value._replace(edge=self.edge) for value in state.values]
+        return state._replace(values=values, is_linked=True)
+
+
+class WithPython(TapeNode):
+    """The derivative of a sine as code that is not known before it runs, on the array that it has saved."""
+
+    def __init__(self, tensor):
+        self.array, self.edge = tensor.array, gradient_edge(tensor)
+
+    def read_saved(self):
+        return SavedState(None, [SavedValue(self.array, NOBODY, 0, self.edge)])
+
+    def with_arrays(self, arrays):
+        twin = copy.copy(self)
+        (twin.array,) = arrays
+        return twin
+
+    def apply(self, grads, run):
+        cosine = jnp.cos(self.array)
+        return [None if one is None else one * cosine for one in grads]
+
+
+KINDS = [WithFormula, WithEdges, WithPython]
+
+
+def sine(kind):
+    """Returns a function ``x.sin() * x`` whose sine is recorded as a node of a kind."""
+
+    def function(x):
+        y = x.detach().sin()
+        if modes.grad_enabled and x.requires_grad:
+            node = kind(x)
+            node.edges = (gradient_edge(x),)
+            node.input_metadata = (jax.ShapeDtypeStruct(tuple(y.shape), jnp.float32),)
+            number_node(node, modes.state)
+            y._requires_grad, y._grad_fn = True, node
+        return y * x
+
+    return function
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("run", RUNS)
+def test_a_node_with_saved_arrays_is_run_by_each_mechanism(run, kind, x):
+    run(x, sine(kind))
+    np.testing.assert_allclose(x.grad.numpy(), np.cos(VALUES) * VALUES + np.sin(VALUES), rtol=1e-5)
+
+
+@pytest.mark.parametrize("run", [run_compiled, run_in_vmap])
+@pytest.mark.parametrize("kind", [WithFormula, WithEdges])
+def test_a_formula_is_part_of_a_program_and_the_node_does_not_run(run, kind, x, monkeypatch):
+    monkeypatch.setattr(WithFormula, "runs", 0)
+    run(x, sine(kind))
+    assert WithFormula.runs == 0
+
+
+@pytest.mark.parametrize("kind", [WithEdges, WithPython])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_the_edges_of_saved_arrays_give_second_gradients_outside_of_maps(depth, kind, x):
+    function = sine(kind)
+    for _ in range(depth):
+        function = oplib.vmap(function)
+    y = function(x)
+    assert y.grad_fn.next_functions[0][0].name() == kind.__name__
+    (first,) = grad((y * y).sum(), x, create_graph=True)
+    (second,) = grad((first * first).sum(), x)
+    penalty = lambda x: (jax.grad(lambda x: ((jnp.sin(x) * x) ** 2).sum())(x) ** 2).sum()  # noqa: E731
+    np.testing.assert_allclose(second.numpy(), jax.grad(penalty)(VALUES), rtol=2e-4)
+
+
+def test_a_formula_whose_arrays_have_no_edges_is_refused_by_name_where_it_is_differentiated(x):
+    y = oplib.vmap(sine(WithFormula))(x)
+    with pytest.raises(
+        AutogradError, match=r"WithFormula: it was recorded inside vmap, and its backward reads"
+    ):
+        grad(y.sum(), x, create_graph=True)
+
+
+def test_a_node_that_is_freed_inside_a_map_is_named_there(x):
+    def function(x):
+        y = sine(WithFormula)(x)
+        grad(y.sum(), x)
+        return y
+
+    with pytest.raises(SavedTensorError, match=r"WithFormula: the graph cannot be used .* a second time"):
+        oplib.vmap(function)(x)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("call", [in_cond, in_scan])
+def test_control_flow_refuses_a_node_that_says_nothing_about_jax(call, kind, x):
+    with pytest.raises(AutogradError, match=f"a node that JAX cannot follow. Got {kind.__name__}"):
+        call(sine(kind), x)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_deep_copy_names_the_op_that_leads_to_a_node_with_saved_arrays(kind, x):
+    with pytest.raises(AutogradError, match="the result of MulBackward0"):
+        copy.deepcopy(sine(kind)(x))
 
 
 def run_subtractions(node, grads, run):

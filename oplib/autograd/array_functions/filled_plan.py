@@ -1,0 +1,56 @@
+"""Plans whose backward takes the gradients of all outputs. Zeros stand for absent ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
+from .array_function import ArrayFunction, Arrays, BackwardPlan, Mask, spread_gradients
+
+
+class FilledPlan(BackwardPlan):
+    """The plan of a backward that is one function. Its residuals are intermediates of the call.
+
+    Args:
+        function: ``(*residuals, *gradients of all outputs that are not None) -> gradients of the inputs``.
+        wanted: for each input, whether it has a gradient.
+        outputs: the shape and dtype of each output; None for one without gradient.
+        count: the number of residuals.
+    """
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: ArrayFunction, wanted: Mask, outputs: Sequence[Any], count: int) -> None:
+        first = len(wanted) + len(outputs)
+        super().__init__(wanted, outputs, range(first, first + count))
+        self._function = function
+
+    def _make_backward(self, given: Mask) -> ArrayFunction:
+        inner, count = self._function, len(self.sources)
+        pairs = zip(given, self.outputs, strict=True)
+        specs: list[Any] = [(has, spec) for has, spec in pairs if spec is not None]
+
+        def filled(*arrays: Any) -> Arrays:
+            rest = iter(arrays[count:])
+            grads = [next(rest) if has else jnp.zeros(spec.shape, spec.dtype) for has, spec in specs]
+            return inner.function(*arrays[:count], *grads)
+
+        return ArrayFunction(filled, inner.name, compiled=inner.compiled, is_formula=inner.is_formula)
+
+
+def call_jaxpr(jaxpr: Any, wanted: Mask) -> Callable[..., Arrays]:
+    """Returns a jaxpr as a function of its constants and arguments.
+
+    Args:
+        jaxpr: computes the gradients of the wanted inputs.
+        wanted: for each input, whether it has a gradient.
+    """
+    count = len(jaxpr.constvars)
+
+    def call(*arrays: Any) -> Arrays:
+        return tuple(jaxpr_as_fun(ClosedJaxpr(jaxpr, arrays[:count]))(*arrays[count:]))
+
+    return spread_gradients(call, wanted)

@@ -1,0 +1,146 @@
+"""The nodes outside of a map of nodes inside that have no plan, or a plan and no class of their own.
+
+These are nodes of views, and all nodes that run Python: Functions of users, nodes with hooks, and nodes
+without a formula. The backward of those that run Python is traced once, for one example, when the mapped
+function returns. The backward pass maps the resulting program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from oplib.autograd.array_functions.array_function import ArrayFunction, Mask, has_gradient
+from oplib.autograd.array_functions.filled_plan import FilledPlan, call_jaxpr
+from oplib.autograd.engine.node_hooks import run_post_hooks, run_pre_hooks
+from oplib.autograd.engine.plan import RunPlan
+from oplib.autograd.engine.run import Run
+from oplib.autograd.engine.validation import validate_results
+from oplib.autograd.nodes.gradient_representation import ARRAYS, choose_representation
+from oplib.autograd.nodes.hook_kinds import after, runs_python
+from oplib.autograd.nodes.node import NOBODY, Edge, SavedState, SavedValue, TapeNode
+from oplib.autograd.recording.formula_node import FormulaNode
+from oplib.autograd.saved.saved_tensor import link, second_pass_error
+from oplib.errors import AutogradError
+from oplib.modes import modes
+from oplib.tensor import Tensor
+
+
+class RebuiltNode(FormulaNode):
+    """A node outside of a map, with the name of the node inside and the edges of its values.
+
+    Attributes:
+        label: the name.
+        links: the edge of each saved value.
+        is_linked: whether these are all. If not, the backward cannot be differentiated.
+    """
+
+    label: str = ""
+    links: Sequence[Edge | None] = ()
+    is_linked: bool = True
+
+    def name(self) -> str:  # noqa: D102
+        return self.label
+
+    def read_saved(self) -> SavedState:  # noqa: D102  described in TapeNode
+        return super().read_saved()._replace(node_class=None, is_linked=self.is_linked)
+
+    def restore(self, state: SavedState, edges: tuple[Edge | None, ...]) -> None:  # noqa: D102  in FormulaNode
+        super().restore(state, edges)
+        self.links, self.is_linked = [value.edge for value in state.values], state.is_linked
+
+    def linked_residuals(self) -> list[Tensor]:
+        """Returns the saved values as tensors with history."""
+        if self.saved is None:
+            raise second_pass_error(self.label)
+        links, arrays, _ = self._link_residuals()
+        tensors = list(map(ARRAYS.box, arrays))
+        for tensor, edge in zip(tensors, links, strict=True):
+            if edge is not None:
+                link(tensor, edge)
+        return tensors
+
+    def find_links(self, sources: Sequence[int]) -> list[Edge | None]:  # noqa: D102  in SlottedNode
+        return list(self.links[: len(sources)])
+
+    def _apply_recorded(self, grads: Sequence[Any], given: Mask) -> Sequence[Any]:
+        """Records the backward. If it reads a value without an edge, part of its derivative would be lost."""
+        if self.is_linked:
+            return super()._apply_recorded(grads, given)
+        raise AutogradError(
+            f"{self.label}: it was recorded inside vmap, and its backward reads tensors that "
+            "save_for_backward was not given. Their history is lost outside, so with create_graph=True the "
+            "second gradient would be wrong. Save them, or differentiate twice inside vmap."
+        )
+
+
+def trace_node(node: TapeNode, *, ends_here: bool) -> SavedState:
+    """Traces the backward of a node with its hooks, while the map that recorded it is active.
+
+    Args:
+        node: the node.
+        ends_here: whether its graph goes on outside, so that only the hooks before it run.
+
+    Returns:
+        The values that the backward reads, and its plan for one example.
+    """
+    state = node.read_saved()
+    values = state.values if state.plan is None else ()
+    slots = [
+        None if one is None or not has_gradient(one.dtype) else jax.ShapeDtypeStruct(one.shape, one.dtype)
+        for one in node.input_metadata
+    ]
+    wanted: list[bool] = []
+
+    def run(*given: Any) -> list[Any]:
+        rest = iter(given[len(values) :])
+        grads = [None if slot is None else next(rest) for slot in slots]
+        results = run_alone(node.with_arrays(given[: len(values)]), grads, ends_here=ends_here)
+        wanted.extend(result is not None for result in results)
+        return [result for result in results if result is not None]
+
+    name = node.name()
+    if state.is_freed:
+        unused = ArrayFunction(lambda: (), name, compiled=False)
+        return SavedState(FilledPlan(unused, (False,) * len(node.edges), slots, 0), is_freed=True)
+    shapes = [jax.typeof(value.array) for value in values]
+    closed = jax.make_jaxpr(run)(*shapes, *(slot for slot in slots if slot is not None))
+    function = ArrayFunction(call_jaxpr(closed.jaxpr, tuple(wanted)), name, compiled=False)
+    plan = FilledPlan(function, tuple(wanted), slots, len(closed.consts) + len(values))
+    plan.token = None  # each call has a program of its own
+    # A Python number is also a constant, but a weakly typed one.
+    is_linked = not any(has_gradient(one.dtype) and not jax.typeof(one).weak_type for one in closed.consts)
+    constants = [SavedValue(array, NOBODY, 0, None) for array in closed.consts]
+    return SavedState(plan, [*constants, *values], is_linked=is_linked)
+
+
+def run_alone(node: TapeNode, grads: list[Any], *, ends_here: bool) -> Sequence[Any]:
+    """Runs one node with its hooks, as the engine does, and no further node."""
+    run = Run(RunPlan(()), choose_representation(create_graph=False), keep_graph=True, create_graph=False)
+    state = modes.state
+    outer, grad_mode = state.run, state.grad_enabled
+    try:
+        state.run, run.node, state.grad_enabled = run, node, False
+        if node.has_hooks:
+            grads = run_pre_hooks(node, grads, run)
+        if ends_here:
+            return _end_at_hooks(node, grads)
+        results = node.apply(grads, run)[: len(node.edges)]
+        if not node.results_are_checked:
+            results = validate_results(results, node, run.representation)
+        return run_post_hooks(node, results, grads, run) if node.has_hooks else results
+    finally:
+        state.run, state.grad_enabled = outer, grad_mode
+
+
+def _end_at_hooks(node: TapeNode, grads: list[Any]) -> list[Any]:
+    """Traces only the hooks before a node whose graph continues outside."""
+    if runs_python(node, after):
+        raise AutogradError(
+            f"{node.name()}: a hook of a node was registered inside vmap where the graph goes on outside. It "
+            "would receive gradients of one example after a call with gradients of all. Use "
+            "tensor.register_hook."
+        )
+    return grads
