@@ -22,7 +22,7 @@ from oplib.autograd.recording.in_place import write_in_place
 from oplib.autograd.recording.origins import number_node
 from oplib.autograd.tangents import find_tangent, set_tangent
 from oplib.errors import AutogradError, describe
-from oplib.library.carrier.look import Below, look_below
+from oplib.library.carrier.look import Below
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
 from oplib.tensor.storage.map_level import MapAxis, MapLevel, run_in_levels
@@ -190,7 +190,7 @@ class Region:
         graph.collect(edge[0] for edge in edges if edge is not None)
         for tensor in leaving:
             graph.hold(tensor)
-        graph.pool.below = look_below(index, graph.pool.values)
+        graph.pool.read(index)
 
     def _entrance_edges(self) -> dict[TapeNode, Edge]:
         pairs = [(entrance.node, gradient_edge(entrance.moved)) for entrance in self._entrances.values()]

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
-from oplib.autograd.nodes.gradient_representation import ARRAYS
+from oplib.autograd.nodes.gradient_representation import ARRAYS, is_tracer_class
 from oplib.autograd.nodes.node import FIRST, NOBODY, Edge, SavedState, SavedValue, TapeNode
 from oplib.autograd.saved.saved_tensor import link
 from oplib.autograd.tangents import TangentSlot
-from oplib.library.carrier.look import Below
+from oplib.library.carrier.look import Below, look_below
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 
@@ -29,25 +29,31 @@ _new: Any = object.__new__
 
 
 class ValuePool:
-    """A list of values to read outside, each once.
+    """The values to read outside, each once. A value that JAX does not trace is the same outside.
 
     Attributes:
-        values: the values.
-        below: their values outside of the map, when these are known.
+        values: the traced values.
     """
 
     def __init__(self) -> None:
         self.values: list[Any] = []
-        self.below: Sequence[Below] = ()
+        self._below: Sequence[Below] = ()
         self._places: dict[int, int] = {}
 
-    def add(self, value: Any) -> int:
-        """Returns the index of a value."""
-        place = self._places.get(id(value))
-        if place is None:
-            place = self._places[id(value)] = len(self.values)
+    def add(self, value: Any) -> None:
+        """Adds a value."""
+        if is_tracer_class[type(value)] and id(value) not in self._places:
+            self._places[id(value)] = len(self.values)
             self.values.append(value)
-        return place
+
+    def read(self, index: Any) -> None:
+        """Reads all values, inside of the map. ``index`` is a value that the map has batched."""
+        self._below = look_below(index, self.values)
+
+    def find(self, value: Any) -> Below:
+        """Returns a value as it is outside."""
+        place = self._places.get(id(value))
+        return Below(value, False) if place is None else self._below[place]
 
 
 class Target:
@@ -83,8 +89,8 @@ class RegionGraph:
         }
         self._states: dict[TapeNode, SavedState] = {}
         self._spliced: list[SplicedNode] = []
-        self._leaves: dict[TapeNode, int] = {}
-        self._tensors: dict[int, tuple[Tensor, int]] = {}
+        self._leaves: dict[TapeNode, Any] = {}
+        self._tensors: dict[int, tuple[Tensor, Any]] = {}
         self._made: dict[TapeNode, Any] = {}
         self._storages: dict[int, tuple[Storage, Storage]] = {}
 
@@ -106,7 +112,8 @@ class RegionGraph:
         if node in self._exits:  # of the arguments, those with hooks are built again
             return self._keep(node, trace_node(node, ends_here=True)) if node.has_hooks else ()
         if isinstance(node, AccumulateGrad):
-            self._leaves[node] = self.pool.add(node.variable._storage.array)
+            self._leaves[node] = node.variable._storage.array
+            self.pool.add(self._leaves[node])
             return ()
         if node.sequence_nr < self._first:
             return ()
@@ -135,7 +142,9 @@ class RegionGraph:
 
     def hold(self, tensor: Tensor) -> None:
         """Stores the value of a tensor. A view can read it through its chain only inside."""
-        self._tensors[id(tensor)] = tensor, self.pool.add(tensor._storage.array)
+        array = tensor._storage.array
+        self._tensors[id(tensor)] = tensor, array
+        self.pool.add(array)
 
     # Outside of the map -------------------------------------------------------------------------------------
 
@@ -156,7 +165,7 @@ class RegionGraph:
 
     def below(self, tensor: Tensor) -> Below:
         """Returns the value outside of a tensor that was stored inside."""
-        return self.pool.below[self._tensors[id(tensor)][1]]
+        return self.pool.find(self._tensors[id(tensor)][1])
 
     def target(self, edge: Edge | None) -> Target:
         """Returns the destination outside of an edge inside."""
@@ -168,7 +177,7 @@ class RegionGraph:
         if node in self._exits:
             return Target(self._exits[node][slot], is_batched=True)
         leaf = self._leaves.get(node)
-        if leaf is not None and self.pool.below[leaf].is_batched:
+        if leaf is not None and self.pool.find(leaf).is_batched:
             return Target(None, is_batched=True)  # a leaf made inside, which ends with the map
         return Target(edge, is_batched=False)
 
@@ -240,7 +249,7 @@ class RegionGraph:
         A value whose gradient has the batch must have it too, and so must an intermediate that is computed
         again.
         """
-        found = self.pool.below[self.pool.add(value.array)]
+        found = self.pool.find(value.array)
         target = self.target(value.edge)
         if is_extra or (target.edge is not None and target.is_batched):
             found = with_batch(found, self._size)

@@ -205,8 +205,19 @@ def test_each_call_of_a_map_has_a_graph_of_its_own(x, w):
     np.testing.assert_allclose(w.grad.numpy(), due, rtol=1e-12)
 
 
-def test_a_value_stands_in_the_pool_once():
-    pool = ValuePool()
-    first, second = np.ones(2), np.ones(2)
-    assert [pool.add(one) for one in (first, second, first)] == [0, 1, 0]
-    assert [one is other for one, other in zip(pool.values, (first, second), strict=True)] == [True, True]
+def test_a_traced_value_stands_in_the_pool_once_and_any_other_is_the_same_outside():
+    pool, given = ValuePool(), np.ones(2)
+
+    def look(index, row):
+        doubled = row * 2
+        for value in (row, doubled, row, given):
+            pool.add(value)
+        pool.read(index)
+        assert len(pool.values) == 2
+        found = [pool.find(value) for value in (row, doubled, given)]
+        assert [one.is_batched for one in found] == [True, True, False]
+        assert [one.array.shape for one in found] == [(2, 3), (2, 3), (2,)]
+        assert found[2].array is given
+        return index
+
+    jax.vmap(look)(np.arange(2), X)
