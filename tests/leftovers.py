@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 
-from oplib.autograd.compiled_autograd.state import installation
 from oplib.autograd.engine.run import compilation
 from oplib.autograd.saved.mutation import is_mutation_allowed
 from oplib.config import Config, config
@@ -43,7 +42,7 @@ class World:
             "default dtype": get_default_dtype(),
             "options of printing": printing.options,
             "recursion limit": sys.getrecursionlimit(),
-            "compiler of backward passes": (compilation.is_installed, installation.compiler),
+            "compiler of backward passes": (compilation.is_installed, compilation.compiler),
             "writing saved tensors": is_mutation_allowed(),
             "settings of all checkpoints": (_switches.debug, _switches.early_stop),
         }
@@ -81,7 +80,7 @@ class World:
         sys.setrecursionlimit(self.state["recursion limit"])
         set_default_dtype(self.state["default dtype"])
         printing.options = self.state["options of printing"]
-        compilation.is_installed, installation.compiler = self.state["compiler of backward passes"]
+        compilation.is_installed, compilation.compiler = self.state["compiler of backward passes"]
         _switches.debug, _switches.early_stop = self.state["settings of all checkpoints"]
         for name, value in self.state.items():
             owner, _, attribute = name.rpartition(".")

@@ -29,16 +29,30 @@ class FilledPlan(BackwardPlan):
         self._function = function
 
     def _make_backward(self, given: Mask) -> ArrayFunction:
-        inner, count = self._function, len(self.sources)
-        pairs = zip(given, self.outputs, strict=True)
-        specs: list[Any] = [(has, spec) for has, spec in pairs if spec is not None]
-
-        def filled(*arrays: Any) -> Arrays:
-            rest = iter(arrays[count:])
-            grads = [next(rest) if has else jnp.zeros(spec.shape, spec.dtype) for has, spec in specs]
-            return inner.function(*arrays[:count], *grads)
-
+        inner = self._function
+        filled = fill_absent(inner.function, given, self.outputs, len(self.sources))
         return ArrayFunction(filled, inner.name, compiled=inner.compiled, is_formula=inner.is_formula)
+
+
+def fill_absent(
+    function: Callable[..., Arrays], given: Mask, specs: Sequence[Any], count: int = 0
+) -> Callable[..., Arrays]:
+    """Returns a function of the given gradients only. Zeros stand for the others.
+
+    Args:
+        function: takes other arrays, and the gradients of all slots that have a shape.
+        given: for each slot, whether it has a gradient.
+        specs: the shape and dtype of each slot; None if it never has a gradient.
+        count: the number of the other arrays.
+    """
+    slots = [(has, spec) for has, spec in zip(given, specs, strict=True) if spec is not None]
+
+    def filled(*arrays: Any) -> Arrays:
+        rest = iter(arrays[count:])
+        grads = [next(rest) if has else jnp.zeros(spec.shape, spec.dtype) for has, spec in slots]
+        return function(*arrays[:count], *grads)
+
+    return filled
 
 
 def call_jaxpr(jaxpr: Any, wanted: Mask) -> Callable[..., Arrays]:

@@ -21,7 +21,7 @@ from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tensor.storage.fresh import FreshStorage
 from oplib.tensor.storage.storage import Storage
 
-from .compilers import check_compiler, compile_segment
+from .compilers import compile_segment
 from .graph_key import GraphWalk
 from .program import BackwardProgram
 from .program_cache import programs
@@ -134,7 +134,6 @@ def _make_program(  # noqa: PLR0917  everything that the execution of a run has 
     key: Any,
 ) -> BackwardProgram:
     """Captures a graph, and adds its program to the cache."""
-    check_compiler(compiler)
     former = programs.find(key)
     if snapshot_verbose_logging_enabled():
         programs.explain_miss(key, [node.name() for node in walk.nodes])

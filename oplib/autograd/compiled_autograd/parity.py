@@ -117,7 +117,7 @@ class AutogradCompilerInstance:
         self.close = self.stack.close
         self.hooks_proxy: list[int] | None = None
         self._inputs: list[Value] = []
-        self._calls: list[tuple[Callable[..., Sequence[Any]], int, tuple[Values, ...], Values]] = []
+        self._calls: list[Callable[[dict[Value | None, Any], Sequence[Any]], None]] = []
 
     def begin_capture(self, inputs: Sequence[Any], sizes: Sequence[int]) -> tuple[list[Value], list[int]]:
         """Starts the capture.
@@ -136,21 +136,21 @@ class AutogradCompilerInstance:
 
     def tensor_pre_hook(self, inputs: list[Any], hook_id: int, i: int) -> list[Any]:
         """Records a hook on one gradient, which it may replace."""
-        (inputs[i],) = self._record(_call_for_one, hook_id, (inputs[i],))
+        (inputs[i],) = self._record(hook_id, (inputs[i],), is_alone=True)
         return inputs
 
     def pre_hook(self, inputs: Sequence[Any], hook_id: int) -> list[Any]:
         """Records a hook before a node, which may replace all gradients."""
-        return self._record(call_hook, hook_id, inputs)
+        return self._record(hook_id, inputs)
 
     def post_hook(self, outputs: Sequence[Any], inputs: Sequence[Any], hook_id: int) -> list[Any]:
         """Records a hook after a node, which may replace its results."""
-        return self._record(call_hook, hook_id, outputs, inputs)
+        return self._record(hook_id, outputs, inputs)
 
     def post_acc_grad_hook(self, input: Any, hook_id: int) -> list[Any]:  # noqa: A002  torch's name
         """Records a hook on a leaf, after its accumulation."""
         assert isinstance(input, Value), f"expected a tensor, got {type(input).__name__}"
-        return self._record(_call_for_leaf, hook_id, (input,))
+        return self._record(hook_id, (input,), is_alone=True, hook_type="post_acc_grad_hook")
 
     def bind_backward_state(self, index: int) -> BackwardState:
         """Returns a new, empty ``BackwardState``, which item ``index`` of the hooks stands for."""
@@ -178,27 +178,29 @@ class AutogradCompilerInstance:
 
         def compiled_fn(inputs: list[Any], sizes: Sequence[int], hooks: Sequence[Any]) -> list[Any]:  # noqa: ARG001
             values: dict[Value | None, Any] = {None: None, **dict(zip(starts, inputs, strict=True))}
-            for call, index, arguments, results in calls:
-                given = [tuple([values[value] for value in one]) for one in arguments]
-                values |= {**dict(zip(results, call(hooks[index], *given), strict=True)), None: None}
+            for call in calls:
+                call(values, hooks)
             return [values[value] for value in wanted]
 
         return runtime_wrapper, compiled_fn
 
     def _record(
-        self, call: Callable[..., Sequence[Any]], index: int, *arguments: Values
+        self, index: int, *arguments: Values, is_alone: bool = False, hook_type: str | None = None
     ) -> list[Value | None]:
-        """Records a call of a hook, and returns a value for each of its results."""
+        """Records a call of a hook, and returns a value for each of its results.
+
+        A hook of one gradient gets and returns it alone.
+        """
         assert self.hooks_proxy is not None, "begin_capture was not called"
         self.hooks_proxy.append(index)
-        results = [None if value is None else Value(value.number, value.aval) for value in arguments[0]]
-        self._calls.append((call, index, tuple(map(tuple, arguments)), results))
+        read = [tuple(values) for values in arguments]
+        results = [None if value is None else Value(value.number, value.aval) for value in read[0]]
+
+        def call(values: dict[Value | None, Any], hooks: Sequence[Any]) -> None:
+            given = [tuple([values[value] for value in one]) for one in read]
+            found = call_hook(hooks[index], *(given[0] if is_alone else given), hook_type=hook_type)
+            values.update(zip(results, (found,) if is_alone else found, strict=True))
+            values[None] = None
+
+        self._calls.append(call)
         return results
-
-
-def _call_for_one(hook: Callable[..., Any], grads: Sequence[Any]) -> tuple[Any]:
-    return (call_hook(hook, *grads),)
-
-
-def _call_for_leaf(hook: Callable[..., Any], leaves: Sequence[Any]) -> tuple[Any]:
-    return (call_hook(hook, *leaves, hook_type="post_acc_grad_hook"),)

@@ -160,7 +160,8 @@ def _run_host(step: HostStep, run: Run, values: list[Any], nodes: Sequence[TapeN
 
 def _fits(segment: Segment, nodes: Sequence[Any]) -> bool:
     """Returns whether the leaves of a segment are as they were expected, after a host step."""
-    return all(describe_leaf(nodes[place].variable) == leaf for place, leaf in segment.leaves)
+    leaves = [(step.leaf, nodes[step.place]) for step in segment.stores if step.leaf is not None]
+    return all(describe_leaf(node.variable) == leaf for leaf, node in leaves)
 
 
 def _run_segment(
@@ -185,7 +186,7 @@ def _run_segment(
         run.node = None
     # no other thread may write between the read and the write
     with adding if segment.sums else nullcontext():
-        for place, held, _ in segment.sums:
+        for place, held in segment.sums:
             values[held] = nodes[place].variable._grad._storage.array
         try:
             _compute(segment, values)
@@ -193,12 +194,12 @@ def _run_segment(
             if _are_apart(segment.take(values)):
                 return ON_SEVERAL_DEVICES
             raise
-        for place, _, total in segment.sums:
-            nodes[place].store_sum(values[total], run)
-        for place, gradient in segment.firsts:
-            nodes[place].accumulate(values[gradient], run)
-    for place, slot, gradient in segment.retentions:
-        store_retained(nodes[place], slot, values[gradient], run)
+        for step in segment.stores:
+            node, gradient = nodes[step.place], values[step.gradient.number]
+            if step.leaf is None:
+                store_retained(node, step.slot, gradient, run)
+            else:
+                (node.accumulate if step.held is None else node.store_sum)(gradient, run)
     if not run.keep_graph:
         for place in segment.places:
             nodes[place].release()

@@ -42,10 +42,8 @@ class Segment:
     Attributes:
         places: the nodes whose formulas it calls.
         call: the number of the first call.
-        leaves: the leaves that get gradients: the place, and the facts about the leaf.
-        sums: those with a ``grad``: the place, and the numbers of the values before and after.
-        firsts: the others: the place, and the number of the gradient.
-        retentions: the retained gradients: the place, the slot, and the number of the gradient.
+        stores: the gradients that are stored when the function has run.
+        sums: those of leaves that have a ``grad``: the place, and the number of the value before.
         take: picks the values that the function gets.
         gives: the numbers of the values that it returns.
         forwards: pairs of numbers: a value that is another one.
@@ -54,27 +52,15 @@ class Segment:
     """
 
     __slots__ = (
-        "call", "compiled", "drops", "firsts", "forwards", "gives", "leaves", "places", "retentions", "sums",
-        "take",
+        "call", "compiled", "drops", "forwards", "gives", "places", "stores", "sums", "take",
     )  # fmt: skip
 
     def __init__(self, steps: Sequence[Step]) -> None:
         calls = [step for step in steps if isinstance(step, CallStep)]
-        stores = [step for step in steps if isinstance(step, StoreStep)]
         self.places = [step.place for step in calls]
         self.call = calls[0].call if calls else 0
-        self.leaves = [(step.place, step.leaf) for step in stores if step.leaf is not None]
-        self.sums = [
-            (step.place, step.held.number, step.gradient.number) for step in stores if step.held is not None
-        ]
-        self.firsts = [
-            (step.place, step.gradient.number)
-            for step in stores
-            if step.leaf is not None and step.held is None
-        ]
-        self.retentions = [
-            (step.place, step.slot, step.gradient.number) for step in stores if step.leaf is None
-        ]
+        self.stores = [step for step in steps if isinstance(step, StoreStep)]
+        self.sums = [(step.place, step.held.number) for step in self.stores if step.held is not None]
         self.take: Callable[[Sequence[Any]], Sequence[Any]] = tuple
         self.gives: list[int] = []
         self.forwards: list[tuple[int, int]] = []

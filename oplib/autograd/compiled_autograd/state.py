@@ -32,29 +32,12 @@ counters: defaultdict[str, Counter[str]] = defaultdict(Counter)
 ``counters["compiled_autograd_eager"]`` counts the backward passes that ran eagerly, by reason."""
 
 
-class _Installation:
-    """The compiler of the process.
-
-    Attributes:
-        compiler: the compiler of the innermost block; None in a block of ``disable``. It counts only while
-            ``compilation.is_installed``.
-        verbose_sink: receives the messages of the program cache; None before a block was entered while the
-            verbose logger was on.
-    """
-
-    compiler: Compiler | None = None
-    verbose_sink: Callable[[str], None] | None = None
-
-
-installation = _Installation()
-
-
 def current_compiler() -> Compiler | None:
     """Returns the compiler for a backward pass of this thread; None if it runs eagerly."""
     if modes.state.capture_suspended:
         return None
     if compilation.is_installed:
-        return installation.compiler
+        return compilation.compiler
     return jax.jit if config.compiled_autograd else None
 
 

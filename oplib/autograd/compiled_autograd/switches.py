@@ -11,7 +11,7 @@ from oplib.modes import modes
 
 from .compilers import check_compiler
 from .program_cache import programs
-from .state import Compiler, cpp_verbose_log_fn, installation, snapshot_verbose_logging_enabled
+from .state import Compiler
 
 
 class _Switch(Mode):
@@ -22,19 +22,16 @@ class _Switch(Mode):
     def __enter__(self) -> None:
         state = modes.state
         self._before.append(
-            (compilation.is_installed, installation.compiler, state.capture_suspended, state.multithreading)
+            (compilation.is_installed, compilation.compiler, state.capture_suspended, state.multithreading)
         )
         if self.compiler is not None:
-            if snapshot_verbose_logging_enabled():
-                installation.verbose_sink = cpp_verbose_log_fn
             state.multithreading = False
-        installation.compiler = self.compiler
-        state.capture_suspended = False
+        compilation.compiler, state.capture_suspended = self.compiler, False
         compilation.is_installed = True
 
     def __exit__(self, *exc_info: object) -> None:
         before, state = self._before[-1], modes.state
-        compilation.is_installed, installation.compiler, state.capture_suspended = before[:3]
+        compilation.is_installed, compilation.compiler, state.capture_suspended = before[:3]
         state.multithreading = before[3]
         del self._before[-1]
 
@@ -114,8 +111,6 @@ def reset() -> None:
             "compiled_autograd.reset: a compiled backward pass is running in this thread. It was called from "
             "a hook or the backward of a Function. Call it after the pass."
         )
-    compilation.is_installed = False
-    installation.compiler = None
-    installation.verbose_sink = None
+    compilation.is_installed, compilation.compiler = False, None
     config.compiled_autograd = False
     programs.clear()

@@ -26,9 +26,11 @@ class Compilation:
 
     Attributes:
         is_installed: whether a block of ``enable`` or ``disable`` decides how runs are executed.
+        compiler: the compiler of the innermost such block; None in a block of ``disable``.
     """
 
     is_installed: bool = False
+    compiler: Any = None
 
 
 compilation = Compilation()

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
+from oplib.autograd.array_functions.filled_plan import fill_absent
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
@@ -144,18 +145,8 @@ class SeveralViewsNode(TapeNode):
         return SeveralViewsNode.class_token, self.join.token, self.input_metadata[0].dtype
 
     def find_function(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in TapeNode
-        specs, join = tuple(self.input_metadata), self.join
-
-        def join_given(*grads: Any) -> Any:
-            rest = iter(grads)
-            return join.function(
-                *(
-                    next(rest) if has else jnp.zeros(spec.shape, spec.dtype)
-                    for has, spec in zip(given, specs, strict=True)
-                )
-            )
-
-        return ArrayFunction(join_given, join.name)
+        join = self.join
+        return ArrayFunction(fill_absent(join.function, given, tuple(self.input_metadata)), join.name)
 
     @staticmethod
     def make(

@@ -9,7 +9,7 @@ any order, hooks and graph introspection work as usual.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
 from oplib.autograd.nodes.gradient_representation import ARRAYS, is_tracer_class
@@ -56,7 +56,7 @@ class ValuePool:
         return Below(value, False) if place is None else self._below[place]
 
 
-class Target:
+class Target(NamedTuple):
     """The destination outside of the map of an edge.
 
     Attributes:
@@ -64,11 +64,8 @@ class Target:
         is_batched: whether the gradient on it has the batch in front.
     """
 
-    __slots__ = ("edge", "is_batched")
-
-    def __init__(self, edge: Edge | None, *, is_batched: bool) -> None:
-        self.edge = edge
-        self.is_batched = is_batched
+    edge: Edge | None
+    is_batched: bool = True
 
 
 class RegionGraph:
@@ -170,16 +167,16 @@ class RegionGraph:
     def target(self, edge: Edge | None) -> Target:
         """Returns the destination outside of an edge inside."""
         if edge is None:
-            return Target(None, is_batched=True)
+            return Target(None)
         node, slot = edge
         if node in self._made:
-            return Target((self._made[node], slot), is_batched=True)
+            return Target((self._made[node], slot))
         if node in self._exits:
-            return Target(self._exits[node][slot], is_batched=True)
+            return Target(self._exits[node][slot])
         leaf = self._leaves.get(node)
         if leaf is not None and self.pool.find(leaf).is_batched:
-            return Target(None, is_batched=True)  # a leaf made inside, which ends with the map
-        return Target(edge, is_batched=False)
+            return Target(None)  # a leaf made inside, which ends with the map
+        return Target(edge, False)
 
     def adopt_storage(self, inner: Storage, outer: Storage) -> None:
         """Maps an inner storage to an outer one. The inner one is kept, because its id is the key."""
@@ -199,11 +196,7 @@ class RegionGraph:
         """Gives an outer node its mapped plan, its edges and its values."""
         plan: Any = state.plan
         exits = self._exits.get(node)
-        targets = (
-            list(map(self.target, node.edges))
-            if exits is None
-            else [Target(edge, is_batched=True) for edge in exits]
-        )
+        targets = list(map(self.target, node.edges) if exits is None else map(Target, exits))
         first_extra = plan.input_count + len(plan.outputs)
         extras = [plan.extras is not None and source >= first_extra for source in plan.sources]
         values = list(map(self._outer_value, state.values, extras))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.autograd import Function, grad
+from oplib.autograd import Function, compiled_autograd, grad
 from oplib.errors import AutogradError, SavedTensorError
 
 from .rows import ROWS, WEIGHTS
@@ -147,6 +147,95 @@ def test_a_function_in_nested_maps_has_the_gradient_of_each_example(w):
     due = jax.grad(lambda t, w: ((jnp.sin(t) * w) ** 2).sum(), (0, 1))(cube, W)
     np.testing.assert_allclose(by_t.numpy(), due[0], rtol=1e-10)
     np.testing.assert_allclose(by_w.numpy(), due[1], rtol=1e-10)
+
+
+def test_a_function_in_nested_maps_has_the_second_gradient_of_each_example(w):
+    cube = np.arange(12.0).reshape(2, 2, 3) / 7 + 0.1
+    t = oplib.tensor(cube, requires_grad=True)
+    y = oplib.vmap(oplib.vmap(lambda a: SinTimes.apply(a, w)))(t)
+    assert y.grad_fn.name() == "SinTimesBackward"
+    first = grad((y * y).sum(), (t, w), create_graph=True)
+    second = grad((first[0] * first[0]).sum() + (first[1] * first[1]).sum(), (t, w))
+    loss = lambda t, w: ((jnp.sin(t) * w) ** 2).sum()  # noqa: E731
+    penalty = lambda t, w: sum((one**2).sum() for one in jax.grad(loss, (0, 1))(t, w))  # noqa: E731
+    for one, other in zip(second, jax.grad(penalty, (0, 1))(cube, W), strict=True):
+        np.testing.assert_allclose(one.numpy(), other, rtol=1e-9)
+
+
+class SineByCosine(Function):
+    """A sine. Its backward reads a cosine that is no input, no output, and on no path to the result."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, cosine):
+        return x.sin()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx, g):
+        (cosine,) = ctx.saved_tensors
+        return g * cosine, None
+
+
+def test_a_saved_tensor_off_the_path_to_the_results_has_its_history_outside(x):
+    y = oplib.vmap(lambda a: SineByCosine.apply(a, a.cos()))(x)
+    (first,) = grad(y.sum(), x, create_graph=True)
+    (second,) = grad(first.sum(), x)
+    np.testing.assert_allclose(second.numpy(), -np.sin(X), rtol=1e-12)
+
+
+def test_a_tensor_that_a_function_has_saved_may_not_be_written_after_the_map(x):
+    held = oplib.tensor(W)
+    y = oplib.vmap(lambda a: SinTimes.apply(a, held))(x)
+    held.add_(1)
+    with pytest.raises(SavedTensorError, match=r"SinTimesBackward: .*modified by an inplace operation"):
+        y.sum().backward()
+
+
+# Nodes of views ---------------------------------------------------------------------------------------------
+
+
+def shift(a, w):
+    """Writes into views, views of views and several views."""
+    b = a.clone()
+    b[1:].mul_(a[0])
+    first, *rest = (b * w).unbind()
+    return (b[:2].unsqueeze(0) * first).sum() + sum(rest) * b.as_strided((2,), (1,), 1).sum()
+
+
+def shift_jax(a, w):
+    b = a.at[1:].multiply(a[0])
+    product = b * w
+    return (b[:2] * product[0]).sum() + product[1:].sum() * b[1:].sum()
+
+
+def test_writes_into_views_and_views_have_the_gradients_of_jax_to_second_order(x, w):
+    loss = lambda x, w: (jax.vmap(shift_jax, (0, None))(x, w) ** 2).sum()  # noqa: E731
+    penalty = lambda x, w: sum((one**2).sum() for one in jax.grad(loss, (0, 1))(x, w))  # noqa: E731
+    y = oplib.vmap(shift, (0, None))(x, w)
+    first = grad((y * y).sum(), (x, w), create_graph=True)
+    second = grad(sum((one * one).sum() for one in first), (x, w))
+    due = (*jax.grad(loss, (0, 1))(X, W), *jax.grad(penalty, (0, 1))(X, W))
+    for one, other in zip((*first, *second), due, strict=True):
+        np.testing.assert_allclose(one.detach().numpy(), other, rtol=1e-9)
+
+
+def test_a_compiled_pass_contains_the_views_of_a_map_and_finds_its_program_again(x, w):
+    counters = compiled_autograd.counters["compiled_autograd"]
+    found = []
+    for _ in range(3):
+        with compiled_autograd.enable():
+            found.append(grad(oplib.vmap(shift, (0, None))(x, w).sum(), x)[0].numpy())
+        if len(found) == 1:
+            compiles = counters["compiles"]
+    assert counters["compiles"] == compiles
+    due = jax.grad(lambda x: jax.vmap(shift_jax, (0, None))(x, W).sum())(X)
+    for one in found:
+        np.testing.assert_allclose(one, due, rtol=1e-12)
 
 
 def test_a_function_is_differentiated_inside_too(x, w):
