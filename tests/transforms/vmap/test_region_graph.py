@@ -9,6 +9,7 @@ import pytest
 
 import oplib
 from oplib.autograd import grad
+from oplib.autograd.graph import node_location, record_locations
 from oplib.errors import SavedTensorError
 from oplib.transforms.vmap.region_graph import ValuePool
 
@@ -134,6 +135,14 @@ def test_a_node_outside_has_the_metadata_that_was_noted_inside(x):
         return y
 
     assert oplib.vmap(function)(x).grad_fn.metadata == {"note": "inside"}
+
+
+def test_a_node_outside_names_the_line_of_the_call_inside(x):
+    with record_locations(True):
+        y = oplib.vmap(lambda a: a.exp()[1:])(x)
+    for node in (y.grad_fn, y.grad_fn.next_functions[0][0]):
+        code, _ = node_location(node)
+        assert code.co_filename == __file__
 
 
 def test_nodes_outside_are_in_the_order_in_which_they_were_recorded(x):
