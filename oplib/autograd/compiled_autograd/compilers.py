@@ -97,15 +97,13 @@ def _try(compiled: Any, avals: Sequence[Any]) -> Any:
     given: list[Any] = []
 
     def keep(*arrays: Any) -> None:  # JAX would refuse results that are no arrays, and blame nobody
-        results = compiled(*arrays)
-        are_several = isinstance(results, (tuple, list))
-        given.append(list(map(_forget_values, results)) if are_several else _forget_values(results))
+        given.append(jax.tree_util.tree_map(_forget_values, compiled(*arrays)))
 
     try:
         jax.eval_shape(keep, *avals)
-        return given[0]
     except CONCRETIZATION_ERRORS:
         return compiled(*[jnp.ones(value.shape, value.dtype) for value in avals])
+    return given[0]
 
 
 def _forget_values(result: Any) -> Any:

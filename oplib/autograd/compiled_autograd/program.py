@@ -78,8 +78,7 @@ class BackwardProgram:
             if isinstance(group[0], HostStep):
                 self.items.append(group[0])
                 continue
-            segment = Segment(group)
-            compiler.compile(segment, group, lambda value, at=number: last_reads.get(value, -1) > at)
+            segment = compiler.compile(group, lambda value, at=number: last_reads.get(value, -1) > at)
             if number < len(groups) - 1:
                 segment.drops = [value for value in set(reads[number]) if last_reads[value] == number]
             self.items.append(segment)

@@ -55,17 +55,25 @@ class Segment:
         "call", "compiled", "drops", "forwards", "gives", "places", "stores", "sums", "take",
     )  # fmt: skip
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        body: _Body,
+        compiled: Callable[..., Any] | None,
+        forwarded: Sequence[int | None],
+    ) -> None:
         calls = [step for step in steps if isinstance(step, CallStep)]
         self.places = [step.place for step in calls]
         self.call = calls[0].call if calls else 0
         self.stores = [step for step in steps if isinstance(step, StoreStep)]
         self.sums = [(step.place, step.held.number) for step in self.stores if step.held is not None]
-        self.take: Callable[[Sequence[Any]], Sequence[Any]] = tuple
-        self.gives: list[int] = []
-        self.forwards: list[tuple[int, int]] = []
-        self.drops: list[int] = []
-        self.compiled: Callable[..., Any] | None = None
+        numbers = [value.number for value in body.inputs]
+        self.take: Callable[[Sequence[Any]], Sequence[Any]] = make_gather(tuple(numbers))
+        results = [(value.number, place) for value, place in zip(body.outputs, forwarded, strict=True)]
+        self.gives = [number for number, place in results if place is None]
+        self.forwards = [(number, numbers[place]) for number, place in results if place is not None]
+        self.compiled = compiled
+        self.drops: Sequence[int] = ()
 
 
 class SegmentCompiler:
@@ -89,12 +97,11 @@ class SegmentCompiler:
         self._known: dict[Any, tuple[Any, Sequence[int | None]]] = {}
         self.functions: list[SegmentFunction] = []
 
-    def compile(self, segment: Segment, steps: Sequence[Any], is_read_later: Callable[[int], bool]) -> None:
-        """Sets the function of a segment, and the values that it takes and gives.
+    def compile(self, steps: Sequence[Any], is_read_later: Callable[[int], bool]) -> Segment:
+        """Returns some steps as a segment.
 
         Args:
-            segment: the segment.
-            steps: its steps.
+            steps: the steps.
             is_read_later: whether later steps read a value, by its number.
         """
         body = _Body(steps, is_read_later)
@@ -102,13 +109,7 @@ class SegmentCompiler:
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._trace(body)
-        segment.compiled, forwarded = found
-        segment.take = make_gather(tuple([value.number for value in body.inputs]))
-        for value, place in zip(body.outputs, forwarded, strict=True):
-            if place is None:
-                segment.gives.append(value.number)
-            else:
-                segment.forwards.append((value.number, body.inputs[place].number))
+        return Segment(steps, body, *found)
 
     def _trace(self, body: _Body) -> tuple[Any, Sequence[int | None]]:
         avals = [value.aval for value in body.inputs]
