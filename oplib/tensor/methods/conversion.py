@@ -16,7 +16,7 @@ from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.class_names import name_class, read_class
 from oplib.tensor.dtypes.rules import check_range, default_int_dtype, normalize_dtype
 from oplib.tensor.shapes.filling import fill, read_size
-from oplib.tensor.storage.factory_options import FactoryOptions, check_options, read_options
+from oplib.tensor.storage.factory_options import FactoryOptions, check_options, list_options, read_options
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.storage.memory_format import MemoryFormat, check_format
 from oplib.tensor.storage.metadata import TensorMetadata
@@ -29,6 +29,7 @@ from oplib.tracebacks import entry_point, refine_error
 
 def _make_new(name: str, value: int, what: str):
     @entry_point
+    @list_options
     def new(
         self: TensorConversion[TensorT],
         *sizes: Any,
@@ -172,6 +173,7 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         return self.from_array(array, requires_grad=requires_grad)
 
     @entry_point
+    @list_options
     def new_full(self, size: Any, fill_value: Any, **options: Unpack[FactoryOptions]) -> TensorT:
         """Makes a tensor of one value, by default with the dtype and device of this tensor."""
         shape = read_size("new_full", (size,))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeAlias, TypedDict, TypeVar
+from inspect import Parameter
+from typing import Any, ParamSpec, TypeAlias, TypedDict, TypeVar, get_type_hints
 
 import jax
 import jax.numpy as jnp
@@ -43,6 +44,10 @@ class FactoryOptions(TypedDict, total=False):
 
 
 ReadOptions: TypeAlias = tuple[np.dtype[Any], Placement, bool]  # dtype, placement, requires_grad
+_PARAMETERS = [
+    Parameter(name, Parameter.KEYWORD_ONLY, default=False if kind is bool else None, annotation=kind.__name__)
+    for name, kind in get_type_hints(FactoryOptions).items()
+]
 _COMMON = frozenset({"dtype", "device", "requires_grad"})
 _SIZES = {
     "*sizes": "the shape, as integers or as one sequence.",
@@ -62,6 +67,14 @@ _OPTIONS_LIKE = {
     "dtype": "by default the dtype of ``input``.",
     "device": "by default the device of ``input``.",
 }
+
+
+def list_options(function: Callable[P, R]) -> Callable[P, R]:
+    """Gives a function a signature with the options by name, in place of its ``**options``."""
+    signature = inspect.signature(function)
+    *own, _ = signature.parameters.values()
+    function.__signature__ = signature.replace(parameters=[*own, *_PARAMETERS])
+    return function
 
 
 def factory(function: Callable[P, R]) -> Callable[P, R]:
@@ -94,7 +107,7 @@ def factory(function: Callable[P, R]) -> Callable[P, R]:
         Gradient=f"None: {lacks}.",
         Source=f"torch.{function.__name__}" + ("; the numbers are JAX's." if is_random else ""),
     )
-    return entry_point(function)
+    return entry_point(list_options(function))
 
 
 def check_options(op: str, options: FactoryOptions, rank: int) -> None:
