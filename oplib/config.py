@@ -108,7 +108,7 @@ class Config:
 
     @property
     def traceback(self) -> str:
-        """Which frames of oplib a traceback shows: ``"short"`` or ``"full"``."""
+        """The amount of frames of oplib in a traceback: ``"short"`` or ``"full"``."""
         return self._traceback
 
     @traceback.setter

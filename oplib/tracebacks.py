@@ -1,4 +1,4 @@
-"""Which frames a traceback shows: those of the user, and one line of oplib for each call into it.
+"""Short tracebacks: the frames of the user, and one line of oplib for each call into it.
 
 A call enters oplib at an *entry point*: a function made from text, or one that is marked with
 :func:`entry_point`. An error that leaves an entry point loses the frames between the user's call and the line

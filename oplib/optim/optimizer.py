@@ -26,8 +26,8 @@ class Optimizer:
     """Updates parameters in place by their gradients, as a transformation of optax says.
 
     A step is one compiled call. The state stands in Tensors, so a compiled training step finds it. A step
-    leaves a parameter without ``grad`` alone, and its part of the state too. What all parameters share, such
-    as the count of steps, goes on.
+    leaves a parameter without ``grad`` alone, and its part of the state too. The state that all parameters
+    share, such as the count of steps, is updated.
 
     Args:
         transformation: of optax, such as ``optax.adam(1e-3)``.

@@ -6,9 +6,9 @@ is an object with one key, its type: ``{"list": [...]}``, ``{"tuple": [...]}``, 
 ...]}``, ``{"OrderedDict": [...]}``, ``{"float": "nan"}``, ``{"complex": [re, im]}``, ``{"bytes": "<hex>"}``,
 ``{"dtype": "float32"}``, ``{"tensor": n}``, ``{"numpy": n}``, ``{"jax": n}`` or ``{"key": n}``, a key of
 ``jax.random``. ``n`` is an index into ``arrays`` beside the tree, with entries such as ``{"dtype":
-"bfloat16", "shape": [2], "requires_grad": true}``. That of a key describes its data and names its ``impl``.
-Dtypes that numpy does not have are stored as unsigned integers of their width. What a member expands to is
-compared with its entry before it is read.
+"bfloat16", "shape": [2], "requires_grad": true}``. The entry of a key describes its data and names its
+``impl``. Dtypes that numpy does not have are stored as unsigned integers of their width. The size of a member
+is compared with its entry before it is expanded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Array functions whose forward returns the residuals of the backward, so that the forward runs once.
 
-The backward of any other array function computes the intermediate values that it needs again. That is cheap
-for an op, and costs a whole loop for a loop.
+The backward of any other array function computes the intermediate values that it needs again. The
+second computation is cheap for an op, and costs a whole loop for a loop.
 """
 
 from __future__ import annotations

@@ -90,8 +90,9 @@ class GraphWalk:
     def share_operands(self) -> tuple[list[Any], Sequence[int]]:
         """Returns each operand once, and the place of every operand among them.
 
-        A program with fewer arguments is called faster. Which operands are one array belongs to the
-        structure of a graph, so the key gets it. Numbers do not count: two of them may be equal by chance.
+        A program with fewer arguments is called faster. The key records the operands that are one array,
+        because they belong to the structure of a graph. Numbers do not count: two of
+        them may be equal by chance.
         """
         operands = self.operands
         names = list(map(id, operands))

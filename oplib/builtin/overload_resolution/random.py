@@ -1,7 +1,8 @@
 # ruff: noqa: A002  `input` and `from` are torch's names
-"""How random ops are called: which overload is meant, and what of their parameters is no parameter.
+"""The calls of random ops: the choice of the overload, and the errors of parameters out of range.
 
-Parameters are looked at here, where they are numbers: in a kernel they are operands. What is traced is not.
+Parameters are checked here, where they are numbers: in a kernel they are operands. Traced values are not
+checked.
 """
 
 from __future__ import annotations

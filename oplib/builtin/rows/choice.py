@@ -1,4 +1,4 @@
-"""What stands between a call of a function and the overload that runs: the choice, and checks of values."""
+"""The steps between a call of a function and the overload that runs: the choice, and checks of values."""
 
 from __future__ import annotations
 

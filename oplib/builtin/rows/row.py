@@ -103,7 +103,7 @@ class Row:
 
     @property
     def autocasts(self) -> dict[str, str]:
-        """What autocast does to floating arguments, by device type."""
+        """The policy of autocast for floating arguments, by device type."""
         if " " not in self.autocast:
             return dict.fromkeys(("cpu", "cuda", "tpu"), self.autocast) if self.autocast else {}
         given = dict(one.split() for one in self.autocast.split(", "))
@@ -116,12 +116,12 @@ class Row:
 
     @property
     def node_name(self) -> str:
-        """What the node of a view is called, less "Backward0"."""
+        """The name of the node of a view, without "Backward0"."""
         return self.node or "".join(map(str.capitalize, self.op.split("_")))
 
     @property
     def origin(self) -> str:
-        """Whose contract it follows, and its name there; by default that of torch's function of this name."""
+        """The function whose contract the op follows; by default torch's function of this name."""
         return self.source or name_in_torch(self.op)
 
     @property

@@ -70,7 +70,8 @@ def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -
         DimensionError: there is no such place.
 
     Gradient:
-        That of the places to the values, and of all others to the tensor; of all to it, if accumulated.
+        The gradient of the written items goes to the values, and the rest to the tensor. If the values are
+        accumulated, the tensor gets all of it.
 
     Source:
         torch.index_put

@@ -50,7 +50,7 @@ def as_strided_(
         AutogradError: it is a leaf that requires grad.
 
     Gradient:
-        That of ``as_strided``.
+        The gradient of ``as_strided``.
 
     Source:
         torch.Tensor.as_strided_

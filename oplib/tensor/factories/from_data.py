@@ -83,7 +83,7 @@ def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
         DeviceError: the device does not exist.
 
     Gradient:
-        That of ``Tensor.to`` if the data is a Tensor.
+        The gradient of ``Tensor.to`` if the data is a Tensor.
 
     Example:
         >>> x = tensor([1.0, 2.0])

@@ -11,7 +11,7 @@ from oplib.errors import ArgumentTypeError, ArgumentValueError, describe
 
 @dataclass(frozen=True, slots=True)
 class PrintOptions:
-    """What ``set_printoptions`` sets."""
+    """The settings of ``set_printoptions``."""
 
     precision: int = 4
     threshold: float = 1000

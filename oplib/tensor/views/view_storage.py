@@ -61,7 +61,7 @@ class ViewStorage(Storage):
 
     @property
     def operand(self) -> Any:
-        """What a compiled call may take in place of the array: at the first read the base and the chain.
+        """The input of a compiled call in place of the array: at the first read the base and the chain.
 
         The second read makes the array, because then others may follow.
         """

@@ -80,7 +80,7 @@ def checkpoint(
         AutogradError: in the backward pass: a reentrant checkpoint inside ``grad()``.
 
     Gradient:
-        That of the function.
+        The gradient of the function.
 
     Source:
         ``torch.utils.checkpoint.checkpoint``. Unlike in torch, a saved tensor may be read twice in one pass,
@@ -188,7 +188,7 @@ def checkpoint_sequential(
         ArgumentValueError: there are keyword arguments.
 
     Gradient:
-        That of the functions.
+        The gradient of the functions.
 
     Source:
         ``torch.utils.checkpoint.checkpoint_sequential``.

@@ -45,7 +45,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
         TracingError: a function reads a value, draws from an outside Generator, or writes a captured Tensor.
 
     Gradient:
-        That of the function that runs; zeros by what only the other one reads.
+        The gradient of the function that runs; zeros by Tensors that only the other one reads.
 
     Source:
         ``jax.lax.cond``.

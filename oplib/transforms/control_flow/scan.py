@@ -56,7 +56,7 @@ def scan(
         TracingError: ``f`` reads a value, draws from an outside Generator, or writes a captured Tensor.
 
     Gradient:
-        That of the loop, by ``init``, ``xs`` and captured Tensors; in both modes and to any order.
+        The gradient of the loop, by ``init``, ``xs`` and captured Tensors; in both modes and to any order.
 
     Source:
         ``jax.lax.scan``.

@@ -80,7 +80,7 @@ class Trace:
         candidates: what the function could read.
         arrays: the array and number arguments.
         orders: for a trace of higher derivatives, the cotangents of the first backward, of the backward of
-            that, and so on, as lists of shapes. What the function does to Tensors is not an effect then.
+            that, and so on, as lists of shapes. Writes into Tensors are no effects then.
 
     Attributes:
         closed: the jaxpr; see :class:`.candidates.Candidates` for its inputs.

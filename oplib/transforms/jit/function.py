@@ -279,9 +279,9 @@ def jit(
     """Compiles a function over Tensors into one program, with the Tensors that it captures.
 
     The first call traces the function, and later calls run the program. Tensors that the function finds
-    through closures, globals, attributes and items of containers are operands of the program. What the
-    function writes into them, and the gradients that a backward gives them, are there after each call. Other
-    side effects of Python happen while the function is traced only.
+    through closures, globals, attributes and items of containers are operands of the program. Writes into
+    them, and the gradients that a backward gives them, are there after each call. Other side effects of
+    Python happen while the function is traced only.
 
     Args:
         function: the function or method. If left out, a decorator is returned.

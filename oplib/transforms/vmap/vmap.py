@@ -56,7 +56,7 @@ def vmap(
             value into a tensor that is not mapped.
 
     Gradient:
-        That of ``func`` for each example; summed for tensors that are not mapped.
+        The gradient of ``func`` for each example; summed for tensors that are not mapped.
 
     Source:
         ``torch.vmap`` of PyTorch 2.13.

@@ -1,6 +1,8 @@
 """The options of factories are listed by name where a program or a person looks for them."""
 
 import inspect
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -25,7 +27,7 @@ METHODS = [Tensor.new_full, Tensor.new_zeros, Tensor.new_ones, Tensor.new_empty]
 
 
 @pytest.mark.parametrize("function", [*FUNCTIONS, *METHODS], ids=lambda function: function.__name__)
-def test_the_signature_of_a_factory_lists_each_option_with_its_default(function):
+def test_the_signature_of_a_factory_lists_each_option_with_its_default(function: Callable[..., Any]):
     parameters = inspect.signature(function).parameters
     listed = list(parameters.values())[-len(OPTIONS) :]
     assert {parameter.name: parameter.default for parameter in listed} == OPTIONS

@@ -231,7 +231,7 @@ def ctc_loss(
         ArgumentValueError: the reduction is invalid.
 
     Gradient:
-        That by ``log_probs``. PyTorch hands out another, which is the same once log_softmax is behind it.
+        The derivative by ``log_probs``. PyTorch returns another, which is the same after log_softmax.
 
     Source:
         torch.nn.functional.ctc_loss; Graves and others, Connectionist Temporal Classification, 2006.
