@@ -70,12 +70,7 @@ def _merge(own: list[tuple[str, str]], shared: list[tuple[str, str]]) -> list[tu
 
 
 def wrap(line: str, indent: str) -> str:
-    """Returns a line wrapped to the width of docstrings; much faster than textwrap.
-
-    Args:
-        line: the text.
-        indent: stands before each further line.
-    """
+    """Returns a line wrapped to the width of docstrings; much faster than textwrap."""
     lines: list[str] = []
     while len(line) > _WIDTH:
         end = line.rfind(" ", 0, _WIDTH)

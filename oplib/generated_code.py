@@ -211,12 +211,7 @@ _REFINING = (
 
 
 def write_function(head: str, lines: Iterable[str]) -> str:
-    """Returns the text of a function that hides the frames of oplib from an error.
-
-    Args:
-        head: its name and parameters.
-        lines: its statements.
-    """
+    """Returns the text of a function that hides the frames of oplib from an error."""
     return "\n".join([f"def {head}:", *indent(["try:", *indent(lines), *_REFINING])])
 
 

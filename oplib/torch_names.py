@@ -178,12 +178,7 @@ def describe_missing(module: str, name: str) -> str:
 def make_getattr(
     namespace: dict[str, Any], found: Mapping[str, Any] = MappingProxyType({})
 ) -> Callable[[str], Any]:
-    """Makes the ``__getattr__`` of a module, which says what stands for a name of torch.
-
-    Args:
-        namespace: the globals of the module.
-        found: what the module takes in when it is first asked for it.
-    """
+    """Makes the ``__getattr__`` of a module, which says what stands for a name of torch."""
     module: str = namespace["__name__"]
 
     def get(name: str) -> Any:
@@ -199,9 +194,6 @@ class MissingAttribute:
     """A name of torch that a class does not have: reading it raises, and ``hasattr`` is False.
 
     A descriptor, not ``__getattr__``: that would make every attribute of a Tensor slower to read.
-
-    Args:
-        name: the attribute.
     """
 
     def __init__(self, name: str) -> None:

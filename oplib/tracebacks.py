@@ -41,11 +41,7 @@ _NOTE = 'oplib has hidden its other frames. oplib.config.traceback = "full" show
 
 
 class FilesIn(dict[str, bool]):
-    """Says of the file name of code whether the name begins with one of the prefixes.
-
-    Args:
-        prefixes: paths of files and folders.
-    """
+    """Says of the file name of code whether the name begins with one of the prefixes."""
 
     def __init__(self, prefixes: tuple[str, ...]) -> None:
         super().__init__()
@@ -72,9 +68,6 @@ def find_user_level() -> int:
 
 def find_frame_outside(files: FilesIn) -> tuple[FrameType, int]:
     """Returns the innermost frame whose code is in none of some files, or the outermost frame of all.
-
-    Args:
-        files: the files.
 
     Returns:
         The frame, and which one it is: ``warnings.warn`` of the caller's caller counts them alike.
@@ -119,9 +112,6 @@ def rule_of_jax(function: Callable[P, R]) -> Callable[P, R]:
     """Marks a function that JAX calls to transform an op, such as its derivative.
 
     An error of JAX in it stays as it is, because it is not about the arguments of a call.
-
-    Args:
-        function: any function.
     """
 
     @functools.wraps(function)

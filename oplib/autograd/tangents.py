@@ -190,11 +190,6 @@ def write_tangent(
 
     As in torch, an existing tangent is written in place, because it may be shared. A value without tangent is
     a constant, so zeros are written.
-
-    Args:
-        tensor: the written tensor.
-        result: its new value, with or without tangent.
-        write: writes a tensor in place, with history if possible.
     """
     held, new = find_tangent(tensor), find_tangent(result)
     root = _find_whole(tensor)

@@ -44,11 +44,7 @@ def register(row: Row) -> OpOverload:
 
 
 class Overloads(Mapping[str, OpOverload]):
-    """The overloads of the tables by name; an op is registered, with all of its rows, when one is asked for.
-
-    Args:
-        rows: of all tables.
-    """
+    """The overloads of the tables by name. The first use of an op registers it, with all of its rows."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._made: dict[str, OpOverload] = {}

@@ -54,10 +54,6 @@ def read_known(value: Any) -> np.ndarray[Any, Any] | None:
 def read_values(op: str, value: Any) -> np.ndarray[Any, Any]:
     """Returns the values of a tensor or array.
 
-    Args:
-        op: the op's name, for errors.
-        value: a Tensor or array of any shape and dtype.
-
     Raises:
         ArgumentTypeError: the value is neither.
         TracingError: the values are traced.

@@ -72,12 +72,7 @@ def all_integers(args: Iterable[Any]) -> bool:
 
 
 def make_turner(rule: Function, name: str) -> Function:
-    """Makes the in-place form of a view op, such as ``transpose_``.
-
-    Args:
-        rule: gives the frame.
-        name: of the op.
-    """
+    """Makes the in-place form of a view op, such as ``transpose_``."""
     node_class = make_view_class(f"{''.join(map(str.capitalize, name.split('_')))}Backward0")
 
     def turn(input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002  torch's name

@@ -115,10 +115,6 @@ def mark_inference(tensor: Tensor) -> Tensor:
 def refuse_saving(tensor: Tensor, op: str) -> None:
     """Raises if an inference tensor would be saved for a backward pass.
 
-    Args:
-        tensor: the tensor to save.
-        op: the name of the op that saves it.
-
     Raises:
         AutogradError: the tensor is an inference tensor.
     """

@@ -12,10 +12,6 @@ def match_type(value: Any, due: Any) -> Any:
 
     JAX requires this inside ``shard_map`` and on explicit meshes. On the tape a gradient may come from a
     formula that knows only the shape, such as the one that begins a backward pass.
-
-    Args:
-        value: of the shape of ``due``.
-        due: the type of its value, as ``jax.typeof`` returns it.
     """
     given = jax.typeof(value)
     if due == given:
@@ -31,10 +27,6 @@ def sum_gradient(gradient: Any, due: Any) -> Any:
 
     Inside ``shard_map`` each device uses a replicated value, so its gradient is the sum over all devices.
     JAX's own derivatives do this. The formula of a user knows one device only.
-
-    Args:
-        gradient: the result of a formula.
-        due: the type of the value, as ``jax.typeof`` returns it.
     """
     extra = tuple(sorted(find_varying(jax.typeof(gradient)) - find_varying(due)))
     return jax.lax.psum(gradient, extra) if extra else gradient

@@ -23,10 +23,6 @@ def find_live_inputs(jaxpr: Any, wanted: Sequence[bool] | None = None) -> tuple[
 
     The analysis follows calls of jitted functions. Other higher-order primitives count as reading all inputs.
 
-    Args:
-        jaxpr: a ``jax.extend.core.Jaxpr`` (not closed).
-        wanted: the outputs that count; all by default.
-
     Returns:
         One flag per input variable.
     """
@@ -61,11 +57,7 @@ def is_costly(jaxpr: Any) -> bool:
 
 
 def find_forwarded(jaxpr: Any) -> tuple[int, ...] | None:
-    """Returns the index of the input that each output of a jaxpr is, or None if some output is computed.
-
-    Args:
-        jaxpr: a ``jax.extend.core.Jaxpr`` (not closed).
-    """
+    """Returns the index of the input that each output of a jaxpr is, or None if some output is computed."""
     places = {var: place for place, var in enumerate(jaxpr.invars)}
     if any(_is_literal(var) or var not in places for var in jaxpr.outvars):
         return None

@@ -26,11 +26,6 @@ def run_batched(
     recorded again outside, as in every ``vmap``. In an open dual level, tangents are mapped together with the
     gradients that carry them.
 
-    Args:
-        call: runs the engine on one gradient for each output.
-        grads: the batched gradients.
-        create_graph: whether the results must be differentiable.
-
     Returns:
         The gradients of the inputs with a new first dimension; None for an input without gradient.
 

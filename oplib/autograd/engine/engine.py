@@ -176,11 +176,6 @@ def execute_with_graph_task(task: Run, roots: Sequence[Edge], grads: Sequence[An
 
     The future is done when this function returns: the engine has no threads.
 
-    Args:
-        task: the run.
-        roots: the edges where the run starts.
-        grads: one for each root, in the representation of the run.
-
     Returns:
         A future with the captured gradients, or with the error that ended the run.
     """

@@ -47,11 +47,6 @@ def register_logging_hooks(t_outputs: Iterable[Tensor | GradientEdge | None]) ->
 def engine_run_backward(t_outputs: tuple[Any, ...], *args: Any, **kwargs: Any) -> Any:
     """Runs the engine, and logs every node that runs while the logger is at DEBUG.
 
-    Args:
-        t_outputs: the roots of the run.
-        *args: further arguments of ``run_backward`` of the engine.
-        **kwargs: the same as keywords.
-
     Returns:
         The result of the engine.
     """

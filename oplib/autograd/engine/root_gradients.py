@@ -29,11 +29,6 @@ def make_root_gradients(
 ) -> tuple[Tensor | None, ...]:
     """Checks the gradient given for each output, and makes the gradient of a real scalar if none is given.
 
-    Args:
-        outputs: Tensors or gradient edges.
-        grads: for each output a Tensor, or None.
-        is_grads_batched: the first dimension of each gradient is a batch.
-
     Returns:
         A gradient for each output; None for an output that needs none.
 

@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 def validate_results(results: Gradients, node: TapeNode, representation: GradientRepresentation) -> Gradients:
     """Checks the results of a node against its edges, and sums and casts results that do not fit exactly.
 
-    Args:
-        results: one gradient for each edge, or more if these are None.
-        node: the node that computed them.
-        representation: the type of the gradients, with its operations.
-
     Returns:
         One gradient of the right shape and dtype for each edge.
 

@@ -19,11 +19,7 @@ _WIDE = frozenset({np.dtype("float64"), np.dtype("complex128")})
 
 
 def needs_64_bits(roots: Sequence[Any]) -> bool:
-    """Returns whether 64 bits are off and the graph needs them.
-
-    Args:
-        roots: Tensors and gradient edges; other objects have no graph.
-    """
+    """Returns whether 64 bits are off and the graph needs them."""
     if not wide_plans.any or x64.value:
         return False
     nodes = [getattr(root, "node", None) or getattr(root, "_grad_fn", None) for root in roots]

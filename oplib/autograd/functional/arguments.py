@@ -36,11 +36,6 @@ class Group(NamedTuple):
 def take_tuple(value: Any, name: str, caller: str) -> tuple[bool, Tensors]:
     """Returns whether a value is a tuple, and its Tensors.
 
-    Args:
-        value: a Tensor, or a tuple of Tensors.
-        name: the name of the value, for errors.
-        caller: the function that received it, for errors.
-
     Raises:
         GradientTypeError: the value has another type.
     """
@@ -63,13 +58,7 @@ def untuple(values: Sequence[_T], is_tuple: bool) -> Any:
 
 
 def make_inputs(inputs: Tensors, *, create_graph: bool, requires_grad: bool = True) -> Tensors:
-    """Returns new tensors as arguments of the function, distinct from tensors that the function captures.
-
-    Args:
-        inputs: the user's inputs.
-        create_graph: whether gradients may flow back to ``inputs``.
-        requires_grad: the setting of new tensors that are leaves.
-    """
+    """Returns new tensors as arguments of the function, distinct from tensors that the function captures."""
     return tuple(
         upcalls.alias(tensor)
         if create_graph and tensor._requires_grad
@@ -91,12 +80,6 @@ def take_point(inputs: Any, caller: str, *, create_graph: bool) -> Group:
 
 def take_vector(v: Any, like: Group, caller: str, *, create_graph: bool) -> Tensors | None:
     """Checks the vector of a product. None means a single 1.
-
-    Args:
-        v: the user's vector.
-        like: the tensors that it must resemble.
-        caller: the function that received it, for errors.
-        create_graph: whether gradients may flow back to the vector.
 
     Raises:
         AutogradError: the vector is None and ``like`` has several items, or its sizes differ.

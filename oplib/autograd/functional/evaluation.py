@@ -49,12 +49,6 @@ UNRECORDED = {
 def evaluate(func: Function, at: Group, caller: str, *, strict: bool) -> Group:
     """Runs the user's function.
 
-    Args:
-        func: takes Tensors and returns a Tensor or a tuple of Tensors.
-        at: its arguments.
-        caller: the function that received it, for errors.
-        strict: raise if an output does not depend on any argument.
-
     Raises:
         AutogradError: an output is independent, with ``strict``.
         GradientTypeError: the function returned another type.
@@ -85,11 +79,6 @@ def find_gradients(outputs: Found, inputs: Tensors, grads: Sequence[Tensor] | No
 def require_recorded(tensors: Sequence[Tensor | None], kind: str, caller: str) -> None:
     """Raises if a tensor is independent of the inputs, for ``strict=True``.
 
-    Args:
-        tensors: outputs or gradients.
-        kind: a key of ``UNRECORDED``.
-        caller: the function that checks, for errors.
-
     Raises:
         AutogradError: a tensor is independent.
     """
@@ -104,14 +93,6 @@ def fill_zeros(
     found: Found, like: Tensors, kind: str, caller: str, *, strict: bool, create_graph: bool
 ) -> Tensors:
     """Replaces None by zeros, or raises.
-
-    Args:
-        found: gradients.
-        like: tensors with the shapes and dtypes of the zeros.
-        kind: a key of ``INDEPENDENT``.
-        caller: the function that fills, for errors.
-        strict: raise instead.
-        create_graph: with ``strict``, gradients must be differentiable again.
 
     Raises:
         AutogradError: a gradient is independent of the input, with ``strict``.

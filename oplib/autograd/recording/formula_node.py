@@ -334,14 +334,7 @@ def make_node(
 def save_residuals(
     node: FormulaNode, plan: BackwardPlan, values: Sequence[Any], storages: Sequence[Storage]
 ) -> None:
-    """Saves the values that the formula reads.
-
-    Args:
-        node: the node of the call.
-        plan: holds the indices of these values.
-        values: inputs, outputs and extras.
-        storages: the storage of each of them.
-    """
+    """Saves the values that the formula reads."""
     if plan.sources:
         owners = plan.pick(storages)
         node.saved = (*plan.pick(values), *owners)

@@ -18,12 +18,7 @@ from oplib.tensor.storage.escape import is_inside_trace
 
 
 def run_without_residuals(function: ArrayFunction, grad: Any) -> Arrays:
-    """Runs a formula that reads one gradient only. Small results for a shared array are kept and shared.
-
-    Args:
-        function: the backward that JAX derived.
-        grad: the array of the incoming gradient.
-    """
+    """Runs a formula that reads one gradient only. Small results for a shared array are kept and shared."""
     kept = function.kept
     device = jax_config.jax_default_device  # a context manager of the user may have changed it
     if kept is not None and kept[0] is grad and kept[1] is device and not is_inside_trace():

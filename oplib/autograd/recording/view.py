@@ -288,13 +288,7 @@ _KINDS = {
 
 
 def refuse_rebase(view: Tensor, made_by: Any, *, is_indirect: bool) -> AutogradError:
-    """Returns the error for a view whose history may not be rebased.
-
-    Args:
-        view: the view.
-        made_by: the node of the view, or None.
-        is_indirect: the base of the view was written, and not the view itself.
-    """
+    """Returns the error for a view whose history may not be rebased."""
     creation = view._creation
     modified = "its base or another view of its base has been" if is_indirect else "is being"
     mode = "inference mode" if creation == Creation.INFERENCE else "no_grad mode"

@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 def check_version(node_name: str, storage: Storage, version: int) -> None:
     """Raises if a saved tensor has been written in place since it was saved.
 
-    Args:
-        node_name: the node that saved it, for the message.
-        storage: the storage of the tensor.
-        version: the version of the storage when it was saved.
-
     Raises:
         SavedTensorError: the storage has another version now.
     """

@@ -21,12 +21,6 @@ def push_tangents_through(
 ) -> None:
     """Calls the user's jvp, and sets the tangents of the outputs.
 
-    Args:
-        ctx: the ctx of the call.
-        leaves: the flat results of forward.
-        outputs: the Tensors made of them.
-        call: the call, with a tangent for at least one input.
-
     Raises:
         MissingRuleError: the Function has no jvp.
         AutogradError: jvp returned a wrong number of tangents, or a tangent does not fit its output.

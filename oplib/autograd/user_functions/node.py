@@ -204,10 +204,6 @@ def refuse_gradients(values: Sequence[Any], message: str) -> list[Any]:
     """Returns tensors of the same values, with one node, which raises if one of them is differentiated.
 
     The graph is that of torch's ``DelayedError``: each edge leads to a leaf of the same value.
-
-    Args:
-        values: Tensors, and other values, which pass unchanged.
-        message: the text of the error.
     """
     node = Error()
     node.message = message

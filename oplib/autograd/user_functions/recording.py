@@ -34,11 +34,6 @@ _PASSING = ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable
 def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
     """Makes the ctx the node of the outputs, and returns these in the structure of the result.
 
-    Args:
-        ctx: the ctx of the call, after forward and setup_context.
-        result: the result of forward.
-        call: the facts known before forward ran.
-
     Raises:
         AutogradError: forward set an attribute that every ctx has, or broke a rule of ``mark_dirty``.
         GradientTypeError: a saved value is not a Tensor.

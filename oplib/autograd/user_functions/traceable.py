@@ -37,10 +37,6 @@ class _Target(TapeNode):
 def describe_backward(node: Any, operands: list[Any]) -> Any:
     """Adds the saved arrays of a Function that is traceable, and returns a key of its backward.
 
-    Args:
-        node: the ``BackwardCFunction``, whose saved values are not freed.
-        operands: receives the arrays.
-
     Returns:
         The key; None if the backward cannot be traced: it reads containers of Tensors, packed values, or an
         attribute that has no hash.

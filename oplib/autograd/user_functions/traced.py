@@ -49,13 +49,6 @@ def call_traced(
 ) -> Any:
     """Calls a Function so that JAX finds its backward.
 
-    Args:
-        cls: the Function.
-        args: the positional arguments.
-        keywords: the keyword arguments.
-        leaves: all arguments, flat.
-        call: the facts of the call.
-
     Returns:
         The result of forward, as without a trace.
 

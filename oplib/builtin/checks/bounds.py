@@ -144,11 +144,7 @@ def _find_extremes(*arrays: Any) -> Any:
 
 
 def make_share_check(name: str) -> Check:
-    """Makes the check of a loss that refuses probabilities outside [0, 1], if the values are known.
-
-    Args:
-        name: the name of the op, for the error.
-    """
+    """Makes the check of a loss that refuses probabilities outside [0, 1], if the values are known."""
 
     def check(result: Any, input: Any, target: Any, *_: Any, **__: Any) -> Any:
         arrays = [find_array(one) for one in (input, target)]

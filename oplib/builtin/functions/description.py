@@ -118,13 +118,7 @@ def describe_dtypes(classes: str) -> str:
 
 
 class _Description:
-    """Generates the docstring of one op.
-
-    Args:
-        rows: the rows of the op.
-        schemas: the schemas of the rows.
-        parameters: the parameters of the function of all overloads.
-    """
+    """Generates the docstring of one op."""
 
     def __init__(
         self, rows: Sequence[Row], schemas: Sequence[FunctionSchema], parameters: Iterable[Parameter]

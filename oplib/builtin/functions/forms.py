@@ -120,12 +120,7 @@ def specify_with_flag(spec: FunctionSpec, at: int, name: str) -> FunctionSpec:
 
 
 def specify_variadic(spec: FunctionSpec, parameter: str) -> FunctionSpec:
-    """Describes a method that takes its numbers one by one, in one sequence, or by the keyword of its op.
-
-    Args:
-        spec: of the op, whose second parameter is a sequence.
-        parameter: the name of that parameter.
-    """
+    """Describes a method that takes its numbers one by one, in one sequence, or by the keyword of its op."""
     return replace(
         spec,
         parameters=(

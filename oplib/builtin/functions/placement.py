@@ -30,10 +30,5 @@ class ToDevice(Function):
 
 
 def copy_to_device(tensor: Tensor, placement: Any) -> Tensor:
-    """Returns a copy of a tensor at a device or sharding.
-
-    Args:
-        tensor: any.
-        placement: a ``jax.Device`` or ``Sharding``.
-    """
+    """Returns a copy of a tensor at a device or sharding."""
     return ToDevice.apply(tensor, placement)

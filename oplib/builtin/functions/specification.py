@@ -67,11 +67,6 @@ def specify_op(overloads: Sequence[OpOverload], row: Row, check: Check | None = 
 
     Overloads of the same parameters are told by where they take a number instead of a tensor. The ``call`` of
     an overload is looked up each time: rules replace it.
-
-    Args:
-        overloads: what the op has been registered as.
-        row: the first of the op.
-        check: of the values of a call.
     """
     *tested, (_, rest) = _list_tests(overloads)
     schema = rest._schema
@@ -144,13 +139,7 @@ def _render_check(
 
 
 def specify_choice(name: str, choice: OverloadChoice, check: Check | None = None) -> FunctionSpec:
-    """Describes the function of an op with several overloads: the body is that of its chooser.
-
-    Args:
-        name: of the op.
-        choice: the chooser, and the overloads with fast paths.
-        check: of the arguments.
-    """
+    """Describes the function of an op with several overloads: the body is that of its chooser."""
     lines, namespace = _take_apart(choice.function)
     parameters = tuple(inspect.signature(choice.function).parameters.values())
     return FunctionSpec(
@@ -165,13 +154,7 @@ def specify_choice(name: str, choice: OverloadChoice, check: Check | None = None
 
 
 def specify_composed(name: str, function: Function, *, explains_untensors: bool = True) -> FunctionSpec:
-    """Describes a function that is made of several ops, and keeps its own frame.
-
-    Args:
-        name: of the public function.
-        function: what it calls.
-        explains_untensors: see :class:`FunctionSpec`.
-    """
+    """Describes a function that is made of several ops, and keeps its own frame."""
     parameters = tuple(inspect.signature(function).parameters.values())
     return FunctionSpec(
         name,

@@ -113,13 +113,7 @@ def name_function(function: Function, name: str, submodule: str = "") -> Functio
 
 
 def name_method(function: Function, name: str, method: str = "") -> Function:
-    """Gives a function that is public only as a method of Tensor the name under which it is found there.
-
-    Args:
-        function: the function.
-        name: of its op.
-        method: of the method, if that is another.
-    """
+    """Gives a function that is public only as a method of Tensor the name under which it is found there."""
     function.__name__ = name
     function.__qualname__ = f"Tensor.{method or name}"
     function.__module__ = "oplib"

@@ -1,9 +1,9 @@
 """Bessel functions of orders 0 and 1, and the Airy function Ai: polynomials near 0, expansions further out.
 
-The polynomials are those of ``bessel_coefficients.py``. JAX differentiates what stands here: each piece reads
-a number of its own where an item belongs to another piece, so that no gradient becomes nan there. For large
-arguments the phase ``x - pi / 4`` is not subtracted, which would lose digits: the sine and cosine of x are
-combined.
+The functions take arrays of at least single precision. The polynomials are those of
+``bessel_coefficients.py``. JAX differentiates the code of this module: each piece reads a number of its own
+where an item belongs to another piece, so that no gradient becomes nan there. For large arguments the phase
+``x - pi / 4`` is not subtracted, which would lose digits: the sine and cosine of x are combined.
 """
 
 from __future__ import annotations
@@ -52,12 +52,7 @@ _SERIES = [
 
 
 def compute_j(order: int, x: Any) -> Any:
-    """Returns the Bessel function of the first kind; nan at infinity, as torch's and SciPy's.
-
-    Args:
-        order: 0 or 1.
-        x: an array of at least single precision.
-    """
+    """Returns the Bessel function of the first kind; nan at infinity, as torch's and SciPy's."""
     is_far = jnp.abs(x) > strong(_EDGE, x)
     size = jnp.where(is_far, jnp.where(x < strong(0, x), -x, x), strong(_EDGE, x))
     far, _ = _find_waves(order, size)
@@ -67,12 +62,7 @@ def compute_j(order: int, x: Any) -> Any:
 
 
 def compute_y(order: int, x: Any) -> Any:
-    """Returns the Bessel function of the second kind; nan below 0 and at infinity.
-
-    Args:
-        order: 0 or 1.
-        x: an array of at least single precision.
-    """
+    """Returns the Bessel function of the second kind; nan below 0 and at infinity."""
     is_far, is_near = x > strong(_EDGE, x), (x > strong(0, x)) & (x <= strong(_EDGE, x))
     _, far = _find_waves(order, jnp.where(is_far, x, strong(_EDGE, x)))
     inner = jnp.where(is_near, x, strong(1, x))
@@ -85,13 +75,7 @@ def compute_y(order: int, x: Any) -> Any:
 
 
 def compute_k(order: int, x: Any, *, is_scaled: bool = False) -> Any:
-    """Returns the modified Bessel function of the second kind; nan below 0.
-
-    Args:
-        order: 0 or 1.
-        x: an array of at least single precision.
-        is_scaled: multiplied by ``exp(x)``, which does not vanish.
-    """
+    """Returns the modified Bessel function of the second kind; nan below 0."""
     is_far, is_near = x > strong(2, x), (x > strong(0, x)) & (x <= strong(2, x))
     outer, inner = jnp.where(is_far, x, strong(2, x)), jnp.where(is_near, x, strong(1, x))
     share = strong(2, x) / outer
@@ -107,11 +91,7 @@ def compute_k(order: int, x: Any, *, is_scaled: bool = False) -> Any:
 
 
 def compute_airy(x: Any) -> Any:
-    """Returns the Airy function Ai; 0 at infinity, nan at minus infinity.
-
-    Args:
-        x: an array of at least single precision.
-    """
+    """Returns the Airy function Ai; 0 at infinity, nan at minus infinity."""
     one, edge = strong(1, x), strong(_NEAR, x)
     is_low, is_high, is_near = x < strong(_LOW, x), x > edge, jnp.abs(x) <= edge
     is_below = (x >= strong(_LOW, x)) & (x < -edge)

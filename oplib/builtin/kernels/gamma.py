@@ -1,4 +1,7 @@
-"""The gamma function, its derivatives and the zeta function: right at poles, at infinity and below -8 too."""
+"""The gamma function, its derivatives and the zeta function: right at poles, at infinity and below -8 too.
+
+The functions take arrays of at least single precision.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,6 @@ def compute_zeta(s: Any, q: Any) -> Any:
     JAX's function sums a fixed number of terms before its expansion, which is wrong where q + k is still
     negative after them. For negative q the terms below zero are therefore summed as a difference of two
     values at positive numbers: ``|q| - k`` goes from ``|q|`` down to the fraction of ``|q|``.
-
-    Args:
-        s: the exponent, an array of at least single precision.
-        q: an array of the same shape and dtype.
     """
     zero, one = strong(0, q), strong(1, q)
     is_whole = lax.floor(q) == q
@@ -53,12 +52,7 @@ def _differentiate_lgamma(primals: Any, tangents: Any) -> tuple[Any, Any]:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def compute_polygamma(n: int, x: Any) -> Any:
-    """Returns a derivative of digamma.
-
-    Args:
-        n: the order of the derivative of digamma.
-        x: an array of at least single precision.
-    """
+    """Returns a derivative of digamma."""
     zero = strong(0, x)
     if not n:
         found = lax.digamma(jnp.where(x == zero, strong(1, x), x))

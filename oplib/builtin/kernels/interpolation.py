@@ -185,13 +185,7 @@ def _check_count(input: Any, given: Sequence[Any]) -> None:
 
 
 def check_counts(input: Any, size: Any, scale_factor: Any, *_: Any) -> None:
-    """Checks that the number of given sizes matches the number of spatial axes.
-
-    Args:
-        input: the argument of ``interpolate``, like the others.
-        size: as given.
-        scale_factor: as given.
-    """
+    """Checks that the number of given sizes matches the number of spatial axes."""
     for given in (size, scale_factor):
         if isinstance(given, (list, tuple)) and 1 <= input.ndim - 2 <= 3:
             _check_count(input, cast("Sequence[Any]", given))

@@ -47,12 +47,6 @@ def check_numbers(op: str, *, least: int = 1, **named: Sequence[int]) -> None:
 def check_input_rank(op: str, rank: int, array: Any, *, has_channels: bool = True) -> None:
     """Raises if an input lacks an axis of batch, channels and positions, or one except the batch is empty.
 
-    Args:
-        op: the op's name.
-        rank: the number of spatial axes.
-        array: the input; the batch is optional and may be empty.
-        has_channels: whether the input has an axis of channels.
-
     Raises:
         ArgumentError: the input has another number of axes, or an empty axis.
     """

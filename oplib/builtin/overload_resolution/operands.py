@@ -303,11 +303,6 @@ def to_quotient_operand(value: Any) -> Any:
 def compare_with_wide(name: str, tensor: Any, other: int) -> bool | None:
     """Returns the common result of comparing every item with a wide integer.
 
-    Args:
-        name: the name of the comparison.
-        tensor: a tensor or array.
-        other: a wide integer.
-
     Returns:
         The result; None if it depends on the item, as for floats or unsigned integers.
     """

@@ -86,12 +86,7 @@ def loosen(
 
 
 class _Renaming:
-    """Puts arguments that were given by further names in their place.
-
-    Args:
-        name: of the op, for errors.
-        defaults: of the parameters by their own names.
-    """
+    """Puts arguments that were given by further names in their place."""
 
     def __init__(self, name: str, defaults: Mapping[str, Any]) -> None:
         self._name = name.replace("linalg_", "linalg.")

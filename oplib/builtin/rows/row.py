@@ -202,13 +202,7 @@ def from_output(formula: Function) -> Derivative:
 
 
 def save_inputs(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
-    """Keeps all arguments for the backward: a ``setup_context`` of ops whose arguments are all tensors.
-
-    Args:
-        ctx: where they are kept.
-        inputs: the arguments.
-        output: the result, which is not kept.
-    """
+    """Keeps all arguments for the backward: a ``setup_context`` of ops whose arguments are all tensors."""
     ctx.save_for_backward(*inputs)
 
 

@@ -26,11 +26,6 @@ Kept = tuple["weakref.ref[Tensor]", int, Tensor]
 def cast_arguments(record: Record, values: Sequence[Any], settings: Settings) -> list[Any] | None:
     """Returns the arguments of a call as the op's policy wants them; None if there is none for it.
 
-    Args:
-        record: of the op.
-        values: the bound arguments.
-        settings: of this thread.
-
     Raises:
         DtypeError: an op that takes the widest dtype has floating arguments of a dtype that autocast does not
             know.

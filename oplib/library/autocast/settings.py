@@ -90,11 +90,7 @@ def find_jax_context() -> Any:
 
 
 class AutocastScope:
-    """Sets the settings of autocast of this thread in a block.
-
-    Args:
-        settings: the settings; None for a thread that has set nothing.
-    """
+    """Sets the settings of autocast of this thread in a block."""
 
     __slots__ = ("_before", "_context", "_is_on", "_settings")
 

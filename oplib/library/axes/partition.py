@@ -78,12 +78,7 @@ class Part:
         return mesh, self.bind(chosen, dict(mesh.shape)), made, operands
 
     def bind(self, chosen: dict[str, Any], extents: dict[str, int]) -> Callable[..., tuple[Any, ...]]:
-        """Returns the kernel on parts; it sums the results of the parts if a summed axis is partitioned.
-
-        Args:
-            chosen: the mesh axes for the axes of the arrays.
-            extents: the number of devices along each mesh axis.
-        """
+        """Returns the kernel on parts; it sums the results of the parts if a summed axis is partitioned."""
         names = self.placement.find_summed(chosen)
         due = [self.placement.measure(axes, chosen, extents) for axes in self.placement.results]
 

@@ -45,12 +45,7 @@ class Placement:
         return ((given ^ made) - self.reduced) | self.kept
 
     def assign(self, specs: Sequence[Any], extents: dict[str, int]) -> dict[str, Any]:
-        """Chooses mesh axes for the axes of the arrays; the first array partitioned along an axis decides.
-
-        Args:
-            specs: the current sharding of each array, operands first.
-            extents: the number of devices along each mesh axis.
-        """
+        """Chooses mesh axes for the axes of the arrays; the first array partitioned along an axis decides."""
         chosen: dict[str, Any] = {}
         used: set[str] = set()
         for name, over in self._read(specs):
@@ -123,13 +118,6 @@ def place_call(
     shapes: tuple[Sequence[Any], Sequence[Any]],
 ) -> Placement:
     """Fits a rule to the arrays of a call.
-
-    Args:
-        rule: the rule as registered.
-        layout: the layout of the call.
-        levels: the levels of vmap, whose axes are in front.
-        structure: the structure of the results.
-        shapes: the shapes of the arrays and of the flat results.
 
     Raises:
         RegistrationValueError: an array has another rank than its entry, or axes with one name differ in

@@ -36,12 +36,6 @@ def match_varying(values: Sequence[Any]) -> list[Any]:
 def fit_varying(values: Sequence[Any], types: Sequence[Any], *, op: str, part: str) -> list[Any]:
     """Casts what a rule returned to the varying axes that it must have.
 
-    Args:
-        values: what the rule returned.
-        types: the types that its values must have.
-        op: the name of the op, for errors.
-        part: the name of the rule, for errors.
-
     Raises:
         ResultError: a value varies over more axes. It has no cast to fewer.
     """

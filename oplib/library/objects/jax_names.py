@@ -22,12 +22,7 @@ _POSITIONAL = ("name", "fn")
 
 
 def explain_attribute(subject: object, name: str) -> str:
-    """Returns the text of the error for an attribute that an op does not have.
-
-    Args:
-        subject: the op.
-        name: the name of the attribute.
-    """
+    """Returns the text of the error for an attribute that an op does not have."""
     cure = EQUIVALENTS.get(name)
     if cure is None:
         return f"{type(subject).__name__!r} object has no attribute {name!r}"
@@ -35,12 +30,7 @@ def explain_attribute(subject: object, name: str) -> str:
 
 
 def explain_option(subject: str, name: str) -> str:
-    """Returns the text of the error for an option that a function does not have.
-
-    Args:
-        subject: the function.
-        name: the name of the option.
-    """
+    """Returns the text of the error for an option that a function does not have."""
     if name in _POSITIONAL:
         return f"{subject}: positional-only argument passed as keyword argument: {name!r}. Pass it first."
     cure = EQUIVALENTS.get(name)

@@ -244,10 +244,6 @@ def list_overloads() -> list[OpOverload]:
 def find_overload(name: str, *, subject: str = "ops") -> OpOverload:
     """Returns the overload that is registered under a qualified name.
 
-    Args:
-        name: ``ns::op`` or ``ns::op.overload``.
-        subject: the calling function, for the error.
-
     Raises:
         RegistrationValueError: the name is not qualified.
         UnknownOperatorError: nothing is registered under the name; the text suggests the nearest name.

@@ -11,11 +11,7 @@ from oplib.library.schema import Argument, FunctionSchema
 
 
 class LateSignature:
-    """The ``__signature__`` of an object, found when it is read; the class keeps its own signature.
-
-    Args:
-        find: maps the object to its signature.
-    """
+    """The ``__signature__`` of an object, found when it is read; the class keeps its own signature."""
 
     def __init__(self, find: Callable[[Any], Signature | None]) -> None:
         self._find = find

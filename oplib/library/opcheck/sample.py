@@ -85,11 +85,7 @@ class Sample:
         ]
 
     def call(self, leaves: Sequence[Any]) -> list[Any]:
-        """Calls the op on Tensors and returns the written values and the results, flat.
-
-        Args:
-            leaves: one leaf per array.
-        """
+        """Calls the op on Tensors and returns the written values and the results, flat."""
         values = list(map(to_key, self.layout.rebuild(leaves)))
         args, kwargs = self.layout.split(values)
         result = self.overload(*args, **kwargs)
@@ -101,9 +97,6 @@ class Sample:
 
     def as_function(self, arrays: Sequence[Any]) -> tuple[Callable[..., list[Any]], list[Any]]:
         """Returns the op as a function of its differentiable arguments, and the point of the check.
-
-        Args:
-            arrays: the arrays of all arguments.
 
         Returns:
             The function, which returns the floating and complex results, and its arguments.

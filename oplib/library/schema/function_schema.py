@@ -221,20 +221,12 @@ class FunctionSchema:
 
 
 def has_kwarg_only_args(schema: FunctionSchema) -> bool:
-    """Tells whether a schema has a keyword-only argument.
-
-    Args:
-        schema: the schema of an overload.
-    """
+    """Tells whether a schema has a keyword-only argument."""
     return schema.num_positional < len(schema.arguments)
 
 
 def has_kwarg_only_tensors(schema: FunctionSchema) -> bool:
-    """Tells whether a schema has a keyword-only tensor or list of tensors.
-
-    Args:
-        schema: the schema of an overload.
-    """
+    """Tells whether a schema has a keyword-only tensor or list of tensors."""
     return any(argument.has_tensor for argument in schema.arguments[schema.num_positional :])
 
 
@@ -242,11 +234,6 @@ def fill_defaults(
     schema: FunctionSchema, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Completes a call with the defaults of its schema.
-
-    Args:
-        schema: the schema of an overload.
-        args: values of the first positional arguments.
-        kwargs: values of keyword-only arguments.
 
     Returns:
         All positional values as a tuple, and all keyword-only values by name.
@@ -262,10 +249,6 @@ def fill_defaults(
 
 def split_values(schema: FunctionSchema, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Splits one value per argument into positional and keyword-only values.
-
-    Args:
-        schema: the schema of an overload.
-        values: one value per argument, in order.
 
     Returns:
         The positional values as a tuple, those of a variadic argument one by one, and the keyword-only values

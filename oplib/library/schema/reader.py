@@ -56,13 +56,7 @@ def read_tokens(source: str) -> list[Token]:
 
 
 def make_error(source: str, token: Token, message: str) -> SchemaError:
-    """Returns an error that shows the line of the schema with a caret under the token.
-
-    Args:
-        source: the schema's text.
-        token: the token to point at.
-        message: the expectation, the token that was found, and the cure.
-    """
+    """Returns an error that shows the line of the schema with a caret under the token."""
     before = source[: token.start]
     line_start = before.rfind("\n") + 1
     line = source[line_start:].split("\n", 1)[0]

@@ -40,9 +40,6 @@ def find_target(device: Any) -> Placement:
 def find_placement(device: Any) -> Placement:
     """Returns the placement of new values; None if JAX puts them there by default.
 
-    Args:
-        device: as for :func:`find_target`.
-
     Raises:
         DeviceError: the device does not exist.
     """

@@ -97,9 +97,6 @@ def default_int_dtype() -> np.dtype[Any]:
 def scalar_dtype(kind: type) -> np.dtype[Any]:
     """Returns the dtype of a Python number of this type.
 
-    Args:
-        kind: bool, int, float, complex or a subclass.
-
     Raises:
         DtypeError: the type is another one.
     """
@@ -163,9 +160,6 @@ def holds_numbers(dtype: np.dtype[Any]) -> bool:
 def dtype_of_numpy(array: np.ndarray[Any, Any]) -> np.dtype[Any]:
     """Returns the dtype of a tensor made from a numpy array without ``dtype=``.
 
-    Args:
-        array: any numpy array.
-
     Returns:
         The dtype of the array. 64-bit integers are narrowed if x64 is off and every value fits.
 
@@ -191,10 +185,6 @@ def dtype_of_numpy(array: np.ndarray[Any, Any]) -> np.dtype[Any]:
 
 def check_range(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> None:
     """Checks that integers fit an integral dtype.
-
-    Args:
-        array: integers, any shape.
-        dtype: an integral dtype.
 
     Raises:
         DtypeError: a value does not fit.

@@ -18,12 +18,7 @@ class OpMethods(Generic[TensorT]):
 
 
 class OpMethod:
-    """A placeholder for a method. At the first read the function replaces it.
-
-    Args:
-        functions: the mapping that holds the function.
-        name: the name of the function and of the method.
-    """
+    """A placeholder for a method. At the first read the function replaces it."""
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]], name: str) -> None:
         self._functions = functions

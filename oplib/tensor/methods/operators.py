@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 def leave(other: object) -> Any:
     """Returns ``NotImplemented``, so that Python asks the other operand.
 
-    Args:
-        other: the operand that a Tensor does not accept.
-
     Raises:
         ArgumentTypeError: it is a tensor of torch. It would return ``NotImplemented`` too, and Python's error
             would not say why.

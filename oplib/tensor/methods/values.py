@@ -187,11 +187,7 @@ _OPERATORS = (
 
 
 def is_asked_by_operator(frame: FrameType | None) -> bool:
-    """Returns whether an operator of an array on the left asks for the conversion.
-
-    Args:
-        frame: the frame of the converting method.
-    """
+    """Returns whether an operator of an array on the left asks for the conversion."""
     caller = None if frame is None else frame.f_back
     return caller is not None and caller.f_code in _find_operators()
 

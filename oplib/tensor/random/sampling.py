@@ -30,13 +30,6 @@ def draw_floats(
 ) -> Any:
     """Draws as ``rand`` or ``randn`` do.
 
-    Args:
-        op: the name of one of the two, also for errors.
-        shape: the shape of the result.
-        dtype: the dtype of the result.
-        generator: a Generator, a key, or None.
-        placement: the placement of the result.
-
     Raises:
         UnsupportedDtypeError: the dtype is neither floating nor complex.
     """
@@ -58,14 +51,6 @@ def draw_integers(
     placement: Placement = None,
 ) -> Any:
     """Draws in the widest integer dtype and converts, because the dtype may be narrow or floating.
-
-    Args:
-        op: the name of the function, for errors.
-        shape: the shape of the result.
-        bounds: the lowest number, and the exclusive upper bound.
-        dtype: the dtype of the result.
-        generator: a Generator, a key, or None.
-        placement: the placement of the result.
 
     Raises:
         ArgumentError: no number is between the bounds, or the dtype does not hold them.
@@ -89,14 +74,7 @@ def draw_integers(
 
 
 def draw_order(size: int, dtype: np.dtype[Any], *, generator: Generator | None, placement: Placement) -> Any:
-    """Draws a permutation of the integers below ``size``, which the dtype must hold.
-
-    Args:
-        size: the number of integers.
-        dtype: the dtype of the result.
-        generator: a Generator, a key, or None.
-        placement: the placement of the result.
-    """
+    """Draws a permutation of the integers below ``size``, which the dtype must hold."""
     return _place(_sample_order(*_draw(generator), size, dtype), placement)
 
 

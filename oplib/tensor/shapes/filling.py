@@ -30,11 +30,6 @@ _NUMBERS = frozenset({bool, int, float})
 def read_size(op: str, size: tuple[Any, ...], named: Any = None) -> tuple[int, ...]:
     """Returns the shape given as ``f(2, 3)``, ``f((2, 3))``, ``f([2, 3])`` or ``f(size=(2, 3))``.
 
-    Args:
-        op: the name of the called function, for errors.
-        size: its positional arguments.
-        named: the value of the keyword, or None.
-
     Raises:
         ArgumentTypeError: no size is given, an item is not an integer, or the size is given by position and
             by keyword.
@@ -77,12 +72,6 @@ def _read_length(index: int, length: Any) -> int:
 
 def fill(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], placement: Placement) -> jax.Array:
     """Returns an array of one value.
-
-    Args:
-        shape: its shape.
-        value: a number, or an array or Tensor without dimensions.
-        dtype: its dtype.
-        placement: the placement of the array, or None for JAX's default.
 
     Raises:
         ArgumentError: the value has dimensions.

@@ -10,12 +10,6 @@ from oplib.errors import ArgumentTypeError, describe
 def take_named(op: str, name: str, named: Any, given: tuple[Any, ...]) -> Any:
     """Returns numbers given by keyword to a function that also accepts them one by one.
 
-    Args:
-        op: the name of the called function, for errors.
-        name: the keyword.
-        named: the value of the keyword, not None.
-        given: the positional arguments, which must be empty.
-
     Raises:
         ArgumentTypeError: they are not empty, or the value of the keyword is not a sequence.
     """

@@ -48,11 +48,6 @@ def is_escaping(array: Any, tensor: TensorSlots) -> bool:
 def refuse_escape(array: Any, tensor: TensorSlots, what: str) -> None:
     """Raises if a traced value would be written into a tensor that outlives the trace.
 
-    Args:
-        array: the new value.
-        tensor: the tensor to write.
-        what: the name of the op or attribute, for the error.
-
     Raises:
         TracingError: the tensor outlives the trace of the value.
     """

@@ -113,11 +113,6 @@ def factory(function: Callable[P, R]) -> Callable[P, R]:
 def check_options(op: str, options: FactoryOptions, rank: int) -> None:
     """Checks the names of the options of a factory, and those about memory.
 
-    Args:
-        op: the name of the factory.
-        options: the options that it was given.
-        rank: the number of dimensions of the result.
-
     Raises:
         ArgumentTypeError: it does not take an option, or an option has another type.
         UnsupportedArgumentError: pinned memory is asked for.
@@ -151,12 +146,6 @@ def read_options(
 ) -> ReadOptions:
     """Returns the dtype and placement of the result of a factory, and whether it requires grad.
 
-    Args:
-        op: the name of the factory, for errors.
-        options: the options that it was given.
-        rank: the number of dimensions of the result.
-        default: gives the dtype of the result if the options have none.
-
     Raises:
         ArgumentTypeError: there is no such option, or it has another type.
         DtypeError: the dtype is not available.
@@ -172,11 +161,6 @@ def read_options(
 
 def read_options_like(op: str, input: Any, options: FactoryOptions) -> tuple[Any, ReadOptions]:  # noqa: A002  torch's name
     """Returns the array of a tensor, and the options of a factory that makes another like it.
-
-    Args:
-        op: the name of the factory, for errors.
-        input: the tensor, or an array, as fake kernels of compiled ops pass.
-        options: the options that the factory was given.
 
     Raises:
         ArgumentTypeError: ``input`` is neither a tensor nor an array, or an option does not exist.

@@ -48,11 +48,6 @@ channels_last_3d = MemoryFormat("channels_last_3d", (0, 2, 3, 4, 1))
 def check_format(op: str, memory_format: Any, rank: int) -> None:
     """Checks a memory format for a tensor with this number of dimensions.
 
-    Args:
-        op: the name of the function.
-        memory_format: a :class:`MemoryFormat`, or None.
-        rank: the number of dimensions.
-
     Raises:
         ArgumentTypeError: it is another object.
         ArgumentError: the format needs another number of dimensions.

@@ -82,14 +82,7 @@ class Strided(IndexMap):
     @classmethod
     @lru_cache(maxsize=1024)
     def of(cls, in_shape: Shape, layout: Layout, shape: Shape, new: Layout) -> Strided | None:
-        """Returns the frame for a whole with this layout; None if the whole does not show all items.
-
-        Args:
-            in_shape: the shape of the whole.
-            layout: the strides and offset of the whole.
-            shape: the shape of the part.
-            new: the strides and offset of the part.
-        """
+        """Returns the frame for a whole with this layout; None if the whole does not show all items."""
         wanted = find_positions(shape, new)
         own = find_positions(in_shape, layout)
         if layout[0] == contiguous_strides(in_shape):

@@ -207,13 +207,7 @@ class AliasStorage(Storage):
 
     @staticmethod
     def move(old: Storage, cell: Storage, *, has_views: bool) -> AliasStorage:
-        """Makes the storage of a tensor that is given other contents, and keeps its version and place.
-
-        Args:
-            old: its storage.
-            cell: the storage with the contents.
-            has_views: whether there are views of the tensor.
-        """
+        """Makes the storage of a tensor that is given other contents, and keeps its version and place."""
         made = AliasStorage(cell, old.version)
         if isinstance(old, AliasStorage):
             made.counter, made.former, made.place = old.counter, old.former, old.place
