@@ -16,14 +16,7 @@ from collections.abc import Iterable
 from contextlib import contextmanager
 from typing import Any
 
-from .tensor import (
-    default_generator,
-    get_rng_state,
-    initial_seed,
-    manual_seed,
-    seed,
-    set_rng_state,
-)
+from .tensor import default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 
 __all__ = [
     "default_generator",

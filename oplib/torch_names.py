@@ -125,7 +125,7 @@ HINTS: dict[str, dict[str, str]] = {
     ),
     "oplib.amp": {"GradScaler": _SCALER},
     "oplib.utils": {
-        "data": "There are no data loaders: index Tensors by parts of oplib.randperm, or use a library.",
+        "data": "There are no data loaders: index Tensors by parts of oplib.randperm, or use a library."
     },
     "oplib.optim": {
         **{

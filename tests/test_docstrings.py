@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import pytest
 
 import oplib
 from oplib.docstrings import complete_docstring
+from oplib.tensor.storage.factory_options import FactoryOptions
 
 DOC = """Rounds.
 
@@ -48,9 +50,7 @@ def test_sections_stand_in_their_order_and_errors_are_added() -> None:
 def test_the_docstring_of_a_factory_describes_each_parameter_and_option(name: str) -> None:
     function = getattr(oplib, name)
     doc = inspect.getdoc(function) or ""
-    names = [one for one in inspect.signature(function).parameters if one != "options"]
-    lacking = [
-        one for one in (*names, "dtype", "device", "requires_grad") if f" {one}: " not in doc.replace("*", "")
-    ]
-    assert not lacking
+    names = list(inspect.signature(function).parameters)
+    assert names[-6:] == list(FactoryOptions.__annotations__)
+    assert [one for one in names if not re.search(rf"^    .*\b{one}(, \w+)*: ", doc, re.MULTILINE)] == []
     assert f"Source:\n    torch.{name}" in doc

@@ -437,11 +437,7 @@ def _node_class(name: str) -> type[FormulaNode]:
 
 
 def make_node_class(
-    name: str,
-    *,
-    has_one_slot: bool = False,
-    hides_constants: bool = False,
-    saved_names: tuple[str, ...] = (),
+    name: str, *, has_one_slot: bool = False, hides_constants: bool = False, saved_names: tuple[str, ...] = ()
 ) -> type[FormulaNode]:
     """Makes the node class of one op. Graphs, errors and ``repr`` show its name.
 

@@ -41,11 +41,7 @@ def is_differentiated_by_jax(cls: Any, call: FunctionCall) -> bool:
 
 
 def call_traced(
-    cls: Any,
-    args: tuple[Any, ...],
-    keywords: dict[str, Any],
-    leaves: Sequence[Any],
-    call: FunctionCall,
+    cls: Any, args: tuple[Any, ...], keywords: dict[str, Any], leaves: Sequence[Any], call: FunctionCall
 ) -> Any:
     """Calls a Function so that JAX finds its backward.
 
@@ -70,13 +66,7 @@ class _TracedCall:
     """One call, as the three functions that JAX needs."""
 
     def __init__(
-        self,
-        cls: Any,
-        leaves: Sequence[Any],
-        call: FunctionCall,
-        *,
-        positional: int,
-        names: list[str],
+        self, cls: Any, leaves: Sequence[Any], call: FunctionCall, *, positional: int, names: list[str]
     ) -> None:
         self._cls = cls
         self._positional = positional

@@ -46,12 +46,7 @@ _ZERO_AT = "U[{0},{0}] is zero, counted from 1"
 
 
 def _with_info(
-    name: str,
-    lacks: str,
-    cure: str,
-    *,
-    find: Callable[..., Any] | None = None,
-    where: str = _ZERO_AT,
+    name: str, lacks: str, cure: str, *, find: Callable[..., Any] | None = None, where: str = _ZERO_AT
 ) -> Check:
     """Makes the check of an op that returns where it failed, if it is called with a check.
 
@@ -100,9 +95,5 @@ CHECKED_RESULTS: dict[str, Check] = {
         "linalg.ldl_factor", _SPLIT, _NO_LDL, find=jax.jit(find_broken), where=_ZERO_IN_D
     ),
     "linalg_ldl_factor_ex": _with_info("linalg.ldl_factor_ex", _SPLIT, _NO_LDL, where=_ZERO_IN_D),
-    "linalg_cholesky": _refuse(
-        "linalg.cholesky",
-        _INDEFINITE,
-        _OTHERWISE,
-    ),
+    "linalg_cholesky": _refuse("linalg.cholesky", _INDEFINITE, _OTHERWISE),
 }

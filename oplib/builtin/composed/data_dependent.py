@@ -299,13 +299,6 @@ COMPOSED = (
     Composed(masked_select, is_method=True, out=True),
     Composed(nonzero, is_method=True, out=True, deciding=("as_tuple",)),
     Composed(repeat_interleave, is_method=True),
-    Composed(
-        unique,
-        is_method=True,
-        deciding=(
-            "return_inverse",
-            "return_counts",
-        ),
-    ),
+    Composed(unique, is_method=True, deciding=("return_inverse", "return_counts")),
     Composed(one_hot, in_networks=True),
 )

@@ -15,11 +15,7 @@ Histogram = namedtuple("Histogram", ("hist", "bin_edges"))  # noqa: PYI024  # py
 
 
 def histogramdd(
-    input: Any,
-    bins: Any,
-    range: Sequence[float] | None = None,
-    weight: Any = None,
-    density: bool = False,
+    input: Any, bins: Any, range: Sequence[float] | None = None, weight: Any = None, density: bool = False
 ) -> Any:
     """Counts points in the cells of a grid.
 

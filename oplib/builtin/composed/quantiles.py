@@ -51,10 +51,7 @@ def quantile(
         share = ops.sub(ops.mul(q, last), box_like(q, low, q.dtype))
     else:
         share = box_like(input, share, input.dtype)
-    is_between = interpolation in (
-        "linear",
-        "midpoint",
-    )  # else one item, which may be infinite
+    is_between = interpolation in ("linear", "midpoint")  # else one item, which may be infinite
     found = ops.lerp(first, second, _lay_along(share, axis, flat.ndim)) if is_between else first
     spoilt = ops.any(ops.isnan(flat), axis, True)
     found = ops.where(spoilt, ops.narrow(ordered, axis, last, 1), found)  # a nan is sorted last
@@ -172,7 +169,4 @@ def _find_places(ranks: np.ndarray[Any, Any], interpolation: str) -> tuple[Any, 
     return index, index, np.zeros_like(ranks)
 
 
-COMPOSED = (
-    Composed(nanquantile, is_method=True, out=True),
-    Composed(quantile, is_method=True, out=True),
-)
+COMPOSED = (Composed(nanquantile, is_method=True, out=True), Composed(quantile, is_method=True, out=True))

@@ -229,12 +229,5 @@ COMPOSED = (
     Composed(cov, is_method=True),
     Composed(_make_triangle(np.tril_indices, "lower"), makes=True),
     Composed(_make_triangle(np.triu_indices, "upper"), makes=True),
-    Composed(
-        unique_consecutive,
-        is_method=True,
-        deciding=(
-            "return_inverse",
-            "return_counts",
-        ),
-    ),
+    Composed(unique_consecutive, is_method=True, deciding=("return_inverse", "return_counts")),
 )

@@ -21,15 +21,7 @@ from oplib.tensor.views.chain import number_to_array
 
 from .subscript_forms import is_array_subscript, list_subscripts, refuse_bytes_to_fill
 from .subscript_window import read_window
-from .subscripts import (
-    Choice,
-    check_mask,
-    check_place,
-    check_places,
-    is_static,
-    read_slice,
-    read_subscripts,
-)
+from .subscripts import Choice, check_mask, check_place, check_places, is_static, read_slice, read_subscripts
 
 _HALF = frozenset({dtypes.float16, dtypes.bfloat16})
 _NUMBERS = (bool, int, float, complex)

@@ -169,8 +169,5 @@ class Windows:
         sizes = padded.shape[lead:]
         stops = [start + size - reach for start, size, reach in zip(starts, sizes, reaches, strict=True)]
         return lax.slice(
-            padded,
-            (*(0,) * lead, *starts),
-            (*padded.shape[:lead], *stops),
-            (*(1,) * lead, *self.stride),
+            padded, (*(0,) * lead, *starts), (*padded.shape[:lead], *stops), (*(1,) * lead, *self.stride)
         )

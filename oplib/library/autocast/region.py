@@ -51,11 +51,7 @@ class autocast(Mode):  # noqa: N801  torch's name
     """
 
     def __init__(
-        self,
-        device_type: str,
-        dtype: Any = None,
-        enabled: bool = True,
-        cache_enabled: bool | None = None,
+        self, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: bool | None = None
     ) -> None:
         super().__init__()
         settings = read_settings()

@@ -108,10 +108,7 @@ class Part:
             for kind in (placement.whole, placement.reduced)
         )
         whole.def_partition(
-            self,
-            sharding_rule=placement.write(),
-            reduction_factors=reduced,
-            need_replication_factors=keep,
+            self, sharding_rule=placement.write(), reduction_factors=reduced, need_replication_factors=keep
         )
         return whole
 

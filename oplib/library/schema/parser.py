@@ -184,8 +184,7 @@ class Parser(DefaultReader):
     def _refuse_type(self, token: Token) -> NoReturn:
         if token.text in _REFUSED:
             self.refuse(
-                token,
-                f"type {token} is not supported: JAX has no counterpart of it. Remove the argument.",
+                token, f"type {token} is not supported: JAX has no counterpart of it. Remove the argument."
             )
         near = difflib.get_close_matches(token.text, BASE_TYPES, 1, 0.7)
         hint = _HINTS.get(token.text) or (

@@ -31,10 +31,7 @@ def _make_new(name: str, value: int, what: str):
     @entry_point
     @list_options
     def new(
-        self: TensorConversion[TensorT],
-        *sizes: Any,
-        size: Any = None,
-        **options: Unpack[FactoryOptions],
+        self: TensorConversion[TensorT], *sizes: Any, size: Any = None, **options: Unpack[FactoryOptions]
     ) -> TensorT:
         shape = read_size(name, sizes, size)
         check_options(name, options, len(shape))

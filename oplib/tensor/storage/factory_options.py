@@ -139,10 +139,7 @@ def check_options(op: str, options: FactoryOptions, rank: int) -> None:
 
 
 def read_options(
-    op: str,
-    options: FactoryOptions,
-    rank: int,
-    default: Callable[[], np.dtype[Any]] = get_default_dtype,
+    op: str, options: FactoryOptions, rank: int, default: Callable[[], np.dtype[Any]] = get_default_dtype
 ) -> ReadOptions:
     """Returns the dtype and placement of the result of a factory, and whether it requires grad.
 

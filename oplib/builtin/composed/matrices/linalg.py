@@ -128,12 +128,7 @@ def linalg_cond(input: Any, p: Any = None) -> Any:
 
 
 def linalg_pinv(
-    input: Any,
-    rcond: Any = None,
-    hermitian: bool = False,
-    *,
-    atol: Any = None,
-    rtol: Any = None,
+    input: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
 ) -> Any:
     """Computes the pseudoinverse of matrices.
 

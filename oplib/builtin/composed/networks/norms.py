@@ -153,7 +153,4 @@ def _move_running(running: Any, new: Any, momentum: float) -> None:
         running.detach().copy_(running.detach() * (1 - momentum) + value * momentum)
 
 
-COMPOSED = (
-    Composed(batch_norm, in_networks=True),
-    Composed(instance_norm, in_networks=True),
-)
+COMPOSED = (Composed(batch_norm, in_networks=True), Composed(instance_norm, in_networks=True))

@@ -250,7 +250,4 @@ def _lengthen(signal: Any, missing: int) -> Any:
     return ops.pad(signal, (0, missing))
 
 
-COMPOSED = (
-    Composed(istft, is_method=True),
-    Composed(stft, is_method=True),
-)
+COMPOSED = (Composed(istft, is_method=True), Composed(stft, is_method=True))

@@ -198,10 +198,7 @@ ROWS = (
     ),
     _fill("bernoulli.p(Tensor self, float p", _flip, "ones with a given probability, and zeros", "bihf", "p"),
     _fill(
-        "bernoulli.Tensor(Tensor self, Tensor p",
-        _flip,
-        "ones with given probabilities, and zeros",
-        "bihf",
+        "bernoulli.Tensor(Tensor self, Tensor p", _flip, "ones with given probabilities, and zeros", "bihf"
     ),
     Row(
         "poisson(Tensor self, *, Generator? generator=None) -> Tensor",

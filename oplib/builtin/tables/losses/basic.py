@@ -176,12 +176,7 @@ def _clip_log(x: Any) -> Any:
 
 
 def _bce_with_logits(
-    input: Any,
-    target: Any,
-    weight: Any = None,
-    pos_weight: Any = None,
-    *,
-    reduction: str = "mean",
+    input: Any, target: Any, weight: Any = None, pos_weight: Any = None, *, reduction: str = "mean"
 ) -> Any:
     if input.shape != target.shape:
         raise ArgumentValueError(

@@ -49,13 +49,7 @@ def _stirling(y: Any) -> Any:
 
 
 def _gaussian_nll(
-    input: Any,
-    target: Any,
-    var: Any,
-    full: bool = False,
-    eps: float = 1e-6,
-    *,
-    reduction: str = "mean",
+    input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, *, reduction: str = "mean"
 ) -> Any:
     op = "gaussian_nll_loss"
     if var.shape != input.shape:

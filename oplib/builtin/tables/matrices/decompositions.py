@@ -67,12 +67,7 @@ def solve(self: Any, other: Any, *, left: bool = True) -> Any:
 
 
 def _solve_triangular(
-    self: Any,
-    B: Any,
-    *,
-    upper: bool,
-    left: bool = True,
-    unitriangular: bool = False,
+    self: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Any:
     check_matrix("solve_triangular", self)
     check_dtypes("linalg.solve_triangular", self, B)
@@ -319,14 +314,7 @@ DECOMPOSITIONS = (
 # Norms ------------------------------------------------------------------------------------------------------
 
 
-def _matrix_norm(
-    self: Any,
-    ord: float | str,
-    dim: Sequence[int],
-    keepdim: bool,
-    *,
-    dtype: Any = None,
-) -> Any:
+def _matrix_norm(self: Any, ord: float | str, dim: Sequence[int], keepdim: bool, *, dtype: Any = None) -> Any:
     check_matrix("matrix_norm", self, is_square=False)
     array = self if dtype is None else lax.convert_element_type(self, dtype)
     found = [find_dim("matrix_norm", array.ndim, one) for one in dim]

@@ -169,11 +169,7 @@ ROWS = (
         for kind, doc in _OVER.items()
     ),
     *(
-        Row(
-            f"fft_{op}(Tensor self, int[1]? dim=None) -> Tensor",
-            _shift(op),
-            doc,
-        )
+        Row(f"fft_{op}(Tensor self, int[1]? dim=None) -> Tensor", _shift(op), doc)
         for op, doc in (
             ("fftshift", "frequencies in increasing order, with 0 in the middle"),
             ("ifftshift", "inverse of fftshift"),

@@ -52,10 +52,5 @@ ROWS = (
         "matrix product over the last two axes",
         autocast="low",
     ),
-    ProductRow(
-        "mm(Tensor self, Tensor mat2) -> Tensor",
-        _mm,
-        "product of two matrices",
-        autocast="low",
-    ),
+    ProductRow("mm(Tensor self, Tensor mat2) -> Tensor", _mm, "product of two matrices", autocast="low"),
 )

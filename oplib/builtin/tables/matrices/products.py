@@ -231,13 +231,7 @@ PRODUCTS = (
         aliases=("cross",),
         autocast="cuda widest",
     ),
-    Row(
-        "trace(Tensor self) -> Tensor",
-        _trace,
-        "sum of the diagonal",
-        dtypes="ihfc",
-        autocast="cpu float32",
-    ),
+    Row("trace(Tensor self) -> Tensor", _trace, "sum of the diagonal", dtypes="ihfc", autocast="cpu float32"),
 )
 
 # Sums with products -----------------------------------------------------------------------------------------

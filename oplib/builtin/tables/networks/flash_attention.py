@@ -75,14 +75,7 @@ def _attend(query: Any, key: Any, value: Any, is_causal: bool, scale: float) -> 
 
 
 def _differentiate(
-    query: Any,
-    key: Any,
-    value: Any,
-    total: Any,
-    delta: Any,
-    grad: Any,
-    is_causal: bool,
-    scale: float,
+    query: Any, key: Any, value: Any, total: Any, delta: Any, grad: Any, is_causal: bool, scale: float
 ) -> tuple[Any, Any, Any]:
     """``delta``: per row, the product of result and gradient, minus the gradient of ``total``."""
     q, g, *columns = (_flatten(one, key) for one in (query, grad, total, delta))

@@ -133,11 +133,7 @@ def _with_optionals(function: Any, *arrays: Any) -> Any:
 
 
 def _layer_norm(
-    input: Any,
-    normalized_shape: Sequence[int],
-    weight: Any = None,
-    bias: Any = None,
-    eps: float = 1e-5,
+    input: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Any:
     axes = _check_shape("layer_norm", input, normalized_shape, weight, bias)
     _check_parameters("layer_norm", input, weight, bias)
@@ -237,12 +233,7 @@ def _batch_norm(input: Any, weight: Any = None, bias: Any = None, eps: float = 1
 
 
 def _batch_norm_fixed(
-    input: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
-    eps: float = 1e-5,
+    input: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Any:
     _check_channels("batch_norm", input, running_mean, running_var, weight, bias)
 

@@ -99,10 +99,7 @@ ROWS = (
         in_place=False,
     ),
     make_activation(
-        "hardsigmoid(Tensor self) -> Tensor",
-        _hardsigmoid,
-        "(self + 3) / 6, limited to [0, 1]",
-        inplace_at=1,
+        "hardsigmoid(Tensor self) -> Tensor", _hardsigmoid, "(self + 3) / 6, limited to [0, 1]", inplace_at=1
     ),
     make_activation(
         "softsign(Tensor input) -> Tensor",

@@ -8,14 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import (
-    broadcast,
-    elementwise,
-    in_single,
-    is_integral,
-    strong,
-    sum_like,
-)
+from oplib.builtin.kernels.promotion import broadcast, elementwise, in_single, is_integral, strong, sum_like
 from oplib.builtin.kernels.shared_gradients import choose_first
 from oplib.builtin.rows.row import DERIVED, ItemRow, Row, constant, save_inputs
 from oplib.library import Derivative

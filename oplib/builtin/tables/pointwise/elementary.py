@@ -175,10 +175,7 @@ SPECIAL = (
         **_METHOD,
     ),
     make_unary(
-        "digamma",
-        in_single(functools.partial(compute_polygamma, 0)),
-        "derivative of lgamma",
-        **_METHOD,
+        "digamma", in_single(functools.partial(compute_polygamma, 0)), "derivative of lgamma", **_METHOD
     ),
     ItemRow(
         "logit(Tensor self, float? eps=None) -> Tensor",
@@ -246,13 +243,7 @@ STEPS = (
         dtypes="hf",
         in_place_functions=("frac_",),
     ),
-    ItemRow(
-        "sign(Tensor self) -> Tensor",
-        _sign,
-        "sign of self: -1, 0 or 1",
-        in_place=True,
-        dtypes="bihf",
-    ),
+    ItemRow("sign(Tensor self) -> Tensor", _sign, "sign of self: -1, 0 or 1", in_place=True, dtypes="bihf"),
     ItemRow(
         "sgn(Tensor self) -> Tensor",
         _sgn,

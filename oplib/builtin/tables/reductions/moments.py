@@ -128,12 +128,7 @@ def _square_size(array: Any) -> Any:
 
 
 def _vector_norm(
-    self: Any,
-    ord: float = 2,
-    dim: Sequence[int] | None = None,
-    keepdim: bool = False,
-    *,
-    dtype: Any = None,
+    self: Any, ord: float = 2, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
     if is_integral(self.dtype):
         raise ArgumentError(
