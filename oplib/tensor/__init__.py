@@ -1,18 +1,18 @@
-"""The tensor floor: the class Tensor, its storage, and the ways of data in and out."""
+"""The tensor floor: the class Tensor, its storage, and the ways of data in and out.
 
-from . import jax_node
+``__all__`` lists the names that are also names of ``oplib``.
+"""
+
+from . import jax_node as jax_node
 from .devices.device import Device
-from .dtypes import names as dtypes
 from .dtypes.limits import finfo, iinfo
-from .dtypes.promotion import can_cast, promote_types, result_dtype, result_type
-from .dtypes.rules import (
-    default_complex_dtype,
-    default_int_dtype,
-    get_default_dtype,
-    normalize_dtype,
-    scalar_dtype,
-    set_default_dtype,
-)
+from .dtypes.promotion import can_cast, promote_types, result_type
+from .dtypes.promotion import result_dtype as result_dtype
+from .dtypes.rules import default_complex_dtype as default_complex_dtype
+from .dtypes.rules import default_int_dtype as default_int_dtype
+from .dtypes.rules import get_default_dtype, set_default_dtype
+from .dtypes.rules import normalize_dtype as normalize_dtype
+from .dtypes.rules import scalar_dtype as scalar_dtype
 from .factories.creation import arange, empty, eye, full, linspace, logspace, ones, zeros
 from .factories.from_data import as_tensor, from_dlpack, from_numpy, tensor
 from .factories.likeness import empty_like, full_like, ones_like, zeros_like
@@ -39,9 +39,11 @@ from .storage.memory_format import (
 )
 from .storage.metadata import is_tensor
 from .storage.size import Size
-from .storage.storage import Storage
-from .tensor import Tensor, box, read_array
-from .upcalls import upcalls
+from .storage.storage import Storage as Storage
+from .tensor import Tensor
+from .tensor import box as box
+from .tensor import read_array as read_array
+from .upcalls import upcalls as upcalls
 
 __all__ = [
     "Device",
@@ -49,20 +51,15 @@ __all__ = [
     "MemoryFormat",
     "MemoryLayout",
     "Size",
-    "Storage",
     "Tensor",
     "allclose",
     "arange",
     "as_tensor",
-    "box",
     "can_cast",
     "channels_last",
     "channels_last_3d",
     "contiguous_format",
-    "default_complex_dtype",
     "default_generator",
-    "default_int_dtype",
-    "dtypes",
     "empty",
     "empty_like",
     "equal",
@@ -77,11 +74,9 @@ __all__ = [
     "iinfo",
     "initial_seed",
     "is_tensor",
-    "jax_node",
     "linspace",
     "logspace",
     "manual_seed",
-    "normalize_dtype",
     "ones",
     "ones_like",
     "preserve_format",
@@ -93,17 +88,13 @@ __all__ = [
     "randn",
     "randn_like",
     "randperm",
-    "read_array",
-    "result_dtype",
     "result_type",
-    "scalar_dtype",
     "seed",
     "set_default_dtype",
     "set_printoptions",
     "set_rng_state",
     "strided",
     "tensor",
-    "upcalls",
     "zeros",
     "zeros_like",
 ]
