@@ -11,6 +11,7 @@ from jax.extend.core import get_opaque_trace_state
 
 from oplib.errors import DataTypeError, TracingError, describe
 from oplib.modes import modes
+from oplib.torch_names import HINTS, MissingAttribute
 
 from .methods.aliasing import TensorAliasing
 from .methods.comparing import TensorComparison
@@ -18,12 +19,10 @@ from .methods.conversion import TensorConversion, TensorDtypes
 from .methods.copying import TensorCopying
 from .methods.forms import TensorMethods
 from .methods.history import TensorHistory
-from .methods.missing_names import MISSING, TensorMissingNames
 from .methods.op_methods import OpMethods
 from .methods.operators import TensorOperators
 from .methods.printing import show_tensor
 from .methods.values import TensorValues
-from .methods.view_methods import TensorViewMethods
 from .storage.constants import own_array
 from .storage.overlay import overlays
 from .storage.storage import Storage
@@ -34,7 +33,6 @@ class Tensor(
     TensorHistory["Tensor"],
     TensorAliasing["Tensor"],
     TensorMethods["Tensor"],
-    TensorViewMethods["Tensor"],
     TensorOperators["Tensor"],
     TensorConversion["Tensor"],
     TensorDtypes["Tensor"],
@@ -42,7 +40,6 @@ class Tensor(
     TensorCopying,
     TensorComparison,
     OpMethods["Tensor"],
-    TensorMissingNames,
 ):
     """A multi-dimensional array with ``requires_grad``, ``grad``, a version, and in-place operations.
 
@@ -83,7 +80,8 @@ class Tensor(
 
     def __dir__(self) -> list[str]:
         """The names of the attributes, including those that users have set."""
-        return sorted(name for name in object.__dir__(self) if name.isidentifier() and name not in MISSING)
+        names = set(object.__dir__(self)) - HINTS["Tensor"].keys()
+        return sorted(filter(str.isidentifier, names))
 
     @staticmethod
     def from_array(array: Any, *, requires_grad: bool = False) -> Tensor:
@@ -161,6 +159,8 @@ class Tensor(
         return detached
 
 
+for _name in HINTS["Tensor"]:
+    setattr(Tensor, _name, MissingAttribute(_name))
 _new: Callable[[type[Any]], Any] = object.__new__
 
 

@@ -11,9 +11,9 @@ from oplib.errors import CheckOptionError, GradcheckError
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
 
+from .backward import check_undefined_gradients, check_zero_gradients
 from .batched import check_batched_gradients
 from .comparison import Options
-from .contract import check_undefined_gradients, check_zero_gradients
 from .forward import check_batched_tangents, check_undefined_tangents
 from .jacobians import check_jacobians
 from .problem import Problem, as_tuple

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 from oplib.autograd.nodes.accumulate import gradient_edge
@@ -12,11 +14,12 @@ from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.modes import modes
 from oplib.tensor import Tensor
-from oplib.tensor.views import mark_stale
+from oplib.tensor.views import Chain, Starts, mark_stale
 
-from .copy_slices import CopySlices
+from .formula_node import call_recorded
 from .origins import enter_node
 from .view import StaleView, refresh_history
+from .view_node import make_tape_function, with_starts, with_starts_first
 
 _new: Any = object.__new__
 
@@ -97,3 +100,99 @@ class Overwritten(TapeNode):
 
     def find_function(self, given: Mask) -> ArrayFunction:  # noqa: ARG002, D102  described in TapeNode
         return ArrayFunction(lambda *grads: (), "Overwritten")  # noqa: ARG005  gradients end here
+
+
+_new: Any = object.__new__
+
+
+class CopySlices(TapeNode):
+    """The step between the new root of a view and the root before the write.
+
+    The new root is the old root with a part replaced. So the gradient of the old root is the gradient of the
+    new root with zeros in this part, and the gradient of the part is the part of it. Nothing is saved. The
+    first edge leads to the old root, the second to the value that was written.
+
+    Attributes:
+        chain: the chain from the root to the view.
+        starts: the starts of its windows.
+        dtype: the dtype of the root.
+    """
+
+    results_are_checked = True
+    follows_jax = True
+    has_one_slot = True
+
+    chain: Chain
+    starts: Starts
+    dtype: Any
+
+    @staticmethod
+    def make(chain: Chain, starts: Starts, dtype: Any, edges: tuple[Edge | None, Edge | None]) -> CopySlices:
+        """Makes the node of one write. The caller numbers it."""
+        node: CopySlices = _new(CopySlices)
+        node.chain, node.starts, node.dtype, node.edges = chain, starts, dtype, edges
+        return node
+
+    def name(self) -> str:  # noqa: D102  described in Node
+        return "oplib::autograd::CopySlices"
+
+    @property
+    def input_metadata(self) -> Sequence[Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The shape and dtype of the root."""
+        return (jax.ShapeDtypeStruct(self.chain.in_shape, self.dtype),)
+
+    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
+        """Splits the gradient between the old root and the written value."""
+        (grad,) = grads
+        if grad is None:
+            return (None, None)
+        name = self._part_name
+        if not run.representation.tensor_mode:
+            return self.chain.run(name, _PARTS[name], self.starts, grad)
+        return call_recorded(self._function, with_starts([grad], self.starts))
+
+    def read_operands(self, operands: list[Any]) -> Any:  # noqa: D102  described in TapeNode
+        if self.starts:
+            operands.append(self.starts)
+        return CopySlices.class_token, self.chain, self.dtype, self._part_name
+
+    def find_function(self, given: Mask) -> ArrayFunction:  # noqa: ARG002, D102  described in TapeNode
+        return with_starts_first(self._function)
+
+    @property
+    def _part_name(self) -> str:
+        return _NAMES[self.edges[0] is not None, self.edges[1] is not None]
+
+    @property
+    def _function(self) -> ArrayFunction:
+        name = self._part_name
+        return make_tape_function(self.chain, name, _PARTS[name], "CopySlices")
+
+
+def _overwrite(chain: Chain, grad: Any, starts: Any) -> Any:
+    return chain.put(grad, jnp.zeros((), chain.part_dtype(grad.dtype)), starts)
+
+
+def _divide(chain: Chain, grad: Any, starts: Any) -> tuple[Any, Any]:
+    return _overwrite(chain, grad, starts), chain.get(grad, starts)
+
+
+def _keep_old(chain: Chain, grad: Any, starts: Any) -> tuple[Any, None]:
+    return _overwrite(chain, grad, starts), None
+
+
+def _keep_new(chain: Chain, grad: Any, starts: Any) -> tuple[None, Any]:
+    return None, chain.get(grad, starts)
+
+
+def _drop(chain: Chain, grad: Any, starts: Any) -> tuple[None, None]:  # noqa: ARG001  same signature as the others
+    return None, None
+
+
+_NAMES = {
+    (True, True): "divide",
+    (True, False): "keep_old",
+    (False, True): "keep_new",
+    (False, False): "drop",
+}
+_PARTS = {"divide": _divide, "keep_old": _keep_old, "keep_new": _keep_new, "drop": _drop}

@@ -1,7 +1,7 @@
 """Views of Tensors, with their history.
 
 A view shares the history of its *root*, which is the tensor at the beginning of its chain. After an in-place
-write the root gets a new history (:mod:`.copy_slices`), and its views are marked stale: they look up their
+write the root gets a new history (:mod:`.rebase`), and its views are marked stale: they look up their
 history when it is next read. So a write costs the same for any number of views, and the fast path of a call
 never asks whether a tensor is a view.
 """

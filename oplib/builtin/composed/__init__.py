@@ -1,29 +1,5 @@
 """Functions that are made of several ops."""
 
-from . import (
-    conversions,
-    data_dependent,
-    forms,
-    histograms,
-    parts,
-    products,
-    quantiles,
-    sequences,
-    shapes,
-    slopes,
-    statistics,
-)
+from . import conversions, data_dependent, forms, parts, products, quantiles, sequences, shapes, statistics
 
-SUBJECTS = (
-    conversions,
-    data_dependent,
-    forms,
-    histograms,
-    parts,
-    products,
-    quantiles,
-    sequences,
-    shapes,
-    slopes,
-    statistics,
-)
+SUBJECTS = (conversions, data_dependent, forms, parts, products, quantiles, sequences, shapes, statistics)

@@ -12,7 +12,9 @@ from oplib.errors import ArgumentError
 from oplib.tensor import Tensor, tensor, upcalls
 from oplib.tensor.methods.forms import TensorMethods
 
-TESTED = {"reshape", "view", "expand", "permute", "T", "mT", "where", "backward"}
+TESTED = {"reshape", "view", "expand", "permute", "T", "mT", "H", "mH", "where", "backward"} | {
+    *("reshape_as", "view_as", "expand_as", "real", "imag"),
+}
 
 OTHERS: list[tuple[Any, tuple[str, tuple[Any, ...], dict[str, Any]]]] = [
     (lambda x: x.reshape(2, 3), ("reshape", ((2, 3),), {})),
@@ -20,6 +22,11 @@ OTHERS: list[tuple[Any, tuple[str, tuple[Any, ...], dict[str, Any]]]] = [
     (lambda x: x.view(-1), ("view", ((-1,),), {})),
     (lambda x: x.expand([2, 3]), ("expand", ([2, 3],), {})),
     (lambda x: x.permute(1, 0), ("permute", ((1, 0),), {})),
+    (lambda x: x.reshape_as(tensor([[1, 2]])), ("reshape", ([1, 2],), {})),
+    (lambda x: x.view_as(tensor([[1, 2]])), ("view", ([1, 2],), {})),
+    (lambda x: x.expand_as(tensor([[1, 2]])), ("expand", ([1, 2],), {})),
+    (lambda x: x.real, ("real", (), {})),
+    (lambda x: x.imag, ("imag", (), {})),
     (lambda x: x.backward(), ("run_backward", (None, None, False), {"inputs": None})),
 ]
 
@@ -58,6 +65,15 @@ def test_matrices_are_turned_by_the_ops_of_movement(calls: list[Any]) -> None:
     matrix = tensor([[1.0, 2.0]])
     _ = matrix.T, matrix.mT
     assert calls == [("permute", (matrix, (1, 0)), {}), ("transpose", (matrix, -2, -1), {})]
+
+
+def test_the_conjugates_of_turned_matrices_are_computed_for_complex_matrices_only() -> None:
+    matrix = tensor([[1.0, 2.0 + 3.0j]])
+    assert matrix.H.tolist() == matrix.mH.tolist() == [[1.0], [2.0 - 3.0j]]
+    real = tensor([[1.0, 2.0]])
+    assert real.H._base is real
+    with pytest.raises(ArgumentError, match=r"H: it is only supported on matrices .* Got f32\[1,1,2\]\. Use"):
+        _ = real.reshape(1, 1, 2).H
 
 
 def test_turning_what_is_no_matrix_warns_or_raises_as_in_torch(calls: list[Any]) -> None:

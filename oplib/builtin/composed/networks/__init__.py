@@ -1,5 +1,5 @@
 """Functions of ``torch.nn.functional`` that are made of several ops."""
 
-from . import attention, fractional_pools, images, losses, multi_head, norm_pools, norms, pools, upsampling
+from . import attention, images, losses, multi_head, norms, pools, upsampling
 
-SUBJECTS = (attention, fractional_pools, images, losses, multi_head, norm_pools, norms, pools, upsampling)
+SUBJECTS = (attention, images, losses, multi_head, norms, pools, upsampling)

@@ -1,14 +1,19 @@
 # ruff: noqa: A002, PLR0917  the parameters are torch's
-"""Pooling with torch's signatures: optional indices of the maxima, and optional sizes."""
+"""Pooling by maxima, means and norms, and its inverse, with the signatures of ``torch.nn.functional``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from oplib.builtin.kernels.windows import check_input_rank
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
+from oplib.builtin.values import read_known
+from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.library.autocast.casts import call_in_float32
+from oplib.tensor import Generator, rand
 
 Function = Callable[..., Any]
 
@@ -136,11 +141,225 @@ def _fill_sizes(input: Any, output_size: Any) -> Any:
     return [have if size is None else size for have, size in zip(own, output_size, strict=True)]
 
 
+def _make_lp_pool(rank: int) -> Function:
+    name = f"lp_pool{rank}d"
+
+    def lp_pool(
+        input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    ) -> Any:
+        """Computes the roots of the sums of powers of each window.
+
+        Args:
+            input: ``[N, C, ...]`` or ``[C, ...]``.
+            norm_type: the power; inf for the largest absolute value.
+            kernel_size: the size of a window.
+            stride: the step between windows; by default ``kernel_size``.
+            ceil_mode: whether the last window may extend beyond the input.
+
+        Returns:
+            One number per window.
+
+        Raises:
+            ArgumentError: the input has another number of dimensions, or there is no window.
+
+        Gradient:
+            With respect to the input; 0 for a window of zeros.
+
+        Example:
+            >>> oplib.nn.functional.lp_pool1d(oplib.tensor([[[3.0, 4.0]]]), 2, 2)
+            tensor([[[5.]]])
+        """
+        op = getattr(ops, name)
+        return op(input, float(norm_type), kernel_size, () if stride is None else stride, ceil_mode)
+
+    lp_pool.__name__ = name
+    return lp_pool
+
+
+def _make_max_unpool(rank: int) -> Function:
+    name = f"max_unpool{rank}d"
+
+    def max_unpool(
+        input: Any,
+        indices: Any,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        output_size: Any = None,
+    ) -> Any:
+        """Writes items at their positions before max pooling, and 0 elsewhere.
+
+        Args:
+            input: ``[N, C, ...]`` or ``[C, ...]``.
+            indices: the positions of the items in their channel.
+            kernel_size: the size of the windows of the pooling, like the next two arguments.
+            stride: the step between windows; by default ``kernel_size``.
+            padding: the number of positions added on both sides.
+            output_size: the size before pooling; by default the smallest possible size.
+
+        Returns:
+            A tensor of the size before pooling.
+
+        Raises:
+            ArgumentValueError: no pooling produces the input from that size.
+            ArgumentError: the shapes do not fit, or an index is out of range.
+
+        Gradient:
+            Each item gets the gradient at its position.
+
+        Example:
+            >>> oplib.nn.functional.max_unpool1d(oplib.tensor([[[5.0]]]), oplib.tensor([[[1]]]), 2)
+            tensor([[[0., 5.]]])
+        """
+        kernel, pad = (_spread(one, rank) for one in (kernel_size, padding))
+        step = kernel if stride is None else _spread(stride, rank)
+        sizes = [
+            (have - 1) * one + size - 2 * less
+            for have, one, size, less in zip(input.shape[-rank:], step, kernel, pad, strict=True)
+        ]
+        if output_size is not None:
+            sizes = _read_sizes(name, list(output_size), sizes, step)
+        _check_unpooled(name, indices, sizes)
+        return getattr(ops, name)(input, indices, sizes)
+
+    max_unpool.__name__ = name
+    return max_unpool
+
+
+def _check_unpooled(name: str, indices: Any, sizes: Sequence[int]) -> None:
+    values, count = read_known(indices), math.prod(sizes)
+    if values is not None and values.size and not 0 <= values.min() <= values.max() < count:
+        raise ArgumentError(
+            f"{name}: found an invalid max index; an index is out of bounds. Got {describe(indices)} up to "
+            f"{values.max()} for sizes {list(sizes)}. Give output_size: the size before pooling."
+        )
+
+
+def _spread(value: Any, rank: int) -> list[int]:
+    return [value] * rank if isinstance(value, int) else list(value)
+
+
+def _read_sizes(name: str, given: list[int], least: Sequence[int], step: Sequence[int]) -> list[int]:
+    rank = len(least)
+    wanted = given[2:] if len(given) == rank + 2 else given
+    if len(wanted) != rank or any(
+        abs(one - size) >= move for one, size, move in zip(wanted, least, step, strict=True)
+    ):
+        raise ArgumentValueError(
+            f"{name}: invalid output_size {given}: each size must be nearer than a stride to "
+            f"{list(least)}. Got strides {list(step)}. Give the size of what was pooled."
+        )
+    return wanted
+
+
+_FRACTIONAL_POOL = """Returns the maximum of each of a given number of windows, which begin at random places.
+
+Args:
+    input: ``[N, C, ...]`` or ``[C, ...]``, floating, with {rank} dims to pool.
+    kernel_size: the size of the window, an int or one per dim.
+    output_size: the number of windows along each dim, an int or one per dim.
+    output_ratio: instead of ``output_size``, its share of the size of the input, for each dim.
+    return_indices: {indices}
+    _random_samples: ``[N, C, {rank}]``, the draws from 0 to 1 that move the windows; drawn if None.
+    generator: the source of random numbers; by default the global Generator.
+
+Returns:
+    {result}
+
+Raises:
+    ArgumentError: neither size nor ratio is given, or a shape or number does not fit.
+    UnsupportedDtypeError: the input is not floating.
+
+Gradient:
+    The gradient goes to the position of each maximum.
+
+Source:
+    torch.nn.functional.{name}; Graham, Fractional max-pooling, 2014.
+
+Example:
+    >>> oplib.nn.functional.{name}(oplib.ones({ones}), 2, output_size=2){first}.shape
+    {pooled}
+"""
+
+
+def _make_fractional_pool(rank: int, *, with_indices: bool) -> Function:
+    name = f"fractional_max_pool{rank}d"
+
+    def pool(
+        input: Any,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Any = None,
+        *,
+        generator: Generator | None = None,
+    ) -> Any:
+        check_input_rank(name, rank, input)
+        sizes = _find_fractional_sizes(name, rank, input, output_size, output_ratio)
+        if _random_samples is None:
+            batch = input.shape[0] if input.ndim > rank + 1 else 1
+            shape = batch, input.shape[-rank - 1], rank
+            _random_samples = rand(shape, dtype=input.dtype, generator=generator)
+        found = getattr(ops, f"sampled_max_pool{rank}d")(input, kernel_size, sizes, _random_samples)
+        return found if return_indices or with_indices else found[0]
+
+    pool.__name__ = f"{name}_with_indices" if with_indices else name
+    pool.__doc__ = _FRACTIONAL_POOL.format(
+        rank=rank,
+        name=pool.__name__,
+        indices="accepted for parity; it has no effect."
+        if with_indices
+        else "whether to return the positions of the maxima in the pooled dims too.",
+        result="A tuple of the maxima and their positions in the pooled dims, ints."
+        if with_indices
+        else "A tensor, or a tuple of it and the indices, ints.",
+        ones=", ".join(["1", *["5"] * rank]),
+        first="[0]" if with_indices else "",
+        pooled=f"(1, {', '.join(['2'] * rank)})",
+    )
+    return pool
+
+
+def _find_fractional_sizes(name: str, rank: int, input: Any, output_size: Any, output_ratio: Any) -> Any:
+    if output_size is not None:
+        return output_size
+    if output_ratio is None:
+        raise ArgumentValueError(
+            f"{name}: it requires specifying either an output_size or an output_ratio. Got none for "
+            f"{describe(input)}. Pass output_size."
+        )
+    ratios = tuple(output_ratio) if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * rank
+    if len(ratios) != rank:
+        raise ArgumentValueError(
+            f"{name}: output_ratio must be one number, or one for each pooled dim. Got {list(ratios)} for "
+            f"{describe(input)}. Give {rank}."
+        )
+    return [int(size * ratio) for size, ratio in zip(input.shape[-rank:], ratios, strict=True)]
+
+
 COMPOSED = (
-    *(Composed(_make_adaptive_avg_pool(rank), in_networks=True) for rank in (2, 3)),
-    *(
-        Composed(_make_adaptive_max_pool(rank), in_networks=True, deciding=("return_indices",))
-        for rank in (1, 2, 3)
+    *tuple(
+        Composed(
+            _make_fractional_pool(rank, with_indices=with_indices),
+            in_networks=True,
+            returns="(Tensor, Tensor)" if with_indices else "",
+            deciding=() if with_indices else ("return_indices",),
+        )
+        for rank in (2, 3)
+        for with_indices in (False, True)
     ),
-    *(Composed(_make_max_pool(rank), in_networks=True, deciding=("return_indices",)) for rank in (1, 2, 3)),
+    *(
+        *(Composed(_make_adaptive_avg_pool(rank), in_networks=True) for rank in (2, 3)),
+        *(
+            Composed(_make_adaptive_max_pool(rank), in_networks=True, deciding=("return_indices",))
+            for rank in (1, 2, 3)
+        ),
+        *(
+            Composed(_make_max_pool(rank), in_networks=True, deciding=("return_indices",))
+            for rank in (1, 2, 3)
+        ),
+        *(Composed(_make_lp_pool(rank), in_networks=True) for rank in (1, 2, 3)),
+        *(Composed(_make_max_unpool(rank), in_networks=True) for rank in (1, 2, 3)),
+    ),
 )

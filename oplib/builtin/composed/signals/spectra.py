@@ -1,9 +1,10 @@
 # ruff: noqa: A002, PLR0917  the parameters are torch's
-"""The short-time Fourier transform of a signal, and its inverse."""
+"""The frequencies of Fourier transforms; the short-time transform of a signal, and its inverse."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import make_zeros, read_known
 from oplib.errors import ArgumentError, UnsupportedArgumentError, describe
+from oplib.tensor import get_default_dtype
+from oplib.tensor.factories.from_data import tensor
 
 _LEAST = 1e-11  # torch's bound: below it the windows together omit an item
 
@@ -250,4 +253,53 @@ def _lengthen(signal: Any, missing: int) -> Any:
     return ops.pad(signal, (0, missing))
 
 
-COMPOSED = (Composed(istft, is_method=True), Composed(stft, is_method=True))
+def _make_frequencies(name: str, shown: Sequence[float], some: str = "") -> Callable[..., Any]:
+    """Makes the function of one order. ``numpy.fft`` is imported when it is called."""
+
+    def frequencies(
+        n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Any:
+        if n < 1 or not d:
+            raise ArgumentError(
+                f"fft.{name}: the length must be positive, and the distance not 0. Got n={n} and d={d}. "
+                "Pass those of the signal."
+            )
+        found = get_default_dtype() if dtype is None else dtype
+        values = tensor(getattr(np.fft, name)(n, d).tolist(), dtype=found, device=device)
+        return values.requires_grad_(requires_grad)
+
+    frequencies.__name__ = f"fft_{name}"
+    frequencies.__doc__ = _FREQUENCIES.format(name=name, some=some, shown=shown)
+    return frequencies
+
+
+_FREQUENCIES = """Returns the frequencies of a transform{some}, in its order.
+
+Args:
+    n: the number of items of the signal.
+    d: the distance between items.
+    dtype: a floating dtype; by default the default dtype.
+    device: the device of the result.
+    requires_grad: whether the result requires grad.
+
+Returns:
+    A vector.
+
+Raises:
+    ArgumentError: the signal has no items, or the distance is 0.
+
+Gradient:
+    None: no argument is differentiable.
+
+Example:
+    >>> oplib.fft.{name}(4).tolist()
+    {shown}
+"""
+
+
+COMPOSED = (
+    Composed(istft, is_method=True),
+    Composed(stft, is_method=True),
+    Composed(_make_frequencies("fftfreq", [0.0, 0.25, -0.5, -0.25]), makes=True),
+    Composed(_make_frequencies("rfftfreq", [0.0, 0.25, 0.5], ", except the negative ones"), makes=True),
+)
