@@ -22,9 +22,6 @@ def find_live_inputs(jaxpr: Any, wanted: Sequence[bool] | None = None) -> tuple[
     """Returns for each input of a jaxpr whether some output depends on its value.
 
     The analysis follows calls of jitted functions. Other higher-order primitives count as reading all inputs.
-
-    Returns:
-        One flag per input variable.
     """
     return _live(jaxpr, [True] * len(jaxpr.outvars) if wanted is None else wanted)
 

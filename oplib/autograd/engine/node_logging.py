@@ -45,11 +45,7 @@ def register_logging_hooks(t_outputs: Iterable[Tensor | GradientEdge | None]) ->
 
 
 def engine_run_backward(t_outputs: tuple[Any, ...], *args: Any, **kwargs: Any) -> Any:
-    """Runs the engine, and logs every node that runs while the logger is at DEBUG.
-
-    Returns:
-        The result of the engine.
-    """
+    """Runs the engine, and logs every node that runs while the logger is at DEBUG."""
     if not is_logging():
         return get_python_engine().run_backward(t_outputs, *args, **kwargs)
     outputs = t_outputs if isinstance(t_outputs, tuple) else ()  # pyright: ignore[reportUnnecessaryIsInstance]  the engine reports other types

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 def validate_results(results: Gradients, node: TapeNode, representation: GradientRepresentation) -> Gradients:
     """Checks the results of a node against its edges, and sums and casts results that do not fit exactly.
 
-    Returns:
-        One gradient of the right shape and dtype for each edge.
-
     Raises:
         AutogradError: the number of results is wrong, a result has the wrong type or shape, or a result is
             complex and its input real.

@@ -113,9 +113,6 @@ def update_in_place(tensor: Tensor, compute: Callable[[], Tensor], op: str) -> T
         compute: computes the result from the tensor. It is called again if another thread has written
             meanwhile.
         op: the in-place op, for errors.
-
-    Returns:
-        ``tensor``.
     """
     while True:
         seen = tensor._storage.owner.array

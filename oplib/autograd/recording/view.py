@@ -41,9 +41,6 @@ def make_view(
         frame: one frame, or several as a chain.
         starts: the starts of the windows of the frame.
         node_class: the class of the node if the view is recorded. It carries the name of the op.
-
-    Returns:
-        A Tensor that shares storage and version with ``tensor``.
     """
     state = modes.state
     view = _share(tensor, frame, starts, state)

@@ -45,9 +45,6 @@ def call_traced(
 ) -> Any:
     """Calls a Function so that JAX finds its backward.
 
-    Returns:
-        The result of forward, as without a trace.
-
     Raises:
         TracingError: a tensor from outside the trace would be written.
     """

@@ -57,9 +57,6 @@ def check_classes(op: str, kernel: Callable[..., Any], classes: str) -> Callable
         op: the op's name, for errors.
         kernel: a kernel of arrays.
         classes: the allowed classes, as letters of ``CLASSES``.
-
-    Returns:
-        The wrapped kernel, which raises UnsupportedDtypeError.
     """
     if set(ALL) <= set(classes):
         return kernel

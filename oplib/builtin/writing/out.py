@@ -32,9 +32,6 @@ def write_out(name: str, call: Callable[[], Any], out: Any, values: Sequence[Any
         values: the arguments of the op, where it has a gradient.
         exact: whether ``out`` must have the dtype of the result.
 
-    Returns:
-        ``out``.
-
     Raises:
         ArgumentTypeError: ``out`` is no Tensor, or there are too many or too few.
         ArgumentError: ``out`` is a view of another shape, or its dtype cannot hold the result.

@@ -96,11 +96,7 @@ class Sample:
         return flatten([*written, *(result for result, index in returned if index is None)])
 
     def as_function(self, arrays: Sequence[Any]) -> tuple[Callable[..., list[Any]], list[Any]]:
-        """Returns the op as a function of its differentiable arguments, and the point of the check.
-
-        Returns:
-            The function, which returns the floating and complex results, and its arguments.
-        """
+        """Returns the op as a function of its differentiable arguments, and the point of the check."""
 
         def call(*varied: Any) -> list[Any]:
             return [

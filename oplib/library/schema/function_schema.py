@@ -233,11 +233,7 @@ def has_kwarg_only_tensors(schema: FunctionSchema) -> bool:
 def fill_defaults(
     schema: FunctionSchema, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Completes a call with the defaults of its schema.
-
-    Returns:
-        All positional values as a tuple, and all keyword-only values by name.
-    """
+    """Completes a call with the defaults of its schema."""
     positional = schema.arguments[: schema.num_positional]
     keyword_only = schema.arguments[schema.num_positional :]
     passed = tuple(args[: len(positional)])

@@ -54,24 +54,20 @@ def _running(op: str, is_better: Any) -> Any:
     return kernel
 
 
+_SUMMED: dict[str, Any] = {"in_place": True, "result": "shape", "out": True, "autocast": "cuda float32"}
+_CHOSEN: dict[str, Any] = {"derivative": SELECTED, "dtypes": "bihf", "out": True, "exact_out": True}
 ROWS = (
     Row(
         "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
         _cumulative("cumsum", lax.cumsum),
         "cumulative sum along a dim",
-        in_place=True,
-        result="shape",
-        out=True,
-        autocast="cuda float32",
+        **_SUMMED,
     ),
     Row(
         "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
         _cumulative("cumprod", lax.cumprod),
         "cumulative product along a dim",
-        in_place=True,
-        result="shape",
-        out=True,
-        autocast="cuda float32",
+        **_SUMMED,
     ),
     Row(
         "logcumsumexp(Tensor self, int dim) -> Tensor",
@@ -86,18 +82,12 @@ ROWS = (
         "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
         _running("cummax", lax.ge),
         "cumulative maximum along a dim, and its indices",
-        derivative=SELECTED,
-        dtypes="bihf",
-        out=True,
-        exact_out=True,
+        **_CHOSEN,
     ),
     Row(
         "cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)",
         _running("cummin", lax.le),
         "cumulative minimum along a dim, and its indices",
-        derivative=SELECTED,
-        dtypes="bihf",
-        out=True,
-        exact_out=True,
+        **_CHOSEN,
     ),
 )
