@@ -27,6 +27,7 @@ from .derivatives.formula import missing_formula
 from .derivatives.formula_context import explain_empty
 from .derivatives.gradients import refuse_shape
 from .kernels.eager import is_carried, run_below_autograd, run_carried, run_composite
+from .kernels.tensor_kernel import split_tensor_results
 from .objects.observers import copy_outcome, run_observed
 from .objects.overload import OpOverload
 from .records.record import Tag
@@ -99,17 +100,28 @@ def make_autograd_impl(op: OpOverload, info: Any) -> Rule:
                 raise refuse_out_gradient(op.name())
             if not made:
                 made.append(_generate(op, info))
-            return made[0].apply(*map(_hold, schema.arguments, given))
+            result = made[0].apply(*map(_hold, schema.arguments, given))
+            return result[-1].arrange(result[:-1]) if schema.has_result_tree else result
         return _run(op, given)
 
     return autograd_impl
 
 
 def _generate(op: OpOverload, info: Any) -> type[Function]:
-    """Makes the Function subclass of an overload."""
+    """Makes the Function subclass of an overload.
+
+    If a result is a tree, the Function returns the Tensors in all results, and then their structure.
+    """
     schema = op._schema
 
     def forward(ctx: Any, *given: Any) -> Any:
+        result = run_forward(ctx, given)
+        if not schema.has_result_tree:
+            return result
+        ctx._op_structure, tensors = split_tensor_results(op.record, result)
+        return *tensors, ctx._op_structure
+
+    def run_forward(ctx: Any, given: Sequence[Any]) -> Any:
         values = [value.value if isinstance(value, Constant) else value for value in given]
         ctx._op_inputs = list(map(_describe_tensors, values))
         run = getattr(info, "_forward_fn", None)
@@ -129,6 +141,8 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
         formula = info._backward_fn
         if formula is None:
             raise missing_formula(op)
+        if schema.has_result_tree:
+            grads = tuple(ctx._op_structure.rebuild_grads(grads[:-1]))
         try:
             result = formula(ctx, *grads)
         except Exception as error:

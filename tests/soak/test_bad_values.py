@@ -15,7 +15,6 @@ import pytest
 import oplib
 from oplib.errors import AllocationError, ArgumentError, DataError
 from oplib.library import Library, ops
-from oplib.library.arguments.results import check_results
 from oplib.tensor.random.generator import get_rng_state, set_rng_state
 from tests.bad_calls import BAD
 from tests.counts import counts
@@ -133,7 +132,6 @@ def test_a_destroyed_library_keeps_a_bounded_number_of_objects():
         for _ in range(40):
             define_and_destroy(next(names), numbers)
             gc.collect()
-        check_results.cache_clear()  # it is bounded, but by many
         for _ in range(3):
             gc.collect()
         counts["destroyed libraries"] += 40

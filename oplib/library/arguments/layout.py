@@ -8,14 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-import jax
 import numpy as np
 
 from oplib.errors import ArgumentError
 from oplib.library.schema import Argument, FunctionSchema, split_values
 
 from .keys import make_generator
-from .trees import TreeEntry, split_tree
+from .trees import TreeEntry, read_array, split_tree
 
 
 def freeze(value: Any) -> object:
@@ -171,12 +170,6 @@ def rebuild_tangent(entry: Entry, tangents: Iterator[Any]) -> Any:
     return next(tangents) if entry is Slot.key else rebuild_entry(entry, tangents)
 
 
-def make_tuple_entry(flags: Sequence[bool]) -> TreeEntry:
-    """Returns the entry of a tuple with an array for each flag, and None in the other positions."""
-    structure = jax.tree_util.tree_structure((0,) * len(flags))
-    return TreeEntry(structure, tuple([None if present else Fixed(None) for present in flags]))
-
-
 def copy_lists(value: Any) -> Any:
     """Copies the lists in a value, because a kernel may change its lists and the layout is used again."""
     return type(value)(map(copy_lists, value)) if type(value) in {list, tuple} else value
@@ -230,10 +223,11 @@ def make_layout(
 
 def _make_static_or_tree(argument: Argument, value: Any, op: str) -> tuple[Entry, list[Any]]:
     """Returns the entry of an argument, and its arrays if it is a tree with arrays."""
-    tree = None
     if argument.is_tree and not argument.kwarg_only:
-        tree = split_tree(value, lambda leaf: _fix(leaf, argument.name, op))
-    return tree or (_fix(value, argument.name, op), [])
+        entry, arrays = split_tree(value, read_array, lambda leaf: _fix(leaf, argument.name, op))
+        if arrays:
+            return entry, arrays
+    return _fix(value, argument.name, op), []
 
 
 def _fix(value: Any, name: str, op: str) -> Fixed:

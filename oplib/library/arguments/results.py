@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from oplib.errors import ResultError, ResultTypeError, describe
-from oplib.library.schema import FunctionSchema, ListType, OptionalType, Return, SchemaType, TupleType
+from oplib.library.schema import (
+    BaseType,
+    FunctionSchema,
+    ListType,
+    OptionalType,
+    Return,
+    SchemaType,
+    TupleType,
+)
 
 from .conversions import make_converter
 from .plain_conversions import CONVERTERS, Converter, UnfitError, is_array, to_bool, to_scalar
@@ -19,27 +27,33 @@ Check = Callable[[Any], list[Any]]
 FORWARD = "the registered forward"
 
 
-@lru_cache(maxsize=1024)
 def check_results(schema: FunctionSchema, part: str = "the kernel") -> Check:
     """Returns the function that checks and converts the results of kernels of this schema.
 
     The function returns a list with one value per declared return: a list for a list, a tuple for a tuple, a
-    Python number for a number, and for ``Tensor`` the array that the kernel returned.
+    Python number for a number, and for ``Tensor`` the array that the kernel returned. A pytree is unchanged.
 
     Args:
         schema: the schema of an overload.
         part: what returned them, for errors.
 
     Returns:
-        A function of a kernel's result, the same object at every call with this schema. It raises ResultError
-        if a result has the wrong kind or the number of results is wrong, and ResultTypeError for a single
-        value if the schema has several returns.
+        A function of a kernel's result, made once for each schema. It raises ResultError if a result has the
+        wrong kind or the number of results is wrong, and ResultTypeError for a single value if the schema has
+        several returns.
 
     Example:
         >>> from oplib.library.schema import parse_schema
         >>> check_results(parse_schema("demo::f() -> (float, int)"))([1, True])
         [1.0, 1]
     """
+    found = schema.result_checks.get(part)
+    if found is None:
+        found = schema.result_checks[part] = _make_check(schema, part)
+    return found
+
+
+def _make_check(schema: FunctionSchema, part: str) -> Check:
     name = schema.qualified_name
     if not schema.returns:
         return lambda result: _check_nothing(name, part, result)
@@ -145,7 +159,15 @@ def _make_result_converter(type_: SchemaType) -> Converter:
     if isinstance(type_, (ListType, TupleType)):
         convert = make_converter(type_, _RESULT_CONVERTERS)
         return lambda value: convert(_require_sequence(value))
+    if isinstance(type_, BaseType) and type_.container is not None:
+        return partial(_require_instance, type_.container)
     return make_converter(type_, _RESULT_CONVERTERS)
+
+
+def _require_instance(container: type, value: Any) -> Any:
+    if not isinstance(value, container):
+        raise UnfitError(f"Its annotation names {container.__name__}")
+    return value
 
 
 def _require_sequence(value: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Arguments that are pytrees: their arrays are operands of the call, everything else is static."""
+"""Arguments and results that are pytrees: their arrays are operands, everything else is static."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -18,8 +18,13 @@ def is_tree_leaf(value: Any) -> bool:
     return isinstance(value, Tensor) or hasattr(value, "__jax_array__")
 
 
+def is_none(value: object) -> bool:
+    """Tells whether a value is None: a gradient of zero, for all arrays below its place."""
+    return value is None
+
+
 class TreeEntry:
-    """The static part of an argument that is a pytree.
+    """The static part of an argument or a result that is a pytree.
 
     Attributes:
         structure: JAX's structure of the tree.
@@ -56,34 +61,52 @@ class TreeEntry:
         leaves = [next(flags) if member is None else False for member in self.members]
         return jax.tree_util.tree_unflatten(self.structure, leaves)
 
-    def pick(self, tree: Any) -> list[Any]:
+    def pick(self, tree: Any, stands_for_all: Callable[[Any], bool]) -> list[Any]:
         """Returns what another tree of this structure has in the places of the arrays.
+
+        Args:
+            tree: the other tree. Static leaves of this one may have any value there.
+            stands_for_all: tells whether a value stands for all arrays below its place.
 
         Raises:
             ValueError: the tree has another structure.
         """
-        subtrees = self.structure.flatten_up_to(tree)
-        return [value for value, member in zip(subtrees, self.members, strict=True) if member is None]
+        places = jax.tree_util.tree_unflatten(self.structure, range(len(self.members)))
+        picked = dict(_align(places, tree, stands_for_all))
+        return [picked[place] for place, member in enumerate(self.members) if member is None]
 
 
-def split_tree(value: Any, fix: Any) -> tuple[TreeEntry, list[Any]] | None:
-    """Splits a pytree into its static part and its arrays; None if it has no array.
+def _align(places: Any, tree: Any, stands_for_all: Callable[[Any], bool]) -> Iterator[tuple[int, Any]]:
+    """Yields each leaf of a tree of numbers with what another tree has there."""
+    if isinstance(places, int):
+        yield places, tree
+    elif stands_for_all(tree):
+        yield from ((place, tree) for place in jax.tree_util.tree_leaves(places))
+    else:
+        children, node = jax.tree_util.tree_flatten(places, is_leaf=lambda value: value is not places)
+        for child, subtree in zip(children, node.flatten_up_to(tree), strict=True):
+            yield from _align(child, subtree, stands_for_all)
+
+
+def split_tree(
+    value: Any, read: Callable[[Any], Any], fix: Callable[[Any], Any]
+) -> tuple[TreeEntry, list[Any]]:
+    """Splits a pytree into its static part and its arrays.
 
     Args:
         value: any value.
+        read: returns the array of a leaf, None if the leaf is static.
         fix: makes the key of a static leaf.
     """
     leaves, structure = jax.tree_util.tree_flatten(value, is_leaf=is_tree_leaf)
-    taken = [_read_array(leaf) for leaf in leaves]
-    if all(leaf is None for leaf in taken):
-        return None
+    taken = list(map(read, leaves))
     members = tuple(
         None if array is not None else fix(leaf) for leaf, array in zip(leaves, taken, strict=True)
     )
     return TreeEntry(structure, members), [array for array in taken if array is not None]
 
 
-def _read_array(leaf: Any) -> Any:
+def read_array(leaf: Any) -> Any:
     """Returns the array of a leaf, None if it is static; a number of Python is."""
     if isinstance(leaf, (Tensor, jax.Array)):
         return leaf

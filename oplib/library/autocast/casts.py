@@ -12,6 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from oplib.errors import DtypeError, describe
+from oplib.library.arguments.trees import is_tree_leaf
 from oplib.library.records.record import Record
 from oplib.modes import modes
 from oplib.pytree import tree_leaves, tree_map
@@ -55,7 +56,8 @@ def cast_arguments(record: Record, values: Sequence[Any], settings: Settings) ->
 
 def cast_results(record: Record, result: Any, settings: Settings) -> Any:
     """Returns the results of a call, in the low dtype if the op's policy says so."""
-    device_type = _find_device_type(record, tree_leaves(result), settings)
+    leaves = jax.tree_util.tree_leaves(result, is_leaf=is_tree_leaf)
+    device_type = _find_device_type(record, leaves, settings)
     if device_type is None or record.autocast[device_type] != "result":
         return result
     return cast_tree(result, device_type, settings.dtype_of(device_type))
@@ -67,7 +69,7 @@ def cast_tree(tree: Any, device_type: str, dtype: Any) -> Any:
     def cast(value: Any) -> Any:
         return _convert(value, dtype) if _is_eligible(value, device_type) else value
 
-    return tree_map(cast, tree)
+    return jax.tree_util.tree_map(cast, tree, is_leaf=is_tree_leaf)
 
 
 def call_in_float32(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

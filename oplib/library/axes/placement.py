@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
 
+import jax
 from jax.sharding import PartitionSpec
 
 from oplib.errors import describe
@@ -201,12 +202,19 @@ def _spread_results(
     """Returns the entry of each flat result; the new value of a written argument has the argument's entry."""
     names = [layout.schema.arguments[place].name for place in layout.written_indices]
     spread = [entry for name in names for entry in arguments if entry.argument == name]
+    forms = structure.entries[structure.written :]
+    total = sum(map(count_arrays, forms))
+    if len(entries) != len(layout.schema.returns):  # a tree has an entry for each of its arrays
+        if len(entries) != total:
+            told = f"it has {len(entries)} entries for results, and there are {total} arrays: {structure}"
+            raise refuse_rule(layout.schema, "", told, "Write one entry per result, or one per array in them")
+        return spread + [_Entry(axes, f"result {place}") for place, axes in enumerate(entries)]
     own = [
         _Entry(axes, f"result {place}")
         for place, (axes, returned) in enumerate(zip(entries, layout.schema.returned_arguments, strict=True))
         if returned is None
     ]
-    for entry, form in zip(own, structure.entries[structure.written :], strict=True):
+    for entry, form in zip(own, forms, strict=True):
         spread.extend([entry] * count_arrays(form))
     return spread
 
@@ -245,8 +253,9 @@ def _read_specs(
     fresh = iter(range(1 << 62))
     sides: list[tuple[Axes, ...]] = []
     for side, count in zip(answer, (len(given), len(schema.returns)), strict=True):
-        specs = (side,) if isinstance(side, PartitionSpec) else tuple(side)
-        if len(specs) != count:
+        specs = jax.tree_util.tree_leaves(side, is_leaf=lambda value: isinstance(value, PartitionSpec))
+        is_open = len(sides) == 1 and schema.has_result_tree  # a tree may have a spec for each of its arrays
+        if len(specs) != count and not (is_open and len(specs) > count):
             told = f"it returned {len(specs)} specs, expected {count}"
             raise refuse_rule(schema, text, told, "Return one per tensor argument, and one per result")
         sides.append(tuple(tuple(_name_axis(axis, fresh) for axis in spec) for spec in specs))

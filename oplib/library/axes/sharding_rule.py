@@ -31,7 +31,7 @@ class ShardingRule:
     Attributes:
         text: the text of the user.
         operands: for each tensor argument the names of its axes; the entry of a list is that of each item.
-        results: the same for each declared result.
+        results: the same for each declared result, or for each array in the results if one is a pytree.
         reduced: the axes over which the results of the parts are summed.
         kept: axes of arguments and results that are nevertheless kept whole.
     """
@@ -106,12 +106,14 @@ def _read_side(
     entries = [tuple(entry.split()) for entry in side.split(",")]
     if not names and entries == [()]:
         return ()
-    if len(entries) != len(names):
+    is_open = what == "result" and schema.has_result_tree  # a tree may have an entry for each of its arrays
+    if len(entries) != len(names) and not (is_open and len(entries) > len(names)):
         told = f"it has {len(entries)} entries for {what}s, and the op has {len(names)}: {', '.join(names)}"
         raise refuse_rule(
             schema, text, told, f"Write one entry per {'tensor argument' if what[0] == 'a' else what}"
         )
-    for place, (entry, name) in enumerate(zip(entries, names, strict=True)):
+    named = names if len(entries) == len(names) else [f"result {place}" for place in range(len(entries))]
+    for place, (entry, name) in enumerate(zip(entries, named, strict=True)):
         _check_entry(schema, text, entry, f"{what} {place} ('{name}')" if what == "argument" else name)
     return tuple(entries)
 

@@ -50,12 +50,12 @@ from oplib.library.carrier.staleness import StaticWatch
 from oplib.library.kernels.fake_kernel import compare_with_fake
 from oplib.library.kernels.kernel_choice import find_device, require_kernel
 from oplib.library.kernels.running import run_kernel
+from oplib.library.kernels.tensor_kernel import split_tensor_results
 from oplib.library.objects.observers import is_observed, read_recorded, read_run, run_observed
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Tag
 from oplib.library.schema import FunctionSchema
 from oplib.modes import modes
-from oplib.pytree import tree_leaves
 from oplib.tensor import Device, Tensor
 from oplib.tensor.devices.forked import check_process
 from oplib.tensor.storage.escape import is_inside_trace
@@ -243,8 +243,8 @@ class Dispatcher:
             result = self._run_on_tensors(values)
             if self._needs_comparison:
                 given = [unbox(value) for value in flat]
-                results = [unbox(value) for value in tree_leaves(result) if isinstance(value, Tensor)]
-                compare_with_fake(self.record, layout, given, results)
+                structure, tensors = split_tensor_results(self.record, result)
+                compare_with_fake(self.record, layout, given, (structure, list(map(unbox, tensors))))
                 self._needs_comparison = False
             return result
         tensors, arrays = read_arrays(flat)
@@ -392,7 +392,7 @@ class Dispatcher:
     ) -> tuple[Structure, Sequence[Any]]:
         structure, outputs = run_kernel(self.record, layout, arrays, device)
         if self._needs_comparison:
-            compare_with_fake(self.record, layout, arrays, outputs)
+            compare_with_fake(self.record, layout, arrays, (structure, outputs))
             self._needs_comparison = False
         return structure, outputs
 

@@ -18,7 +18,7 @@ from oplib.autograd.array_functions.array_function import Mask, WeakRepetition, 
 from oplib.autograd.array_functions.compilation import are_concrete, is_uncompiled, rename_function
 from oplib.autograd.array_functions.concreteness import VALUE_ERRORS
 from oplib.library.arguments.layout import Layout
-from oplib.library.arguments.structure import Structure
+from oplib.library.arguments.structure import Structure, require_same_structure
 from oplib.library.axes.levels import Level, Levels, map_residuals
 from oplib.library.axes.partition import run_derivable, run_in_parts
 from oplib.library.axes.paths import find_paths
@@ -33,6 +33,7 @@ from oplib.library.kernels.running import run_kernel, trace_kernel
 from oplib.library.kernels.tracing import trace_to_jaxpr
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Record
+from oplib.library.records.sites import find_definition
 
 from .example_loop import run_examples
 from .vmap_rule import run_vmap_rule
@@ -201,7 +202,7 @@ class BoundCall:
         record = self.record
         structure, flat = trace_kernel(record, self.layout, arrays)
         if record.fake is not None and record.kind != "host":  # a host callback compares its own results
-            compare_with_fake(record, self.layout, arrays, flat)
+            compare_with_fake(record, self.layout, arrays, (structure, flat))
         return structure, tuple(make_strong(value) for value in flat)
 
     def trace(
@@ -363,6 +364,9 @@ class BoundCall:
         def mapped(*arrays: Any) -> Forwarded:
             def function(*values: Any) -> Forwarded:  # vmap takes flat arrays
                 plan, outputs, extras = run(values)
+                if self.record.schema.has_result_tree and not self.is_plain:
+                    part = f"forward at {find_definition(self.record.derivative.forward)}"
+                    require_same_structure(str(self), part, plan.structure, self.structure(values))
                 return self._hold(plan, values, outputs), outputs, extras
 
             for level in levels:

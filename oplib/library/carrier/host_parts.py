@@ -17,6 +17,7 @@ import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
 from oplib.errors import CompilationWarning, TracingError
+from oplib.library.arguments.structure import Results
 from oplib.library.axes.bodies import OPAQUE, calls_any
 from oplib.library.axes.levels import Levels
 from oplib.library.axes.partition import Part, ShardedCall, cut_levels
@@ -24,7 +25,6 @@ from oplib.library.kernels.fake_kernel import run_fake_kernel
 from oplib.library.kernels.host_kernel import bind_host_kernel
 from oplib.library.kernels.kernel_choice import choose_kernel
 
-Shapes = tuple[jax.ShapeDtypeStruct, ...]
 _TARGETS = {
     "cpu": "xla_ffi_python_cpu_callback",
     "cuda": "xla_ffi_python_gpu_callback",
@@ -105,11 +105,12 @@ class _HostParts:
 
     Attributes:
         call: the bound call.
-        due: by the shapes of the parts: the levels of vmap, and the shapes of the results for one example.
+        due: by the shapes of the parts: the levels of vmap, and the results of the fake kernel for one
+            example.
     """
 
     call: ShardedCall
-    due: dict[tuple[tuple[int, ...], ...], tuple[Levels, Shapes]] = field(default_factory=dict[Any, Any])
+    due: dict[tuple[tuple[int, ...], ...], tuple[Levels, Results]] = field(default_factory=dict[Any, Any])
 
     def expect(self, levels: Levels, parts: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
         """Records the shapes of the parts; returns the shapes of their results, by the fake kernel."""
@@ -118,16 +119,16 @@ class _HostParts:
             jax.ShapeDtypeStruct(part.shape[sum(level.batched[place] for level in levels) :], part.dtype)
             for place, part in enumerate(parts)
         ]
-        shapes = tuple(jax.eval_shape(lambda *values: run_fake_kernel(record, layout, values)[1], *single))
-        self.due[_list_shapes(parts)] = levels, shapes
+        due = jax.eval_shape(lambda *values: run_fake_kernel(record, layout, values), *single)
+        self.due[_list_shapes(parts)] = levels, due
         front = tuple(level.size for level in reversed(levels))
-        return [jax.ShapeDtypeStruct((*front, *shape.shape), shape.dtype) for shape in shapes]
+        return [jax.ShapeDtypeStruct((*front, *shape.shape), shape.dtype) for shape in due[1]]
 
     def __call__(self, *parts: Any) -> tuple[np.ndarray, ...]:
         record, layout = self.call.record, self.call.layout
-        levels, shapes = self.due[_list_shapes(parts)]
-        run = bind_host_kernel(record, choose_kernel(record, parts), layout, shapes)
-        return tuple(_map(run, levels, shapes, parts))
+        levels, due = self.due[_list_shapes(parts)]
+        run = bind_host_kernel(record, choose_kernel(record, parts), layout, due)
+        return tuple(_map(run, levels, due[1], parts))
 
 
 def _list_shapes(parts: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
@@ -135,7 +136,7 @@ def _list_shapes(parts: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
 
 
 def _map(
-    run: Callable[..., Sequence[Any]], levels: Levels, shapes: Shapes, parts: Sequence[Any]
+    run: Callable[..., Sequence[Any]], levels: Levels, shapes: Sequence[Any], parts: Sequence[Any]
 ) -> Sequence[Any]:
     """Runs the kernel for each example of the outermost level, which is the last, and stacks the results."""
     if not levels:

@@ -121,7 +121,8 @@ class Linear:
         flat = [next(rest) if want else None for want in self.wanted]
         record, layout = self.call.record, self.call.layout
         check_jvp_rule(record, layout, inputs, flat, checked=self.call.checked)
-        return run_jvp_rule(record, layout, inputs, flat)
+        due = self.call.structure(inputs) if record.schema.has_result_tree else None
+        return run_jvp_rule(record, layout, inputs, flat, due=due)
 
     def _transpose_backward(
         self, residuals: Sequence[Any], tangents: Sequence[Any], zeros: Sequence[Any]

@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 from oplib.errors import DimensionError, ResultError, describe
 from oplib.library.arguments.layout import Layout
-from oplib.library.arguments.recording import unbox
 from oplib.library.arguments.results import check_results, leave_out_returned_arguments
-from oplib.library.arguments.structure import Results, make_structure
+from oplib.library.arguments.structure import Results, Structure, make_structure
 from oplib.library.axes.levels import Level
-from oplib.library.kernels.array_kernel import split_written
+from oplib.library.kernels.array_kernel import read_result, split_written
 from oplib.library.kernels.tracing import run_part
 from oplib.library.records.record import Record
 from oplib.tensor import box
@@ -56,45 +54,56 @@ def run_vmap_rule(record: Record, layout: Layout, level: Level, arrays: Sequence
             f"{type(answer).__name__}. Return the batched output and the place of its batch axis."
         )
     values, out_dims = _complete(record, layout, answer, list(zip(given, dims, strict=True)))
-    fronted = [_front(record, value, dim, level.size) for value, dim in zip(values, out_dims, strict=True)]
-    return make_structure(fronted, len(layout.written_indices), lambda value: isinstance(value, jax.Array))
+    subject = f"{record.name}: the batching rule"
+    structure, flat = make_structure(values, len(layout.written_indices), read_result, subject=subject)
+    spread = _spread_dims(record, out_dims, structure, flat)
+    return structure, [_front(record, *pair, level.size) for pair in zip(flat, spread, strict=True)]
 
 
 def _complete(
     record: Record, layout: Layout, answer: tuple[Any, Any], given: list[tuple[Any, Any]]
 ) -> tuple[list[Any], list[Any]]:
-    """Returns one value and one position per written argument and result; eager rules write in place."""
+    """Returns one value and the positions per written argument and result; eager rules write in place."""
     output, out_dims = answer
     places = layout.written_indices
     if places and not record.takes_tensors:
         values = split_written(record, layout, places, output)
-        return values, _spread_dims(record, out_dims, values)
+        return values, _list_dims(record, out_dims, values)
     values = check_results(layout.schema, "the batching rule")(output)
-    spread = _spread_dims(record, out_dims, values)
+    pairs = list(zip(values, _list_dims(record, out_dims, values), strict=True))
     written = [given[place] for place in places]
-    rest = leave_out_returned_arguments(layout.schema, list(zip(values, spread, strict=True)))
-    pairs = [*written, *rest]
+    pairs = [*written, *leave_out_returned_arguments(layout.schema, pairs)]
     return [value for value, _ in pairs], [dim for _, dim in pairs]
 
 
-def _spread_dims(record: Record, out_dims: Any, values: Sequence[Any]) -> list[Any]:
-    """Returns one entry per result, from an int or None for all, or from the structure of the results."""
+def _list_dims(record: Record, out_dims: Any, values: Sequence[Any]) -> list[Any]:
+    """Returns the positions for each result, from an int or None for all, or from one entry per result."""
     if _is_dim(out_dims):
         return [out_dims] * len(values)
     given = out_dims if isinstance(out_dims, tuple) and len(values) != 1 else (out_dims,)
-    if len(given) != len(values) or not all(map(_fits, given, values)):
-        raise ResultError(
-            f"{record.name}: the vmap staticmethod returned incompatible out_dims. Got {out_dims!r} for "
-            f"{describe(tuple(values))}. Return one int for all outputs, or the structure of the outputs "
-            "with an int or None for each; a bool, as of a rule of JAX's custom_vmap, is no position."
-        )
+    if len(given) != len(values):
+        raise _refuse_dims(record, out_dims, values)
     return list(given)
 
 
-def _fits(dim: Any, value: Any) -> bool:
-    if isinstance(dim, list) and isinstance(value, list):
-        return len(dim) == len(value) and all(map(_fits, dim, value))
-    return _is_dim(dim)
+def _spread_dims(record: Record, dims: Sequence[Any], structure: Structure, flat: Sequence[Any]) -> list[Any]:
+    """Returns the position for each array."""
+    try:
+        spread = structure.spread(dims, _is_dim)
+    except ValueError:
+        spread = [()]
+    if not all(map(_is_dim, spread)):
+        given = dims[0] if len(dims) == 1 else tuple(dims)
+        raise _refuse_dims(record, given, structure.rebuild(flat))
+    return spread
+
+
+def _refuse_dims(record: Record, out_dims: Any, values: Any) -> ResultError:
+    return ResultError(
+        f"{record.name}: the vmap staticmethod returned incompatible out_dims. Got {out_dims!r} for "
+        f"{describe(tuple(values))}. Return one int for all outputs, or the structure of the outputs with "
+        "an int or None for each; a bool, as of a rule of JAX's custom_vmap, is no position."
+    )
 
 
 def _is_dim(dim: Any) -> bool:
@@ -102,13 +111,7 @@ def _is_dim(dim: Any) -> bool:
     return dim is None or (isinstance(dim, int) and not isinstance(dim, bool))
 
 
-def _front(record: Record, value: Any, dim: Any, size: int) -> Any:
-    if isinstance(value, list):
-        dims = dim if isinstance(dim, list) else [dim] * len(value)
-        return [_front(record, member, place, size) for member, place in zip(value, dims, strict=True)]
-    array = unbox(value)
-    if not isinstance(array, jax.Array):
-        return array
+def _front(record: Record, array: Any, dim: Any, size: int) -> Any:
     if dim is None:
         return jnp.broadcast_to(array[None], (size, *array.shape))
     if not -array.ndim <= dim < array.ndim:

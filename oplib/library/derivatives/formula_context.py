@@ -90,7 +90,7 @@ class SetupContext(Context):
         self._saved = tensors
 
     def mark_non_differentiable(self, *outputs: Any) -> None:
-        """Declares that these outputs have no gradient."""
+        """Declares that these outputs have no gradient; a tree stands for its arrays."""
         self._non_differentiable = outputs
 
     def set_materialize_grads(self, value: bool) -> None:
@@ -224,7 +224,7 @@ def read_context(ctx: SetupContext, outputs: Sequence[Any]) -> tuple[list[Any], 
         marked = tuple(Slot.array if _is_saved(leaf) else leaf for leaf in leaves)
         arrays.extend(unbox(leaf) for leaf in leaves if _is_saved(leaf))
         attributes.append((name, tree, marked))
-    marked_outputs = [unbox(value) for value in ctx._non_differentiable]
+    marked_outputs = list(map(unbox, jax.tree_util.tree_leaves(ctx._non_differentiable, is_leaf=_is_tensor)))
     notes = Notes(
         saved=tuple(value is not None for value in ctx._saved),
         attributes=tuple(attributes),

@@ -14,7 +14,7 @@ from oplib.autograd.engine.validation import is_expandable
 from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.library.arguments.layout import Layout, Slot, count_arrays
 from oplib.library.arguments.recording import unbox
-from oplib.library.arguments.trees import TreeEntry
+from oplib.library.arguments.trees import TreeEntry, is_none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,12 +125,12 @@ class GradientTargets:
         if value is None:
             return [None] * entry.count
         try:
-            return entry.pick(value)
+            return entry.pick(value, is_none)
         except ValueError as error:
             raise AutogradError(
                 f"{self.op}: the gradients must have the same structure as the inputs. Argument '{name}' is "
                 f"the tree {entry}, its gradient is {describe(value)}: {error}. Return a tree of this "
-                "structure, None for leaves without a gradient."
+                "structure, with None for a leaf or a part without a gradient."
             ) from None
 
     def _fit(self, value: Any, shape: jax.ShapeDtypeStruct, index: int) -> Any:

@@ -14,21 +14,46 @@ from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.autograd.array_functions.concreteness import VALUE_ERRORS
 from oplib.errors import AutogradError, describe
 from oplib.library.arguments.layout import Layout
+from oplib.library.arguments.structure import Structure, require_same_structure
+from oplib.library.arguments.trees import is_none
+from oplib.library.kernels.array_kernel import take_apart
 from oplib.library.kernels.tracing import any_traced, run_part
 from oplib.library.records.record import Record
+from oplib.library.records.sites import find_definition
 from oplib.tensor import box
 
 from .linearity import find_nonlinear
 
 
 def run_jvp_rule(
-    record: Record, layout: Layout, inputs: Sequence[Any], tangents: Sequence[Any]
+    record: Record,
+    layout: Layout,
+    inputs: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    due: Structure | None = None,
 ) -> tuple[Any, ...]:
     """Runs the jvp rule, and returns one tangent for each differentiable output.
 
-    The arguments are those of :func:`call_jvp_rule`.
+    Args:
+        record: the record of the op.
+        layout: the layout of the call.
+        inputs: the arrays of the call.
+        tangents: for each array its tangent, or None if it is not differentiated.
+        due: the structure of the kernel's results, if it is known.
+
+    Raises:
+        ResultError: the rule returns results of another structure.
+        AutogradError: the tangents do not fit the results.
     """
-    return _flatten_tangents(record, *call_jvp_rule(record, layout, inputs, tangents))
+    outputs, pushed = call_jvp_rule(record, layout, inputs, tangents)
+    structure, flat = take_apart(record, layout, outputs, "the jvp rule")
+    if due is not None:
+        rule = record.jvp
+        assert rule is not None
+        part = f"the jvp rule at {find_definition(rule.function)}"
+        require_same_structure(record.name, part, structure, due)
+    return _flatten_tangents(record, structure, flat, pushed)
 
 
 def call_jvp_rule(
@@ -136,26 +161,23 @@ def _fill(tangent: Any, value: Any, *, record: Record) -> Any:
     return None if record.takes_tensors else np.zeros(jnp.shape(value), jax.dtypes.float0)
 
 
-def _flatten_tangents(record: Record, outputs: Any, tangents: Any) -> tuple[Any, ...]:
+def _flatten_tangents(
+    record: Record, structure: Structure, outputs: Sequence[Any], tangents: Any
+) -> tuple[Any, ...]:
     """Returns one tangent per differentiable output; None becomes zeros."""
-    leaves = jax.tree_util.tree_leaves(outputs)
-    tangent_leaves = jax.tree_util.tree_leaves(tangents, is_leaf=lambda value: value is None)
-    if len(leaves) != len(tangent_leaves):
+    is_one = len(structure.entries) == 1
+    values = (tangents,) * len(structure.entries) if is_one or tangents is None else tangents
+    try:
+        spread = structure.spread(values, is_none)
+    except (TypeError, ValueError) as error:
         raise AutogradError(
-            f"{record.name}: the jvp rule returned {len(tangent_leaves)} tangents for {len(leaves)} outputs. "
-            f"Return (outputs, tangents) of the same structure, None for a zero tangent."
-        )
-    pairs = [(leaf, tangent) for leaf, tangent in zip(leaves, tangent_leaves, strict=True) if _is_array(leaf)]
-    return tuple(
-        _fit(record, tangent, jax.typeof(leaf))
-        for leaf, tangent in pairs
-        if has_gradient(jax.typeof(leaf).dtype)
-    )
-
-
-def _is_array(value: Any) -> bool:
-    """Tells whether an output is an array; a number among the outputs has no tangent."""
-    return not isinstance(value, (bool, int, float, complex))
+            f"{record.name}: the jvp rule returned tangents of another structure than its outputs. Got "
+            f"{describe(tangents)} for {structure}, where * is an array: {error}. Return (outputs, tangents) "
+            "of the same structure, None for a zero tangent."
+        ) from None
+    pairs = zip(outputs, spread, strict=True)
+    avals = [(jax.typeof(output), tangent) for output, tangent in pairs]
+    return tuple(_fit(record, tangent, aval) for aval, tangent in avals if has_gradient(aval.dtype))
 
 
 def _fit(record: Record, tangent: Any, aval: Any) -> Any:

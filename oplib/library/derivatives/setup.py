@@ -15,13 +15,13 @@ from oplib.autograd.array_functions.liveness import find_live_inputs
 from oplib.errors import ResultError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.results import FORWARD
-from oplib.library.arguments.structure import Results, Structure, make_structure
+from oplib.library.arguments.structure import Results, Structure
 from oplib.library.kernels.array_kernel import make_strong, take_apart
-from oplib.library.kernels.tensor_kernel import check_tensor_results
+from oplib.library.kernels.tensor_kernel import split_tensor_results
 from oplib.library.kernels.tracing import any_traced, run_part, trace_to_jaxpr
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Record
-from oplib.tensor import Tensor, box
+from oplib.tensor import box
 
 from .formula import FormulaPlan
 from .formula_context import Notes, SetupContext, read_context
@@ -214,10 +214,9 @@ def _run(record: Record, layout: Layout, ctx: SetupContext, arrays: Sequence[Any
             "forward",
             eager=not any_traced(arrays),
         )
-    results = run_part(
-        lambda: check_tensor_results(record, call(), FORWARD), record.name, "forward", eager=True
+    structure, tensors = run_part(
+        lambda: split_tensor_results(record, call(), FORWARD), record.name, "forward", eager=True
     )
-    structure, tensors = make_structure(results, 0, lambda value: isinstance(value, Tensor))
     return structure, [tensor._storage.array for tensor in tensors]
 
 

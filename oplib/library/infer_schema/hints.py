@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import abc
 import collections.abc
 import enum
 import types
 import typing
+from dataclasses import is_dataclass
 from typing import Any, Literal
 
 import jax
@@ -36,8 +38,8 @@ SUPPORTED = (
 )
 SUPPORTED_RETURNS = (
     "Supported are None, Tensor, jax.Array and numpy.ndarray (also as jaxtyping's hints), int, float, bool, "
-    "int | float | bool for any number, list[Tensor], and tuple[...] of these. A result is no pytree: return "
-    "its arrays as a tuple, and make the tree in a function around the op"
+    "int | float | bool for any number, list[Tensor], pytrees of arrays (dict, NamedTuple, classes "
+    "registered with JAX, Any), and tuple[...] of these"
 )
 _KINDS: tuple[tuple[Any, Kind], ...] = ((jax.Array, "array"), (np.ndarray, "host"), (Tensor, "tensor"))
 _PLAIN: dict[Any, str] = {
@@ -64,6 +66,8 @@ _CONTAINERS = {
 }
 _NUMBERS = ({int, float, bool}, {int, float, bool, complex})
 _LISTED = ("Tensor", "int", "float", "bool", "str", "Scalar", "Enum")
+_NO_CLASSES = (object, typing.Union, types.UnionType, typing.Annotated)
+_TENSORS = ListType(BaseType("Tensor"))
 _RETURNED = ("Tensor", "int", "float", "bool", "Scalar")
 
 
@@ -129,30 +133,54 @@ def is_static_hint(hint: Any) -> bool:
         return is_static_hint(parts[0])
     if origin in _CONTAINERS:
         return bool(parts) and all(part is Ellipsis or is_static_hint(part) for part in parts)
-    return origin in _STATIC or (isinstance(origin, type) and issubclass(origin, enum.Enum))
+    return origin in _STATIC or (isinstance(origin, type) and issubclass(origin, (enum.Enum, np.generic)))
 
 
 def read_return_hint(hint: Any) -> tuple[SchemaType, ...]:
     """Returns the schema types of results annotated ``-> hint``, or raises UnsupportedHintError."""
     hint = resolve_alias(hint)
+    parts = typing.get_args(hint)
     if hint is None or hint is types.NoneType:
         return ()
-    if typing.get_origin(hint) is not tuple:
-        return (_read_one_return(hint),)
-    read = tuple(map(_read_one_return, typing.get_args(hint)))
+    if typing.get_origin(hint) is not tuple or Ellipsis in parts:
+        return (read_result_hint(hint),)
+    read = tuple(map(read_result_hint, parts))
     return (TupleType(read),) if len(read) == 1 else read
 
 
-def _read_one_return(hint: Any) -> SchemaType:
-    if typing.get_origin(hint) is list:
+def read_result_hint(hint: Any) -> SchemaType:
+    """Returns the schema type of one result; an annotation without a type of its own is a pytree."""
+    hint = resolve_alias(hint)
+    try:
         type_ = read_hint(hint)
-        if type_ == ListType(BaseType("Tensor")):
-            return type_
-    elif typing.get_origin(hint) is not tuple:
-        type_ = read_hint(hint)
-        if isinstance(type_, BaseType) and type_.name in _RETURNED and type_.choices is None:
-            return type_
-    raise UnsupportedHintError
+    except UnsupportedHintError:
+        type_ = None
+    is_plain = isinstance(type_, BaseType) and type_.name in _RETURNED and type_.choices is None
+    if type_ is not None and (is_plain or (type_ == _TENSORS and typing.get_origin(hint) is list)):
+        return type_
+    if is_static_hint(hint):
+        raise UnsupportedHintError
+    return BaseType("Any", container=_find_container(hint))
+
+
+def _find_container(hint: Any) -> type | None:
+    """Returns the class that an annotation of a pytree names; a class with checks of its own is none."""
+    target: Any = typing.get_origin(hint) or hint
+    if type(target) not in (type, abc.ABCMeta) or target in _NO_CLASSES:
+        return None
+    return target
+
+
+def list_field_hints(hint: Any) -> list[Any]:
+    """Returns the annotations of the fields of a ``NamedTuple`` or a dataclass; none for any other."""
+    hint = resolve_alias(hint)
+    target = typing.get_origin(hint) or hint
+    if not isinstance(target, type) or not (is_dataclass(target) or hasattr(target, "_fields")):
+        return []
+    try:
+        return list(typing.get_type_hints(target, include_extras=True).values())
+    except Exception:  # noqa: BLE001  evaluating an annotation runs the user's code
+        return []
 
 
 def _read_base(hint: Any) -> SchemaType:

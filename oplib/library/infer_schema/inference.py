@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections.abc
 import typing
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from inspect import Parameter
 from typing import Any
 
@@ -18,11 +19,20 @@ from .hints import (
     Kind,
     UnsupportedHintError,
     find_hint_kind,
+    list_field_hints,
     read_hint,
     read_open_hint,
     resolve_alias,
 )
-from .mutation import NamedTag, Tags, infer_returns, mark_written, read_written, render_hint
+from .mutation import (
+    NamedTag,
+    Tags,
+    infer_returns,
+    mark_written,
+    read_written,
+    refuse_return,
+    render_hint,
+)
 from .signatures import EMPTY, NoSignatureError, Signature, read_signature
 
 
@@ -88,6 +98,7 @@ def infer_function_schema(
     """
     signature = read_signature(fn)
     kind = find_signature_kind(signature)
+    refuse_return(signature)  # before the parameters, which are blamed if the return hides the kind
     read = _read_type if kind in (None, "tensor") else _read_any_type
     types = {parameter.name: read(signature, parameter) for parameter in signature.parameters}
     written = read_written(signature, types, mutates_args)
@@ -194,11 +205,18 @@ def infer_kind(fn: Callable[..., Any]) -> Kind | None:
 
 
 def find_signature_kind(signature: Signature) -> Kind | None:
-    """Returns the single kind of a signature; raises SchemaInferenceError if it has two."""
+    """Returns the single kind of a signature; raises SchemaInferenceError if it has two.
+
+    The fields of classes count if nothing else names a kind.
+    """
+    return _find_kind(signature, _find_kinds) or _find_kind(signature, partial(_find_field_kinds, seen=()))
+
+
+def _find_kind(signature: Signature, find: Callable[[Any], Iterator[Kind]]) -> Kind | None:
     hints = [(f"Parameter {parameter.name}", parameter.annotation) for parameter in signature.parameters]
     first: tuple[str, Kind] | None = None
     for subject, hint in (*hints, ("the return", signature.returned)):
-        for kind in _find_kinds(hint):
+        for kind in find(hint):
             if first is None:
                 first = subject, kind
             elif first[1] != kind:
@@ -207,6 +225,16 @@ def find_signature_kind(signature: Signature) -> Kind | None:
                     f"A kernel works on one kind of array. Annotate both alike."
                 )
     return None if first is None else first[1]
+
+
+def _find_field_kinds(hint: Any, seen: tuple[Any, ...]) -> Iterator[Kind]:
+    """Yields the kinds in the fields of a ``NamedTuple`` or a dataclass, and of the classes in them."""
+    for inside in typing.get_args(resolve_alias(hint)):
+        yield from _find_field_kinds(inside, seen)
+    if hint not in seen:
+        for field in list_field_hints(hint):
+            yield from _find_kinds(field)
+            yield from _find_field_kinds(field, (*seen, hint))
 
 
 def _find_kinds(hint: Any) -> Iterator[Kind]:

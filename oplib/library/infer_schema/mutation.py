@@ -17,7 +17,7 @@ from oplib.library.schema import (
     is_tensorlist_like_type,
 )
 
-from .hints import SUPPORTED_RETURNS, UnsupportedHintError, read_hint, read_return_hint
+from .hints import SUPPORTED_RETURNS, UnsupportedHintError, read_hint, read_result_hint, read_return_hint
 from .signatures import EMPTY, Signature
 
 TENSOR = BaseType("Tensor")
@@ -103,6 +103,12 @@ def infer_returns(
     return tuple(map(Return, _read_returns(signature, signature.returned)))
 
 
+def refuse_return(signature: Signature) -> None:
+    """Raises SchemaInferenceError if no result can have the return annotation."""
+    if signature.returned is not EMPTY:
+        _read_returns(signature, signature.returned)
+
+
 def _is_writable(type_: SchemaType) -> bool:
     inside = type_.element if isinstance(type_, OptionalType) else type_
     return inside == TENSOR or is_tensorlist_like_type(type_)
@@ -114,9 +120,9 @@ def _name_tags(tags: Tags | NamedTag | None) -> set[str]:
     return {tag.name for tag in tags} if isinstance(tags, Iterable) else {tags.name}
 
 
-def _read_returns(signature: Signature, hint: Any) -> tuple[SchemaType, ...]:
+def _read_returns(signature: Signature, hint: Any, read: Any = read_return_hint) -> Any:
     try:
-        return read_return_hint(hint)
+        return read(hint)
     except UnsupportedHintError:
         raise signature.refuse(
             f"Return has unsupported type {render_hint(hint)}. {SUPPORTED_RETURNS}."
@@ -190,7 +196,7 @@ def _infer_returns_after_written(signature: Signature, written: list[Argument]) 
             f"on arrays returns them, in this order, before its results. Annotate it accordingly."
         )
     declared = parts[len(written) :]
-    return tuple(Return(_read_returns(signature, part)[0]) for part in declared)
+    return tuple(Return(_read_returns(signature, part, read_result_hint)) for part in declared)
 
 
 def _read_or_none(hint: Any) -> SchemaType | None:

@@ -56,7 +56,7 @@ def take_apart(record: Record, layout: Layout, result: Any, part: str = "the ker
         values = split_written(record, layout, indices, result)
     else:
         values = check_results(layout.schema, part)(result)
-    return make_structure([_to_arrays(value) for value in values], len(indices), _is_array)
+    return make_structure(values, len(indices), read_result, subject=f"{record.name}: {part}")
 
 
 def split_written(record: Record, layout: Layout, indices: Sequence[int], result: Any) -> list[Any]:
@@ -105,14 +105,10 @@ def _fits(present: bool, value: Any) -> bool:
     return isinstance(value, (jax.Array, Tensor, np.ndarray, np.generic)) if present else value is None
 
 
-def _to_arrays(value: Any) -> Any:
-    """Converts numpy arrays and Tensors among the results to arrays; other values are unchanged."""
-    if isinstance(value, (list, tuple)):
-        return type(value)(_to_arrays(member) for member in value)
+def read_result(value: Any) -> Any:
+    """Returns a result as an array, also that of a Tensor or of numpy; None if it is no array."""
     if isinstance(value, Tensor):
         return value.array
-    return jnp.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else value
-
-
-def _is_array(value: object) -> bool:
-    return isinstance(value, jax.Array)
+    if isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__jax_array__"):
+        return jnp.asarray(value)
+    return value if isinstance(value, jax.Array) else None

@@ -13,9 +13,9 @@ from oplib.library.arguments.layout import copy_lists
 from oplib.library.arguments.recording import box_results
 from oplib.library.arguments.results import FORWARD, take_returned_arguments
 from oplib.library.arguments.structure import pack
+from oplib.library.arguments.trees import is_tree_leaf
 from oplib.library.records.record import Function, Record, Tag
 from oplib.library.schema import split_values
-from oplib.pytree import tree_map
 from oplib.tensor import Generator, Tensor, read_array
 
 from .kernel_choice import choose_kernel, find_device
@@ -62,7 +62,7 @@ def is_carried(record: Record, values: Sequence[Any]) -> bool:
 def run_carried(functional: Callable[..., Any], record: Record, values: Sequence[Any]) -> Any:
     """Runs the kernel through the op's function of arrays."""
     args, kwargs = split_values(record.schema, list(map(to_key, map(copy_lists, values))))
-    return tree_map(_box_array, run_with_grad_off(functional, *args, **kwargs))
+    return jax.tree_util.tree_map(_box_array, run_with_grad_off(functional, *args, **kwargs))
 
 
 def _box_array(value: Any) -> Any:
@@ -122,6 +122,8 @@ def _refuse_aliases(record: Record, results: Sequence[Any], values: Sequence[Any
 
 
 def _cut(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_cut(member) for member in value]
-    return value.detach() if isinstance(value, Tensor) and value._requires_grad else value
+    return jax.tree_util.tree_map(_cut_leaf, value, is_leaf=is_tree_leaf)
+
+
+def _cut_leaf(leaf: Any) -> Any:
+    return leaf.detach() if isinstance(leaf, Tensor) and leaf._requires_grad else leaf

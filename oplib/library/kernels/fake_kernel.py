@@ -14,8 +14,14 @@ from oplib.errors import ResultError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.recording import unbox
 from oplib.library.arguments.results import check_results, leave_out_returned_arguments
-from oplib.library.arguments.structure import Structure, make_structure
+from oplib.library.arguments.structure import (
+    Results,
+    Structure,
+    make_structure,
+    require_same_structure,
+)
 from oplib.library.records.record import Record
+from oplib.library.records.sites import find_definition
 from oplib.tensor import box
 
 from .tracing import run_part
@@ -64,40 +70,47 @@ def _run(record: Record, layout: Layout, arrays: Sequence[Any]) -> tuple[Structu
         returned = leave_out_returned_arguments(layout.schema, returned)
     values = layout.rebuild(arrays)
     places = layout.written_indices
-    results = [*(values[place] for place in places), *map(_unbox, returned)]
-    return make_structure(results, len(places), lambda value: isinstance(value, (jax.Array, *_SHAPED)))
+    results = [*(values[place] for place in places), *returned]
+    return make_structure(results, len(places), _read, subject=f"{record.name}: the fake kernel")
 
 
-def compare_with_fake(record: Record, layout: Layout, arrays: Sequence[Any], results: Sequence[Any]) -> None:
-    """Raises if a kernel returned other shapes or dtypes than the fake kernel.
+def _read(value: Any) -> Any:
+    array = unbox(value)
+    return array if isinstance(array, (jax.Array, *_SHAPED)) else None
+
+
+def compare_with_fake(record: Record, layout: Layout, arrays: Sequence[Any], results: Results) -> None:
+    """Raises if a kernel returned another structure, shapes or dtypes than the fake kernel.
 
     Args:
         record: the record of the op.
         layout: the layout of the call.
         arrays: the arrays of the call.
-        results: the flat arrays that the kernel returned.
+        results: the results of the kernel.
 
     Raises:
         ResultError: the kernel did so.
     """
     try:
-        shapes = jax.eval_shape(
-            lambda *values: run_fake_kernel(record, layout, values)[1], *map(shape_of, map(_to_array, arrays))
+        due = jax.eval_shape(
+            lambda *values: run_fake_kernel(record, layout, values), *map(shape_of, map(_to_array, arrays))
         )
     except ResultError:
         raise
     except Exception:  # noqa: BLE001  a call that needs no fake kernel ignores its errors
         return
-    require_shapes(record, results, shapes)
+    require_fake(record, results, due)
 
 
-def require_shapes(record: Record, results: Sequence[Any], shapes: Sequence[Any]) -> None:
-    """Raises ResultError if results of a kernel differ in shape or dtype from those of its fake kernel."""
-    got, due = ([(value.shape, value.dtype) for value in values] for values in (results, shapes))
-    if got != due:
+def require_fake(record: Record, results: Results, due: Results) -> None:
+    """Raises ResultError if a kernel and its fake kernel differ in structure, shapes or dtypes."""
+    part = f"the fake kernel at {find_definition(record.fake)}"
+    require_same_structure(record.name, part, due[0], results[0])
+    got, given = ([(value.shape, value.dtype) for value in flat] for _, flat in (results, due))
+    if got != given:
         raise ResultError(
             f"{record.name}: the kernel's results differ from those of its fake kernel. The kernel returned "
-            f"{describe(list(results))}, the fake kernel {describe(list(shapes))}. Correct one of them: "
+            f"{describe(list(results[1]))}, the fake kernel {describe(list(due[1]))}. Correct one of them: "
             "see register_fake."
         )
 
@@ -105,10 +118,6 @@ def require_shapes(record: Record, results: Sequence[Any], shapes: Sequence[Any]
 def _to_array(value: Any) -> Any:
     """Converts a number or numpy array to the array that the kernel got for it."""
     return value if isinstance(value, jax.Array) else jnp.asarray(value)
-
-
-def _unbox(value: Any) -> Any:
-    return type(value)(map(unbox, value)) if isinstance(value, (list, tuple)) else unbox(value)
 
 
 def _materialize(value: Any) -> Any:

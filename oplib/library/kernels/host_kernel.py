@@ -17,7 +17,7 @@ from oplib.library.arguments.structure import Results, make_structure
 from oplib.library.records.record import Function, Record
 from oplib.tensor.storage.ingestion import to_array
 
-from .fake_kernel import require_shapes, run_fake_kernel
+from .fake_kernel import require_fake, run_fake_kernel
 from .host_call import call_host
 from .tracing import run_part
 
@@ -54,7 +54,7 @@ def call_back_host_kernel(record: Record, kernel: Function, layout: Layout, arra
     structure, shapes = jax.eval_shape(lambda *values: run_fake_kernel(record, layout, values), *arrays)
 
     return structure, call_host(
-        bind_host_kernel(record, kernel, layout, shapes),
+        bind_host_kernel(record, kernel, layout, (structure, shapes)),
         shapes,
         list(map(to_key_data, arrays)),
         op=record.name,
@@ -63,18 +63,19 @@ def call_back_host_kernel(record: Record, kernel: Function, layout: Layout, arra
 
 
 def bind_host_kernel(
-    record: Record, kernel: Function, layout: Layout, shapes: Sequence[Any]
+    record: Record, kernel: Function, layout: Layout, due: Results
 ) -> Callable[..., list[np.ndarray]]:
-    """Returns a host kernel as a function of flat numpy arrays, whose results have these shapes.
+    """Returns a host kernel as a function of flat numpy arrays, whose results have a structure and shapes.
 
-    The function raises ResultError if the kernel returns other shapes.
+    The function raises ResultError if the kernel returns others.
     """
+    shapes = due[1]
 
     def call(*values: Any) -> list[np.ndarray]:
-        _, flat = _run(record, kernel, layout, values)
+        structure, flat = _run(record, kernel, layout, values)
         results = [np.asarray(value) for value in flat]
         fitting = [_narrow(value, shape) for value, shape in zip(results, shapes, strict=False)]
-        require_shapes(record, [*fitting, *results[len(fitting) :]], shapes)
+        require_fake(record, (structure, [*fitting, *results[len(fitting) :]]), due)
         return fitting
 
     return call
@@ -100,7 +101,11 @@ def _run(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]
     )
     rest = take_returned_arguments(record.name, layout.schema, returned, values)
     results = [*(values[index] for index in indices), *rest]
-    return make_structure(results, len(indices), lambda value: isinstance(value, (np.ndarray, np.generic)))
+    return make_structure(results, len(indices), _read, subject=f"{record.name}: the kernel")
+
+
+def _read(value: Any) -> Any:
+    return np.asarray(value) if isinstance(value, (np.ndarray, np.generic, jax.Array)) else None
 
 
 def _view(value: Any) -> np.ndarray:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from oplib.autograd.array_functions.concreteness import VALUE_ERRORS
@@ -14,12 +15,14 @@ from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.plain_conversions import is_array
 from oplib.library.arguments.results import check_results, take_returned_arguments
 from oplib.library.arguments.structure import Results, make_structure
+from oplib.library.arguments.trees import is_tree_leaf
 from oplib.library.records.record import Function, Record
 from oplib.library.records.sites import find_line
 from oplib.tensor import Tensor, box
 
 from .tracing import any_traced, run_part
 
+_ATOMS = frozenset((int, float, bool, complex, str, type(None)))
 _OTHERS_ERROR = re.compile(r"\w+::")  # the error already names an op that the kernel calls
 
 
@@ -36,8 +39,21 @@ def run_tensor_kernel(record: Record, kernel: Function, layout: Layout, arrays: 
     refuse_undeclared_writes(record, values, versions)
     rest = take_returned_arguments(record.name, layout.schema, returned, values)
     written = [values[index] for index in layout.written_indices]
-    structure, flat = make_structure([*written, *rest], len(written), lambda value: isinstance(value, Tensor))
+    structure, flat = _split(record, [*written, *rest], written=len(written))
     return structure, [tensor._storage.array for tensor in flat]
+
+
+def split_tensor_results(record: Record, result: Any, part: str = "the kernel") -> Results:
+    """Checks the results of a kernel or forward that writes nothing, and splits them into Tensors."""
+    return _split(record, check_tensor_results(record, result, part), part)
+
+
+def _split(record: Record, results: Sequence[Any], part: str = "the kernel", written: int = 0) -> Results:
+    return make_structure(results, written, _read, subject=f"{record.name}: {part}")
+
+
+def _read(value: Any) -> Any:
+    return value if isinstance(value, Tensor) else None
 
 
 def call_tensor_kernel(
@@ -63,13 +79,14 @@ def call_tensor_kernel(
 
 
 def find_tensors(values: Iterable[Any]) -> list[Tensor]:
-    """Returns the Tensors among values, and in their lists and tuples."""
+    """Returns the Tensors among values, and in the trees among them."""
     tensors: list[Tensor] = []
     for value in values:
         if isinstance(value, Tensor):
             tensors.append(value)
-        elif isinstance(value, (list, tuple)):
-            tensors.extend(find_tensors(value))
+        elif value.__class__ not in _ATOMS:
+            leaves = jax.tree_util.tree_leaves(value, is_leaf=is_tree_leaf)
+            tensors.extend([leaf for leaf in leaves if isinstance(leaf, Tensor)])
     return tensors
 
 
@@ -115,11 +132,14 @@ def check_tensor_results(record: Record, result: Any, part: str = "the kernel") 
     """
     results = check_results(record.schema, part)(result)
     for value in results:
-        for member in value if isinstance(value, (list, tuple)) else (value,):
+        leaves = () if isinstance(value, Tensor) else jax.tree_util.tree_leaves(value, is_leaf=is_tree_leaf)
+        for member in leaves:
             if is_array(member) and not isinstance(member, Tensor):
                 raise ResultError(
                     f"{record.name}: {part} works on Tensors and returned an array. Got "
                     f"{describe(member)}, of type {type(member).__name__}. Return "
                     "oplib.Tensor.from_array(value), or annotate the kernel jax.Array."
                 )
+    if record.schema.has_result_tree:
+        _split(record, results, part)
     return results

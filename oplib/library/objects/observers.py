@@ -101,11 +101,13 @@ def run_observed(overload: OpOverload, values: Sequence[Any], run: Run, read: Re
 
 def map_arrays(outcome: Any, function: Callable[[Any], Any]) -> Any:
     """Returns an outcome with other arrays; its Tensors become new ones around the same arrays."""
-    if isinstance(outcome, (tuple, list)):
-        return type(outcome)(map_arrays(member, function) for member in outcome)
-    if isinstance(outcome, Tensor):
-        return box(function(outcome._storage.array))
-    return function(outcome) if isinstance(outcome, jax.Array) else outcome
+
+    def map_leaf(leaf: Any) -> Any:
+        if isinstance(leaf, Tensor):
+            return box(function(leaf._storage.array))
+        return function(leaf) if isinstance(leaf, jax.Array) else leaf
+
+    return jax.tree_util.tree_map(map_leaf, outcome, is_leaf=lambda value: isinstance(value, Tensor))
 
 
 def read_run(outcome: Any) -> Any:

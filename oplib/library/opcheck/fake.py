@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from oplib.errors import OpMismatchError, ResultError
+from oplib.library.arguments.structure import Results
 from oplib.library.carrier.shape_evaluation import eval_shape
 from oplib.library.kernels.fake_kernel import compare_with_fake
 from oplib.library.kernels.running import run_kernel, trace_kernel
@@ -83,11 +84,11 @@ def check_other_sizes(sample: Sample) -> None:
             ) from None
 
 
-def _run(sample: Sample, arrays: Sequence[Any]) -> Sequence[Any]:
+def _run(sample: Sample, arrays: Sequence[Any]) -> Results:
     record, layout = sample.overload.record, sample.layout
     if record.kind == "array":
-        return jax.eval_shape(lambda *values: tuple(trace_kernel(record, layout, values)[1]), *arrays)
-    return run_kernel(record, layout, arrays)[1]
+        return jax.eval_shape(lambda *values: trace_kernel(record, layout, values), *arrays)
+    return run_kernel(record, layout, arrays)
 
 
 def _vary(sample: Sample) -> Iterator[list[tuple[int, ...]]]:

@@ -14,6 +14,7 @@ from oplib.library.arguments.keys import draw_keys, to_key
 from oplib.library.arguments.layout import make_layout
 from oplib.library.arguments.plain_conversions import is_array
 from oplib.library.arguments.recording import unbox
+from oplib.library.arguments.trees import is_tree_leaf
 from oplib.library.objects.overload import OpOverload
 from oplib.tensor import Tensor
 from oplib.tensor.random.generator import is_key
@@ -135,10 +136,8 @@ class Sample:
 
 
 def flatten(values: Any) -> list[Any]:
-    """Returns the items of nested lists and tuples in order, without None."""
-    if isinstance(values, (list, tuple)):
-        return [leaf for value in values for leaf in flatten(value)]
-    return [] if values is None else [values]
+    """Returns the leaves of a tree in order, without None."""
+    return jax.tree_util.tree_leaves(values, is_leaf=is_tree_leaf)
 
 
 def only_arrays(values: Sequence[Any]) -> list[Any]:

@@ -9,8 +9,10 @@ from functools import cached_property
 from typing import Any, Final
 
 from .types import (
+    ANY,
     OPTIONAL_TENSOR,
     TENSOR,
+    TREE,
     AliasInfo,
     ListType,
     OptionalType,
@@ -60,6 +62,11 @@ class Return(Typed):
     type: SchemaType
     name: str = ""
     alias_info: AliasInfo | None = None
+
+    @cached_property
+    def is_tree(self) -> bool:
+        """Whether the value is a pytree."""
+        return self.type in (ANY, TREE)
 
     @cached_property
     def is_view(self) -> bool:
@@ -183,6 +190,16 @@ class FunctionSchema:
     def is_variadic(self) -> bool:
         """Whether the last positional argument takes all further ones."""
         return any(argument.is_variadic for argument in self.arguments)
+
+    @cached_property
+    def has_result_tree(self) -> bool:
+        """Whether a result is a pytree."""
+        return any(returned.is_tree for returned in self.returns)
+
+    @cached_property
+    def result_checks(self) -> dict[str, Any]:
+        """The functions that check results, by what returned them. Equal schemas may name other classes."""
+        return {}
 
     def spread(self, values: Sequence[Any]) -> Sequence[Any]:
         """Returns one value per argument with the members of the variadic one among them."""

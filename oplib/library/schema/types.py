@@ -54,6 +54,7 @@ class BaseType(SchemaType):
         name: the spelling of the type.
         choices: the only values that the type admits, if annotations name them: the values of a ``Literal``,
             or the members of an ``Enum`` class. None admits all values. Equality ignores it.
+        container: the class of a result that is a pytree, if its annotation names one. Equality ignores it.
 
     Example:
         >>> str(BaseType("Tensor"))
@@ -62,6 +63,7 @@ class BaseType(SchemaType):
 
     name: str
     choices: tuple[Any, ...] | None = field(default=None, compare=False, repr=False)
+    container: type | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class AliasInfo:
 
 TENSOR = BaseType("Tensor")
 ANY = BaseType("Any")
-"""Any value that can be hashed; it is static."""
+"""Any value that can be hashed; it is static. A result of this type is a pytree."""
 TREE = BaseType("Tree")
 """Any value, as a pytree of JAX: its arrays and Tensors are operands, everything else is static."""
 OPTIONAL_TENSOR = OptionalType(TENSOR)

@@ -131,8 +131,9 @@ def test_the_error_names_the_position_of_a_wrong_result():
 
 
 def test_a_check_is_built_once_per_schema():
-    assert check_results(parse_schema("f() -> int")) is check_results(parse_schema("f() -> int"))
-    assert check_results(parse_schema("f() -> int")) is not check_results(parse_schema("f() -> float"))
+    schema = parse_schema("f() -> int")
+    assert check_results(schema) is check_results(schema)
+    assert check_results(schema) is not check_results(schema, "the fake kernel")
 
 
 def test_a_list_result_is_fresh():

@@ -6,8 +6,8 @@
 import enum
 import functools
 import typing
-from collections.abc import Sequence
-from typing import Annotated, Any, List, Literal, Optional, Tuple, Union  # noqa: UP035
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, List, Literal, NamedTuple, Optional, Tuple, Union  # noqa: UP035
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +38,17 @@ class Access(enum.Flag):
 
 class Parameter(Tensor):
     pass
+
+
+class Pair(NamedTuple):
+    first: Tensor
+    second: dict[str, Tensor]
+
+
+TREES = [
+    *(Pair, dict, dict[str, Tensor], tuple, tuple[Tensor, ...], list, list[Pair], list[list[Tensor]]),
+    *(list[Tensor | None], Any, Optional[Tensor], Sequence[Tensor], Pair | Tensor, Annotated[Pair, "x"]),
+]
 
 
 @pytest.mark.parametrize(
@@ -171,6 +182,10 @@ def test_the_error_names_the_supported_annotation(hint, advice):
         (tuple[Tensor], "((Tensor))"),
         (tuple[()], "()"),
         ("tuple[Tensor, Tensor]", "(Tensor, Tensor)"),
+        *((hint, "Any") for hint in TREES),
+        (tuple[Tensor, dict[str, Tensor], int], "(Tensor, Any, int)"),
+        (tuple[tuple[Tensor, int], list[Pair]], "(Any, Any)"),
+        (tuple[Pair], "((Any))"),
     ],
 )
 def test_a_return_hint_becomes_the_returns(hint, type_):
@@ -179,15 +194,34 @@ def test_a_return_hint_becomes_the_returns(hint, type_):
 
 @pytest.mark.parametrize(
     "hint",
-    [tuple[Tensor, ...], str, np.dtype, Optional[Tensor], list[int], Sequence[Tensor], tuple,
-     tuple[Tensor, str], tuple[tuple[Tensor, int], int], Mode, Literal[1], dict],
+    [str, np.dtype, list[int], tuple[Tensor, str], tuple[tuple[int, str], Tensor], Mode, Literal[1],
+     dict[str, int], Callable[[Tensor], Tensor], np.float32, Optional[int], int | float],
 )  # fmt: skip
 def test_an_unsupported_return_is_refused(hint):
     with pytest.raises(
         SchemaInferenceError,
-        match=r"Return has unsupported type .* Supported are None, Tensor.* A result is no pytree: ",
+        match=r"Return has unsupported type .* Supported are None, Tensor.* pytrees of arrays \(dict, ",
     ):
         infer_schema(annotate(int, hint))
+
+
+@pytest.mark.spec("D.33")
+def test_the_text_of_a_tree_of_results_is_any():
+    schema = infer_function_schema(annotate(int, tuple[Pair, Tensor]), name="ns::f")
+    assert str(schema) == "ns::f(int v) -> (Any, Tensor)"
+    assert parse_schema(str(schema)) == schema
+    assert [returned.is_tree for returned in schema.returns] == [True, False]
+
+
+def test_a_refused_return_is_not_blamed_on_a_parameter():
+    """A parameter without arrays of its own is a tree only if the return shows the kind of kernel."""
+
+    def fn(v, w):
+        pass
+
+    fn.__annotations__ = {"v": dict, "w": Number, "return": str}
+    with pytest.raises(SchemaInferenceError, match="Return has unsupported type str"):
+        infer_schema(fn)
 
 
 @pytest.mark.parametrize(

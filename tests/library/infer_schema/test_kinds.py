@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,12 +16,32 @@ from oplib.library.infer_schema import infer_kind, infer_schema
 from oplib.tensor import Tensor
 
 
+class State(NamedTuple):
+    value: jax.Array
+    step: int
+
+
+@dataclasses.dataclass
+class HostState:
+    value: np.ndarray
+
+
+@dataclasses.dataclass
+class Nested:
+    inside: tuple[State, ...]
+    again: Nested | None = None
+
+
 def on_arrays(x: jax.Array, limit: float = 1.0) -> jax.Array: ...
 def on_jnp(x: list[jnp.ndarray | None]) -> jnp.ndarray: ...
 def on_host(x: npt.NDArray[np.float32] | None) -> np.ndarray: ...
 def on_tensors(x: Tensor) -> Tensor: ...
 def from_numbers(n: int) -> tuple[jax.Array, int]: ...
 def without_arrays(n: int) -> int: ...
+def on_classes(state: State, rest: list[Nested]) -> State: ...
+def on_host_classes(n: int) -> HostState: ...
+def on_arrays_beside_a_class(x: jax.Array, options: HostState) -> jax.Array: ...
+def mixed_classes(state: State) -> HostState: ...
 def without_hints(x, y=2): ...
 def mixed(x: jax.Array, y: list[np.ndarray]) -> jax.Array: ...
 def mixed_return(x: jax.Array) -> Tensor: ...
@@ -33,6 +56,9 @@ def unknown(x: Missing) -> Tensor: ...  # noqa: F821  pyright: ignore[reportUnde
         (on_host, "host"),
         (on_tensors, "tensor"),
         (from_numbers, "array"),
+        (on_classes, "array"),
+        (on_host_classes, "host"),
+        (on_arrays_beside_a_class, "array"),
         (without_arrays, None),
         (without_hints, None),
         (lambda x: x, None),
@@ -62,6 +88,8 @@ def test_two_kinds_in_one_signature_are_refused_with_both_names():
         infer_kind(mixed)
     with pytest.raises(SchemaInferenceError, match=r"Parameter x is annotated jax.Array, the return Tensor"):
         infer_schema(mixed_return)
+    with pytest.raises(SchemaInferenceError, match=r"state is annotated jax.Array, the return numpy.ndarray"):
+        infer_schema(mixed_classes)
 
 
 def test_a_hint_that_cannot_be_read_is_no_absent_hint():
