@@ -14,7 +14,7 @@ from oplib.errors import ArgumentError
 from oplib.library.schema import Argument, FunctionSchema, split_values
 
 from .keys import make_generator
-from .trees import TreeEntry, read_array, split_tree
+from .trees import TreeEntry, open_functions, read_array, split_tree
 
 
 def freeze(value: Any) -> object:
@@ -92,14 +92,16 @@ class Layout:
         schema: the schema of the call.
         entries: one entry per argument.
         array_count: the number of arrays in the call, counting the items of lists.
+        is_transient: a function among the arguments ends with its last user, and so must what is compiled.
     """
 
-    __slots__ = ("_hash", "array_count", "entries", "schema")
+    __slots__ = ("_hash", "array_count", "entries", "is_transient", "schema")
 
     def __init__(self, schema: FunctionSchema, entries: Sequence[Entry]) -> None:
         self.schema = schema
         self.entries = tuple(entries)
         self.array_count = sum(map(count_arrays, entries))
+        self.is_transient = any(isinstance(one, TreeEntry) and one.is_transient for one in entries)
         self._hash = hash(self.entries)
 
     def __eq__(self, other: object) -> bool:
@@ -223,11 +225,19 @@ def make_layout(
 
 def _make_static_or_tree(argument: Argument, value: Any, op: str) -> tuple[Entry, list[Any]]:
     """Returns the entry of an argument, and its arrays if it is a tree with arrays."""
-    if argument.is_tree and not argument.kwarg_only:
-        entry, arrays = split_tree(value, read_array, lambda leaf: _fix(leaf, argument.name, op))
-        if arrays:
+    if not (argument.is_tree or argument.is_object) or argument.kwarg_only:
+        return _fix(value, argument.name, op), []
+
+    def fix(leaf: Any) -> Fixed:
+        return _fix(leaf, argument.name, op)
+
+    subject = f"{op}: argument '{argument.name}'"
+    opened, is_transient = open_functions(value, fix, subject=subject, is_static=argument.is_object)
+    if is_transient is not None or argument.is_tree:
+        entry, arrays = split_tree(opened, read_array, fix, is_transient=bool(is_transient))
+        if arrays or is_transient is not None:
             return entry, arrays
-    return _fix(value, argument.name, op), []
+    return fix(value), []
 
 
 def _fix(value: Any, name: str, op: str) -> Fixed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from oplib.tensor import Tensor
 
+from .functions import OpenFunction, is_function, is_lasting, open_function
 from .plain_conversions import is_array
 
 
@@ -26,17 +28,24 @@ def is_none(value: object) -> bool:
 class TreeEntry:
     """The static part of an argument or a result that is a pytree.
 
+    Args:
+        structure: JAX's structure of the tree.
+        members: for each leaf None if it is an array, otherwise its static value.
+        is_transient: the structure holds a function that ends with its last user, and so must its code.
+
     Attributes:
         structure: JAX's structure of the tree.
         members: for each leaf None if it is an array, otherwise its static value.
         count: the number of arrays.
+        is_transient: as given.
     """
 
-    __slots__ = ("_key", "count", "members", "structure")
+    __slots__ = ("_key", "count", "is_transient", "members", "structure")
 
-    def __init__(self, structure: Any, members: tuple[Any, ...]) -> None:
+    def __init__(self, structure: Any, members: tuple[Any, ...], *, is_transient: bool = False) -> None:
         self.structure = structure
         self.members = members
+        self.is_transient = is_transient
         self.count = sum(member is None for member in members)
         self._key = structure, members
 
@@ -57,7 +66,9 @@ class TreeEntry:
         return jax.tree_util.tree_unflatten(self.structure, leaves)
 
     def spread_flags(self, flags: Iterator[bool]) -> Any:
-        """Arranges one flag per array as a tree; a static leaf has False."""
+        """Arranges one flag per array as a tree; False for a static leaf or without arrays."""
+        if not self.count:
+            return False
         leaves = [next(flags) if member is None else False for member in self.members]
         return jax.tree_util.tree_unflatten(self.structure, leaves)
 
@@ -88,8 +99,35 @@ def _align(places: Any, tree: Any, stands_for_all: Callable[[Any], bool]) -> Ite
             yield from _align(child, subtree, stands_for_all)
 
 
+def open_functions(
+    value: Any, fix: Callable[[Any], Any], *, subject: str, is_static: bool
+) -> tuple[Any, bool | None]:
+    """Returns a tree in which the values that its functions close over are leaves.
+
+    Args:
+        value: the tree.
+        fix: makes the key of a static leaf; it raises if the leaf cannot be hashed.
+        subject: the op and its argument, for errors.
+        is_static: the annotation declares objects without arrays; functions in them may close over some.
+
+    Returns:
+        The tree, and whether it holds a function that ends with its last user; None if it has no function.
+    """
+    leaves, structure = jax.tree_util.tree_flatten(value, is_leaf=_is_leaf)
+    functions = [is_function(leaf, declared=is_static) for leaf in leaves]
+    if not any(functions):
+        return value, None
+    is_transient = False
+    for index, leaf in enumerate(leaves):
+        if functions[index]:
+            leaves[index] = opened = open_function(leaf, subject)
+            fix(opened.func)
+            is_transient |= isinstance(opened.func, OpenFunction) or not is_lasting(leaf)
+    return jax.tree_util.tree_unflatten(structure, leaves), is_transient
+
+
 def split_tree(
-    value: Any, read: Callable[[Any], Any], fix: Callable[[Any], Any]
+    value: Any, read: Callable[[Any], Any], fix: Callable[[Any], Any], *, is_transient: bool = False
 ) -> tuple[TreeEntry, list[Any]]:
     """Splits a pytree into its static part and its arrays.
 
@@ -97,13 +135,19 @@ def split_tree(
         value: any value.
         read: returns the array of a leaf, None if the leaf is static.
         fix: makes the key of a static leaf.
+        is_transient: the tree holds a function that ends with its last user.
     """
     leaves, structure = jax.tree_util.tree_flatten(value, is_leaf=is_tree_leaf)
     taken = list(map(read, leaves))
     members = tuple(
         None if array is not None else fix(leaf) for leaf, array in zip(leaves, taken, strict=True)
     )
-    return TreeEntry(structure, members), [array for array in taken if array is not None]
+    entry = TreeEntry(structure, members, is_transient=is_transient)
+    return entry, [array for array in taken if array is not None]
+
+
+def _is_leaf(value: Any) -> bool:
+    return is_tree_leaf(value) or isinstance(value, functools.partial)
 
 
 def read_array(leaf: Any) -> Any:

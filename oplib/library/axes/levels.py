@@ -61,7 +61,16 @@ def move_to_front(value: Any, dim: int | None, size: int | None = None) -> Any:
     """Moves a batch axis to the front. A value without one is unchanged, or broadcast to ``size``."""
     if dim is not None:
         return jnp.moveaxis(value, dim, 0) if dim else value
-    return value if size is None else jnp.broadcast_to(value[None], (size, *value.shape))
+    if size is None:
+        return value
+    array = to_jax_array(value)
+    return jnp.broadcast_to(array, (size, *array.shape))
+
+
+def to_jax_array(value: Any) -> Any:
+    """Converts a number of a jaxpr, which JAX passes as a number of Python with a dtype, to an array."""
+    is_array = isinstance(value, jax.Array)
+    return value if is_array else jnp.asarray(value, getattr(value, "dtype", None))
 
 
 def map_residuals(function: Callable[..., Any], levels: Levels) -> Callable[..., Any]:

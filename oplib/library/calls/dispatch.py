@@ -191,8 +191,8 @@ class Dispatcher:
         if state.watchers and not (state.inference and state.watchers == 1):  # it serves no such call
             return
         self.array_types.update(type(value) for value in flat if isinstance(value, jax.Array))
-        if any(isinstance(entry, TreeEntry) for entry in layout.entries):
-            return  # its arrays are no arguments of their own
+        if layout.is_transient or any(isinstance(one, TreeEntry) and one.count for one in layout.entries):
+            return  # it is not kept, or its arrays are no arguments of their own
         given = [
             args[index] if index < len(args) else kwargs.get(argument.name, argument.default_value)
             for index, argument in enumerate(self.schema.arguments)
@@ -309,12 +309,12 @@ class Dispatcher:
 
     def specialize(self, layout: Layout) -> Specialization:
         """Returns the specialization of a layout, and makes it if it is new."""
-        found = self.specializations.get(layout)
+        found = None if layout.is_transient else self.specializations.get(layout)
         if found is None:
             self._watch.note(layout)
             donated = self._donated_indices(layout)
             made = Specialization(self.overload.in_traces, layout, self.carrier, donated)
-            return self.specializations.put(layout, made)
+            return made if layout.is_transient else self.specializations.put(layout, made)
         return found
 
     def _donated_indices(self, layout: Layout) -> list[int]:

@@ -50,7 +50,7 @@ class CallCode:
             return call._run(*arrays)
 
         self.single: Any = jax.jit(run, inline=True)
-        self.life: Any = jax.make_jaxpr(lambda: ())() if call.overload.is_local else None
+        self.life: Any = jax.make_jaxpr(lambda: ())() if call.is_transient else None
         self.applied: dict[Any, Callable[..., Any]] = {}
         self.batched: dict[Level, Callable[..., Results]] = {}
         self.forwards: dict[Any, Callable[..., Forwarded]] = {}
@@ -127,7 +127,7 @@ class BoundCall:
         found = self._code()
         if found is None:
             found = CallCode(self)
-            self._code = weakref.ref(found) if self.overload.is_local else lambda: found
+            self._code = weakref.ref(found) if self.is_transient else lambda: found
         return found
 
     @property
@@ -137,7 +137,12 @@ class BoundCall:
         JAX's caches of primitives refer weakly to a parameter that is a jaxpr, and strongly to any other.
         They drop an entry when the jaxpr is gone. So an entry ends with the op and the traces with it.
         """
-        return self.code.life if self.overload.is_local else None
+        return self.code.life if self.is_transient else None
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether the op is local, or a function among the arguments is: no cache may hold the call."""
+        return self.overload.is_local or self.layout.is_transient
 
     @property
     def record(self) -> Record:
@@ -152,7 +157,7 @@ class BoundCall:
     @property
     def applies_itself(self) -> bool:
         """Whether the call holds its compiled executions: JAX's cache would keep a local op alive."""
-        return self.overload.is_local and self.record.sole_kernel is not None and self.record.sharding is None
+        return self.is_transient and self.record.sole_kernel is not None and self.record.sharding is None
 
     def apply(self, key: Any, run: Callable[..., Any]) -> Callable[..., Any]:
         """Returns the compiled form of a function of this call, made once for each key."""
@@ -282,9 +287,10 @@ class BoundCall:
         if self.record.derivative.forward is not None:
             plan, _, extras = self.run_forward(levels, wanted, inputs)
             return plan, list(extras)
-        found = self.code.planners.get((levels, wanted))
+        code = self.code  # holds the plan until it is returned
+        found = code.planners.get((levels, wanted))
         if found is None:
-            found = self.code.planners[levels, wanted] = self._make_planner(levels, wanted)
+            found = code.planners[levels, wanted] = self._make_planner(levels, wanted)
         return found(structure, tuple(inputs), tuple(outputs))
 
     def _make_planner(self, levels: Levels, wanted: Mask) -> Callable[..., tuple[FormulaPlan, list[Any]]]:
@@ -314,7 +320,7 @@ class BoundCall:
         """Completes a plan. The compiled forms of a local op hold it, instead of JAX's caches of trees."""
         if is_inside_shard_map():
             plan.types = self._type_gradients(inputs, outputs)
-        if self.overload.is_local and not self.is_plain:
+        if self.is_transient and not self.is_plain:
             plan.repetition = WeakRepetition(plan)
             self.code.plans.append(plan)
         return plan
@@ -340,10 +346,11 @@ class BoundCall:
         Returns:
             The plan for one example; the results and the intermediates, batched at all levels.
         """
-        found = self.code.forwards.get((levels, wanted, due))
+        code = self.code  # holds the plan until it is returned
+        found = code.forwards.get((levels, wanted, due))
         if found is None:
             run = partial(run_forward, self.overload, self.layout, wanted=wanted, due=due)
-            found = self.code.forwards[levels, wanted, due] = self._map_forward(run, levels)
+            found = code.forwards[levels, wanted, due] = self._map_forward(run, levels)
         plan, outputs, extras = found(*arrays)
         return plan, self._fit(outputs, levels, arrays, "forward"), extras
 

@@ -17,7 +17,7 @@ from oplib.autograd.array_functions.array_types import match_type
 from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.errors import AutogradError, MissingRuleError
 from oplib.library.arguments.structure import Structure
-from oplib.library.axes.levels import Level, Levels, map_residuals
+from oplib.library.axes.levels import Level, Levels, map_residuals, to_jax_array
 from oplib.library.axes.varying import is_inside_shard_map, refuse_reduced
 from oplib.library.derivatives.formula import FormulaPlan, missing_formula
 from oplib.library.derivatives.jvp_rule import check_jvp_rule, run_jvp_rule
@@ -178,7 +178,7 @@ class Linear:
         function = partial(self._pull_one, given or (True,) * len(self.avals))
         for level in self.levels:
             function = _map_and_sum(function, level, self.wanted_places)
-        saved = tuple(map(_to_array, residuals[self.rule_residuals :]))
+        saved = tuple(map(to_jax_array, residuals[self.rule_residuals :]))
         return function(saved, tuple(cotangents))
 
     def _pull_one(self, given: Mask, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
@@ -209,12 +209,6 @@ class Linear:
             )
         zeros, plan = jnp.zeros(shape.shape, shape.dtype), self.plan
         return zeros if plan is None or plan.types is None else match_type(zeros, plan.types.inputs[place])
-
-
-def _to_array(residual: Any) -> Any:
-    """Converts a number of a jaxpr, which JAX passes as a number of Python with a dtype, to an array."""
-    is_array = isinstance(residual, jax.Array)
-    return residual if is_array else jnp.asarray(residual, getattr(residual, "dtype", None))
 
 
 def _map_and_sum(function: Any, level: Level, places: Sequence[int]) -> Any:

@@ -49,7 +49,7 @@ def _refuse_captured(arrays: Sequence[Any], linear: Linear) -> None:
 
     Reverse mode is no such case: it runs the formula while the trace of the call lasts.
     """
-    if not linear.call.overload.is_local or (linear.rule_residuals and not linear.is_outer):
+    if not linear.call.is_transient or (linear.rule_residuals and not linear.is_outer):
         return
     try:
         closed = jax.jit(partial(run_linear, linear=linear)).trace(*arrays).jaxpr

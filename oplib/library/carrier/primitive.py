@@ -316,7 +316,7 @@ def _forget_placement(aval: Any) -> jax.ShapeDtypeStruct:
 def _runs_in_place(linear: Linear) -> bool:
     """Tells whether a derivative is a jvp rule that may close over tracers, which a primitive cannot hold."""
     rule = linear.call.record.jvp
-    return linear.call.overload.is_local and linear.plan is None and rule is not None and not rule.nonlinear
+    return linear.call.is_transient and linear.plan is None and rule is not None and not rule.nonlinear
 
 
 def _spread(results: Sequence[Any], zeros: Sequence[Any], linear: Linear) -> list[Any]:

@@ -96,12 +96,12 @@ class Specialization:
         rename_function(run_one, overload.name())
         self.run_plain = run
         self.run_forward = partial(carrier.run_forward, call)
-        self.run: Callable[..., tuple[Structure, tuple[Any, ...]]] = _compile(run, overload)
-        self.run_one: Callable[..., Any] = _compile(run_one, overload)
+        self.run: Callable[..., tuple[Structure, tuple[Any, ...]]] = _compile(run, call)
+        self.run_one: Callable[..., Any] = _compile(run_one, call)
         self.run_donating = jax.jit(run, donate_argnums=tuple(donated)) if donated else self.run
         self.function = ArrayFunction(lambda *arrays: tuple(carrier.bind(call, arrays)), overload.name())
         self._keeping = ResidualFunction(self.function.function, overload.name())
-        if overload.is_local:
+        if call.is_transient:
             self.function.hold_plans()
             self._keeping.hold_plans()
 
@@ -243,14 +243,14 @@ def _return_views(recorded: Recorded, operands: Sequence[Any], arrays: Sequence[
     return plan.copy_for_views(tuple(viewed)), *recorded[1:], *[arrays[place] for place in viewed]
 
 
-def _compile(run: Callable[..., Results], overload: OpOverload) -> Callable[..., Results]:
+def _compile(run: Callable[..., Results], call: BoundCall) -> Callable[..., Results]:
     """Returns the compiled form of a call.
 
     A local op is bound in the trace itself: its formula may close over a tracer, which JAX does not move out
     of a jit that it transposes.
     """
     compiled = jax.jit(run, inline=True)
-    if not overload.is_local:
+    if not call.is_transient:
         return compiled
     return lambda *arrays: (run if any_traced(arrays) else compiled)(*arrays)
 

@@ -86,7 +86,7 @@ class GradientTargets:
             (
                 index
                 for index, (argument, entry) in pairs
-                if argument.has_tensor or isinstance(entry, TreeEntry)
+                if argument.has_tensor or (isinstance(entry, TreeEntry) and entry.count)
             ),
             default=-1,
         )

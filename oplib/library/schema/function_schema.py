@@ -123,6 +123,11 @@ class Argument(Typed):
         return str(self.type).removesuffix("?") == "Tree"
 
     @cached_property
+    def is_object(self) -> bool:
+        """Whether the value is any static object, such as a function."""
+        return str(self.type).removesuffix("?") == "Any"
+
+    @cached_property
     def is_optional_tensor(self) -> bool:
         """Whether the type is exactly ``Tensor?``."""
         return self.type == OPTIONAL_TENSOR

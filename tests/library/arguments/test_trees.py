@@ -284,8 +284,6 @@ class TestStaticObjects:
     @pytest.mark.parametrize(
         ("hint", "value", "type_"),
         [
-            (Callable[[jax.Array], jax.Array], jnp.sin, "Any"),
-            (Callable, len, "Any"),
             (Options, Options(2.0), "Tree"),
             (tuple[tuple[int, int], ...], ((1, 2), (3, 4)), "(int, int)[]"),
             (tuple[tuple[int, ...], ...], ((1,), (2, 3)), "Any"),

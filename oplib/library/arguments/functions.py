@@ -1,0 +1,248 @@
+"""Functions as arguments: the traced values that a function closes over become operands of the call.
+
+Kernels and rules get a function as a ``jax.tree_util.Partial``, whose leaves are these values. The function
+in it is a copy with an empty place for each of them. So a call refers to no traced value that is not an
+operand, and every transformation of JAX finds them all. The idea is that of ``jax.closure_convert``, but the
+values are found in the closure itself: a rule may call the function on arguments of any shape, and some
+functions are called by rules only.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+from jax.tree_util import Partial
+
+from oplib.errors import ArgumentError, describe
+from oplib.modes import modes
+from oplib.tensor import Tensor
+
+Function = Callable[..., Any]
+Jitted = type(jax.jit(lambda: None))
+_PLAIN = (FunctionType, MethodType, BuiltinFunctionType, functools.partial, Jitted, np.ufunc)
+_CLOSED = (type, ModuleType, Tensor, jax.Array, np.ndarray, str, bytes)
+"""Objects in which no search looks for traced values."""
+
+
+def is_function(value: object, *, declared: bool) -> bool:
+    """Tells whether a value is a function; if a callable is declared, every object with a call is one."""
+    return isinstance(value, _PLAIN) or (declared and callable(value) and not isinstance(value, type))
+
+
+def is_lasting(function: Any) -> bool:
+    """Tells whether compiled code may hold a function: its module does too, or it is compared by value."""
+    if isinstance(function, Partial):
+        return is_lasting(function.func)
+    is_object = not isinstance(function, _PLAIN) and not hasattr(function, "__wrapped__")
+    return is_object or _is_found(function)
+
+
+def _is_found(function: Any) -> bool:
+    """Tells whether a function is found in its module by its name, and so closes over nothing."""
+    found: Any = sys.modules.get(getattr(function, "__module__", None) or "")
+    for name in getattr(function, "__qualname__", "").split("."):
+        found = getattr(found, name, None)
+    return found is function
+
+
+def open_function(function: Function, subject: str) -> Partial:
+    """Returns a function as a pytree, whose leaves are the traced values that it closes over.
+
+    Args:
+        function: the function, which may be a ``Partial``.
+        subject: the op and its argument, for errors.
+
+    Raises:
+        ArgumentError: the function closes over a Tensor with a history.
+    """
+    outer, arguments, keywords = function, (), {}
+    if isinstance(function, Partial):
+        outer, arguments, keywords = function.func, function.args, function.keywords
+    if _is_found(outer):
+        return Partial(outer, *arguments, **keywords)
+    found = _ClosureSearch(outer, Tracer)
+    found.refuse_history(subject)
+    if not found.leaves:
+        return Partial(outer, *arguments, **keywords)
+    holes = {id(value): _Hole(position) for position, value in enumerate(found.leaves)}
+    opened = OpenFunction(found.fill(holes.__getitem__), len(found.leaves))
+    return Partial(opened, *found.leaves, *arguments, **keywords)
+
+
+class _Hole:
+    """An empty place in a function, for the value at this position."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+
+
+class OpenFunction:
+    """A function of the values that it closed over, and of its own arguments.
+
+    Args:
+        function: the function, with empty places.
+        count: the number of values.
+    """
+
+    def __init__(self, function: Function, count: int) -> None:
+        self._function = function
+        self._count = count
+
+    def __repr__(self) -> str:
+        return repr(self._function)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Calls the function; the first arguments are the values."""
+        values, rest = arguments[: self._count], arguments[self._count :]
+        holes = _ClosureSearch(self._function, _Hole)
+        places = {id(hole): values[hole.position] for hole in holes.leaves}
+        return holes.fill(places.__getitem__)(*rest, **keywords)
+
+
+class _ClosureSearch:
+    """The objects behind a function that lead to values of a class.
+
+    Args:
+        function: where the search begins.
+        wanted: the class.
+
+    Attributes:
+        leaves: the values that were found, each once.
+    """
+
+    def __init__(self, function: Function, wanted: type) -> None:
+        self._root = function
+        self._objects: dict[int, Any] = {}  # also keeps the objects alive, so that no id is given twice
+        self._parents: dict[int, list[int]] = {}
+        self.leaves: list[Any] = []
+        pending: list[Any] = [function]
+        while pending:
+            value = pending.pop()
+            if id(value) in self._objects:
+                continue
+            self._objects[id(value)] = value
+            if isinstance(value, wanted):
+                self.leaves.append(value)
+                continue
+            for part in _list_parts(value):
+                self._parents.setdefault(id(part), []).append(id(value))
+                pending.append(part)
+        self._leading: set[int] = set()
+        reached = [id(leaf) for leaf in self.leaves]
+        while reached:
+            place = reached.pop()
+            if place not in self._leading:
+                self._leading.add(place)
+                reached.extend(self._parents.get(place, ()))
+
+    def refuse_history(self, subject: str) -> None:
+        """Raises ArgumentError for a Tensor with a history in a variable or argument of a function.
+
+        A Tensor that an object holds may be one that the function never reads. If a compiled kernel reads it,
+        that raises.
+        """
+        tensors = [one for one in self._objects.values() if isinstance(one, Tensor) and one.requires_grad]
+        for tensor in tensors if modes.grad_enabled else ():
+            holders = [id(tensor)]
+            for place in holders:  # the list grows
+                holder = self._objects[place]
+                if isinstance(holder, (CellType, FunctionType, functools.partial)):
+                    raise ArgumentError(
+                        f"{subject} is a function that closes over a Tensor with a history. Got "
+                        f"{describe(tensor)}, whose gradient would be lost. Pass the Tensor as an "
+                        "argument of the op, and let the function take it."
+                    )
+                if holder is tensor or isinstance(holder, (dict, list, tuple)):
+                    holders.extend(parent for parent in self._parents[place] if parent not in holders)
+
+    def fill(self, replace: Callable[[int], Any]) -> Any:
+        """Returns a copy of the function; ``replace`` gives the new value for the id of an old one."""
+        made: dict[int, Any] = {id(leaf): replace(id(leaf)) for leaf in self.leaves}
+
+        def convert(value: Any) -> Any:
+            place = id(value)
+            if place not in self._leading:
+                return value
+            if place not in made:
+                made[place] = _copy(value, convert, functools.partial(made.__setitem__, place))
+            return made[place]
+
+        return convert(self._root)
+
+
+def _list_parts(value: Any) -> Iterable[Any]:
+    """Returns the objects that an object refers to, as far as a copy of it could refer to others."""
+    if isinstance(value, FunctionType):
+        return [
+            *(value.__closure__ or ()),
+            *(value.__defaults__ or ()),
+            *(value.__kwdefaults__ or {}).values(),
+        ]
+    if isinstance(value, CellType):
+        return _read_cell(value)
+    if isinstance(value, MethodType):
+        return value.__func__, value.__self__
+    if isinstance(value, functools.partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    if isinstance(value, dict):
+        return list(value.values())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return list(value)
+    if isinstance(value, Jitted):
+        return (inspect.unwrap(value, stop=lambda one: not isinstance(one, Jitted)),)
+    is_closed = isinstance(value, _CLOSED) or hasattr(value, "__copy__")
+    return () if is_closed else list(getattr(value, "__dict__", {}).values())
+
+
+def _read_cell(cell: CellType) -> Sequence[Any]:
+    try:
+        return (cell.cell_contents,)
+    except ValueError:  # nothing is assigned to the variable yet
+        return ()
+
+
+def _copy(value: Any, convert: Function, register: Callable[[Any], None]) -> Any:
+    """Copies an object with converted parts. What can refer to itself is registered before its parts."""
+    if isinstance(value, FunctionType):
+        cells = tuple(map(convert, value.__closure__ or ()))
+        made = FunctionType(value.__code__, value.__globals__, value.__name__, None, cells)
+        made.__defaults__ = value.__defaults__ and tuple(map(convert, value.__defaults__))
+        made.__kwdefaults__ = value.__kwdefaults__ and {
+            name: convert(default) for name, default in value.__kwdefaults__.items()
+        }
+        made.__qualname__ = value.__qualname__
+        return made
+    if isinstance(value, CellType):
+        register(made := CellType())
+        made.cell_contents = convert(value.cell_contents)
+        return made
+    if isinstance(value, MethodType):
+        return MethodType(convert(value.__func__), convert(value.__self__))
+    if isinstance(value, functools.partial):
+        keywords = {name: convert(part) for name, part in value.keywords.items()}
+        return type(value)(convert(value.func), *map(convert, value.args), **keywords)
+    if isinstance(value, dict):
+        register(made := copy.copy(value))
+        made.update((key, convert(part)) for key, part in value.items())
+        return made
+    if isinstance(value, list):
+        register(made := copy.copy(value))
+        made[:] = map(convert, value)
+        return made
+    if isinstance(value, (tuple, set, frozenset)):
+        make = getattr(value, "_make", type(value))
+        return make(map(convert, value))
+    if isinstance(value, Jitted):  # it is called in a trace, where a jit only sets a boundary
+        return convert(*_list_parts(value))
+    register(made := copy.copy(value))
+    vars(made).update((name, convert(part)) for name, part in vars(value).items())
+    return made
