@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from oplib.tracebacks import FilesIn, entry_point, find_frame_outside, is_inside, is_own
 
 _OTHERS = (contextlib.__file__, entry_point.__code__.co_filename)  # their frames stand between the floor's
+_CELL = re.compile(r"(.*[/\\]ipykernel_\d+[/\\].*|<(ipython-|python-)?(input-.*|stdin.*)>)")
 _is_floor = FilesIn((f"{Path(__file__).parents[1]}{os.sep}", *_OTHERS))
 
 
@@ -45,6 +47,18 @@ def find_definition(function: Any) -> str:
     """Returns the line at which a function begins, as ``file:line``."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return "?" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def find_place(function: Any) -> tuple[str, str]:
+    """Returns the file in which a function is defined, and its qualified name.
+
+    All cells of one IPython session count as one file, and so does all input of one interactive Python.
+    """
+    inner = inspect.unwrap(function)
+    code = getattr(inner, "__code__", None)
+    name = getattr(inner, "__qualname__", type(inner).__qualname__)
+    file = "" if code is None else code.co_filename
+    return _CELL.sub("<cells>", file), name
 
 
 def find_line(error: BaseException) -> str:

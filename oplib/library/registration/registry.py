@@ -7,6 +7,7 @@ contributions are replaced, never changed, and one lock orders the writers.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ from oplib.library.records.contribution import (
     find_newest,
 )
 from oplib.library.records.qualname import LocalQualname, Qualname
-from oplib.library.records.sites import find_site
+from oplib.library.records.sites import Site, find_definition, find_place, find_site
 
 
 class Snapshot(NamedTuple):
@@ -76,6 +77,9 @@ class Registry:
 
         Raises:
             RegistrationError: the op is defined already; the text names both places.
+
+        Warns:
+            UserWarning: the earlier op comes from another file, or from a function of another name.
         """
         site = find_site()
         new = tuple([Contribution(slot, value, owner, site) for slot, value in facts.items()])
@@ -90,6 +94,7 @@ class Registry:
                         f"{site} as {facts['definition'].schema}. Destroy the first library, or choose "
                         "another name."
                     )
+                _warn_of_replacement(qualname, first, facts["definition"].function, site)
                 kept = tuple(piece for piece in kept if piece.owner is not FOREVER)
                 self._disabled.pop(qualname, None)
             return self._publish(qualname, (*kept, *new))
@@ -209,6 +214,17 @@ class Registry:
         with self._writing():
             if not overload._is_built and overload.alive:
                 overload.take_call(build_call(overload))
+
+
+def _warn_of_replacement(qualname: Qualname, first: Contribution, function: Any, site: Site) -> None:
+    """Warns if a definition of an op is no repetition of the first, as when a cell or a module runs again."""
+    if find_place(first.value.function) != find_place(function):
+        warnings.warn(
+            f"{qualname}: a second op of this name replaces the first. The first is "
+            f"{find_definition(first.value.function)}, registered at {first.site}; the second is "
+            f"{find_definition(function)}, registered at {site}. Choose another name for one of them.",
+            stacklevel=site.stacklevel,
+        )
 
 
 registry = Registry()

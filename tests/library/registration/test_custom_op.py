@@ -211,7 +211,7 @@ class TestKinds:
         assert op._opoverload.record.kind == "tensor"
 
     def test_only_kernels_on_arrays_are_compiled(self):
-        compiled = [custom_op("cop::f", fn)._opoverload.record for fn in (add_one, host, eager)]
+        compiled = [custom_op(fn)._opoverload.record for fn in (add_one, host, eager)]
         assert [record.kind == "array" and record.compiled for record in compiled] == [True, False, False]
 
     def test_compile_false_keeps_a_kernel_on_arrays_as_python(self):

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import copy
+import gc
+import importlib
 import inspect
 import pickle
+import sys
+import tracemalloc
+import warnings
+from pathlib import Path
+from typing import Any
 
 import jax
 import pytest
@@ -20,8 +27,9 @@ from tests.library.sample_kernels import X, add_one, add_two
 from tests.threads import run_in_thread
 
 
+@pytest.mark.filterwarnings("ignore:.* a second op of this name")
 class TestNewDefinition:
-    def test_it_replaces_kernel_schema_and_rules_without_a_word(self):
+    def test_it_replaces_kernel_schema_and_rules(self):
         old = custom_op("cop::f", add_one)
         old.register_fake(lambda x: x)
         old.register_vmap(lambda info, in_dims, x: (x, 0))
@@ -63,6 +71,28 @@ class TestNewDefinition:
         custom_op("cop::f", add_two)
         assert ops.cop.f.default.record.vmap is None
 
+    @pytest.mark.slow
+    def test_ten_thousand_leave_memory_as_it_was_after_a_hundred(self):
+        def define_again(count: int) -> int:
+            for number in range(count):
+
+                @custom_op("cop::f")
+                def f(x: jax.Array) -> jax.Array:
+                    return x * number  # noqa: B023  so that each is another function
+
+                f.register_autograd(lambda ctx, g: g)
+                f.register_fake(lambda x: x)
+            gc.collect()
+            gc.collect()
+            return tracemalloc.get_traced_memory()[0]
+
+        tracemalloc.start()
+        try:
+            before = define_again(100)
+            assert define_again(10_000) - before < 10_000  # a byte for each
+        finally:
+            tracemalloc.stop()
+
     def test_one_that_fails_leaves_the_old_op(self):
         op = custom_op("cop::f", add_one)
         with pytest.raises(SchemaInferenceError, match="must have a type annotation"):
@@ -89,6 +119,73 @@ class TestNewDefinition:
 def module_level(x: jax.Array) -> jax.Array:
     """Adds one, and says so."""
     return x + 1
+
+
+SOURCE = """
+import jax, oplib
+
+@oplib.custom_op("cop::{op}")
+def {function}(x: jax.Array) -> jax.Array:
+    return x * {factor}
+"""
+
+
+@pytest.mark.spec("D.38")
+class TestPlaceOfADefinition:
+    def run(self, file: str, op: str, factor: int, function: str = "f") -> None:
+        """Runs the code of one cell or file."""
+        code = compile(SOURCE.format(op=op, factor=factor, function=function), file, "exec")
+        exec(code, {"__name__": "__main__"})
+
+    def test_two_modules_warn_and_both_places_are_named(self):
+        self.run("/first.py", "f", 1)
+        text = (
+            r"cop::f: a second op of this name replaces the first. The first is /first.py:4, registered at "
+            r"/first.py:4; the second is /second.py:4, registered at /second.py:4. Choose another name"
+        )
+        with pytest.warns(UserWarning, match=text):
+            self.run("/second.py", "f", 2)
+        assert ops.cop.f(X)[0] == 0
+        assert ops.cop.f(X + 1)[0] == 2
+
+    def test_two_functions_of_one_file_warn(self):
+        self.run("/first.py", "f", 1)
+        with pytest.warns(UserWarning, match="cop::f: a second op"):
+            self.run("/first.py", "f", 2, function="g")
+
+    @pytest.mark.parametrize(
+        "files",
+        [
+            ("/first.py", "/first.py"),
+            ("/tmp/ipykernel_12/345.py", "/tmp/ipykernel_12/678.py"),
+            ("<ipython-input-1-abc>", "<ipython-input-2-def>"),
+            ("<python-input-0>", "<python-input-7>"),
+            ("<stdin>", "<stdin>"),
+        ],
+    )
+    def test_a_repetition_is_silent(self, files: tuple[str, str]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for factor, file in enumerate(files, 2):
+                self.run(file, "f", factor)
+        assert ops.cop.f(X + 1)[0] == 3
+
+    def test_so_is_a_module_that_is_loaded_again(self, tmp_path: Path, monkeypatch: Any):
+        (tmp_path / "module_of_an_op.py").write_text(SOURCE.format(op="f", factor=3, function="f"))
+        monkeypatch.syspath_prepend(tmp_path)
+        module = importlib.import_module("module_of_an_op")
+        try:
+            importlib.reload(module)
+        finally:
+            del sys.modules["module_of_an_op"]
+
+    def test_a_function_without_code_has_its_class_for_a_name(self):
+        schema = "(Tensor x) -> Tensor"
+        for _ in range(2):
+            custom_op("cop::f", jax.numpy.negative, schema=schema, compile=True)
+            custom_op("cop::g", jax.tree_util.Partial(jax.numpy.sin), schema=schema, compile=True)
+        with pytest.warns(UserWarning, match="cop::g: a second op"):
+            custom_op("cop::g", jax.numpy.negative, schema=schema, compile=True)
 
 
 class TestObject:
