@@ -132,7 +132,7 @@ class SlottedNode(TapeNode):
 
     @property
     def saved_tensors(self) -> tuple[Tensor, ...]:
-        """All saved values as tensors with history."""
+        """All saved values as tensors with history. An intermediate of the formula has none."""
         return tuple([self.unpack_slot(place) for place in range(len(self.plan.sources))])
 
     def __dir__(self) -> list[str]:
@@ -169,7 +169,10 @@ class SlottedNode(TapeNode):
             edge = self.edges[source]
             if edge is not None and isinstance(edge[0], AccumulateGrad):
                 return edge[0].variable
-        return self.link_saved(source, jnp.asarray(value), slot.storage)  # it may be a number
+        value = jnp.asarray(value)  # it may be a number
+        if source >= self.plan.input_count + len(self.plan.outputs):
+            return box(value)
+        return self.link_saved(source, value, slot.storage)
 
     def open_slots(self) -> SavedSlots:
         """Returns the saved values as slots, and keeps them so."""

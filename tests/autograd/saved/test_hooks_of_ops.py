@@ -124,3 +124,21 @@ def test_an_unpack_hook_returns_a_tensor(a, call):
         GradientTypeError, match=r"unpack_hook is expected to be a Tensor. Got result of type int"
     ):
         y.backward()
+
+
+def test_an_intermediate_can_be_read_as_a_saved_tensor(forget_ops):
+    @oplib.custom_op("test_hooks_of_ops::squared_exp")
+    def squared_exp(x: jax.Array) -> jax.Array:
+        return jnp.exp(x) ** 2
+
+    def setup(ctx, inputs, output):
+        ctx.save_for_backward(*inputs, jnp.exp(inputs[0]), output)
+
+    squared_exp.register_autograd(lambda ctx, g: g * 2 * ctx.saved_tensors[1] ** 2, setup_context=setup)
+    x = oplib.tensor([0.5, 1.0], requires_grad=True)
+    y = squared_exp(x)
+    saved = y.grad_fn.saved_tensors
+    (exp,) = [tensor for tensor in saved if not tensor.requires_grad]
+    assert exp.tolist() == x.exp().tolist()
+    assert saved[0] is x
+    assert len(saved) == 3
