@@ -15,7 +15,7 @@ _FOLDER = "jax_compilation_cache_dir"
 _LIMITS = {"jax_persistent_cache_min_compile_time_secs": 0.0, "jax_persistent_cache_min_entry_size_bytes": -1}
 """JAX keeps only code that took a second to compile. The kernel of one op takes a twentieth of that."""
 
-_SWITCHES = {"compile_kernels", "compiled_autograd", "fast_path", "stage_host_scalars"}
+_SWITCHES = {"compile_kernels", "compiled_autograd", "fast_path", "record_lines", "stage_host_scalars"}
 
 _counting = threading.Lock()
 
@@ -32,6 +32,8 @@ class Config:
             ``compiled_autograd.enable(jax.jit)`` would.
         fast_path: False makes every call take the complete path; generated code serves none. A call costs
             several times as much and has the same results. This helps to debug oplib itself.
+        record_lines: False stops recorded calls from noting the line of the program that made them, which
+            errors of a backward pass and ``oplib.visual`` show. It saves 0.2 µs per call.
         compilation_cache: the folder in which JAX keeps compiled code for later processes, or None.
         uses_fast_path: whether generated code serves calls: both settings are True, and no thread is in a
             region of autocast. Do not assign it.
@@ -42,13 +44,14 @@ class Config:
 
     __slots__ = (
         "_autocasts", "_limits", "_traceback", "compile_kernels", "compiled_autograd", "fast_path",
-        "stage_host_scalars", "uses_fast_path",
+        "record_lines", "stage_host_scalars", "uses_fast_path",
     )  # fmt: skip
 
     _autocasts: int
     compile_kernels: bool
     compiled_autograd: bool
     fast_path: bool
+    record_lines: bool
     stage_host_scalars: bool
     uses_fast_path: bool
 
@@ -57,6 +60,7 @@ class Config:
         object.__setattr__(self, "compile_kernels", True)
         self.fast_path = True
         self.compiled_autograd = False
+        self.record_lines = True
         self.stage_host_scalars = False
         self._traceback = "short"
         self._limits: dict[str, object] = {}  # those of JAX before compilation_cache was set

@@ -37,7 +37,8 @@ class ModeState:
         hooks_disabled: the text of the error that refuses hooks for saved tensors, or None.
         in_compiled_region: whether a compiled backward pass runs.
         inference: whether ``inference_mode`` is active.
-        locations: whether each recorded node stores the line of code that it comes from.
+        locations: whether recorded nodes store the line of code that they come from. ``config.record_lines``
+            must be set too.
         map_levels: the open levels of ``oplib.vmap``, the innermost last.
         multithreading: the flag of ``set_multithreading_enabled``.
         observers: the observers of calls, the innermost last.
@@ -69,7 +70,7 @@ class ModeState:
     hooks_disabled: str | None = None
     in_compiled_region: bool = False
     inference: bool = False
-    locations: bool = False
+    locations: bool = True
     map_levels: tuple[Any, ...] = ()
     multithreading: bool = True
     observers: tuple[Any, ...] = ()

@@ -13,9 +13,10 @@ from oplib.errors import AutogradError, OplibError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor
 
-from .nodes.locations import find_frame, note_location, show_location
+from .nodes.locations import find_frame, find_line, note_location, show_location
 
 if TYPE_CHECKING:
+    from .nodes.backward_run import BackwardRun
     from .nodes.node import Gradients, TapeNode
 
 __all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly"]
@@ -27,8 +28,8 @@ class set_detect_anomaly:  # noqa: N801  users call it like a function
     While it is on, each recorded node keeps the stack of the call that made it in ``metadata["traceback_"]``.
     A node that was recorded by a backward pass keeps the node of that pass in ``metadata["parent_"]``. An
     error in a backward pass then shows the forward call in its text and in a warning. A NaN in a gradient is
-    an error. Anomaly detection is slow; :class:`~oplib.autograd.graph.record_locations` records the lines of
-    the calls only and is cheap.
+    an error. Anomaly detection is slow; the lines of the calls alone are
+    recorded without it, see :class:`~oplib.autograd.graph.record_locations`.
 
     Args:
         mode: whether anomaly detection is on.
@@ -106,13 +107,13 @@ def _set(mode: bool, check_nan: bool) -> None:
     state.check_nan = bool(check_nan)
 
 
-def note_anomaly(node: TapeNode, parent: TapeNode | None) -> None:
+def note_anomaly(node: TapeNode, run: BackwardRun | None) -> None:
     """Keeps the stack of the call that makes a node, and the node whose backward the call belongs to."""
     frame = find_frame()
     node.metadata["traceback_"] = traceback.format_stack(frame)
-    if parent is not None:
-        node.metadata["parent_"] = parent
-    note_location(node, parent)
+    if run is not None and run.node is not None:
+        node.metadata["parent_"] = run.node
+    note_location(node, run)
 
 
 def refuse_nan(results: Gradients, node: TapeNode) -> None:
@@ -141,7 +142,7 @@ def explain_node_error(error: BaseException, node: TapeNode) -> None:
         f"Raised in the backward pass, while {node.name()}{f' of {op}' if op else ''} was running."
     )
     if node._location is not None:
-        _tell_location(error, show_location(node._location))
+        _tell_location(error, show_location(*find_line(node._location)))
     if modes.anomaly:
         _tell_forward(error, node)
 

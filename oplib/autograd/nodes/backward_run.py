@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from oplib.tensor import Tensor
 
 from .gradient_representation import GradientRepresentation
+
+if TYPE_CHECKING:
+    from .node import TapeNode
 
 
 class UndoLog(Protocol):
@@ -28,6 +31,11 @@ class BackwardRun(Protocol):
     @property
     def create_graph(self) -> bool:
         """Whether the backward pass is recorded."""
+        ...
+
+    @property
+    def node(self) -> TapeNode | None:
+        """The node that is running."""
         ...
 
     @property

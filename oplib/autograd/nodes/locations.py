@@ -1,7 +1,7 @@
 """The locations of nodes: the line of the user's code that recorded each, stored cheaply.
 
-A location is a code object and a line number, so no frame or value stays alive. Its text is made only for an
-error.
+A location is a code object and the offset of an instruction in it, so no frame or value stays alive. Its line
+and text are made only when it is shown.
 """
 
 from __future__ import annotations
@@ -10,22 +10,26 @@ import linecache
 import sys
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oplib.autograd.mode_decorator import Flag
 from oplib.modes import modes
 from oplib.tracebacks import is_inside
 
+if TYPE_CHECKING:
+    from .backward_run import BackwardRun
+
 Location = tuple[CodeType, int]
+"""A code object, and the offset of an instruction in it."""
 
 _ENGINE = str(Path(__file__).resolve().parents[1] / "engine" / "run.py")
 
 
 class record_locations(Flag):  # noqa: N801  users call it like a function
-    """Makes each node recorded in this thread store the line of the user's code that recorded it.
+    """Sets whether nodes recorded in this thread store the line of the user's code that recorded them.
 
-    Errors of a backward pass then name the line of the forward call. The cost is about one attribute of the
-    node. It works at once, or for a ``with`` block.
+    They do by default, and errors of a backward pass then name the line of the forward call. It works at
+    once, or for a ``with`` block. ``oplib.config.record_lines = False`` turns it off in all threads.
 
     Args:
         mode: whether nodes store the line.
@@ -34,11 +38,11 @@ class record_locations(Flag):  # noqa: N801  users call it like a function
         >>> import oplib
         >>> from oplib.autograd.graph import node_location, record_locations
         >>> x = oplib.tensor([1.0], requires_grad=True)
-        >>> with record_locations(True):
-        ...     y = x * 2
-        >>> node_location(y.grad_fn)[0].co_name
+        >>> node_location((x * 2).grad_fn)[0].co_name
         '<module>'
-        >>> node_location((x * 2).grad_fn) is None
+        >>> with record_locations(False):
+        ...     y = x * 2
+        >>> node_location(y.grad_fn) is None
         True
     """
 
@@ -53,32 +57,40 @@ def are_locations_recorded() -> bool:
     return modes.locations
 
 
-def node_location(node: Any) -> Location | None:
+def node_location(node: Any) -> tuple[CodeType, int] | None:
     """Returns the code object and line that recorded a node; None if they were not stored.
 
     Args:
         node: any node of a graph.
     """
-    return getattr(node, "_location", None)
+    location: Location | None = getattr(node, "_location", None)
+    return None if location is None else find_line(location)
 
 
-def note_location(node: Any, parent: Any = None) -> None:
-    """Stores the first frame outside of oplib as the location of a node.
+def find_line(location: Location) -> tuple[CodeType, int]:
+    """Returns the code object and the line of a location."""
+    code, offset = location
+    lines = (line for start, end, line in code.co_lines() if start <= offset < end)
+    return code, next(lines, None) or code.co_firstlineno
+
+
+def note_location(node: Any, run: BackwardRun | None) -> None:
+    """Stores the innermost frame outside of oplib as the location of a node. Every recorded call pays for it.
 
     Args:
         node: a new node.
-        parent: the node that is running. Its location is also that of nodes that it makes, unless user code
-            is between them.
+        run: the run of the engine. The location of its node is also that of nodes that it makes, unless user
+            code is between them.
     """
-    frame: FrameType | None = sys._getframe(1)
+    engine = None if run is None or run.node is None else _ENGINE
+    frame: FrameType | None = sys._getframe(2)  # the caller is of oplib
     while frame is not None:
         code = frame.f_code
-        name = code.co_filename
-        if not is_inside[name]:
-            node._location = (code, frame.f_lineno)
+        if not is_inside[code.co_filename]:
+            node._location = (code, frame.f_lasti)
             return
-        if parent is not None and name == _ENGINE:
-            node._location = parent._location
+        if engine is not None and code.co_filename == engine:
+            node._location = run.node._location  # pyright: ignore[reportOptionalMemberAccess]
             return
         frame = frame.f_back
 
@@ -91,8 +103,7 @@ def find_frame() -> FrameType | None:
     return frame
 
 
-def show_location(location: Location) -> str:
+def show_location(code: CodeType, line: int) -> str:
     """Returns the text of a location for errors: file and line, function, and the source line."""
-    code, line = location
     text = linecache.getline(code.co_filename, line).strip()
     return f"{code.co_filename}:{line}, in {code.co_name}" + (f": {text}" if text else "")

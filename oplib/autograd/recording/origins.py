@@ -7,7 +7,8 @@ from typing import Any
 from oplib.autograd.anomaly_mode import note_anomaly
 from oplib.autograd.nodes.locations import note_location
 from oplib.autograd.nodes.node import TapeNode
-from oplib.modes import ModeState, modes
+from oplib.config import config
+from oplib.modes import ModeState
 
 
 def number_node(node: Any, state: ModeState) -> None:
@@ -17,24 +18,18 @@ def number_node(node: Any, state: ModeState) -> None:
 
 
 def enter_node(node: Any, state: ModeState) -> Any:
-    """Numbers the node of a call, notes the line of the call if that is switched on, and returns the node."""
+    """Numbers the node of a call, notes the line of the call, and returns the node."""
     number_node(node, state)
-    if state.locations or state.anomaly:
-        note_origin(node)
+    note_origin(node, state)
     return node
 
 
-def note_origin(node: TapeNode) -> None:
-    """Notes the line, or under anomaly detection the whole stack, of the call that made a node.
-
-    Call it if ``modes.state.locations`` or ``modes.state.anomaly`` is set.
-    """
-    state = modes.state
-    parent = None if state.run is None else state.run.node
+def note_origin(node: TapeNode, state: ModeState) -> None:
+    """Notes the line, or under anomaly detection the whole stack, of the call that made a node."""
     if state.anomaly:
-        note_anomaly(node, parent)
-    else:
-        note_location(node, parent)
+        note_anomaly(node, state.run)
+    elif config.record_lines and state.locations:
+        note_location(node, state.run)
 
 
 def inherit_origin(node: TapeNode, source: Any) -> None:

@@ -56,8 +56,7 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
         if ctx.to_save:
             _check_saved(ctx)
         state = modes.state
-        if state.locations or state.anomaly:
-            note_origin(ctx)
+        note_origin(ctx, state)
     outputs = attach_outputs(ctx, leaves, call.inputs, recording=call.recording)
     if call.recording:
         ctx.input_metadata = tuple(

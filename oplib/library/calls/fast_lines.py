@@ -11,8 +11,8 @@ from typing import Any
 
 from jax.core import Tracer
 
+from oplib.autograd.nodes.locations import note_location
 from oplib.autograd.recording.formula_node import NOBODY
-from oplib.autograd.recording.origins import note_origin
 from oplib.autograd.recording.rebase import note_write
 from oplib.autograd.recording.record_pattern import Pattern
 from oplib.config import config
@@ -43,7 +43,7 @@ SHARED_OBJECTS: dict[str, Any] = {
 for _object in (
     *(InferenceStorage, InferenceTensor, Storage, Tensor, Tracer),
     *(float, int, isinstance, len, str),  # an argument may have such a name
-    *(freeze_ints, freeze_softly, note_origin, note_write, to_operand),
+    *(freeze_ints, freeze_softly, note_location, note_write, to_operand),
 ):
     SHARED_OBJECTS[f"__{_object.__name__}"] = _object
 
@@ -204,8 +204,8 @@ class _CallWriter:
         code.write(f"__node = __new({code.refer(node_class, node_class.__name__)})", "__node.plan = __plan")
         self._write_edges(pattern)
         code.write("__node.sequence_nr = __state.sequence_nr", "__state.sequence_nr += 1")
-        with code.block("if __state.locations or __state.anomaly:"):
-            code.write("__note_origin(__node)")
+        with code.block("if __config.record_lines and __state.locations:"):
+            code.write("__note_location(__node, __state.run)")
         for index, tensor in enumerate(tensors):
             if pattern.differentiable[index]:
                 code.write(f"{tensor}._requires_grad = True", f"{tensor}._grad_fn = __node")

@@ -1,6 +1,7 @@
 """The line of the user's code that a node comes from, and errors that name it."""
 
 import sys
+import weakref
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import pytest
 import oplib
 from oplib.autograd import Function
 from oplib.autograd.graph import are_locations_recorded, node_location, record_locations
+from oplib.config import config
 from oplib.errors import AutogradError, MissingRuleError, SavedTensorError
 from tests.autograd.functions import Double
 
@@ -88,14 +90,44 @@ def test_what_a_users_backward_records_belongs_to_its_own_line(x):
     assert where(first) == ("backward", lines[0])
 
 
-def test_it_is_off_by_default_and_a_call_and_a_context(x):
-    assert node_location((x * 2).grad_fn) is None
-    record_locations(True)
+def test_it_is_on_by_default_and_a_call_and_a_context_turn_it_off(x):
+    y, number = x * 2, line()
+    assert where(y)[1] == number
     with record_locations(False):
-        assert not are_locations_recorded()
+        assert node_location((x * 2).grad_fn) is None
     assert are_locations_recorded()
     record_locations(False)
     assert not are_locations_recorded()
+    record_locations(True)
+
+
+def test_the_setting_turns_it_off_in_all_threads(x):
+    config.record_lines = False
+    try:
+        with record_locations(True):
+            assert node_location((x * 2).grad_fn) is None
+            assert node_location(Double.apply(x).grad_fn) is None
+    finally:
+        config.record_lines = True
+
+
+def test_a_node_keeps_code_and_no_frame(x):
+    def call():
+        held = type("Held", (), {})()
+        return weakref.ref(held), x * 2
+
+    held, y = call()
+    assert held() is None
+    assert y.grad_fn._location[0] is call.__code__
+
+
+def test_a_call_of_several_lines_belongs_to_a_line_of_the_call(x):
+    first = line() + 1
+    y = oplib.mul(
+        x,
+        x,
+    )
+    assert where(y)[1] == first
 
 
 # Errors
