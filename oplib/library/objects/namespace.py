@@ -68,6 +68,9 @@ class OpOverloadPacket(Redirecting):
     def __iter__(self) -> Iterator[str]:
         return (overload._overloadname for overload in self._overloads)
 
+    def _repr_html_(self) -> str:
+        return "<hr>".join(overload._repr_html_() for overload in self._overloads)
+
     def __str__(self) -> str:
         return self._qualified_op_name.replace("::", ".")
 

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, runtime
 from weakref import WeakValueDictionary
 
 from oplib.errors import RegistrationError, RegistrationValueError, UnknownOperatorError
+from oplib.library.arguments.recording import unbox
 from oplib.library.records.qualname import LocalQualname, Qualname, name_nearest, parse_qualname
 from oplib.library.records.record import Function, Record, Tag
 from oplib.library.schema import FunctionSchema
+from oplib.pytree import tree_map
 from oplib.tensor.devices.forked import after_fork, is_orphan, refuse_call
 from oplib.tracebacks import entry_point
 
 from .deferral import settle, settle_all
+from .description import OpDescription, describe_record, find_forward_refusal
 from .jax_names import explain_attribute
 from .signature import LateSignature, make_signature
 
@@ -156,7 +159,31 @@ class OpOverload(Redirecting):
 
     def __repr__(self) -> str:
         packet = f"{self._qualname.namespace}.{self._qualname.name}"
-        return f"<OpOverload(op='{packet}', overload='{self._overloadname}')>"
+        arguments = str(self.record.schema).removeprefix(self.record.name) if hasattr(self, "record") else ""
+        return f"<OpOverload(op='{packet}', overload='{self._overloadname}') {arguments}>"
+
+    def describe(self, *args: Any, **kwargs: Any) -> OpDescription:
+        """Returns the table of the op's rules: which are there, and what to register.
+
+        Args:
+            *args: arguments of a call, optional. With them the table says whether forward mode can be derived
+                from the formula for these arguments. Nothing runs.
+            **kwargs: its keyword arguments.
+
+        Returns:
+            The description. It prints as text, and displays as a table in notebooks.
+
+        Example:
+            >>> import oplib
+            >>> print(oplib.ops.oplib.sin.default.describe()["backward"].status.name)
+            registered
+        """
+        arrays, keywords = tree_map(unbox, (args, kwargs))
+        refused = find_forward_refusal(self.functional, arrays, keywords) if args or kwargs else None
+        return describe_record(self.record, refused)
+
+    def _repr_html_(self) -> str:
+        return self.describe()._repr_html_()
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.is_local:

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from oplib.errors import RegistrationError
+from oplib.library.objects.description import OpDescription
 from oplib.library.objects.overload import OpOverload, Redirecting, find_overload
 from oplib.library.records.platforms import find_slot
 from oplib.library.records.record import Tag
@@ -90,6 +91,13 @@ class CustomOpDef(Redirecting, Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"
+
+    def describe(self, *args: Any, **kwargs: Any) -> OpDescription:
+        """Returns the table of the op's rules, see :meth:`OpOverload.describe`."""
+        return self._opoverload.describe(*args, **kwargs)
+
+    def _repr_html_(self) -> str:
+        return self._opoverload._repr_html_()
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._opoverload.is_local:
