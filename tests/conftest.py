@@ -1,4 +1,4 @@
-"""Fixtures of all tests: eight CPU devices, and a check that a test leaves no state behind."""
+"""Fixtures of all tests, and eight CPU devices. The plugin checks that a test leaves no state behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ import pytest
 from oplib.config import config
 from oplib.library.registration.registry import registry
 from tests import compiled_runs, counts
-from tests.leftovers import World
 from tests.seed import describe_seed, seed_programs
 
 # A first call compiles, so the duration of an example says nothing.
@@ -33,16 +32,6 @@ hypothesis.settings.load_profile("oplib")
 
 config.fast_path = os.environ.get("OPLIB_FAST_PATH") != "0"
 compiled_runs.switch_on()
-
-
-@pytest.fixture(autouse=True)
-def leave_nothing_behind() -> Iterator[None]:
-    """Fails a test that changes modes, settings, registered ops or global hooks."""
-    before = World()
-    yield
-    if changes := before.find_changes(World()):
-        before.restore()
-        pytest.fail("the test left state behind:\n  " + "\n  ".join(changes), pytrace=False)
 
 
 @pytest.fixture

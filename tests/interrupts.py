@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.leftovers import World
+from oplib.testing.leftovers import World
 
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from oplib.testing.leftovers import World
 from tests.interrupts import find_leftovers, find_locks, find_taken
-from tests.leftovers import World
 from tests.trainings import FORWARDS, Training, check_interrupts, forward_plain, register_cube
 
 # An interrupt in a generator that Python closes is printed, and goes no further.

@@ -9,10 +9,10 @@ import numpy as np
 
 import oplib
 from oplib.autograd.graph import saved_tensors_hooks
+from oplib.testing.leftovers import World
 from oplib.utils.checkpoint import checkpoint
 from tests.autograd.functions import Square
 from tests.interrupts import find_leftovers, find_locks, find_taken, interrupt_everywhere
-from tests.leftovers import World
 
 START = np.arange(6, dtype=np.float32).reshape(3, 2) / 7
 

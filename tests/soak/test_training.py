@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import oplib
+from oplib.testing.leftovers import World
 from tests.counts import counts
 from tests.interrupts import find_leftovers, find_locks, find_taken
-from tests.leftovers import World
 from tests.soak.rounds import repeat
 from tests.tensor.views.row_writers import ROW_WRITERS
 from tests.threads import run_in_threads

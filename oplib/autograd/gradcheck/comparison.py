@@ -64,7 +64,7 @@ class Pair:
 def find_differing(numerical: Matrix, analytical: Matrix, atol: float, rtol: float) -> Matrix:
     """Returns a mask of the entries that differ by more than the tolerances."""
     with np.errstate(invalid="ignore"):
-        close = np.abs(analytical - numerical) <= atol + rtol * np.abs(numerical)
+        close = np.isfinite(numerical) & (np.abs(analytical - numerical) <= atol + rtol * np.abs(numerical))
     return ~(close | (analytical == numerical))  # an infinity equals itself; a nan equals nothing
 
 

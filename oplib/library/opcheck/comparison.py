@@ -51,7 +51,7 @@ def require_equal(
     if len(actual) != len(expected):
         raise OpMismatchError(f"{what}. Got {len(actual)} values and {len(expected)}. {advice}")
     for index, (left, right) in enumerate(zip(actual, expected, strict=True)):
-        difference = _find_difference(left, right, tolerance)
+        difference = find_difference(left, right, tolerance)
         if difference:
             raise OpMismatchError(f"{what}. At position {index}: {difference}. {advice}")
 
@@ -65,7 +65,7 @@ def find_difference_of_types(left: Any, right: Any) -> str:
     return ""
 
 
-def _find_difference(left: Any, right: Any, tolerance: Tolerance) -> str:
+def find_difference(left: Any, right: Any, tolerance: Tolerance, *, equal_nan: bool = True) -> str:
     """Returns a text that describes the difference of two values; empty if they are equal."""
     if not hasattr(left, "dtype") or not hasattr(right, "dtype"):
         return (
@@ -79,8 +79,10 @@ def _find_difference(left: Any, right: Any, tolerance: Tolerance) -> str:
     wide = np.complex128 if jnp.issubdtype(left.dtype, jnp.complexfloating) else np.float64
     first, second = np.asarray(left).astype(wide), np.asarray(right).astype(wide)
     with np.errstate(invalid="ignore"):
-        same = (first == second) | (np.abs(first - second) <= atol + rtol * np.abs(second))
-    same |= np.isnan(first) & np.isnan(second)
+        close = np.isfinite(second) & (np.abs(first - second) <= atol + rtol * np.abs(second))
+    same = (first == second) | close  # an infinity is close to itself only
+    if equal_nan:
+        same |= np.isnan(first) & np.isnan(second)
     if same.all():
         return ""
     worst = np.unravel_index(

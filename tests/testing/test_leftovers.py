@@ -11,8 +11,8 @@ from oplib.library.registration.library import Library
 from oplib.modes import modes
 from oplib.tensor import upcalls
 from oplib.tensor.dtypes.rules import set_default_dtype
+from oplib.testing.leftovers import World
 from oplib.transforms.checkpoint.recompute import GraphExecGroup
-from tests.leftovers import World
 
 KEPT: list[Library] = []
 

@@ -117,7 +117,7 @@ def read_jax_settings() -> tuple[Any, ...]:
 
 
 @functools.lru_cache(maxsize=4)  # settings are added as modules of JAX are imported
-def choose_readers(names: tuple[str, ...]) -> tuple[attrgetter[Any], itemgetter[str]]:
+def choose_readers(names: tuple[str, ...]) -> tuple[attrgetter[Any], itemgetter[Any]]:
     """Returns how to read settings that are attributes, and those that are not."""
     return (
         attrgetter(*(name for name in names if hasattr(jax.config, name))),

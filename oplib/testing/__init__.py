@@ -1,0 +1,19 @@
+"""Tests of ops and of programs on Tensors: comparison of values, samples of calls, and ``opcheck`` by pytest.
+
+The pytest plugin comes with the package. It gives the fixtures ``x64``, ``seed``, ``devices`` and
+``no_leftovers``. Only :func:`ops` needs pytest.
+"""
+
+import typing as _typing
+
+from oplib.importing import LateImports as _LateImports
+
+from .closeness import assert_close
+from .samples import Call, add_samples, samples
+
+if _typing.TYPE_CHECKING:
+    from .op_tests import OpCase, ops
+
+__all__ = ["Call", "OpCase", "add_samples", "assert_close", "ops", "samples"]
+
+__getattr__ = _LateImports(__name__, {"OpCase": "op_tests", "ops": "op_tests"}).find

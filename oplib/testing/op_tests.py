@@ -1,0 +1,106 @@
+"""``opcheck`` as tests of pytest: one test for each op, sample and check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from oplib.errors import RegistrationValueError
+from oplib.library.objects.overload import OpOverload, list_overloads
+from oplib.library.opcheck.check import DEFAULT_TEST_UTILS, opcheck
+
+from .samples import Call, samples
+
+SLOW_CHECKS = ("test_vmap", "test_second_gradients")
+"""These take over half of the time of all checks; they carry the mark ``oplib_slow``."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpCase:
+    """One check of one op; calling it runs the check.
+
+    Attributes:
+        op: the op.
+        sample: the arguments; None if there are none, and the check is skipped.
+        check: the name of the check, one of ``opcheck``'s.
+    """
+
+    op: OpOverload
+    sample: Call | None
+    check: str
+
+    def __call__(self) -> None:
+        """Runs the check.
+
+        Raises:
+            OpCheckError: it fails.
+            pytest.skip.Exception: there was nothing to check, or the op has no sample.
+        """
+        if self.sample is None:
+            pytest.skip(
+                f"{self.op.name()}: no arguments are known that it accepts. Give it some with "
+                f"oplib.testing.add_samples({self.op.name()!r})."
+            )
+        result = opcheck(self.op, self.sample.args, self.sample.kwargs, test_utils=self.check)[self.check]
+        if result != "SUCCESS":
+            pytest.skip(f"{self.op.name()}: {result}")
+
+
+def ops(namespace: str, *, checks: Sequence[str] = DEFAULT_TEST_UTILS) -> Any:
+    """Returns a decorator that turns a test into one for each op of a namespace, sample and check.
+
+    The test gets an :class:`OpCase` as its argument ``case``, and calls it. The id of each test is the name
+    of the op, the number of the sample, and the check. Slow checks carry the mark ``oplib_slow``, so that
+    ``-m "not oplib_slow"`` leaves them out.
+
+    Args:
+        namespace: the namespace; the module that registers its ops must be imported before.
+        checks: names of ``opcheck``'s tests.
+
+    Raises:
+        RegistrationValueError: the namespace has no op, or a check does not exist.
+
+    Example:
+        >>> import oplib.testing
+        >>> @oplib.testing.ops("oplib", checks=())
+        ... def test_op(case):
+        ...     case()
+    """
+    unknown = sorted(set(checks) - set(DEFAULT_TEST_UTILS))
+    if unknown:
+        raise RegistrationValueError(
+            f"ops({namespace!r}): there is no check {unknown[0]!r}. The checks are "
+            f"{', '.join(DEFAULT_TEST_UTILS)}. Name some of these."
+        )
+    cases = [
+        pytest.param(case, id=name, marks=[pytest.mark.oplib_slow] if case.check in SLOW_CHECKS else [])
+        for name, case in _list_cases(list_ops_of(namespace), checks)
+    ]
+    return pytest.mark.parametrize("case", cases)
+
+
+def list_ops_of(namespace: str) -> list[OpOverload]:
+    """Returns the ops of a namespace, in the order of their registration.
+
+    Raises:
+        RegistrationValueError: there is none.
+    """
+    known = list_overloads()
+    found = [op for op in known if op.namespace == namespace]
+    if not found:
+        names = sorted({op.namespace for op in known})
+        raise RegistrationValueError(
+            f"the namespace {namespace!r} has no op. There are {', '.join(names)}. Correct the name, or "
+            "import the module that registers its ops."
+        )
+    return found
+
+
+def _list_cases(ops_: Sequence[OpOverload], checks: Sequence[str]) -> Iterator[tuple[str, OpCase]]:
+    for op in ops_ if checks else ():
+        for number, call in enumerate(samples(op) or [None]):
+            for check in checks if call is not None else checks[:1]:
+                yield f"{op.name()}-{number}-{check.removeprefix('test_')}", OpCase(op, call, check)
