@@ -201,7 +201,14 @@ class CheckError(OplibError):
 
 
 class GradcheckError(CheckError, RuntimeError):
-    """Derivatives of a function that disagree with finite differences."""
+    """Derivatives of a function that disagree with finite differences.
+
+    Attributes:
+        jacobians: the Jacobian of the differences and that of the formulas, inputs by outputs, if both were
+            computed whole; else None.
+    """
+
+    jacobians: Any = None
 
 
 class OpCheckError(CheckError):

@@ -10,6 +10,7 @@ import numpy as np
 from oplib.errors import GradcheckError
 
 from .coordinates import name_entry
+from .diagnosis import diagnose
 from .problem import Problem
 
 Matrix = np.ndarray[Any, Any]
@@ -78,13 +79,16 @@ def require_equal_jacobians(pair: Pair, numerical: Matrix, analytical: Matrix, o
         return
     gaps = np.where(differing, np.nan_to_num(np.abs(analytical - numerical), nan=np.inf), -1.0)
     row, column = np.unravel_index(int(np.argmax(gaps)), gaps.shape)
-    raise GradcheckError(
+    hint = diagnose(numerical, analytical, differing)
+    error = GradcheckError(
         f"gradcheck: {pair.describe()}. {pair.name_entries(int(row), int(column))}: numerical "
         f"{numerical[row, column]:.7g}, analytical {analytical[row, column]:.7g}. {int(differing.sum())} of "
         f"{differing.size} entries differ by more than atol={options.atol:g} + rtol={options.rtol:g} times "
-        f"the numerical value. Correct {pair.name_formula()}, or check at a point where the function is "
+        f"the numerical value. {f'{hint} ' if hint else ''}Correct {pair.name_formula()}, or check at a point where the function is "
         f"smooth.{_show(numerical, analytical)}"
     )
+    error.jacobians = numerical, analytical
+    raise error
 
 
 def _show(numerical: Matrix, analytical: Matrix) -> str:
