@@ -12,8 +12,13 @@ from .closeness import assert_close
 from .samples import Call, add_samples, samples
 
 if _typing.TYPE_CHECKING:
-    from .op_tests import OpCase, ops
+    from .op_tests import OpCase
+    from .op_tests import parametrize_ops as ops
 
 __all__ = ["Call", "OpCase", "add_samples", "assert_close", "ops", "samples"]
 
-__getattr__ = _LateImports(__name__, {"OpCase": "op_tests", "ops": "op_tests"}).find
+_late = _LateImports(__name__, {"OpCase": "op_tests", "parametrize_ops": "op_tests"})
+
+
+def __getattr__(name: str) -> _typing.Any:
+    return _late.find("parametrize_ops" if name == "ops" else name)

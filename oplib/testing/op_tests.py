@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from oplib.errors import RegistrationValueError
-from oplib.library.objects.overload import OpOverload, list_overloads
+from oplib.library.objects.overload import OpOverload
 from oplib.library.opcheck.check import DEFAULT_TEST_UTILS, opcheck
 
+from .op_lists import list_ops_of
 from .samples import Call, samples
 
 SLOW_CHECKS = ("test_vmap", "test_second_gradients")
@@ -49,7 +50,7 @@ class OpCase:
             pytest.skip(f"{self.op.name()}: {result}")
 
 
-def ops(namespace: str, *, checks: Sequence[str] = DEFAULT_TEST_UTILS) -> Any:
+def parametrize_ops(namespace: str, *, checks: Sequence[str] = DEFAULT_TEST_UTILS) -> Any:
     """Returns a decorator that turns a test into one for each op of a namespace, sample and check.
 
     The test gets an :class:`OpCase` as its argument ``case``, and calls it. The id of each test is the name
@@ -80,23 +81,6 @@ def ops(namespace: str, *, checks: Sequence[str] = DEFAULT_TEST_UTILS) -> Any:
         for name, case in _list_cases(list_ops_of(namespace), checks)
     ]
     return pytest.mark.parametrize("case", cases)
-
-
-def list_ops_of(namespace: str) -> list[OpOverload]:
-    """Returns the ops of a namespace, in the order of their registration.
-
-    Raises:
-        RegistrationValueError: there is none.
-    """
-    known = list_overloads()
-    found = [op for op in known if op.namespace == namespace]
-    if not found:
-        names = sorted({op.namespace for op in known})
-        raise RegistrationValueError(
-            f"the namespace {namespace!r} has no op. There are {', '.join(names)}. Correct the name, or "
-            "import the module that registers its ops."
-        )
-    return found
 
 
 def _list_cases(ops_: Sequence[OpOverload], checks: Sequence[str]) -> Iterator[tuple[str, OpCase]]:

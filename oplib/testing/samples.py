@@ -11,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.errors import ArgumentValueError
+from oplib.library.objects.description import Status
 from oplib.library.objects.overload import OpOverload, resolve_op
 from oplib.library.schema import Argument, FunctionSchema, parse_schema, split_values
 from oplib.library.schema.types import BaseType, ListType, OptionalType, SchemaType, TupleType
+from oplib.pytree import tree_map
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
 
@@ -78,7 +80,8 @@ def samples(
 ) -> list[Call]:
     """Returns calls of an op: the added ones, or one that fits its schema.
 
-    A made call has positive, distinct numbers. The shapes are tried in turn until the op accepts them: all
+    A made call has positive, distinct numbers. Its tensors require grad if the op has a derivative. The
+    shapes are tried in turn until the op accepts them: all
     tensors of one shape, then those of a product. A default is used where there is one.
 
     Args:
@@ -107,8 +110,9 @@ def samples(
     overload = None if op is schema else resolve_op(op, subject="samples")
     if overload is not None and shapes is None and overload.name() in _makers:
         return [_to_call(made, overload) for made in _makers[overload.name()]()]
+    is_differentiable = overload is None or overload.describe()["backward"].status is not Status.missing
     for tried in _list_types(schema, shapes or {}, dtype):
-        call = _make_call(schema, tried, seed)
+        call = _make_call(schema, tried, seed, requires_grad=is_differentiable)
         if call is not None and (overload is None or _accepts(overload, call)):
             return [call]
     return []
@@ -158,7 +162,9 @@ def _list_shapes(schema: FunctionSchema, named: Mapping[str, Sequence[int]]) -> 
         yield [tuple(named.get(name, shape)) for name, shape in zip(names, pattern, strict=True)]
 
 
-def _make_call(schema: FunctionSchema, types: Sequence[tuple[Shape, Any]], seed: int) -> Call | None:
+def _make_call(
+    schema: FunctionSchema, types: Sequence[tuple[Shape, Any]], seed: int, *, requires_grad: bool
+) -> Call | None:
     numbers = np.random.default_rng(seed)
     rest = iter(types)
     values: list[Any] = []
@@ -168,6 +174,8 @@ def _make_call(schema: FunctionSchema, types: Sequence[tuple[Shape, Any]], seed:
         if value is _NOTHING:
             return None
         values.append(value)
+    if not requires_grad:
+        values = tree_map(_detach, values)
     return Call(*split_values(schema, values))
 
 

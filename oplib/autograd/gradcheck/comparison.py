@@ -80,12 +80,13 @@ def require_equal_jacobians(pair: Pair, numerical: Matrix, analytical: Matrix, o
     gaps = np.where(differing, np.nan_to_num(np.abs(analytical - numerical), nan=np.inf), -1.0)
     row, column = np.unravel_index(int(np.argmax(gaps)), gaps.shape)
     hint = diagnose(numerical, analytical, differing)
+    advice = f"{hint} Correct" if hint else "Correct"
     error = GradcheckError(
         f"gradcheck: {pair.describe()}. {pair.name_entries(int(row), int(column))}: numerical "
         f"{numerical[row, column]:.7g}, analytical {analytical[row, column]:.7g}. {int(differing.sum())} of "
         f"{differing.size} entries differ by more than atol={options.atol:g} + rtol={options.rtol:g} times "
-        f"the numerical value. {f'{hint} ' if hint else ''}Correct {pair.name_formula()}, or check at a point where the function is "
-        f"smooth.{_show(numerical, analytical)}"
+        f"the numerical value. {advice} {pair.name_formula()}, or check at a point where the "
+        f"function is smooth.{_show(numerical, analytical)}"
     )
     error.jacobians = numerical, analytical
     raise error

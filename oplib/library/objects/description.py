@@ -94,7 +94,7 @@ class OpDescription:
         return {**asdict(self), "rules": [fact.to_json() for fact in self.rules]}
 
     def __str__(self) -> str:
-        head = [self.schema, "  ·  ".join(filter(None, (self.summary, self.kind, self.where))), ""]
+        head = [self.schema, "  ·  ".join(filter(None, (self.summary, self.kind, shorten(self.where)))), ""]
         rows = [f"  {fact.rule:<13} {fact.status.value}  {_tell(fact)}" for fact in self.rules]
         return "\n".join([*head, *rows, *self.list_advice()])
 

@@ -1,0 +1,145 @@
+"""``check``: opcheck of every op that a module registers."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from oplib.errors import OpCheckError
+from oplib.library.objects.overload import OpOverload
+from oplib.library.opcheck.check import DEFAULT_TEST_UTILS, opcheck
+from oplib.testing.op_tests import SLOW_CHECKS
+from oplib.testing.samples import samples
+from oplib.visual.report import CheckResult, OpReport, make_report, name_check
+
+from .output import load_ops, print_colored, print_json, write_file
+
+
+def add_check_commands(commands: Any) -> None:
+    """Adds the command to the parser."""
+    check = commands.add_parser("check", help="opcheck of every op that a file or module registers")
+    check.add_argument("modules", nargs="+", metavar="MODULE", help="a file of Python, or a module")
+    check.add_argument("--quick", action="store_true", help="leave out the slow checks")
+    check.add_argument("--html", metavar="FILE", help="write a report as a page")
+    check.add_argument("--junit", metavar="FILE", help="write the results as JUnit XML")
+    check.add_argument("--json", action="store_true", help="print for other programs")
+    check.set_defaults(run=check_modules)
+
+
+def check_modules(options: argparse.Namespace) -> int:
+    """Checks all ops of the modules; returns 1 if a check fails."""
+    names = [name for name in DEFAULT_TEST_UTILS if not (options.quick and name in SLOW_CHECKS)]
+    ops = {op.name(): op for module in options.modules for op in load_ops(module)}
+    reports: list[OpReport] = []
+    for op in ops.values():
+        reports.append(check_op(op, names))
+        if not options.json:
+            _print_line(reports[-1], max(map(len, ops)))
+    if options.html is not None:
+        write_file(options.html, make_report(reports, f"oplib check {' '.join(options.modules)}"))
+    if options.junit is not None:
+        write_file(options.junit, make_junit(reports))
+    if options.json:
+        print_json([_to_json(report) for report in reports])
+    else:
+        _print_failures(reports, options.html)
+    return int(any(report.failures for report in reports))
+
+
+def check_op(op: OpOverload, names: Sequence[str]) -> OpReport:
+    """Returns the outcomes of checks of one op, on its samples.
+
+    Args:
+        op: the op.
+        names: of the checks.
+    """
+    report = OpReport(op.describe())
+    calls = samples(op)
+    if not calls:
+        report.checks["samples"] = CheckResult(0.0, skipped="no arguments are known that the op accepts")
+    for call in calls:
+        for name in names:
+            if name not in report.failures:
+                report.checks[name] = _run_check(op, call, name, report.checks.get(name))
+    return report
+
+
+def _run_check(op: OpOverload, call: Any, name: str, before: CheckResult | None) -> CheckResult:
+    """Runs one check; its time is added to that of earlier samples."""
+    start, error, told = time.perf_counter(), None, "SUCCESS"
+    try:
+        told = str(opcheck(op, call.args, call.kwargs, test_utils=name)[name])
+    except OpCheckError as caught:
+        error = caught
+    seconds = time.perf_counter() - start + (0.0 if before is None else before.seconds)
+    skipped = "" if told == "SUCCESS" or (before is not None and not before.skipped) else told
+    return CheckResult(seconds, error, skipped)
+
+
+def _mark(check: CheckResult) -> str:
+    return "–" if check.skipped else ("✓" if check.error is None else "✗")
+
+
+def _print_line(report: OpReport, width: int) -> None:
+    marks = " ".join(map(_mark, report.checks.values()))
+    told = (
+        f"   {report.checks['samples'].skipped}"
+        if "samples" in report.checks
+        else f"   {report.seconds:.1f} s"
+    )
+    print_colored(f"  {report.description.name:<{width}}   {marks}{told}", {"✓": "green", "✗": "bold red"})
+
+
+def _print_failures(reports: Sequence[OpReport], page: str | None) -> None:
+    checks = [check for report in reports for check in report.checks.values()]
+    failed = sum(check.error is not None for check in checks)
+    skipped = sum(bool(check.skipped) for check in checks)
+    for report in reports:
+        for name, error in report.failures.items():
+            print_colored(f"\n{report.description.name}: {name_check(name)}", {name_check(name): "bold red"})
+            print(f"  {error.__cause__ or error}")
+    details = f" · details: {page}" if page else ""
+    summary = f"{failed} failed, {len(checks) - failed - skipped} passed, {skipped} skipped{details}"
+    print_colored(f"\n  {summary}", {f"{failed} failed": "bold red" if failed else "green"})
+
+
+def _to_json(report: OpReport) -> dict[str, Any]:
+    return {
+        "op": report.description.name,
+        "checks": {
+            name: {
+                "outcome": "skipped" if check.skipped else ("passed" if check.error is None else "failed"),
+                "seconds": round(check.seconds, 3),
+                "message": str(check.error or check.skipped),
+            }
+            for name, check in report.checks.items()
+        },
+    }
+
+
+def make_junit(reports: Sequence[OpReport]) -> str:
+    """Returns the results as JUnit XML: a suite for each op, a case for each check."""
+    root = ET.Element("testsuites", name="oplib check")
+    for report in reports:
+        suite = ET.SubElement(
+            root,
+            "testsuite",
+            name=report.description.name,
+            tests=str(len(report.checks)),
+            failures=str(len(report.failures)),
+            skipped=str(sum(bool(check.skipped) for check in report.checks.values())),
+            time=f"{report.seconds:.3f}",
+        )
+        for name, check in report.checks.items():
+            case = ET.SubElement(
+                suite, "testcase", classname=report.description.name, name=name, time=f"{check.seconds:.3f}"
+            )
+            if check.error is not None:
+                cause = check.error.__cause__ or check.error
+                ET.SubElement(case, "failure", type=type(cause).__name__, message=str(cause))
+            elif check.skipped:
+                ET.SubElement(case, "skipped", message=check.skipped)
+    return ET.tostring(root, encoding="unicode", xml_declaration=True)

@@ -1,0 +1,89 @@
+"""``doctor``: the facts about an installation that a report of a problem needs."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from oplib.config import config
+
+from .output import print_colored, print_json
+
+_VARIABLES = (
+    "JAX_PLATFORMS",
+    "XLA_FLAGS",
+    "JAX_ENABLE_X64",
+    "JAX_COMPILATION_CACHE_DIR",
+    "XLA_PYTHON_CLIENT_PREALLOCATE",
+)
+_EXTRAS = ("numpy", "optax", "rich", "pytest", "torch")
+
+
+def add_doctor_commands(commands: Any) -> None:
+    """Adds the command to the parser."""
+    command = commands.add_parser("doctor", help="versions, devices, settings, known problems")
+    command.add_argument("--json", action="store_true", help="print for other programs")
+    command.set_defaults(run=show_facts)
+
+
+def show_facts(options: argparse.Namespace) -> int:
+    """Prints the facts, and problems that follow from them."""
+    facts, problems = collect_facts(), find_problems()
+    if options.json:
+        print_json({**facts, "problems": problems})
+        return 0
+    width = max(map(len, facts))
+    for name, fact in facts.items():
+        print(f"  {name:<{width}}  {fact}")
+    for problem in problems:
+        print_colored(f"  ! {problem}", {"!": "bold red"})
+    if not problems:
+        print("\n  No known problem.")
+    return 0
+
+
+def collect_facts() -> dict[str, str]:
+    """Returns versions, devices, settings and variables, by name."""
+    devices = jax.devices()
+    return {
+        "oplib": f"{_find_version('oplib')} at {Path(__file__).parents[1]}",
+        "python": f"{platform.python_version()} ({sys.executable})",
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        **{name: _find_version(name) for name in ("jax", "jaxlib", "optree", *_EXTRAS)},
+        "devices": f"{len(devices)} x {devices[0].device_kind} ({devices[0].platform})",
+        "processes": str(jax.process_count()),
+        "x64": "on" if jax.config.jax_enable_x64 else "off: 64-bit numbers become 32-bit ones",  # pyright: ignore[reportAttributeAccessIssue]
+        "compilation cache": str(config.compilation_cache or "none"),
+        "config": repr(config),
+        **{name: os.environ[name] for name in _VARIABLES if name in os.environ},
+    }
+
+
+def find_problems() -> list[str]:
+    """Returns the problems that are known from the facts, each with its cure."""
+    problems: list[str] = []
+    if _find_version("jax") != _find_version("jaxlib"):
+        problems.append("jax and jaxlib have different versions. Install the same version of both.")
+    if not config.fast_path or not config.compile_kernels:
+        problems.append(
+            "config.fast_path or config.compile_kernels is off, so eager calls are slow. Set it to True."
+        )
+    if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
+        problems.append("JAX_DISABLE_JIT is set, so nothing is compiled. Unset it.")
+    if jax.config.jax_debug_nans:  # pyright: ignore[reportAttributeAccessIssue]
+        problems.append("JAX_DEBUG_NANS is set: every call waits for its result. Unset it for speed.")
+    return problems
+
+
+def _find_version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"

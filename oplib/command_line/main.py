@@ -1,0 +1,59 @@
+"""The parser of the command line, and what an error looks like there."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+
+from oplib.errors import OplibError
+
+from .checking import add_check_commands
+from .doctor import add_doctor_commands
+from .measuring import add_measuring_commands
+from .new_package import add_new_commands
+from .output import CommandError
+from .tables import add_tables_commands
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Returns the parser of all commands."""
+    parser = argparse.ArgumentParser(prog="oplib", description="Look at ops, check them, and start new ones.")
+    parser.add_argument("--version", action="version", version=f"oplib {version('oplib')}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for add in (
+        add_tables_commands,
+        add_check_commands,
+        add_measuring_commands,
+        add_doctor_commands,
+        add_new_commands,
+    ):
+        add(commands)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; returns the exit status: 0, 1 if a check failed, or 2 after an error.
+
+    Args:
+        arguments: the words of the command line; None for those of the process.
+    """
+    options = make_parser().parse_args(arguments)
+    try:
+        status: int = options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print("oplib: the output was closed", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("oplib: interrupted", file=sys.stderr)
+        return 2
+    except (OplibError, CommandError, OSError) as error:
+        print(f"oplib: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    return status

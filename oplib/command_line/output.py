@@ -1,0 +1,117 @@
+"""Printing, in colours where a terminal and rich are there, and loading of the user's modules."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from oplib.library.objects.overload import OpOverload, list_overloads
+
+
+class CommandError(Exception):
+    """A request that cannot be served; its text is one line."""
+
+
+def print_json(value: Any) -> None:
+    """Prints a value for other programs."""
+    print(json.dumps(value, indent=2, default=str))
+
+
+def print_colored(text: str, colors: dict[str, str]) -> None:
+    """Prints text; each of the words gets its colour where a terminal and rich are there.
+
+    Args:
+        text: the text.
+        colors: colours of rich by word.
+    """
+    if not sys.stdout.isatty() or importlib.util.find_spec("rich") is None:
+        print(text)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    colored = Text(text)
+    for word, color in colors.items():
+        colored.highlight_words([word], color)
+    Console(highlight=False, soft_wrap=True).print(colored)
+
+
+def write_file(path: str, text: str) -> None:
+    """Writes a file.
+
+    Raises:
+        CommandError: it cannot be written.
+    """
+    try:
+        Path(path).write_text(text)
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def load_module(name: str) -> ModuleType:
+    """Imports a file or a module.
+
+    Args:
+        name: the path of a file of Python, or the dotted name of a module.
+
+    Raises:
+        CommandError: there is none, or its import fails.
+    """
+    try:
+        if name.endswith(".py"):
+            return _load_file(Path(name))
+        sys.path.insert(0, "")
+        return importlib.import_module(name)
+    except CommandError:
+        raise
+    except ModuleNotFoundError as error:
+        raise CommandError(f"{name} cannot be imported: {error}. Name a file.py or a module") from None
+    except (Exception, SystemExit) as error:  # noqa: BLE001  code of the user
+        line = _find_line(error)
+        raise CommandError(f"{name} cannot be imported: {type(error).__name__}: {error}{line}") from None
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise CommandError(f"there is no file {path}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    sys.path.insert(0, str(path.resolve().parent))
+    spec.loader.exec_module(module)
+    return module
+
+
+def _find_line(error: BaseException) -> str:
+    step, found = error.__traceback__, ""
+    while step is not None:
+        code = step.tb_frame.f_code
+        if "importlib" not in code.co_filename and code.co_filename != __file__:
+            found = f" ({Path(code.co_filename).name}:{step.tb_lineno})"
+        step = step.tb_next
+    return found
+
+
+def load_ops(name: str, load: Callable[[str], ModuleType] = load_module) -> list[OpOverload]:
+    """Imports a file or a module, and returns the ops that it registers.
+
+    Raises:
+        CommandError: it cannot be imported, or registers no op.
+    """
+    before = {op.name() for op in list_overloads() if not op.record.is_built_in}
+    module = load(name)
+    file = getattr(module, "__file__", None) or ""
+    folder = str(Path(file).parent) if Path(file).name == "__init__.py" else file
+    known = [op for op in list_overloads() if not op.record.is_built_in]
+    found = [op for op in known if op.name() not in before or (folder and op.record.where.startswith(folder))]
+    if not found:
+        raise CommandError(f"{name} registers no op")
+    return found

@@ -1,0 +1,80 @@
+"""``ops`` and ``show``: the rules that ops have."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from oplib.library.objects.description import OpDescription, Status
+from oplib.library.objects.overload import OpOverload, find_overload
+from oplib.testing.samples import samples
+from oplib.visual.rules import OpsTable, tabulate_rules
+
+from .output import load_module, load_ops, print_colored, print_json, write_file
+
+_COLORS = {
+    Status.registered.value: "bold blue", Status.derived.value: "blue", Status.host.value: "yellow",
+    Status.refused.value: "bold red", Status.missing.value: "bright_black",
+}  # fmt: skip
+
+
+def add_tables_commands(commands: Any) -> None:
+    """Adds the commands to the parser."""
+    table = commands.add_parser("ops", help="the table of rules of ops; built-in ones without a namespace")
+    table.add_argument("namespace", nargs="?", help="whose ops; all if left out")
+    table.add_argument("--module", metavar="M", help="a file or module to import before, which registers ops")
+    table.add_argument("--html", metavar="FILE", help="write the table as a page")
+    table.add_argument("--json", action="store_true", help="print for other programs")
+    table.set_defaults(run=show_ops)
+    show = commands.add_parser("show", help="schema, rules and samples of one op")
+    show.add_argument("op", metavar="NS::OP", help="the qualified name")
+    show.add_argument("--module", metavar="M", help="a file or module to import before")
+    show.add_argument("--json", action="store_true", help="print for other programs")
+    show.set_defaults(run=show_op)
+
+
+def show_ops(options: argparse.Namespace) -> int:
+    """Prints the table of rules."""
+    if options.module is not None and options.namespace is None:
+        table = OpsTable([op.describe() for op in load_ops(options.module)])
+    else:
+        if options.module is not None:
+            load_module(options.module)
+        table = tabulate_rules(options.namespace)
+    if options.html is not None:
+        write_file(options.html, table.html())
+    if options.json:
+        print_json(table.to_json())
+    else:
+        print_colored(str(table), _COLORS)
+    return 0
+
+
+def show_op(options: argparse.Namespace) -> int:
+    """Prints the description of one op, and a call of it."""
+    if options.module is not None:
+        load_module(options.module)
+    op = find_overload(options.op, subject="show")
+    description = _describe(op)
+    if options.json:
+        print_json(description.to_json())
+        return 0
+    print_colored(str(description), _COLORS)
+    for call in samples(op)[:1]:
+        values = [*map(_tell, call.args), *(f"{name}={_tell(value)}" for name, value in call.kwargs.items())]
+        print(f"\nA call:\n    oplib.ops.{op}({', '.join(values)})")
+    return 0
+
+
+def _describe(op: OpOverload) -> OpDescription:
+    """Returns a description by a sample, so that a refused forward mode shows."""
+    for call in samples(op)[:1]:
+        return op.describe(*call.args, **call.kwargs)
+    return op.describe()
+
+
+def _tell(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    if shape is not None:
+        return f"oplib.randn({', '.join(map(str, shape))})"
+    return f"[{', '.join(map(_tell, value))}]" if isinstance(value, (list, tuple)) else repr(value)

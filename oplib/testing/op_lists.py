@@ -1,0 +1,23 @@
+"""The ops of a namespace."""
+
+from __future__ import annotations
+
+from oplib.errors import RegistrationValueError
+from oplib.library.objects.overload import OpOverload, list_overloads
+
+
+def list_ops_of(namespace: str) -> list[OpOverload]:
+    """Returns the ops of a namespace, in the order of their registration.
+
+    Raises:
+        RegistrationValueError: there is none.
+    """
+    known = list_overloads()
+    found = [op for op in known if op.namespace == namespace]
+    if not found:
+        names = sorted({op.namespace for op in known})
+        raise RegistrationValueError(
+            f"the namespace {namespace!r} has no op. There are {', '.join(names)}. Correct the name, or "
+            "import the module that registers its ops."
+        )
+    return found

@@ -1,0 +1,224 @@
+"""The command line, as a process where the exit status and the streams count, else by its function."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+import oplib
+from oplib.command_line.main import main
+
+ROOT = Path(oplib.__file__).parents[1]
+MODULE = '''
+"""Ops of a user."""
+import jax
+import jax.numpy as jnp
+from oplib.library import custom_op
+
+@custom_op("commands::cube")
+def cube(x: jax.Array) -> jax.Array:
+    """Cubes."""
+    return x ** 3
+
+def save(ctx, inputs, output):
+    ctx.save_for_backward(*inputs)
+
+cube.register_autograd(lambda ctx, g: g * {factor} * ctx.saved_tensors[0] ** 2, setup_context=save)
+
+@custom_op("commands::odd")
+def odd(x: jax.Array, thing: object) -> jax.Array:
+    return x
+'''
+
+
+@pytest.fixture(autouse=True)
+def own_modules(forget_ops, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith("user_ops"):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def module(tmp_path):
+    path = tmp_path / "user_ops.py"
+    path.write_text(MODULE.format(factor=3))
+    return str(path)
+
+
+@pytest.fixture
+def wrong_module(tmp_path):
+    path = tmp_path / "user_ops_wrong.py"
+    path.write_text(MODULE.format(factor=2))
+    return str(path)
+
+
+def test_the_table_of_a_module(module, capsys):
+    assert main(["ops", "--module", module]) == 0
+    printed = capsys.readouterr().out
+    assert "commands::cube" in printed
+    assert "user_ops.py:7" in printed
+    assert "oplib::sin" not in printed
+
+
+def test_the_table_of_all_ops_has_the_built_in_ones(capsys):
+    assert main(["ops"]) == 0
+    assert "oplib::sin" in capsys.readouterr().out
+
+
+def test_tables_for_machines(module, capsys, tmp_path):
+    page = tmp_path / "ops.html"
+    assert main(["ops", "commands", "--module", module, "--json", "--html", str(page)]) == 0
+    table = json.loads(capsys.readouterr().out)
+    assert [op["name"] for op in table] == ["commands::cube", "commands::odd"]
+    assert table[0]["rules"][4]["status"] == "registered"
+    assert "<b>cube</b>" in page.read_text()
+
+
+def test_one_op_with_its_rules_and_a_call(module, capsys):
+    assert main(["show", "commands::cube", "--module", module]) == 0
+    printed = capsys.readouterr().out
+    assert "Cubes." in printed
+    assert "backward      ●  register_autograd" in printed
+    assert "oplib.ops.commands.cube.default(oplib.randn(3, 4))" in printed
+    assert main(["show", "oplib::sin", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == "oplib::sin(Tensor self) -> Tensor"
+
+
+@pytest.mark.slow
+def test_a_right_module_passes_its_check(module, capsys):
+    assert main(["check", module, "--quick"]) == 0
+    printed = capsys.readouterr().out
+    assert "commands::cube   ✓ ✓ ✓ ✓ ✓ ✓" in printed
+    assert "commands::odd    –   no arguments are known" in printed
+    assert "0 failed, 6 passed, 1 skipped" in printed
+
+
+@pytest.mark.slow
+def test_a_wrong_module_fails_its_check(wrong_module, capsys, tmp_path):
+    page, results = tmp_path / "report.html", tmp_path / "results.xml"
+    assert main(["check", wrong_module, "--quick", "--html", str(page), "--junit", str(results)]) == 1
+    printed = capsys.readouterr().out
+    assert "1 failed, 5 passed, 1 skipped" in printed
+    assert "a factor is missing" in printed
+    text = page.read_text()
+    assert text.count("<svg") == 3
+    assert "http" not in text.replace("http-equiv", "")
+    cases = list(ET.fromstring(results.read_text()).iter("testcase"))
+    assert [case.get("name") for case in cases if case.find("failure") is not None] == ["test_gradients"]
+    assert [case.get("classname") for case in cases if case.find("skipped") is not None] == ["commands::odd"]
+
+
+def test_check_for_machines(wrong_module, capsys):
+    assert main(["check", wrong_module, "--quick", "--json"]) == 1
+    cube, odd = json.loads(capsys.readouterr().out)
+    assert cube["checks"]["test_gradients"]["outcome"] == "failed"
+    assert odd["checks"]["samples"]["outcome"] == "skipped"
+
+
+@pytest.mark.slow
+def test_the_bench(module, capsys):
+    assert main(["bench", "commands::cube", "--module", module, "--shape", "x=2,5", "--json"]) == 0
+    times = json.loads(capsys.readouterr().out)["microseconds"]
+    assert list(times) == [
+        "bare jit", "call on arrays", "call on Tensors", "bare jit(grad)", "recorded call and backward",
+    ]  # fmt: skip
+    assert all(time > 0 for time in times.values())
+
+
+def test_the_programs(module, capsys):
+    assert main(["jaxpr", "commands::cube", "--module", module, "--shape", "x=2,5"]) == 0
+    assert "f32[2,5]" in capsys.readouterr().out
+    assert main(["hlo", "commands::cube", "--module", module]) == 0
+    assert "stablehlo" in capsys.readouterr().out
+    assert main(["hlo", "commands::cube", "--module", module, "--optimized"]) == 0
+    assert "HloModule" in capsys.readouterr().out
+
+
+def test_the_doctor(capsys, monkeypatch):
+    assert main(["doctor", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["oplib"].startswith(oplib.__version__)
+    assert "cpu" in facts["devices"]
+    monkeypatch.setattr(oplib.config, "fast_path", False)
+    assert main(["doctor"]) == 0
+    assert "config.fast_path or config.compile_kernels is off" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_new_package_passes_its_tests(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "fresh_ops"]) == 0
+    assert "python -m pytest" in capsys.readouterr().out
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "oplib_pytest"]
+    done = subprocess.run(command, cwd=tmp_path / "fresh_ops", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "18 passed" in done.stdout
+    command = [sys.executable, "benchmarks/bench_softclip.py"]
+    paths = {"PYTHONPATH": os.pathsep.join([".", str(ROOT)])}  # in place of an installation
+    done = subprocess.run(
+        command,
+        cwd=tmp_path / "fresh_ops",
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | paths,
+    )
+    assert "plain JAX" in done.stdout, done.stderr
+
+
+BAD_INPUT = [
+    (["ops", "nowhere"], "the namespace 'nowhere' has no op"),
+    (["show", "no::op"], "the operator no::op does not exist"),
+    (["show", "op"], "op"),
+    (["check", "no_file.py"], "there is no file no_file.py"),
+    (["check", "no.such.module"], "no.such.module cannot be imported: No module named 'no'"),
+    (["check", "json"], "json registers no op"),
+    (
+        ["check", "broken.py"],
+        "broken.py cannot be imported: ZeroDivisionError: division by zero (broken.py:2)",
+    ),
+    (["check", "leaves.py"], "leaves.py cannot be imported: SystemExit: 3"),
+    (["ops", "oplib", "--html", "no/folder.html"], "no/folder.html cannot be written: No such file"),
+    (["bench", "oplib::sin", "--shape", "self"], "--shape self: not of the form NAME=N,M"),
+    (["bench", "oplib::sin", "--shape", "other=2"], "'shapes' names 'other'"),
+    (["new", "class"], "'class' cannot be the name of a package"),
+    (["new", "taken"], "taken exists already"),
+]
+
+
+@pytest.mark.parametrize(("words", "told"), BAD_INPUT, ids=[" ".join(words) for words, _ in BAD_INPUT])
+def test_bad_input_gives_one_line_and_status_2(words, told, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("broken.py").write_text("import os\n1 / 0\n")
+    Path("leaves.py").write_text("raise SystemExit(3)\n")
+    Path("taken").mkdir()
+    assert main(words) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith("oplib: ")
+    assert told in printed.err
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
+
+
+@pytest.mark.slow
+def test_a_closed_pipe_gives_one_line_and_status_2():
+    command = f"{sys.executable} -m oplib ops | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "oplib: the output was closed\n"
+
+
+@pytest.mark.slow
+def test_the_version_needs_no_command():
+    command = [sys.executable, "-m", "oplib", "--version"]
+    assert (
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        == f"oplib {oplib.__version__}\n"
+    )
