@@ -14,6 +14,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from types import CodeType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -29,7 +30,6 @@ from oplib.tensor import Storage, Tensor
 
 if TYPE_CHECKING:
     from .backward_run import BackwardRun
-    from .locations import Location
 
 Edge = tuple["TapeNode", int]
 """The destination of a gradient: a node, and one of its slots."""
@@ -212,7 +212,7 @@ class TapeNode(Node):
     _pre_hooks: Hooks | None = None
     _post_hooks: Hooks | None = None
     _metadata: dict[Any, Any] | None = None
-    _location: Location | None = None
+    _location: tuple[CodeType, int] | None = None
 
     # Called by the engine
 

@@ -150,7 +150,7 @@ def _is_leaf(value: Any) -> bool:
     return is_tree_leaf(value) or isinstance(value, functools.partial)
 
 
-def read_array(leaf: Any) -> Any:
+def read_leaf(leaf: Any) -> Any:
     """Returns the array of a leaf, None if it is static; a number of Python is."""
     if isinstance(leaf, (Tensor, jax.Array)):
         return leaf

@@ -52,7 +52,7 @@ def find_definition(function: Any) -> str:
 def find_place(function: Any) -> tuple[str, str]:
     """Returns the file in which a function is defined, and its qualified name.
 
-    All cells of one IPython session count as one file, and so does all input of one interactive Python.
+    All cells of one notebook count as one file, and so does all input of one interactive Python.
     """
     inner = inspect.unwrap(function)
     code = getattr(inner, "__code__", None)

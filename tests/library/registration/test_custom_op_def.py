@@ -157,7 +157,7 @@ class TestPlaceOfADefinition:
         "files",
         [
             ("/first.py", "/first.py"),
-            ("/tmp/ipykernel_12/345.py", "/tmp/ipykernel_12/678.py"),
+            ("/cells/ipykernel_12/345.py", "/cells/ipykernel_12/678.py"),
             ("<ipython-input-1-abc>", "<ipython-input-2-def>"),
             ("<python-input-0>", "<python-input-7>"),
             ("<stdin>", "<stdin>"),
