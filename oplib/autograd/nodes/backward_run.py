@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 from oplib.tensor import Tensor
 
 from .gradient_representation import GradientRepresentation
-
-if TYPE_CHECKING:
-    from .node import TapeNode
 
 
 class UndoLog(Protocol):
@@ -34,8 +31,8 @@ class BackwardRun(Protocol):
         ...
 
     @property
-    def node(self) -> TapeNode | None:
-        """The node that is running."""
+    def node(self) -> Any:
+        """The node that is running, None between nodes."""
         ...
 
     @property
