@@ -11,8 +11,6 @@ import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Arrays, BackwardPlan, Mask
 
-CAPACITY = 1024
-
 
 class MappedPlan(BackwardPlan):
     """The plan of a call inside of a map, as a plan for all examples.
@@ -34,16 +32,15 @@ class MappedPlan(BackwardPlan):
     def __init__(
         self, inner: BackwardPlan, size: int, *, residuals: Mask, reads: Mask, targets: Mask
     ) -> None:
-        super().__init__(inner.wanted, (), ())
-        self.outputs = tuple(None if shape is None else batch_shape(shape, size) for shape in inner.outputs)
-        self.differentiable = inner.differentiable
-        self.set_sources(inner.sources)
-        self.names = inner.names
+        shapes = [
+            None if spec is None else jax.ShapeDtypeStruct((size, *spec.shape), spec.dtype)
+            for spec in inner.outputs
+        ]
+        super().__init__(inner.wanted, shapes, inner.sources)
+        self.differentiable, self.names = inner.differentiable, inner.names
         self.token = inner.token and self.token
-        self._inner = inner
-        self._size = size
-        self._residuals = residuals
-        self._targets = targets
+        self._inner, self._size = inner, size
+        self._residuals, self._targets = residuals, targets
         if inner.extras is not None:
             mapped = map_function(inner.extras.function, size, reads)
             self.extras = ArrayFunction(mapped, inner.extras.name, compiled=inner.extras.compiled)
@@ -72,7 +69,7 @@ def find_mapped_plan(
     return make(inner, size, residuals=residuals, reads=reads, targets=targets)
 
 
-_find_plan = lru_cache(maxsize=CAPACITY)(MappedPlan)
+_find_plan = lru_cache(maxsize=1024)(MappedPlan)
 
 
 def map_function(function: Callable[..., Arrays], size: int, batched: Mask) -> Callable[..., Arrays]:
@@ -99,8 +96,3 @@ def map_backward(
         )
 
     return summed
-
-
-def batch_shape(shape: Any, size: int) -> jax.ShapeDtypeStruct:
-    """Adds the batch in front of a shape."""
-    return jax.ShapeDtypeStruct((size, *shape.shape), shape.dtype)

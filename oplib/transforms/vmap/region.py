@@ -15,9 +15,8 @@ from jax.extend.core import get_opaque_trace_state
 
 from oplib.autograd.grad_mode import set_grad_enabled
 from oplib.autograd.nodes.accumulate import gradient_edge
-from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.gradient_representation import ARRAYS
-from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
+from oplib.autograd.nodes.node import Edge, TapeNode
 from oplib.autograd.recording.in_place import write_in_place
 from oplib.autograd.recording.origins import number_node
 from oplib.autograd.tangents import find_tangent, set_tangent
@@ -47,7 +46,7 @@ class Mapped(NamedTuple):
 
 
 class MappedInput(TapeNode):
-    """Stands for the node of an argument inside of a map. Outside, the gradient of all examples continues."""
+    """Stands for the node of an argument inside of a map. A pass inside may ask for its gradient."""
 
     results_are_checked = True
     follows_jax = True
@@ -55,9 +54,6 @@ class MappedInput(TapeNode):
 
     def name(self) -> str:  # noqa: D102
         return "oplib::MappedInput"
-
-    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: ARG002, D102  no edges
-        return ()
 
 
 class Entrance:
