@@ -25,11 +25,15 @@ from oplib.library.carrier.look import Below
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
 from oplib.tensor.storage.map_level import MapAxis, MapLevel, run_in_levels
+from oplib.transforms.tracing.boundary import Boundary
 
 from .batch_dims import move_batch, repeat, with_batch
 from .region_graph import RegionGraph
 
-_new: Any = object.__new__
+_NO_BACKWARD = (
+    "vmap: a backward inside the map reaches the history of an argument, which was recorded outside. Call it "
+    "outside, or name the tensors in oplib.autograd.grad(outputs, inputs)."
+)
 RegionFunction = Callable[[list[Any]], Sequence[Tensor | None]]
 
 
@@ -43,17 +47,6 @@ class Mapped(NamedTuple):
 
     tensor: Tensor | None
     is_batched: bool
-
-
-class MappedInput(TapeNode):
-    """Stands for the node of an argument inside of a map. A pass inside may ask for its gradient."""
-
-    results_are_checked = True
-    follows_jax = True
-    has_one_slot = True
-
-    def name(self) -> str:  # noqa: D102
-        return "oplib::MappedInput"
 
 
 class Entrance:
@@ -89,10 +82,8 @@ class Entrance:
             return
         inner._requires_grad = True
         if self.tensor._grad_fn is not None:
-            node: MappedInput = _new(MappedInput)
-            node.input_metadata = (jax.typeof(array),)
+            inner._grad_fn = node = Boundary.make(array, _NO_BACKWARD)
             number_node(node, modes.state)
-            inner._grad_fn = node
         edge = gradient_edge(inner)
         assert edge is not None
         self.node = edge[0]
