@@ -157,13 +157,13 @@ def __getattr__(name: str) -> _typing.Any:
     if name == "long":
         return _default_int_dtype()
     if name in _late:
-        found = _late[name]
+        value = _late[name]
     elif name in _registry.FUNCTIONS:
-        found = _registry.FUNCTIONS[name]
+        value = _registry.FUNCTIONS[name]
     else:
         raise AttributeError(_describe_missing(__name__, name))
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

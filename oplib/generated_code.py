@@ -111,18 +111,22 @@ def render_parameters(parameters: Iterable[Parameter]) -> ParameterText:
         >>> text.declared, text.passed
         ('(x, by=__d_by, *, keep=__d_keep)', 'x, by, keep=keep')
     """
-    ordered = sorted(parameters, key=lambda one: one.kind is Parameter.VAR_KEYWORD)
-    with_defaults = {one.name: one for one in ordered if one.default is not Parameter.empty}
+    ordered = sorted(parameters, key=lambda parameter: parameter.kind is Parameter.VAR_KEYWORD)
+    with_defaults = {
+        parameter.name: parameter for parameter in ordered if parameter.default is not Parameter.empty
+    }
     declared = [
         Parameter(
-            one.name, one.kind, default=_DefaultName(one.name) if one.name in with_defaults else one.empty
+            parameter.name,
+            parameter.kind,
+            default=_DefaultName(parameter.name) if parameter.name in with_defaults else parameter.empty,
         )
-        for one in ordered
+        for parameter in ordered
     ]
     return ParameterText(
         str(Signature(declared)),
-        ", ".join(_PASSED.get(one.kind, "{0}").format(one.name) for one in ordered),
-        {f"__d_{name}": one.default for name, one in with_defaults.items()},
+        ", ".join(_PASSED.get(parameter.kind, "{0}").format(parameter.name) for parameter in ordered),
+        {f"__d_{name}": parameter.default for name, parameter in with_defaults.items()},
     )
 
 
@@ -175,7 +179,9 @@ def _reserve_filename(filename: str) -> str:
     entry = (0, None, [], filename)
     others = (f"{filename.removesuffix('>')} {number}>" for number in itertools.count(2))
     return next(
-        one for one in itertools.chain([filename], others) if linecache.cache.setdefault(one, entry) is entry
+        candidate
+        for candidate in itertools.chain([filename], others)
+        if linecache.cache.setdefault(candidate, entry) is entry
     )
 
 

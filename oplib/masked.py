@@ -97,8 +97,8 @@ def _highest(dtype: Any) -> Any:
 
 
 def _find_axes(x: Any, dim: Any) -> list[int]:
-    given = [dim] if isinstance(dim, int) else dim or range(x.ndim)
-    return [find_dim("masked", x.ndim, one) for one in given]
+    dims = [dim] if isinstance(dim, int) else dim or range(x.ndim)
+    return [find_dim("masked", x.ndim, axis) for axis in dims]
 
 
 # Over dims --------------------------------------------------------------------------------------------------
@@ -172,8 +172,8 @@ def _make_spread(name: str, what: str, shown: str) -> Function:
         middle = ops.div(ops.sum(_fill(x, mask, 0), axes, True), count)
         away = _fill(ops.square(ops.abs(ops.sub(x, middle))), mask, 0)
         total = ops.div(ops.sum(away, axes, True), ops.clamp_min(ops.sub(count, less), 0))
-        found = _prepare(ops.sqrt(total) if name == "std" else total, x.dtype)
-        return found if keepdim else ops.squeeze(found, tuple(axes))
+        result = _prepare(ops.sqrt(total) if name == "std" else total, x.dtype)
+        return result if keepdim else ops.squeeze(result, tuple(axes))
 
     more = "\n    dim: one dim or several; by default all.\n    unbiased: whether the count is lowered by 1."
     more += (
@@ -271,16 +271,16 @@ argmin = _make_place("argmin", "the position of the smallest", _highest, "tensor
 
 def _median(input: Any, dim: int = -1, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Any:  # noqa: A002
     x = _prepare(input, dtype, floating=True)
-    found = ops.nanmedian(_fill(x, mask, math.nan), dim, keepdim)[0]
+    medians = ops.nanmedian(_fill(x, mask, math.nan), dim, keepdim)[0]
     if not is_integral(input.dtype):
-        return found
-    values = read_known(found)
+        return medians
+    values = read_known(medians)
     if values is not None and np.isnan(values).any():
         raise ArgumentValueError(
             "masked.median: a row without items has the median nan, which integers lack. Got "
             f"{describe(input)}. Convert the input to a floating dtype."
         )
-    return ops._to_copy(found, input.dtype if dtype is None else np.dtype(dtype))
+    return ops._to_copy(medians, input.dtype if dtype is None else np.dtype(dtype))
 
 
 def _normalize(

@@ -120,10 +120,10 @@ def _describe_arguments(frame: FrameType) -> str:
     count = code.co_argcount + code.co_kwonlyargcount
     names = [*code.co_varnames[:count]]
     names += code.co_varnames[count : count + bool(code.co_flags & 4) + bool(code.co_flags & 8)]
-    found = frame.f_locals
-    given = [(name, found[name]) for name in names if name in found]
+    values = frame.f_locals
+    arguments = [(name, values[name]) for name in names if name in values]
     # The generated code of an op has *__rest and **__named for what does not fit its signature.
-    named = [(name, value) for name, value in given if not name.startswith("__") or len(value)]
+    named = [(name, value) for name, value in arguments if not name.startswith("__") or len(value)]
     return ", ".join(
         describe(value) if name.startswith("__") else f"{name} {describe(value)}" for name, value in named
     )

@@ -176,15 +176,15 @@ def describe_missing(module: str, name: str) -> str:
 
 
 def make_getattr(
-    namespace: dict[str, Any], found: Mapping[str, Any] = MappingProxyType({})
+    namespace: dict[str, Any], values: Mapping[str, Any] = MappingProxyType({})
 ) -> Callable[[str], Any]:
     """Makes the ``__getattr__`` of a module, which says what stands for a name of torch."""
     module: str = namespace["__name__"]
 
     def get(name: str) -> Any:
-        if name not in found:
+        if name not in values:
             raise AttributeError(describe_missing(module, name))
-        value = namespace[name] = found[name]
+        value = namespace[name] = values[name]
         return value
 
     return get

@@ -48,8 +48,8 @@ class FilesIn(dict[str, bool]):
         self._prefixes = prefixes
 
     def __missing__(self, name: str) -> bool:
-        self[name] = found = name.startswith(self._prefixes)
-        return found
+        self[name] = is_inside = name.startswith(self._prefixes)
+        return is_inside
 
 
 is_own = FilesIn(_OWN)
@@ -209,9 +209,9 @@ def _rebuild(traceback: TracebackType | None) -> TracebackType | None:
     if own is not None:
         kept.append(own)
     made: TracebackType | None = None
-    for one in reversed(kept):
-        line = one.tb_lineno or -1  # it is None where a signal handler raises between the lines of a frame
-        made = TracebackType(made, one.tb_frame, one.tb_lasti, line)
+    for entry in reversed(kept):
+        line = entry.tb_lineno or -1  # it is None where a signal handler raises between the lines of a frame
+        made = TracebackType(made, entry.tb_frame, entry.tb_lasti, line)
     return made
 
 

@@ -72,14 +72,14 @@ class Hyperparameters(MutableMapping[str, Tensor]):
 
 def _find(places: Any) -> dict[str, list[int]]:
     """Finds the places of hyperparameters in a state; a name that several wrappers use has several."""
-    found: dict[str, list[int]] = {}
+    indices: dict[str, list[int]] = {}
     nodes = [places]
     while nodes:
         node = nodes.pop()
         if hasattr(node, "hyperparams") and hasattr(node, "inner_state"):
             for name, place in node.hyperparams.items():
-                found.setdefault(name, []).append(place)
+                indices.setdefault(name, []).append(place)
             nodes.append(node.inner_state)
         elif not isinstance(node, int):
-            nodes.extend(jax.tree_util.tree_leaves(node, is_leaf=lambda one, node=node: one is not node))
-    return found
+            nodes.extend(jax.tree_util.tree_leaves(node, is_leaf=lambda child, node=node: child is not node))
+    return indices

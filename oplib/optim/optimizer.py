@@ -130,16 +130,16 @@ class Optimizer:
         update = self._updates.get(mask)
         if update is None:
             update = self._updates[mask] = self._make_update(mask)
-        extra = {name: one.array if isinstance(one, Tensor) else one for name, one in extra.items()}
+        extra = {name: value.array if isinstance(value, Tensor) else value for name, value in extra.items()}
         arrays, state = update(
             [param.array for param in self.params],
             [None if grad is None else grad.array for grad in grads],
             [tensor.array for tensor in self.state],
             extra,
         )
-        given = [param for param, has in zip(self.params, mask, strict=True) if has]
+        written = [param for param, has in zip(self.params, mask, strict=True) if has]
         with no_grad():
-            for tensor, array in zip([*given, *self.state], [*arrays, *state], strict=True):
+            for tensor, array in zip([*written, *self.state], [*arrays, *state], strict=True):
                 write_in_place(tensor, box(array), "Optimizer.step")
 
     def state_dict(self) -> dict[str, Any]:
@@ -172,16 +172,16 @@ class Optimizer:
             >>> optimizer.load_state_dict(optimizer.state_dict())
         """
         is_state = isinstance(state_dict, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
-        given = state_dict.get("state") if is_state else state_dict
+        entries = state_dict.get("state") if is_state else state_dict
         names = self._names()
-        if not isinstance(given, Mapping) or set(given) != set(names):
-            found = sorted(given) if isinstance(given, Mapping) else describe(given)
+        if not isinstance(entries, Mapping) or set(entries) != set(names):
+            description = sorted(entries) if isinstance(entries, Mapping) else describe(entries)
             raise ArgumentValueError(
-                f"load_state_dict: it is the state of another transformation. Got {found}, expected "
+                f"load_state_dict: it is the state of another transformation. Got {description}, expected "
                 f"{sorted(names)}. Give what state_dict() has returned for the same transformation."
             )
         for name, tensor in zip(names, self.state, strict=True):
-            other = given[name]
+            other = entries[name]
             if not isinstance(other, Tensor) or other.shape != tensor.shape or other.dtype != tensor.dtype:
                 raise ArgumentValueError(
                     f"load_state_dict: {name!r} does not fit. Got {describe(other)} for {describe(tensor)}. "
@@ -189,7 +189,7 @@ class Optimizer:
                 )
         with no_grad():
             for name, tensor in zip(names, self.state, strict=True):
-                write_in_place(tensor, given[name].detach().clone(), "load_state_dict")
+                write_in_place(tensor, entries[name].detach().clone(), "load_state_dict")
 
     # The transformation ------------------------------------------------------------------------------------
 
@@ -222,8 +222,8 @@ class Optimizer:
         """Maps the parts of a state that belong to parameters, and leaves the places of masked ones."""
         masked = _import_optax().MaskedNode  # stands for a parameter, or for a container of parameters
 
-        def apply(part: Any, one: Any) -> Any:
-            return part if isinstance(part, masked) else function(part, one)
+        def apply(part: Any, value: Any) -> Any:
+            return part if isinstance(part, masked) else function(part, value)
 
         return _import_optax().tree_utils.tree_map_params(
             self.transformation,
@@ -239,7 +239,8 @@ class Optimizer:
 
         def update(params: list[Any], grads: list[Any], state: list[Any], extra: dict[str, Any]) -> Any:
             filled = [
-                jnp.zeros_like(one) if grad is None else grad for one, grad in zip(params, grads, strict=True)
+                jnp.zeros_like(param) if grad is None else grad
+                for param, grad in zip(params, grads, strict=True)
             ]
             tree = self._arrange(params)
             changes, new = self.transformation.update(
@@ -277,20 +278,20 @@ def _read_iterable(params: Any) -> Any:
         ArgumentValueError: a name is given twice, or some parameters have none.
     """
     is_container = isinstance(params, Tensor) or not tree_structure(params).is_leaf()
-    found: Any = params if is_container or not isinstance(params, Iterable) else list(params)
-    if not isinstance(found, (list, tuple)) or not any(map(_is_named, found)):
-        return found
-    names = [one[0] if _is_named(one) else None for one in found]
+    members: Any = params if is_container or not isinstance(params, Iterable) else list(params)
+    if not isinstance(members, (list, tuple)) or not any(map(_is_named, members)):
+        return members
+    names = [member[0] if _is_named(member) else None for member in members]
     if None in names or len(set(names)) < len(names):
         raise ArgumentValueError(
             f"Optimizer: all parameters should be with or without names, and each with its own. Got {names}. "
             "Give each a name, or none."
         )
-    return dict(found)
+    return dict(members)
 
 
-def _is_named(one: Any) -> bool:
-    return isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str)
+def _is_named(member: Any) -> bool:
+    return isinstance(member, tuple) and len(member) == 2 and isinstance(member[0], str)
 
 
 def _check_params(leaves: Sequence[Any]) -> list[Tensor]:

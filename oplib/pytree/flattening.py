@@ -69,8 +69,8 @@ def tree_flatten_dataclasses(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[An
         leaves, spec = optree.tree_flatten(tree, is_leaf, none_is_leaf=True, namespace=DATACLASSES)
         if all(cls in leaf_classes for cls in {type(leaf) for leaf in leaves}):
             return leaves, spec
-        found = [note_class(leaf) for leaf in leaves if not (is_leaf is not None and is_leaf(leaf))]
-        if not any(found):
+        are_nodes = [note_class(leaf) for leaf in leaves if not (is_leaf is not None and is_leaf(leaf))]
+        if not any(are_nodes):
             return leaves, spec
 
 

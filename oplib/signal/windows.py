@@ -161,8 +161,8 @@ def _make_window(name: str, window: _Window) -> Callable[..., Tensor]:
     signature = inspect.signature(model)
     count, *others = signature.parameters.values()
     further = [
-        Parameter(one, Parameter.KEYWORD_ONLY, default=default)
-        for one, (default, _) in window.numbers.items()
+        Parameter(number, Parameter.KEYWORD_ONLY, default=default)
+        for number, (default, _) in window.numbers.items()
     ]
     signature = signature.replace(parameters=[count, *further, *others])
 
@@ -170,7 +170,7 @@ def _make_window(name: str, window: _Window) -> Callable[..., Tensor]:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         values = bound.arguments
-        numbers = {one: values[one] for one in window.numbers}
+        numbers = {number: values[number] for number in window.numbers}
         kind = get_default_dtype() if values["dtype"] is None else np.dtype(values["dtype"])
         if values["M"] < 0 or kind not in (dtypes.float32, dtypes.float64):
             raise _refuse(
@@ -183,11 +183,11 @@ def _make_window(name: str, window: _Window) -> Callable[..., Tensor]:
 
     make.__signature__ = signature
     make.__name__ = make.__qualname__ = name
-    told = "".join(f"\n    {one}: {meaning}." for one, (_, meaning) in window.numbers.items())
+    told = "".join(f"\n    {number}: {meaning}." for number, (_, meaning) in window.numbers.items())
     has_factors = "a" in window.numbers
-    given = ", a=[1.0]" if has_factors else ""
+    example = ", a=[1.0]" if has_factors else ""
     errors = "\n    ArgumentTypeError: the factors are no sequence." if has_factors else ""
-    make.__doc__ = _DOC.format(what=window.what, name=name, numbers=told, given=given, errors=errors)
+    make.__doc__ = _DOC.format(what=window.what, name=name, numbers=told, given=example, errors=errors)
     return entry_point(make)
 
 

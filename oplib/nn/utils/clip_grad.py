@@ -33,7 +33,7 @@ def _list(tensors: Tensors) -> list[Tensor]:
 
 
 def _list_gradients(parameters: list[Tensor]) -> list[Any]:
-    return [one.grad for one in parameters if one.grad is not None]
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]
 
 
 def _read_threshold(where: str, value: Any, dtype: Any) -> Any:
@@ -60,12 +60,12 @@ def _are_plain(tensors: list[Tensor]) -> bool:
     """Returns whether calls on tensors may be compiled together, because no mode looks at each of them."""
     state = modes.state
     is_special = state.watchers or state.region or not config.uses_fast_path
-    return not is_special and all(type(one) is Tensor for one in tensors)
+    return not is_special and all(type(tensor) is Tensor for tensor in tensors)
 
 
 @partial(jax.jit, static_argnums=1)
 def _compute_norm(arrays: list[Any], order: float) -> Any:
-    norms = [upcalls.linalg_vector_norm(one, order) for one in arrays]
+    norms = [upcalls.linalg_vector_norm(array, order) for array in arrays]
     return upcalls.linalg_vector_norm(upcalls.stack(norms), order)
 
 
@@ -73,9 +73,9 @@ def _find_norm(tensors: list[Tensor], order: float) -> Tensor:
     """Returns the norm of all items of tensors, with one compiled call where that is possible."""
     if _are_plain(tensors):
         with suppress(ValueError):  # arrays on several devices have no program in common
-            return box(_compute_norm([one._storage.array for one in tensors], order))
-    norms = [upcalls.linalg_vector_norm(one, order) for one in tensors]
-    return upcalls.linalg_vector_norm(upcalls.stack([_move(one, norms[0]) for one in norms]), order)
+            return box(_compute_norm([tensor._storage.array for tensor in tensors], order))
+    norms = [upcalls.linalg_vector_norm(tensor, order) for tensor in tensors]
+    return upcalls.linalg_vector_norm(upcalls.stack([_move(norm, norms[0]) for norm in norms]), order)
 
 
 def _move(number: Tensor, other: Tensor) -> Tensor:
@@ -96,9 +96,9 @@ def _compute_products(arrays: list[Any], factor: Any) -> list[Any]:
 def _scale(gradients: list[Tensor], factor: Tensor) -> None:
     """Multiplies gradients in place, with one compiled call for all of them where that is possible."""
     products: list[Any] = [None] * len(gradients)
-    seen = [one._storage.owner.array for one in gradients]
+    seen = [tensor._storage.owner.array for tensor in gradients]
     if gradients and _are_plain([*gradients, factor]):
-        arrays = [one._storage.array for one in gradients]
+        arrays = [tensor._storage.array for tensor in gradients]
         with suppress(ValueError):  # arrays on several devices have no program in common
             products = _compute_products(arrays, factor._storage.array)
     for gradient, old, product in zip(gradients, seen, products, strict=True):
@@ -140,15 +140,15 @@ def get_total_norm(
         >>> get_total_norm([oplib.tensor([3.0]), oplib.tensor([[4.0]])])
         tensor(5.)
     """
-    given, order = _list(tensors), float(norm_type)
-    if not given:
+    listed, order = _list(tensors), float(norm_type)
+    if not listed:
         return tensor(0.0)
     with no_grad():
-        total: Any = _find_norm(given, order)
+        total: Any = _find_norm(listed, order)
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise ArgumentError(
             f"get_total_norm: the total norm of order {order} is non-finite, so gradients cannot be clipped "
-            f"by it. Got {total.item()} of {len(given)} tensors, the first of them {describe(given[0])}. "
+            f"by it. Got {total.item()} of {len(listed)} tensors, the first of them {describe(listed[0])}. "
             "Leave error_if_nonfinite out to scale by it nevertheless."
         )
     return total
@@ -232,15 +232,15 @@ def clip_grad_norm_(
         >>> w.grad
         tensor([0.6000, 0.8000])
     """
-    given = _list(parameters)
-    if not given and isinstance(parameters, GeneratorType):
+    listed = _list(parameters)
+    if not listed and isinstance(parameters, GeneratorType):
         warnings.warn(
             "clip_grad_norm_: `parameters` is an empty generator, and no gradient is clipped. Give a list: a "
             "generator that was iterated before is empty.",
             stacklevel=2,
         )
-    total = get_total_norm(_list_gradients(given), norm_type, error_if_nonfinite, foreach)
-    clip_grads_with_norm_(given, max_norm, total, foreach)
+    total = get_total_norm(_list_gradients(listed), norm_type, error_if_nonfinite, foreach)
+    clip_grads_with_norm_(listed, max_norm, total, foreach)
     return total
 
 

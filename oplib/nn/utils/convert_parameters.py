@@ -36,7 +36,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
         >>> parameters_to_vector([oplib.ones(2), oplib.zeros(1, 1)])
         tensor([1., 1., 0.])
     """
-    return upcalls.cat([upcalls.reshape(one, (-1,)) for one in parameters])
+    return upcalls.cat([upcalls.reshape(parameter, (-1,)) for parameter in parameters])
 
 
 @entry_point
@@ -68,14 +68,14 @@ def vector_to_parameters(vec: Any, parameters: Iterable[Tensor]) -> None:
         raise ArgumentTypeError(
             f"vector_to_parameters: argument 'vec' is a Tensor. Got {describe(vec)}. Use oplib.tensor(...)."
         )
-    given = list(parameters)
-    count = sum(one.numel() for one in given)
+    listed = list(parameters)
+    count = sum(parameter.numel() for parameter in listed)
     if vec.ndim != 1 or vec.shape[0] < count:
         raise ArgumentError(
             f"vector_to_parameters: the parameters have {count} items together. Got {describe(vec)}. Give a "
             "vector with an item for each."
         )
     start = 0
-    for one in given:
-        one.data = vec[start : start + one.numel()].reshape(one.shape).data
-        start += one.numel()
+    for parameter in listed:
+        parameter.data = vec[start : start + parameter.numel()].reshape(parameter.shape).data
+        start += parameter.numel()

@@ -66,7 +66,7 @@ def pad_sequence(
         tensor([[1., 1., 0.],
                 [1., 1., 1.]])
     """
-    given = _list_sequences(sequences)
+    listed = _list_sequences(sequences)
     if padding_side not in ("left", "right"):
         raise ArgumentValueError(
             f"pad_sequence: Expected padding_side to be one of left or right. Got {padding_side!r}. Write "
@@ -77,42 +77,42 @@ def pad_sequence(
             f"pad_sequence: argument 'padding_value' is a real number. Got {describe(padding_value)}, of "
             f"type {type(padding_value).__name__}. Write padding_value=0.0."
         )
-    length = max(one.shape[0] for one in given)
-    fill = _fill_with_numpy if _are_data(given) else _fill
-    batch = fill(given, length, padding_value, at_end=padding_side == "right")
+    length = max(sequence.shape[0] for sequence in listed)
+    fill = _fill_with_numpy if _are_data(listed) else _fill
+    batch = fill(listed, length, padding_value, at_end=padding_side == "right")
     return batch if batch_first else upcalls.transpose(batch, 0, 1)
 
 
 def _list_sequences(sequences: Any) -> list[Tensor]:
-    given = list(sequences) if isinstance(sequences, Iterable) else None
-    if given is None or not all(isinstance(one, Tensor) and one.ndim for one in given):
+    listed = list(sequences) if isinstance(sequences, Iterable) else None
+    if listed is None or not all(isinstance(sequence, Tensor) and sequence.ndim for sequence in listed):
         raise ArgumentTypeError(
             f"pad_sequence: Expected iterable for input sequences, of tensors with a dimension. Got "
             f"{describe(sequences)}, of type {type(sequences).__name__}. Give a list of tensors."
         )
-    if not given:
+    if not listed:
         raise ArgumentError(
             "pad_sequence: received an empty list of sequences. Got []. Give one tensor or more."
         )
-    for one in given:
-        if one.shape[1:] != given[0].shape[1:]:
+    for sequence in listed:
+        if sequence.shape[1:] != listed[0].shape[1:]:
             raise ArgumentError(
-                f"pad_sequence: only the first dimensions may differ. Got {describe(given[0])} and "
-                f"{describe(one)}. Give sequences whose items have one shape."
+                f"pad_sequence: only the first dimensions may differ. Got {describe(listed[0])} and "
+                f"{describe(sequence)}. Give sequences whose items have one shape."
             )
-    return given
+    return listed
 
 
 def _are_data(sequences: list[Tensor]) -> bool:
     """Whether concrete tensors in one place on a CPU are read, and nothing follows what they become."""
     place = _find_place(sequences[0])
     return not modes.state.watchers and all(
-        not isinstance(one._storage.owner.array, Tracer)
-        and not one._requires_grad
-        and one._tangent_slot is None
-        and one.device.type == "cpu"
-        and _find_place(one) == place
-        for one in sequences
+        not isinstance(sequence._storage.owner.array, Tracer)
+        and not sequence._requires_grad
+        and sequence._tangent_slot is None
+        and sequence.device.type == "cpu"
+        and _find_place(sequence) == place
+        for sequence in sequences
     )
 
 
@@ -123,17 +123,19 @@ def _find_place(sequence: Tensor) -> Any:
 def _fill_with_numpy(sequences: list[Tensor], length: int, value: float, *, at_end: bool) -> Tensor:
     first = sequences[0]
     batch = np.full((len(sequences), length, *first.shape[1:]), value, first.numpy().dtype)
-    for row, one in zip(batch, sequences, strict=True):
-        row[slice(0, one.shape[0]) if at_end else slice(length - one.shape[0], length)] = one.numpy()
+    for row, sequence in zip(batch, sequences, strict=True):
+        row[slice(0, sequence.shape[0]) if at_end else slice(length - sequence.shape[0], length)] = (
+            sequence.numpy()
+        )
     return tensor(batch, device=_find_place(first))
 
 
 def _fill(sequences: list[Tensor], length: int, value: float, *, at_end: bool) -> Tensor:
     rows: list[Tensor] = []
-    for one in sequences:
-        missing = length - one.shape[0]
+    for sequence in sequences:
+        missing = length - sequence.shape[0]
         sides = [0, missing] if at_end else [missing, 0]
-        padded = upcalls.pad(one, [0, 0] * (one.ndim - 1) + sides, value=value)
+        padded = upcalls.pad(sequence, [0, 0] * (sequence.ndim - 1) + sides, value=value)
         rows.append(padded.to(sequences[0].dtype))
     return upcalls.stack(rows)
 
@@ -171,7 +173,7 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool 
     _require_tensor("padded_sequences", padded_sequences)
     _require_tensor("lengths", lengths)
     batch = padded_sequences if batch_first else upcalls.transpose(padded_sequences, 0, 1)
-    rows, counts = batch.unbind(0), [max(0, math.ceil(one)) for one in lengths.tolist()]
+    rows, counts = batch.unbind(0), [max(0, math.ceil(length)) for length in lengths.tolist()]
     if len(rows) != len(counts):
         raise ArgumentValueError(
             f"unpad_sequence: expected a length for each of the {len(rows)} sequences. Got {len(counts)}. "
