@@ -335,10 +335,10 @@ class _Reader:
         raise DataError(f"load: the tree has something of an unknown kind. Got {kind!r}. Save it again.")
 
     def _find(self, kind: str, place: int) -> Any:
-        found = self._made.get((kind, place))
-        if found is None:
-            found = self._made[kind, place] = self._make(kind, place)
-        return found
+        member = self._made.get((kind, place))
+        if member is None:
+            member = self._made[kind, place] = self._make(kind, place)
+        return member
 
     def _make(self, kind: str, place: int) -> Any:
         entry = self._entries[place]
@@ -401,9 +401,9 @@ def _compare_header(content: io.BytesIO, place: int, shape: tuple[int, ...], dty
     version = np.lib.format.read_magic(content)
     is_first = version == (1, 0)
     read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
-    found, _, kind = read(content)
-    if found != shape or kind != dtype:
-        raise _misfit(place, f"{dtype} {shape}", f"{kind} {found}")
+    shape_in_file, _, kind = read(content)
+    if shape_in_file != shape or kind != dtype:
+        raise _misfit(place, f"{dtype} {shape}", f"{kind} {shape_in_file}")
     content.seek(0)
 
 

@@ -50,14 +50,14 @@ class Device:
     index: int | None
 
     def __init__(self, type: Any, index: int | None = None) -> None:  # noqa: A002  torch's name
-        given = device_of(type) if isinstance(type, jax.Device) else type
-        found, own = (given.type, given.index) if isinstance(given, Device) else _parse(given)
+        source = device_of(type) if isinstance(type, jax.Device) else type
+        kind, own = (source.type, source.index) if isinstance(source, Device) else _parse(source)
         if index is not None and (own is not None or index < 0):
             raise DeviceError(
-                f"device: an index is given once, and counts from 0. Got {given!r} and index={index}. "
+                f"device: an index is given once, and counts from 0. Got {source!r} and index={index}. "
                 f'Write oplib.device("cuda", 1) or oplib.device("cuda:1").'
             )
-        self.type = _ALIASES.get(found, found)
+        self.type = _ALIASES.get(kind, kind)
         self.index = own if index is None else index
 
     def to_jax(self) -> JaxDevice:
@@ -98,13 +98,13 @@ class Device:
 
 
 def _parse(spelling: object) -> tuple[str, int | None]:
-    found = _SPELLING.fullmatch(spelling.lower()) if isinstance(spelling, str) else None
-    if found is None:
+    match = _SPELLING.fullmatch(spelling.lower()) if isinstance(spelling, str) else None
+    if match is None:
         raise DeviceError(
             f"device: the argument is not a device. Got {spelling!r}. "
             f'Write "cpu", "cuda", "cuda:1", "tpu", or the name of another JAX platform.'
         )
-    return found[1], None if found[2] is None else int(found[2])
+    return match[1], None if match[2] is None else int(match[2])
 
 
 ABSTRACT = Device("abstract")
@@ -142,7 +142,7 @@ def device_of(device: JaxDevice) -> Device:
 
 def find_common_device(arrays: Iterable[Any]) -> Device | None:
     """Returns the device of arrays; None where they are on several."""
-    devices = {device for one in arrays if not is_abstract(one) for device in one.devices()}
+    devices = {device for array in arrays if not is_abstract(array) for device in array.devices()}
     return device_of(devices.pop()) if len(devices) == 1 else None
 
 

@@ -54,7 +54,7 @@ def find_memory() -> int:
     if devices[0].platform == "cpu":
         return min(_read_physical_memory(), _read_address_space())
     stats = [device.memory_stats() or {} for device in jax.local_devices()]
-    known = [one["bytes_limit"] for one in stats if "bytes_limit" in one]
+    known = [stat["bytes_limit"] for stat in stats if "bytes_limit" in stat]
     return max(known) * len(devices) if known else _ADDRESSES - 1
 
 

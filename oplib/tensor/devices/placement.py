@@ -33,8 +33,8 @@ def find_target(device: Any) -> Placement:
     """
     if device is None or isinstance(device, (jax.Device, Sharding)):
         return device
-    found = Device("cuda", device) if isinstance(device, int) else Device(device)
-    return None if found.type == "abstract" else found.to_jax()
+    target = Device("cuda", device) if isinstance(device, int) else Device(device)
+    return None if target.type == "abstract" else target.to_jax()
 
 
 def find_placement(device: Any) -> Placement:

@@ -48,12 +48,12 @@ class finfo:  # noqa: N801  torch's name
             raise DtypeError(
                 f"finfo: only a floating dtype has these limits. Got {dtype.name}. Use oplib.iinfo."
             )
-        found: Any = jnp.finfo(dtype)
-        self.dtype: str = found.dtype.name
-        self.bits = int(found.bits)
-        self.eps, self.max, self.min = float(found.eps), float(found.max), float(found.min)
-        self.tiny = self.smallest_normal = float(found.tiny)
-        self.resolution = float(found.resolution)
+        limits: Any = jnp.finfo(dtype)
+        self.dtype: str = limits.dtype.name
+        self.bits = int(limits.bits)
+        self.eps, self.max, self.min = float(limits.eps), float(limits.max), float(limits.min)
+        self.tiny = self.smallest_normal = float(limits.tiny)
+        self.resolution = float(limits.resolution)
 
     def __repr__(self) -> str:
         names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
@@ -91,9 +91,9 @@ class iinfo:  # noqa: N801  torch's name
             raise DtypeError(
                 f"iinfo: only a dtype of integers has these limits. Got {dtype.name}. Use oplib.finfo."
             )
-        found: Any = jnp.iinfo(dtype)
+        limits: Any = jnp.iinfo(dtype)
         self.dtype: str = dtype.name
-        self.bits, self.max, self.min = int(found.bits), int(found.max), int(found.min)
+        self.bits, self.max, self.min = int(limits.bits), int(limits.max), int(limits.min)
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

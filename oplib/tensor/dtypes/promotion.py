@@ -67,8 +67,8 @@ def _promote_floating(floating: frozenset[Dtype] | set[Dtype]) -> Dtype:
 
 
 def _refuse_unpromoted(first: Dtype, second: Dtype) -> None:
-    for one, other in ((first, second), (second, first)):
-        if one in FLOAT8 or (one in _UNPROMOTED and other not in FLOATING):
+    for mine, other in ((first, second), (second, first)):
+        if mine in FLOAT8 or (mine in _UNPROMOTED and other not in FLOATING):
             raise DtypeError(
                 f"promotion: there is no common dtype. Got {first.name} and {second.name}. "
                 f"Convert one of them first: tensor.to(dtype)."
@@ -95,17 +95,17 @@ def result_dtype(
         >>> result_dtype((dtypes.bfloat16,), (dtypes.float32,))
         dtype(bfloat16)
     """
-    found = _outrank(_promote_all(dimensioned), _outrank(_promote_all(zero_dim), _promote_all(numbers)))
-    if found is None:
+    promoted = _outrank(_promote_all(dimensioned), _outrank(_promote_all(zero_dim), _promote_all(numbers)))
+    if promoted is None:
         raise DtypeError("promotion: there is nothing to promote. Got no operand. Give at least one.")
-    return found
+    return promoted
 
 
-def _promote_all(given: tuple[Dtype, ...]) -> Dtype | None:
-    found: Dtype | None = None
-    for dtype in given:
-        found = dtype if found is None else _promote(found, dtype)
-    return found
+def _promote_all(dtypes: tuple[Dtype, ...]) -> Dtype | None:
+    promoted: Dtype | None = None
+    for dtype in dtypes:
+        promoted = dtype if promoted is None else _promote(promoted, dtype)
+    return promoted
 
 
 def _outrank(higher: Dtype | None, lower: Dtype | None) -> Dtype | None:

@@ -127,29 +127,29 @@ def normalize_dtype(dtype: Any) -> np.dtype[Any]:
         >>> normalize_dtype("bfloat16"), normalize_dtype(bool)
         (dtype(bfloat16), dtype('bool'))
     """
-    found = find_dtype(dtype)
-    if found not in _NARROWED or _jax_config.jax_enable_x64:
-        return found
+    normalized = find_dtype(dtype)
+    if normalized not in _NARROWED or _jax_config.jax_enable_x64:
+        return normalized
     if isinstance(dtype, type) and dtype in PYTHON_NUMBERS:  # in numpy, dtype("float64") == float
-        return _NARROWED[found]
+        return _NARROWED[normalized]
     raise DtypeError(
-        f"dtype: {found.name} was asked for while JAX's x64 is off. It would become "
-        f"{_NARROWED[found].name} silently. Ask for oplib.{_NARROWED[found].name}, or {_ENABLE}."
+        f"dtype: {normalized.name} was asked for while JAX's x64 is off. It would become "
+        f"{_NARROWED[normalized].name} silently. Ask for oplib.{_NARROWED[normalized].name}, or {_ENABLE}."
     )
 
 
 def find_dtype(dtype: Any) -> np.dtype[Any]:
     """Returns the dtype object for a spelling of a dtype, regardless of x64, or raises DtypeError."""
     try:
-        found = np.dtype(dtype)
+        normalized = np.dtype(dtype)
     except TypeError:
-        found = None
-    if dtype is None or found is None or found not in SUPPORTED:  # numpy reads None as float64
+        normalized = None
+    if dtype is None or normalized is None or normalized not in SUPPORTED:  # numpy reads None as float64
         raise DtypeError(
             f"dtype: no tensor has this dtype. Got {dtype!r}. "
             f"Use one of {', '.join(sorted(supported.name for supported in SUPPORTED))}."
         )
-    return found
+    return normalized
 
 
 def holds_numbers(dtype: np.dtype[Any]) -> bool:

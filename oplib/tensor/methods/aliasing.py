@@ -72,10 +72,10 @@ class TensorAliasing(Generic[TensorT]):
             raise ArgumentError(
                 f"data: expected a Tensor. Got {describe(value)}. Assign oplib.tensor(value), or copy_ it in."
             )
-        own, given = self._storage.spec, value._storage.spec
-        if given.dtype != own.dtype and self._requires_grad:
+        own, new = self._storage.spec, value._storage.spec
+        if new.dtype != own.dtype and self._requires_grad:
             raise AutogradError(
-                f"data: a tensor that requires grad keeps its dtype. Got {describe(given)} for "
+                f"data: a tensor that requires grad keeps its dtype. Got {describe(new)} for "
                 f"{describe(own)}. Convert it first."
             )
         has_views = self._views is not None

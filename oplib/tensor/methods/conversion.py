@@ -118,8 +118,8 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         Raises:
             DeviceError: there is no GPU.
         """
-        found = Device("cuda") if device is None else device
-        return self.to(device=found, non_blocking=non_blocking, memory_format=memory_format)
+        target = Device("cuda") if device is None else device
+        return self.to(device=target, non_blocking=non_blocking, memory_format=memory_format)
 
     @entry_point
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
@@ -152,8 +152,8 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
             return name_class(self.dtype, own)
         if not isinstance(dtype, str):
             return self.to(dtype=normalize_dtype(dtype))
-        found, device_type = read_class(dtype)
-        return self.to(dtype=found, device=None if own in (device_type, "abstract") else device_type)
+        wanted, device_type = read_class(dtype)
+        return self.to(dtype=wanted, device=None if own in (device_type, "abstract") else device_type)
 
     @entry_point
     def type_as(self, other: TensorT) -> TensorT:
@@ -165,8 +165,8 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
     ) -> TensorT:
         """Makes a leaf from a copy of data, by default with the dtype and device of this tensor."""
-        found = self.dtype if dtype is None else normalize_dtype(dtype)
-        array = to_array(data, found, self._place_new(device))
+        wanted = self.dtype if dtype is None else normalize_dtype(dtype)
+        array = to_array(data, wanted, self._place_new(device))
         return self.from_array(array, requires_grad=requires_grad)
 
     @entry_point
@@ -206,9 +206,9 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
             shared: Any = data
             return shared.detach()
         if not isinstance(data, (list, tuple, np.ndarray, jax.Array)):
-            given = ", ".join(type(arg).__name__ for arg in args)
+            kinds = ", ".join(type(arg).__name__ for arg in args)
             raise DataTypeError(
-                f"new(): data must be a sequence. Got ({given}). Give sizes or a list, or use oplib.tensor."
+                f"new(): data must be a sequence. Got ({kinds}). Give sizes or a list, or use oplib.tensor."
             )
         return self.new_tensor(data, device=device)
 
@@ -298,8 +298,8 @@ class TensorDtypes(Generic[TensorT]):
         Raises:
             DtypeError: int32 does not hold a known value.
         """
-        found = default_int_dtype()
+        wide = default_int_dtype()
         array = self._storage.array
-        if found == dtypes.int32 and array.dtype in _MAY_EXCEED and not is_abstract(array):
-            check_range(np.asarray(array), found)
-        return self.to(dtype=found, memory_format=memory_format)
+        if wide == dtypes.int32 and array.dtype in _MAY_EXCEED and not is_abstract(array):
+            check_range(np.asarray(array), wide)
+        return self.to(dtype=wide, memory_format=memory_format)

@@ -89,8 +89,8 @@ class TensorMethods(Generic[TensorT]):
         """
         try:
             if size is not None:
-                given = sizes if dtype is None else (*sizes, dtype)
-                return upcalls.view(self, take_named("view", "size", size, given))
+                positional = sizes if dtype is None else (*sizes, dtype)
+                return upcalls.view(self, take_named("view", "size", size, positional))
             if dtype is not None or (len(sizes) == 1 and isinstance(sizes[0], (np.dtype, type))):
                 return upcalls.view_dtype(self, sizes[0] if dtype is None else dtype)
             return upcalls.view(self, _join(sizes))

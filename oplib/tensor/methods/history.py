@@ -137,13 +137,13 @@ class TensorHistory(Generic[TensorT]):
                 f"grad: a tensor cannot be its own gradient. Got {describe(self._storage.array)} for itself. "
                 f"Assign a copy: tensor.detach().clone()."
             )
-        mine, given = self._storage.array, value._storage.array
-        if given.shape != mine.shape or given.dtype != mine.dtype:
+        mine, new = self._storage.array, value._storage.array
+        if new.shape != mine.shape or new.dtype != mine.dtype:
             raise AutogradError(
-                f"grad: a gradient has the shape and dtype of its tensor. Got {describe(given)} for "
+                f"grad: a gradient has the shape and dtype of its tensor. Got {describe(new)} for "
                 f"{describe(mine)}. Reshape or convert it first."
             )
-        refuse_escape(given, cast("TensorSlots", self), "grad")
+        refuse_escape(new, cast("TensorSlots", self), "grad")
 
     @property
     def retains_grad(self) -> bool:

@@ -31,7 +31,7 @@ def leave(other: object) -> Any:
             would not say why.
     """
     kind = type(other)
-    if any(one.__module__ == "torch" and one.__name__ == "Tensor" for one in kind.__mro__):
+    if any(base.__module__ == "torch" and base.__name__ == "Tensor" for base in kind.__mro__):
         raise ArgumentTypeError(
             f"an operator of a Tensor does not take a tensor of torch. Got {describe(other)}, of type "
             f"{kind.__module__}.{kind.__name__}. Convert it: oplib.tensor(t)."
@@ -218,8 +218,8 @@ class TensorOperators(Generic[TensorT]):
                 f"Tensor.__contains__ only supports Tensor or scalar. Got {describe(element)}. "
                 f"Look for a number."
             )
-        found = upcalls.eq(self, element)
-        return bool(np.asarray(found).any())
+        is_equal = upcalls.eq(self, element)
+        return bool(np.asarray(is_equal).any())
 
 
 OPERANDS = (TensorOperators, int, float, complex, jax.Array, np.ndarray, np.generic, SymbolicSize)

@@ -70,8 +70,8 @@ def set_printoptions(
         >>> set_printoptions(profile="default")
     """
     counts = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
-    given = {name: value for name, value in counts.items() if value is not None}
-    for name, value in given.items():
+    numbers = {name: value for name, value in counts.items() if value is not None}
+    for name, value in numbers.items():
         _check_count(name, value)
     if not (sci_mode is None or isinstance(sci_mode, bool)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ArgumentTypeError(  # callers without types
@@ -83,7 +83,7 @@ def set_printoptions(
             "or 'full'."
         )
     start = printing.options if profile is None else _PROFILES[profile]
-    printing.options = replace(start, sci_mode=sci_mode, **given)
+    printing.options = replace(start, sci_mode=sci_mode, **numbers)
 
 
 def _check_count(name: str, value: Any) -> None:

@@ -92,7 +92,7 @@ def _sample_uniform(draw: Any, kind: Any, shape: tuple[int, ...], dtype: Any) ->
     if dtype not in COMPLEX:
         return jax.random.uniform(key, shape, dtype)
     part = np.zeros(0, dtype).real.dtype
-    return jax.lax.complex(*(jax.random.uniform(one, shape, part) for one in jax.random.split(key)))
+    return jax.lax.complex(*(jax.random.uniform(part_key, shape, part) for part_key in jax.random.split(key)))
 
 
 @partial(jax.jit, static_argnums=(1, 2, 3))

@@ -42,19 +42,22 @@ def read_size(op: str, size: tuple[Any, ...], named: Any = None) -> tuple[int, .
             f"{op}() missing 1 required positional argument: 'size'. Got none. Write {op}(2, 3), or {op}(()) "
             "for one without dimensions."
         )
-    given = size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
-    for one in given:
-        if one.__class__ is not int or one < 0:
+    lengths = size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
+    for number in lengths:
+        if number.__class__ is not int or number < 0:
             break
     else:
-        return tuple(given)
+        return tuple(lengths)
     try:
         shape = tuple(
-            [one if is_symbolic(one) else _read_length(index, one) for index, one in enumerate(given)]
+            [
+                number if is_symbolic(number) else _read_length(index, number)
+                for index, number in enumerate(lengths)
+            ]
         )
     except TypeError:
         raise ArgumentTypeError(
-            f"{op}: argument 'size' is made of integers. Got {given!r}. Write {op}(2, 3) or {op}((2, 3))."
+            f"{op}: argument 'size' is made of integers. Got {lengths!r}. Write {op}(2, 3) or {op}((2, 3))."
         ) from None
     if any(length < 0 for length in shape if not is_symbolic(length)):
         raise ArgumentError(
@@ -82,14 +85,14 @@ def fill(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], placement: Pl
         return _make_filled(shape, value, dtype, placement)
     # The text tells -0.0 from 0.0. A context manager of the caller may have changed the default device.
     key = (shape, value or str(value), dtype, placement, jax_config.jax_default_device)
-    found = shared_arrays.get(key)
-    return share_array(key, _make_filled(shape, value, dtype, placement)) if found is None else found
+    shared = shared_arrays.get(key)
+    return share_array(key, _make_filled(shape, value, dtype, placement)) if shared is None else shared
 
 
 def fill_like(array: Any, value: Any) -> jax.Array:
     """Returns an array of one value in the shape, dtype and placement of another, see :func:`fill`."""
-    found = find_shared_like(array, value)
-    return fill(array.shape, value, array.dtype, placement_like(array, None)) if found is None else found
+    shared = find_shared_like(array, value)
+    return fill(array.shape, value, array.dtype, placement_like(array, None)) if shared is None else shared
 
 
 def find_shared_like(array: Any, value: Any) -> jax.Array | None:
@@ -102,10 +105,10 @@ def find_shared_like(array: Any, value: Any) -> jax.Array | None:
     # `fill` shares the array under another key, which needs the placement. Finding that here would double the
     # time of a call.
     key = (shape, value or str(value), dtype, array.committed, array.sharding, default)
-    found = shared_arrays.get(key)
-    if found is None and is_shareable(array):
-        found = share_array(key, fill(shape, value, dtype, placement_like(array, None)))
-    return found
+    shared = shared_arrays.get(key)
+    if shared is None and is_shareable(array):
+        shared = share_array(key, fill(shape, value, dtype, placement_like(array, None)))
+    return shared
 
 
 def _make_filled(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], placement: Placement) -> jax.Array:

@@ -7,15 +7,15 @@ from typing import Any
 from oplib.errors import ArgumentTypeError, describe
 
 
-def take_named(op: str, name: str, named: Any, given: tuple[Any, ...]) -> Any:
+def take_named(op: str, name: str, named: Any, args: tuple[Any, ...]) -> Any:
     """Returns numbers given by keyword to a function that also accepts them one by one.
 
     Raises:
-        ArgumentTypeError: they are not empty, or the value of the keyword is not a sequence.
+        ArgumentTypeError: there are positional arguments too, or the value of the keyword is not a sequence.
     """
-    if given:
+    if args:
         raise ArgumentTypeError(
-            f"{op}: argument '{name}' is given once, by position or by keyword. Got {describe(given)} and "
+            f"{op}: argument '{name}' is given once, by position or by keyword. Got {describe(args)} and "
             f"{name}={describe(named)}. Leave one out."
         )
     if not isinstance(named, (tuple, list)):
@@ -26,12 +26,12 @@ def take_named(op: str, name: str, named: Any, given: tuple[Any, ...]) -> Any:
     return named
 
 
-def read_bounds(op: str, given: tuple[Any, ...], **named: Any) -> tuple[Any, ...]:
+def read_bounds(op: str, args: tuple[Any, ...], **named: Any) -> tuple[Any, ...]:
     """Returns the arguments of a function whose first one, ``low``, may be omitted.
 
     Args:
         op: the name of the called function, for errors.
-        given: its positional arguments.
+        args: its positional arguments.
         **named: the keyword arguments in the order of their positions, ``low`` first; None if not given.
 
     Returns:
@@ -41,14 +41,14 @@ def read_bounds(op: str, given: tuple[Any, ...], **named: Any) -> tuple[Any, ...
         ArgumentTypeError: there are too many or too few arguments, or one is given twice.
     """
     names = tuple(named)
-    found = {name: value for name, value in named.items() if value is not None}
-    count = len(given) + len(found)
+    by_name = {name: value for name, value in named.items() if value is not None}
+    count = len(args) + len(by_name)
     taken = names if count == len(names) else names[1:]
-    if count != len(taken) or not found.keys() <= set(taken[len(given) :]):
-        parts = [*map(describe, given), *(f"{name}={describe(value)}" for name, value in found.items())]
+    if count != len(taken) or not by_name.keys() <= set(taken[len(args) :]):
+        parts = [*map(describe, args), *(f"{name}={describe(value)}" for name, value in by_name.items())]
         raise ArgumentTypeError(
             f"{op}: the arguments are {', '.join(names[1:])} or {', '.join(names)}, each given once. Got "
             f"{', '.join(parts) or 'none'}. Give {names[-1]} last, or by keyword."
         )
-    values = {**dict(zip(taken, given, strict=False)), **found}
+    values = {**dict(zip(taken, args, strict=False)), **by_name}
     return tuple(values.get(name, 0) for name in names)

@@ -152,8 +152,8 @@ def read_options(
         return default(), None, False
     check_options(op, options, rank)
     dtype, device = options.get("dtype"), options.get("device")
-    found = default() if dtype is None else normalize_dtype(dtype)
-    return found, None if device is None else find_placement(device), options.get("requires_grad", False)
+    normalized = default() if dtype is None else normalize_dtype(dtype)
+    return normalized, None if device is None else find_placement(device), options.get("requires_grad", False)
 
 
 def read_options_like(op: str, input: Any, options: FactoryOptions) -> tuple[Any, ReadOptions]:  # noqa: A002  torch's name
@@ -173,6 +173,6 @@ def read_options_like(op: str, input: Any, options: FactoryOptions) -> tuple[Any
     check_options(op, options, array.ndim)
     dtype = options.get("dtype")
     array = array if isinstance(array, jax.Array) else jnp.asarray(array)
-    found = array.dtype if dtype is None else normalize_dtype(dtype)
+    normalized = array.dtype if dtype is None else normalize_dtype(dtype)
     placement = placement_like(array, options.get("device"))
-    return array, (found, placement, options.get("requires_grad", False))
+    return array, (normalized, placement, options.get("requires_grad", False))

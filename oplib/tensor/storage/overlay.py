@@ -151,12 +151,12 @@ _observers: dict[Storage, set[int]] = {}  # the traces that observe each storage
 
 
 def _observed_class(plain: type) -> type:
-    found = _observed_classes.get(plain)
-    if found is None:
-        found = type(plain.__name__, (_Observed, plain), {"__slots__": ()})
-        _observed_classes[plain] = found
-        _plain_classes[found] = plain
-    return found
+    observed = _observed_classes.get(plain)
+    if observed is None:
+        observed = type(plain.__name__, (_Observed, plain), {"__slots__": ()})
+        _observed_classes[plain] = observed
+        _plain_classes[observed] = plain
+    return observed
 
 
 def list_classes(storage: Storage) -> frozenset[type]:

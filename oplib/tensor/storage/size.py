@@ -39,7 +39,7 @@ class Size(tuple[int, ...]):
     __slots__ = ()
 
     def __new__(cls, sizes: Iterable[SupportsIndex] = ()) -> Self:  # noqa: D102  described above
-        return tuple.__new__(cls, [_read(index, one) for index, one in enumerate(sizes)])
+        return tuple.__new__(cls, [_read(index, size) for index, size in enumerate(sizes)])
 
     def numel(self) -> int:
         """Returns the number of items of a tensor of this shape.
@@ -57,8 +57,8 @@ class Size(tuple[int, ...]):
     def __getitem__(self, key: slice) -> Size: ...
 
     def __getitem__(self, key: SupportsIndex | slice) -> int | Size:
-        found = super().__getitem__(key)
-        return make_size(found) if isinstance(found, tuple) else found
+        part = super().__getitem__(key)
+        return make_size(part) if isinstance(part, tuple) else part
 
     def __add__(self, other: Any) -> Size:
         return make_size((*self, *other)) if isinstance(other, tuple) else NotImplemented

@@ -93,13 +93,13 @@ class Chain:
         """Returns the chain with further frames at its end, and the starts of that chain."""
         if isinstance(frame, Chain):
             chain = self
-            for one, starts in frame.split(others):
-                chain, own = chain.extend(one, own, starts)
+            for part, starts in frame.split(others):
+                chain, own = chain.extend(part, own, starts)
             return chain, own
-        found = self._extensions.get(frame)
-        if found is None:
-            found = self._extensions[frame] = self._attach(frame)
-        chain, combine = found
+        extended = self._extensions.get(frame)
+        if extended is None:
+            extended = self._extensions[frame] = self._attach(frame)
+        chain, combine = extended
         if combine is None:
             return chain, own + others
         first = self.start_count - self.frames[-1].start_count
@@ -178,10 +178,10 @@ class Chain:
 
     def lay_out(self, starts: Starts, layout: Layout | None = None) -> Layout:
         """Returns the strides and offset of the view. By default its base is contiguous."""
-        found = layout or (contiguous_strides(self.in_shape), 0)
+        laid = layout or (contiguous_strides(self.in_shape), 0)
         for frame, own in self.split(starts):
-            found = frame.lay_out(found, tuple(own))
-        return found
+            laid = frame.lay_out(laid, tuple(own))
+        return laid
 
     # Running ----------------------------------------------------------------------------------
 

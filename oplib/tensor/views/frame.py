@@ -87,7 +87,7 @@ def find_positions(shape: Shape, layout: Layout) -> np.ndarray[Any, Any]:
     indices = np.full(shape, offset, np.int64)
     for axis, (length, stride) in enumerate(zip(shape, strides, strict=True)):
         along = np.arange(length) * stride
-        indices += along.reshape([-1 if one == axis else 1 for one in range(len(shape))])
+        indices += along.reshape([-1 if other == axis else 1 for other in range(len(shape))])
     return indices
 
 

@@ -57,7 +57,7 @@ def fit_strides(in_shape: Shape, strides: Shape, shape: Shape) -> Shape | None:
     """
     if 0 in shape or not in_shape:
         return contiguous_strides(shape)
-    found: list[int] = []
+    fitted: list[int] = []
     lengths = list(shape)
     chunk, base = 1, strides[-1]
     for axis in reversed(range(len(in_shape))):
@@ -67,10 +67,10 @@ def fit_strides(in_shape: Shape, strides: Shape, shape: Shape) -> Shape | None:
             continue
         step = 1
         while lengths and (step < chunk or lengths[-1] == 1):
-            found.append(step * base)
+            fitted.append(step * base)
             step *= lengths.pop()
         if step != chunk:
             return None
         if axis:
             chunk, base = 1, strides[axis - 1]
-    return None if lengths else tuple(reversed(found))
+    return None if lengths else tuple(reversed(fitted))

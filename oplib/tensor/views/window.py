@@ -129,16 +129,16 @@ class Window(Frame):
     def lay_out(self, layout: Layout, starts: Starts) -> Layout:  # noqa: D102
         strides, offset = layout
         offset += sum(strides[axis] * start for axis, start in zip(self.moving, starts, strict=True))
-        found: list[int] = []
+        laid: list[int] = []
         for index in reversed(range(len(self.axes))):
             axis = self.axes[index]
             if self._repeats(index):
-                found.append(0)
+                laid.append(0)
             elif axis is None:
-                found.append(found[-1] * self.shape[index + 1] if found else 1)
+                laid.append(laid[-1] * self.shape[index + 1] if laid else 1)
             else:
-                found.append(strides[axis] * self.steps[axis])
-        return tuple(reversed(found)), offset
+                laid.append(strides[axis] * self.steps[axis])
+        return tuple(reversed(laid)), offset
 
 
 @lru_cache(maxsize=4096)
