@@ -76,8 +76,8 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
         >>> x._version
         1
     """
-    for one in _listed(tensor):
-        one._storage.version += 1
+    for member in _listed(tensor):
+        member._storage.version += 1
 
 
 def _listed(tensor: object) -> list[Tensor]:
@@ -89,10 +89,10 @@ def _listed(tensor: object) -> list[Tensor]:
             f"Give the tensors that have been written into."
         )
     listed = list(cast("Iterable[Any]", tensor))
-    for position, one in enumerate(listed):
-        if not isinstance(one, Tensor):
+    for position, member in enumerate(listed):
+        if not isinstance(member, Tensor):
             raise AutogradError(
-                f"increment_version: expected each element to be a Tensor. Got {type(one).__name__} at "
+                f"increment_version: expected each element to be a Tensor. Got {type(member).__name__} at "
                 f"position {position}. Give the tensors that have been written into."
             )
     return listed

@@ -144,8 +144,8 @@ def push_tangents(
         tangents: the tangents of the inputs of the call, or None.
         outputs: the results of the call.
     """
-    given = [tangent for tangent in tangents if tangent is not None]
-    results = push(list(map(_freeze, (*operands, *given))))
+    present = [tangent for tangent in tangents if tangent is not None]
+    results = push(list(map(_freeze, (*operands, *present))))
     for output, tangent in zip(outputs, results, strict=True):
         if output is not None and tangent is not None and _look_up(output) is None:  # a view has its own
             set_tangent(output, tangent)

@@ -93,12 +93,12 @@ class ArrayFunction:
             wanted: for each input, whether its gradient is computed.
             given: for each output, whether it has a cotangent; the others count as zero.
         """
-        found = self._vjps.get((wanted, given))
-        if found is None:
-            found = self._vjps[wanted, given] = ArrayFunction(
+        derived = self._vjps.get((wanted, given))
+        if derived is None:
+            derived = self._vjps[wanted, given] = ArrayFunction(
                 _pull_back(self.function, wanted, given), self.name, compiled=self.compiled
             )
-        return found
+        return derived
 
     def jvp(self, given: Mask) -> ArrayFunction:
         """Returns the function ``(*inputs, *tangents) -> tangents of the outputs``.
@@ -106,24 +106,24 @@ class ArrayFunction:
         Args:
             given: for each input, whether it has a tangent; the others count as constant.
         """
-        found = self._jvps.get(given)
-        if found is None:
-            found = self._jvps[given] = ArrayFunction(
+        derived = self._jvps.get(given)
+        if derived is None:
+            derived = self._jvps[given] = ArrayFunction(
                 _push_forward(self.function, given), self.name, compiled=self.compiled
             )
-        return found
+        return derived
 
     def recorder(self, wanted: Mask) -> Callable[..., Arrays]:
         """Returns ``(*inputs) -> (plan, *outputs)``: the function together with the plan of its backward."""
-        found = self._recorders.get(wanted)
-        if found is None:
+        recorder = self._recorders.get(wanted)
+        if recorder is None:
 
             def record(*arrays: Any) -> Arrays:
                 outputs = self.function(*arrays)
                 return self._hold(DerivedPlan(self, wanted, arrays, outputs)), *outputs
 
-            found = self._recorders[wanted] = jax.jit(self._name(record), inline=True)
-        return found if self.compiled and config.compile_kernels else inspect.unwrap(found)
+            recorder = self._recorders[wanted] = jax.jit(self._name(record), inline=True)
+        return recorder if self.compiled and config.compile_kernels else inspect.unwrap(recorder)
 
     def hold_plans(self) -> None:
         """Lets the function hold the plans of its recorders, instead of JAX's caches of output trees."""
@@ -315,12 +315,12 @@ class BackwardPlan:
 
     def backward(self, given: Mask) -> ArrayFunction:
         """Returns ``(*residuals, *given cotangents) -> gradients``, with None for inputs not wanted."""
-        found = self._backwards.get(given)
-        if found is None:
-            found = self._backwards[given] = self._make_backward(given)
+        backward = self._backwards.get(given)
+        if backward is None:
+            backward = self._backwards[given] = self._make_backward(given)
             if given == (True,):
-                self.sole = found
-        return found
+                self.sole = backward
+        return backward
 
     def _make_backward(self, given: Mask) -> ArrayFunction:
         raise NotImplementedError

@@ -13,12 +13,12 @@ def match_type(value: Any, due: Any) -> Any:
     JAX requires this inside ``shard_map`` and on explicit meshes. On the tape a gradient may come from a
     formula that knows only the shape, such as the one that begins a backward pass.
     """
-    given = jax.typeof(value)
-    if due == given:
+    own = jax.typeof(value)
+    if due == own:
         return value
-    if given.sharding != due.sharding and not due.sharding.mesh.empty:
+    if own.sharding != due.sharding and not due.sharding.mesh.empty:
         value = jax.sharding.reshard(value, due.sharding)
-    missing = tuple(sorted(find_varying(due) - find_varying(given)))
+    missing = tuple(sorted(find_varying(due) - find_varying(own)))
     return jax.lax.pcast(value, missing, to="varying") if missing else value
 
 

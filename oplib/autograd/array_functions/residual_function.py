@@ -34,8 +34,8 @@ class ResidualFunction(ArrayFunction):
 
     def recorder(self, wanted: Mask) -> Callable[..., Arrays]:
         """Returns ``(*inputs) -> (plan, *outputs, *extra residuals)``."""
-        found = self._recorders.get(wanted)
-        if found is None:
+        recorder = self._recorders.get(wanted)
+        if recorder is None:
 
             def record(*arrays: Any) -> Arrays:
                 outputs, pull = linearize(self.function, wanted, arrays)
@@ -43,8 +43,8 @@ class ResidualFunction(ArrayFunction):
                 plan = self._hold(ResidualPlan(self, wanted, arrays, outputs, residuals, structure))
                 return plan, *outputs, *(residuals[place] for place in plan.extra_places)
 
-            found = self._recorders[wanted] = jax.jit(self._name(record), inline=True)
-        return found
+            recorder = self._recorders[wanted] = jax.jit(self._name(record), inline=True)
+        return recorder
 
 
 def linearize(function: Callable[..., Arrays], wanted: Mask, arrays: Arrays) -> tuple[Arrays, Any]:

@@ -146,15 +146,15 @@ def grad(  # noqa: PLR0917  torch's order of arguments
         "materialize_grads": materialize_grads,
     }
     if overrides := find_overrides((*roots, *wanted)):
-        found = hand_over(grad, overrides, (roots, wanted), options)
+        gradients = hand_over(grad, overrides, (roots, wanted), options)
     else:
         if not only_inputs:
             warnings.warn(
                 "grad: only_inputs is deprecated and ignored; it is always true.", FutureWarning, stacklevel=3
             )
         with in_its_width(roots):
-            found = _find_grads(roots, wanted, options)
-    return dict(zip(inputs, found, strict=True)) if isinstance(inputs, dict) else found
+            gradients = _find_grads(roots, wanted, options)
+    return dict(zip(inputs, gradients, strict=True)) if isinstance(inputs, dict) else gradients
 
 
 def _read_allow_unused(allow_unused: bool | None, *, materialize_grads: bool) -> bool:
@@ -171,18 +171,22 @@ def _find_grads(
 ) -> tuple[Tensor | None, ...]:
     """Runs the engine, batched or not, and fills in zeros. ``options`` are the arguments of ``grad``."""
     batched, create_graph = options["is_grads_batched"], options["create_graph"]
-    given = tensor_or_tensors_to_tuple(options["grad_outputs"], len(roots))
+    cotangents = tensor_or_tensors_to_tuple(options["grad_outputs"], len(roots))
     keep_graph = create_graph if options["retain_graph"] is None else options["retain_graph"]
 
     def run(grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
-        found = engine_run_backward(
+        gradients = engine_run_backward(
             roots, grads, keep_graph, create_graph, wanted, allow_unreachable=options["allow_unused"]
         )
-        return cast("tuple[Tensor | None, ...]", found)
+        return cast("tuple[Tensor | None, ...]", gradients)
 
-    grads = make_root_gradients(roots, given, batched)
-    found = run_batched(run, grads, create_graph=create_graph) if batched else run(grads)
-    return _materialize(found, wanted, create_graph=create_graph) if options["materialize_grads"] else found
+    grads = make_root_gradients(roots, cotangents, batched)
+    gradients = run_batched(run, grads, create_graph=create_graph) if batched else run(grads)
+    return (
+        _materialize(gradients, wanted, create_graph=create_graph)
+        if options["materialize_grads"]
+        else gradients
+    )
 
 
 def tensor_or_tensors_to_tuple(tensors: Grads, length: int) -> tuple[Tensor | None, ...]:
@@ -248,12 +252,12 @@ def _warn_of_cycle() -> None:
 
 
 def _materialize(
-    found: tuple[Tensor | None, ...], wanted: tuple[Any, ...], *, create_graph: bool
+    gradients: tuple[Tensor | None, ...], wanted: tuple[Any, ...], *, create_graph: bool
 ) -> tuple[Tensor, ...]:
     """Replaces None by zeros for inputs that no output depends on."""
     return tuple(
-        _zeros_like(wanted[position], position, requires_grad=create_graph) if one is None else one
-        for position, one in enumerate(found)
+        _zeros_like(wanted[position], position, requires_grad=create_graph) if gradient is None else gradient
+        for position, gradient in enumerate(gradients)
     )
 
 

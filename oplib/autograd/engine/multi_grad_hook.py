@@ -156,8 +156,8 @@ def _make_finder(tensor: Tensor, position: int) -> Finder:
     leaf = weakref.ref(tensor)
 
     def find_accumulator() -> TapeNode | None:
-        found = leaf()
-        return None if found is None else existing_accumulator(found)
+        accumulator = leaf()
+        return None if accumulator is None else existing_accumulator(accumulator)
 
     return find_accumulator
 

@@ -21,14 +21,14 @@ def is_tensor_like(value: object) -> bool:
 
 def find_overrides(values: Iterable[object]) -> list[type[Any]]:
     """Returns the classes of ``values`` that take over calls, each once, a subclass before its base."""
-    found: list[type[Any]] = []
+    classes: list[type[Any]] = []
     for value in values:
         cls = type(value)
-        if cls is Tensor or cls in found or not hasattr(cls, "__oplib_function__"):
+        if cls is Tensor or cls in classes or not hasattr(cls, "__oplib_function__"):
             continue
-        place = next((at for at, other in enumerate(found) if issubclass(cls, other)), len(found))
-        found.insert(place, cls)
-    return found
+        place = next((at for at, other in enumerate(classes) if issubclass(cls, other)), len(classes))
+        classes.insert(place, cls)
+    return classes
 
 
 def hand_over(

@@ -52,8 +52,8 @@ def fits(output: Any, grad: Any) -> bool:
     """Returns whether a gradient has exactly the shape and dtype of its output. Nearly all have."""
     if not isinstance(output, Tensor) or not isinstance(grad, Tensor):
         return False
-    due, given = output._storage.array, grad._storage.array
-    return given.shape == due.shape and given.dtype == due.dtype
+    due, array = output._storage.array, grad._storage.array
+    return array.shape == due.shape and array.dtype == due.dtype
 
 
 def find_root_gradient(output: Tensor, grad: Any) -> Any:
@@ -65,8 +65,8 @@ def find_root_gradient(output: Tensor, grad: Any) -> Any:
         return _ones.get((due.shape, due.dtype, find_other_placement(due)))
     if type(grad) is not Tensor:
         return None
-    given = grad._storage.array
-    return given if given.shape == due.shape and given.dtype == due.dtype else None
+    array = grad._storage.array
+    return array if array.shape == due.shape and array.dtype == due.dtype else None
 
 
 def calculate_shape(
@@ -108,9 +108,9 @@ def _needs_grad(output: Tensor | GradientEdge) -> bool:
 
 
 def _check_grad(output: Any, grad: Tensor, position: int, *, is_grads_batched: bool) -> None:
-    due, given = _metadata(output), grad._storage.array
+    due, array = _metadata(output), grad._storage.array
     if is_grads_batched:
-        _check_batch(output, given, position)
+        _check_batch(output, array, position)
     out_shape, grad_shape = calculate_shape(output, grad, is_grads_batched)
     if grad_shape != out_shape:
         batch = (
@@ -123,9 +123,9 @@ def _check_grad(output: Any, grad: Tensor, position: int, *, is_grads_batched: b
             f"backward: Mismatch in shape: grad_output[{position}] has a shape of {grad_shape} and "
             f"output[{position}] has a shape of {out_shape}. {batch}Reshape the gradient."
         )
-    if jnp.iscomplexobj(given) != jnp.issubdtype(due.dtype, jnp.complexfloating):
+    if jnp.iscomplexobj(array) != jnp.issubdtype(due.dtype, jnp.complexfloating):
         raise AutogradError(
-            f"backward: Mismatch in dtype: grad_output[{position}] is {describe(given)} and "
+            f"backward: Mismatch in dtype: grad_output[{position}] is {describe(array)} and "
             f"output[{position}] is {describe(due)}. A complex output has a complex gradient, a real output "
             "a real one. Convert it."
         )

@@ -45,4 +45,4 @@ def _is_wide(node: Any) -> bool:
     plan = getattr(node, "plan", None)
     if plan is not None and plan.is_wide:
         return True
-    return any(one is not None and one.dtype in _WIDE for one in node.input_metadata)
+    return any(meta is not None and meta.dtype in _WIDE for meta in node.input_metadata)

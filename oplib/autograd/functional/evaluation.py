@@ -90,21 +90,21 @@ def require_recorded(tensors: Sequence[Tensor | None], kind: str, caller: str) -
 
 
 def fill_zeros(
-    found: Found, like: Tensors, kind: str, caller: str, *, strict: bool, create_graph: bool
+    gradients: Found, like: Tensors, kind: str, caller: str, *, strict: bool, create_graph: bool
 ) -> Tensors:
     """Replaces None by zeros, or raises.
 
     Raises:
         AutogradError: a gradient is independent of the input, with ``strict``.
     """
-    for place, one in enumerate(found) if strict else ():
-        if one is None:
+    for place, result in enumerate(gradients) if strict else ():
+        if result is None:
             raise _refuse(caller, INDEPENDENT[kind], place)
-        if create_graph and not one._requires_grad:
+        if create_graph and not result._requires_grad:
             raise refuse_constant(caller, "hessian" if "hessian" in kind else "jacobian", place)
     return tuple(
         make_zeros_like(tensor) if gradient is None else gradient
-        for gradient, tensor in zip(found, like, strict=True)
+        for gradient, tensor in zip(gradients, like, strict=True)
     )
 
 

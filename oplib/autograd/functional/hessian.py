@@ -80,10 +80,12 @@ def _make_gradient(func: Function, *, is_tuple: bool, forward: bool, strict: boo
 
     def gradient(*at: Any) -> Any:
         if forward:  # so that the gradient is recorded
-            at = tuple(one.requires_grad_() for one in at)
-        found = jacobian(scalar, at if is_tuple else at[0], create_graph=True)
+            at = tuple(tensor.requires_grad_() for tensor in at)
+        gradients = jacobian(scalar, at if is_tuple else at[0], create_graph=True)
         if strict:
-            require_recorded(found if isinstance(found, tuple) else (found,), "jacobian", "hessian")
-        return found
+            require_recorded(
+                gradients if isinstance(gradients, tuple) else (gradients,), "jacobian", "hessian"
+            )
+        return gradients
 
     return gradient

@@ -84,8 +84,8 @@ def product(kind: str, *, like: str = "inputs", structure: str = "inputs", of_sc
         ) -> Any:
             with enable_grad():
                 at = take_point(inputs, name, create_graph=create_graph)
-                outputs, found, group = compute(func, at, v, create_graph=create_graph, strict=strict)
-            filled = fill_zeros(found, group.tensors, kind, name, strict=strict, create_graph=create_graph)
+                outputs, products, group = compute(func, at, v, create_graph=create_graph, strict=strict)
+            filled = fill_zeros(products, group.tensors, kind, name, strict=strict, create_graph=create_graph)
             results = detach_results((outputs.tensors, filled), create_graph=create_graph)
             return outputs.untuple(results[0]), group.untuple(results[1])
 

@@ -31,15 +31,15 @@ def pull_back(problem: Problem, output: int, cotangent: Vector, options: Options
     boxed = Tensor.from_array(from_coordinates(cotangent, result.array))
 
     def compute() -> list[Vector]:
-        found = grad(result, problem.wanted_inputs, boxed, retain_graph=True, allow_unused=True)
+        gradients = grad(result, problem.wanted_inputs, boxed, retain_graph=True, allow_unused=True)
         return [
             _read_gradient(gradient, problem, place, check_dtype=options.check_grad_dtypes)
-            for place, gradient in zip(problem.wanted, found, strict=True)
+            for place, gradient in zip(problem.wanted, gradients, strict=True)
         ]
 
     first, second = compute(), compute()
-    for place, one, other in zip(problem.wanted, first, second, strict=True):
-        _require_repeated(one, other, options.nondet_tol, f"output {output} with respect to input {place}")
+    for place, left, other in zip(problem.wanted, first, second, strict=True):
+        _require_repeated(left, other, options.nondet_tol, f"output {output} with respect to input {place}")
     return first
 
 
@@ -63,28 +63,28 @@ def _read_gradient(gradient: Tensor | None, problem: Problem, place: int, *, che
     return to_coordinates(gradient.array)
 
 
-def check_gradient_kind(found: Any, due: Any, what: str, *, check_dtype: bool) -> None:
+def check_gradient_kind(gradient: Any, due: Any, what: str, *, check_dtype: bool) -> None:
     """Raises GradcheckError if a gradient or tangent does not have the shape and dtype of its value."""
-    if found.shape != due.shape:
+    if gradient.shape != due.shape:
         raise GradcheckError(
-            f"gradcheck: the analytical gradient of {what} has incorrect size. Got {describe(found)} for "
+            f"gradcheck: the analytical gradient of {what} has incorrect size. Got {describe(gradient)} for "
             f"{describe(due)}. Return a gradient of the input's shape."
         )
-    if check_dtype and found.dtype != due.dtype:
+    if check_dtype and gradient.dtype != due.dtype:
         raise GradcheckError(
-            f"gradcheck: the gradient of {what} has a dtype mismatch. Got {describe(found)} for "
+            f"gradcheck: the gradient of {what} has a dtype mismatch. Got {describe(gradient)} for "
             f"{describe(due)}. Return it in this dtype, or leave check_grad_dtypes off."
         )
-    if np.issubdtype(found.dtype, np.complexfloating) != np.issubdtype(due.dtype, np.complexfloating):
+    if np.issubdtype(gradient.dtype, np.complexfloating) != np.issubdtype(due.dtype, np.complexfloating):
         raise GradcheckError(
             f"gradcheck: the gradient of {what} is complex where it is to be real, or real where it is to be "
-            f"complex. Got {describe(found)} for {describe(due)}. Convert it in the formula."
+            f"complex. Got {describe(gradient)} for {describe(due)}. Convert it in the formula."
         )
 
 
-def _require_repeated(one: Vector, other: Vector, tolerance: float, what: str) -> None:
-    differing = (one != other) & ~(np.isnan(one) & np.isnan(other))
-    gaps = np.abs(one[differing] - other[differing])
+def _require_repeated(expected: Vector, other: Vector, tolerance: float, what: str) -> None:
+    differing = (expected != other) & ~(np.isnan(expected) & np.isnan(other))
+    gaps = np.abs(expected[differing] - other[differing])
     if gaps.size and not gaps.max() <= tolerance:
         raise GradcheckError(
             f"gradcheck: Backward is not reentrant: computed twice with the same input and cotangent, the "
@@ -117,10 +117,10 @@ class _UndefinedGrad(Function):
 def check_zero_gradients(problem: Problem) -> None:
     """Raises GradcheckError unless zero gradients of the outputs give zero gradients of the inputs."""
     outputs = problem.differentiable_outputs
-    found = grad(
+    gradients = grad(
         outputs, problem.wanted_inputs, zero_cotangents(outputs), retain_graph=True, allow_unused=True
     )
-    for place, gradient in zip(problem.wanted, found, strict=True):
+    for place, gradient in zip(problem.wanted, gradients, strict=True):
         if gradient is None:
             continue
         check_gradient_kind(gradient.array, problem.inputs[place].array, f"input {place}", check_dtype=True)
@@ -140,8 +140,8 @@ def check_undefined_gradients(problem: Problem) -> None:
     Raises:
         GradcheckError: the backward raises, or all gradients are absent and it returns nonzero ones.
     """
-    found = _pull_back_undefined(problem)
-    for place, gradient in zip(problem.wanted, found, strict=True):
+    gradients = _pull_back_undefined(problem)
+    for place, gradient in zip(problem.wanted, gradients, strict=True):
         if gradient is not None and _is_nonzero(gradient):
             raise GradcheckError(
                 "gradcheck: Expected all input grads to be undefined or zero when all output grads are "

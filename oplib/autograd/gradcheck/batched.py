@@ -35,10 +35,10 @@ def check_batched_gradients(problem: Problem, output: int) -> None:
 
     expected = [pull_back(Tensor.from_array(row), batched=False) for row in cotangents]
     stacked = Tensor.from_array(jnp.stack(cotangents))
-    found = run_mapped(lambda: pull_back(stacked, batched=True), f"the gradients of output {output}")
+    mapped = run_mapped(lambda: pull_back(stacked, batched=True), f"the gradients of output {output}")
     for at, place in enumerate(problem.wanted):
         require_same(
-            _read(found[at], problem, place, _ROWS),
+            _read(mapped[at], problem, place, _ROWS),
             np.concatenate([_read(row[at], problem, place, 1) for row in expected]),
             f"the gradient of output {output} with respect to input {place}",
         )
@@ -63,14 +63,14 @@ def run_mapped(run: Callable[[], Any], what: str) -> Any:
 
 
 def require_same(
-    found: Vector, expected: Vector, what: str, *, how: str = "under vmap", instead: str = "one by one"
+    mapped: Vector, expected: Vector, what: str, *, how: str = "under vmap", instead: str = "one by one"
 ) -> None:
     """Raises if the results of two computations differ."""
-    differing = find_differing(expected, found, _ATOL, _RTOL)
+    differing = find_differing(expected, mapped, _ATOL, _RTOL)
     if differing.any():
-        worst = int(np.argmax(np.where(differing, np.abs(found - expected), -1)))
+        worst = int(np.argmax(np.where(differing, np.abs(mapped - expected), -1)))
         raise GradcheckError(
-            f"gradcheck: {what} differs {how}. It is {found[worst]:.7g} {how} and {expected[worst]:.7g} "
+            f"gradcheck: {what} differs {how}. It is {mapped[worst]:.7g} {how} and {expected[worst]:.7g} "
             f"{instead}; {int(differing.sum())} of {differing.size} entries differ. Correct the rules of the "
             "ops that the function calls."
         )

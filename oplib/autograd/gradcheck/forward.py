@@ -29,13 +29,13 @@ def push_forward(problem: Problem, place: int, direction: Vector, options: Optio
     Raises GradcheckError for one of another shape or dtype than its output.
     """
     tangent = from_coordinates(direction, problem.inputs[place].array)
-    found: dict[int, Vector] = {}
+    derivatives: dict[int, Vector] = {}
     for output, value in _push(problem, {place: Tensor.from_array(tangent)}).items():
         due = problem.outputs[output].array
         if value is not None:
             check_gradient_kind(value.array, due, f"output {output}", check_dtype=options.check_grad_dtypes)
-        found[output] = _read(value, due)
-    return found
+        derivatives[output] = _read(value, due)
+    return derivatives
 
 
 def forward_jacobian(problem: Problem, place: int, options: Options) -> dict[int, Matrix]:
@@ -89,14 +89,14 @@ def check_batched_tangents(problem: Problem) -> None:
     for place in problem.wanted:
         tangents = _draw(problem, place)
         expected = [_push(problem, {place: Tensor.from_array(row)}) for row in tangents]
-        found = run_mapped(lambda at=place, rows=tangents: _push_batch(problem, at, rows), "forward mode")
+        mapped = run_mapped(lambda at=place, rows=tangents: _push_batch(problem, at, rows), "forward mode")
         for output in problem.inexact:
             due = problem.outputs[output].array
             rows = [_read(row[output], due) for row in expected]
             require_same(
                 np.zeros(len(rows) * rows[0].size)
-                if found[output] is None
-                else to_coordinates(found[output]),
+                if mapped[output] is None
+                else to_coordinates(mapped[output]),
                 np.concatenate(rows),
                 f"the tangent of output {output} with respect to input {place}",
             )
@@ -107,10 +107,10 @@ def _push_batch(problem: Problem, place: int, tangents: list[Any]) -> dict[int, 
         state = modes.state
         state.vmap_levels += 1
         try:
-            found = _push(problem, {place: ARRAYS.box(tangent)})
+            pushed = _push(problem, {place: ARRAYS.box(tangent)})
         finally:
             state.vmap_levels -= 1
-        return {output: None if value is None else value.array for output, value in found.items()}
+        return {output: None if value is None else value.array for output, value in pushed.items()}
 
     return jax.vmap(push_one)(jnp.stack(tangents))
 

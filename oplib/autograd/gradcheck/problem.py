@@ -75,13 +75,13 @@ class Problem:
     def _values_at(self, place: int, point: Vector, outputs: Sequence[int]) -> list[Vector]:
         tensor = self.inputs[place]
         with _moved_to(tensor, from_coordinates(point, tensor.array)):
-            found = as_tuple(self.func(*self.inputs))
-            return [to_coordinates(self._check_alike(found, output)) for output in outputs]
+            results = as_tuple(self.func(*self.inputs))
+            return [to_coordinates(self._check_alike(results, output)) for output in outputs]
 
-    def _check_alike(self, found: Sequence[Any], output: int) -> Any:
+    def _check_alike(self, results: Sequence[Any], output: int) -> Any:
         """Returns the array of an output, after checking that its shape and dtype have not changed."""
         due = self.outputs[output].array
-        got = found[output].array if output < len(found) and isinstance(found[output], Tensor) else None
+        got = results[output].array if output < len(results) and isinstance(results[output], Tensor) else None
         if got is None or got.shape != due.shape or got.dtype != due.dtype:
             raise GradcheckError(
                 f"gradcheck: output {output} of the function changes its shape or dtype when an input "

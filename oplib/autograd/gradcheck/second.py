@@ -130,8 +130,8 @@ class _FirstGradients:
                     values[place] = values[place].requires_grad_()
         outputs = [value for value in as_tuple(self._func(*inputs)) if needs_grad(value)]
         wanted = [inputs[place] for place in self._wanted]
-        found = grad(outputs, wanted, cotangents, create_graph=True, allow_unused=True)
-        return tuple(gradient for gradient in found if gradient is not None)
+        gradients = grad(outputs, wanted, cotangents, create_graph=True, allow_unused=True)
+        return tuple(gradient for gradient in gradients if gradient is not None)
 
 
 def _draw_like(output: Tensor, seed: int) -> Tensor:

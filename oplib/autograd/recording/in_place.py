@@ -76,7 +76,7 @@ def has_required_grad(value: Any) -> bool:
         return value._requires_grad
     if isinstance(value, (list, tuple)):
         members: Sequence[Any] = value
-        return any(isinstance(one, Tensor) and one._requires_grad for one in members)
+        return any(isinstance(member, Tensor) and member._requires_grad for member in members)
     return False
 
 
@@ -242,6 +242,10 @@ def _move(
         The storages and their versions. A value saved of another view of the same memory has the version from
         before the write, and so counts as overwritten.
     """
-    moved = tuple([NOBODY if one is written else written if one is own else one for one in storages])
+    moved = tuple(
+        [NOBODY if storage is written else written if storage is own else storage for storage in storages]
+    )
     pairs = zip(storages, moved, strict=True)
-    return moved, tuple([now.version - (now is one and now.owner is written.owner) for one, now in pairs])
+    return moved, tuple(
+        [now.version - (now is before and now.owner is written.owner) for before, now in pairs]
+    )

@@ -25,9 +25,9 @@ def run_without_residuals(function: ArrayFunction, grad: Any) -> Arrays:
         return kept[2]
     results = function.run(grad)
     if is_shared(grad) and _may_be_kept(function, grad, results):
-        for one in results:
-            if one is not None:
-                mark_shared(one)
+        for result in results:
+            if result is not None:
+                mark_shared(result)
         function.kept = grad, device, results
     return results
 
@@ -35,8 +35,10 @@ def run_without_residuals(function: ArrayFunction, grad: Any) -> Arrays:
 def _may_be_kept(function: ArrayFunction, grad: Any, results: Arrays) -> bool:
     if isinstance(function, Forwarding) or not function.compiled or is_jit_disabled():
         return False
-    for one in results:
-        if one is not None and (isinstance(one, Tracer) or one.committed or not is_shareable(one)):
+    for result in results:
+        if result is not None and (
+            isinstance(result, Tracer) or result.committed or not is_shareable(result)
+        ):
             return False
     run: Any = function.run
     return not run.trace(grad).jaxpr.effects

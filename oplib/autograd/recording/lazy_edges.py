@@ -18,7 +18,7 @@ class LazyEdges:
     """
 
     def __get__(self, node: Any, owner: type) -> tuple[Edge | None, ...]:
-        node.edges = tuple([leaf_edge(one) if isinstance(one, Tensor) else one for one in node.inputs])
+        node.edges = tuple([leaf_edge(link) if isinstance(link, Tensor) else link for link in node.inputs])
         return node.edges
 
 

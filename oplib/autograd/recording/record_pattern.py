@@ -31,6 +31,6 @@ def find_pattern(plan: BackwardPlan) -> Pattern | None:
     if plan.pattern is None and plan.extras is None and None not in plan.outputs:
         count = plan.input_count + len(plan.outputs)
         if all(source < count for source in plan.sources):
-            found = Pattern(plan.wanted, plan.sources, plan.differentiable, plan.viewed)
-            plan.pattern = _known.setdefault(found, found)
+            pattern = Pattern(plan.wanted, plan.sources, plan.differentiable, plan.viewed)
+            plan.pattern = _known.setdefault(pattern, pattern)
     return plan.pattern

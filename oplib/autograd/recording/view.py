@@ -158,8 +158,8 @@ def _turn_back(view: Tensor, root: Tensor, frame: Frame | Chain) -> None:
     """Makes a view of a root that got an additional frame show the same items as before."""
     storage: Any = view._storage
     chain, starts = make_chain((Inverse(frame),)), ()
-    for one, others in _split_path(storage):
-        chain, starts = chain.extend(one, starts, others)
+    for window, others in _split_path(storage):
+        chain, starts = chain.extend(window, starts, others)
     turned = make_view_storage(root._storage, chain, starts)
     if isinstance(storage, AliasStorage):
         storage.place = turned

@@ -78,12 +78,12 @@ class AllowMutationOnSavedContext:
     @property
     def original(self) -> MutableMapping[Handle, Tensor]:
         """By handle, the saved tensors that have not been written."""
-        return WeakKeyDictionary({one: one.tensor for one in self.handles if not one.is_written})
+        return WeakKeyDictionary({handle: handle.tensor for handle in self.handles if not handle.is_written})
 
     @property
     def cloned(self) -> MutableMapping[Handle, Tensor]:
         """By handle, the old values of tensors that have been written."""
-        return WeakKeyDictionary({one: box(one.array) for one in self.handles if one.is_written})
+        return WeakKeyDictionary({handle: box(handle.array) for handle in self.handles if handle.is_written})
 
     def clear(self) -> None:
         """Removes all entries."""

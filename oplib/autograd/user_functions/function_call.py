@@ -50,11 +50,11 @@ class Binding:
             rest = self._defaults[len(args) :]
             return (args if _ABSENT in rest else (*args, *rest)), {}
         bound = self._signature.bind(*args, **kwargs)
-        given = [name in bound.arguments for name in self._signature.parameters]
+        are_passed = [name in bound.arguments for name in self._signature.parameters]
         bound.apply_defaults()
         positional = bound.args
         if not self.is_complete:  # no trailing defaults
-            while not given[len(positional) - 1]:
+            while not are_passed[len(positional) - 1]:
                 positional = positional[:-1]
         return positional, bound.kwargs
 

@@ -29,15 +29,15 @@ def push_tangents_through(
     versions = {id(tangent): tangent._version for tangent in call.tangents if tangent is not None}
     filled = [_fill(ctx, tensor, tangent) for tensor, tangent in zip(call.inputs, call.tangents, strict=True)]
     results = _call_jvp(ctx, ctx._arrange(filled))
-    given = results if isinstance(results, tuple) else (results,)
-    if len(given) != ctx._output_count:
+    listed = results if isinstance(results, tuple) else (results,)
+    if len(listed) != ctx._output_count:
         raise AutogradError(
-            f"{ctx.name()}: its jvp returned an invalid number of forward gradients. Got {len(given)}, "
+            f"{ctx.name()}: its jvp returned an invalid number of forward gradients. Got {len(listed)}, "
             f"expected {ctx._output_count}, one for each result of forward. Return None for a result without."
         )
     dirty = {id(tensor) for tensor in ctx.dirty_tensors}
     constant = {id(tensor) for tensor in ctx.non_differentiable}
-    for place, tangent in enumerate(_flatten(ctx, given)):
+    for place, tangent in enumerate(_flatten(ctx, listed)):
         leaf, output = leaves[place], outputs[place]
         if isinstance(output, Tensor):
             marked = id(leaf) in constant or not has_gradient(output._storage.array.dtype)

@@ -94,14 +94,14 @@ class NestedIOFunction(Function):
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         """Calls ``backward_extended`` and puts its gradients at the places of the arguments."""
         returned = ctx._forward_cls.backward_extended(ctx, *grads)
-        found = list(iterate_tensors(returned, or_none=True))
+        gradients = list(iterate_tensors(returned, or_none=True))
         due = sum(ctx._tensor_flags)
-        if len(found) != due:
+        if len(gradients) != due:
             raise AutogradError(
                 f"{ctx.name()}: backward_extended returned an incorrect number of gradients. Got "
-                f"{len(found)}, expected {due}, one for each Tensor given. Return None for one without."
+                f"{len(gradients)}, expected {due}, one for each Tensor given. Return None for one without."
             )
-        return ctx._arrange(found)
+        return ctx._arrange(gradients)
 
     def forward_extended(self: Any, *args: Any) -> Any:  # noqa: ARG002  a definition has them
         """Computes the result from nested arguments. Subclasses define it. ``self`` is the ctx."""

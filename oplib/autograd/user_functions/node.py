@@ -122,14 +122,16 @@ class BackwardCFunction(TapeNode, FunctionCtx):
 
     def _flat_results(self, results: Any) -> list[Tensor | None]:
         """Checks the results of the user's backward, and picks the gradients of tensor arguments."""
-        given = results if isinstance(results, tuple) else (results,)
+        listed = results if isinstance(results, tuple) else (results,)
         count = self._argument_count
-        if len(given) != count and (len(given) < count or any(extra is not None for extra in given[count:])):
+        if len(listed) != count and (
+            len(listed) < count or any(extra is not None for extra in listed[count:])
+        ):
             raise AutogradError(
-                f"{self.name()}: it returned an incorrect number of gradients. Got {len(given)}, expected "
+                f"{self.name()}: it returned an incorrect number of gradients. Got {len(listed)}, expected "
                 f"{count}, one for each argument of forward. Return None for an argument without gradient."
             )
-        leaves: Sequence[Any] = given if len(given) == count else given[:count]
+        leaves: Sequence[Any] = listed if len(listed) == count else listed[:count]
         if self._argument_specs:
             leaves = flatten_gradients(leaves, self._argument_specs, self.name())
         picked: list[Tensor | None] = []
@@ -208,8 +210,10 @@ def refuse_gradients(values: Sequence[Any], message: str) -> list[Any]:
     node = Error()
     node.message = message
     tensors = [value if isinstance(value, Tensor) else None for value in values]
-    node.input_metadata = tuple([None if one is None else jax.typeof(one._storage.array) for one in tensors])
-    node.edges = tuple([None if one is None else gradient_edge(_copy_leaf(one)) for one in tensors])
+    node.input_metadata = tuple(
+        [None if source is None else jax.typeof(source._storage.array) for source in tensors]
+    )
+    node.edges = tuple([None if source is None else gradient_edge(_copy_leaf(source)) for source in tensors])
     number_node(node, modes.state)
     return [
         value if tensor is None else _attach(tensor, node, slot)

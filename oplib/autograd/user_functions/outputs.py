@@ -41,7 +41,7 @@ def attach_outputs(
         dirty = _dirty(ctx, leaves, inputs, recording=recording)
         if recording:
             _refuse_written_views(ctx, leaves)
-    given = set(map(id, inputs))
+    input_ids = set(map(id, inputs))
     constant = set(map(id, ctx.non_differentiable))
     attached: set[int] = set()  # tensors made by forward; if returned twice, they are the same tensor
     has_views = False
@@ -56,7 +56,7 @@ def attach_outputs(
         is_recorded = recording and not is_constant
         # an input, or a captured tensor with a history, must keep its edge; a view without history stays one
         has_edge = leaf._requires_grad and (is_recorded or leaf._root is None)
-        is_kept = is_dirty or own in attached or not (own in given or has_edge)
+        is_kept = is_dirty or own in attached or not (own in input_ids or has_edge)
         output = leaf if is_kept else _alias(leaf, is_recorded=is_recorded)
         if is_kept:
             attached.add(own)
@@ -76,14 +76,14 @@ def _dirty(
 ) -> set[int]:
     """Checks and counts the declared writes. Returns the ids of the tensors."""
     returned = {id(leaf) for leaf in leaves}
-    given = {id(tensor) for tensor in inputs}
+    input_ids = {id(tensor) for tensor in inputs}
     for tensor in ctx.dirty_tensors:
-        if id(tensor) not in given:
+        if id(tensor) not in input_ids:
             warnings.warn(
                 f"{ctx.name()}: mark_dirty() received a tensor that is not an input of forward.", stacklevel=4
             )
         is_leaf = tensor._requires_grad and tensor._grad_fn is None
-        if recording and is_leaf and all(tensor is not one for one in ctx.non_differentiable):
+        if recording and is_leaf and all(tensor is not marked for marked in ctx.non_differentiable):
             raise AutogradError(
                 f"{ctx.name()}: a leaf that requires grad has been used in an in-place operation. Got "
                 f"{describe(tensor._storage.array)} in mark_dirty(). Write into a clone() of it, or under "

@@ -60,12 +60,14 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
     outputs = attach_outputs(ctx, leaves, call.inputs, recording=call.recording)
     if call.recording:
         ctx.input_metadata = tuple(
-            [one._storage.array.aval if isinstance(one, Tensor) else None for one in outputs]
+            [output._storage.array.aval if isinstance(output, Tensor) else None for output in outputs]
         )
         if not ctx._materialize_non_diff_grads:
             pairs = zip(ctx.input_metadata, outputs, strict=True)
-            ctx.input_metadata = tuple([meta if meta and one._requires_grad else None for meta, one in pairs])
-        ctx._saved = tuple([None if one is None else SavedTensor(one, ctx) for one in ctx.to_save])
+            ctx.input_metadata = tuple(
+                [meta if meta and source._requires_grad else None for meta, source in pairs]
+            )
+        ctx._saved = tuple([None if value is None else SavedTensor(value, ctx) for value in ctx.to_save])
     if call.tangents is not None:
         push_tangents_through(ctx, leaves, outputs, call)
     for name in _PASSING:

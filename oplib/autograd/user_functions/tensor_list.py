@@ -127,8 +127,8 @@ def _make_backward(backward: Callable[..., Any]) -> Callable[..., Any]:
             result = backward(ctx, *unflatten(grads, metadata.output_spec))
         finally:
             ctx.needs_input_grad = flags
-        given = result if isinstance(result, tuple) else (result,)
-        flat, spec = flatten(given, not_list_of_optional_tensor)
+        gradients = result if isinstance(result, tuple) else (result,)
+        flat, spec = flatten(gradients, not_list_of_optional_tensor)
         if spec != metadata.input_spec:
             raise AutogradError(
                 f"{ctx.name()}: backward must return gradients in the same structure as the arguments. Got "

@@ -42,14 +42,18 @@ def describe_backward(node: Any, operands: list[Any]) -> Any:
         attribute that has no hash.
     """
     saved = node._saved or ()
-    if node._argument_specs or node._output_specs or any(one is not None and one.is_packed for one in saved):
+    if (
+        node._argument_specs
+        or node._output_specs
+        or any(slot is not None and slot.is_packed for slot in saved)
+    ):
         return None
     try:
         static = tuple([(name, _static_key(value)) for name, value in sorted(_attributes(node).items())])
         hash(static)
     except TypeError:
         return None
-    arrays = [None if one is None else one.read(node.name()) for one in saved]
+    arrays = [None if slot is None else slot.read(node.name()) for slot in saved]
     operands += [array for array in arrays if array is not None]
     structure = tuple([_tupled(getattr(node, name)) for name in _STRUCTURE])
     specs = [None if edge is None else edge[0].input_metadata[edge[1]] for edge in node.edges]
@@ -67,7 +71,7 @@ def trace_backward(node: Any, given: Mask) -> ArrayFunction:
         setattr(ctx, name, getattr(node, name))
     ctx.input_metadata = node.input_metadata
     ctx.edges = tuple([None if edge is None else (_make_target(edge), 0) for edge in node.edges])
-    is_saved = [one is not None for one in node._saved or ()]
+    is_saved = [value is not None for value in node._saved or ()]
 
     def backward(*arrays: Any) -> Any:
         rest = iter(arrays)
@@ -98,7 +102,7 @@ def _static_key(value: Any) -> Any:
     if isinstance(value, (Tensor, jax.Array)):
         raise TypeError
     if isinstance(value, tuple):
-        return tuple, tuple([_static_key(one) for one in value])
+        return tuple, tuple([_static_key(member) for member in value])
     return (type(value), value.hex()) if isinstance(value, float) else (type(value), value)
 
 
@@ -107,7 +111,7 @@ def _tupled(value: Any) -> Any:
 
 
 def _shapes(values: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple([None if one is None else (one.shape, one.dtype) for one in values])
+    return tuple([None if value is None else (value.shape, value.dtype) for value in values])
 
 
 def _make_target(edge: Any) -> _Target:

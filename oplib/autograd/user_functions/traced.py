@@ -100,7 +100,9 @@ class _TracedCall:
         state = dict(vars(self))
         ruled = dict(zip(map(id, outputs), self.run(*arrays), strict=True))
         vars(self).update(state)
-        return [ruled.get(id(one), one) for one in residuals], tuple(ruled[id(one)] for one in outputs)
+        return [ruled.get(id(residual), residual) for residual in residuals], tuple(
+            ruled[id(output)] for output in outputs
+        )
 
     def _run(self, arrays: Arrays) -> tuple[tuple[Any, ...], tuple[Tensor | None, ...]]:
         call = self._call

@@ -75,11 +75,11 @@ def flatten_gradients(gradients: Sequence[Any], specs: Specs, name: str) -> list
         elif gradient is None:
             leaves.extend([None] * spec.num_leaves)
         else:
-            parts, found = tree_flatten_dataclasses(gradient)
-            if found != spec:
+            parts, structure = tree_flatten_dataclasses(gradient)
+            if structure != spec:
                 raise AutogradError(
                     f"{name}: the gradient of argument {position} must have the same structure as the "
-                    f"argument. Got {found}, expected {spec}. Put None where a tensor has no gradient, or "
+                    f"argument. Got {structure}, expected {spec}. Put None where a tensor has none, or "
                     "return None for all."
                 )
             leaves.extend(parts)
