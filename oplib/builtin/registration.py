@@ -83,7 +83,7 @@ class Overloads(Mapping[str, OpOverload]):
 
 def make_results(schema: FunctionSchema) -> type[tuple[Any, ...]] | None:
     """Returns the named tuple of an op with several named results; None for other ops."""
-    names = tuple(one.name for one in schema.returns if one.name)
+    names = tuple(result.name for result in schema.returns if result.name)
     return _name_results(names) if len(names) == len(schema.returns) > 1 else None
 
 

@@ -27,18 +27,18 @@ def is_traced(value: Any) -> bool:
     return isinstance(find_array(value), Tracer)
 
 
-def box_like(value: Any, found: Any, dtype: Any = None) -> Any:
+def box_like(value: Any, numbers: Any, dtype: Any = None) -> Any:
     """Returns numbers in the form of ``value``: a Tensor on its device, or an array.
 
     Args:
         value: a Tensor or an array.
-        found: the numbers.
+        numbers: the numbers.
         dtype: the dtype of the result; by default that of default ints.
     """
     kind = np.dtype(default_int_dtype() if dtype is None else dtype)
     if isinstance(value, Tensor):
-        return value.new_tensor(np.asarray(found).astype(kind), dtype=kind)
-    return jnp.asarray(found, kind)
+        return value.new_tensor(np.asarray(numbers).astype(kind), dtype=kind)
+    return jnp.asarray(numbers, kind)
 
 
 def make_zeros(like: Any, shape: tuple[int, ...]) -> Any:
@@ -117,10 +117,10 @@ def find_highest(array: Any) -> int:
         return held[1]
     values = np.asarray(array)
     unsigned = _UNSIGNED[values.dtype]
-    found = int(np.maximum.reduce(values.view(unsigned), axis=None))
-    if values.dtype.kind == "i" and found >> (8 * unsigned.itemsize - 1):
-        found = 2**64
+    highest = int(np.maximum.reduce(values.view(unsigned), axis=None))
+    if values.dtype.kind == "i" and highest >> (8 * unsigned.itemsize - 1):
+        highest = 2**64
     if isinstance(array, jax.Array):
         key = id(array)
-        _highest[key] = ref(array, lambda _: _highest.pop(key, None)), found
-    return found
+        _highest[key] = ref(array, lambda _: _highest.pop(key, None)), highest
+    return highest

@@ -65,8 +65,8 @@ def make_viewer(rule: Function, name: str, overload: OpOverload) -> Function:
 
 def all_integers(args: Iterable[Any]) -> bool:
     """Returns whether all are integers, or tuples of them: ``1.0`` and ``True`` would be equal keys."""
-    for one in args:  # a generator costs more than the loop
-        if one.__class__ is not int and not (one.__class__ is tuple and all_integers(one)):
+    for value in args:  # a generator costs more than the loop
+        if value.__class__ is not int and not (value.__class__ is tuple and all_integers(value)):
             return False
     return True
 
@@ -96,14 +96,14 @@ def _find_join(how: str, dim: int) -> ArrayFunction:
 
 def choose_split(overloads: Mapping[str, OpOverload]) -> OverloadChoice:
     """Makes ``split(tensor, split_size_or_sections, dim=0)``, by one length or by several."""
-    even, given = overloads["split"], overloads["split.sizes"]
+    even, by_sizes = overloads["split"], overloads["split.sizes"]
     look_even = make_viewer(partition.split_evenly, "Split", even)
-    look_given = make_viewer(partition.split, "SplitWithSizes", given)
+    look_given = make_viewer(partition.split, "SplitWithSizes", by_sizes)
 
     def function(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> Any:
         is_even = isinstance(split_size_or_sections, int)
         if isinstance(tensor, Tensor):
             return (look_even if is_even else look_given)(tensor, split_size_or_sections, dim)
-        return (even if is_even else given).call(tensor, split_size_or_sections, dim)
+        return (even if is_even else by_sizes).call(tensor, split_size_or_sections, dim)
 
     return OverloadChoice(function)

@@ -140,14 +140,14 @@ def _check_padding(input: Any, pad: Any, mode: Any, value: Any) -> None:  # noqa
 @jax.jit
 def _find_extremes(*arrays: Any) -> Any:
     """Returns the lowest and highest item of each array, one row per array; nan if it contains nan."""
-    return jnp.stack([jnp.stack([jnp.min(one), jnp.max(one)]).astype(jnp.float32) for one in arrays])
+    return jnp.stack([jnp.stack([jnp.min(array), jnp.max(array)]).astype(jnp.float32) for array in arrays])
 
 
 def make_share_check(name: str) -> Check:
     """Makes the check of a loss that refuses probabilities outside [0, 1], if the values are known."""
 
     def check(result: Any, input: Any, target: Any, *_: Any, **__: Any) -> Any:
-        arrays = [find_array(one) for one in (input, target)]
+        arrays = [find_array(array) for array in (input, target)]
         if all(map(_has_values, arrays)):
             extremes = zip(("input", "target"), np.asarray(_find_extremes(*arrays)), strict=True)
             for kind, (low, high) in extremes:

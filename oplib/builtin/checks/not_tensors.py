@@ -35,11 +35,11 @@ def find_untensor(
             if value is not defaults[name] and _holds(value, error.obj):
                 return _explain(op, name, value, error.obj)
     for value in arguments.values():
-        for one in value if isinstance(value, tuple) else (value,):
-            if is_foreign(one):  # no op has reported it
-                kind = type(one)
+        for member in value if isinstance(value, tuple) else (value,):
+            if is_foreign(member):  # no op has reported it
+                kind = type(member)
                 return ArgumentTypeError(
-                    f"{_name(op)}: expected a value of type 'Tensor' but found {describe(one)}, of type "
+                    f"{_name(op)}: expected a value of type 'Tensor' but found {describe(member)}, of type "
                     f"{kind.__module__}.{kind.__name__}. Convert it: oplib.tensor(t)."
                 )
     return None
@@ -52,7 +52,9 @@ def _name(op: str) -> str:
 def _holds(value: Any, what: Any, depth: int = 0) -> bool:
     """Tells whether a value is an object, or holds it in lists, which may contain themselves."""
     if isinstance(value, (list, tuple)):
-        return value is what or (depth < _DEEPEST and any(_holds(one, what, depth + 1) for one in value))
+        return value is what or (
+            depth < _DEEPEST and any(_holds(member, what, depth + 1) for member in value)
+        )
     return value is what or (isinstance(value, str) and isinstance(what, str) and what in value)
 
 

@@ -21,7 +21,7 @@ from oplib.errors import ArgumentError, ArgumentTypeError, DimensionError, descr
 def find_places(condition: Any) -> tuple[Any, ...]:
     """Returns the positions of nonzero items, one tensor per axis: ``where(condition)``."""
     values = read_values("where", condition)
-    return tuple(box_like(condition, one) for one in np.nonzero(np.atleast_1d(values)))
+    return tuple(box_like(condition, index) for index in np.nonzero(np.atleast_1d(values)))
 
 
 def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
@@ -49,7 +49,7 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
         return box_like(input, np.zeros((int(bool(values)), 0), np.int64))
     indices = np.nonzero(np.atleast_1d(values))
     if as_tuple:
-        return tuple(box_like(input, one) for one in indices)
+        return tuple(box_like(input, index) for index in indices)
     return box_like(input, np.stack(indices, axis=1))
 
 

@@ -188,8 +188,8 @@ def embedding(
     _check_options(weight, padding_idx, sparse)
     if max_norm is not None:
         shorten_rows(input, weight, max_norm, norm_type)
-    found = take_rows(input, weight, padding_idx)
-    return _share_gradient(found, input) if scale_grad_by_freq else found
+    rows = take_rows(input, weight, padding_idx)
+    return _share_gradient(rows, input) if scale_grad_by_freq else rows
 
 
 def _share_gradient(rows: Any, indices: Any) -> Any:

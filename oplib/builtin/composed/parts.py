@@ -48,7 +48,7 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
             "tensor itself."
         )
     length = input.shape[dim] if -input.ndim <= dim < input.ndim else 0
-    stops = [_clip(one, length) for one in _find_stops(indices_or_sections, length, "tensor_split")]
+    stops = [_clip(end, length) for end in _find_stops(indices_or_sections, length, "tensor_split")]
     pairs = zip([0, *stops], [*stops, length], strict=True)
     return tuple(ops.narrow(input, dim, start, max(stop - start, 0)) for start, stop in pairs)
 
@@ -56,8 +56,8 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
 def _find_stops(indices_or_sections: Any, length: int, op: str) -> list[int]:
     """Returns the ends of all parts except the last."""
     if isinstance(indices_or_sections, Tensor):
-        found = np.asarray(indices_or_sections.array)
-        indices_or_sections = found.tolist()
+        numbers = np.asarray(indices_or_sections.array)
+        indices_or_sections = numbers.tolist()
     if not isinstance(indices_or_sections, int):
         return list(indices_or_sections)
     if indices_or_sections < 1:

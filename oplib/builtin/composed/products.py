@@ -51,17 +51,17 @@ def einsum(equation: Any, *operands: Any) -> Any:
     return ops.einsum(equation, list(operands))
 
 
-def _read_sublists(given: list[Any]) -> tuple[str, list[Any]]:
+def _read_sublists(arguments: list[Any]) -> tuple[str, list[Any]]:
     """Returns the equation and the tensors of ``einsum(x, [0, 1], y, [1, 2], [0, 2])``."""
 
     def spell(numbers: Sequence[Any]) -> str:
-        return "".join("..." if one is Ellipsis else _LETTERS[one] for one in numbers)
+        return "".join("..." if number is Ellipsis else _LETTERS[number] for number in numbers)
 
-    count = len(given) // 2
-    equation = ",".join(spell(numbers) for numbers in given[1 : 2 * count : 2])
-    if len(given) % 2:
-        equation += f"->{spell(given[-1])}"
-    return equation, given[: 2 * count : 2]
+    count = len(arguments) // 2
+    equation = ",".join(spell(numbers) for numbers in arguments[1 : 2 * count : 2])
+    if len(arguments) % 2:
+        equation += f"->{spell(arguments[-1])}"
+    return equation, arguments[: 2 * count : 2]
 
 
 def tensordot(a: Any, b: Any, dims: int | Sequence[Sequence[int]] = 2) -> Any:
@@ -147,11 +147,15 @@ def float_power(input: Any, exponent: Any) -> Any:
         ...     print(oplib.float_power(oplib.tensor([2, 3]), 0.5))
         tensor([1.4142, 1.7321], dtype=oplib.float64)
     """
-    is_complex = any(_is_complex(one) for one in (input, exponent))
+    is_complex = any(_is_complex(operand) for operand in (input, exponent))
     dtype = np.dtype(np.complex128 if is_complex else np.float64)
     first, second = (
-        ops._to_copy(one, dtype) if hasattr(one, "dtype") else complex(one) if is_complex else float(one)
-        for one in (input, exponent)
+        ops._to_copy(operand, dtype)
+        if hasattr(operand, "dtype")
+        else complex(operand)
+        if is_complex
+        else float(operand)
+        for operand in (input, exponent)
     )
     return ops.pow(first, second)
 

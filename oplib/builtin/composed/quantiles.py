@@ -46,16 +46,20 @@ def quantile(
     ordered = ops.sort(flat, axis)[0]
     last = flat.shape[axis] - 1
     low, high, share = _find_places(parts * last, interpolation)
-    first, second = (ops.index_select(ordered, axis, box_like(input, one, np.int32)) for one in (low, high))
+    first, second = (
+        ops.index_select(ordered, axis, box_like(input, positions, np.int32)) for positions in (low, high)
+    )
     if isinstance(q, Tensor) and interpolation == "linear":  # the same numbers, with a gradient
         share = ops.sub(ops.mul(q, last), box_like(q, low, q.dtype))
     else:
         share = box_like(input, share, input.dtype)
     is_between = interpolation in ("linear", "midpoint")  # else one item, which may be infinite
-    found = ops.lerp(first, second, _lay_along(share, axis, flat.ndim)) if is_between else first
+    values = ops.lerp(first, second, _lay_along(share, axis, flat.ndim)) if is_between else first
     spoilt = ops.any(ops.isnan(flat), axis, True)
-    found = ops.where(spoilt, ops.narrow(ordered, axis, last, 1), found)  # a nan is sorted last
-    return _arrange(found, axis, keepdim=keepdim and bool(input.ndim), of_all=dim is None and input.ndim, q=q)
+    values = ops.where(spoilt, ops.narrow(ordered, axis, last, 1), values)  # a nan is sorted last
+    return _arrange(
+        values, axis, keepdim=keepdim and bool(input.ndim), of_all=dim is None and input.ndim, q=q
+    )
 
 
 def nanquantile(
@@ -93,8 +97,10 @@ def nanquantile(
         ops.gather(ordered, axis, ops._to_copy(index, np.dtype(np.int32))) for index in (low, high)
     )
     weight = 0.5 if interpolation == "midpoint" else ops.sub(ranks, low)
-    found = ops.lerp(first, second, weight) if interpolation in ("linear", "midpoint") else first
-    return _arrange(found, axis, keepdim=keepdim and bool(input.ndim), of_all=dim is None and input.ndim, q=q)
+    values = ops.lerp(first, second, weight) if interpolation in ("linear", "midpoint") else first
+    return _arrange(
+        values, axis, keepdim=keepdim and bool(input.ndim), of_all=dim is None and input.ndim, q=q
+    )
 
 
 def _find_neighbours(ranks: Any, interpolation: str) -> tuple[Any, Any]:
@@ -121,13 +127,13 @@ def _lay_along(vector: Any, axis: int, count: int) -> Any:
     return ops.reshape(vector, tuple(shape))
 
 
-def _arrange(found: Any, axis: int, *, keepdim: bool, of_all: Any, q: Any) -> Any:
+def _arrange(values: Any, axis: int, *, keepdim: bool, of_all: Any, q: Any) -> Any:
     """Moves the axis of several quantiles to the front, and removes that of a single one."""
     if not _is_several(q):
         if of_all and keepdim:
-            return ops.reshape(found, (1,) * of_all)
-        return found if keepdim else ops.squeeze(found, axis)
-    moved = ops.movedim(ops.unsqueeze(found, 0), axis + 1, 0)
+            return ops.reshape(values, (1,) * of_all)
+        return values if keepdim else ops.squeeze(values, axis)
+    moved = ops.movedim(ops.unsqueeze(values, 0), axis + 1, 0)
     moved = ops.squeeze(moved, 1) if not keepdim else ops.movedim(moved, 1, axis + 1)
     return ops.reshape(moved, (-1, *(1,) * of_all)) if of_all and keepdim else moved
 

@@ -48,15 +48,15 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
             f"{describe(input)} and n={n}. Add a dimension with unsqueeze."
         )
     find_dim("diff", input.ndim, dim)
-    parts = [one for one in (prepend, input, append) if one is not None]
-    found = ops.cat(parts, dim) if len(parts) > 1 else input
+    parts = [part for part in (prepend, input, append) if part is not None]
+    differences = ops.cat(parts, dim) if len(parts) > 1 else input
     if not n:
         return ops.clone(input)
-    step = ops.logical_xor if found.dtype == np.bool_ else ops.sub
-    for _ in range(min(n, found.shape[dim])):
-        count = found.shape[dim] - 1
-        found = step(ops.narrow(found, dim, 1, count), ops.narrow(found, dim, 0, count))
-    return found
+    step = ops.logical_xor if differences.dtype == np.bool_ else ops.sub
+    for _ in range(min(n, differences.shape[dim])):
+        count = differences.shape[dim] - 1
+        differences = step(ops.narrow(differences, dim, 1, count), ops.narrow(differences, dim, 0, count))
+    return differences
 
 
 def _find_pieces(op: str, y: Any, x: Any, *, dx: float, dim: int) -> Any:
@@ -147,13 +147,13 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
         tensor([ True, False,  True])
     """
     if isinstance(test_elements, (bool, int, float)):
-        found = ops.eq(elements, test_elements)
+        is_in = ops.eq(elements, test_elements)
     elif isinstance(elements, (bool, int, float)):
-        found = ops.any(ops.eq(test_elements, elements))
+        is_in = ops.any(ops.eq(test_elements, elements))
     else:
         column, row = ops.reshape(elements, (*elements.shape, 1)), ops.reshape(test_elements, (-1,))
-        found = ops.any(ops.eq(column, row), -1)
-    return ops.logical_not(found) if invert else found
+        is_in = ops.any(ops.eq(column, row), -1)
+    return ops.logical_not(is_in) if invert else is_in
 
 
 def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
@@ -230,8 +230,8 @@ def gradient(input: Any, *, spacing: Any = None, dim: Any = None, edge_order: in
         >>> oplib.gradient(oplib.tensor([1.0, 2.0, 4.0, 8.0]))
         (tensor([1.0000, 1.5000, 3.0000, 4.0000]),)
     """
-    given = range(input.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
-    axes = [find_dim("gradient", input.ndim, one) for one in given]
+    dims = range(input.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
+    axes = [find_dim("gradient", input.ndim, number) for number in dims]
     if len(set(axes)) < len(axes) or edge_order not in (1, 2):
         raise ArgumentError(
             f"gradient: each dim is named once, and edge_order is 1 or 2. Got dim={dim} and "
@@ -243,14 +243,16 @@ def gradient(input: Any, *, spacing: Any = None, dim: Any = None, edge_order: in
             f"edge_order={edge_order}. Give more samples."
         )
     spaces = _read_spacing(spacing, axes, input)
-    return tuple(_differentiate(input, axis, one, edge_order) for axis, one in zip(axes, spaces, strict=True))
+    return tuple(
+        _differentiate(input, axis, space, edge_order) for axis, space in zip(axes, spaces, strict=True)
+    )
 
 
 def _read_spacing(spacing: Any, axes: Sequence[int], input: Any) -> list[Any]:
     """Returns the distance, or the positions, along each dim."""
     if not isinstance(spacing, (list, tuple)):
         return [1 if spacing is None else spacing] * len(axes)
-    sizes = [getattr(one, "shape", None) for one in spacing]
+    sizes = [getattr(space, "shape", None) for space in spacing]
     fits = [size in (None, (), (input.shape[axis],)) for size, axis in zip(sizes, axes, strict=False)]
     if len(spacing) != len(axes) or not all(fits):
         raise ArgumentError(
@@ -284,7 +286,7 @@ def _differentiate(input: Any, axis: int, spacing: Any, edge_order: int) -> Any:
         )
     first = _find_edge([take(index, 1) for index in range(edge_order + 1)], steps[:2])
     last = _find_edge(
-        [take(count - 1 - index, 1) for index in range(edge_order + 1)], [-one for one in steps[::-1][:2]]
+        [take(count - 1 - index, 1) for index in range(edge_order + 1)], [-step for step in steps[::-1][:2]]
     )
     return ops.cat([first, inner, last], axis)
 

@@ -100,8 +100,8 @@ Example:
 def _make_atleast(count: int, shape: tuple[int, ...]) -> Function:
     def atleast(*tensors: Any) -> Any:
         is_list = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
-        found = tuple(_raise_one(one, count) for one in (tensors[0] if is_list else tensors))
-        return found if is_list or len(tensors) != 1 else found[0]
+        raised = tuple(_raise_one(tensor, count) for tensor in (tensors[0] if is_list else tensors))
+        return raised if is_list or len(tensors) != 1 else raised[0]
 
     atleast.__name__, atleast.__doc__ = f"atleast_{count}d", _ATLEAST.format(count=count, shape=shape)
     return atleast
@@ -133,13 +133,13 @@ def broadcast_tensors(*tensors: Any) -> Any:
     """
     arrays = _listed(tensors)
     try:
-        shape = np.broadcast_shapes(*[tuple(one.shape) for one in arrays])
+        shape = np.broadcast_shapes(*[tuple(array.shape) for array in arrays])
     except ValueError:
         raise ArgumentError(
             f"broadcast_tensors: the sizes of the tensors must match, or be 1. Got "
             f"{', '.join(map(describe, arrays))}. Reshape one of them."
         ) from None
-    return tuple(ops.expand(one, shape) for one in arrays)
+    return tuple(ops.expand(array, shape) for array in arrays)
 
 
 def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
@@ -164,8 +164,8 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
         >>> rows.tolist(), columns.tolist()
         ([[1, 1], [2, 2]], [[3, 4], [3, 4]])
     """
-    vectors = [ops.reshape(one, (1,)) if not one.ndim else one for one in _listed(tensors)]
-    if not vectors or any(one.ndim > 1 or one.dtype != vectors[0].dtype for one in vectors):
+    vectors = [ops.reshape(tensor, (1,)) if not tensor.ndim else tensor for tensor in _listed(tensors)]
+    if not vectors or any(vector.ndim > 1 or vector.dtype != vectors[0].dtype for vector in vectors):
         raise ArgumentError(
             "meshgrid: expects vectors, or scalars, of one dtype. Got "
             f"{', '.join(map(describe, vectors)) or 'none'}. Flatten or convert them."
@@ -179,8 +179,8 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
     axes[:2] = axes[1::-1] if is_turned else axes[:2]
     shape = tuple(vectors[axis].shape[0] for axis in axes)
     return tuple(
-        ops.expand(ops.reshape(one, tuple(-1 if axis == index else 1 for axis in axes)), shape)
-        for index, one in enumerate(vectors)
+        ops.expand(ops.reshape(vector, tuple(-1 if axis == index else 1 for axis in axes)), shape)
+        for index, vector in enumerate(vectors)
     )
 
 
@@ -206,7 +206,7 @@ def column_stack(tensors: Sequence[Any]) -> Any:
         >>> oplib.column_stack([oplib.tensor([1, 2]), oplib.tensor([3, 4])]).tolist()
         [[1, 3], [2, 4]]
     """
-    columns = [ops.reshape(one, (-1, 1)) if one.ndim < 2 else one for one in tensors]
+    columns = [ops.reshape(tensor, (-1, 1)) if tensor.ndim < 2 else tensor for tensor in tensors]
     return ops.hstack(columns)
 
 
@@ -229,17 +229,17 @@ def block_diag(*tensors: Any) -> Any:
         >>> oplib.block_diag(oplib.tensor([[1, 2]]), oplib.tensor(3)).tolist()
         [[1, 2, 0], [0, 0, 3]]
     """
-    blocks = [_raise_one(one, 2) for one in tensors]
-    if any(one.ndim > 2 for one in blocks):
+    blocks = [_raise_one(tensor, 2) for tensor in tensors]
+    if any(block.ndim > 2 for block in blocks):
         raise ArgumentError(
             "block_diag: input tensors must have 2 or fewer dimensions. Got "
             f"{', '.join(map(describe, blocks))}. Give matrices."
         )
-    width = sum(one.shape[1] for one in blocks)
-    starts = itertools.accumulate([0, *(one.shape[1] for one in blocks)])
+    width = sum(block.shape[1] for block in blocks)
+    starts = itertools.accumulate([0, *(block.shape[1] for block in blocks)])
     rows = [
-        ops.pad(one, [start, width - start - one.shape[1]])
-        for one, start in zip(blocks, starts, strict=False)
+        ops.pad(block, [start, width - start - block.shape[1]])
+        for block, start in zip(blocks, starts, strict=False)
     ]
     return ops.cat(rows, 0)
 
@@ -284,7 +284,7 @@ def cartesian_prod(*tensors: Any) -> Any:
     """
     if len(tensors) == 1 and hasattr(tensors[0], "ndim") and tensors[0].ndim == 1:
         return tensors[0]
-    return ops.stack([ops.reshape(one, (-1,)) for one in meshgrid(*tensors)], 1)
+    return ops.stack([ops.reshape(grid, (-1,)) for grid in meshgrid(*tensors)], 1)
 
 
 COMPOSED = (

@@ -50,10 +50,13 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
         tensor([[2., 4.],
                 [4., 8.]])
     """
-    given = [read_known(one) for one in (fweights, aweights) if hasattr(one, "dtype")]
-    known = [one for one in given if one is not None and one.size]
-    fits = all(one.dtype.kind != "c" and one.ndim < 2 and one.size == input.shape[-1] for one in known)
-    if fits and any((one < 0).any() or not one.any() for one in known):
+    weightings = [read_known(weights) for weights in (fweights, aweights) if hasattr(weights, "dtype")]
+    known = [weights for weights in weightings if weights is not None and weights.size]
+    fits = all(
+        weights.dtype.kind != "c" and weights.ndim < 2 and weights.size == input.shape[-1]
+        for weights in known
+    )
+    if fits and any((weights < 0).any() or not weights.any() for weights in known):
         raise ArgumentError(
             "cov: weights cannot be negative, or sum to zero, since they can't be normalized. Got "
             f"{describe(fweights)} and {describe(aweights)}. Give weights >= 0, some positive."
@@ -161,8 +164,8 @@ def _make_triangle(find: Callable[..., Any], which: str) -> Function:
         indices = np.stack(find(row, offset, col)).astype(np.int32)
         return tensor(indices, dtype=default_int_dtype() if dtype is None else dtype, device=device)
 
-    found = [indices.tolist() for indices in find(2)]
-    triangle.__name__, triangle.__doc__ = name, _TRIANGLE.format(name=name, which=which, found=found)
+    shown = [indices.tolist() for indices in find(2)]
+    triangle.__name__, triangle.__doc__ = name, _TRIANGLE.format(name=name, which=which, found=shown)
     return triangle
 
 
@@ -211,16 +214,16 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
         >>> oplib.broadcast_shapes((2, 1), (3,))
         (2, 3)
     """
-    given = [(one,) if isinstance(one, int) else tuple(one) for one in shapes]
-    if any(size < 0 for one in given for size in one):
+    listed = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
+    if any(size < 0 for shape in listed for size in shape):
         raise ArgumentValueError(
-            f"broadcast_shapes: a dimension has a negative length. Got {given}. Give 0 or more."
+            f"broadcast_shapes: a dimension has a negative length. Got {listed}. Give 0 or more."
         )
     try:
-        return tuple(np.broadcast_shapes(*given))
+        return tuple(np.broadcast_shapes(*listed))
     except ValueError:
         raise ArgumentError(
-            f"broadcast_shapes: the sizes must match, or be 1. Got {given}. Change one of them."
+            f"broadcast_shapes: the sizes must match, or be 1. Got {listed}. Change one of them."
         ) from None
 
 
@@ -263,15 +266,15 @@ def histogramdd(
             "axis for the numbers of a point."
         )
     count = input.shape[-1]
-    given = [bins] * count if isinstance(bins, int) else list(bins)
+    listed_bins = [bins] * count if isinstance(bins, int) else list(bins)
     ends = None if range is None else list(range)
-    if len(given) != count or (ends is not None and len(ends) != 2 * count):
+    if len(listed_bins) != count or (ends is not None and len(ends) != 2 * count):
         raise ArgumentError(
             "histogramdd: the size of bins must be equal to the innermost dimension of the input, and a "
-            f"range has two ends for each. Got {len(given)} bins and range={ends} for {describe(input)}. "
-            "Give one number of bins, and a start and an end, for each item of a point."
+            f"range has two ends for each. Got {len(listed_bins)} bins and range={ends} for "
+            f"{describe(input)}. Give one number of bins, and a start and an end, for each item of a point."
         )
-    edges = [_find_edges(input, axis, one, ends) for axis, one in enumerate(given)]
+    edges = [_find_edges(input, axis, axis_bins, ends) for axis, axis_bins in enumerate(listed_bins)]
     return Histogram(ops.histogram_grid(input, edges, weight, density=density), tuple(edges))
 
 

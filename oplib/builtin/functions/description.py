@@ -62,14 +62,14 @@ def complete_composed(doc: str, name: str, parameters: Sequence[Parameter], sour
         parameters: its parameters.
         source: whose contract it follows.
     """
-    names = [one.name for one in parameters]
+    names = [parameter.name for parameter in parameters]
     raised = [text for name, text in _SHARED_ERRORS.items() if name in names]
     complete = complete_docstring(
         doc,
         {
-            one.name: f"{told}{_tell_default(one)}."
-            for one in parameters
-            if (told := explain_op(name, one.name))
+            parameter.name: f"{told}{_tell_default(parameter)}."
+            for parameter in parameters
+            if (told := explain_op(name, parameter.name))
         },
         order=names,
         Raises="\n".join(raised),
@@ -126,7 +126,7 @@ class _Description:
         self._rows = rows
         self._schemas = schemas
         self._op = rows[0].op
-        self._defaults = {one.name: one.default for one in parameters}
+        self._defaults = {parameter.name: parameter.default for parameter in parameters}
         types = _collect_types(schemas)
         self._types = {name: _find_types(types, name) for name in self._defaults}
         self._tensors = [name for name, words in self._types.items() if "a tensor" in words]
@@ -206,14 +206,14 @@ class _Description:
         return f"{words} {shape} and {dtype}{', or floating for ints' if self._result == 'floats' else ''}"
 
     def _list_errors(self) -> list[str]:
-        found = ["    ArgumentTypeError: an argument has a type that is not listed above."]
+        lines = ["    ArgumentTypeError: an argument has a type that is not listed above."]
         if len(self._classes) < _ALL_CLASSES:
-            found.append(f"    UnsupportedDtypeError: the dtype is not {describe_dtypes(self._classes)}.")
+            lines.append(f"    UnsupportedDtypeError: the dtype is not {describe_dtypes(self._classes)}.")
         if self._op not in _COUNTING_DIMS and not _DIMS.isdisjoint(self._defaults):
-            found.append("    DimensionError: a dimension does not exist.")
+            lines.append("    DimensionError: a dimension does not exist.")
         if self._is_item_by_item and len(self._tensors) > 1:
-            found.append("    ArgumentError: the shapes do not broadcast.")
-        return found
+            lines.append("    ArgumentError: the shapes do not broadcast.")
+        return lines
 
 
 def _summarise(row: Row) -> str:
@@ -229,16 +229,16 @@ def _summarise(row: Row) -> str:
 
 def _collect_types(schemas: Iterable[FunctionSchema]) -> dict[str, tuple[str, ...]]:
     """Returns the words for the types of each argument in all overloads, by its name in the function."""
-    found: dict[str, tuple[str, ...]] = {}
+    types_by_name: dict[str, tuple[str, ...]] = {}
     for schema in schemas:
         for argument in schema.arguments:
             name = "input" if argument.name == "self" else argument.name
             words = _name_types(argument.type)
-            before = found.get(name)
+            before = types_by_name.get(name)
             if before is not None and before != words:
                 words = tuple(sorted({*before, *words}, key=_ORDER.index))
-            found[name] = words
-    return found
+            types_by_name[name] = words
+    return types_by_name
 
 
 @functools.cache
@@ -252,12 +252,12 @@ def _name_types(type_: SchemaType) -> tuple[str, ...]:
 
 
 def _find_types(types: Mapping[str, tuple[str, ...]], name: str) -> tuple[str, ...]:
-    found = types.get(name.rstrip("_")) or _NOT_IN_SCHEMAS.get(name)
-    return types["input"] if found is None else found
+    words = types.get(name.rstrip("_")) or _NOT_IN_SCHEMAS.get(name)
+    return types["input"] if words is None else words
 
 
 def _name_results(schema: FunctionSchema) -> str:
-    names = [f"`{one.name}`" for one in schema.returns if one.name]
+    names = [f"`{result.name}`" for result in schema.returns if result.name]
     if names:
         return f"a named tuple of the tensors {', '.join(names[:-1])} and {names[-1]}"
     if len(schema.returns) != 1:

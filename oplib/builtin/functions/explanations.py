@@ -425,5 +425,5 @@ def explain_op(op: str, name: str) -> str:
         'the number of items'
     """
     own = BY_OP.get(op)
-    found = own.get(name) if own is not None else None
-    return BY_NAME.get(name, "") if found is None else found
+    text = own.get(name) if own is not None else None
+    return BY_NAME.get(name, "") if text is None else text

@@ -16,7 +16,9 @@ ROWS = tuple(row for family in FAMILIES for row in family.ROWS)
 OVERLOADS = Overloads(ROWS)
 
 _SUBJECTS = (dropout, *composed.SUBJECTS, *_OF_MATRICES, *_OF_NETWORKS, *_OF_SIGNALS)
-COMPOSED = {one.op: one for module in _SUBJECTS for one in module.COMPOSED}
+COMPOSED = {
+    composed_function.op: composed_function for module in _SUBJECTS for composed_function in module.COMPOSED
+}
 """The functions that are made of several ops, by name; those of linalg and fft with this prefix."""
 
 _OPS = list(dict.fromkeys(row.op for row in ROWS))

@@ -37,7 +37,7 @@ def specify_in_place(
         enlarges: the first argument takes the shape of the result.
     """
     uniform = ", is_uniform=True" if is_uniform else ""
-    first, *others = [one.name for one in spec.parameters]
+    first, *others = [parameter.name for parameter in spec.parameters]
     operands = "".join(f"{other}, " for other in others)
     lines = (
         f"    if {first}.__class__ is not __Tensor or {_MAY_NOT_WRITE.format(first)}:",
@@ -109,12 +109,12 @@ def specify_with_flag(spec: FunctionSpec, at: int, name: str) -> FunctionSpec:
             Parameter("inplace", Parameter.POSITIONAL_OR_KEYWORD, default=False),
         ),
         lines=(
-            *(f"    {one.name} = __kept[{one.name!r}]" for one in kept),
+            *(f"    {parameter.name} = __kept[{parameter.name!r}]" for parameter in kept),
             "    if inplace:",
             *(f"    {line}" for line in in_place.lines),
             *spec.lines,
         ),
-        namespace={**in_place.namespace, "__kept": {one.name: one.default for one in kept}},
+        namespace={**in_place.namespace, "__kept": {parameter.name: parameter.default for parameter in kept}},
         doc=complete_docstring(spec.doc or "", _INPLACE),
     )
 

@@ -131,7 +131,7 @@ class FunctionRegistry:
         }
         self.aliases = {alias: op for op, rows in self._rows.items() for alias in rows[0].aliases}
         self.taking_out = {op for op, rows in self._rows.items() if rows[0].out and op not in composed}
-        self.taking_out |= {name for name, one in composed.items() if one.out}
+        self.taking_out |= {name for name, record in composed.items() if record.out}
         self._lay_out_in_place()
         self._lay_out_functions()
         self._lay_out_networks()
@@ -139,17 +139,17 @@ class FunctionRegistry:
 
     def find(self, key: Key) -> Function:
         """Returns a function by its form and op; it is made, and the op registered, at the first time."""
-        found = self._made.get(key)
-        if found is None:  # of two threads that make it, both get the first
+        function = self._made.get(key)
+        if function is None:  # of two threads that make it, both get the first
             form, op = key
-            found = self._made.setdefault(key, self._makers[form](op))
-        return found
+            function = self._made.setdefault(key, self._makers[form](op))
+        return function
 
     # Views --------------------------------------------------------------------------------------------------
 
     def _lay_out_in_place(self) -> None:
         ops = [op for op, rows in self._rows.items() if any(row.in_place for row in rows)]
-        ops += [name for name, one in self.composed.items() if one.in_place]
+        ops += [name for name, record in self.composed.items() if record.in_place]
         names = [f"{op}_" for op in (*ops, *_TURNED, "index_put")] + list(_WRITTEN)
         keys = {name: ("in place", name) for name in names}
         aliases = {f"{alias}_": f"{op}_" for alias, op in self.aliases.items()}
@@ -164,7 +164,7 @@ class FunctionRegistry:
         names = [*(op for op in self._rows if op not in internal), *self.composed, "linalg_matmul"]
         self._at_the_root = [name for name in names if not name.startswith(("_", *_PACKAGES))]
         self._at_the_root += [*self._losses, "index_put"]
-        of_composed = {alias: name for name, one in self.composed.items() for alias in one.aliases}
+        of_composed = {alias: name for name, record in self.composed.items() for alias in record.aliases}
         functions = {name: ("function", name) for name in self._at_the_root}
         functions |= {alias: ("function", name) for alias, name in (self.aliases | of_composed).items()}
         functions |= {name: self.in_place.keys_by_name[name] for name in self._in_place_at_the_root}
@@ -178,7 +178,7 @@ class FunctionRegistry:
     def _lay_out_networks(self) -> None:
         first = [rows[0] for rows in self._rows.values() if rows[0].name_in_networks]
         keys = {row.op: ("function", row.op) for row in first if row.op in self.functions}
-        keys |= {name: ("function", name) for name, one in self.composed.items() if one.in_networks}
+        keys |= {name: ("function", name) for name, record in self.composed.items() if record.in_networks}
         keys |= {name: ("in place", name) for name in self._in_networks}
         own = [row for row in first if row.inplace_at or row.name_in_networks != row.op]
         self.networks = View(self, keys | {row.name_in_networks: ("network", row.op) for row in own})

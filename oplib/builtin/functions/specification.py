@@ -59,7 +59,9 @@ class FunctionSpec:
     @property
     def may_take_out(self) -> bool:
         """Whether all arguments have names, as those of a function with ``out=`` must."""
-        return all(one.kind in _ANY_NAME or takes_further_names(one) for one in self.parameters)
+        return all(
+            parameter.kind in _ANY_NAME or takes_further_names(parameter) for parameter in self.parameters
+        )
 
 
 def specify_op(overloads: Sequence[OpOverload], row: Row, check: Check | None = None) -> FunctionSpec:
@@ -71,9 +73,11 @@ def specify_op(overloads: Sequence[OpOverload], row: Row, check: Check | None = 
     *tested, (_, rest) = _list_tests(overloads)
     schema = rest._schema
     parameters = tuple(map(_make_parameter, schema.arguments))
-    names = [one.name for one in parameters]
+    names = [parameter.name for parameter in parameters]
     pairs = zip(parameters, schema.arguments, strict=True)
-    given = ", ".join(f"{it.name}={one.name}" if it.kwarg_only else one.name for one, it in pairs)
+    passed = ", ".join(
+        f"{it.name}={parameter.name}" if it.kwarg_only else parameter.name for parameter, it in pairs
+    )
     namespace: dict[str, Any] = {"__op": rest, "__take": take_operand, "__numbers": NUMBERS}
     lines = _render_check(check, parameters, namespace)
     taken = sorted({index for indices, _ in tested for index in indices})
@@ -83,11 +87,11 @@ def specify_op(overloads: Sequence[OpOverload], row: Row, check: Check | None = 
         namespace[f"__op{number}"] = overload
         are = " and ".join(f"isinstance({names[index]}, __numbers)" for index in indices)
         chosen = f"(__op{number} if {are} else {chosen})"
-    call = f"{chosen}.call({given})"
+    call = f"{chosen}.call({passed})"
     if results := make_results(schema):
         call, namespace["__results"] = f"__results(*{call})", results
     if check and check.result:
-        call, namespace["__check_result"] = f"__check_result({call}, {given})", check.result
+        call, namespace["__check_result"] = f"__check_result({call}, {passed})", check.result
     if row.view is not None:
         lines.append(f"    if isinstance(input, __Tensor): return __look({', '.join(names)})")
         namespace |= {"__Tensor": Tensor, "__look": make_viewer(row.view, row.node_name, rest)}
@@ -110,16 +114,16 @@ def _list_tests(overloads: Sequence[OpOverload]) -> list[tuple[tuple[int, ...], 
     The last one takes none there.
     """
     schemas = [overload._schema.arguments for overload in overloads]
-    names = [[one.name for one in arguments] for arguments in schemas]
+    names = [[argument.name for argument in arguments] for arguments in schemas]
     alike = [index for index, own in enumerate(names) if own == names[0]]
-    numbers = {index: [str(one.type) == "Scalar" for one in schemas[index]] for index in alike}
-    found: dict[tuple[int, ...], OpOverload] = {}
+    numbers = {index: [str(argument.type) == "Scalar" for argument in schemas[index]] for index in alike}
+    overload_by_numbers: dict[tuple[int, ...], OpOverload] = {}
     for index, own in numbers.items():
         told = [
             at for at, is_number in enumerate(own) if is_number and not all(it[at] for it in numbers.values())
         ]
-        found.setdefault(tuple(told), overloads[index])
-    return sorted(found.items(), key=lambda it: (not it[0], it[0][:1], -len(it[0])))
+        overload_by_numbers.setdefault(tuple(told), overloads[index])
+    return sorted(overload_by_numbers.items(), key=lambda it: (not it[0], it[0][:1], -len(it[0])))
 
 
 def _render_test(indices: Sequence[int], taken: Sequence[int]) -> str:

@@ -70,7 +70,7 @@ def emit_function(
 
 def _render_out(parameters: Sequence[Parameter], *, exact: bool, has_gradient: bool) -> str:
     call = f"__again({render_parameters(parameters).passed})"
-    values = "".join(f"{one.name}, " for one in parameters) if has_gradient else ""
+    values = "".join(f"{parameter.name}, " for parameter in parameters) if has_gradient else ""
     return f"    if out is not None: return __write_out(__name, lambda: {call}, out, ({values}), {exact})"
 
 
@@ -78,9 +78,9 @@ def _render_body(spec: FunctionSpec, namespace: dict[str, Any]) -> list[str]:
     """The lines of the body, with the explanation of its errors around them."""
     if not spec.explains_untensors:
         return list(spec.lines)
-    defaults = {one.name: one.default for one in spec.parameters}
+    defaults = {parameter.name: parameter.default for parameter in spec.parameters}
     namespace["__find_untensor"] = partial(find_untensor, spec.name, defaults)
-    values = ", ".join(f"{one.name!r}: {one.name}" for one in spec.parameters)
+    values = ", ".join(f"{parameter.name!r}: {parameter.name}" for parameter in spec.parameters)
     return [
         "    try:",
         *[f"    {line}" for line in spec.lines],
@@ -104,7 +104,9 @@ def name_function(function: Function, name: str, submodule: str = "") -> Functio
         name: of its op; or, with a submodule, of the function there.
         submodule: where it is public, if neither at the root nor where the prefix of its op says.
     """
-    submodule = submodule or next((one for one in _SUBMODULES if name.startswith(f"{one}_")), "")
+    submodule = submodule or next(
+        (candidate for candidate in _SUBMODULES if name.startswith(f"{candidate}_")), ""
+    )
     function.__name__ = name
     # pickle finds it there: a configuration that holds an activation may be sent to another process.
     function.__qualname__ = name.removeprefix(f"{submodule}_") if submodule else name

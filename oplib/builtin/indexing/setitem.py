@@ -41,12 +41,12 @@ def setitem_(input: Any, index: Any, value: Any) -> None:  # noqa: A002  torch's
         check_may_write(input, "setitem_", [value])
         update_in_place(input, lambda: ops.where(mask, stored, input), "setitem_")
         return
-    given = index
+    original = index
     if index.__class__ is not int:
         index = tuple(list_subscripts(index))  # it is read twice below, and warned of once
     frame, starts, node_class, indices, _ = read_window(index, tuple(shape))
     if indices:
-        refuse_bytes_to_fill(given, value)
+        refuse_bytes_to_fill(original, value)
         check_may_write(input, "setitem_", [value])
         place = read_place(index, input)
         update_in_place(input, lambda: ops.setitem(input, stored, *place), "setitem_")

@@ -109,8 +109,8 @@ def compute_airy(x: Any) -> Any:
     p, q = sum_powers(numbers.AI_P, square), sum_powers(numbers.AI_Q, square) / phase
     sine, cosine = lax.sin(phase), lax.cos(phase)
     low = strong(math.sqrt(0.5), x) * (p * (cosine + sine) + q * (sine - cosine)) / root
-    found = _join(x, (is_below, below), (is_near, near), (is_high, high), (is_low, low), at_zero=None)
-    return jnp.where(x == strong(math.inf, x), strong(0, x), found)
+    result = _join(x, (is_below, below), (is_near, near), (is_high, high), (is_low, low), at_zero=None)
+    return jnp.where(x == strong(math.inf, x), strong(0, x), result)
 
 
 def _sum_near(order: int, x: Any) -> Any:
@@ -123,19 +123,19 @@ def _sum_near(order: int, x: Any) -> Any:
     inner = jnp.where(is_inner, x, strong(0, x))
     series = sum_powers(_SERIES[order], inner * inner)
     outer = jnp.where(is_inner, strong(1, x), x)
-    found = sum_powers(mine.j, _scale_square(outer, _EDGE)) * _multiply_zeros(mine.zeros, outer)
-    found = found * _multiply_zeros([-number for number in mine.zeros], outer)
-    found = jnp.where(is_inner, series, found)
-    return found * x if order else found
+    result = sum_powers(mine.j, _scale_square(outer, _EDGE)) * _multiply_zeros(mine.zeros, outer)
+    result = result * _multiply_zeros([-number for number in mine.zeros], outer)
+    result = jnp.where(is_inner, series, result)
+    return result * x if order else result
 
 
 def _multiply_zeros(zeros: Numbers, x: Any) -> Any:
     """Multiplies the distances of x from zeros, which are given in two parts."""
-    found = strong(1, x)
+    product = strong(1, x)
     for high, low in zip(zeros[::2], zeros[1::2], strict=True):
         # Without the barrier XLA adds both parts, and rounds the zero.
-        found = found * (lax.optimization_barrier(x - strong(high, x)) - strong(low, x))
-    return found
+        product = product * (lax.optimization_barrier(x - strong(high, x)) - strong(low, x))
+    return product
 
 
 def _scale_square(x: Any, edge: float) -> Any:
@@ -167,8 +167,8 @@ def _find_edge(x: float) -> float:
 
 def _join(x: Any, *pieces: tuple[Any, Any], at_zero: float | None) -> Any:
     """Puts pieces together; where x is in none, the result is nan, or a given value at 0."""
-    found = strong(math.nan, x) if at_zero is None else jnp.where(x == strong(0, x), at_zero, math.nan)
-    found = jnp.broadcast_to(lax.convert_element_type(found, x.dtype), x.shape)
+    result = strong(math.nan, x) if at_zero is None else jnp.where(x == strong(0, x), at_zero, math.nan)
+    result = jnp.broadcast_to(lax.convert_element_type(result, x.dtype), x.shape)
     for is_inside, value in pieces:
-        found = jnp.where(is_inside, value, found)
-    return found
+        result = jnp.where(is_inside, value, result)
+    return result

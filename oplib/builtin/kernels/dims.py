@@ -42,10 +42,10 @@ def find_dims(op: str, array: Any, dims: Sequence[int] | None) -> tuple[int, ...
         DimensionError: a dim does not exist.
         ArgumentError: a dim occurs twice.
     """
-    found = tuple(find_dim(op, array.ndim, dim) for dim in dims or ())
-    if len(set(found)) < len(found):
+    axes = tuple(find_dim(op, array.ndim, dim) for dim in dims or ())
+    if len(set(axes)) < len(axes):
         raise ArgumentError(
             f"{op}: a dim appears multiple times in the list of dims. Got {dims} for {describe(array)}. "
             f"Name each once."
         )
-    return found if found and array.ndim else tuple(range(array.ndim))
+    return axes if axes and array.ndim else tuple(range(array.ndim))

@@ -45,7 +45,7 @@ def describe_classes(classes: str) -> str:
         >>> describe_classes("ihf")
         'int, half, float'
     """
-    return "all" if set(ALL) <= set(classes) else ", ".join(CLASSES[one] for one in classes)
+    return "all" if set(ALL) <= set(classes) else ", ".join(CLASSES[letter] for letter in classes)
 
 
 def check_classes(op: str, kernel: Callable[..., Any], classes: str) -> Callable[..., Any]:
@@ -64,12 +64,12 @@ def check_classes(op: str, kernel: Callable[..., Any], classes: str) -> Callable
     @functools.wraps(kernel)
     def checked(*args: Any, **kwargs: Any) -> Any:
         operands = list(_list_arrays(args))
-        given = kwargs.get("dtype")
-        found = promote_operands(*operands) if given is None else given
-        if operands and classify(found) not in classes:
+        wanted = kwargs.get("dtype")
+        dtype = promote_operands(*operands) if wanted is None else wanted
+        if operands and classify(dtype) not in classes:
             name = _SUBMODULE.sub(r"\1.", op)
             raise UnsupportedDtypeError(
-                f"{name}: not implemented for {CLASSES[classify(found)]}. Got "
+                f"{name}: not implemented for {CLASSES[classify(dtype)]}. Got "
                 f"{', '.join(map(describe, operands))}. Convert to what it takes "
                 f"({describe_classes(classes)}): tensor.to(dtype)."
             )

@@ -190,7 +190,7 @@ def differentiate(
     query, key, value, total, delta, grad = operands
     blocks, (q, k, v) = _cut(platform, query, key, value, is_causal=is_causal, scale=scale)
     rows = [
-        _fill(lax.reshape(one, (q.shape[0], query.shape[-2], 1)), q.shape[1], 1) for one in (total, delta)
+        _fill(lax.reshape(array, (q.shape[0], query.shape[-2], 1)), q.shape[1], 1) for array in (total, delta)
     ]
     g = _fill(lax.reshape(grad, (q.shape[0], *grad.shape[-2:])), q.shape[1], v.shape[2])
     widths = (q.shape[2], v.shape[2])
@@ -208,11 +208,17 @@ def _cut(
     platform: Platform, query: Any, key: Any, value: Any, *, is_causal: bool, scale: float
 ) -> tuple[Blocks, list[Any]]:
     """Returns arrays ``[heads, positions, width]`` that are padded to whole blocks and a supported width."""
-    rows, columns = [min(platform.block, pl.next_power_of_2(max(one.shape[-2], 16))) for one in (query, key)]
+    rows, columns = [
+        min(platform.block, pl.next_power_of_2(max(array.shape[-2], 16))) for array in (query, key)
+    ]
     filled: list[Any] = []
-    for one, size in ((query, rows), (key, columns), (value, columns)):
-        flat = lax.reshape(one, (one.size // (one.shape[-2] * one.shape[-1]), *one.shape[-2:]))
-        filled.append(_fill(flat, pl.cdiv(one.shape[-2], size) * size, platform.find_width(one.shape[-1])))
+    for operand, size in ((query, rows), (key, columns), (value, columns)):
+        flat = lax.reshape(
+            operand, (operand.size // (operand.shape[-2] * operand.shape[-1]), *operand.shape[-2:])
+        )
+        filled.append(
+            _fill(flat, pl.cdiv(operand.shape[-2], size) * size, platform.find_width(operand.shape[-1]))
+        )
     return Blocks(rows, columns, key.shape[-2], is_causal, scale), filled
 
 

@@ -28,14 +28,14 @@ def compute_zeta(s: Any, q: Any) -> Any:
     is_below = (q < zero) & ~is_whole & ~jnp.isinf(q)
     size = jnp.where(is_below, -q, one)
     share = size - lax.floor(size)
-    found = lax.zeta(
+    result = lax.zeta(
         jnp.stack([s, s, s]), jnp.stack([jnp.where(is_below, one - share, q), share, size + one])
     )
     sign = jnp.where(lax.rem(s, strong(2, s)) == zero, one, -one)
-    below = found[0] + sign * (found[1] - found[2])
-    found = jnp.where(is_below, jnp.where(lax.floor(s) == s, below, strong(math.nan, q)), found[0])
-    found = jnp.where(s < one, strong(math.nan, q), found)
-    return jnp.where((s == one) | ((q <= zero) & is_whole & (s > one)), strong(math.inf, q), found)
+    below = result[0] + sign * (result[1] - result[2])
+    result = jnp.where(is_below, jnp.where(lax.floor(s) == s, below, strong(math.nan, q)), result[0])
+    result = jnp.where(s < one, strong(math.nan, q), result)
+    return jnp.where((s == one) | ((q <= zero) & is_whole & (s > one)), strong(math.inf, q), result)
 
 
 @jax.custom_jvp
@@ -55,14 +55,14 @@ def compute_polygamma(n: int, x: Any) -> Any:
     """Returns a derivative of digamma."""
     zero = strong(0, x)
     if not n:
-        found = lax.digamma(jnp.where(x == zero, strong(1, x), x))
-        return jnp.where(x == zero, jnp.copysign(strong(math.inf, x), -x), found)
+        result = lax.digamma(jnp.where(x == zero, strong(1, x), x))
+        return jnp.where(x == zero, jnp.copysign(strong(math.inf, x), -x), result)
     order = strong(n + 1, x)
     sign = strong(1 if n % 2 else -1, x)
-    found = sign * lax.exp(lax.lgamma(order)) * compute_zeta(jnp.broadcast_to(order, x.shape), x)
+    result = sign * lax.exp(lax.lgamma(order)) * compute_zeta(jnp.broadcast_to(order, x.shape), x)
     if n == 1:
-        return jnp.where(jnp.isinf(x), jnp.where(x > zero, zero, strong(math.nan, x)), found)
-    return found
+        return jnp.where(jnp.isinf(x), jnp.where(x > zero, zero, strong(math.nan, x)), result)
+    return result
 
 
 @compute_polygamma.defjvp

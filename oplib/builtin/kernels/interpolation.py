@@ -175,38 +175,40 @@ def _check_mode(input: Any, mode: str, align_corners: bool | None, antialias: bo
         )
 
 
-def _check_count(input: Any, given: Sequence[Any]) -> None:
+def _check_count(input: Any, numbers: Sequence[Any]) -> None:
     rank = input.ndim - 2
-    if len(given) != rank:
+    if len(numbers) != rank:
         raise ArgumentValueError(
             "interpolate: input and output must have the same number of spatial dimensions. Got "
-            f"{describe(input)} and {[*given]}. Pass one number, or a sequence of {rank}."
+            f"{describe(input)} and {[*numbers]}. Pass one number, or a sequence of {rank}."
         )
 
 
 def check_counts(input: Any, size: Any, scale_factor: Any, *_: Any) -> None:
     """Checks that the number of given sizes matches the number of spatial axes."""
-    for given in (size, scale_factor):
-        if isinstance(given, (list, tuple)) and 1 <= input.ndim - 2 <= 3:
-            _check_count(input, cast("Sequence[Any]", given))
+    for numbers in (size, scale_factor):
+        if isinstance(numbers, (list, tuple)) and 1 <= input.ndim - 2 <= 3:
+            _check_count(input, cast("Sequence[Any]", numbers))
 
 
 def _find_counts(input: Any, size: Any, scale_factor: Any) -> tuple[list[int], list[float]]:
     """Returns the number of items along each axis, and the scale factors if they were given."""
     rank = input.ndim - 2
-    given = list(size if scale_factor is None else scale_factor)
-    given *= rank if len(given) == 1 else 1  # one number comes in a list too
-    _check_count(input, given)
+    numbers = list(size if scale_factor is None else scale_factor)
+    numbers *= rank if len(numbers) == 1 else 1  # one number comes in a list too
+    _check_count(input, numbers)
     if scale_factor is None:
-        counts = given
+        counts = numbers
     else:
-        counts = [math.floor(one * factor) for one, factor in zip(input.shape[2:], given, strict=True)]
+        counts = [
+            math.floor(length * factor) for length, factor in zip(input.shape[2:], numbers, strict=True)
+        ]
     if min(*counts, *input.shape[2:]) < 1 or not input.shape[1]:
         raise ArgumentError(
             f"interpolate: input and output sizes should be greater than 0. Got {describe(input)} and "
             f"{counts}. Ask for at least one place along each axis."
         )
-    return counts, [] if scale_factor is None else given
+    return counts, [] if scale_factor is None else numbers
 
 
 def interpolate(

@@ -43,7 +43,7 @@ def _spread(ctx: Any, g: Any, indices: Any) -> Any:
         return g
     axis = find_dim("places", len(ctx.shape), ctx.dim)
     if not ctx.keepdim:
-        g, indices = (lax.expand_dims(one, (axis,)) for one in (g, indices))
+        g, indices = (lax.expand_dims(array, (axis,)) for array in (g, indices))
     target = jnp.zeros(ctx.shape, g.dtype).at[list_places(indices, axis)]
     return target.add(g, mode="promise_in_bounds", unique_indices=True)
 

@@ -83,7 +83,7 @@ def broadcast(arrays: Sequence[Any], op: str) -> list[Any]:
 def meet(op: str, *operands: Any) -> list[Any]:
     """Returns operands in their common dtype and shape; integers stay integers."""
     dtype = promote_operands(*operands)
-    return broadcast([lax.convert_element_type(one, dtype) for one in operands], op)
+    return broadcast([lax.convert_element_type(operand, dtype) for operand in operands], op)
 
 
 def find_common_shape(op: str, *arrays: Any, lead: int | None = None) -> tuple[int, ...]:

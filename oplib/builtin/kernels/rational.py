@@ -22,10 +22,10 @@ def divide_polynomials(quotient: Quotient, x: Any) -> Any:
 
 def sum_powers(numbers: Sequence[float], x: Any) -> Any:
     """Evaluates a polynomial at x; the highest powers come first."""
-    found = strong(numbers[0], x)
+    total = strong(numbers[0], x)
     for number in numbers[1:]:
-        found = found * x + strong(number, x)
-    return found
+        total = total * x + strong(number, x)
+    return total
 
 
 MIDDLE: Quotient = (

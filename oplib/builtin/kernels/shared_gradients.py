@@ -62,7 +62,9 @@ def _share_by(is_worse: Any) -> Any:
     """Returns the formula of the extremum of two items; if one is nan, both get the whole gradient."""
 
     def backward(ctx: Any, g: Any) -> Any:
-        x, y = (lax.convert_element_type(one, g.dtype) for one in broadcast(ctx.saved_tensors, "extremum"))
+        x, y = (
+            lax.convert_element_type(array, g.dtype) for array in broadcast(ctx.saved_tensors, "extremum")
+        )
         part, none = jnp.where(x == y, g * strong(0.5, g), g), strong(0, g)
         grads = jnp.where(is_worse(x, y), none, part), jnp.where(is_worse(y, x), none, part)
         return sum_like(grads, ctx.saved_tensors)
@@ -74,7 +76,9 @@ def _give_by(is_first: Any) -> Any:
     """Returns the formula of an op that chooses one of two items, which alone gets the gradient."""
 
     def backward(ctx: Any, g: Any) -> Any:
-        x, y = (lax.convert_element_type(one, g.dtype) for one in broadcast(ctx.saved_tensors, "extremum"))
+        x, y = (
+            lax.convert_element_type(array, g.dtype) for array in broadcast(ctx.saved_tensors, "extremum")
+        )
         chosen, none = is_first(x, y), strong(0, g)
         return sum_like((jnp.where(chosen, g, none), jnp.where(chosen, none, g)), ctx.saved_tensors)
 

@@ -137,8 +137,8 @@ def permute(spec: Any, dims: Sequence[int]) -> Part:
 def movedim(spec: Any, source: Sequence[int] | int, destination: Sequence[int] | int) -> Part:
     """Moves some axes to given positions; the others keep their order."""
     count = len(spec.shape)
-    given = ([dims] if isinstance(dims, int) else dims for dims in (source, destination))
-    start, end = ([find_dim("movedim", count, dim) for dim in dims] for dims in given)
+    listed = ([dims] if isinstance(dims, int) else dims for dims in (source, destination))
+    start, end = ([find_dim("movedim", count, dim) for dim in dims] for dims in listed)
     if len(start) != len(end) or len(set(start)) < len(start) or len(set(end)) < len(end):
         raise ArgumentError(
             f"movedim: source and destination name as many dims, each once. Got {source} and "
@@ -152,8 +152,10 @@ def movedim(spec: Any, source: Sequence[int] | int, destination: Sequence[int] |
 def squeeze(spec: Any, dim: Sequence[int] | int | None = None) -> Part:
     """Removes axes of length 1."""
     shape = tuple(spec.shape)
-    given = [dim] if isinstance(dim, int) else dim
-    chosen = range(len(shape)) if given is None else {find_dim("squeeze", len(shape), one) for one in given}
+    dims = [dim] if isinstance(dim, int) else dim
+    chosen = (
+        range(len(shape)) if dims is None else {find_dim("squeeze", len(shape), number) for number in dims}
+    )
     kept = tuple([axis for axis, length in enumerate(shape) if length != 1 or axis not in chosen])
     return rearrange(shape, kept), ()
 
@@ -288,14 +290,14 @@ def reshape(spec: Any, shape: Shape) -> Part | None:
 
 def view(spec: Any, shape: Sequence[int]) -> Part:
     """Returns the frame of another shape of the same memory."""
-    found = reshape(spec, fill_in_length("view", spec, shape))
-    if found is None:
+    window = reshape(spec, fill_in_length("view", spec, shape))
+    if window is None:
         raise ArgumentError(
             "view: view size is not compatible with input tensor's size and stride (at least one dimension "
             f"spans across two contiguous subspaces). Got {describe(spec)} and {list(shape)}. Use "
             ".reshape(...) instead."
         )
-    return found
+    return window
 
 
 def flat_shape(spec: Any, start_dim: int = 0, end_dim: int = -1) -> Shape:

@@ -20,14 +20,14 @@ def repeat_for_axes(op: str, name: str, value: Sequence[int], rank: int) -> tupl
     Raises:
         ArgumentError: there is neither one number nor one per axis.
     """
-    found = tuple(value)
-    if len(found) == 1:
-        found *= rank
-    if len(found) != rank:
+    numbers = tuple(value)
+    if len(numbers) == 1:
+        numbers *= rank
+    if len(numbers) != rank:
         raise ArgumentError(
             f"{op}: expected one number or {rank} for '{name}'. Got {list(value)}. Give as many."
         )
-    return found
+    return numbers
 
 
 def check_numbers(op: str, *, least: int = 1, **named: Sequence[int]) -> None:

@@ -199,15 +199,15 @@ def choose_histogram(overloads: Overloads) -> OverloadChoice:
         density: bool = False,
     ) -> Any:
         if isinstance(bins, int):
-            found = by_count.call(input, bins, weight, range=range, density=density)
+            result = by_count.call(input, bins, weight, range=range, density=density)
         elif range is None:
-            found = by_edges.call(input, bins, weight, density=density)
+            result = by_edges.call(input, bins, weight, density=density)
         else:
             raise ArgumentTypeError(
                 f"histogram: argument 'range' goes with a number of bins. Got {range} and {describe(bins)}. "
                 "Leave it out."
             )
-        return results(*found)
+        return results(*result)
 
     return OverloadChoice(function)
 

@@ -40,20 +40,20 @@ def takes_further_names(parameter: inspect.Parameter) -> bool:
 
 def has_further_names(parameters: Sequence[inspect.Parameter]) -> bool:
     """Whether a parameter has a further name, and all can be handed on by name."""
-    kinds = {one.kind for one in parameters}
-    named = {one.name for one in parameters} & set(FURTHER_NAMES.values())
+    kinds = {parameter.kind for parameter in parameters}
+    named = {parameter.name for parameter in parameters} & set(FURTHER_NAMES.values())
     return bool(named) and kinds <= {_KINDS.POSITIONAL_OR_KEYWORD, _KINDS.KEYWORD_ONLY}
 
 
 def list_parameters(function: Function) -> list[inspect.Parameter]:
     """Returns the parameters of a function, further names among those that are only given by name."""
-    found = list(inspect.signature(function).parameters.values())
-    if not any(map(takes_further_names, found)):
-        return found
-    own = {one.name for one in found}
+    parameters = list(inspect.signature(function).parameters.values())
+    if not any(map(takes_further_names, parameters)):
+        return parameters
+    own = {parameter.name for parameter in parameters}
     further = [name for name, meant in FURTHER_NAMES.items() if meant in own]
     named = [inspect.Parameter(name, _KINDS.KEYWORD_ONLY, default=_ABSENT) for name in further]
-    return [*found[:-1], *named]
+    return [*parameters[:-1], *named]
 
 
 def loosen(
@@ -72,16 +72,16 @@ def loosen(
     """
     loose: list[inspect.Parameter] = []
     absent: list[str] = []
-    for one in parameters:
-        is_required = one.default is _KINDS.empty and one.kind is _KINDS.POSITIONAL_OR_KEYWORD
-        if is_required and (absent or one.name in FURTHER_NAMES.values()):
-            absent.append(one.name)
-            one = one.replace(default=_ABSENT)
-        loose.append(one)
+    for parameter in parameters:
+        is_required = parameter.default is _KINDS.empty and parameter.kind is _KINDS.POSITIONAL_OR_KEYWORD
+        if is_required and (absent or parameter.name in FURTHER_NAMES.values()):
+            absent.append(parameter.name)
+            parameter = parameter.replace(default=_ABSENT)
+        loose.append(parameter)
     tests = "".join(f" or {one} is __absent" for one in absent)
-    values = ", ".join(f"{one.name!r}: {one.name}" for one in parameters)
+    values = ", ".join(f"{parameter.name!r}: {parameter.name}" for parameter in parameters)
     line = f"    if names{tests}: return __again(**__rename({{{values}}}, names){more})"
-    rename = _Renaming(name, {one.name: one.default for one in loose})
+    rename = _Renaming(name, {parameter.name: parameter.default for parameter in loose})
     return loose, line, {"__absent": _ABSENT, "__rename": rename}
 
 
@@ -124,5 +124,5 @@ class _Renaming:
         return values
 
     def _describe_given(self, values: dict[str, Any]) -> str:
-        given = {name: one for name, one in values.items() if one is not self._defaults[name]}
-        return ", ".join(f"{name}={describe(one)}" for name, one in given.items()) or "none"
+        passed = {name: value for name, value in values.items() if value is not self._defaults[name]}
+        return ", ".join(f"{name}={describe(value)}" for name, value in passed.items()) or "none"

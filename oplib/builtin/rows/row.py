@@ -106,8 +106,8 @@ class Row:
         """The policy of autocast for floating arguments, by device type."""
         if " " not in self.autocast:
             return dict.fromkeys(("cpu", "cuda", "tpu"), self.autocast) if self.autocast else {}
-        given = dict(one.split() for one in self.autocast.split(", "))
-        return given | ({"tpu": given["cuda"]} if "cuda" in given else {})
+        policies = dict(policy.split() for policy in self.autocast.split(", "))
+        return policies | ({"tpu": policies["cuda"]} if "cuda" in policies else {})
 
     @property
     def op(self) -> str:

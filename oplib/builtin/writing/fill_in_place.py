@@ -46,9 +46,9 @@ def choose_zero(overloads: Mapping[str, OpOverload]) -> OverloadChoice:
         if input.__class__ is Tensor and not (is_special or (input._requires_grad and state.grad_enabled)):
             storage = input._storage
             if storage.__class__ is Storage:
-                found = find_shared_like(storage.array, 0)
-                if found is not None:
-                    return box(found)
+                shared = find_shared_like(storage.array, 0)
+                if shared is not None:
+                    return box(shared)
         return on_any.call(input)
 
     return OverloadChoice(zero)
@@ -83,10 +83,10 @@ def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -
         tensor([2., 0.])
     """
     _check_put(input, indices, values)
-    given = tuple(slice(None) if index is None else index for index in indices)
+    subscripts = tuple(slice(None) if index is None else index for index in indices)
     places: list[Any] = []
     dims: list[int] = []
-    for dim, item in enumerate(read_subscripts(given, tuple(input.shape))):
+    for dim, item in enumerate(read_subscripts(subscripts, tuple(input.shape))):
         if not isinstance(item, slice):
             check_places(item, input.shape[dim], dim)
             places.append(item)

@@ -38,10 +38,10 @@ def write_out(name: str, call: Callable[[], Any], out: Any, values: Sequence[Any
         AutogradError: an argument or ``out`` requires grad, while grad mode is on.
     """
     outs: tuple[Any, ...] = tuple(out) if isinstance(out, (tuple, list)) else (out,)
-    for one in outs:
-        if not isinstance(one, Tensor):
+    for target in outs:
+        if not isinstance(target, Tensor):
             raise ArgumentTypeError(
-                f"{name}: argument 'out' is written, and only a Tensor can be. Got {describe(one)}. "
+                f"{name}: argument 'out' is written, and only a Tensor can be. Got {describe(target)}. "
                 "Pass oplib.empty(0) to have one made that fits."
             )
     if modes.grad_enabled and any(map(has_required_grad, (*values, *outs))):
@@ -54,14 +54,14 @@ def write_out(name: str, call: Callable[[], Any], out: Any, values: Sequence[Any
                 f"{name}: argument 'out' has one tensor for each result. Got {len(outs)} for {len(results)}. "
                 "Give a tuple of as many."
             )
-        for one, made in zip(outs, results, strict=True):
-            if exact and one.dtype != made.dtype:
+        for target, made in zip(outs, results, strict=True):
+            if exact and target.dtype != made.dtype:
                 raise ArgumentError(
-                    f"{name}: expected out tensor to have dtype {made.dtype}. Got {describe(one)}. Give one "
-                    "of this dtype, or oplib.empty(0, dtype=...)."
+                    f"{name}: expected out tensor to have dtype {made.dtype}. Got {describe(target)}. Give "
+                    "one of this dtype, or oplib.empty(0, dtype=...)."
                 )
-        for one, made in zip(outs, results, strict=True):
-            _write(name, one, made)
+        for target, made in zip(outs, results, strict=True):
+            _write(name, target, made)
     return out
 
 

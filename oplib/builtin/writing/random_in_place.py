@@ -173,9 +173,9 @@ def random_(input: Any, *bounds: int | None, generator: Generator | None = None,
     """
     is_upper = len(bounds) == 1 and "to" not in named
     defaults = {"to": None, "from": 0} if is_upper else {"from": 0, "to": None}
-    given = _read_pair("random_", defaults, bounds, named)
-    low, high = reversed(given) if is_upper else given
-    if not all(one is None or isinstance(one, int) for one in (low, high)):
+    pair = _read_pair("random_", defaults, bounds, named)
+    low, high = reversed(pair) if is_upper else pair
+    if not all(bound is None or isinstance(bound, int) for bound in (low, high)):
         raise ArgumentTypeError(f"random_: bounds are integers. Got {low} and {high}. Convert them.")
     require_tensor_to_write(input, "random_")
     check_may_write(input, "random_")
@@ -211,6 +211,6 @@ def _check_positive(op: str, name: str, number: float) -> None:
 
 
 FILLING = {
-    one.__name__: one
-    for one in (bernoulli_, cauchy_, exponential_, geometric_, log_normal_, normal_, random_, uniform_)
+    function.__name__: function
+    for function in (bernoulli_, cauchy_, exponential_, geometric_, log_normal_, normal_, random_, uniform_)
 }

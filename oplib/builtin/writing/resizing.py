@@ -207,4 +207,4 @@ def _count_references(tensor: Any) -> int:
 
 
 _ALONE = _count_references(SimpleNamespace(_storage=object()))
-RESIZING = {one.__name__: one for one in (as_strided_, resize_, resize_as_)}
+RESIZING = {function.__name__: function for function in (as_strided_, resize_, resize_as_)}

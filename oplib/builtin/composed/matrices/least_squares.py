@@ -55,9 +55,9 @@ def linalg_lstsq(input: Any, b: Any, rcond: float | None = None, *, driver: str 
     if way != "gelsy" and rows > columns and (way == "gels" or _is_full(rank, columns)):
         away = ops.sub(ops.matmul(input, solution), right)
         residuals = ops.sum(ops.square(ops.abs(away)), -2)
-    found = ops.squeeze(solution, -1) if is_vector else solution
+    unpacked = ops.squeeze(solution, -1) if is_vector else solution
     rank = make_zeros(rank, (0,)) if way == "gels" else rank
-    return Lstsq(found, residuals, rank, values if way in ("gelsd", "gelss") else make_zeros(values, (0,)))
+    return Lstsq(unpacked, residuals, rank, values if way in ("gelsd", "gelss") else make_zeros(values, (0,)))
 
 
 def _check_lstsq(A: Any, B: Any, driver: str) -> bool:

@@ -156,7 +156,7 @@ def linalg_pinv(
                 [0.0000, 0.0000]])
     """
     rtol = rcond if rtol is None else rtol
-    if all(one is None or isinstance(one, (int, float)) for one in (atol, rtol)):
+    if all(tolerance is None or isinstance(tolerance, (int, float)) for tolerance in (atol, rtol)):
         return ops.linalg_pinv(input, atol=atol, rtol=rtol, hermitian=hermitian)
     for name, bound in (("atol", atol), ("rtol", rtol)):
         if modes.grad_enabled and getattr(bound, "requires_grad", False):
@@ -244,7 +244,7 @@ def linalg_multi_dot(tensors: Sequence[Any]) -> Any:
         )
     first, last = tensors[0], tensors[-1]
     sizes = [first.shape[0] if first.ndim > 1 else 1]
-    sizes += [one.shape[0] for one in tensors[1:]]
+    sizes += [tensor.shape[0] for tensor in tensors[1:]]
     sizes.append(last.shape[-1] if last.ndim > 1 else 1)
     return _multiply(tensors, _find_order(sizes), (0, len(tensors) - 1))
 
@@ -259,9 +259,9 @@ def _find_order(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
             end = start + length
             cost[start, end] = math.inf
             for cut in range(start, end):
-                found = cost[start, cut] + cost[cut + 1, end] + sizes[start] * sizes[cut + 1] * sizes[end + 1]
-                if found < cost[start, end]:
-                    cost[start, end], cuts[start, end] = found, cut
+                price = cost[start, cut] + cost[cut + 1, end] + sizes[start] * sizes[cut + 1] * sizes[end + 1]
+                if price < cost[start, end]:
+                    cost[start, end], cuts[start, end] = price, cut
     return cuts
 
 

@@ -105,8 +105,8 @@ def triangular_solve(
             f"{describe(input)} and {describe(A)}. Add one with unsqueeze(-1)."
         )
     matrix, is_upper = (ops.transpose(A, -2, -1), not upper) if transpose else (A, upper)
-    found = ops.linalg_solve_triangular(matrix, input, upper=is_upper, unitriangular=unitriangular)
-    return Triangular(found, ops.clone(A))
+    solution = ops.linalg_solve_triangular(matrix, input, upper=is_upper, unitriangular=unitriangular)
+    return Triangular(solution, ops.clone(A))
 
 
 COMPOSED = (

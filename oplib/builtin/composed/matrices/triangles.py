@@ -37,8 +37,8 @@ def lu(A: Any, pivot: bool = True, get_infos: bool = False) -> tuple[Any, ...]:
         tensor([[2.0000, 2.0000],
                 [0.5000, 1.0000]])
     """
-    found = ops.linalg_lu_factor_ex(A, pivot=pivot)
-    return found if get_infos else tuple(found[:2])
+    results = ops.linalg_lu_factor_ex(A, pivot=pivot)
+    return results if get_infos else tuple(results[:2])
 
 
 def linalg_lu(A: Any, *, pivot: bool = True) -> tuple[Any, Any, Any]:
@@ -92,8 +92,8 @@ def lu_unpack(
         tensor([[4., 1.],
                 [0., 2.]])
     """
-    found = ops.lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots)
-    return type(found)(ops.detach(found[0]), *found[1:])
+    parts = ops.lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots)
+    return type(parts)(ops.detach(parts[0]), *parts[1:])
 
 
 def lu_solve(b: Any, LU_data: Any, LU_pivots: Any) -> Any:
@@ -140,7 +140,7 @@ def chain_matmul(*matrices: Any) -> Any:
         tensor([[6.],
                 [6.]])
     """
-    if not matrices or any(one.ndim != 2 for one in matrices):
+    if not matrices or any(matrix.ndim != 2 for matrix in matrices):
         raise ArgumentError(
             "chain_matmul: expected one or more matrices, each a tensor of dimension 2. Got "
             f"{', '.join(map(describe, matrices)) or 'none'}. Give vectors a second dim with unsqueeze."

@@ -242,8 +242,8 @@ def ctc_loss(
         tensor(0.2877)
     """
     lengths = [
-        box_like(targets, one, targets.dtype) if isinstance(one, (int, list, tuple)) else one
-        for one in (input_lengths, target_lengths)
+        box_like(targets, numbers, targets.dtype) if isinstance(numbers, (int, list, tuple)) else numbers
+        for numbers in (input_lengths, target_lengths)
     ]
     _check_lengths(log_probs, targets, *map(read_known, lengths))
     return ops.ctc_loss(log_probs, targets, *lengths, blank, reduction=reduction, zero_infinity=zero_infinity)

@@ -92,13 +92,13 @@ def weigh(name: str, losses: Any, weight: Any, reduction: str) -> Any:
 
 def render_loss(name: str) -> tuple[list[Parameter], list[str], dict[str, Any], str | None]:
     """Returns torch's parameters of a loss, the lines of its body, what these refer to, and its docstring."""
-    parameters = [_make_parameter(*one.partition("=")) for one in WRITTEN_LOSSES[name].split(", ")]
-    given = [one.name for one in parameters]
+    parameters = [_make_parameter(*text.partition("=")) for text in WRITTEN_LOSSES[name].split(", ")]
+    names = [parameter.name for parameter in parameters]
     left_out = {"size_average", "reduce", "reduction", *(("weight",) if name in _WEIGHTED else ())}
-    passed = [f"{one}={one}" for one in given if one not in left_out]
+    passed = [f"{parameter}={parameter}" for parameter in names if parameter not in left_out]
     call = ", ".join(passed)
     lines: list[str] = []
-    if "size_average" in given:
+    if "size_average" in names:
         lines.append("    if size_average is not None or reduce is not None:")
         lines.append("        reduction = __read(size_average, reduce)")
     if name in _OF_PAIRS:
@@ -108,7 +108,9 @@ def render_loss(name: str) -> tuple[list[Parameter], list[str], dict[str, Any], 
         lines.append(f"        return __weigh({name!r}, __op({call}, reduction='none'), weight, reduction)")
     lines.append(f"    return __op({call}, reduction=reduction)")
     op = getattr(ops, name)
-    doc = complete_docstring(op.__doc__, {one: _FURTHER[one] for one in given if one in _FURTHER})
+    doc = complete_docstring(
+        op.__doc__, {parameter: _FURTHER[parameter] for parameter in names if parameter in _FURTHER}
+    )
     used = {"__op": op, "__read": read_reduction, "__warn": warn_of_sizes, "__weigh": weigh}
     return parameters, lines, used, doc
 
@@ -198,15 +200,15 @@ def gaussian_nll_loss(
         >>> oplib.nn.functional.gaussian_nll_loss(oplib.tensor([1.0]), oplib.tensor([2.0]), 1.0)
         tensor(0.5000)
     """
-    given = ops.ones_like(input) * var if isinstance(var, float) else var
-    values = find_array(given)
+    variances = ops.ones_like(input) * var if isinstance(var, float) else var
+    values = find_array(variances)
     is_known = hasattr(values, "dtype") and not is_traced(values)
     if is_known and np.dtype(values.dtype).kind != "c" and bool((values < 0).any()):
         raise ArgumentValueError(
             f"gaussian_nll_loss: var has negative entry/entries. Got {describe(var)}. Variances are 0 or "
             "more."
         )
-    return ops.gaussian_nll_loss(input, target, given, full, eps, reduction=reduction)
+    return ops.gaussian_nll_loss(input, target, variances, full, eps, reduction=reduction)
 
 
 COMPOSED = (

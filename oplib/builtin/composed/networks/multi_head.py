@@ -89,15 +89,15 @@ def _project(inputs: tuple[Any, ...], weights: tuple[Any, ...] | None, packed: A
             "Pack the weights of query, key and value along the first dim.",
         )
         weights = tuple(ops.chunk(packed, 3, 0))
-    for one, given in zip(weights, inputs, strict=True):
+    for weight, sequence in zip(weights, inputs, strict=True):
         _require(
-            one is not None and tuple(one.shape) == (width, given.shape[-1]),
-            f"the weight of a projection must have the shape {(width, given.shape[-1])}",
-            describe(one),
+            weight is not None and tuple(weight.shape) == (width, sequence.shape[-1]),
+            f"the weight of a projection must have the shape {(width, sequence.shape[-1])}",
+            describe(weight),
             "Give q_proj_weight, k_proj_weight and v_proj_weight.",
         )
     biases = (None,) * 3 if bias is None else ops.chunk(bias, 3, 0)
-    return [ops.linear(*one) for one in zip(inputs, weights, biases, strict=True)]
+    return [ops.linear(*factors) for factors in zip(inputs, weights, biases, strict=True)]
 
 
 def _split_heads(projected: Any, heads: int) -> Any:
@@ -109,14 +109,14 @@ def _split_heads(projected: Any, heads: int) -> Any:
 def _choose_static(given: tuple[Any, Any], made: list[Any]) -> list[Any]:
     """Returns keys and values, with those that are given instead of the projected ones."""
     chosen: list[Any] = []
-    for name, static, one in zip(("static_k", "static_v"), given, made, strict=True):
+    for name, static, projected in zip(("static_k", "static_v"), given, made, strict=True):
         _require(
-            static is None or (static.ndim == 3 and static.shape[::2] == one.shape[::2]),
-            f"{name} must have the shape {(one.shape[0], 'S', one.shape[2])}",
+            static is None or (static.ndim == 3 and static.shape[::2] == projected.shape[::2]),
+            f"{name} must have the shape {(projected.shape[0], 'S', projected.shape[2])}",
             describe(static),
             "Give an item for each head of each example.",
         )
-        chosen.append(one if static is None else static)
+        chosen.append(projected if static is None else static)
     return chosen
 
 
@@ -147,7 +147,7 @@ def _add_keys(parts: list[Any], extra: tuple[Any, Any], batch: int) -> list[Any]
     if not is_pair:
         return parts
     return [
-        ops.cat([part, ops.repeat(one, (1, batch, 1))], 0) for part, one in zip(parts, extra, strict=True)
+        ops.cat([part, ops.repeat(row, (1, batch, 1))], 0) for part, row in zip(parts, extra, strict=True)
     ]
 
 
@@ -241,7 +241,7 @@ def multi_head_attention_forward(
     check_p(_NAME, dropout_p)
     is_batched = query.ndim == 3
     if not is_batched:
-        query, key, value = (ops.unsqueeze(one, 1) for one in (query, key, value))
+        query, key, value = (ops.unsqueeze(sequence, 1) for sequence in (query, key, value))
     padding = _to_float_mask("key_padding_mask", key_padding_mask, query.dtype)
     is_causal = is_causal and padding is None and not need_weights
     mask = None if is_causal or attn_mask is None else _shape_mask(attn_mask, num_heads, query, key)
@@ -250,15 +250,15 @@ def multi_head_attention_forward(
     length, batch, _ = query.shape
     queries, *others = _project((query, key, value), separate, in_proj_weight, in_proj_bias)
     others = _add_keys(others, (bias_k, bias_v), batch)
-    heads = [_split_heads(one, num_heads) for one in (queries, *others)]
+    heads = [_split_heads(other, num_heads) for other in (queries, *others)]
     heads[1:] = _choose_static((static_k, static_v), heads[1:])
     if add_zero_attn:
-        heads[1:] = [_add_zeros(one) for one in heads[1:]]
+        heads[1:] = [_add_zeros(head) for head in heads[1:]]
     mask = _merge_masks(mask, padding, heads[1].shape[1], (batch, num_heads))
-    four = [ops.reshape(one, (batch, num_heads, *one.shape[1:])) for one in heads]
+    four = [ops.reshape(head, (batch, num_heads, *head.shape[1:])) for head in heads]
     p = dropout_p if training else 0.0
-    found, weights = _attend(four, mask, p, weighs=need_weights, is_causal=is_causal)
-    joined = ops.reshape(ops.permute(found, (2, 0, 1, 3)), (length, batch, embed_dim_to_check))
+    attended, weights = _attend(four, mask, p, weighs=need_weights, is_causal=is_causal)
+    joined = ops.reshape(ops.permute(attended, (2, 0, 1, 3)), (length, batch, embed_dim_to_check))
     result = ops.linear(joined, out_proj_weight, out_proj_bias)
     if weights is not None and average_attn_weights:
         weights = ops.mean(weights, 1)
@@ -276,9 +276,9 @@ def _merge_masks(mask: Any, padding: Any, count: int, sizes: tuple[int, int]) ->
     if padding is not None:
         padding = ops.reshape(padding, (sizes[0], 1, 1, padding.shape[-1]))
     merged = [
-        ops.pad(one, (0, count - one.shape[-1])) if count > one.shape[-1] else one
-        for one in (mask, padding)
-        if one is not None
+        ops.pad(masked, (0, count - masked.shape[-1])) if count > masked.shape[-1] else masked
+        for masked in (mask, padding)
+        if masked is not None
     ]
     if len(merged) == 2:
         return ops.add(*merged)

@@ -113,8 +113,8 @@ def _make_adaptive_max_pool(rank: int) -> Function:
     with_indices = f"{name}_with_indices"
 
     def adaptive_max_pool(input: Any, output_size: Any, return_indices: bool = False) -> Any:
-        found = getattr(ops, with_indices)(input, _fill_sizes(input, output_size))
-        return found if return_indices else found[0]
+        results = getattr(ops, with_indices)(input, _fill_sizes(input, output_size))
+        return results if return_indices else results[0]
 
     also = "\n    return_indices: whether to return the positions of the maxima in the pooled dims too."
     adaptive_max_pool.__name__ = name
@@ -211,11 +211,11 @@ def _make_max_unpool(rank: int) -> Function:
             >>> oplib.nn.functional.max_unpool1d(oplib.tensor([[[5.0]]]), oplib.tensor([[[1]]]), 2)
             tensor([[[0., 5.]]])
         """
-        kernel, pad = (_spread(one, rank) for one in (kernel_size, padding))
+        kernel, pad = (_spread(numbers, rank) for numbers in (kernel_size, padding))
         step = kernel if stride is None else _spread(stride, rank)
         sizes = [
-            (have - 1) * one + size - 2 * less
-            for have, one, size, less in zip(input.shape[-rank:], step, kernel, pad, strict=True)
+            (have - 1) * move + size - 2 * less
+            for have, move, size, less in zip(input.shape[-rank:], step, kernel, pad, strict=True)
         ]
         if output_size is not None:
             sizes = _read_sizes(name, list(output_size), sizes, step)
@@ -239,14 +239,14 @@ def _spread(value: Any, rank: int) -> list[int]:
     return [value] * rank if isinstance(value, int) else list(value)
 
 
-def _read_sizes(name: str, given: list[int], least: Sequence[int], step: Sequence[int]) -> list[int]:
+def _read_sizes(name: str, sizes: list[int], least: Sequence[int], step: Sequence[int]) -> list[int]:
     rank = len(least)
-    wanted = given[2:] if len(given) == rank + 2 else given
+    wanted = sizes[2:] if len(sizes) == rank + 2 else sizes
     if len(wanted) != rank or any(
-        abs(one - size) >= move for one, size, move in zip(wanted, least, step, strict=True)
+        abs(length - size) >= move for length, size, move in zip(wanted, least, step, strict=True)
     ):
         raise ArgumentValueError(
-            f"{name}: invalid output_size {given}: each size must be nearer than a stride to "
+            f"{name}: invalid output_size {sizes}: each size must be nearer than a stride to "
             f"{list(least)}. Got strides {list(step)}. Give the size of what was pooled."
         )
     return wanted
@@ -301,8 +301,8 @@ def _make_fractional_pool(rank: int, *, with_indices: bool) -> Function:
             batch = input.shape[0] if input.ndim > rank + 1 else 1
             shape = batch, input.shape[-rank - 1], rank
             _random_samples = rand(shape, dtype=input.dtype, generator=generator)
-        found = getattr(ops, f"sampled_max_pool{rank}d")(input, kernel_size, sizes, _random_samples)
-        return found if return_indices or with_indices else found[0]
+        results = getattr(ops, f"sampled_max_pool{rank}d")(input, kernel_size, sizes, _random_samples)
+        return results if return_indices or with_indices else results[0]
 
     pool.__name__ = f"{name}_with_indices" if with_indices else name
     pool.__doc__ = _FRACTIONAL_POOL.format(

@@ -81,10 +81,10 @@ def stft(
     weights = _find_window("stft", window, frames, n_fft, length)
     frames = frames if weights is None else ops.mul(frames, weights)
     transform = ops.fft_rfft if is_half else ops.fft_fft
-    found = ops.transpose(transform(frames, None, -1, "ortho" if normalized else None), -1, -2)
-    found = ops.squeeze(found, 0) if input.ndim == 1 else found
+    spectra = ops.transpose(transform(frames, None, -1, "ortho" if normalized else None), -1, -2)
+    spectra = ops.squeeze(spectra, 0) if input.ndim == 1 else spectra
     is_complex = has_complex if return_complex is None else return_complex
-    return found if is_complex else ops.view_as_real(found)
+    return spectra if is_complex else ops.view_as_real(spectra)
 
 
 def _is_complex(tensor: Any) -> bool:
@@ -204,12 +204,12 @@ def istft(
     end = start + length if length is not None else whole - start
     square = ops.expand(ops.square(weights), (1, *parts.shape[1:]))
     signal, total = (
-        ops.narrow(_add_up(one, whole, hop), 1, start, min(end, whole) - start)
-        for one in (ops.mul(parts, weights), square)
+        ops.narrow(_add_up(pieces, whole, hop), 1, start, min(end, whole) - start)
+        for pieces in (ops.mul(parts, weights), square)
     )
     _check_total(total, n_fft, hop)
-    found = _lengthen(ops.div(signal, total), end - whole)
-    return found if input.ndim == 3 else ops.squeeze(found, 0)
+    signals = _lengthen(ops.div(signal, total), end - whole)
+    return signals if input.ndim == 3 else ops.squeeze(signals, 0)
 
 
 def _check_spectra(input: Any, n_fft: int, hop: int, length: int, *, has_rows: bool) -> None:
@@ -229,8 +229,8 @@ def _check_spectra(input: Any, n_fft: int, hop: int, length: int, *, has_rows: b
 def _add_up(parts: Any, whole: int, hop: int) -> Any:
     """Returns the segments at their positions, summed, ``[batch, whole]``."""
     columns = ops.transpose(parts, -1, -2)
-    found = ops.col2im(columns, (1, whole), (1, parts.shape[-1]), 1, 0, (1, hop))
-    return ops.reshape(found, (parts.shape[0], whole))
+    total = ops.col2im(columns, (1, whole), (1, parts.shape[-1]), 1, 0, (1, hop))
+    return ops.reshape(total, (parts.shape[0], whole))
 
 
 def _check_total(total: Any, n_fft: int, hop: int) -> None:
@@ -264,8 +264,8 @@ def _make_frequencies(name: str, shown: Sequence[float], some: str = "") -> Call
                 f"fft.{name}: the length must be positive, and the distance not 0. Got n={n} and d={d}. "
                 "Pass those of the signal."
             )
-        found = get_default_dtype() if dtype is None else dtype
-        values = tensor(getattr(np.fft, name)(n, d).tolist(), dtype=found, device=device)
+        kind = get_default_dtype() if dtype is None else dtype
+        values = tensor(getattr(np.fft, name)(n, d).tolist(), dtype=kind, device=device)
         return values.requires_grad_(requires_grad)
 
     frequencies.__name__ = f"fft_{name}"

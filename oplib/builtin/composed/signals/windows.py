@@ -64,33 +64,35 @@ def _make_window(name: str, what: str, shown: str, fill: Fill, *numbers: tuple[s
         requires_grad: bool = False,
     ) -> Any: ...
 
-    def window(window_length: int, periodic: bool, *given: float, **place: Any) -> Any:
-        return _compute(name, lambda items: fill(items, *given), window_length, periodic, **place)
+    def window(window_length: int, periodic: bool, *factors: float, **place: Any) -> Any:
+        return _compute(name, lambda items: fill(items, *factors), window_length, periodic, **place)
 
     signature = inspect.signature(model)
     kind = Parameter.POSITIONAL_OR_KEYWORD
-    further = [Parameter(one, kind, default=default, annotation="float") for one, default, _ in numbers]
+    further = [Parameter(number, kind, default=default, annotation="float") for number, default, _ in numbers]
     length, periodic, *place = signature.parameters.values()
     parameters = [length, periodic, *further, *place]
     window.__signature__ = signature.replace(parameters=parameters)
-    window.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": "Any"}
-    told = "".join(f"\n    {one}: {words}" for one, _, words in numbers)
+    window.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {
+        "return": "Any"
+    }
+    told = "".join(f"\n    {number}: {words}" for number, _, words in numbers)
     window.__name__, window.__doc__ = name, _DOC.format(name=name, what=what, shown=shown, numbers=told)
     return Composed(window, makes=True)
 
 
 def _compute(name: str, fill: Fill, length: int, periodic: bool, *, dtype: Any, **place: Any) -> Tensor:
     """Computes a window from the formula of its items for positions from 0 to 1."""
-    found = get_default_dtype() if dtype is None else np.dtype(dtype)
-    if length < 0 or found not in FLOATING:
+    kind = get_default_dtype() if dtype is None else np.dtype(dtype)
+    if length < 0 or kind not in FLOATING:
         raise ArgumentError(
             f"{name}: requires non-negative window_length, and expects floating point dtypes. Got "
-            f"{length} and {found}. Give the length of the window."
+            f"{length} and {kind}. Give the length of the window."
         )
     last = length if periodic else length - 1
     require_memory(name, (length,), np.dtype(np.float64))
     items = np.ones(length) if length < 2 else fill(np.arange(length) / last)
-    return tensor(items.tolist(), dtype=found, **place)
+    return tensor(items.tolist(), dtype=kind, **place)
 
 
 def _sum_cosines(place: _Array, *factors: float) -> _Array:

@@ -25,10 +25,10 @@ def store(op: str, value: Any, shape: Sequence[int], dtype: Any) -> Any:
     Raises:
         ArgumentError: it does not broadcast to the shape, or is complex for a real dtype.
     """
-    given, shape = value, tuple(shape)
+    original, shape = value, tuple(shape)
     if value.dtype in COMPLEX and dtype not in COMPLEX:
         raise ArgumentError(
-            f"{op}: a complex value cannot be stored in a real tensor. Got {describe(given)} for "
+            f"{op}: a complex value cannot be stored in a real tensor. Got {describe(original)} for "
             f"{dtype.name}. Take its real part."
         )
     while value.ndim > len(shape) and value.shape[0] == 1:
@@ -36,7 +36,7 @@ def store(op: str, value: Any, shape: Sequence[int], dtype: Any) -> Any:
     lead = len(shape) - value.ndim
     if lead < 0 or any(have not in (1, want) for have, want in zip(value.shape, shape[lead:], strict=True)):
         raise ArgumentError(
-            f"{op}: the value does not broadcast to the shape it is stored in. Got {describe(given)} for "
+            f"{op}: the value does not broadcast to the shape it is stored in. Got {describe(original)} for "
             f"shape {list(shape)}. Reshape it."
         )
     return broadcast_to(lax.convert_element_type(value, dtype), shape)

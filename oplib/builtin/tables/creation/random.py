@@ -62,7 +62,7 @@ def _uniform(self: Any, low: Any, high: Any, *, generator: Any) -> Any:
     if self.dtype in COMPLEX:
         part = self.real
         drawn = [jax.random.uniform(key, part.shape, part.dtype) for key in _split(generator)]
-        return lax.complex(*(_stretch(one, low, high) for one in drawn))
+        return lax.complex(*(_stretch(numbers, low, high) for numbers in drawn))
     return _stretch(jax.random.uniform(generator.next_key(), self.shape, self.dtype), low, high)
 
 
@@ -79,7 +79,9 @@ def _stretch(drawn: Any, low: Any, high: Any) -> Any:
 
 def _normal(self: Any, mean: Any, std: Any, *, generator: Any) -> Any:
     drawn = jax.random.normal(generator.next_key(), self.shape, self.dtype)
-    mean, std = (broadcast_to(to_dtype_of(lax.stop_gradient(one), self), self.shape) for one in (mean, std))
+    mean, std = (
+        broadcast_to(to_dtype_of(lax.stop_gradient(array), self), self.shape) for array in (mean, std)
+    )
     return drawn * std + mean
 
 

@@ -191,8 +191,8 @@ def _index_reduce(
             f"Give a source of shape {list(expected)}."
         )
     full = lax.broadcast_in_dim(lax.reshape(index, (index.size,)), items.shape, (axis,))
-    found = _reduce_at(whole, list_places(full, axis), items, reduce, include_self=include_self)
-    return lax.reshape(found, self.shape)
+    reduced = _reduce_at(whole, list_places(full, axis), items, reduce, include_self=include_self)
+    return lax.reshape(reduced, self.shape)
 
 
 def _index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
@@ -221,8 +221,8 @@ def _put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
         )
     flat = lax.reshape(self, (self.size,)).at[lax.reshape(index, (index.size,))]
     items = lax.reshape(source, (source.size,))
-    found = combine(flat, "add" if accumulate else "set", items, mode="drop")
-    return lax.reshape(found, self.shape)
+    written = combine(flat, "add" if accumulate else "set", items, mode="drop")
+    return lax.reshape(written, self.shape)
 
 
 def _masked_scatter(self: Any, mask: Any, source: Any) -> Any:
@@ -360,5 +360,5 @@ def _find_flat(shape: tuple[int, ...], index: tuple[Any, ...]) -> Any:
         flat = flat + along * strong(count, along)
         is_there = is_there & (along >= strong(0, along)) & (along < strong(length, along))
         count *= length
-    found = jnp.where(is_there, flat, strong(count, flat))
-    return lax.reshape(found, (found.size,))
+    known = jnp.where(is_there, flat, strong(count, flat))
+    return lax.reshape(known, (known.size,))

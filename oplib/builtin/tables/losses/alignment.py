@@ -86,7 +86,7 @@ def _check(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any
             "ctc_loss: expected log-probabilities [T, N, C] or [T, C], and targets [N, S] or "
             f"concatenated. Got {describe(log_probs)} and {describe(targets)}. Reshape them."
         )
-    if any(one.dtype.kind not in "iu" for one in (targets, input_lengths, target_lengths)):
+    if any(array.dtype.kind not in "iu" for array in (targets, input_lengths, target_lengths)):
         raise ArgumentError(
             "ctc_loss: targets and lengths must be integral. Got "
             f"{describe(targets)}, {describe(input_lengths)} and {describe(target_lengths)}. Convert them."
@@ -117,7 +117,7 @@ def _ctc_loss(
     _check(log_probs, targets, input_lengths, target_lengths, blank=blank)
     is_batch = log_probs.ndim == 3
     count = log_probs.shape[1] if is_batch else 1
-    lengths = [lax.reshape(one, (count,)).astype(dtypes.int32) for one in (input_lengths, target_lengths)]
+    lengths = [lax.reshape(array, (count,)).astype(dtypes.int32) for array in (input_lengths, target_lengths)]
     rows = lax.convert_element_type(targets, dtypes.int32)
     if rows.ndim == 1:
         rows = _pad_targets(rows, lengths[1]) if count > 1 else rows[None]
@@ -130,8 +130,8 @@ def _ctc_loss(
             losses = jnp.where(jnp.isinf(losses), strong(0, losses), losses)
         if reduction == "mean":
             losses = losses / lax.max(lengths[1].astype(losses.dtype), strong(1, losses))
-        found = losses if is_batch else lax.reshape(losses, ())
-        return reduce_losses("ctc_loss", found, reduction)
+        result = losses if is_batch else lax.reshape(losses, ())
+        return reduce_losses("ctc_loss", result, reduction)
 
     return in_single(compute)(log_probs)
 

@@ -143,7 +143,7 @@ def _bce(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean"
             "binary_cross_entropy: using a target size that is different to the input size is deprecated. "
             f"Got {describe(input)} and {describe(target)}. Please ensure they have the same size."
         )
-    check_dtypes("binary_cross_entropy", *(one for one in (input, target, weight) if one is not None))
+    check_dtypes("binary_cross_entropy", *(array for array in (input, target, weight) if array is not None))
     arrays = [input, target] if weight is None else [input, target, broadcast([weight, input], "bce")[0]]
 
     def compute(x: Any, y: Any, w: Any = None) -> Any:
@@ -184,7 +184,7 @@ def _bce_with_logits(
             f"{describe(input)} and {describe(target)}. Reshape one of them."
         )
     op = "binary_cross_entropy_with_logits"
-    x, y = (lax.convert_element_type(one, promote_operands(input, target)) for one in (input, target))
+    x, y = (lax.convert_element_type(array, promote_operands(input, target)) for array in (input, target))
     one, zero = strong(1, x), strong(0, x)
     log = lax.min(x, zero) - lax.log1p(lax.exp(-_size(x)))  # log(sigmoid(x)); log(sigmoid(-x)) is log - x
     if pos_weight is None:

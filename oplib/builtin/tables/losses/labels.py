@@ -143,7 +143,7 @@ def _multilabel_soft_margin(input: Any, target: Any, weight: Any = None, *, redu
         losses = losses * weight[0] if weight else losses
         return reduce_losses(op, jnp.sum(losses, axis) / strong(count, losses), reduction)
 
-    return in_single(compute)(*meet(op, *(one for one in (input, target, weight) if one is not None)))
+    return in_single(compute)(*meet(op, *(array for array in (input, target, weight) if array is not None)))
 
 
 ROWS = (

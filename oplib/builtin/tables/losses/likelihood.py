@@ -44,8 +44,8 @@ def _stirling(y: Any) -> Any:
     """Approximates the logarithm of the factorial for values above 1 by Stirling's formula."""
     is_small = y <= strong(1, y)
     large = jnp.where(is_small, strong(2, y), y)
-    found = large * lax.log(large) - large + strong(0.5, y) * lax.log(strong(2 * math.pi, y) * large)
-    return jnp.where(is_small, strong(0, y), found)
+    term = large * lax.log(large) - large + strong(0.5, y) * lax.log(strong(2 * math.pi, y) * large)
+    return jnp.where(is_small, strong(0, y), term)
 
 
 def _gaussian_nll(

@@ -53,7 +53,7 @@ def _pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keep
 
 
 def _check_ranks(op: str, *operands: Any) -> None:
-    if len({one.ndim for one in operands}) > 1:
+    if len({operand.ndim for operand in operands}) > 1:
         raise ArgumentError(
             f"{op}: the tensors are expected to have the same number of dimensions. Got "
             f"{', '.join(map(describe, operands))}. Add dimensions with unsqueeze."
@@ -124,7 +124,7 @@ def _cosine_embedding(
             f"{describe(input1)}. Give one target for each row."
         )
     dtype = promote_operands(to_floating(input1), input2, target)
-    x, y, sign = (lax.convert_element_type(one, dtype) for one in (input1, input2, target))
+    x, y, sign = (lax.convert_element_type(array, dtype) for array in (input1, input2, target))
     x, y = broadcast([x, y], op)
     shape = find_common_shape(
         op, lax.index_in_dim(x, 0, x.ndim - 1, keepdims=False) if x.shape[-1] else sign, sign

@@ -59,11 +59,11 @@ def solve(self: Any, other: Any, *, left: bool = True) -> Any:
     if not left:
         return jnp.swapaxes(solve(jnp.swapaxes(self, -1, -2), jnp.swapaxes(other, -1, -2)), -1, -2)
     batch = find_common_shape("linalg.solve", self, right, lead=-2)
-    found = jnp.linalg.solve(
+    solution = jnp.linalg.solve(
         jnp.broadcast_to(self, (*batch, *self.shape[-2:])),
         jnp.broadcast_to(right, (*batch, *right.shape[-2:])),
     )
-    return lax.squeeze(found, (found.ndim - 1,)) if is_vector else found
+    return lax.squeeze(solution, (solution.ndim - 1,)) if is_vector else solution
 
 
 def _solve_triangular(
@@ -233,9 +233,9 @@ def _eigh(self: Any, UPLO: str = "L") -> tuple[Any, Any]:
 
 def reflect_triangle(matrix: Any, UPLO: str) -> Any:
     """Returns the Hermitian matrix of one triangle; the gradient has both, as that of such a matrix."""
-    given = lax.stop_gradient(matrix)
-    triangle = jnp.tril(given) if UPLO in "Ll" else jnp.triu(given)
-    other = jnp.conj(jnp.swapaxes(jnp.tril(given, -1) if UPLO in "Ll" else jnp.triu(given, 1), -1, -2))
+    fixed = lax.stop_gradient(matrix)
+    triangle = jnp.tril(fixed) if UPLO in "Ll" else jnp.triu(fixed)
+    other = jnp.conj(jnp.swapaxes(jnp.tril(fixed, -1) if UPLO in "Ll" else jnp.triu(fixed, 1), -1, -2))
     even = (matrix + jnp.conj(jnp.swapaxes(matrix, -1, -2))) * strong(0.5, matrix)
     return triangle + other + (even - lax.stop_gradient(even))
 
@@ -317,13 +317,13 @@ DECOMPOSITIONS = (
 def _matrix_norm(self: Any, ord: float | str, dim: Sequence[int], keepdim: bool, *, dtype: Any = None) -> Any:
     check_matrix("matrix_norm", self, is_square=False)
     array = self if dtype is None else lax.convert_element_type(self, dtype)
-    found = [find_dim("matrix_norm", array.ndim, one) for one in dim]
-    if len(set(found)) != 2 or len(found) != 2:
+    axes = [find_dim("matrix_norm", array.ndim, number) for number in dim]
+    if len(set(axes)) != 2 or len(axes) != 2:
         raise ArgumentError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}. Name two different ones.")
-    rows, columns = found
+    rows, columns = axes
     matrix = jnp.moveaxis(array, (rows, columns), (-2, -1))
-    found = _norm_of_matrix(matrix, ord)
-    return lax.expand_dims(found, sorted((rows, columns))) if keepdim else found
+    axes = _norm_of_matrix(matrix, ord)
+    return lax.expand_dims(axes, sorted((rows, columns))) if keepdim else axes
 
 
 def _norm_of_matrix(matrix: Any, order: float | str) -> Any:

@@ -48,8 +48,8 @@ def _along(op: str) -> Any:
                 f"fft.{op}: a tensor without dims has no {dim}. Got {describe(self)}. Reshape it."
             )
         length = array.shape[axis]
-        given = 2 * (length - 1) if op in _TO_REALS else length
-        _check_count(op, self, min(given if n is None else n, length))
+        size = 2 * (length - 1) if op in _TO_REALS else length
+        _check_count(op, self, min(size if n is None else n, length))
         return transform(array, n, axis, norm)
 
     return kernel
@@ -80,7 +80,7 @@ def _over(op: str) -> Any:
         if kind in _TO_REALS and axes:
             sizes[-1] = 2 * (sizes[-1] - 1)
         wanted = (
-            sizes if s is None else [have if one == -1 else one for have, one in zip(sizes, s, strict=True)]
+            sizes if s is None else [have if due == -1 else due for have, due in zip(sizes, s, strict=True)]
         )
         _check_count(op, self, min([*wanted, *(array.shape[axis] for axis in axes)], default=1))
         if not axes:

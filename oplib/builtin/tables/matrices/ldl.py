@@ -75,7 +75,8 @@ def _factor_one(matrix: Any, *, hermitian: bool) -> tuple[Any, Any]:
         *kept, is_second = state
         after = _eliminate(k, *kept, hermitian=hermitian)
         return tuple(
-            jnp.where(is_second, one, other) for one, other in zip((*kept, ~is_second), after, strict=True)
+            jnp.where(is_second, indices, other)
+            for indices, other in zip((*kept, ~is_second), after, strict=True)
         )
 
     return lax.fori_loop(np.int32(0), np.int32(count), advance, start)[1:3]
@@ -123,8 +124,8 @@ def _choose_pivot(rest: Any, k: Any, indices: Any) -> tuple[Any, Any]:
     return jnp.where(is_kept, k, rival), ~is_single
 
 
-def _exchange(indices: Any, one: Any, other: Any) -> Any:
-    return jnp.where(indices == one, other, jnp.where(indices == other, one, indices))
+def _exchange(indices: Any, first: Any, other: Any) -> Any:
+    return jnp.where(indices == first, other, jnp.where(indices == other, first, indices))
 
 
 def find_broken(factors: Any, pivots: Any) -> Any:
@@ -176,11 +177,13 @@ def _solve_one(factors: Any, pivots: Any, right: Any, *, hermitian: bool) -> Any
     is_pair = is_start[None, :] & jnp.eye(count, k=-1, dtype=dtypes.bool)
     lower = jnp.where(is_pair, strong(0, factors), jnp.take_along_axis(factors, rows, 0))
     beside = jnp.sum(jnp.where(is_pair, factors, strong(0, factors)), 0)
-    given = {"left_side": True, "lower": True, "unit_diagonal": True}
-    found = lax.linalg.triangular_solve(lower, right[order], **given)
-    found = _divide_blocks(jnp.diagonal(factors), beside, is_start, found, hermitian)
-    found = lax.linalg.triangular_solve(lower, found, transpose_a=True, conjugate_a=hermitian, **given)
-    return found[jnp.argsort(order)]
+    options = {"left_side": True, "lower": True, "unit_diagonal": True}
+    solution = lax.linalg.triangular_solve(lower, right[order], **options)
+    solution = _divide_blocks(jnp.diagonal(factors), beside, is_start, solution, hermitian)
+    solution = lax.linalg.triangular_solve(
+        lower, solution, transpose_a=True, conjugate_a=hermitian, **options
+    )
+    return solution[jnp.argsort(order)]
 
 
 def _find_exchanges(pivots: Any) -> tuple[Any, Any, Any]:

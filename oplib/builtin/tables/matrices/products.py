@@ -84,15 +84,15 @@ def _outer(self: Any, vec2: Any) -> Any:
             f"outer: expected two vectors. Got {describe(self)} and {describe(vec2)}. Flatten them."
         )
     dtype = promote_operands(self, vec2)
-    x, y = (lax.convert_element_type(one, dtype) for one in (self, vec2))
+    x, y = (lax.convert_element_type(array, dtype) for array in (self, vec2))
     return lax.expand_dims(x, (1,)) * lax.expand_dims(y, (0,))
 
 
 def _kron(self: Any, other: Any) -> Any:
     dtype = promote_operands(self, other)
     own = dtypes.int8 if dtype == dtypes.bool else dtype
-    found = jnp.kron(*(lax.convert_element_type(one, own) for one in (self, other)))
-    return lax.convert_element_type(found, dtype)
+    product = jnp.kron(*(lax.convert_element_type(array, own) for array in (self, other)))
+    return lax.convert_element_type(product, dtype)
 
 
 def _tensordot(self: Any, other: Any, dims_self: Sequence[int], dims_other: Sequence[int]) -> Any:
@@ -140,11 +140,11 @@ def _einsum(equation: str, tensors: Sequence[Any]) -> Any:
 
 def _check_diagonals(equation: str, tensors: Sequence[Any]) -> None:
     """Raises if a repeated letter of one operand has two sizes, which JAX would broadcast."""
-    for term, one in zip(equation.replace(" ", "").split("->")[0].split(","), tensors, strict=False):
+    for term, tensor in zip(equation.replace(" ", "").split("->")[0].split(","), tensors, strict=False):
         head, _, tail = term.partition("...")
-        sizes = {*zip(head, one.shape, strict=False), *zip(tail[::-1], one.shape[::-1], strict=False)}
+        sizes = {*zip(head, tensor.shape, strict=False), *zip(tail[::-1], tensor.shape[::-1], strict=False)}
         if len(sizes) > len({letter for letter, _ in sizes}):
-            raise ValueError(f"a letter of {term!r} has two sizes in {describe(one)}")
+            raise ValueError(f"a letter of {term!r} has two sizes in {describe(tensor)}")
 
 
 def _cross(self: Any, other: Any, dim: int) -> Any:
@@ -253,13 +253,13 @@ def _add_product(op: str, multiply: Any) -> Any:
             )
         product = multiply(first, second)
         own = compute_dtype(product.dtype, (product, beta, alpha))
-        x, y = broadcast([lax.convert_element_type(one, own) for one in (self, product)], op)
+        x, y = broadcast([lax.convert_element_type(array, own) for array in (self, product)], op)
         if y.shape != product.shape:
             raise ArgumentError(
                 f"{op}: the tensor does not broadcast to the product. Got {describe(self)} for "
                 f"{describe(product)}. Reshape it."
             )
-        scale, factor = (lax.convert_element_type(one, own) for one in (beta, alpha))
+        scale, factor = (lax.convert_element_type(array, own) for array in (beta, alpha))
         is_off = scale == strong(0, scale)  # then self is not read, not even its nan
         kept = jnp.where(lax.broadcast(is_off, x.shape), strong(0, x), x * lax.broadcast(scale, x.shape))
         return lax.convert_element_type(kept + y * lax.broadcast(factor, y.shape), product.dtype)
@@ -312,13 +312,13 @@ SUMS_OF_PRODUCTS = (
 
 
 def _linear(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002  torch's name
-    check_dtypes("linear", *(one for one in (input, weight, bias) if one is not None))
+    check_dtypes("linear", *(array for array in (input, weight, bias) if array is not None))
     product = _multiply("linear", input, jnp.swapaxes(weight, 0, 1) if weight.ndim == 2 else weight)
     return product if bias is None else product + broadcast([bias, product], "linear")[0]
 
 
 def _bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
-    check_dtypes("bilinear", *(one for one in (input1, input2, weight, bias) if one is not None))
+    check_dtypes("bilinear", *(array for array in (input1, input2, weight, bias) if array is not None))
     if weight.ndim != 3 or (input1.shape[-1], input2.shape[-1]) != weight.shape[1:]:
         raise ArgumentError(
             f"bilinear: the inputs do not fit the weight. Got {describe(input1)} and {describe(input2)} for "
@@ -361,7 +361,7 @@ def _cdist(x1: Any, x2: Any, p: float = 2, compute_mode: str = _MODES_OF_CDIST[0
     if p < 0:
         raise ArgumentError(f"cdist: only supports non-negative p. Got p={p}. Give 0 or more.")
     batch = find_common_shape("cdist", x1, x2, lead=-2)
-    x1, x2 = (broadcast_to(one, (*batch, *one.shape[-2:])) for one in (x1, x2))
+    x1, x2 = (broadcast_to(array, (*batch, *array.shape[-2:])) for array in (x1, x2))
     away = lax.expand_dims(x1, (x1.ndim - 1,)) - lax.expand_dims(x2, (x2.ndim - 2,))
     return compute_norm(away, p, (away.ndim - 1,), keepdim=False)
 

@@ -45,8 +45,10 @@ def _pinv_bounded(self: Any, atol: Any = None, rtol: Any = None, *, hermitian: b
     """Uses the larger of two bounds for each matrix, with the defaults of :func:`_pinv`."""
     check_matrix("pinv", self, is_square=hermitian)
     self = reflect_triangle(self, "L") if hermitian else self
-    least, ratio = (None if one is None else lax.stop_gradient(jnp.asarray(one)) for one in (atol, rtol))
-    if any(one is not None and jnp.iscomplexobj(one) for one in (least, ratio)):
+    least, ratio = (
+        None if array is None else lax.stop_gradient(jnp.asarray(array)) for array in (atol, rtol)
+    )
+    if any(array is not None and jnp.iscomplexobj(array) for array in (least, ratio)):
         raise ArgumentError(
             f"linalg.pinv: a complex bound is not supported. Got atol={describe(atol)} and "
             f"rtol={describe(rtol)}. Give real ones."
@@ -55,11 +57,11 @@ def _pinv_bounded(self: Any, atol: Any = None, rtol: Any = None, *, hermitian: b
     ratio = jnp.where(least > 0, 0, _find_tolerance(self)) if ratio is None else ratio
     if not self.size:
         return jnp.swapaxes(self, -1, -2)
-    wide = (lax.expand_dims(one, (one.ndim, one.ndim + 1)) for one in (least, ratio))
+    wide = (lax.expand_dims(array, (array.ndim, array.ndim + 1)) for array in (least, ratio))
     batch = find_common_shape("linalg.pinv", self, *wide, lead=-2)
     self = jnp.broadcast_to(self, (*batch, *self.shape[-2:]))
     largest = jnp.max(jnp.linalg.svdvals(lax.stop_gradient(self)), axis=-1)
-    least, ratio = (jnp.broadcast_to(one, batch).astype(largest.dtype) for one in (least, ratio))
+    least, ratio = (jnp.broadcast_to(array, batch).astype(largest.dtype) for array in (least, ratio))
     return _pinv_within(self, lax.max(least / largest, ratio), hermitian)
 
 
@@ -73,11 +75,11 @@ def _pinv_within(matrix: Any, bound: Any, hermitian: bool) -> Any:
 def _push_pinv(hermitian: bool, primals: Any, tangents: Any) -> tuple[Any, Any]:
     """Golub and Pereyra (1973), The differentiation of pseudo-inverses."""
     matrix, change = primals[0], tangents[0]
-    found = _pinv_within(*primals, hermitian)
-    turned, back = jnp.conj(jnp.swapaxes(change, -1, -2)), jnp.conj(jnp.swapaxes(found, -1, -2))
-    left = turned - turned @ matrix @ found
-    right = turned - found @ matrix @ turned
-    return found, found @ (back @ left - change @ found) + right @ back @ found
+    inverse = _pinv_within(*primals, hermitian)
+    turned, back = jnp.conj(jnp.swapaxes(change, -1, -2)), jnp.conj(jnp.swapaxes(inverse, -1, -2))
+    left = turned - turned @ matrix @ inverse
+    right = turned - inverse @ matrix @ turned
+    return inverse, inverse @ (back @ left - change @ inverse) + right @ back @ inverse
 
 
 ROWS = (

@@ -123,9 +123,9 @@ def _solve_factored(factors: Any, indices: Any, right: Any, *, adjoint: bool) ->
         return solve(factors, half, left_side=True, lower=False)
     turned = {"left_side": True, "transpose_a": True, "conjugate_a": True}
     half = solve(factors, right, lower=False, **turned)
-    found = solve(factors, half, lower=True, unit_diagonal=True, **turned)
+    solution = solve(factors, half, lower=True, unit_diagonal=True, **turned)
     back = jnp.argsort(indices, axis=-1)
-    return jnp.take_along_axis(found, lax.expand_dims(back, (back.ndim,)), -2)
+    return jnp.take_along_axis(solution, lax.expand_dims(back, (back.ndim,)), -2)
 
 
 # With information about success -----------------------------------------------------------------------------
@@ -149,15 +149,15 @@ def _householder_product(self: Any, tau: Any) -> Any:
             f"{op}: the matrix must have as many rows as columns at least, and tau one number for each of "
             f"its first columns. Got {describe(self)} and {describe(tau)}. Pass reflections in LAPACK's form."
         )
-    found = jnp.broadcast_to(jnp.eye(rows, columns, dtype=self.dtype), self.shape)
-    below = jnp.tril(self, -1) + found  # the reflections, whose first item is 1
+    product = jnp.broadcast_to(jnp.eye(rows, columns, dtype=self.dtype), self.shape)
+    below = jnp.tril(self, -1) + product  # the reflections, whose first item is 1
 
-    def reflect(found: Any, column: Any) -> Any:
+    def reflect(product: Any, column: Any) -> Any:
         vector, scale = lax.expand_dims(column[0], (self.ndim - 1,)), column[1][..., None, None]
-        return found - scale * jnp.matmul(vector, jnp.matmul(_turn(vector), found)), None
+        return product - scale * jnp.matmul(vector, jnp.matmul(_turn(vector), product)), None
 
     columns = jnp.moveaxis(below[..., : tau.shape[-1]], -1, 0), jnp.moveaxis(tau, -1, 0)
-    return lax.scan(reflect, found, columns, reverse=True)[0]
+    return lax.scan(reflect, product, columns, reverse=True)[0]
 
 
 def _vander(x: Any, *, N: int | None = None) -> Any:

@@ -39,13 +39,13 @@ def _find_minor(self: Any) -> Any:
     start = matrix, jnp.zeros(self.shape[:-2], dtypes.int32)
     if not size:
         return start[1]
-    found = lax.fori_loop(0, size, eliminate, start)[1]
-    return jnp.where(found == 0, jnp.full_like(found, size), found)  # it failed by rounding alone
+    order = lax.fori_loop(0, size, eliminate, start)[1]
+    return jnp.where(order == 0, jnp.full_like(order, size), order)  # it failed by rounding alone
 
 
 def _solve_ex(self: Any, other: Any, *, left: bool = True, check_errors: bool = False) -> tuple[Any, Any]:  # noqa: ARG001  checked around the call
-    found = solve(self, other, left=left)
-    return found, find_zero(lax.linalg.lu(lax.stop_gradient(self))[0])
+    solution = solve(self, other, left=left)
+    return solution, find_zero(lax.linalg.lu(lax.stop_gradient(self))[0])
 
 
 ROWS = (

@@ -87,7 +87,7 @@ def _prepare(query: Any, key: Any, value: Any, attn_mask: Any, *, enable_gqa: bo
     batch = find_common_shape(NAME, query, key, value, lead=-2)
     if attn_mask is not None:
         _check_mask(query, key, attn_mask, batch)
-    return [broadcast_to(one, (*batch, *one.shape[-2:])) for one in (query, key, value)]
+    return [broadcast_to(array, (*batch, *array.shape[-2:])) for array in (query, key, value)]
 
 
 # The formula ------------------------------------------------------------------------------------------------
@@ -171,12 +171,12 @@ def _attend(
     if not _fits_jax(query, key, value):
         how: dict[str, Any] = {"is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
         return _attend_by_formula(query, key, value, attn_mask, **how)
-    given = _prepare(query, key, value, attn_mask, enable_gqa=enable_gqa)
+    operands = _prepare(query, key, value, attn_mask, enable_gqa=enable_gqa)
     if attn_mask is not None:
-        given.append(attn_mask)
-    filled = [lax.expand_dims(one, range(4 - one.ndim)) for one in given]
+        operands.append(attn_mask)
+    filled = [lax.expand_dims(array, range(4 - array.ndim)) for array in operands]
     result = _attend_in_batch(*filled, is_causal=is_causal, scale=scale)
-    return lax.squeeze(result, range(4 - given[0].ndim))
+    return lax.squeeze(result, range(4 - operands[0].ndim))
 
 
 def _fits_jax(query: Any, key: Any, value: Any) -> bool:
@@ -198,7 +198,7 @@ def _attend_in_batch(
         if attn_mask.dtype != dtypes.bool:
             bias = lax.convert_element_type(attn_mask, jnp.float32)
             bias = jnp.where(seen, bias, jnp.zeros_like(bias))
-    q, k, v = (jnp.swapaxes(one, 1, 2) for one in (query, key, value))
+    q, k, v = (jnp.swapaxes(array, 1, 2) for array in (query, key, value))
     result = jax.nn.dot_product_attention(q, k, v, bias, seen, is_causal=is_causal, scale=scale)
     result = jnp.swapaxes(result, 1, 2)
     if seen is None:

@@ -40,8 +40,8 @@ def _largest(rows: Any, bags: Any, count: int) -> Any:
     )
     first = jax.ops.segment_min(jnp.where(is_it, indices, beyond), bags, count)
     is_there = first < beyond
-    found = jnp.take_along_axis(rows, jnp.where(is_there, first, strong(0, first)), 0, mode="clip")
-    return jnp.where(is_there, found, strong(0, found))
+    largest = jnp.take_along_axis(rows, jnp.where(is_there, first, strong(0, first)), 0, mode="clip")
+    return jnp.where(is_there, largest, strong(0, largest))
 
 
 def _embedding_bag(
@@ -88,7 +88,7 @@ def _check(weight: Any, indices: Any, offsets: Any, per_sample_weights: Any, *, 
             "embedding_bag: weight has to be a matrix, input and offsets vectors. Got "
             f"{describe(weight)}, {describe(indices)} and {describe(offsets)}. Reshape them."
         )
-    if any(one.dtype not in (dtypes.int32, dtypes.int64) for one in (indices, offsets)):
+    if any(array.dtype not in (dtypes.int32, dtypes.int64) for array in (indices, offsets)):
         raise ArgumentError(
             "embedding_bag: expected dtype int32 or int64 for input and offsets. Got "
             f"{describe(indices)} and {describe(offsets)}. Convert them: tensor.int()."

@@ -26,7 +26,7 @@ def _layout(rank: int) -> tuple[str, str, str]:
 def _check(op: str, input: Any, weight: Any, bias: Any, *, rank: int, groups: int) -> None:
     """Checks the common arguments of a convolution and its transpose: ranks, channels, groups and bias."""
     is_transposed = op.startswith("conv_transpose")
-    check_dtypes(op, *(one for one in (input, weight, bias) if one is not None))
+    check_dtypes(op, *(array for array in (input, weight, bias) if array is not None))
     if input.ndim not in (rank + 1, rank + 2) or weight.ndim != rank + 2:
         raise ArgumentError(
             f"{op}: expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input, and a weight of "
@@ -117,7 +117,7 @@ def _convolve(rank: int) -> Any:
             pads = _name_padding(op, padding, weight.shape[2:], steps=steps, holes=holes)
         else:
             check_numbers(op, least=0, padding=padding)
-            pads = [(one, one) for one in repeat_for_axes(op, "padding", padding, rank)]
+            pads = [(width, width) for width in repeat_for_axes(op, "padding", padding, rank)]
         _check_sizes(op, input, weight, pads=pads, holes=holes)
         options = {"window_strides": steps, "padding": pads, "rhs_dilation": holes}
         return _convolve_batch(input, weight, bias, groups, **options)
@@ -130,11 +130,11 @@ def _convolve_batch(input: Any, weight: Any, bias: Any, groups: int, **options: 
     rank = weight.ndim - 2
     array = input if input.ndim == rank + 2 else lax.expand_dims(input, (0,))
     layout = _layout(rank)
-    found = lax.conv_general_dilated(
+    result = lax.conv_general_dilated(
         array, weight, dimension_numbers=layout, feature_group_count=groups, **options
     )
-    found = _add_bias(found, bias, rank)
-    return found if input.ndim == rank + 2 else lax.squeeze(found, (0,))
+    result = _add_bias(result, bias, rank)
+    return result if input.ndim == rank + 2 else lax.squeeze(result, (0,))
 
 
 def _transpose(rank: int) -> Any:

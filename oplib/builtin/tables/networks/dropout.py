@@ -79,7 +79,7 @@ def _drop_to_alpha(array: Any, shape: tuple[int, ...], p: Any, generator: Any) -
 
 def _rrelu(input: Any, lower: Any, upper: Any, *, generator: Any) -> Any:
     drawn = jax.random.uniform(generator.next_key(), input.shape, jnp.float32)
-    low, high = (lax.convert_element_type(one, jnp.float32) for one in (lower, upper))
+    low, high = (lax.convert_element_type(array, jnp.float32) for array in (lower, upper))
     slopes = to_dtype_of(drawn * (high - low) + low, input)
     slopes = match_type(lax.stop_gradient(slopes), jax.typeof(input))
     return jnp.where(input > strong(0, input), input, input * slopes)

@@ -37,7 +37,7 @@ def pays(query: Any, key: Any, value: Any, *, enable_gqa: bool) -> bool:
     if min(query.ndim, key.ndim, value.ndim) < 2 or 0 in (*query.shape, *key.shape, *value.shape):
         return False
     lengths = query.shape[-2], key.shape[-2]
-    if not all(isinstance(one, int) for one in lengths) or lengths[0] * lengths[1] < SQUARE:
+    if not all(isinstance(length, int) for length in lengths) or lengths[0] * lengths[1] < SQUARE:
         return False  # the length of a symbol is not known
     if key.shape[:-2] != value.shape[:-2]:
         return False
@@ -78,8 +78,8 @@ def _differentiate(
     query: Any, key: Any, value: Any, total: Any, delta: Any, grad: Any, is_causal: bool, scale: float
 ) -> tuple[Any, Any, Any]:
     """``delta``: per row, the product of result and gradient, minus the gradient of ``total``."""
-    q, g, *columns = (_flatten(one, key) for one in (query, grad, total, delta))
-    total, delta = (lax.expand_dims(one, (one.ndim,)) for one in columns)
+    q, g, *columns = (_flatten(array, key) for array in (query, grad, total, delta))
+    total, delta = (lax.expand_dims(column, (column.ndim,)) for column in columns)
     weights = lax.exp(_score(query, key, is_causal, scale) - total)
     wide = weights.dtype
     slopes = jnp.matmul(g, jnp.swapaxes(value, -1, -2), preferred_element_type=wide)
@@ -139,7 +139,7 @@ def _backward(ctx: Any, grad: Any, grad_total: Any) -> tuple[Any, ...]:
     *operands, result, total = ctx.saved_tensors
     if grad is None:
         grad = jnp.zeros_like(result)
-    slopes, result = (lax.convert_element_type(one, total.dtype) for one in (grad, result))
+    slopes, result = (lax.convert_element_type(array, total.dtype) for array in (grad, result))
     delta = jnp.sum(slopes * result, axis=-1)
     if grad_total is not None:
         delta = delta - grad_total
@@ -162,8 +162,8 @@ def _push_through(formula: Callable[..., Any]) -> Callable[..., Any]:
 
     def push(primals: Any, tangents: Any) -> Any:
         *arrays, is_causal, scale = primals
-        given = list(tangents[: len(arrays)])
-        return jax.jvp(lambda *values: formula(*values, is_causal, scale), arrays, given)
+        pushed = list(tangents[: len(arrays)])
+        return jax.jvp(lambda *values: formula(*values, is_causal, scale), arrays, pushed)
 
     return push
 

@@ -44,8 +44,8 @@ def _make_kernel(rank: int) -> Callable[..., tuple[Any, Any]]:
         best = lax.expand_dims(_find_largest(lax.stop_gradient(windows)), (indices.ndim - 1,))
         shape = (*input.shape[:-rank], *counts)
         values, where = (
-            lax.reshape(jnp.take_along_axis(one, best, -1, mode="promise_in_bounds"), shape)
-            for one in (windows, indices)
+            lax.reshape(jnp.take_along_axis(array, best, -1, mode="promise_in_bounds"), shape)
+            for array in (windows, indices)
         )
         return values, lax.convert_element_type(where, default_int_dtype())
 
@@ -79,15 +79,15 @@ def _check_samples(op: str, rank: int, input: Any, samples: Any) -> None:
 def _find_places(sizes: Sequence[int], kernel: Sequence[int], counts: Sequence[int], samples: Any) -> Any:
     """Returns the flat positions of the items of each window: batch, channels, windows, items."""
     rank = len(sizes)
-    found = jnp.zeros((*samples.shape[:2], *[1] * (2 * rank)), np.int32)
+    positions = jnp.zeros((*samples.shape[:2], *[1] * (2 * rank)), np.int32)
     for axis in range(rank):
         starts = _find_starts(sizes[axis], kernel[axis], counts[axis], samples[..., axis])
         starts = lax.convert_element_type(starts, np.int32)
         inner = np.arange(kernel[axis], dtype=np.int32)
         both = lax.expand_dims(starts, (3,)) + inner.reshape(1, 1, 1, -1)
         others = [index for index in range(2, 2 * rank + 2) if index not in (axis + 2, axis + 2 + rank)]
-        found = found * np.int32(sizes[axis]) + lax.expand_dims(both, others)
-    return lax.reshape(found, (*samples.shape[:2], math.prod(counts), math.prod(kernel)))
+        positions = positions * np.int32(sizes[axis]) + lax.expand_dims(both, others)
+    return lax.reshape(positions, (*samples.shape[:2], math.prod(counts), math.prod(kernel)))
 
 
 def _find_starts(size: int, length: int, count: int, draws: Any) -> Any:

@@ -69,9 +69,9 @@ def _fetch(image: Any, coordinates: Sequence[Any]) -> Any:
         flat = flat * strong(size, flat) + whole
     rows = lax.reshape(image, (count, channels, image.size // max(count * channels, 1)))
     index = lax.reshape(flat, (count, flat.size // max(count, 1)))
-    found = jax.vmap(lambda row, coordinate: jnp.take(row, coordinate, axis=1, mode="clip"))(rows, index)
-    found = lax.reshape(found, (count, channels, *flat.shape[1:]))
-    return jnp.where(lax.expand_dims(is_within, (1,)), found, strong(0, found))
+    items = jax.vmap(lambda row, coordinate: jnp.take(row, coordinate, axis=1, mode="clip"))(rows, index)
+    items = lax.reshape(items, (count, channels, *flat.shape[1:]))
+    return jnp.where(lax.expand_dims(is_within, (1,)), items, strong(0, items))
 
 
 def _sum_taps(image: Any, taps: Sequence[Sequence[tuple[Any, Any]]]) -> Any:

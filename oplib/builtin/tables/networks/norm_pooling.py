@@ -88,7 +88,7 @@ def _unpool_backward(rank: int) -> Any:
         """Returns the gradient; an item that several windows share gets it from each of them, as in torch."""
         (indices,) = ctx.saved_tensors
         count = max(math.prod(g.shape[:-rank]), 1)
-        rows, places = (lax.reshape(one, (count, one.size // count)) for one in (g, indices))
+        rows, places = (lax.reshape(array, (count, array.size // count)) for array in (g, indices))
         items = jnp.take_along_axis(rows, places, 1, mode="clip")
         return lax.reshape(items, indices.shape), None, None
 

@@ -123,9 +123,9 @@ def _with_optionals(function: Any, *arrays: Any) -> Any:
     """Makes a function compute half precision in single; absent arrays stay None."""
     indices = [index for index, array in enumerate(arrays) if array is not None]
 
-    def compute(*given: Any) -> Any:
+    def compute(*present: Any) -> Any:
         full: list[Any] = [None] * len(arrays)
-        for index, array in zip(indices, given, strict=True):
+        for index, array in zip(indices, present, strict=True):
             full[index] = array
         return function(*full)
 
@@ -160,10 +160,10 @@ def _rms_norm(
 def _check_parameters(op: str, input: Any, *parameters: Any) -> None:
     """Checks that parameters have the dtype of the input; half precision also allows float32 parameters."""
     allowed = {input.dtype, dtypes.float32} if input.dtype in _HALF else {input.dtype}
-    if any(one is not None and one.dtype not in allowed for one in parameters):
-        given = [describe(one) for one in parameters if one is not None]
+    if any(parameter is not None and parameter.dtype not in allowed for parameter in parameters):
+        described = [describe(parameter) for parameter in parameters if parameter is not None]
         raise ArgumentError(
-            f"{op}: expected the parameters to have the dtype of the input. Got {', '.join(given)} for "
+            f"{op}: expected the parameters to have the dtype of the input. Got {', '.join(described)} for "
             f"{describe(input)}. Convert them: tensor.to(dtype)."
         )
 

@@ -61,7 +61,7 @@ def _take_first(key: Any, items: Any, indices: Any, axis: int) -> tuple[Any, Any
     """Returns the items and positions along an axis where the key is largest; the first of equal ones."""
     best = lax.expand_dims(lax.argmax(key, axis, jnp.int32), (axis,))
     first, where = (
-        jnp.take_along_axis(one, best, axis, mode="promise_in_bounds") for one in (items, indices)
+        jnp.take_along_axis(array, best, axis, mode="promise_in_bounds") for array in (items, indices)
     )
     return lax.squeeze(first, (axis,)), lax.squeeze(where, (axis,))
 
@@ -123,14 +123,14 @@ def _adaptive_avg_pool(rank: int) -> Any:
     op = f"adaptive_avg_pool{rank}d"
 
     def kernel(input: Any, output_size: Sequence[int]) -> Any:
-        found, counts = input, _find_counts(op, rank, input, output_size, has_channels=rank == 3)
+        result, counts = input, _find_counts(op, rank, input, output_size, has_channels=rank == 3)
         for axis, count in zip(range(input.ndim - rank, input.ndim), counts, strict=True):
             parts = [
-                jnp.mean(lax.slice_in_dim(found, start, stop, axis=axis), axis=axis, keepdims=True)
+                jnp.mean(lax.slice_in_dim(result, start, stop, axis=axis), axis=axis, keepdims=True)
                 for start, stop in find_ranges(input.shape[axis], count)
             ]
-            found = lax.concatenate(parts or [lax.slice_in_dim(found, 0, 0, axis=axis)], axis)
-        return found
+            result = lax.concatenate(parts or [lax.slice_in_dim(result, 0, 0, axis=axis)], axis)
+        return result
 
     return kernel
 

@@ -28,8 +28,8 @@ def _unfold(
     items = windows.gather(array, lax.full((), 0, input.dtype))  # [kernel, N, C, rows, columns]
     kept = lax.transpose(items, (1, 2, 0, 3, 4))
     batch, channels, size = kept.shape[:3]
-    found = lax.reshape(kept, (batch, channels * size, math.prod(windows.counts)))
-    return found if input.ndim == 4 else lax.squeeze(found, (0,))
+    columns = lax.reshape(kept, (batch, channels * size, math.prod(windows.counts)))
+    return columns if input.ndim == 4 else lax.squeeze(columns, (0,))
 
 
 def _fold(
@@ -58,8 +58,8 @@ def _fold(
     array = input if input.ndim == 3 else lax.expand_dims(input, (0,))
     batch, channels = array.shape[0], array.shape[1] // count
     items = lax.reshape(array, (batch, channels, count, *windows.counts))
-    found = windows.scatter(lax.transpose(items, (2, 0, 1, 3, 4)), (batch, channels, *sizes))
-    return found if input.ndim == 3 else lax.squeeze(found, (0,))
+    image = windows.scatter(lax.transpose(items, (2, 0, 1, 3, 4)), (batch, channels, *sizes))
+    return image if input.ndim == 3 else lax.squeeze(image, (0,))
 
 
 def _find_windows(op: str, sizes: Sequence[int], kernel: Any, **options: Any) -> Windows:

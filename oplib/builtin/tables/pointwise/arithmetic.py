@@ -115,7 +115,9 @@ def _xlogy(x: Any, y: Any) -> Any:
 
 def _nextafter_backward(ctx: Any, g: Any) -> Any:
     """Returns the gradient by self: 1, and 0 where self equals other, as in torch."""
-    x, other = [lax.convert_element_type(one, g.dtype) for one in broadcast(ctx.saved_tensors, "nextafter")]
+    x, other = [
+        lax.convert_element_type(array, g.dtype) for array in broadcast(ctx.saved_tensors, "nextafter")
+    ]
     return sum_like((jnp.where(x == other, strong(0, g), g), None), ctx.saved_tensors)
 
 

@@ -191,7 +191,7 @@ def _lerp(self: Any, end: Any, weight: Any) -> Any:
             "tensor.float()."
         )
     own = compute_dtype(self.dtype, (self, end, weight))
-    x, y, w = broadcast([lax.convert_element_type(one, own) for one in (self, end, weight)], "lerp")
+    x, y, w = broadcast([lax.convert_element_type(array, own) for array in (self, end, weight)], "lerp")
     is_near = lax.abs(w) < strong(0.5, lax.abs(w))
     blend = jnp.where(is_near, x + w * (y - x), y - (y - x) * (strong(1, w) - w))
     return lax.convert_element_type(blend, self.dtype)
@@ -209,7 +209,7 @@ def _add_combined(op: str, combine: Any) -> Any:
             )
         factors = [] if value is None else [value]
         own = compute_dtype(dtype, (self, tensor1, tensor2, *factors))
-        operands = [lax.convert_element_type(one, own) for one in (self, tensor1, tensor2, *factors)]
+        operands = [lax.convert_element_type(array, own) for array in (self, tensor1, tensor2, *factors)]
         x, first, second, *scale = broadcast(operands, op)
         combined = combine(first, second)
         return lax.convert_element_type(x + (scale[0] * combined if scale else combined), dtype)

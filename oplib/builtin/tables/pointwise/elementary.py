@@ -40,7 +40,7 @@ def _step(name: str, function: Any, doc: str, **facts: Any) -> Row:
     def kernel(self: Any) -> Any:
         return self if is_integral(self.dtype) else function(self)
 
-    names = tuple(f"{one}_" for one in (name, *facts.get("aliases", ())))
+    names = tuple(f"{alias}_" for alias in (name, *facts.get("aliases", ())))
     schema = f"{name}(Tensor self) -> Tensor"
     return ItemRow(schema, kernel, doc, in_place=True, dtypes="ihf", in_place_functions=names, **facts)
 
@@ -257,17 +257,17 @@ STEPS = (
 
 def _save_hypot(ctx: Any, inputs: Any, output: Any) -> None:
     """Keeps the sides that get a gradient, as torch does: a constant one may be written afterwards."""
-    ctx.shapes = [one.shape for one in inputs]
+    ctx.shapes = [operand.shape for operand in inputs]
     pairs = zip(inputs, ctx.needs_input_grad, strict=True)
-    ctx.save_for_backward(*[one if is_needed else None for one, is_needed in pairs], output)
+    ctx.save_for_backward(*[operand if is_needed else None for operand, is_needed in pairs], output)
 
 
 def _hypot_backward(ctx: Any, g: Any) -> Any:
     *sides, length = ctx.saved_tensors
-    wide = (None if one is None else jnp.broadcast_to(one, length.shape) for one in sides)
+    wide = (None if side is None else jnp.broadcast_to(side, length.shape) for side in sides)
     pairs = zip(wide, ctx.shapes, strict=True)
     return tuple(
-        None if one is None else sum_to(g * (to_dtype_of(one, g) / length), shape) for one, shape in pairs
+        None if side is None else sum_to(g * (to_dtype_of(side, g) / length), shape) for side, shape in pairs
     )
 
 
@@ -276,7 +276,7 @@ _HYPOT = Derivative(backward=_hypot_backward, setup_context=_save_hypot)
 
 def _save_copysign(ctx: Any, inputs: Any, output: Any) -> None:
     """Keeps self and the result, which has the sign of other, as torch does: other may be written."""
-    ctx.shapes = [jnp.shape(one) for one in inputs]
+    ctx.shapes = [jnp.shape(operand) for operand in inputs]
     ctx.save_for_backward(inputs[0], output)
 
 

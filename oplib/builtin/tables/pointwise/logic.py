@@ -130,7 +130,7 @@ def _isclose(self: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, eq
     if is_integral(self.dtype):
         if rtol == atol == 0:
             return lax.eq(x, y)
-        x, y = (lax.convert_element_type(one, dtypes.float32) for one in (x, y))
+        x, y = (lax.convert_element_type(array, dtypes.float32) for array in (x, y))
     return jnp.isclose(x, y, rtol, atol, equal_nan)
 
 

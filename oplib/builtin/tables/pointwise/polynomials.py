@@ -101,8 +101,8 @@ def _recur(family: _Family, n: Any, x: Any) -> Any:
         return k + strong(1, k), after, jnp.where(is_on, now, before)
 
     start = (strong(1, x), jnp.where(degree >= one, family.first(x), one), one)
-    _, found, _ = lax.while_loop(lambda state: state[0] < most, advance, start)
-    return jnp.where(degree < jnp.zeros_like(x), jnp.zeros_like(x), found)
+    _, value, _ = lax.while_loop(lambda state: state[0] < most, advance, start)
+    return jnp.where(degree < jnp.zeros_like(x), jnp.zeros_like(x), value)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))

@@ -22,7 +22,7 @@ def make_unary(name: str, function: Any, doc: str, derivative: Derivative = DERI
 
     The in-place form is a method and, unless ``facts`` name others, a function.
     """
-    names = [f"{one}_" for one in (name, *facts.get("aliases", ()))]
+    names = [f"{alias}_" for alias in (name, *facts.get("aliases", ()))]
     default: dict[str, Any] = {"in_place_functions": tuple(names), "result": "floats", "in_place": True}
     kernel = on_floating(function)
     return ItemRow(f"{name}(Tensor self) -> Tensor", kernel, doc, derivative, **(default | facts))

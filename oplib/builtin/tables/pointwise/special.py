@@ -43,8 +43,8 @@ def _erfcx(x: Any) -> Any:
     )
     below = jnp.where((x < strong(0, x)) & ~is_near, x, strong(0, x))
     turned = jnp.where(x < strong(0, x), strong(2, x) * lax.exp(below * below) - away, away)
-    found = jnp.where(is_near, lax.exp(near * near) * lax.erfc(near), turned)
-    return jnp.where(jnp.isnan(x), x, found)
+    result = jnp.where(is_near, lax.exp(near * near) * lax.erfc(near), turned)
+    return jnp.where(jnp.isnan(x), x, result)
 
 
 def _ndtr(x: Any) -> Any:

@@ -32,8 +32,8 @@ def _find_sum_dtype(self: Any, dtype: Any) -> Any:
 
 
 def _sum(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = None) -> Any:
-    found = _find_sum_dtype(self, dtype)
-    return jnp.sum(self, axis=find_dims("sum", self, dim), keepdims=keepdim, dtype=found)
+    kind = _find_sum_dtype(self, dtype)
+    return jnp.sum(self, axis=find_dims("sum", self, dim), keepdims=keepdim, dtype=kind)
 
 
 def _nansum(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = None) -> Any:
@@ -49,14 +49,14 @@ def _mean(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = N
 
 
 def _nanmean(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = None) -> Any:
-    found = dtype or self.dtype
+    kind = dtype or self.dtype
     axes = find_dims("nanmean", self, dim)
     counts = jnp.sum(~jnp.isnan(self), axis=axes, keepdims=keepdim, dtype=default_int_dtype())
-    total = jnp.sum(_without_nan(self), axis=axes, keepdims=keepdim, dtype=found)
+    total = jnp.sum(_without_nan(self), axis=axes, keepdims=keepdim, dtype=kind)
     is_none = counts == strong(0, counts)
-    mean = total / lax.convert_element_type(jnp.where(is_none, strong(1, counts), counts), found)
+    mean = total / lax.convert_element_type(jnp.where(is_none, strong(1, counts), counts), kind)
     none = jnp.where(is_none, strong(jnp.nan, total), strong(0, total))
-    return jnp.where(is_none, none * jnp.sum(self, axis=axes, keepdims=keepdim, dtype=found), mean)
+    return jnp.where(is_none, none * jnp.sum(self, axis=axes, keepdims=keepdim, dtype=kind), mean)
 
 
 def _prod(self: Any, *, dtype: Any = None) -> Any:
@@ -69,8 +69,8 @@ def _prod_dim(self: Any, dim: int, keepdim: bool, *, dtype: Any = None) -> Any:
 
 def _multiply(self: Any, axes: Any, *, keepdim: bool, dtype: Any) -> Any:
     """Computes a product; numpy's product widens short integers unless the dtype is given."""
-    found = _find_sum_dtype(self, dtype)
-    return jnp.prod(lax.convert_element_type(self, found), axis=axes, keepdims=keepdim, dtype=found)
+    kind = _find_sum_dtype(self, dtype)
+    return jnp.prod(lax.convert_element_type(self, kind), axis=axes, keepdims=keepdim, dtype=kind)
 
 
 def _count_nonzero(self: Any, dim: Sequence[int] | None) -> Any:

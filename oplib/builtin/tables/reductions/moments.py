@@ -39,16 +39,16 @@ def _moment(op: str, *, is_root: bool = False, has_mean: bool = False) -> Any:
     """Makes the kernel of var, std, var_mean or std_mean."""
 
     def compute(array: Any, axes: Sequence[int], correction: float, keepdim: bool) -> Any:
-        found = _var(array, axes, correction, keepdim)
-        return _sqrt(found) if is_root else found
+        moment = _var(array, axes, correction, keepdim)
+        return _sqrt(moment) if is_root else moment
 
     def kernel(
         self: Any, dim: Sequence[int] | None, *, correction: float | None = None, keepdim: bool = False
     ) -> Any:
         axes = find_dims(op, self, dim)
         less = 1 if correction is None else correction
-        found = in_single(lambda array: compute(array, axes, less, keepdim))(self)
-        return (found, jnp.mean(self, axis=axes, keepdims=keepdim)) if has_mean else found
+        moment = in_single(lambda array: compute(array, axes, less, keepdim))(self)
+        return (moment, jnp.mean(self, axis=axes, keepdims=keepdim)) if has_mean else moment
 
     return kernel
 

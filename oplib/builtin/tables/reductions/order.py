@@ -148,8 +148,8 @@ def _mode(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     items = jnp.moveaxis(lax.stop_gradient(self), axis, -1)
     ordered = jnp.sort(items, axis=-1)
     counts = jnp.sum(ordered[..., :, None] == ordered[..., None, :], axis=-1, dtype=dtypes.int32)
-    found = take_at(ordered, lax.argmax(counts, counts.ndim - 1, dtypes.int32), ordered.ndim - 1)
-    is_it = lax.rev(items == found, (items.ndim - 1,))
+    modes = take_at(ordered, lax.argmax(counts, counts.ndim - 1, dtypes.int32), ordered.ndim - 1)
+    is_it = lax.rev(items == modes, (items.ndim - 1,))
     last = lax.argmax(is_it, items.ndim - 1, default_int_dtype())
     indices = strong(self.shape[axis] - 1, last) - last
     return _finish(take_at(self, indices, axis), indices, axis, keepdim=keepdim)

@@ -18,8 +18,8 @@ def _cumulative(op: str, scan: Any) -> Any:
 
     def kernel(self: Any, dim: int, *, dtype: Any = None) -> Any:
         axis = find_dim(op, self.ndim, dim)
-        found = dtype or (default_int_dtype() if is_integral(self.dtype) else self.dtype)
-        array = lax.convert_element_type(self, found)
+        kind = dtype or (default_int_dtype() if is_integral(self.dtype) else self.dtype)
+        array = lax.convert_element_type(self, kind)
         return scan(array, axis) if array.ndim else array
 
     return kernel

@@ -20,7 +20,7 @@ _PLACES = constant("indices are piecewise constant in the items")
 
 def _searchsorted(sorted_sequence: Any, self: Any, *, right: bool = False, out_int32: bool = False) -> Any:
     common = promote_operands(sorted_sequence, self)
-    sorted_sequence, self = (lax.convert_element_type(one, common) for one in (sorted_sequence, self))
+    sorted_sequence, self = (lax.convert_element_type(array, common) for array in (sorted_sequence, self))
     if not sorted_sequence.ndim:
         raise ArgumentError(
             f"searchsorted: the boundaries must have an axis. Got {describe(sorted_sequence)}. Reshape them."

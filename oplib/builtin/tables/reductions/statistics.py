@@ -65,23 +65,23 @@ def _cov(self: Any, fweights: Any = None, aweights: Any = None, *, correction: i
         freedom = jnp.where(freedom > strong(0, freedom), freedom, strong(0, freedom))
         return (away @ jnp.conj(heavy.T)) / lax.convert_element_type(freedom, rows.dtype)
 
-    found = in_single(compute)(rows, *given)
-    return lax.reshape(found, tuple(size for size in found.shape if size != 1))
+    covariance = in_single(compute)(rows, *given)
+    return lax.reshape(covariance, tuple(size for size in covariance.shape if size != 1))
 
 
 def _corrcoef(self: Any) -> Any:
-    found = _cov(_list_variables("corrcoef", self))
-    if not found.ndim:
-        return found / found
+    covariance = _cov(_list_variables("corrcoef", self))
+    if not covariance.ndim:
+        return covariance / covariance
 
-    def compute(found: Any) -> Any:
-        deviation = lax.sqrt(jnp.diagonal(found))
-        scaled = found / lax.expand_dims(deviation, (1,)) / lax.expand_dims(deviation, (0,))
+    def compute(covariance: Any) -> Any:
+        deviation = lax.sqrt(jnp.diagonal(covariance))
+        scaled = covariance / lax.expand_dims(deviation, (1,)) / lax.expand_dims(deviation, (0,))
         if scaled.dtype in COMPLEX:
             return lax.complex(_clip(lax.real(scaled)), _clip(lax.imag(scaled)))
         return _clip(scaled)
 
-    return in_single(compute)(found)
+    return in_single(compute)(covariance)
 
 
 def _clip(x: Any) -> Any:

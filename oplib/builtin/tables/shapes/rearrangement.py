@@ -266,9 +266,11 @@ def _joined(op: str, join: Any) -> Any:
     def kernel(tensors: Sequence[Any]) -> Any:
         if not tensors:
             raise ArgumentError(f"{op}: expects a non-empty list of tensors. Got none. Give at least one.")
-        dtype = jnp.result_type(*tensors) if len({one.dtype for one in tensors}) > 1 else tensors[0].dtype
+        dtype = (
+            jnp.result_type(*tensors) if len({tensor.dtype for tensor in tensors}) > 1 else tensors[0].dtype
+        )
         try:
-            return join([lax.convert_element_type(one, dtype) for one in tensors])
+            return join([lax.convert_element_type(tensor, dtype) for tensor in tensors])
         except (TypeError, ValueError):
             raise ArgumentError(
                 f"{op}: sizes of tensors must match except in the dimension they are joined along. Got "

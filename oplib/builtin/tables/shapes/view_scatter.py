@@ -72,10 +72,10 @@ def _diagonal_scatter(self: Any, src: Any, offset: int = 0, dim1: int = 0, dim2:
     count = max(min(rows - down, columns - right), 0)
     items = _check_shape(op, self, src, (*matrices.shape[:-2], count))
     indices = lax.iota(jnp.int32, count)
-    found = matrices.at[
+    written = matrices.at[
         ..., indices + jnp.full_like(indices, down), indices + jnp.full_like(indices, right)
     ].set(items)
-    return jnp.moveaxis(found, (-2, -1), (first, second))
+    return jnp.moveaxis(written, (-2, -1), (first, second))
 
 
 def _as_strided_scatter(
