@@ -12,7 +12,7 @@ from oplib.modes import modes
 from oplib.tensor import Tensor, box, upcalls
 
 
-def detach_(input: Any) -> Any:  # noqa: A002  torch's name
+def detach_(input: Any) -> Any:
     """Takes a tensor out of its graph, in place; see ``Tensor.detach_``.
 
     Args:

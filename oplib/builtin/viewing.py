@@ -75,7 +75,7 @@ def make_turner(rule: Function, name: str) -> Function:
     """Makes the in-place form of a view op, such as ``transpose_``."""
     node_class = make_view_class(f"{''.join(map(str.capitalize, name.split('_')))}Backward0")
 
-    def turn(input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002  torch's name
+    def turn(input: Any, *args: Any, **kwargs: Any) -> Any:
         require_tensor_to_write(input, f"{name}_")
         check_may_turn(input, f"{name}_")
         named = {FURTHER_NAMES.get(given, given): value for given, value in kwargs.items()}

@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """Checks of positions and shares around a call: compiled code clamps, drops or accepts invalid ones."""
 
 from __future__ import annotations

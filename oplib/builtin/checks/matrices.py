@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """Checks of eager results of linear algebra: compiled code does not raise, but returns inf or nan."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """Answers about tensors, and tensors in another form, under names that ported programs use."""
 
 from __future__ import annotations

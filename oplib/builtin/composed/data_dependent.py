@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """Functions whose results have a data-dependent size: they read values, and so raise under a trace.
 
 The differentiable part of each is an op on the indices that were found.

@@ -1,4 +1,3 @@
-# ruff: noqa: A002, PLR0917  the parameters are torch's
 """Functions whose signature in torch has more arguments than their op."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """Parts of an axis, as views: a given number of parts, or parts with given ends."""
 
 from __future__ import annotations

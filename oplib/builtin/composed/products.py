@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """Functions that are made of several ops, or call an op with other arguments than its schema has."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """Quantiles, with and without nan."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """Functions along sequences: differences, slopes, integrals, membership."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """Functions of shapes: transposed axes, broadcast tensors, and joined tensors."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """Functions that count and combine: covariances, histograms, combinations, runs, index pairs."""
 
 from __future__ import annotations

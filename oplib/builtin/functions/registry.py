@@ -294,14 +294,14 @@ class FunctionRegistry:
 def _specify_polygamma(method: Function) -> FunctionSpec:
     """Of the two parameters the tensor is the second, as in torch; of the method it is the first."""
 
-    def polygamma(n: int, input: Any) -> Any:  # noqa: A002  torch's name
+    def polygamma(n: int, input: Any) -> Any:
         return method(input, n)
 
     spec = specify_composed("polygamma", polygamma, explains_untensors=False)
     return replace(spec, doc=method.__doc__)
 
 
-def _rpow(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
+def _rpow(input: Any, other: Any) -> Any:
     return ops.pow(other, input)
 
 

@@ -28,7 +28,7 @@ _NUMBERS = (bool, int, float, complex)
 _PLAIN = frozenset(_NUMBERS)
 
 
-def setitem_(input: Any, index: Any, value: Any) -> None:  # noqa: A002  torch's name
+def setitem_(input: Any, index: Any, value: Any) -> None:
     """Stores a value at the items that subscripts select: ``input[index] = value``."""
     require_tensor_to_write(input, "setitem_")
     dtype, shape = input._storage.spec.dtype, input._storage.spec.shape
@@ -77,7 +77,7 @@ def _is_itself(target: Tensor, value: Any) -> bool:
     return same
 
 
-def _to_value(input: Tensor, value: Any, dtype: Any) -> Any:  # noqa: A002  as above
+def _to_value(input: Tensor, value: Any, dtype: Any) -> Any:
     """Returns a Tensor or an array as it is, and any other value as an array of the dtype, if it fits."""
     if dtype not in _HALF or isinstance(value, complex):  # half precision gives inf, as in torch
         check_fits("setitem_", input, value)

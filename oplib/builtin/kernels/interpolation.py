@@ -1,4 +1,3 @@
-# ruff: noqa: A002, PLR0917  the parameters are torch's
 """Interpolation: new items between the items of a tensor, by one matrix per axis."""
 
 from __future__ import annotations

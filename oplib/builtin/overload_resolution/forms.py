@@ -31,7 +31,7 @@ def _extremum(name: str) -> Chooser:
         results = make_results(along._schema)
         assert results is not None
 
-        def function(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:  # noqa: A002  torch's name
+        def function(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
             if isinstance(dim, int):
                 return results(*along.call(input, dim, keepdim))
             if keepdim is not False:
@@ -53,7 +53,7 @@ def _median(name: str) -> Chooser:
         results = make_results(along._schema)
         assert results is not None
 
-        def function(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:  # noqa: A002  torch's name
+        def function(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
             if dim is None and keepdim is not False:
                 raise _refuse_keepdim(name, keepdim)
             return whole.call(input) if dim is None else results(*along.call(input, dim, keepdim))
@@ -67,7 +67,7 @@ def choose_prod(overloads: Overloads) -> OverloadChoice:
     """Makes ``prod(input, *, dtype)`` and ``prod(input, dim, keepdim, *, dtype)``."""
     whole, along = overloads["prod"], overloads["prod.dim_int"]
 
-    def function(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002  torch's name
+    def function(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
         if dim is None:
             if keepdim is not False:
                 raise _refuse_keepdim("prod", keepdim)
@@ -87,7 +87,7 @@ def _moment(name: str) -> Chooser:
         overload = overloads[name]
 
         def function(
-            input: Any,  # noqa: A002  torch's name
+            input: Any,
             dim: Any = None,
             unbiased: bool | None = None,
             keepdim: bool = False,
@@ -114,7 +114,7 @@ def choose_detach(overloads: Overloads) -> OverloadChoice:
     """Makes ``detach(input)``: of a Tensor the box, since the result shares its storage."""
     on_arrays = overloads["detach"]
 
-    def function(input: Any) -> Any:  # noqa: A002  torch's name
+    def function(input: Any) -> Any:
         return input.detach() if isinstance(input, Tensor) else on_arrays.call(input)
 
     return OverloadChoice(function)
@@ -124,7 +124,7 @@ def choose_conj(overloads: Overloads) -> OverloadChoice:
     """Makes ``conj(input)``, which is the input itself where that is real, as in torch."""
     overload = overloads["conj"]
 
-    def function(input: Any) -> Any:  # noqa: A002  torch's name
+    def function(input: Any) -> Any:
         is_itself = isinstance(input, Tensor) and input.dtype not in COMPLEX
         return input if is_itself else overload.call(input)
 
@@ -138,7 +138,7 @@ def _conv(rank: int) -> Chooser:
         by_numbers, by_name = overloads[f"conv{rank}d"], overloads[f"conv{rank}d.padding"]
 
         def function(  # noqa: PLR0917  torch's signature
-            input: Any,  # noqa: A002  torch's name
+            input: Any,
             weight: Any,
             bias: Any = None,
             stride: Any = 1,
@@ -160,7 +160,7 @@ def choose_sort(overloads: Overloads) -> OverloadChoice:
     results = make_results(overload._schema)
     assert results is not None
 
-    def function(input: Any, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:  # noqa: A002  torch's name
+    def function(input: Any, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:
         return results(*overload.call(input, stable=stable, dim=dim, descending=descending))
 
     return OverloadChoice(function)
@@ -171,8 +171,8 @@ def choose_matrix_norm(overloads: Overloads) -> OverloadChoice:
     by_number, by_name = overloads["linalg_matrix_norm"], overloads["linalg_matrix_norm.str_ord"]
 
     def function(
-        input: Any,  # noqa: A002  torch's name
-        ord: Any = "fro",  # noqa: A002  torch's name
+        input: Any,
+        ord: Any = "fro",
         dim: Any = (-2, -1),
         keepdim: bool = False,
         *,
@@ -191,10 +191,10 @@ def choose_histogram(overloads: Overloads) -> OverloadChoice:
     assert results is not None
 
     def function(
-        input: Any,  # noqa: A002  torch's names
+        input: Any,
         bins: Any = 100,
         *,
-        range: Any = None,  # noqa: A002
+        range: Any = None,
         weight: Any = None,
         density: bool = False,
     ) -> Any:
@@ -216,7 +216,7 @@ def choose_pad(overloads: Overloads) -> OverloadChoice:
     """Makes ``pad(input, pad, mode, value)``, of which autocast on the CPU computes some modes in float32."""
     overload = overloads["pad"]
 
-    def function(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:  # noqa: A002  torch's names
+    def function(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
         if mode == "replicate" or (mode == "reflect" and len(pad) <= 4):  # torch has no rule for three dims
             return call_in_float32(overload.call, input, pad, mode, value)
         return overload.call(input, pad, mode, value)

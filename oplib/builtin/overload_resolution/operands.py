@@ -39,7 +39,7 @@ def choose_comparison(name: str, overloads: Overloads) -> OverloadChoice:
     on_tensor, on_number = overloads[f"{name}.Tensor"], overloads[f"{name}.Scalar"]
     always = {True: overloads["eq.Tensor"], False: overloads["ne.Tensor"]}  # of an item with itself
 
-    def function(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
+    def function(input: Any, other: Any) -> Any:
         other = take_operand(other)
         if not isinstance(other, NUMBERS):
             return on_tensor.call(input, other)
@@ -52,7 +52,7 @@ def choose_comparison(name: str, overloads: Overloads) -> OverloadChoice:
 def choose_scaled(on_tensor: OpOverload, on_number: OpOverload, scaled: OpOverload) -> OverloadChoice:
     """Makes ``f(input, other, *, alpha=1)`` of ``add`` and ``sub``."""
 
-    def function(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002  torch's name
+    def function(input: Any, other: Any, *, alpha: Any = 1) -> Any:
         other = take_operand(other)
         is_one = isinstance(alpha, NUMBERS) and alpha == 1  # a traced number has no value to compare
         if isinstance(other, NUMBERS):
@@ -71,7 +71,7 @@ def choose_combined(name: str, overloads: Overloads) -> OverloadChoice:
     """Makes ``f(input, tensor1, tensor2, *, value=1)`` of ``addcmul`` and ``addcdiv``."""
     unscaled, scaled = overloads[f"{name}.unscaled"], overloads[name]
 
-    def function(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:  # noqa: A002  torch's name
+    def function(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
         if value.__class__ is int and value == 1:
             return unscaled.call(input, tensor1, tensor2)
         return scaled.call(input, tensor1, tensor2, value=value)
@@ -84,7 +84,7 @@ def choose_div(overloads: Overloads) -> OverloadChoice:
     exact = {True: overloads["div.Scalar"], False: overloads["div.Tensor"]}
     rounded = {True: overloads["div.Scalar_mode"], False: overloads["div.Tensor_mode"]}
 
-    def function(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:  # noqa: A002  torch's name
+    def function(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
         other = take_operand(other)
         is_number = isinstance(other, NUMBERS)
         if rounding_mode is None:
@@ -107,7 +107,7 @@ def choose_clamp(overloads: Overloads) -> OverloadChoice:
         for kind in ("Scalar", "Tensor")
     }
 
-    def function(input: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002  torch's names
+    def function(input: Any, min: Any = None, max: Any = None) -> Any:
         low, high = take_operand(min), take_operand(max)
         if low is None and high is None:
             raise ArgumentError(
@@ -140,7 +140,7 @@ def choose_clamp(overloads: Overloads) -> OverloadChoice:
 def choose_reversed(of: str, on_number: OpOverload, read: Function = take_operand) -> OverloadChoice:
     """Makes ``f(input, other)`` which computes ``other op input``, by the function of the op ``of``."""
 
-    def function(input: Any, other: Any) -> Any:  # noqa: A002  torch's name
+    def function(input: Any, other: Any) -> Any:
         other = read(other)
         on_tensor = getattr(ops, of)
         return on_number.call(input, other) if isinstance(other, NUMBERS) else on_tensor(other, input)
@@ -156,7 +156,7 @@ def choose_pow(overloads: Overloads) -> OverloadChoice:
     on_tensors, on_scalar = overloads["pow.Tensor_Tensor"], overloads["pow.Tensor_Scalar"]
     on_int, of_number = overloads["pow.Tensor_int"], overloads["pow.Scalar"]
 
-    def function(input: Any, exponent: Any) -> Any:  # noqa: A002  torch's name
+    def function(input: Any, exponent: Any) -> Any:
         input = take_operand(input)  # noqa: A001
         exponent = take_operand(exponent)
         if isinstance(input, NUMBERS):
@@ -190,7 +190,7 @@ def choose_where(overloads: Overloads) -> OverloadChoice:
         (True, True): overloads["where.Scalar"],
     }
 
-    def function(condition: Any, input: Any = None, other: Any = None) -> Any:  # noqa: A002  torch's name
+    def function(condition: Any, input: Any = None, other: Any = None) -> Any:
         if other is None and input is None:
             return find_places(condition)
         condition, first, second = map(take_operand, (condition, input, other))
@@ -210,7 +210,7 @@ def choose_fill(overloads: Overloads) -> OverloadChoice:
     """Makes ``fill(input, value)``, where the value may be a tensor without dimensions."""
     on_tensor, on_number = overloads["fill.Tensor"], overloads["fill.Scalar"]
 
-    def function(input: Any, value: Any) -> Any:  # noqa: A002  torch's name
+    def function(input: Any, value: Any) -> Any:
         if getattr(value, "ndim", 0):
             raise ArgumentError(
                 f"fill: only supports 0-dimension value tensor. Got {describe(value)}. Use copy_ for a "
@@ -227,7 +227,7 @@ def choose_copy(overloads: Overloads) -> OverloadChoice:
     """Makes ``copy(input, src)``, where the source may be a number."""
     copy, fill = overloads["copy"], overloads["fill.Scalar"]
 
-    def function(input: Any, src: Any) -> Any:  # noqa: A002  torch's name
+    def function(input: Any, src: Any) -> Any:
         src = take_operand(src)
         return (fill if isinstance(src, NUMBERS) else copy).call(input, src)
 
@@ -242,7 +242,7 @@ def choose_scatter(overloads: Overloads) -> OverloadChoice:
     """Makes ``scatter(input, dim, index, src)``, where ``src`` may be a number."""
     by_items, by_number = overloads["scatter.src"], overloads["scatter.value"]
 
-    def function(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None) -> Any:  # noqa: A002  torch's name
+    def function(input: Any, dim: int, index: Any, src: Any = None, *, value: Any = None) -> Any:
         items = take_operand(value if src is None else src)
         overload = by_number if isinstance(items, NUMBERS) else by_items
         check_fits("scatter", input, items)

@@ -1,4 +1,3 @@
-# ruff: noqa: A002  `input` and `from` are torch's names
 """The calls of random ops: the choice of the overload, and the errors of parameters out of range.
 
 Parameters are checked here, where they are numbers: in a kernel they are operands. Traced values are not

@@ -1,4 +1,3 @@
-# ruff: noqa: A002  `input` is torch's name
 """Values put at places that tensors name."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: A002  `input` and `from` are torch's names
 """Filling tensors with random numbers, in place: each form looks at its parameters, and then runs its op.
 
 The gradient of what was there is zero: the numbers do not depend on it.

@@ -1,4 +1,3 @@
-# ruff: noqa: A002  `input` is torch's name
 """In-place forms that give a tensor another size and other strides in its memory."""
 
 from __future__ import annotations

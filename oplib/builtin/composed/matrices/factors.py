@@ -1,4 +1,3 @@
-# ruff: noqa: A002, N803  the parameters are torch's
 """Equations solved by given factors, and tensor equations that are solved as matrix equations."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: A002, N803  the parameters are torch's
 """Least squares: the solution is an op, and torch's further results are computed from it."""
 
 from __future__ import annotations

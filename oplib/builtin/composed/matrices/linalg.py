@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """The functions of ``oplib.linalg`` that are made of several ops."""
 
 from __future__ import annotations

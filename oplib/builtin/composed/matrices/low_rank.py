@@ -1,4 +1,3 @@
-# ruff: noqa: N803  the parameters are torch's
 """Decompositions of matrices of low rank, by products with random vectors."""
 
 from __future__ import annotations

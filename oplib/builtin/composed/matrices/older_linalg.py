@@ -1,4 +1,3 @@
-# ruff: noqa: A002, N803  the parameters are torch's
 """Decompositions under older names of torch, with their arguments and results."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: N803  the parameters are torch's
 """LU decompositions, products of several matrices, and Vandermonde matrices, as at the root of torch."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0917  the parameters are torch's
 """``scaled_dot_product_attention``, which selects its op by mask, dropout and length."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: A002, PLR0917  the parameters are torch's
 """Functions of networks as in ``torch.nn.functional``, with its deprecated arguments and checks of values."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """Losses with the signatures of ``torch.nn.functional``, including older arguments and weights."""
 
 from __future__ import annotations

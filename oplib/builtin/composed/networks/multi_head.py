@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0917  the parameters are torch's
 """``multi_head_attention_forward``: projections, masks, attention of each head, and the projection back."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: A002, PLR0917  the parameters are torch's
 """Normalisation of channels with running moments, which are updated in place."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: A002, PLR0917  the parameters are torch's
 """Pooling by maxima, means and norms, and its inverse, with the signatures of ``torch.nn.functional``."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """The older names of ``interpolate``, and an activation with random slopes."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: A002, PLR0917  the parameters are torch's
 """The frequencies of Fourier transforms; the short-time transform of a signal, and its inverse."""
 
 from __future__ import annotations

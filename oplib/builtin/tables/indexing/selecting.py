@@ -65,7 +65,7 @@ def _place(ndim: int, indices: Sequence[Any], dims: Sequence[int]) -> tuple[Any,
     return tuple(place)
 
 
-def _setitem(  # noqa: PLR0917  the arguments of the schema
+def _setitem(
     self: Any, value: Any, starts: Sequence[Any], indices: Sequence[Any], windows: Any, dims: Any, shape: Any
 ) -> Any:
     """Stores a value at selected items.

@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """Losses, and the similarity of vectors; the names of ``oplib.nn.functional``."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """Likelihood losses: of counts, and of numbers with a mean; the names of ``oplib.nn.functional``."""
 
 from __future__ import annotations

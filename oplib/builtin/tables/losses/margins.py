@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """Losses of distances and margins; the names of ``oplib.nn.functional``."""
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def check_margin(op: str, margin: float) -> None:
         raise ArgumentValueError(f"{op}: margin must be greater than 0. Got {margin}. Give a positive one.")
 
 
-def _triplet(  # noqa: PLR0917  the arguments of the schema
+def _triplet(
     anchor: Any,
     positive: Any,
     negative: Any,

@@ -1,4 +1,3 @@
-# ruff: noqa: A002, N803  the parameters are torch's
 """Decompositions of matrices, and functions computed by them; the names of ``oplib.linalg``."""
 
 from __future__ import annotations

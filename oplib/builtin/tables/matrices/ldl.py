@@ -1,4 +1,3 @@
-# ruff: noqa: N803  the parameters are torch's
 """Factors L and D of symmetric and Hermitian matrices, and solutions by them, in the format of LAPACK.
 
 JAX has no such function. The loop below chooses the pivots of LAPACK's ``sytf2`` and ``hetf2`` (Bunch and

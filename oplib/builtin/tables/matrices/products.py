@@ -311,7 +311,7 @@ SUMS_OF_PRODUCTS = (
 # Layers -----------------------------------------------------------------------------------------------------
 
 
-def _linear(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002  torch's name
+def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
     check_dtypes("linear", *(array for array in (input, weight, bias) if array is not None))
     product = _multiply("linear", input, jnp.swapaxes(weight, 0, 1) if weight.ndim == 2 else weight)
     return product if bias is None else product + broadcast([bias, product], "linear")[0]

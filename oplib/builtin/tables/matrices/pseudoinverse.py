@@ -1,4 +1,3 @@
-# ruff: noqa: N803  the parameters are torch's
 """The pseudoinverse of matrices, and least squares by it."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: N803  the parameters are torch's
 """LU factors and solutions by them, products of reflections, and Vandermonde matrices."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: A002, PLR0917  the parameters are torch's
 """Convolution and transposed convolution in one to three dimensions."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: A002  `input` is torch's name
 """Dropout: random items, or whole features, are replaced during training."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0917  the arguments are the op's
 """Attention without a mask, whose saved values grow linearly with the length.
 
 The op returns the result and, for each row, the logarithm of the sum of exponentials. The backward recomputes

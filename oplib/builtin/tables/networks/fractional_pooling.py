@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """Maxima of windows at random places, a given number of them along each axis."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """Grids: images sampled at given coordinates, and the coordinates of an affine map."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """Pooling by norms, the inverse of max pooling, and normalisation by neighbouring channels."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """Normalisation: softmax and related functions, and normalisation of mean and variance."""
 
 from __future__ import annotations

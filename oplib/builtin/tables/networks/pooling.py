@@ -1,4 +1,3 @@
-# ruff: noqa: A002, PLR0917  the parameters are torch's
 """Pooling and interpolation: one item for several positions, and several items for one."""
 
 from __future__ import annotations

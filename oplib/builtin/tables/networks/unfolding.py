@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """Unfolding: windows of images as columns, and images as sums of columns."""
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def _complex(real: Any, imag: Any) -> Any:
     return lax.complex(*_check_parts("complex", real, imag))
 
 
-def _polar(abs: Any, angle: Any) -> Any:  # noqa: A002  torch's name
+def _polar(abs: Any, angle: Any) -> Any:
     size, direction = _check_parts("polar", abs, angle)
     return lax.complex(size * lax.cos(direction), size * lax.sin(direction))
 

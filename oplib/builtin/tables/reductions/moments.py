@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """Moments and norms: variances, vector norms and distances."""
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def _msort(self: Any) -> Any:
     return _sort(self, dim=0)[0]
 
 
-def _topk(self: Any, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Any, Any]:  # noqa: A002, ARG001  torch's name, and always sorted
+def _topk(self: Any, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Any, Any]:  # noqa: ARG001  torch's name, and always sorted
     axis = find_dim("topk", self.ndim, dim)
     count = self.shape[axis] if self.ndim else 1
     if not 0 <= k <= count:

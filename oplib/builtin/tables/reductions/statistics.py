@@ -1,4 +1,3 @@
-# ruff: noqa: A002  the parameters are torch's
 """Statistics of observations: covariances, correlations, histograms."""
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def make_view_dtype(overload: Any) -> Any:
     """Makes ``view(input, dtype)``, whose result has no history, because bits have no gradient."""
     look = make_viewer(view_dtype, "View", overload)
 
-    def function(input: Any, dtype: Any) -> Any:  # noqa: A002  torch's name
+    def function(input: Any, dtype: Any) -> Any:
         return look(input.detach(), dtype) if isinstance(input, Tensor) else overload.call(input, dtype)
 
     return function

@@ -248,7 +248,7 @@ def _pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
     )
 
 
-def _channel_shuffle(input: Any, groups: int) -> Any:  # noqa: A002  torch's name
+def _channel_shuffle(input: Any, groups: int) -> Any:
     if input.ndim < 3 or groups < 1 or input.shape[1] % groups:
         raise ArgumentError(
             "channel_shuffle: expects at least 3 dimensions; groups must be positive, and the channels "
