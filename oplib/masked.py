@@ -69,7 +69,7 @@ def _describe(function: Function, name: str, what: str, left_out: str, shown: st
     return entry_point(function)
 
 
-def _prepare(input: Any, dtype: Any, *, floating: bool = False) -> Any:  # noqa: A002  torch's name
+def _prepare(input: Any, dtype: Any, *, floating: bool = False) -> Any:
     """Returns the items in the dtype of the computation."""
     if dtype is None and floating and is_integral(input.dtype):
         dtype = get_default_dtype()
@@ -115,12 +115,7 @@ def _make_fold(name: str, what: str, value: Any, left_out: str, shown: str) -> F
     fold = _multiply if name == "prod" else getattr(ops, name)
 
     def reduce(
-        input: Any,  # noqa: A002
-        dim: Any = None,
-        *,
-        keepdim: bool = False,
-        dtype: Any = None,
-        mask: Any = None,
+        input: Any, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None
     ) -> Any:
         if name == "prod" and dtype is None and is_integral(input.dtype):
             dtype = default_int_dtype()  # also if no dim is left that ``ops.prod`` would widen along
@@ -139,14 +134,7 @@ logsumexp = _make_fold(
 )
 
 
-def _mean(
-    input: Any,  # noqa: A002
-    dim: Any = None,
-    *,
-    keepdim: bool = False,
-    dtype: Any = None,
-    mask: Any = None,
-) -> Any:
+def _mean(input: Any, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Any:
     x = _prepare(input, dtype, floating=True)
     axes = _find_axes(x, dim)
     count = ops.sum(_fill(ops.ones_like(x), mask, 0), axes, keepdim)
@@ -155,7 +143,7 @@ def _mean(
 
 def _make_spread(name: str, what: str, shown: str) -> Function:
     def spread(
-        input: Any,  # noqa: A002
+        input: Any,
         dim: Any = None,
         unbiased: bool | None = None,
         *,
@@ -188,8 +176,8 @@ var = _make_spread("var", "the variance", "tensor(4.5000)")
 
 
 def _norm(
-    input: Any,  # noqa: A002
-    ord: float | None = 2.0,  # noqa: A002
+    input: Any,
+    ord: float | None = 2.0,
     dim: Any = None,
     *,
     keepdim: bool = False,
@@ -220,7 +208,7 @@ def _make_along(
 ) -> Function:
     """Makes a function along a dim, which keeps the shape."""
 
-    def along(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Any:  # noqa: A002
+    def along(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Any:
         x = _prepare(input, dtype, floating=floating)
         return getattr(ops, name)(_fill(x, mask, value), dim)
 
@@ -252,12 +240,7 @@ softmin = _make_along(
 
 def _make_place(name: str, what: str, value: Any, shown: str) -> Function:
     def find(
-        input: Any,  # noqa: A002
-        dim: int | None = None,
-        *,
-        keepdim: bool = False,
-        dtype: Any = None,
-        mask: Any = None,
+        input: Any, dim: int | None = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None
     ) -> Any:
         return getattr(ops, name)(_fill(_prepare(input, dtype), mask, value), dim, keepdim)
 
@@ -269,7 +252,7 @@ argmax = _make_place("argmax", "the position of the largest", _lowest, "tensor(2
 argmin = _make_place("argmin", "the position of the smallest", _highest, "tensor(0)")
 
 
-def _median(input: Any, dim: int = -1, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Any:  # noqa: A002
+def _median(input: Any, dim: int = -1, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Any:
     x = _prepare(input, dtype, floating=True)
     medians = ops.nanmedian(_fill(x, mask, math.nan), dim, keepdim)[0]
     if not is_integral(input.dtype):
@@ -284,13 +267,7 @@ def _median(input: Any, dim: int = -1, *, keepdim: bool = False, dtype: Any = No
 
 
 def _normalize(
-    input: Any,  # noqa: A002
-    ord: float,  # noqa: A002
-    dim: int,
-    *,
-    eps: float = 1e-12,
-    dtype: Any = None,
-    mask: Any = None,
+    input: Any, ord: float, dim: int, *, eps: float = 1e-12, dtype: Any = None, mask: Any = None
 ) -> Any:
     x = _prepare(input, dtype, floating=True)
     length = ops.clamp_min(_norm(x, ord, dim, keepdim=True, mask=mask), eps)

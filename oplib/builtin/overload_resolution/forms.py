@@ -171,12 +171,7 @@ def choose_matrix_norm(overloads: Overloads) -> OverloadChoice:
     by_number, by_name = overloads["linalg_matrix_norm"], overloads["linalg_matrix_norm.str_ord"]
 
     def function(
-        input: Any,
-        ord: Any = "fro",
-        dim: Any = (-2, -1),
-        keepdim: bool = False,
-        *,
-        dtype: Any = None,
+        input: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None
     ) -> Any:
         overload = by_name if isinstance(ord, str) else by_number
         return overload.call(input, ord, dim, keepdim, dtype=dtype)
@@ -191,12 +186,7 @@ def choose_histogram(overloads: Overloads) -> OverloadChoice:
     assert results is not None
 
     def function(
-        input: Any,
-        bins: Any = 100,
-        *,
-        range: Any = None,
-        weight: Any = None,
-        density: bool = False,
+        input: Any, bins: Any = 100, *, range: Any = None, weight: Any = None, density: bool = False
     ) -> Any:
         if isinstance(bins, int):
             result = by_count.call(input, bins, weight, range=range, density=density)
