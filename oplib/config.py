@@ -73,6 +73,10 @@ class Config:
         is_used = self.compile_kernels and self.fast_path and not self._autocasts
         object.__setattr__(self, "uses_fast_path", is_used)
 
+    def __repr__(self) -> str:
+        names = (*sorted(_SWITCHES), "compilation_cache", "traceback")
+        return f"<oplib.config: {', '.join(f'{name}={getattr(self, name)!r}' for name in names)}>"
+
     def count_autocast(self, change: int) -> None:
         """Counts the regions of autocast that are open in all threads, by 1, 0 or -1.
 

@@ -104,3 +104,10 @@ def test_a_switch_that_is_no_bool_is_refused_and_not_stored(name, value):
     with pytest.raises(ArgumentTypeError, match=f"config.{name}: not a bool"):
         setattr(config, name, value)
     assert getattr(config, name) is before
+
+
+def test_the_text_of_the_settings_has_every_one():
+    text = repr(oplib.config)
+    names = [name for name in type(oplib.config).__slots__ if not name.startswith("_")]
+    assert all(f"{name}=" in text for name in names if name != "uses_fast_path")
+    assert "0x" not in text

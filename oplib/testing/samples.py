@@ -81,8 +81,8 @@ def samples(
     """Returns calls of an op: the added ones, or one that fits its schema.
 
     A made call has positive, distinct numbers. Its tensors require grad if the op has a derivative. The
-    shapes are tried in turn until the op accepts them: all
-    tensors of one shape, then those of a product. A default is used where there is one.
+    shapes are tried in turn until the op accepts them. A default is used where there
+    is one.
 
     Args:
         op: the op, as its qualified name, its overload, or the result of ``custom_op``; or a schema, or its
@@ -101,7 +101,7 @@ def samples(
     Example:
         >>> call = samples("demo::scale(Tensor x, float by, *, int n=2) -> Tensor")[0]
         >>> call.args[0].shape, call.args[1], call.kwargs
-        (torch.Size([3, 4]), 0.5, {'n': 2})
+        ((3, 4), 0.5, {'n': 2})
     """
     if isinstance(op, str) and "(" in op:
         op = parse_schema(op)

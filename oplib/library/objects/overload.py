@@ -176,7 +176,7 @@ class OpOverload(Redirecting):
         Example:
             >>> import oplib
             >>> print(oplib.ops.oplib.sin.default.describe()["backward"].status.name)
-            registered
+            derived
         """
         arrays, keywords = tree_map(unbox, (args, kwargs))
         refused = find_forward_refusal(self.functional, arrays, keywords) if args or kwargs else None

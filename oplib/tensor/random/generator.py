@@ -64,6 +64,9 @@ class Generator:
         self._lock = threading.Lock()
         self._trace: object = get_opaque_trace_state()
 
+    def __repr__(self) -> str:
+        return f"<Generator on {self.device}, seed {self._seed}>"
+
     @staticmethod
     def from_key(key: Any) -> Generator:
         """Makes a Generator from a JAX key, which may be traced.

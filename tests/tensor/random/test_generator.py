@@ -242,3 +242,7 @@ def test_a_compiled_call_on_a_mesh_leaves_later_draws_where_they_were():
     assert z.array.devices() == {jax.devices()[0]}
     found = vmap(lambda z: grad((z.t() ** 3).sum(), z, create_graph=True)[0])(z)
     np.testing.assert_allclose(found.detach().numpy(), 3 * z.detach().numpy() ** 2, rtol=1e-5)
+
+
+def test_the_text_has_device_and_seed():
+    assert repr(Generator().manual_seed(7)) == "<Generator on cpu, seed 7>"
