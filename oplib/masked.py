@@ -238,7 +238,7 @@ softmin = _make_along(
 )
 
 
-def _make_place(name: str, what: str, value: Any, shown: str) -> Function:
+def _make_index(name: str, what: str, value: Any, shown: str) -> Function:
     def find(
         input: Any, dim: int | None = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None
     ) -> Any:
@@ -248,8 +248,8 @@ def _make_place(name: str, what: str, value: Any, shown: str) -> Function:
     return _describe(find, name, what, "worst", shown, more=more)
 
 
-argmax = _make_place("argmax", "the position of the largest", _lowest, "tensor(2)")
-argmin = _make_place("argmin", "the position of the smallest", _highest, "tensor(0)")
+argmax = _make_index("argmax", "the position of the largest", _lowest, "tensor(2)")
+argmin = _make_index("argmin", "the position of the smallest", _highest, "tensor(0)")
 
 
 def _median(input: Any, dim: int = -1, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Any:

@@ -79,7 +79,7 @@ def is_known_below(array: Any, length: int) -> bool:
     return held is not None and held[1] < length and held[0]() is array
 
 
-def are_places(value: Any, length: int) -> bool:
+def are_indices(value: Any, length: int) -> bool:
     """Tells whether all integers of a tensor or array are known to be places of an axis of this length.
 
     A view shows items of its base. So a view need not be read if the places in its base are known.

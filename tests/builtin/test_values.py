@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.builtin.values import _highest, are_places, find_highest, is_known_below
+from oplib.builtin.values import _highest, are_indices, find_highest, is_known_below
 from oplib.errors import DimensionError
 
 DTYPES = ("int8", "int16", "int32", "uint8", "uint16", "uint32")
@@ -84,37 +84,37 @@ def test_places_are_read_again_after_a_write() -> None:
 
 def test_a_view_of_known_places_is_not_read() -> None:
     places = oplib.tensor([2, 0, 1])
-    assert are_places(places, 3)
+    assert are_indices(places, 3)
     views = [places[:, None], places[1:], places.expand(2, 3)]
     for view in views:
-        assert are_places(view, 3)
+        assert are_indices(view, 3)
         assert view._storage._kept is None
 
 
 def test_a_view_of_all_items_is_known_from_its_base() -> None:
     places = oplib.tensor([[2, 0], [1, 1]])
     view = places.t()
-    assert are_places(view, 3)
+    assert are_indices(view, 3)
     assert view._storage._kept is None
     assert is_known_below(places._storage.array, 3)
 
 
 def test_a_view_without_the_wrong_places_of_its_base_is_read() -> None:
     places = oplib.tensor([2, 0, -1, 9])
-    assert are_places(places[:2], 3)
-    assert not are_places(places[1:], 3)
-    assert not are_places(places[[0, 3]], 3)
-    assert not are_places(places[:, None], 3)
+    assert are_indices(places[:2], 3)
+    assert not are_indices(places[1:], 3)
+    assert not are_indices(places[[0, 3]], 3)
+    assert not are_indices(places[:, None], 3)
 
 
 def test_a_view_with_other_items_than_its_base_is_read() -> None:
     places = oplib.tensor([1, 0], dtype=oplib.int16)
-    assert are_places(places, 2)
+    assert are_indices(places, 2)
     parts = places.view(oplib.int8)
-    assert are_places(parts, 2)
+    assert are_indices(parts, 2)
     places.fill_(256)
-    assert not are_places(places, 2)
-    assert are_places(parts, 2)
+    assert not are_indices(places, 2)
+    assert are_indices(parts, 2)
 
 
 def test_a_view_of_places_is_read_again_after_a_write_to_its_base() -> None:
@@ -130,6 +130,6 @@ def test_a_view_of_places_is_read_again_after_a_write_to_its_base() -> None:
 
 @pytest.mark.parametrize("value", [np.zeros(0, np.int32), np.ones(2, np.float32), np.ones(2, bool)])
 def test_no_items_and_items_that_are_no_integers_are_no_places(value: Any) -> None:
-    assert not are_places(value, 5)
-    assert not are_places(oplib.tensor(value), 5)
-    assert not are_places(oplib.tensor(value)[:1], 5)
+    assert not are_indices(value, 5)
+    assert not are_indices(oplib.tensor(value), 5)
+    assert not are_indices(oplib.tensor(value)[:1], 5)

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from oplib.builtin.kernels.dims import name_places
+from oplib.builtin.kernels.dims import name_indices
 from oplib.builtin.kernels.interpolation import check_counts
 from oplib.builtin.rows.choice import Check
-from oplib.builtin.values import are_places, find_array, is_traced
+from oplib.builtin.values import are_indices, find_array, is_traced
 from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import Tensor, read_array
 
@@ -38,7 +38,7 @@ def check_index_range(op: str, index: Any, length: int, *, low: int = 0, but: in
     Raises:
         DimensionError: the tensor contains such a number.
     """
-    if low <= 0 and are_places(index, length):
+    if low <= 0 and are_indices(index, length):
         return
     array = read_array(index) if isinstance(index, Tensor) else index
     if (
@@ -54,7 +54,7 @@ def check_index_range(op: str, index: Any, length: int, *, low: int = 0, but: in
     if wrong.size:
         raise DimensionError(
             f"{op}: index {wrong.flat[0]} is out of bounds for a dimension of size {length}. Got "
-            f"{describe(array)}. {name_places(length, low=low)}"
+            f"{describe(array)}. {name_indices(length, low=low)}"
         )
 
 

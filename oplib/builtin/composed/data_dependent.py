@@ -13,11 +13,11 @@ from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.promotion import find_common_shape
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
-from oplib.builtin.values import are_places, box_like, is_traced, read_known, read_values
+from oplib.builtin.values import are_indices, box_like, is_traced, read_known, read_values
 from oplib.errors import ArgumentError, ArgumentTypeError, DimensionError, describe
 
 
-def find_places(condition: Any) -> tuple[Any, ...]:
+def find_indices(condition: Any) -> tuple[Any, ...]:
     """Returns the positions of nonzero items, one tensor per axis: ``where(condition)``."""
     values = read_values("where", condition)
     return tuple(box_like(condition, index) for index in np.nonzero(np.atleast_1d(values)))
@@ -271,7 +271,7 @@ def take_rows(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
     """Looks up rows of ``weight``; the row ``padding_idx``, which exists, has no gradient."""
     shape = weight.shape
     _check_table(input, weight, shape)
-    values = None if are_places(input, shape[0]) else read_known(input)
+    values = None if are_indices(input, shape[0]) else read_known(input)
     if values is not None and values.size:
         raise DimensionError(
             f"embedding: index out of range. Got indices from {values.min()} to {values.max()} for "

@@ -44,7 +44,7 @@ def quantile(
     flat, axis = _prepare("quantile", input, dim)
     ordered = ops.sort(flat, axis)[0]
     last = flat.shape[axis] - 1
-    low, high, share = _find_places(parts * last, interpolation)
+    low, high, share = _find_indices(parts * last, interpolation)
     first, second = (
         ops.index_select(ordered, axis, box_like(input, positions, np.int32)) for positions in (low, high)
     )
@@ -163,7 +163,7 @@ def _read_parts(op: str, input: Any, q: Any, interpolation: str) -> np.ndarray[A
     return parts
 
 
-def _find_places(ranks: np.ndarray[Any, Any], interpolation: str) -> tuple[Any, Any, Any]:
+def _find_indices(ranks: np.ndarray[Any, Any], interpolation: str) -> tuple[Any, Any, Any]:
     """Returns the positions below and above, and the weight between them; equal ones for an exact rank."""
     low, high = np.floor(ranks), np.ceil(ranks)
     if interpolation == "linear":

@@ -10,7 +10,7 @@ from oplib.library import OpOverload
 from oplib.tensor import Tensor
 
 from .subscript_window import read_window
-from .subscripts import Choice, check_place, check_places, is_static, read_slice, read_subscripts
+from .subscripts import Choice, is_static, read_slice, read_subscripts, require_index, require_indices
 
 
 class Getter:
@@ -52,14 +52,14 @@ class Getter:
                 whole = self._take_slice(whole, dim, item)
             elif item is not None:
                 item = item.places if isinstance(item, Choice) else item
-                check_places(item, whole.shape[dim], dim)
+                require_indices(item, whole.shape[dim], dim)
                 indices.append(item)
                 dims.append(dim)
             dim += 1
         return self._index.call(whole, indices, dims) if indices else whole
 
     def _take_one(self, whole: Any, dim: int, index: int) -> Any:
-        index = check_place(index, whole.shape[dim], dim)
+        index = require_index(index, whole.shape[dim], dim)
         if is_static(whole):
             return self._select_static.call(whole, dim, [index])
         return self._select.call(whole, dim, index)

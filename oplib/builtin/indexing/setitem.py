@@ -21,7 +21,15 @@ from oplib.tensor.views.chain import number_to_array
 
 from .subscript_forms import is_array_subscript, list_subscripts, refuse_bytes_to_fill
 from .subscript_window import read_window
-from .subscripts import Choice, check_mask, check_place, check_places, is_static, read_slice, read_subscripts
+from .subscripts import (
+    Choice,
+    check_mask,
+    is_static,
+    read_slice,
+    read_subscripts,
+    require_index,
+    require_indices,
+)
 
 _HALF = frozenset({dtypes.float16, dtypes.bfloat16})
 _NUMBERS = (bool, int, float, complex)
@@ -132,9 +140,9 @@ def read_place(index: Any, whole: Any) -> tuple[Any, ...]:
             place.add_window(start, length, step, is_operand=not fixed and length < whole.shape[dim])
             place.shape.append(length)
         elif isinstance(item, int):
-            place.add_window(check_place(item, whole.shape[dim], dim), 1, 1, is_operand=not fixed)
+            place.add_window(require_index(item, whole.shape[dim], dim), 1, 1, is_operand=not fixed)
         else:
-            check_places(item, whole.shape[dim], dim)
+            require_indices(item, whole.shape[dim], dim)
             place.indices.append(item)
             place.dims.append(len(place.shape))
             place.add_window(0, whole.shape[dim], 1, is_operand=False)

@@ -12,7 +12,7 @@ from oplib.tensor import Tensor
 from oplib.tensor.shapes.symbolic import has_symbols, is_symbolic
 from oplib.tensor.views import Window, make_window
 
-from .subscripts import Choice, check_place, check_places, read_slice, read_subscripts
+from .subscripts import Choice, read_slice, read_subscripts, require_index, require_indices
 
 SelectBackward0, SliceBackward0, UnsqueezeBackward0, AliasBackward0 = map(
     make_view_class, ("SelectBackward0", "SliceBackward0", "UnsqueezeBackward0", "AliasBackward0")
@@ -30,7 +30,7 @@ _MOST = 4096
 def read_window(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
     """Returns the window, starts and node class of subscripts, and the tensors among them with their dims."""
     if index.__class__ is int and shape:
-        place = check_place(index, shape[0], 0)
+        place = require_index(index, shape[0], 0)
         return pick(shape, 0), (place,) if shape[0] > 1 else (), SelectBackward0, (), ()
     key, tensors = _make_key(index)
     found = _windows.get((shape, key)) if key is not None else None
@@ -39,7 +39,7 @@ def read_window(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
         if not tensors:
             return window
         for indices, dim in zip(tensors, own_dims, strict=True):
-            check_places(indices, shape[dim], dim)
+            require_indices(indices, shape[dim], dim)
         frame, starts, node_class, _, dims = window
         return frame, starts, node_class, tensors, dims
     reader = _WindowReader(shape)
@@ -112,7 +112,7 @@ class _WindowReader:
         dim, length = self._dim, self._shape[self._dim]
         self._dim += 1
         if isinstance(item, int):
-            self._starts[dim], self._sizes[dim] = check_place(item, length, dim), 1
+            self._starts[dim], self._sizes[dim] = require_index(item, length, dim), 1
             self.node_class = SelectBackward0
             return
         if isinstance(item, slice):
@@ -122,7 +122,7 @@ class _WindowReader:
                 self._steps[dim] = step if is_symbolic(count) or count > 1 else 1
                 self.node_class = SliceBackward0
         else:
-            check_places(item, length, dim)
+            require_indices(item, length, dim)
             self._take(item)
             self.own_dims.append(dim)
         self._axes.append(dim)

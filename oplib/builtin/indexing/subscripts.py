@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.core import Tracer, max_dim, min_dim
 
-from oplib.builtin.kernels.dims import name_places
-from oplib.builtin.values import are_places, find_array, is_traced, read_known
+from oplib.builtin.kernels.dims import name_indices
+from oplib.builtin.values import are_indices, find_array, is_traced, read_known
 from oplib.errors import ArgumentTypeError, ArgumentValueError, DimensionError, TracingError, describe
 from oplib.tensor.shapes.symbolic import is_symbolic
 
@@ -152,7 +152,7 @@ def _read_symbolic_slice(given: slice, length: Any, step: int) -> tuple[Any, Any
     return start, max_dim(-((start - clip(given.stop, length)) // step), 0), step
 
 
-def check_place(index: int, length: int, dim: int) -> int:
+def require_index(index: int, length: int, dim: int) -> int:
     """Returns a position counted from the start.
 
     Raises:
@@ -161,21 +161,21 @@ def check_place(index: int, length: int, dim: int) -> int:
     if not -length <= index < length:
         raise DimensionError(
             f"index {index} is out of bounds for dimension {dim} with size {length}. "
-            f"Got {index}. {name_places(length)}"
+            f"Got {index}. {name_indices(length)}"
         )
     return index + length if index < 0 else index
 
 
-def check_places(index: Any, length: int, dim: int) -> None:
+def require_indices(index: Any, length: int, dim: int) -> None:
     """Raises if a tensor contains an invalid position; a traced position is clamped later, as in JAX.
 
     Raises:
         DimensionError: the tensor contains one.
     """
-    if are_places(index, length):
+    if are_indices(index, length):
         return
     values = read_known(index)
     if values is None or not values.size:
         return
-    check_place(int(values.min()), length, dim)
-    check_place(int(values.max()), length, dim)
+    require_index(int(values.min()), length, dim)
+    require_index(int(values.max()), length, dim)

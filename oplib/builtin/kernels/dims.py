@@ -8,7 +8,7 @@ from typing import Any
 from oplib.errors import ArgumentError, DimensionError, describe
 
 
-def name_places(length: int, *, low: int | None = None) -> str:
+def name_indices(length: int, *, low: int | None = None) -> str:
     """Returns a sentence with the valid positions of an axis, for the end of an error.
 
     Args:

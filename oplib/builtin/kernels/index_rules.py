@@ -53,7 +53,7 @@ def check_fit(op: str, self: Any, index: Any, axis: int) -> None:
         )
 
 
-def list_places(index: Any, axis: int) -> tuple[Any, ...]:
+def list_indices(index: Any, axis: int) -> tuple[Any, ...]:
     """Returns the index of an array that selects ``[..., index[...], ...]`` along an axis."""
     return tuple(
         index if place == axis else lax.broadcasted_iota(index.dtype, index.shape, place)

@@ -13,7 +13,7 @@ from jax import lax
 from oplib.library import Derivative
 
 from .dims import find_dim
-from .index_rules import list_places
+from .index_rules import list_indices
 
 
 def _save_sorted(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
@@ -44,7 +44,7 @@ def _spread(ctx: Any, g: Any, indices: Any) -> Any:
     axis = find_dim("places", len(ctx.shape), ctx.dim)
     if not ctx.keepdim:
         g, indices = (lax.expand_dims(array, (axis,)) for array in (g, indices))
-    target = jnp.zeros(ctx.shape, g.dtype).at[list_places(indices, axis)]
+    target = jnp.zeros(ctx.shape, g.dtype).at[list_indices(indices, axis)]
     return target.add(g, mode="promise_in_bounds", unique_indices=True)
 
 

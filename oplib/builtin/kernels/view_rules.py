@@ -32,7 +32,7 @@ from oplib.tensor.views import (
     make_window,
 )
 
-from .dims import find_dim, name_places
+from .dims import find_dim, name_indices
 
 Shape = tuple[int, ...]
 Part = tuple[Frame | Chain, tuple[int, ...]]
@@ -219,7 +219,7 @@ def select(spec: Any, dim: int, index: Any) -> Part:
     if not -length <= place < length:
         raise DimensionError(
             f"select: index {place} is out of bounds for dimension {axis} with size {length}. Got "
-            f"{describe(spec)}. {name_places(length)}"
+            f"{describe(spec)}. {name_indices(length)}"
         )
     return pick(shape, axis), (place % length,) if length > 1 else ()
 

@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from oplib.builtin.checks.stored_numbers import check_fits
-from oplib.builtin.composed.data_dependent import find_places
+from oplib.builtin.composed.data_dependent import find_indices
 from oplib.builtin.rows.choice import OverloadChoice
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
@@ -192,7 +192,7 @@ def choose_where(overloads: Overloads) -> OverloadChoice:
 
     def function(condition: Any, input: Any = None, other: Any = None) -> Any:
         if other is None and input is None:
-            return find_places(condition)
+            return find_indices(condition)
         condition, first, second = map(take_operand, (condition, input, other))
         are_numbers = isinstance(first, NUMBERS), isinstance(second, NUMBERS)
         return by_numbers[are_numbers].call(condition, first, second)

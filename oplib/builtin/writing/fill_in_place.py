@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from oplib.builtin.checks.stored_numbers import check_fits
-from oplib.builtin.indexing.subscripts import check_places, read_subscripts
+from oplib.builtin.indexing.subscripts import read_subscripts, require_indices
 from oplib.builtin.overload_resolution.operands import take_operand
 from oplib.builtin.rows.choice import OverloadChoice
 from oplib.builtin.single_ops import ops
@@ -87,7 +87,7 @@ def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -
     dims: list[int] = []
     for dim, item in enumerate(read_subscripts(subscripts, tuple(input.shape))):
         if not isinstance(item, slice):
-            check_places(item, input.shape[dim], dim)
+            require_indices(item, input.shape[dim], dim)
             places.append(item)
             dims.append(dim)
     return ops._index_put(input, places, values, dims, accumulate)

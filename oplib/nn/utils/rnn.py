@@ -105,18 +105,18 @@ def _list_sequences(sequences: Any) -> list[Tensor]:
 
 def _are_data(sequences: list[Tensor]) -> bool:
     """Whether concrete tensors in one place on a CPU are read, and nothing follows what they become."""
-    place = _find_place(sequences[0])
+    placement = _find_placement(sequences[0])
     return not modes.state.watchers and all(
         not isinstance(sequence._storage.owner.array, Tracer)
         and not sequence._requires_grad
         and sequence._tangent_slot is None
         and sequence.device.type == "cpu"
-        and _find_place(sequence) == place
+        and _find_placement(sequence) == placement
         for sequence in sequences
     )
 
 
-def _find_place(sequence: Tensor) -> Any:
+def _find_placement(sequence: Tensor) -> Any:
     return placement_like(sequence._storage.owner.array, None)
 
 
@@ -127,7 +127,7 @@ def _fill_with_numpy(sequences: list[Tensor], length: int, value: float, *, at_e
         row[slice(0, sequence.shape[0]) if at_end else slice(length - sequence.shape[0], length)] = (
             sequence.numpy()
         )
-    return tensor(batch, device=_find_place(first))
+    return tensor(batch, device=_find_placement(first))
 
 
 def _fill(sequences: list[Tensor], length: int, value: float, *, at_end: bool) -> Tensor:

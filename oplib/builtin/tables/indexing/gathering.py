@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.index_rules import check_fit, check_index, check_vector, list_places
+from oplib.builtin.kernels.index_rules import check_fit, check_index, check_vector, list_indices
 from oplib.builtin.kernels.promotion import strong
 from oplib.builtin.rows.row import NetworkRow, Row, constant
 from oplib.errors import ArgumentError, DimensionError, describe
@@ -27,7 +27,7 @@ def _gather(self: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> An
         return jnp.zeros(index.shape, self.dtype)
     if not self.ndim:
         return jnp.broadcast_to(self, index.shape)
-    return self.at[list_places(index, axis)].get(mode="clip", wrap_negative_indices=False)
+    return self.at[list_indices(index, axis)].get(mode="clip", wrap_negative_indices=False)
 
 
 def _index_select(self: Any, dim: int, index: Any) -> Any:

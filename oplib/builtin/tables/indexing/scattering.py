@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.index_rules import check_fit, check_index, check_vector, list_places
+from oplib.builtin.kernels.index_rules import check_fit, check_index, check_vector, list_indices
 from oplib.builtin.kernels.promotion import find_common_shape, is_integral, strong
 from oplib.builtin.rows.row import SELECTED, Row
 from oplib.errors import ArgumentError, DimensionError, UnsupportedDtypeError, describe
@@ -62,7 +62,7 @@ def _scatter_with(op: str, put: str) -> Any:
             return self
         if not self.ndim:
             return combine(self.at[()], put, lax.reshape(src, ()))
-        return combine(self.at[list_places(index, axis)], put, _cut_to(src, index), mode="drop")
+        return combine(self.at[list_indices(index, axis)], put, _cut_to(src, index), mode="drop")
 
     return kernel
 
@@ -73,7 +73,7 @@ def _scatter_value(self: Any, dim: int, index: Any, value: Any) -> Any:
     if not index.size:
         return self
     items = jnp.broadcast_to(lax.convert_element_type(value, self.dtype), index.shape)
-    return self.at[list_places(index, axis)].set(items, mode="drop")
+    return self.at[list_indices(index, axis)].set(items, mode="drop")
 
 
 _REDUCTIONS = {"sum": "add", "prod": "multiply", "amax": "max", "amin": "min"}
@@ -89,7 +89,7 @@ def _scatter_reduce(
     _check_reduce("scatter_reduce", reduce, self)
     if not index.size:
         return self
-    indices, items = list_places(index, axis), _cut_to(src, index)
+    indices, items = list_indices(index, axis), _cut_to(src, index)
     return _reduce_at(self, indices, items, reduce, include_self=include_self)
 
 
@@ -191,7 +191,7 @@ def _index_reduce(
             f"Give a source of shape {list(expected)}."
         )
     full = lax.broadcast_in_dim(lax.reshape(index, (index.size,)), items.shape, (axis,))
-    reduced = _reduce_at(whole, list_places(full, axis), items, reduce, include_self=include_self)
+    reduced = _reduce_at(whole, list_indices(full, axis), items, reduce, include_self=include_self)
     return lax.reshape(reduced, self.shape)
 
 

@@ -76,7 +76,7 @@ def _split(factors: Any) -> tuple[Any, Any]:
     return jnp.tril(factors[..., :count], -1) + one, jnp.triu(factors[..., :count, :])
 
 
-def _find_places(op: str, factors: Any, pivots: Any) -> Any:
+def _find_indices(op: str, factors: Any, pivots: Any) -> Any:
     _check(op, factors)
     if pivots.dtype != dtypes.int32 or pivots.shape[-1:] != (min(factors.shape[-2:]),):
         raise ArgumentError(
@@ -89,7 +89,7 @@ def _find_places(op: str, factors: Any, pivots: Any) -> Any:
 def _lu_unpack(
     LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> tuple[Any, Any, Any]:
-    indices = _find_places("lu_unpack", LU_data, LU_pivots)
+    indices = _find_indices("lu_unpack", LU_data, LU_pivots)
     nothing = jnp.zeros((0,), LU_data.dtype)
     lower, upper = _split(LU_data) if unpack_data else (nothing, nothing)
     return _permute(indices, LU_data.dtype) if unpack_pivots else nothing, lower, upper
@@ -104,7 +104,7 @@ def _lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool 
             f"{op}: B must have at least 2 dimensions, and as many {'rows' if left else 'columns'} as LU. "
             f"Got {describe(LU)} and {describe(B)}. Add one with unsqueeze(-1)."
         )
-    indices = _find_places(op, LU, pivots)
+    indices = _find_indices(op, LU, pivots)
     batch = find_common_shape(op, LU, B, lead=-2)
     factors = jnp.broadcast_to(LU, (*batch, *LU.shape[-2:]))
     right = jnp.broadcast_to(B, (*batch, *B.shape[-2:]))

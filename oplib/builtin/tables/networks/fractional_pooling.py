@@ -37,7 +37,7 @@ def _make_kernel(rank: int) -> Callable[..., tuple[Any, Any]]:
         if samples.dtype.itemsize < 4:  # half precision does not hold all places
             samples = lax.convert_element_type(samples, dtypes.float32)
         samples = samples[..., ::-1] if rank == 2 else samples  # torch's order there is width, height
-        indices = _find_places(batched.shape[2:], kernel, counts, samples)
+        indices = _find_indices(batched.shape[2:], kernel, counts, samples)
         items = lax.reshape(batched, (*batched.shape[:2], 1, math.prod(batched.shape[2:])))
         windows = jnp.take_along_axis(items, indices, -1, mode="promise_in_bounds")
         best = lax.expand_dims(_find_largest(lax.stop_gradient(windows)), (indices.ndim - 1,))
@@ -75,7 +75,7 @@ def _check_samples(op: str, rank: int, input: Any, samples: Any) -> None:
         )
 
 
-def _find_places(sizes: Sequence[int], kernel: Sequence[int], counts: Sequence[int], samples: Any) -> Any:
+def _find_indices(sizes: Sequence[int], kernel: Sequence[int], counts: Sequence[int], samples: Any) -> Any:
     """Returns the flat positions of the items of each window: batch, channels, windows, items."""
     rank = len(sizes)
     positions = jnp.zeros((*samples.shape[:2], *[1] * (2 * rank)), np.int32)

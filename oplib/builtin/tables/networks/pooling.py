@@ -43,7 +43,7 @@ def make_max_pool(rank: int) -> Any:
         }
         windows = Windows(op, sizes, **where, ceil_mode=ceil_mode)
         lowest = strong(jnp.iinfo(input.dtype).min if is_integral(input.dtype) else -jnp.inf, input)
-        numbers = _number_places(sizes)
+        numbers = _number_items(sizes)
         flat = lax.broadcast_in_dim(numbers, input.shape, tuple(range(input.ndim - rank, input.ndim)))
         items, indices = windows.gather(input, lowest), windows.gather(flat, strong(-1, flat))
         is_there = indices >= strong(0, indices)
@@ -52,7 +52,7 @@ def make_max_pool(rank: int) -> Any:
     return kernel
 
 
-def _number_places(sizes: Sequence[int]) -> Any:
+def _number_items(sizes: Sequence[int]) -> Any:
     return lax.iota(default_int_dtype(), math.prod(sizes)).reshape(sizes)
 
 
@@ -141,7 +141,7 @@ def _adaptive_max_pool(rank: int) -> Any:
         """Returns values and positions; the gradient goes to the first of equal items."""
         counts = _find_counts(op, rank, input, output_size, has_channels=True)
         sizes = input.shape[-rank:]
-        items, indices = (_gather_ranges(array, counts) for array in (input, _number_places(sizes)))
+        items, indices = (_gather_ranges(array, counts) for array in (input, _number_items(sizes)))
         indices = jnp.broadcast_to(indices, items.shape)
         return _take_first(lax.stop_gradient(items), items, indices, items.ndim - 1)
 

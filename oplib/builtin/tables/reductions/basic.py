@@ -205,7 +205,7 @@ def _find_along(op: str, find: Any) -> Any:
     return kernel
 
 
-def _find_place(op: str, find: Any) -> Any:
+def _find_index(op: str, find: Any) -> Any:
     def kernel(self: Any, dim: int | None, keepdim: bool) -> Any:
         if dim is None:
             if not self.size:
@@ -281,7 +281,7 @@ def _extremum(op: str, adjective: str, reduce: Any, find: Any, choose: Any) -> t
         ),
         Row(
             f"arg{op}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
-            _find_place(f"arg{op}", find),
+            _find_index(f"arg{op}", find),
             f"index of the {adjective}est item, of equal items the first",
             derivative=_STEP,
             dtypes="ihf",

@@ -92,7 +92,7 @@ def _kthvalue(self: Any, k: int, dim: int, keepdim: bool) -> tuple[Any, Any]:
 # Median and mode --------------------------------------------------------------------------------------------
 
 
-def _median_place(array: Any, axis: int) -> Any:
+def _median_index(array: Any, axis: int) -> Any:
     """Returns the position of the lower median; that of a nan if there is one."""
     order = _sort_places(array, axis, descending=False)
     middle = lax.index_in_dim(order, (array.shape[axis] - 1) // 2, axis, keepdims=False)
@@ -102,17 +102,17 @@ def _median_place(array: Any, axis: int) -> Any:
     return jnp.where(jnp.any(is_nan, axis), lax.argmax(is_nan, axis, default_int_dtype()), middle)
 
 
-def _nanmedian_place(array: Any, axis: int) -> Any:
+def _nanmedian_index(array: Any, axis: int) -> Any:
     """Returns the position of the lower median of the numbers, which are sorted before nan."""
     if is_integral(array.dtype):
-        return _median_place(array, axis)
+        return _median_index(array, axis)
     order = _sort_places(array, axis, descending=False)
     count = jnp.sum(~jnp.isnan(array), axis, keepdims=True, dtype=order.dtype)
     middle = lax.max(count - strong(1, count), strong(0, count)) // strong(2, count)
     return lax.squeeze(jnp.take_along_axis(order, middle, axis, mode="promise_in_bounds"), (axis,))
 
 
-def _median(self: Any, find: Any = _median_place) -> Any:
+def _median(self: Any, find: Any = _median_index) -> Any:
     if not self.size:
         return jnp.full((), jnp.nan, self.dtype)
     flat = lax.reshape(self, (self.size,))
@@ -120,7 +120,7 @@ def _median(self: Any, find: Any = _median_place) -> Any:
 
 
 def _nanmedian(self: Any) -> Any:
-    return _median(self, _nanmedian_place)
+    return _median(self, _nanmedian_index)
 
 
 def _median_along(op: str, find: Any) -> Any:
@@ -212,7 +212,7 @@ ROWS = (
     ),
     Row(
         "median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        _median_along("median", _median_place),
+        _median_along("median", _median_index),
         "medians along a dim, and their indices",
         derivative=OF_CHOSEN,
         dtypes="ihf",
@@ -227,7 +227,7 @@ ROWS = (
     ),
     Row(
         "nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        _median_along("nanmedian", _nanmedian_place),
+        _median_along("nanmedian", _nanmedian_index),
         "medians along a dim of all items except nan, and their indices",
         derivative=OF_CHOSEN,
         dtypes="ihf",

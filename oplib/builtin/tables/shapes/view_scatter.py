@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.dims import find_dim, name_places
+from oplib.builtin.kernels.dims import find_dim, name_indices
 from oplib.builtin.rows.row import Row
 from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor.views.frame import find_positions
@@ -39,7 +39,7 @@ def _select_scatter(self: Any, src: Any, dim: int, index: int) -> Any:
     if not -length <= index < length:
         raise DimensionError(
             f"{op}: index {index} is out of range for dimension {axis}. Got {describe(self)}. "
-            f"{name_places(length)}"
+            f"{name_indices(length)}"
         )
     items = _check_shape(op, self, src, (*self.shape[:axis], *self.shape[axis + 1 :]))
     return self.at[(*(slice(None),) * axis, index % length)].set(items)
