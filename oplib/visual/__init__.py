@@ -1,7 +1,24 @@
-"""What can be seen: graphs as text, and the table of the rules of ops."""
+"""Pictures of graphs and programs, as text, SVG and HTML; records of nodes; the table of the rules of ops."""
 
+from .gradients import EdgeStatistics, FirstBad, GradientReport
+from .graph import Graph, graph
+from .groups import FunctionSummary
+from .records import NodeRecord, SavedValue, read_nodes
 from .rules import OpsTable
 from .rules import tabulate_rules as ops
 from .text import graph_text
 
-__all__ = ["OpsTable", "graph_text", "ops"]
+__all__ = [
+    "EdgeStatistics",
+    "FirstBad",
+    "FunctionSummary",
+    "GradientReport",
+    "Graph",
+    "NodeRecord",
+    "OpsTable",
+    "SavedValue",
+    "graph",
+    "graph_text",
+    "ops",
+    "read_nodes",
+]

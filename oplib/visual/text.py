@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
 
 from oplib.autograd.graph import GradientEdge, Node, get_gradient_edge
 from oplib.autograd.nodes.accumulate import AccumulateGrad
-from oplib.errors import GradientTypeError, describe
+from oplib.errors import describe
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
 
-Edges: TypeAlias = Sequence[tuple[Node | None, int]]
+from .traversal import Edges, collect_edges, list_tensors, require_tensors, sort_as_engine
 
 NOWHERE = "-"
 """Marks an input that needs no gradient."""
@@ -53,75 +50,22 @@ def graph_text(
         %3  MulBackward0  f32[2]  -> w, w
         w  f32[2]
     """
-    tensors = _listed(tensor_or_tensors)
+    tensors = list_tensors(tensor_or_tensors, "graph_text")
     named = dict(params or {})
-    _require_tensors(named.values(), "params")
+    require_tensors(named.values(), "graph_text", "params")
     roots = [get_gradient_edge(tensor) if tensor.requires_grad else None for tensor in tensors]
-    edges = _collect_edges(root.node for root in roots if root is not None)
-    order = _sort_as_engine(edges)
+    edges = collect_edges(root.node for root in roots if root is not None)
+    order = sort_as_engine(edges)
     steps = [node for node in order if not isinstance(node, AccumulateGrad)]
     leaves = _name_leaves([node for node in order if isinstance(node, AccumulateGrad)], named)
     names = {node: f"%{number}" for number, node in enumerate(steps, 1)} | leaves
     lines = [_show_root(tensor, root, names) for tensor, root in zip(tensors, roots, strict=True)]
-    lines += _align([_show_step(node, edges[node], names) for node in steps])
-    lines += _align([[name, describe(node.variable)] for node, name in leaves.items()])
+    lines += align([_show_step(node, edges[node], names) for node in steps])
+    lines += align([[name, describe(node.variable)] for node, name in leaves.items()])
     reached = {id(leaf.variable) for leaf in leaves}
     missed = {name: tensor for name, tensor in named.items() if id(tensor) not in reached}
     lines += [f"no gradient reaches {name}  {describe(tensor)}" for name, tensor in missed.items()]
     return "\n".join(lines)
-
-
-def _listed(tensor_or_tensors: Any) -> list[Tensor]:
-    tensors = list(tensor_or_tensors) if isinstance(tensor_or_tensors, (list, tuple)) else [tensor_or_tensors]
-    _require_tensors(tensors, "tensor_or_tensors")
-    return tensors
-
-
-def _require_tensors(values: Iterable[object], name: str) -> None:
-    for value in values:
-        if not isinstance(value, Tensor):
-            raise GradientTypeError(
-                f"graph_text: '{name}' holds something that is no Tensor. Got {type(value).__name__}. "
-                "Pass Tensors: only they have a graph."
-            )
-
-
-# Traversal uses an explicit stack, because a graph may be a million nodes deep.
-
-
-def _collect_edges(roots: Iterable[Node]) -> dict[Node, Edges]:
-    """Returns every reachable node with its edges."""
-    waiting = list(roots)
-    edges: dict[Node, Edges] = {}
-    while waiting:
-        node = waiting.pop()
-        if node not in edges:
-            edges[node] = node.next_functions
-            waiting.extend(target for target, _ in edges[node] if target is not None)
-    return edges
-
-
-def _sort_as_engine(edges: Mapping[Node, Edges]) -> list[Node]:
-    """Sorts nodes so that each follows its senders; among the others the latest recorded comes first."""
-    pending = dict.fromkeys(edges, 0)
-    for targets in edges.values():
-        for target, _ in targets:
-            if target is not None:
-                pending[target] += 1
-    arrivals = itertools.count()  # orders nodes of equal number, which cannot be compared
-    ready = [(-node._sequence_nr(), next(arrivals), node) for node in edges if not pending[node]]
-    heapq.heapify(ready)
-    order: list[Node] = []
-    while ready:
-        node = heapq.heappop(ready)[2]
-        order.append(node)
-        for target, _ in edges[node]:
-            if target is None:
-                continue
-            pending[target] -= 1
-            if not pending[target]:
-                heapq.heappush(ready, (-target._sequence_nr(), next(arrivals), target))
-    return order
 
 
 # Showing
@@ -153,7 +97,7 @@ def _show_edge(target: Node | None, slot: int, names: Mapping[Node, str]) -> str
     return f"{names[target]}.{slot}" if len(target._input_metadata) > 1 else names[target]
 
 
-def _align(rows: Sequence[Sequence[str]]) -> list[str]:
+def align(rows: Sequence[Sequence[str]]) -> list[str]:
     """Joins the cells of rows; each column is as wide as its widest cell."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [

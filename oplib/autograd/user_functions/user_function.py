@@ -71,6 +71,7 @@ class Function(metaclass=FunctionMeta):
     generate_vmap_rule: ClassVar[bool] = False
     is_traceable: ClassVar[bool] = False  # True lets compiled autograd trace the backward, once per structure
     _takes_trees: ClassVar[bool] = True
+    _op_name: ClassVar[str] = ""  # of the op for which a Function is made
     _is_users: ClassVar[bool] = True  # False for Functions made for an op, whose vmap rule is registered
     _root: ClassVar[type[Function]]
     _context_base: ClassVar[type[BackwardCFunction]] = BackwardCFunction

@@ -1,0 +1,420 @@
+"use strict";
+(() => {
+const data = JSON.parse(document.getElementById("data").textContent);
+const get = (id) => document.getElementById(id);
+const canvas = get("canvas"), world = get("world"), map = get("map"), panel = get("panel"), body = document.body;
+const blocks = data.blocks, nodes = data.nodes;
+const GAP_X = 22, GAP_Y = 30, SWEEPS = 10;
+const escapes = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
+const escape = (text) => String(text).replace(/[&<>"]/g, (letter) => escapes[letter]);
+get("label").textContent = document.title.replace(/^oplib graph · /, "");
+
+// ---- the layout of blocks: the same as place() in layout.py
+
+const sizeOf = (block) => (block.open && block.o) || block.s;
+const portOf = (block, node) =>
+  block.open && block.p && node in block.p ? block.p[node] - block.o[0] / 2 : 0;
+
+let centers = [], extent = [0, 0];
+const pathOf = new Map(data.paths.map((path) => [path[0] + "," + path[path.length - 1], path]));
+
+function place() {
+  const total = Math.max(-1, ...data.rows.map((row) => row.reduce((a, b) => Math.max(a, b), -1))) + 1;
+  const widths = Array.from({ length: total }, (_, v) => (v < blocks.length ? sizeOf(blocks[v])[0] : 10));
+  const above = widths.map(() => []), below = widths.map(() => []);
+  const shifts = new Map();
+  for (const [start, from, to] of data.edges)
+    shifts.set(from + "," + to, [portOf(blocks[from], start), portOf(blocks[to], start)]);
+  for (const [key, path] of pathOf) {
+    const [first, last] = shifts.get(key) || [0, 0];
+    for (let i = 0; i + 1 < path.length; i++) {
+      const by = (i === 0 ? first : 0) - (i + 2 === path.length ? last : 0);
+      below[path[i]].push([path[i + 1], -by]);
+      above[path[i + 1]].push([path[i], by]);
+    }
+  }
+  const x = new Float64Array(total);
+  for (const row of data.rows) spread(row, row.map(() => 0), widths, x);
+  for (let sweep = 0; sweep < SWEEPS; sweep++) {
+    const near = sweep % 2 ? below : above;
+    for (const row of sweep % 2 ? [...data.rows].reverse() : data.rows)
+      spread(row, row.map((v) => near[v].length
+        ? near[v].reduce((sum, [one, by]) => sum + x[one] + by, 0) / near[v].length : x[v]), widths, x);
+  }
+  let left = Infinity, right = -Infinity, top = 0;
+  widths.forEach((width, v) => { left = Math.min(left, x[v] - width / 2); right = Math.max(right, x[v] + width / 2); });
+  centers = [];
+  for (const row of data.rows) {
+    const height = row.reduce((most, v) => (v < blocks.length ? Math.max(most, sizeOf(blocks[v])[1]) : most), 0);
+    for (const v of row) centers[v] = [x[v] - left, top + height / 2];
+    top += height + GAP_Y;
+  }
+  extent = [right - left, Math.max(top - GAP_Y, 1)];
+}
+
+function spread(row, wanted, widths, x) {
+  const joined = [], offsets = [];
+  row.forEach((v, i) => {
+    offsets.push(i ? offsets[i - 1] + (widths[row[i - 1]] + widths[v]) / 2 + GAP_X : 0);
+    let total = wanted[i] - offsets[i], count = 1;
+    while (joined.length && joined[joined.length - 1][0] / joined[joined.length - 1][1] > total / count) {
+      const [more, members] = joined.pop();
+      total += more; count += members;
+    }
+    joined.push([total, count]);
+  });
+  let i = 0;
+  for (const [total, count] of joined)
+    for (let k = 0; k < count; k++, i++) x[row[i]] = total / count + offsets[i];
+}
+
+// ---- drawing
+
+const spotOf = (index) => {
+  const [x, y] = centers[index], [w, h] = sizeOf(blocks[index]);
+  return [x - w / 2, y - h / 2, w, h];
+};
+
+function curve(points) {
+  let text = `M${points[0][0].toFixed(1)} ${points[0][1].toFixed(1)}`;
+  for (let i = 1; i < points.length; i++) {
+    const [x, y] = points[i - 1], [u, v] = points[i], middle = (y + v) / 2;
+    text += Math.abs(x - u) < 0.5 ? `L${u.toFixed(1)} ${v.toFixed(1)}`
+      : `C${x.toFixed(1)} ${middle.toFixed(1)} ${u.toFixed(1)} ${middle.toFixed(1)} ${u.toFixed(1)} ${v.toFixed(1)}`;
+  }
+  return text;
+}
+
+function drawEdges() {
+  const drawn = new Map();
+  for (const [start, from, to, classes, style] of data.edges) {
+    const path = pathOf.get(from + "," + to).map((v) => [...centers[v]]);
+    const last = path.length - 1;
+    path[0][0] += portOf(blocks[from], start);
+    path[0][1] += sizeOf(blocks[from])[1] / 2;
+    path[last][0] += portOf(blocks[to], start);
+    path[last][1] -= sizeOf(blocks[to])[1] / 2 + 1;
+    const key = (blocks[from].open ? "n" + start : "b" + from) + "," + to;
+    const out = blocks[to].open ? " out" : "";
+    if (!drawn.has(key) || classes.includes("bad"))
+      drawn.set(key, `<path class="${classes}${out}"${style} d="${curve(path)}"/>`);
+  }
+  return [...drawn.values()].join("");
+}
+
+function draw() {
+  place();
+  const frames = [], bodies = [];
+  blocks.forEach((block, index) => {
+    const [x, y, w, h] = spotOf(index), at = `transform="translate(${x.toFixed(1)} ${y.toFixed(1)})"`;
+    if (!block.s || !block.h) { bodies.push(`<g ${at}>${block.b}</g>`); return; }
+    const frame = `<rect class="frame" width="${w}" height="${h}" rx="12"/>`;
+    const fold = block.c ? `<text class="fold" x="14" y="19">${block.open ? "▾" : "▸"}</text>` : "";
+    const area = `<rect class="fold-area" data-b="${index}" width="${w}" height="${block.open ? 40 : h}" fill="transparent"/>`;
+    const kind = block.open ? "open" : "closed";
+    if (block.open) frames.push(`<g class="block open" ${at}>${frame}</g>`);
+    bodies.push(`<g class="block ${kind}" id="b${index}" ${at}>${block.open ? "" : frame}${block.open ? block.b : ""}${fold}${block.h}${area}</g>`);
+  });
+  world.innerHTML = frames.join("") + drawEdges() + bodies.join("");
+  drawMap();
+  mark();
+}
+
+// ---- zoom and pan
+
+const view = { x: 0, y: 0, k: 1 };
+
+function move() {
+  world.setAttribute("transform", `translate(${view.x} ${view.y}) scale(${view.k})`);
+  const box = canvas.getBoundingClientRect(), frame = map.querySelector(".window");
+  if (!frame) return;
+  frame.setAttribute("x", -view.x / view.k);
+  frame.setAttribute("y", -view.y / view.k);
+  frame.setAttribute("width", box.width / view.k);
+  frame.setAttribute("height", box.height / view.k);
+}
+
+function zoom(by, x, y) {
+  const k = Math.min(4, Math.max(0.02, view.k * by));
+  view.x = x - ((x - view.x) * k) / view.k;
+  view.y = y - ((y - view.y) * k) / view.k;
+  view.k = k;
+  move();
+}
+
+function fit(lowest = 0) {
+  const box = canvas.getBoundingClientRect();
+  const left = getComputedStyle(map).display === "none" ? 20 : 180;
+  const free = [Math.max(box.width - left - 20, 50), Math.max(box.height - 100, 50)];
+  view.k = Math.max(Math.min(free[0] / extent[0], free[1] / extent[1], 1.15), lowest);
+  view.x = left + (free[0] - extent[0] * view.k) / 2;
+  view.y = 50 + Math.max(free[1] - extent[1] * view.k, 0) / 2;
+  move();
+}
+
+function show(x, y) {
+  const box = canvas.getBoundingClientRect();
+  view.x = box.width / 2 - x * view.k;
+  view.y = box.height / 2 - y * view.k;
+  move();
+}
+
+function drawMap() {
+  const parts = [];
+  blocks.forEach((block, index) => {
+    const [x, y, w, h] = spotOf(index);
+    if (block.h) parts.push(`<rect class="b" x="${x}" y="${y}" width="${w}" height="${h}" rx="8"/>`);
+    if (block.h && !block.open) return;
+    for (const [, classes, u, v, width, height] of listBoxes(block))
+      parts.push(`<rect class="${classes}" x="${x + +u}" y="${y + +v}" width="${width}" height="${height}"/>`);
+  });
+  map.setAttribute("viewBox", `-20 -20 ${extent[0] + 40} ${extent[1] + 40}`);
+  map.innerHTML = parts.join("") + '<rect class="window" rx="4"/>';
+}
+
+function listBoxes(block) {
+  block.boxes ||= [...block.b.matchAll(
+    /class="node ([^"]+)"[^>]*translate\(([-\d.]+) ([-\d.]+)\).*?<rect class="box" width="([\d.]+)" height="([\d.]+)"/gs)];
+  return block.boxes;
+}
+
+const pointers = new Map();
+let start = null, pinch = 0;
+canvas.addEventListener("pointerdown", (event) => {
+  pointers.set(event.pointerId, [event.clientX, event.clientY]);
+  start = { x: event.clientX, y: event.clientY, moved: false };
+});
+canvas.addEventListener("pointermove", (event) => {
+  const before = pointers.get(event.pointerId);
+  if (!before || !start) return;
+  pointers.set(event.pointerId, [event.clientX, event.clientY]);
+  if (pointers.size === 2) {
+    const [[a, b], [c, d]] = [...pointers.values()], apart = Math.hypot(a - c, b - d), box = canvas.getBoundingClientRect();
+    if (pinch) zoom(apart / pinch, (a + c) / 2 - box.left, (b + d) / 2 - box.top);
+    pinch = apart; start.moved = true;
+    return;
+  }
+  if (Math.hypot(event.clientX - start.x, event.clientY - start.y) > 4 && !start.moved) {
+    start.moved = true;
+    canvas.setPointerCapture(event.pointerId);
+    canvas.classList.add("moving");
+  }
+  if (!start.moved) return;
+  view.x += event.clientX - before[0];
+  view.y += event.clientY - before[1];
+  move();
+});
+for (const name of ["pointerup", "pointercancel"])
+  canvas.addEventListener(name, (event) => {
+    pointers.delete(event.pointerId);
+    pinch = 0;
+    canvas.classList.remove("moving");
+  });
+canvas.addEventListener("wheel", (event) => {
+  event.preventDefault();
+  const box = canvas.getBoundingClientRect();
+  zoom(Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.0015)), event.clientX - box.left, event.clientY - box.top);
+}, { passive: false });
+canvas.addEventListener("click", (event) => {
+  if (start && start.moved) return;
+  const node = event.target.closest(".node"), fold = event.target.closest(".fold-area");
+  if (node) select(+node.dataset.n);
+  else if (fold) toggle(+fold.dataset.b);
+  else select(null);
+});
+const goTo = (event) => {
+  const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(map.getScreenCTM().inverse());
+  show(point.x, point.y);
+};
+map.addEventListener("pointerdown", goTo);
+map.addEventListener("pointermove", (event) => { if (event.buttons) goTo(event); });
+const middle = (by) => { const box = canvas.getBoundingClientRect(); zoom(by, box.width / 2, box.height / 2); };
+get("zoom-in").onclick = () => middle(1.3);
+get("zoom-out").onclick = () => middle(1 / 1.3);
+get("fit").onclick = () => fit();
+canvas.addEventListener("keydown", (event) => {
+  const steps = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
+  if (event.key in steps) { view.x += steps[event.key][0]; view.y += steps[event.key][1]; move(); }
+  else if (event.key === "+" || event.key === "=") middle(1.3);
+  else if (event.key === "-") middle(1 / 1.3);
+  else if (event.key === "0") fit();
+  else if (event.key === "Escape") select(null);
+  else return;
+  event.preventDefault();
+});
+
+// ---- folding
+
+function toggle(index) {
+  const block = blocks[index];
+  describeBlock(block);
+  if (!block.c) return;
+  const [x, y] = spotOf(index);
+  block.open = !block.open;
+  draw();
+  const [u, v] = spotOf(index); // the block stays where it was on the screen
+  view.x += (x - u) * view.k;
+  view.y += (y - v) * view.k;
+  move();
+}
+
+const MOST_AT_ONCE = 3000;
+function setAll(open) {
+  let left = MOST_AT_ONCE;
+  for (const block of blocks) {
+    if (!block.c) continue;
+    left -= listBoxes(block).length;
+    block.open = open && left >= 0;
+  }
+  draw();
+  fit();
+}
+get("open-all").onclick = () => setAll(true);
+get("close-all").onclick = () => setAll(false);
+
+// ---- selection and the panel
+
+let selected = null;
+
+function select(number, bring = false) {
+  selected = number;
+  if (number !== null && bring && data.blockOf.length) {
+    const index = data.blockOf[number], block = blocks[index];
+    if (block.c && !block.open) { block.open = true; draw(); }
+    const box = listBoxes(block).find((one) => one[0].includes(`data-n="${number}"`)), [x, y] = spotOf(index);
+    if (view.k < 0.8) view.k = 0.9;
+    if (box) show(x + +box[2] + box[4] / 2, y + +box[3] + box[5] / 2);
+    else show(x, y);
+  }
+  mark();
+  if (number === null || !nodes[number]) describeGraph(); else describeNode(number);
+}
+
+function mark() {
+  for (const one of document.querySelectorAll(".selected")) one.classList.remove("selected");
+  if (selected === null) return;
+  for (const one of world.querySelectorAll(`.node[data-n="${selected}"]`)) one.classList.add("selected");
+  document.querySelector(`#curve [data-n="${selected}"]`)?.classList.add("selected");
+}
+
+const table = (head, rows) => `<table><tr>${head.map((one) => `<th>${one}</th>`).join("")}</tr>${rows
+  .map((row) => `<tr>${row.map((cell) => (cell && cell.bad ? `<td class="bad">${cell.bad}</td>` : `<td>${cell}</td>`)).join("")}</tr>`)
+  .join("")}</table>`;
+
+function describeNode(number) {
+  const node = nodes[number];
+  const parts = [`<h2>${escape(node.op)}<span class="badge">${node.kind}</span></h2>`,
+    `<p class="mono soft">${escape(node.name)} · ${escape(node.shapes.join(", "))}</p>`];
+  if (node.first) parts.push(`<div class="alarm-box"><b>The first gradient that is not finite.</b><br>${escape(node.first)}</div>`);
+  if (node.hooks) parts.push(`<p>${node.hooks} ${node.hooks > 1 ? "hooks run" : "hook runs"} with it.</p>`);
+  if (node.file) {
+    parts.push(`<h3>Recorded at</h3><p class="mono">${escape(node.place)} in ${escape(node.function)}</p>`);
+    const lines = data.sources[node.file] || {};
+    const near = Object.keys(lines).map(Number).filter((line) => Math.abs(line - node.line) < 4).sort((a, b) => a - b);
+    if (near.length) parts.push("<pre>" + near.map((line) =>
+      `<span class="${line === node.line ? "here" + (node.first ? " bad" : "") : ""}"><i>${line}</i>${escape(lines[line])}</span>`).join("") + "</pre>");
+  }
+  const measured = [["arrives", node.arrives], ["leaves", node.leaves]].flatMap(([name, list]) => (list || []).map((one, place) =>
+    one ? [name + (list.length > 1 ? " " + place : ""), escape(one[0]), one[1], one[2], one[3] ? { bad: one[3] } : "–"] : null)).filter(Boolean);
+  if (measured.length) parts.push("<h3>Gradients</h3>", table(["", "shape", "rms", "largest", "not finite"], measured));
+  else if (!data.ran) parts.push('<h3>Gradients</h3><p class="soft">graph(loss, run=True) measures them.</p>');
+  parts.push("<h3>Saved for backward</h3>");
+  if (node.saved) parts.push(table(["name", "shape", "size"], node.saved.map((one) => one.map(escape))));
+  else parts.push(`<p class="soft">${node.freed ? "A backward has freed it." : "Nothing."}</p>`);
+  panel.innerHTML = parts.join("");
+  panel.scrollTop = 0;
+}
+
+function describeBlock(block) {
+  const inside = listBoxes(block).map((one) => +one[0].match(/data-n="(\d+)"/)[1]).filter((number) => nodes[number]);
+  panel.innerHTML = `<h2>${escape(block.t)}</h2><p class="mono soft">${escape(block.f)}</p>` + (inside.length
+    ? "<h3>Nodes</h3>" + table(["op", "shape", "line"], inside.map((number) => [link(number), escape(nodes[number].shapes.join(", ")), escape(nodes[number].place || "")]))
+    : '<p class="soft">This block has too many nodes to be opened.</p>');
+}
+
+const link = (number) => `<a tabindex="0" data-go="${number}">${escape(nodes[number].op)}</a>`;
+panel.addEventListener("click", (event) => {
+  if (event.target.dataset.go) select(+event.target.dataset.go, true);
+});
+
+function describeGraph() {
+  const rows = data.functions.map(([name, place, count, bytes, ops]) =>
+    [`${escape(name)}<br><span class="soft mono">${escape(place)}</span>`, ops.map(([op, times]) => escape(op) + (times > 1 ? " ×" + times : "")).join(", "), count.toLocaleString(), bytes]);
+  const first = data.first !== null && nodes[data.first]
+    ? `<div class="alarm-box"><b>A gradient is not finite.</b><br>The first comes from ${link(data.first)}.</div>` : "";
+  panel.innerHTML = `<h2>Functions</h2><p class="soft">Select a node for its line, gradients and saved tensors. A click on the title of a block opens or closes it.</p>${first}<h3>Recorded by</h3>`
+    + table(["function", "ops", "nodes", "saved"], rows);
+}
+
+// ---- views
+
+const views = [["nan", "NaN", data.first !== null, "Every gradient is finite, or graph(loss, run=True) has not run."],
+  ["ops", "Ops", true, ""], ["memory", "Saved memory", true, ""],
+  ["gradients", "Gradients", data.ran, "graph(loss, run=True) measures gradients."]];
+const legends = {
+  nan: ['<i class="f"></i>first not finite', '<i class="w"></i>not finite'],
+  ops: ['<i class="m"></i>memory that the node keeps'],
+  memory: ['<i class="o"></i>bytes that the node keeps'],
+  gradients: ['<i class="g"></i>rms of the gradient, by powers of ten'],
+};
+
+function setView(name) {
+  for (const [one] of views) body.classList.toggle("view-" + one, one === name);
+  for (const button of get("views").children) button.setAttribute("aria-pressed", button.dataset.view === name);
+  get("legend").innerHTML = ['<i class="c"></i>registered op', "<i></i>built-in op", '<i class="p"></i>parameter', '<i class="h"></i>hook', ...legends[name]]
+    .map((one) => `<span>${one}</span>`).join("");
+}
+get("views").innerHTML = views.map(([name, title, can, why]) =>
+  `<button data-view="${name}" ${can ? "" : `disabled title="${why}"`}>${title}</button>`).join("");
+get("views").addEventListener("click", (event) => { if (event.target.dataset.view) setView(event.target.dataset.view); });
+get("theme").onclick = () => {
+  const dark = body.classList.contains("dark") || (!body.classList.contains("light") && matchMedia("(prefers-color-scheme: dark)").matches);
+  body.classList.toggle("dark", !dark);
+  body.classList.toggle("light", dark);
+};
+
+// ---- the curve of saved memory
+
+function showBytes(count) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let at = 0;
+  while (count >= 1000 && at < 4) { count /= 1024; at++; }
+  return `${+count.toPrecision(3)} ${units[at]}`;
+}
+
+function drawCurve() {
+  const svg = get("curve"), box = svg.getBoundingClientRect(), points = data.curve;
+  if (!box.width || !points.length) return;
+  const w = box.width, h = box.height, most = Math.max(1, ...points.map((one) => one[2]));
+  get("peak").textContent = `Peak ${showBytes(most)}`;
+  const x = (i) => 4 + (points.length > 1 ? (i * (w - 8)) / (points.length - 1) : 0);
+  const y = (bytes) => h - 16 - (bytes / most) * (h - 40);
+  let line = `M${x(0)} ${y(points[0][2])}`;
+  for (let i = 1; i < points.length; i++) line += `H${x(i).toFixed(1)}V${y(points[i][2]).toFixed(1)}`;
+  const parts = [`<path class="area" d="${line}V${h - 16}H${x(0)}Z"/><path class="step" d="${line}"/>`];
+  if (points.length <= 300)
+    points.forEach(([number, op, total, more], i) =>
+      parts.push(`<circle data-n="${number}" cx="${x(i).toFixed(1)}" cy="${y(total).toFixed(1)}" r="2.6"><title>${escape(op)} +${showBytes(more)}</title></circle>`));
+  const taken = [];
+  for (const i of [...points.keys()].sort((a, b) => points[b][3] - points[a][3]).slice(0, 12)) {
+    const [, op, total, more] = points[i], text = `${op} +${showBytes(more)}`, wide = text.length * 6.3;
+    const right = x(i) - 6, left = right - wide, up = y(total) - 5;
+    if (!more || more < most / 30 || x(i) - 6 < wide || taken.some(([a, b, v]) => left < b + 8 && right > a - 8 && Math.abs(up - v) < 14)) continue;
+    taken.push([left, right, up]);
+    parts.push(`<text x="${right.toFixed(1)}" y="${up.toFixed(1)}" text-anchor="end"><tspan class="big">${escape(op)}</tspan> +${showBytes(more)}</text>`);
+  }
+  parts.push(`<text x="2" y="${h - 3}">first call</text><text x="${w - 2}" y="${h - 3}" text-anchor="end">loss</text>`);
+  svg.innerHTML = parts.join("");
+  mark();
+}
+get("curve").addEventListener("click", (event) => { if (event.target.dataset.n) select(+event.target.dataset.n, true); });
+
+// ---- begin
+
+addEventListener("resize", () => { drawCurve(); move(); });
+setView(data.first !== null ? "nan" : "ops");
+draw();
+fit(extent[1] > 4000 ? 0.02 : 0.7);
+if (data.first !== null && nodes[data.first]) select(data.first, true); else describeGraph();
+drawCurve();
+})();

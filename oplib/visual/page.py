@@ -1,0 +1,167 @@
+"""The page of a graph: one HTML file with the data, the style and the script that shows them."""
+
+from __future__ import annotations
+
+import json
+import linecache
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from .gradients import EdgeStatistics, GradientReport
+from .groups import summarize
+from .markup import classify_edge, format_bytes
+from .picture import Block, Picture, compose
+from .records import NodeRecord
+from .svg import MOST_SHOWN, draw_arrows, read_asset
+
+MOST_DETAILED = 20_000
+"""The most nodes whose details the page holds."""
+
+_AROUND = 3
+
+
+def write_page(
+    nodes: Sequence[NodeRecord], report: GradientReport | None, label: str, facts: Sequence[str]
+) -> str:
+    """Returns the HTML of a graph.
+
+    Args:
+        nodes: its records.
+        report: of its gradients, if its backward has run.
+        label: of the loss.
+        facts: shown beside the numbers of nodes and bytes.
+    """
+    picture = compose(nodes, report)
+    saved = {value.key: value.nbytes for node in nodes for value in node.saved}
+    data = {
+        "blocks": [_pack_block(block, len(nodes)) for block in picture.blocks],
+        "rows": picture.layers.rows,
+        "paths": list(picture.layers.paths.values()),
+        "edges": _pack_edges(picture, report),
+        "nodes": _pack_nodes(nodes, report) if len(nodes) <= MOST_DETAILED else {},
+        "sources": _pack_sources(nodes) if len(nodes) <= MOST_DETAILED else {},
+        "curve": _pack_curve(nodes),
+        "first": None if report is None or report.first is None else report.first.node,
+        "blockOf": [picture.block_of[node.number] for node in nodes] if len(nodes) <= MOST_DETAILED else [],
+        "functions": [
+            [one.function, one.place, one.nodes, format_bytes(one.nbytes), one.ops]
+            for one in summarize(nodes)
+        ][:40],
+        "ran": report is not None,
+    }
+    chips = [f"<b>{sum(not node.is_leaf for node in nodes):,}</b> nodes"]
+    chips.append(f"<b>{sum(node.is_leaf for node in nodes):,}</b> leaves")
+    chips.append(f"saved <b>{format_bytes(sum(saved.values()))}</b>")
+    chips += [f"<b>{escape(fact)}</b>" for fact in facts]
+    shown = "".join(f'<span class="chip">{chip}</span>' for chip in chips)
+    if report is not None and report.first is not None:
+        reached = f"<b>{report.reached} of {report.leaf_count}</b>"
+        shown += f'<span class="chip alarm">not finite: {reached} gradients</span>'
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
+    parts = {
+        "title": escape(label),
+        "chips": shown,
+        "style": read_asset("graph.css") + read_asset("page.css"),
+        "arrows": draw_arrows(),
+        "data": text,
+        "script": read_asset("page.js"),
+    }
+    page = read_asset("page.html")
+    for name, part in parts.items():
+        page = page.replace(f"<!--{name}-->", part, 1)
+    return page
+
+
+def _pack_block(block: Block, count: int) -> dict[str, Any]:
+    if block.group is None:
+        return {"s": block.closed_size, "b": block.body, "n": block.nodes[0]}
+    return {
+        "s": block.closed_size,
+        "o": block.open_size,
+        "h": block.head,
+        "b": block.body,
+        "p": block.ports,
+        "c": block.can_open,
+        "open": block.can_open and count <= MOST_SHOWN,
+        "t": block.group.title,
+        "f": f"{block.group.place} · {len(block.nodes):,} nodes",
+    }
+
+
+def _pack_edges(picture: Picture, report: GradientReport | None) -> list[Any]:
+    """Returns for each edge its node, its two blocks, and its classes and style."""
+    return [
+        [start, picture.block_of[start], to, *classify_edge(start, ends, report)]
+        for (start, to), ends in picture.edges.items()
+    ]
+
+
+def _pack_nodes(nodes: Sequence[NodeRecord], report: GradientReport | None) -> list[Any]:
+    packed: list[Any] = []
+    for node in nodes:
+        one: dict[str, Any] = {"op": node.op, "name": node.name, "kind": node.kind, "shapes": node.shapes}
+        if node.location is not None:
+            code = node.location[0]
+            one |= {
+                "file": code.co_filename,
+                "line": node.line,
+                "function": code.co_name,
+                "place": node.place,
+            }
+        if node.saved:
+            one["saved"] = [[value.name, value.shape, format_bytes(value.nbytes)] for value in node.saved]
+        if node.is_freed:
+            one["freed"] = True
+        if node.hooks:
+            one["hooks"] = node.hooks
+        if report is not None:
+            one["arrives"] = [_pack_statistics(found) for found in report.arrives.get(node.number, ())]
+            one["leaves"] = [_pack_statistics(found) for found in report.leaves.get(node.number, ())]
+            if report.first is not None and report.first.node == node.number:
+                one["first"] = report.first.text
+        packed.append(one)
+    return packed
+
+
+def _pack_statistics(found: EdgeStatistics | None) -> list[Any] | None:
+    if found is None:
+        return None
+    return [found.shape, f"{found.rms:.2e}", f"{found.largest:.2e}", found.nans + found.infs]
+
+
+def _pack_sources(nodes: Sequence[NodeRecord]) -> dict[str, dict[int, str]]:
+    """Returns the lines around those that recorded nodes, by file and number."""
+    found: dict[str, dict[int, str]] = {}
+    seen: set[tuple[str, int]] = set()
+    for node in nodes:
+        if node.code is None or node.line is None:
+            continue
+        name = node.code.co_filename
+        if (name, node.line) in seen:
+            continue
+        seen.add((name, node.line))
+        lines = found.setdefault(name, {})
+        for number in range(max(node.line - _AROUND, 1), node.line + _AROUND + 1):
+            if text := linecache.getline(name, number).rstrip():
+                lines[number] = text[:200]
+    return found
+
+
+def _pack_curve(nodes: Sequence[NodeRecord], most: int = 1_000) -> list[Any]:
+    """Returns the bytes that are held after each call, in the order of recording: number, op, total, more."""
+    seen: set[int] = set()
+    total = 0
+    points: list[Any] = []
+    for node in reversed(nodes):
+        if node.is_leaf:
+            continue
+        more = 0
+        for value in node.saved:
+            if value.key not in seen:
+                seen.add(value.key)
+                more += value.nbytes
+        total += more
+        points.append([node.number, node.op, total, more])
+    step = -(-len(points) // most) or 1
+    return points[step - 1 :: step] if step > 1 else points

@@ -1,0 +1,156 @@
+"""The page of a graph in a browser: it opens, folds, changes views, and reports no error."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import time
+
+import pytest
+
+import oplib
+from oplib.visual import graph
+
+CHROMIUM = shutil.which("chromium")
+IS_DRIVEN = importlib.util.find_spec("playwright") is not None
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
+    pytest.mark.skipif(not IS_DRIVEN, reason="playwright is not installed"),
+    pytest.mark.slow,
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser, tmp_path):
+    """Opens a graph, and fails the test if the page requests a file or the console has an error."""
+    complaints = []
+
+    def open_graph(made, **options):
+        page = browser.new_context(**options).new_page()
+        page.on("console", lambda one: complaints.append(one.text) if one.type in {"error", "warning"} else 0)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda one: None if one.url.startswith("file:") else complaints.append(one.url))
+        page.goto(made.save(tmp_path / "graph.html").as_uri())
+        page.wait_for_selector("#world g", state="attached")
+        return page
+
+    yield open_graph
+    assert complaints == []
+
+
+def block(h, w):
+    return (h @ w).sigmoid() * h
+
+
+def penalty(h):
+    return (h * h).sum(dim=-1).sqrt().mean()
+
+
+def make_graph(*, run=True):
+    w = oplib.eye(4).requires_grad_(True)
+    h = oplib.zeros(3, 4) @ w
+    for _ in range(2):
+        h = block(h, w)
+    return graph(h.sum() + penalty(h), {"w": w}, run=run)
+
+
+def count_nodes(page):
+    return page.locator("#world .node:not(.parameter):not(.leaf)").count()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [480, 1400])
+def test_a_block_closes_and_opens(open_page, scheme, width):
+    page = open_page(make_graph(), color_scheme=scheme, viewport={"width": width, "height": 900})
+    total = count_nodes(page)
+    page.locator("#close-all").click()
+    closed = count_nodes(page)
+    assert page.locator("#world .block.closed").count() == 3
+    page.locator("#world .block.closed .fold-area").first.click()
+    assert closed < count_nodes(page) < total
+    page.locator("#open-all").click()
+    assert count_nodes(page) == total
+
+
+def test_each_view_is_chosen_by_its_button(open_page):
+    page = open_page(make_graph())
+    for title, name in [
+        ("Ops", "ops"),
+        ("Saved memory", "memory"),
+        ("Gradients", "gradients"),
+        ("NaN", "nan"),
+    ]:
+        page.get_by_role("button", name=title).click()
+        assert f"view-{name}" in page.locator("body").get_attribute("class").split()
+    colours = set()
+    for name in ("ops", "memory"):
+        page.locator(f"[data-view={name}]").click()
+        colours.add(
+            page.locator(".node[style*='--m:1'] > .box").first.evaluate("e => getComputedStyle(e).fill")
+        )
+    assert len(colours) == 2
+
+
+def test_the_first_bad_node_is_shown_with_its_line_and_gradients(open_page):
+    page = open_page(make_graph())
+    panel = page.locator("#panel")
+    assert "sqrt" in panel.locator("h2").inner_text()
+    assert "return (h * h).sum(dim=-1).sqrt().mean()" in panel.locator("pre .here").inner_text()
+    assert panel.locator("td.bad").inner_text() == "3"
+    assert page.locator("#world .first-bad").count() == 1
+
+
+def test_a_click_on_a_node_shows_what_it_saves(open_page):
+    page = open_page(make_graph(run=False))
+    assert page.get_by_role("button", name="Gradients").is_disabled()
+    page.locator("#world .node", has_text="sigmoid").first.click()
+    text = page.locator("#panel").inner_text()
+    assert "SigmoidBackward0" in text
+    assert "f32[3, 4]" in text
+    assert "48 B" in text
+
+
+def test_the_wheel_zooms_and_a_drag_moves(open_page):
+    page = open_page(make_graph(run=False), viewport={"width": 1400, "height": 900})
+
+    def read():
+        return page.locator("#world").get_attribute("transform")
+
+    before = read()
+    page.mouse.move(500, 400)
+    page.mouse.wheel(0, -400)
+    page.wait_for_function(
+        "before => document.querySelector('#world').getAttribute('transform') !== before", arg=before
+    )
+    zoomed = read()
+    page.mouse.down()
+    page.mouse.move(560, 450, steps=4)
+    page.mouse.up()
+    moved = read()
+    assert zoomed.partition("scale")[2] == moved.partition("scale")[2]
+    assert zoomed != moved
+
+
+def test_ten_thousand_nodes_open_closed_within_two_seconds(open_page):
+    x = y = oplib.ones(2, requires_grad=True)
+    for _ in range(2_500):
+        y = (y * x).sin() + y.cos()
+    made = graph(y.sum())
+    assert len(made.nodes) > 10_000
+    before = time.perf_counter()
+    page = open_page(made)
+    page.wait_for_selector("#curve path", state="attached")
+    opened = page.evaluate("performance.getEntriesByType('navigation')[0].duration")
+    assert opened < 2_000
+    assert count_nodes(page) <= 1
+    assert time.perf_counter() - before < 60
