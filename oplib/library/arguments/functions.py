@@ -199,8 +199,15 @@ def _list_parts(value: Any) -> Iterable[Any]:
         return list(value)
     if isinstance(value, Jitted):
         return (inspect.unwrap(value, stop=lambda one: not isinstance(one, Jitted)),)
-    is_closed = isinstance(value, _CLOSED) or hasattr(value, "__copy__")
-    return () if is_closed else list(getattr(value, "__dict__", {}).values())
+    if isinstance(value, _CLOSED) or hasattr(value, "__copy__"):
+        return ()
+    return list(vars(value).values()) if hasattr(value, "__dict__") else _take_apart(value)[0]
+
+
+def _take_apart(node: Any) -> tuple[list[Any], Any]:
+    """Returns the children and the structure of a pytree without attributes, as ``jax.vjp`` returns one."""
+    children, structure = jax.tree_util.tree_flatten(node, is_leaf=lambda one: one is not node)
+    return ([], None) if jax.tree_util.treedef_is_leaf(structure) else (children, structure)
 
 
 def _read_cell(cell: CellType) -> Sequence[Any]:
@@ -243,6 +250,9 @@ def _copy(value: Any, convert: Function, register: Callable[[Any], None]) -> Any
         return make(map(convert, value))
     if isinstance(value, Jitted):  # it is called in a trace, where a jit only sets a boundary
         return convert(*_list_parts(value))
+    if not hasattr(value, "__dict__"):
+        children, structure = _take_apart(value)
+        return jax.tree_util.tree_unflatten(structure, map(convert, children))
     register(made := copy.copy(value))
     vars(made).update((name, convert(part)) for name, part in vars(value).items())
     return made

@@ -82,6 +82,10 @@ def read(held: Any) -> Any:
     return lambda x: x**2 * held["a"][1][0]
 
 
+def use_pull(pull: Any) -> Any:
+    return lambda x: pull(x**2)[0]
+
+
 def around(inner: Any) -> Any:
     return lambda x: inner(x) + 0.0
 
@@ -106,6 +110,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "a checkpoint": lambda w: jax.checkpoint(lambda x: x**2 * w),
     "a map": lambda w: jax.vmap(lambda x: x**2 * w),
     "inside of another": lambda w: around(lambda x: x**2 * w),
+    "a pull": lambda w: use_pull(jax.vjp(lambda x: x * w, jnp.ones_like(X))[1]),
     "a recursion": recursive,
 }
 each_function = pytest.mark.parametrize("function", FUNCTIONS)
