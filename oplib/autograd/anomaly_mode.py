@@ -13,7 +13,7 @@ from oplib.errors import AutogradError, OplibError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor
 
-from .nodes.locations import find_frame, find_source_line, note_location, show_location
+from .nodes.locations import find_frame, locate_line, note_location, show_location
 
 if TYPE_CHECKING:
     from .nodes.backward_run import BackwardRun
@@ -142,7 +142,7 @@ def explain_node_error(error: BaseException, node: TapeNode) -> None:
         f"Raised in the backward pass, while {node.name()}{f' of {op}' if op else ''} was running."
     )
     if node._location is not None:
-        _tell_location(error, show_location(*find_source_line(node._location)))
+        _tell_location(error, show_location(*locate_line(node._location)))
     if modes.anomaly:
         _tell_forward(error, node)
 

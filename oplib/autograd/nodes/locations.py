@@ -64,10 +64,10 @@ def node_location(node: Any) -> tuple[CodeType, int] | None:
         node: any node of a graph.
     """
     location: Location | None = getattr(node, "_location", None)
-    return None if location is None else find_source_line(location)
+    return None if location is None else locate_line(location)
 
 
-def find_source_line(location: Location) -> tuple[CodeType, int]:
+def locate_line(location: Location) -> tuple[CodeType, int]:
     """Returns the code object and the line of a location."""
     code, offset = location
     lines = (line for start, end, line in code.co_lines() if start <= offset < end)
