@@ -37,7 +37,7 @@ def add_measuring_commands(commands: Any) -> None:
             metavar="NAME=N,M",
             help="the shape of a tensor argument, once for each",
         )
-        command.set_defaults(run={"bench": measure, "jaxpr": show_jaxpr, "hlo": show_hlo}[name])
+        command.set_defaults(run={"bench": print_times, "jaxpr": show_jaxpr, "hlo": show_hlo}[name])
         if name == "bench":
             command.add_argument("--json", action="store_true", help="print for other programs")
         elif name == "hlo":
@@ -97,7 +97,7 @@ def show_hlo(options: argparse.Namespace) -> int:
     return 0
 
 
-def measure(options: argparse.Namespace) -> int:
+def print_times(options: argparse.Namespace) -> int:
     """Prints the times of a call and of its backward, and those of the bare jit."""
     op, call = _prepare(options)
     run, arrays = _split(op, call)

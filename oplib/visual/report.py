@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from oplib.library.objects.description import OpDescription, shorten
+from oplib.library.objects.description import OpDescription, name_site
 from oplib.library.opcheck.check import DEFAULT_TEST_UTILS
 from oplib.markup import escape, make_page
 
@@ -117,7 +117,7 @@ def _render_table(reports: Sequence[OpReport]) -> str:
     rows = "".join(
         f"<tr>{render_name(report.description)}{render_statuses(report.description)}"
         f"{''.join(_render_check(report.checks.get(name)) for name in DEFAULT_TEST_UTILS)}"
-        f"<td class='mono soft'>{escape(shorten(report.description.where))}</td></tr>"
+        f"<td class='mono soft'>{escape(name_site(report.description.where))}</td></tr>"
         for report in reports
     )
     return f"<table><tr>{heads}<th>registered at</th></tr>{rows}</table>"

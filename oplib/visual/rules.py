@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oplib.library.objects.description import RULES, OpDescription, Status, shorten
+from oplib.library.objects.description import RULES, OpDescription, Status, name_site
 from oplib.library.objects.overload import list_overloads
 from oplib.markup import escape, make_page
 from oplib.testing.op_lists import list_ops_of
@@ -32,7 +32,7 @@ class OpsTable:
             cells = [
                 fact.status.value.center(len(head)) for fact, head in zip(each.rules, _HEADS, strict=True)
             ]
-            lines.append(f"{each.name:<{width}}  {'  '.join(cells)}  {shorten(each.where)}")
+            lines.append(f"{each.name:<{width}}  {'  '.join(cells)}  {name_site(each.where)}")
         return "\n".join([*lines, "", "   ".join(f"{status.value} {status.name}" for status in Status)])
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -51,7 +51,7 @@ class OpsTable:
         heads = "".join(f"<th>{head}</th>" for head in ("op", *_HEADS, "registered at"))
         rows = "".join(
             f"<tr>{render_name(each)}{render_statuses(each)}"
-            f"<td class='mono soft'>{escape(shorten(each.where))}</td></tr>"
+            f"<td class='mono soft'>{escape(name_site(each.where))}</td></tr>"
             for each in self.descriptions
         )
         return f"<table><tr>{heads}</tr>{rows}</table><p class=soft>&emsp;{_LEGEND}</p>"

@@ -52,7 +52,7 @@ NOBODY = Storage(None)
 _plans: WeakValueDictionary[Any, FilledPlan] = WeakValueDictionary()
 
 
-class SavedValue(NamedTuple):
+class SavedArray(NamedTuple):
     """One array that a node has saved.
 
     Attributes:
@@ -83,8 +83,8 @@ class SavedState(NamedTuple):
     """
 
     plan: BackwardPlan | None
-    values: Sequence[SavedValue] = ()
-    reads: Sequence[SavedValue] = ()
+    values: Sequence[SavedArray] = ()
+    reads: Sequence[SavedArray] = ()
     tangents: Sequence[TangentSlot | None] | None = None
     node_class: type[TapeNode] | None = None
     is_freed: bool = False
@@ -269,7 +269,7 @@ class TapeNode(Node):
         if plan is None:
             return SavedState(None)
         arrays = [np.asarray(one, np.int32) if one.__class__ is tuple else one for one in operands]
-        values = [SavedValue(array, NOBODY, 0, None) for array in arrays]
+        values = [SavedArray(array, NOBODY, 0, None) for array in arrays]
         return SavedState(plan, values, is_linked=not any(has_gradient(one.dtype) for one in arrays))
 
     def _find_plan(self, key: Any, count: int) -> BackwardPlan | None:

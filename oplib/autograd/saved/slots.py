@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import BackwardPlan
 from oplib.autograd.nodes.accumulate import AccumulateGrad
-from oplib.autograd.nodes.node import NOBODY, Edge, SavedState, SavedValue, TapeNode
+from oplib.autograd.nodes.node import NOBODY, Edge, SavedArray, SavedState, TapeNode
 from oplib.autograd.tangents import TangentSlot
 from oplib.tensor import Storage, Tensor, box
 
@@ -83,8 +83,8 @@ class SlottedNode(TapeNode):
             reads = self.kept or ((), (), ())
         return SavedState(
             plan,
-            list(map(SavedValue, *values, self.find_links(plan.sources))),
-            list(map(SavedValue, *reads, self.find_links(plan.extra_reads))),
+            list(map(SavedArray, *values, self.find_links(plan.sources))),
+            list(map(SavedArray, *reads, self.find_links(plan.extra_reads))),
             self.tangents,
             type(self),
         )
@@ -192,7 +192,7 @@ class SlottedNode(TapeNode):
         return self.saved
 
 
-def _spread(values: Sequence[SavedValue]) -> tuple[tuple[Any, ...], tuple[Storage, ...], tuple[int, ...]]:
+def _spread(values: Sequence[SavedArray]) -> tuple[tuple[Any, ...], tuple[Storage, ...], tuple[int, ...]]:
     """Returns the arrays, the storages and the versions of saved values."""
     arrays, storages, versions, _ = zip(*values, strict=True) if values else ((), (), (), ())
     return arrays, storages, versions

@@ -10,7 +10,7 @@ import jax
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 from oplib.autograd.nodes.accumulate import gradient_edge
-from oplib.autograd.nodes.node import Gradients, SavedState, SavedValue, TapeNode
+from oplib.autograd.nodes.node import Gradients, SavedArray, SavedState, TapeNode
 from oplib.autograd.recording.origins import number_node
 from oplib.autograd.saved.saved_tensor import SavedTensor, second_pass_error
 from oplib.errors import AutogradError
@@ -97,7 +97,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
             return SavedState(None, is_freed=True)
         tensors = [saved.unpack(self) for saved in self._saved if saved is not None]
         values = [(one._storage, gradient_edge(one)) for one in tensors]
-        return SavedState(None, [SavedValue(kept.array, kept, kept.version, edge) for kept, edge in values])
+        return SavedState(None, [SavedArray(kept.array, kept, kept.version, edge) for kept, edge in values])
 
     def with_arrays(self, arrays: Sequence[Any]) -> BackwardCFunction:  # noqa: D102  described in TapeNode
         twin, rest = _new(type(self)), iter([SavedTensor.of_value(one, Storage(one)) for one in arrays])

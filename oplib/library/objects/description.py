@@ -94,7 +94,7 @@ class OpDescription:
         return {**asdict(self), "rules": [fact.to_json() for fact in self.rules]}
 
     def __str__(self) -> str:
-        head = [self.schema, "  ·  ".join(filter(None, (self.summary, self.kind, shorten(self.where)))), ""]
+        head = [self.schema, "  ·  ".join(filter(None, (self.summary, self.kind, name_site(self.where)))), ""]
         rows = [f"  {fact.rule:<13} {fact.status.value}  {_tell(fact)}" for fact in self.rules]
         return "\n".join([*head, *rows, *self.list_advice()])
 
@@ -112,16 +112,16 @@ class OpDescription:
         advice = "".join(f"<pre>{html.escape(line.strip())}</pre>" for line in self.list_advice())
         return (
             f"<code>{html.escape(self.schema)}</code><br>{html.escape(self.summary)} "
-            f"<small>{html.escape(self.kind)}, {html.escape(shorten(self.where))}</small>"
+            f"<small>{html.escape(self.kind)}, {html.escape(name_site(self.where))}</small>"
             f"<table>{rows}</table>{advice}"
         )
 
 
 def _tell(fact: RuleFact) -> str:
-    return fact.text if fact.where is None else f"{fact.text}, at {shorten(fact.where)}"
+    return fact.text if fact.where is None else f"{fact.text}, at {name_site(fact.where)}"
 
 
-def shorten(where: str) -> str:
+def name_site(where: str) -> str:
     """Returns ``file:line`` without the folder of the file."""
     return Path(where).name
 

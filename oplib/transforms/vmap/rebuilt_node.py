@@ -20,7 +20,7 @@ from oplib.autograd.engine.run import Run
 from oplib.autograd.engine.validation import validate_results
 from oplib.autograd.nodes.gradient_representation import ARRAYS, choose_representation
 from oplib.autograd.nodes.hook_kinds import after, runs_python
-from oplib.autograd.nodes.node import NOBODY, Edge, SavedState, SavedValue, TapeNode
+from oplib.autograd.nodes.node import NOBODY, Edge, SavedArray, SavedState, TapeNode
 from oplib.autograd.recording.formula_node import FormulaNode
 from oplib.autograd.saved.saved_tensor import link, second_pass_error
 from oplib.errors import AutogradError
@@ -112,7 +112,7 @@ def trace_node(node: TapeNode, *, ends_here: bool) -> SavedState:
     plan.token = None  # each call has a program of its own
     # A Python number is also a constant, but a weakly typed one.
     is_linked = not any(has_gradient(one.dtype) and not jax.typeof(one).weak_type for one in closed.consts)
-    constants = [SavedValue(array, NOBODY, 0, None) for array in closed.consts]
+    constants = [SavedArray(array, NOBODY, 0, None) for array in closed.consts]
     return SavedState(plan, [*constants, *values], is_linked=is_linked)
 
 

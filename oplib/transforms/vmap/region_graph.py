@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
 from oplib.autograd.nodes.gradient_representation import ARRAYS, is_tracer_class
-from oplib.autograd.nodes.node import FIRST, NOBODY, Edge, SavedState, SavedValue, TapeNode
+from oplib.autograd.nodes.node import FIRST, NOBODY, Edge, SavedArray, SavedState, TapeNode
 from oplib.autograd.saved.saved_tensor import link
 from oplib.autograd.tangents import TangentSlot
 from oplib.library.carrier.look import Below, look_below
@@ -236,7 +236,7 @@ class RegionGraph:
             link(outer, target.edge)
         return outer
 
-    def _outer_value(self, value: SavedValue, is_extra: bool = False) -> tuple[SavedValue, bool]:
+    def _outer_value(self, value: SavedArray, is_extra: bool = False) -> tuple[SavedArray, bool]:
         """Returns a saved value as the outer node holds it, and whether it has the batch in front.
 
         A value whose gradient has the batch must have it too, and so must an intermediate that is computed
@@ -253,4 +253,4 @@ class RegionGraph:
                 outer.array = found.array  # an earlier value may have been overwritten
             version += outer.version - storage.version
             storage = outer
-        return SavedValue(found.array, storage, version, target.edge), found.is_batched
+        return SavedArray(found.array, storage, version, target.edge), found.is_batched

@@ -13,7 +13,7 @@ from oplib.autograd.array_functions.array_function import ArrayFunction
 from oplib.autograd.nodes import hook_kinds
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.hook_kinds import HookKind
-from oplib.autograd.nodes.node import NOBODY, SavedState, SavedValue, TapeNode
+from oplib.autograd.nodes.node import NOBODY, SavedArray, SavedState, TapeNode
 from oplib.autograd.recording.origins import number_node
 from oplib.autograd.saved.saved_tensor import second_pass_error
 from oplib.errors import AutogradError, SavedTensorError
@@ -165,7 +165,7 @@ class WithPython(TapeNode):
         self.array, self.edge = tensor.array, gradient_edge(tensor)
 
     def read_saved(self):
-        return SavedState(None, [SavedValue(self.array, NOBODY, 0, self.edge)])
+        return SavedState(None, [SavedArray(self.array, NOBODY, 0, self.edge)])
 
     def with_arrays(self, arrays):
         twin = copy.copy(self)
