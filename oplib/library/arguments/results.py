@@ -199,3 +199,20 @@ _RESULT_CONVERTERS = CONVERTERS | {
     "bool": _to_result_bool,
     "Scalar": _to_result_scalar,
 }
+
+
+def require_same_results(op: str, part: str, outputs: Sequence[Any], due: Sequence[Any]) -> None:
+    """Raises ResultError if what runs instead of a kernel returns other shapes or dtypes.
+
+    Args:
+        op: the name of the op.
+        part: what has run, for errors.
+        outputs: its flat results.
+        due: the shapes and dtypes of the kernel's results; empty if they are not known.
+    """
+    got = [(value.shape, value.dtype) for value in outputs]
+    if due and got != [(value.shape, value.dtype) for value in due]:
+        raise ResultError(
+            f"{op}: {part} and the kernel return different results. Got {describe(list(outputs))}, and from "
+            f"the kernel {describe(list(due))}. Return the kernel's results, and nothing else beside them."
+        )

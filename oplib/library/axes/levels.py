@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import mapped_aval
 
 from oplib.tensor.storage.map_level import MapAxis
 
@@ -71,6 +72,21 @@ def to_jax_array(value: Any) -> Any:
     """Converts a number of a jaxpr, which JAX passes as a number of Python with a dtype, to an array."""
     is_array = isinstance(value, jax.Array)
     return value if is_array else jnp.asarray(value, getattr(value, "dtype", None))
+
+
+def take_examples(levels: Levels, arrays: Sequence[Any]) -> list[Any]:
+    """Returns the types of one example of arrays that are batched according to levels."""
+    example = list(map(jax.typeof, arrays))
+    for level in reversed(levels):
+        pairs = zip(example, level.batched, strict=True)
+        example = [mapped_aval(level.size, 0, aval) if own else aval for aval, own in pairs]
+    return example
+
+
+def take_first(values: Sequence[Any], shared: Sequence[bool]) -> tuple[list[Any], list[int | None]]:
+    """Takes the first example of each value that all examples share; returns the values and their axes."""
+    taken = [value[0] if one else value for value, one in zip(values, shared, strict=True)]
+    return taken, [None if one else 0 for one in shared]
 
 
 def map_residuals(function: Callable[..., Any], levels: Levels) -> Callable[..., Any]:

@@ -374,10 +374,11 @@ class Dispatcher:
 
     def _record(self, layout: Layout, arrays: Sequence[Any], wanted: tuple[bool, ...]) -> Any:
         specialization = self.specialize(layout)
-        is_whole = self.record.takes_tensors or self._has_forward or specialization.keeps_run(arrays)
+        keeps_run = specialization.keeps_run(arrays)
+        is_whole = self.record.takes_tensors or self._has_forward or keeps_run
         if is_whole or not self._is_immediate(arrays):
             require_kernel(self.record, arrays)
-            if specialization.call.is_plain:
+            if keeps_run or specialization.call.is_plain:
                 return specialization.record_plain(wanted, arrays)
             try:
                 return specialization.recorders[wanted](*arrays)

@@ -1,7 +1,8 @@
 """Forward mode: a call on Tensors in an open dual level computes the tangents of its results too.
 
-The call runs as without tangents. Then one array function computes the tangents; it is compiled for each op
-and pattern of tangents. It uses the same rule as JAX's transformations: the jvp rule, the transposed backward
+If the op has a jvp rule and the call is not recorded, the rule gives results and tangents. Otherwise the call
+runs as without tangents. Then one array function computes the tangents; it is compiled for each op and
+pattern of tangents. It uses the same rule as JAX's transformations: the jvp rule, the transposed backward
 formula, or JAX's derivative of the kernel. The tape records it as an op, so tangents have a history.
 """
 
@@ -13,15 +14,31 @@ from typing import Any, Protocol
 
 import jax.numpy as jnp
 
+from oplib.autograd.array_functions.array_function import has_gradient
 from oplib.autograd.recording.formula_node import call_without_tangents, keep_tangents
-from oplib.autograd.tangents import find_tangents, has_tangents, push_tangents, run_without_tangents
+from oplib.autograd.tangents import (
+    find_tangents,
+    has_tangents,
+    push_tangents,
+    run_without_tangents,
+    set_tangent,
+)
 from oplib.errors import MissingRuleError, describe
 from oplib.library.arguments.layout import Layout
+from oplib.library.arguments.recording import box_results, read_arrays
+from oplib.library.arguments.structure import Structure
 from oplib.library.carrier.primitive import Carrier
 from oplib.library.carrier.specialization import Specialization
+from oplib.library.derivatives.jvp_rule import Pushed
 from oplib.library.kernels.tensor_kernel import find_tensors
+from oplib.library.objects.observers import read_run, run_observed
+from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Record, Tag
+from oplib.modes import modes
 from oplib.tensor import Tensor, box
+
+from .derived_view import gives_views
+from .input_kind import take_numbers
 
 
 class RecordedOp(Protocol):
@@ -30,6 +47,11 @@ class RecordedOp(Protocol):
     @property
     def record(self) -> Record:
         """The registration of the op."""
+        ...
+
+    @property
+    def overload(self) -> OpOverload:
+        """The op."""
         ...
 
     @property
@@ -65,6 +87,8 @@ def call_in_dual_level(dispatcher: RecordedOp, layout: Layout, flat: list[Any], 
     if tangents is None or record.kind == "composite" or record.derivative.constant is not None:
         return dispatcher.call_on_tensors(layout, flat, values)
     _require_rule(record, layout, tangents)
+    if record.jvp is not None and not gives_views(record) and not _needs_history([*tensors, *tangents]):
+        return _call_by_rule(dispatcher, layout, flat, values, tangents)
     operands = [value if isinstance(value, Tensor) else box(jnp.asarray(value)) for value in flat]
     result = run_without_tangents(dispatcher.call_on_tensors, layout, flat, values)
     outputs = find_tensors([result])
@@ -72,6 +96,39 @@ def call_in_dual_level(dispatcher: RecordedOp, layout: Layout, flat: list[Any], 
     push_tangents(partial(call_without_tangents, pusher), [*operands, *outputs], tangents, outputs)
     keep_tangents(tensors, outputs)
     return result
+
+
+def _needs_history(tensors: Sequence[Tensor | None]) -> bool:
+    """Tells whether the tape records a call with these tensors, and so runs it by itself."""
+    is_on = modes.grad_enabled and not modes.inference
+    return is_on and any(tensor is not None and tensor._requires_grad for tensor in tensors)
+
+
+def _call_by_rule(
+    dispatcher: RecordedOp,
+    layout: Layout,
+    flat: list[Any],
+    values: list[Any],
+    tangents: Sequence[Tensor | None],
+) -> Any:
+    """Runs the jvp rule instead of the kernel: it gives the results and their tangents."""
+    record = dispatcher.record
+    arrays = read_arrays(take_numbers(record, layout, flat))[1]
+    given = [tangent._storage.array for tangent in tangents if tangent is not None]
+    push = dispatcher.specialize(layout).rule_runner(has_tangents(tangents))
+    found: list[Pushed] = []
+
+    def run() -> tuple[Structure, Sequence[Any]]:
+        found.append(push(arrays, given))
+        return found[0].structure, found[0].outputs
+
+    structure, outputs = run_observed(dispatcher.overload, values, run, read_run)
+    boxed = box_results(outputs)
+    pushed = iter(found[0].tangents)
+    for result in boxed:
+        if has_gradient(result._storage.array.dtype):
+            set_tangent(result, box(next(pushed)))
+    return structure.arrange(boxed)
 
 
 def _require_rule(record: Record, layout: Layout, tangents: Sequence[Tensor | None]) -> None:

@@ -18,12 +18,13 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from oplib.autograd.array_functions.array_function import Mask
-from oplib.library.axes.levels import Level, Levels, move_to_front
+from oplib.library.axes.levels import Level, Levels, move_to_front, take_first
 from oplib.library.derivatives.formula import FormulaPlan
 from oplib.tracebacks import rule_of_jax
 
 from .bound_call import BoundCall
 from .linear import make_linear
+from .shared_results import find_shared
 
 BindLinear = Callable[..., list[Any]]
 
@@ -110,7 +111,10 @@ def _batch(primitive: Primitive, axis: Any, args: Any, dims: Any, *, attached: A
     ]
     batched = replace(attached, levels=(*attached.levels, level))
     outputs = primitive.bind(*moved, attached=batched, life=life)
-    return outputs, [0] * len(outputs)
+    call = attached.call
+    if call.record.vmap is None or not level.size:
+        return outputs, [0] * len(outputs)
+    return take_first(outputs, find_shared(call, attached.levels, level, moved[:count]))
 
 
 def _differentiate(

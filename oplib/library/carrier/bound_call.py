@@ -12,14 +12,13 @@ from functools import partial
 from typing import Any
 
 import jax
-from jax.extend.core import mapped_aval
 
 from oplib.autograd.array_functions.array_function import Mask, WeakRepetition, shape_of
 from oplib.autograd.array_functions.compilation import are_concrete, is_uncompiled, rename_function
 from oplib.autograd.array_functions.concreteness import VALUE_ERRORS
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure, require_same_structure
-from oplib.library.axes.levels import Level, Levels, map_residuals
+from oplib.library.axes.levels import Level, Levels, map_residuals, take_examples
 from oplib.library.axes.partition import run_derivable, run_in_parts
 from oplib.library.axes.paths import find_paths
 from oplib.library.axes.varying import fit_varying, is_inside_shard_map
@@ -35,28 +34,11 @@ from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Record
 from oplib.library.records.sites import find_definition
 
+from .call_code import CallCode, Results
 from .example_loop import run_examples
-from .vmap_rule import run_vmap_rule
+from .vmap_rule import Batched, refuse_batched, run_vmap_rule
 
-Results = tuple[Structure, tuple[Any, ...]]
 Shapes = tuple[jax.ShapeDtypeStruct, ...]
-
-
-class CallCode:
-    """The traced and compiled forms of a call, by what they depend on."""
-
-    def __init__(self, call: BoundCall) -> None:
-        def run(*arrays: Any) -> Results:  # a function, because JAX's caches hold a method for ever
-            return call._run(*arrays)
-
-        self.single: Any = jax.jit(run, inline=True)
-        self.life: Any = jax.make_jaxpr(lambda: ())() if call.is_transient else None
-        self.applied: dict[Any, Callable[..., Any]] = {}
-        self.batched: dict[Level, Callable[..., Results]] = {}
-        self.forwards: dict[Any, Callable[..., Forwarded]] = {}
-        self.levelled: dict[tuple[Levels, bool, bool], Any] = {}
-        self.plans: list[FormulaPlan] = []
-        self.planners: dict[tuple[Levels, Mask], Callable[..., tuple[FormulaPlan, list[Any]]]] = {}
 
 
 def _find_nothing() -> None:
@@ -126,7 +108,11 @@ class BoundCall:
         """
         found = self._code()
         if found is None:
-            found = CallCode(self)
+
+            def run(*arrays: Any) -> Results:  # a function, because JAX's caches hold a method for ever
+                return self._run(*arrays)
+
+            found = CallCode(run, is_transient=self.is_transient)
             self._code = weakref.ref(found) if self.is_transient else lambda: found
         return found
 
@@ -252,16 +238,27 @@ class BoundCall:
 
     def _run_batched(self, level: Level, *arrays: Any) -> Results:
         """Runs the registered batching rule instead of the kernel; one trace per level and signature."""
+        structure, flat, _ = self._find_batched(level)(*arrays)
+        return structure, tuple(flat)
+
+    def find_shared(self, level: Level, arrays: Sequence[Any]) -> Mask:
+        """Tells for each result whether the batching rule gives one for the whole batch."""
+        return jax.eval_shape(self._find_batched(level), *arrays)[2].flags
+
+    def _find_batched(self, level: Level) -> Callable[..., Batched]:
         found = self.code.batched.get(level)
         if found is None:
 
-            def run(*values: Any) -> Results:
-                structure, flat = run_vmap_rule(self.record, self.layout, level, values)
+            def run(*values: Any) -> Batched:
+                batched = run_vmap_rule(self.record, self.layout, level, values)
+                example = take_examples((level,), values)
+                refuse_batched(self.record.name, self.record.vmap, batched, self.find_due(example)[1])
+                structure, flat, shared = batched
                 strong = tuple(make_strong(value) for value in flat)
-                return structure, self._fit(strong, (level,), values, "batching rule")
+                return structure, self.fit(strong, (level,), values, "batching rule"), shared
 
             found = self.code.batched[level] = jax.jit(run, inline=True)
-        return found(*arrays)
+        return found
 
     def plan(
         self,
@@ -352,19 +349,15 @@ class BoundCall:
             run = partial(run_forward, self.overload, self.layout, wanted=wanted, due=due)
             found = code.forwards[levels, wanted, due] = self._map_forward(run, levels)
         plan, outputs, extras = found(*arrays)
-        return plan, self._fit(outputs, levels, arrays, "forward"), extras
+        return plan, self.fit(outputs, levels, arrays, "forward"), extras
 
-    def _fit(
+    def fit(
         self, outputs: tuple[Any, ...], levels: Levels, arrays: Sequence[Any], part: str
     ) -> tuple[Any, ...]:
         """Gives what runs instead of the kernel the varying mesh axes of the kernel's results."""
         if not is_inside_shard_map():
             return outputs
-        example = list(map(jax.typeof, arrays))
-        for level in reversed(levels):
-            pairs = zip(example, level.batched, strict=True)
-            example = [mapped_aval(level.size, 0, aval) if own else aval for aval, own in pairs]
-        types = self.code.single.trace(*example).jaxpr.out_avals
+        types = self.code.single.trace(*take_examples(levels, arrays)).jaxpr.out_avals
         return tuple(fit_varying(outputs, types, op=self.overload.name(), part=part))
 
     def _map_forward(self, run: Callable[..., Forwarded], levels: Levels) -> Callable[..., Forwarded]:
@@ -396,6 +389,18 @@ class BoundCall:
 
     def shapes(self, arrays: Sequence[Any]) -> Results:
         """Returns structure and shapes of the results, by the fake kernel if there is one."""
+        if self.record.sharding is not None:
+            arrays = [shape_of(value) for value in arrays]
         if self.record.fake is None:
             return jax.eval_shape(self.code.single, *arrays)
         return jax.eval_shape(lambda *values: run_fake_kernel(self.record, self.layout, values), *arrays)
+
+    def find_due(self, arrays: Sequence[Any]) -> tuple[Structure | None, Shapes]:
+        """Returns structure and shapes that a rule's results must have; none if no kernel is to be traced."""
+        if is_uncompiled() or self.captures or self.reads_values:
+            return None, ()
+        try:
+            return self.shapes(arrays)
+        except VALUE_ERRORS:
+            self.reads_values = True
+            return None, ()

@@ -61,11 +61,14 @@ class CapturedCall:
         if record.derivative.backward is not None:
             push = partial(self._push, function)
         elif record.jvp is not None:
-            push = bind_jvp_rule(self._call.overload, self._call.layout)
+            push = bind_jvp_rule(self._call, self._note)
         else:
             push = self._refuse
         function.defjvp(push, symbolic_zeros=True)
         return function
+
+    def _note(self, structure: Structure) -> None:
+        self.structure = structure
 
     def _refuse(self, primals: Sequence[Any], _tangents: Sequence[Any]) -> Any:
         """Raises the error that says which rule is missing."""

@@ -20,11 +20,11 @@ from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, map_residuals, to_jax_array
 from oplib.library.axes.varying import is_inside_shard_map, refuse_reduced
 from oplib.library.derivatives.formula import FormulaPlan, missing_formula
-from oplib.library.derivatives.jvp_rule import check_jvp_rule, run_jvp_rule
 from oplib.library.derivatives.linearity import LinearRule, require_linear, transpose_rule
 from oplib.library.infer_schema import infer_kind
 
 from .bound_call import BoundCall
+from .rule_call import push_example
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +117,7 @@ class Linear:
         return tuple(jax.jvp(run, at, tuple(tangents))[1])
 
     def _push_one(self, inputs: Any, tangents: Any) -> tuple[Any, ...]:
-        rest = iter(tangents)
-        flat = [next(rest) if want else None for want in self.wanted]
-        record, layout = self.call.record, self.call.layout
-        check_jvp_rule(record, layout, inputs, flat, checked=self.call.checked)
-        due = self.call.structure(inputs) if record.schema.has_result_tree else None
-        return run_jvp_rule(record, layout, inputs, flat, due=due)
+        return push_example(self.call, self.wanted, inputs, tangents).tangents
 
     def _transpose_backward(
         self, residuals: Sequence[Any], tangents: Sequence[Any], zeros: Sequence[Any]

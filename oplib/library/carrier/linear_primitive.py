@@ -82,7 +82,10 @@ def transpose_linear(cotangents: Any, *args: Any, linear: Linear, **_: Any) -> l
     """Runs the backward formula, for the transposed tangents."""
     count = linear.residual_count
     if linear.plan is None:
-        return [None] * count + _transpose_rule(cotangents, args, linear=linear)
+        raise MissingRuleError(
+            f"{linear.call}: there is no reverse-mode rule. Its jvp rule is declared nonlinear, so none can "
+            "be derived from it by transposition. Register one with register_autograd."
+        )
     given = tuple(not isinstance(cotangent, ad.Zero) for cotangent in cotangents)
     present = [cotangent for cotangent, has in zip(cotangents, given, strict=True) if has]
     with jax.named_scope(f"{linear.call.record.name}.backward"):
@@ -91,29 +94,6 @@ def transpose_linear(cotangents: Any, *args: Any, linear: Linear, **_: Any) -> l
         grad if ad.is_undefined_primal(tangent) else None
         for grad, tangent in zip(grads, args[count:], strict=True)
     ]
-
-
-def _transpose_rule(cotangents: Any, args: Any, *, linear: Linear) -> list[Any]:
-    """Transposes the jvp rule by JAX, for an op without a backward formula."""
-    rule = linear.call.record.jvp
-    if rule is not None and rule.nonlinear:
-        raise MissingRuleError(
-            f"{linear.call}: there is no reverse-mode rule. Its jvp rule is declared nonlinear, so none can "
-            "be derived from it by transposition. Register one with register_autograd."
-        )
-    count = linear.residual_count
-    places = [place for place, tangent in enumerate(args[count:]) if ad.is_undefined_primal(tangent)]
-    zeros = [make_zero(args[count + place].aval) for place in places]
-
-    def apply(*varied: Any) -> tuple[Any, ...]:
-        tangents = list(args[count:])
-        for place, value in zip(places, varied, strict=True):
-            tangents[place] = value
-        return tuple(run_linear(*args[:count], *tangents, linear=linear))
-
-    given = tuple(ad.instantiate_zeros(cotangent) for cotangent in cotangents)
-    found = dict(zip(places, jax.vjp(apply, *zeros)[1](given), strict=True))
-    return [found.get(place) for place in range(len(args) - count)]
 
 
 def push_varied(function: Callable[..., Any], primals: Any, tangents: Any) -> Any:

@@ -16,60 +16,71 @@ from jax.custom_derivatives import SymbolicZero
 from oplib.autograd.array_functions.array_function import ArrayFunction, has_gradient
 from oplib.autograd.array_functions.concreteness import CONCRETIZATION_ERRORS
 from oplib.errors import TracingError
-from oplib.library.arguments.layout import Layout
-from oplib.library.arguments.structure import Results
-from oplib.library.derivatives.jvp_rule import check_jvp_rule, run_jvp_rule
+from oplib.library.arguments.structure import Results, Structure
 from oplib.library.kernels.running import run_kernel
-from oplib.library.objects.overload import OpOverload
+
+from .bound_call import BoundCall
+from .rule_call import push_example
+
+Note = Callable[[Structure], None]
 
 
-def make_plain_function(overload: OpOverload, layout: Layout, *, compiled: bool) -> ArrayFunction:
-    """Returns an op with fixed static arguments as a function that is never traced for its execution.
+def make_plain_function(call: BoundCall, *, compiled: bool) -> ArrayFunction:
+    """Returns a call as a function that is never traced for its execution.
 
     Args:
-        overload: the op, which is differentiated by JAX or by its jvp rule.
-        layout: the layout of the call.
+        call: the bound call of an op that is differentiated by JAX or by its jvp rule.
         compiled: the function may be traced to find what its derivative reads.
+    """
+    return ArrayFunction(bind_plain(call, lambda _: None), call.record.name, compiled=compiled)
+
+
+def bind_plain(call: BoundCall, note: Note) -> Callable[..., tuple[Any, ...]]:
+    """Returns a call as a function that runs as plain Python while JAX differentiates it.
+
+    Args:
+        call: as for :func:`make_plain_function`.
+        note: gets the structure of the results, each time that the function runs.
     """
 
     def run(*arrays: Any) -> tuple[Any, ...]:
-        return tuple(run_differentiated(overload, layout, arrays)[1])
+        structure, outputs = _run_differentiated(call, arrays)
+        note(structure)
+        return tuple(outputs)
 
-    record = overload.record
-    function = run
-    if not record.derivative.derive:
-        function = jax.custom_jvp(run)
-        function.defjvp(bind_jvp_rule(overload, layout), symbolic_zeros=True)
-    return ArrayFunction(function, record.name, compiled=compiled)
+    if call.record.derivative.derive:
+        return run
+    function = jax.custom_jvp(run)
+    function.defjvp(bind_jvp_rule(call, note), symbolic_zeros=True)
+    return function
 
 
-def run_differentiated(overload: OpOverload, layout: Layout, arrays: Sequence[Any]) -> Results:
+def _run_differentiated(call: BoundCall, arrays: Sequence[Any]) -> Results:
     """Runs the kernel as plain Python while JAX may differentiate it.
 
     Raises:
         TracingError: the kernel needs a value that JAX hides there.
     """
     try:
-        return run_kernel(overload.record, layout, arrays)
+        return run_kernel(call.record, call.layout, arrays)
     except CONCRETIZATION_ERRORS as error:
-        raise _explain_value(overload.name(), error).with_traceback(error.__traceback__) from None
+        raise _explain_value(call.overload.name(), error).with_traceback(error.__traceback__) from None
 
 
-def bind_jvp_rule(overload: OpOverload, layout: Layout) -> Callable[[Any, Any], tuple[Any, Any]]:
+def bind_jvp_rule(call: BoundCall, note: Note) -> Callable[[Any, Any], tuple[Any, Any]]:
     """Returns the jvp rule in JAX's convention: one tangent per output, of dtype float0 if it has none."""
-    checked: set[Any] = set()
 
     def push(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-        record = overload.record
-        outputs = run_kernel(record, layout, primals)[1]
-        given = [None if isinstance(tangent, SymbolicZero) else tangent for tangent in tangents]
-        check_jvp_rule(record, layout, primals, given, checked=checked)
-        found = iter(run_jvp_rule(record, layout, primals, given))
+        wanted = tuple(not isinstance(tangent, SymbolicZero) for tangent in tangents)
+        given = [tangent for tangent, want in zip(tangents, wanted, strict=True) if want]
+        structure, outputs, pushed = push_example(call, wanted, primals, given)
+        note(structure)
+        found = iter(pushed)
         spread = [
             next(found) if has_gradient(value.dtype) else np.zeros(value.shape, jax.dtypes.float0)
             for value in outputs
         ]
-        return tuple(outputs), tuple(spread)
+        return outputs, tuple(spread)
 
     return push
 

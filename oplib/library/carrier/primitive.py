@@ -16,14 +16,13 @@ from typing import Any
 from weakref import finalize
 
 import jax
-from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir, xla
 
-from oplib.autograd.array_functions.array_function import Mask
+from oplib.autograd.array_functions.array_function import Mask, has_gradient
 from oplib.autograd.array_functions.compilation import are_concrete
 from oplib.library.arguments.structure import Structure
-from oplib.library.axes.levels import Level, Levels, move_to_front
+from oplib.library.axes.levels import Level, Levels, move_to_front, take_first
 from oplib.library.axes.varying import is_inside_shard_map, match_varying
 from oplib.library.derivatives.formula import FormulaPlan
 from oplib.library.kernels.kernel_choice import require_kernels
@@ -36,6 +35,7 @@ from .attachment import Attached, attach, make_attachment
 from .bound_call import BoundCall, Shapes
 from .call_transpose import transpose_call
 from .captured import CapturedCall
+from .derived_call import Uncompiled, derive, derive_plain, name_results
 from .host_parts import find_spread_lowering
 from .linear import Linear, make_linear
 from .linear_primitive import (
@@ -43,27 +43,12 @@ from .linear_primitive import (
     differentiate_linear,
     find_linear_avals,
     lower_linear,
-    push_varied,
     run_linear,
     transpose_linear,
 )
+from .rule_call import push_call, takes_results_of_rule
 from .several_platforms import lower_for_each, lower_late
-
-
-class Uncompiled:
-    """Stands for the traced kernel among the parameters of a call that runs as plain Python.
-
-    Where the values are known, the kernel runs on them. A trace, which does not know them, traces it.
-
-    Attributes:
-        structure: of the results, once the kernel has run.
-    """
-
-    __slots__ = ("structure",)
-
-    def __init__(self) -> None:
-        self.structure: Structure | None = None
-
+from .shared_results import find_shared
 
 _carriers: dict[str, Carrier] = {}
 
@@ -162,7 +147,9 @@ class Carrier:
         moved = [move_to_front(value, dim) for value, dim in zip(args, dims, strict=True)]
         body = jaxpr if isinstance(jaxpr, Uncompiled) else None
         outputs = self._bind(call, (*levels, level), moved, body)
-        return outputs, [0] * len(outputs)
+        if call.record.vmap is None or not level.size:
+            return outputs, [0] * len(outputs)
+        return take_first(outputs, find_shared(call, levels, level, moved))
 
     def _batch_linear(self, axis: Any, args: Any, dims: Any, *, linear: Linear, life: Any) -> Any:
         if all(dim is None for dim in dims):
@@ -178,10 +165,12 @@ class Carrier:
         body = jaxpr if isinstance(jaxpr, Uncompiled) else None
         is_derived = call.record.is_transparent and call.record.jvp is None
         if is_derived and body is not None and are_concrete(primals):
-            return _derive_plain(call, levels, body, primals, tangents)
+            return derive_plain(call, levels, body, primals, tangents)
         if is_derived and call.record.sharding is None and call.record.vmap is None:
             whole = jaxpr if body is None else call.trace(levels, primals)
-            return _derive(call, whole, primals, tangents)
+            return derive(call, whole, primals, tangents)
+        if takes_results_of_rule(call.record):
+            return self._differentiate_by_rule(call, levels, body, primals, tangents)
         if call.record.derivative.forward is not None:
             return self._differentiate_forward(call, levels, jaxpr, primals, tangents)
         if body is None and not is_derived and _can_inline(call.record):
@@ -197,7 +186,7 @@ class Carrier:
         if is_derived:
             has_trace = body is None and call.record.sharding is None
             whole = jaxpr if has_trace else call.trace(levels, primals, derivable=True)
-            return outputs, _derive(call, whole, primals, tangents)[1]
+            return outputs, derive(call, whole, primals, tangents)[1]
         structure = None if body is None else body.structure
         linear = partial(make_linear, call, levels, inputs=primals, outputs=outputs, structure=structure)
         return outputs, self._bind_linear(linear, tangents, zeros)
@@ -207,7 +196,7 @@ class Carrier:
         with jax.named_scope(call.record.name):
             outputs = jaxpr_as_fun(jaxpr)(*map(jax.lax.stop_gradient, primals))
         attached = attach(self.attachment, Attached(call, levels, len(primals)), primals, outputs, ())
-        return _name_results(call, attached)
+        return name_results(call, attached)
 
     def _attach_call(self, call: BoundCall, levels: Levels, jaxpr: Any, primals: Any) -> list[Any]:
         """Binds the call, and attaches the rules, so that an outer derivative knows that this is one."""
@@ -227,6 +216,25 @@ class Carrier:
         planned = plan, extras
         linear = partial(make_linear, call, levels, inputs=primals, outputs=outputs, planned=planned)
         return outputs, self._bind_linear(linear, tangents, zeros)
+
+    def _differentiate_by_rule(
+        self, call: BoundCall, levels: Levels, body: Uncompiled | None, primals: Any, tangents: Any
+    ) -> tuple[list[Any], list[Any]]:
+        """Takes results and tangents of the jvp rule, which runs instead of the kernel."""
+        wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
+        given = [tangent for tangent, want in zip(tangents, wanted, strict=True) if want]
+        structure, results, pushed = push_call(call, levels, wanted, primals, given)
+        if body is not None:
+            body.structure = structure
+        attached = attach(self.attachment, Attached(call, levels, len(primals)), primals, results, ())
+        outputs = name_results(call, attached)
+        zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in outputs]
+        if call.record.jvp is not None and call.record.jvp.nonlinear:
+            linear = partial(make_linear, call, levels, inputs=primals, outputs=outputs)
+            return outputs, self._bind_linear(linear, tangents, zeros)  # its transposition raises
+        rest = iter(pushed)
+        pairs = zip(outputs, zeros, strict=True)
+        return outputs, [next(rest) if has_gradient(value.dtype) else zero for value, zero in pairs]
 
     def run_forward(
         self,
@@ -252,7 +260,7 @@ class Carrier:
         plan, outputs, extras = call.run_forward(levels, wanted, arrays, due)
         attached = Attached(call, levels, len(arrays), wanted, plan)
         results = attach(self.attachment, attached, arrays, outputs, extras)
-        return _name_results(call, results), plan, extras
+        return name_results(call, results), plan, extras
 
     def _bind_linear(self, make: Callable[..., Any], tangents: Any, zeros: Any) -> list[Any]:
         """Returns the tangents of outputs; ``make(wanted)`` gives the derivative and its residuals."""
@@ -280,7 +288,7 @@ class Carrier:
         if call.record.is_transparent and call.record.jvp is None:
             zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in arrays]
             full = [zero if own is None else own for own, zero in zip(tangents, zeros, strict=True)]
-            found = _derive(call, call.trace((), arrays, derivable=True), arrays, full)[1]
+            found = derive(call, call.trace((), arrays, derivable=True), arrays, full)[1]
         else:
             wanted = tuple(tangent is not None for tangent in tangents)
             linear, residuals = make_linear(call, (), wanted, inputs=arrays, outputs=outputs)
@@ -314,9 +322,9 @@ def _forget_placement(aval: Any) -> jax.ShapeDtypeStruct:
 
 
 def _runs_in_place(linear: Linear) -> bool:
-    """Tells whether a derivative is a jvp rule that may close over tracers, which a primitive cannot hold."""
+    """Tells whether a derivative is a jvp rule, which JAX transposes, unless it is declared nonlinear."""
     rule = linear.call.record.jvp
-    return linear.call.is_transient and linear.plan is None and rule is not None and not rule.nonlinear
+    return linear.plan is None and rule is not None and not rule.nonlinear
 
 
 def _spread(results: Sequence[Any], zeros: Sequence[Any], linear: Linear) -> list[Any]:
@@ -328,46 +336,10 @@ def _spread(results: Sequence[Any], zeros: Sequence[Any], linear: Linear) -> lis
     ]
 
 
-def _derive(call: BoundCall, jaxpr: Any, primals: Any, tangents: Any) -> tuple[Any, list[Any]]:
-    """Runs the kernel and JAX's own derivative of it, together, for ops that request it."""
-    with jax.named_scope(call.record.name):
-        outputs, results = push_varied(partial(_run_named, call, jaxpr), primals, tangents)
-    return outputs, _mark_zeros(results, [jax.typeof(value).to_tangent_aval() for value in outputs])
-
-
-def _run_named(call: BoundCall, jaxpr: Any, *arrays: Any) -> list[Any]:
-    return _name_results(call, jaxpr_as_fun(jaxpr)(*arrays))
-
-
-def _name_results(call: BoundCall, values: Sequence[Any]) -> list[Any]:
-    """Gives results the name of the op, for the policies of ``jax.checkpoint``."""
-    return [checkpoint_name(value, call.record.name) for value in values]
-
-
 def _can_inline(record: Record) -> bool:
     """Tells whether the kernel is the same for every platform, every part of arrays and every batch."""
     is_sole = record.kind != "host" and record.sole_kernel is not None
     return is_sole and record.sharding is None and record.vmap is None and record.derivative.constant is None
-
-
-def _derive_plain(
-    call: BoundCall, levels: Levels, body: Uncompiled, primals: Any, tangents: Any
-) -> tuple[Any, list[Any]]:
-    """Runs the kernel as plain Python, while JAX differentiates it."""
-
-    def run(*arrays: Any) -> Sequence[Any]:
-        body.structure, outputs = call.run_plain(levels, arrays)
-        return outputs
-
-    outputs, results = push_varied(run, primals, tangents)
-    return outputs, _mark_zeros(results, [jax.typeof(value).to_tangent_aval() for value in outputs])
-
-
-def _mark_zeros(results: Any, avals: Any) -> list[Any]:
-    return [
-        ad.Zero(aval) if result.dtype == jax.dtypes.float0 else result
-        for aval, result in zip(avals, results, strict=True)
-    ]
 
 
 def _begin(call: BoundCall) -> Uncompiled | None:

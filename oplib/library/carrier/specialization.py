@@ -16,14 +16,16 @@ from oplib.autograd.array_functions.liveness import is_costly
 from oplib.autograd.array_functions.residual_function import ResidualFunction, record_plain_run
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
+from oplib.library.derivatives.jvp_rule import Pushed
 from oplib.library.kernels.tracing import any_traced
 from oplib.library.objects.overload import OpOverload
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.views import read_operands
 
 from .bound_call import BoundCall
-from .plain_function import make_plain_function, run_differentiated
+from .plain_function import bind_plain, make_plain_function
 from .primitive import Carrier
+from .rule_call import push_call
 
 Results = TypeVar("Results", bound=Sequence[Any])
 Recorded = tuple[Any, ...]  # plan, outputs and extras, flat: the fastest return value of a jitted call
@@ -55,6 +57,7 @@ class Specialization:
         "_code",
         "_keeping",
         "_plain",
+        "_rules",
         "call",
         "function",
         "last_use",
@@ -84,6 +87,7 @@ class Specialization:
         ]
         self._plain: dict[bool, ArrayFunction] = {}
         self.pushers: dict[Mask, ArrayFunction] = {}
+        self._rules: dict[Mask, Callable[..., Pushed]] = {}
 
         def run(*operands: Any) -> tuple[Structure, tuple[Any, ...]]:
             structure, outputs = carrier.run(call, read_operands(operands))
@@ -127,17 +131,22 @@ class Specialization:
 
     def _record_derived(self, wanted: Mask, arrays: Sequence[Any]) -> Recorded:
         structure = self.call.structure(arrays)
-        function = self._keeping if self._is_costly(arrays) else self.function
+        function = self._keeping if self._keeps_residuals(arrays) else self.function
         recorded = function.recorder(wanted)(*arrays)
         self._check_sizes(recorded[1:])
         recorded[0].structure = structure
         self._describe(recorded[0])
         return recorded
 
-    def _is_costly(self, arrays: Sequence[Any]) -> bool:
-        """Tells whether the backward reads what the kernel has computed, and does not compute it again."""
+    def _keeps_residuals(self, arrays: Sequence[Any]) -> bool:
+        """Tells whether the backward reads what the call has computed, and does not compute it again.
+
+        A jvp rule often computes value and slope together, so its backward reads them.
+        """
         derivative = self.overload.record.derivative
-        return derivative.derive and not derivative.recompute and is_costly(self.call.trace((), arrays))
+        if not derivative.derive:
+            return True
+        return not derivative.recompute and is_costly(self.call.trace((), arrays))
 
     def record_plain(self, wanted: Mask, arrays: Sequence[Any]) -> Recorded:
         """Runs the call without a jit of its own, and plans its backward; returns the same as a recorder."""
@@ -153,9 +162,11 @@ class Specialization:
         return self.plan_after(structure, wanted, arrays, outputs)
 
     def keeps_run(self, arrays: Sequence[Any]) -> bool:
-        """Tells whether JAX differentiates the kernel while it runs as plain Python on these arrays."""
-        is_derived = self.overload.record.derivative.derive
-        return is_derived and not (any_traced(arrays) or self._find_plain().compiled)
+        """Tells whether JAX differentiates the kernel, or the jvp rule, as plain Python on these arrays."""
+        record = self.overload.record
+        if not record.is_derived or any_traced(arrays):
+            return False
+        return record.kind == "host" or not self._find_plain().compiled
 
     def _is_traced_whole(self, arrays: Sequence[Any]) -> bool:
         """Tells whether a derived kernel on these arrays is part of a program, whatever its op says."""
@@ -164,12 +175,7 @@ class Specialization:
 
     def _record_run(self, wanted: Mask, arrays: Sequence[Any]) -> Recorded:
         structures: list[Structure] = []
-
-        def run(*values: Any) -> tuple[Any, ...]:
-            structure, outputs = run_differentiated(self.overload, self.layout, values)
-            structures.append(structure)
-            return tuple(outputs)
-
+        run = bind_plain(self.call, structures.append)
         plan, *results = record_plain_run(self._find_plain(), run, wanted, tuple(arrays))
         plan.structure = structures[0]
         self._describe(plan)
@@ -206,13 +212,33 @@ class Specialization:
             found = self.pushers[given] = ArrayFunction(push, record.name, compiled=compiled)
         return found
 
+    def rule_runner(self, given: Mask) -> Callable[[Sequence[Any], Sequence[Any]], Pushed]:
+        """Returns the jvp rule as a function of arrays and tangents, compiled if the kernel is.
+
+        Args:
+            given: for each array, whether it has a tangent.
+        """
+        found = self._rules.get(given)
+        if found is None:
+            call, record = self.call, self.overload.record
+
+            def push(arrays: Sequence[Any], tangents: Sequence[Any]) -> Pushed:
+                pairs = zip(given, arrays, strict=True)
+                dtypes = [array.dtype for has, array in pairs if has]
+                cast = [tangent.astype(dtype) for tangent, dtype in zip(tangents, dtypes, strict=True)]
+                return push_call(call, (), given, arrays, cast)
+
+            is_compiled = record.kind == "array" and not call.is_plain
+            found = self._rules[given] = jax.jit(push) if is_compiled else push
+        return found
+
     def _find_plain(self) -> ArrayFunction:
         # To find what a derivative reads, its kernel is traced. Under jax.disable_jit no kernel of a user is.
         record = self.overload.record
         is_disabled = record.is_custom and is_jit_disabled()
         is_traced = not (record.is_plain or is_disabled or self.call.captures)
         if is_traced not in self._plain:
-            self._plain[is_traced] = make_plain_function(self.overload, self.layout, compiled=is_traced)
+            self._plain[is_traced] = make_plain_function(self.call, compiled=is_traced)
         return self._plain[is_traced]
 
     def plan_after(self, structure: Structure, wanted: Mask, arrays: Any, outputs: Any) -> Recorded:

@@ -11,11 +11,12 @@ import jax.numpy as jnp
 from oplib.errors import DimensionError, ResultError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.results import check_results, leave_out_returned_arguments
-from oplib.library.arguments.structure import Results, Structure, make_structure
+from oplib.library.arguments.structure import Structure, make_structure
 from oplib.library.axes.levels import Level
 from oplib.library.kernels.array_kernel import read_result, split_written
 from oplib.library.kernels.tracing import run_part
 from oplib.library.records.record import Record
+from oplib.library.records.sites import find_definition
 from oplib.tensor import box
 
 
@@ -32,8 +33,21 @@ class VmapInfo:
     randomness: str = "error"
 
 
-def run_vmap_rule(record: Record, layout: Layout, level: Level, arrays: Sequence[Any]) -> Results:
+@jax.tree_util.register_static
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """For each flat result, whether it is one for the whole batch: its position is None."""
+
+    flags: tuple[bool, ...]
+
+
+Batched = tuple[Structure, Sequence[Any], Shared]
+
+
+def run_vmap_rule(record: Record, layout: Layout, level: Level, arrays: Sequence[Any]) -> Batched:
     """Runs ``rule(info, in_dims, *args)`` and moves the batch axis of every result to the front.
+
+    A result without a batch axis is repeated, because kernel and rules have one for each example.
 
     Raises:
         ResultError: the rule returns no pair, or positions of the batch axis that do not fit the results.
@@ -57,7 +71,35 @@ def run_vmap_rule(record: Record, layout: Layout, level: Level, arrays: Sequence
     subject = f"{record.name}: the batching rule"
     structure, flat = make_structure(values, len(layout.written_indices), read_result, subject=subject)
     spread = _spread_dims(record, out_dims, structure, flat)
-    return structure, [_front(record, *pair, level.size) for pair in zip(flat, spread, strict=True)]
+    fronted = [_front(record, *pair, level.size) for pair in zip(flat, spread, strict=True)]
+    return structure, fronted, Shared(tuple(dim is None for dim in spread))
+
+
+def refuse_batched(op: str, rule: Any, batched: Batched, due: Sequence[Any]) -> None:
+    """Raises if a batching rule says that a result is not batched, and it is the kernel's for each example.
+
+    Args:
+        op: the name of the op.
+        rule: the batching rule.
+        batched: its results, with the batch in front.
+        due: the results of the kernel for one example; empty if they are not known.
+
+    Raises:
+        ResultError: it is.
+    """
+    _, flat, shared = batched
+    for place, (value, is_shared, one) in enumerate(zip(flat, shared.flags, due, strict=bool(due))):
+        size, *shape = value.shape
+        if is_shared and any(_puts_in(size, axis, one.shape) == shape for axis in range(len(shape))):
+            raise ResultError(
+                f"{op}: result {place} of the vmap rule at {find_definition(rule)} is batched, and its place "
+                f"of the batch axis is None. Got {describe(jax.ShapeDtypeStruct(shape, value.dtype))} for a "
+                f"batch of {size}; the kernel returns {describe(one)} for one example. Return the place."
+            )
+
+
+def _puts_in(size: int, axis: int, shape: Sequence[int]) -> list[int]:
+    return [*shape[:axis], size, *shape[axis:]]
 
 
 def _complete(

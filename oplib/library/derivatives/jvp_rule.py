@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +14,10 @@ from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.autograd.array_functions.concreteness import VALUE_ERRORS
 from oplib.errors import AutogradError, describe
 from oplib.library.arguments.layout import Layout
+from oplib.library.arguments.results import require_same_results
 from oplib.library.arguments.structure import Structure, require_same_structure
 from oplib.library.arguments.trees import is_none
-from oplib.library.kernels.array_kernel import take_apart
+from oplib.library.kernels.array_kernel import make_strong, take_apart
 from oplib.library.kernels.tracing import any_traced, run_part
 from oplib.library.records.record import Record
 from oplib.library.records.sites import find_definition
@@ -25,35 +26,51 @@ from oplib.tensor import box
 from .linearity import find_nonlinear
 
 
+class Pushed(NamedTuple):
+    """What a jvp rule returns.
+
+    Attributes:
+        structure: the structure of the results.
+        outputs: the flat results.
+        tangents: one tangent for each differentiable output.
+    """
+
+    structure: Structure
+    outputs: tuple[Any, ...]
+    tangents: tuple[Any, ...]
+
+
 def run_jvp_rule(
     record: Record,
     layout: Layout,
     inputs: Sequence[Any],
     tangents: Sequence[Any],
     *,
-    due: Structure | None = None,
-) -> tuple[Any, ...]:
-    """Runs the jvp rule, and returns one tangent for each differentiable output.
+    due: tuple[Structure | None, Sequence[Any]] = (None, ()),
+) -> Pushed:
+    """Runs the jvp rule.
 
     Args:
         record: the record of the op.
         layout: the layout of the call.
         inputs: the arrays of the call.
         tangents: for each array its tangent, or None if it is not differentiated.
-        due: the structure of the kernel's results, if it is known.
+        due: the structure of the kernel's results, and their shapes and dtypes, if they are known.
 
     Raises:
-        ResultError: the rule returns results of another structure.
+        ResultError: the results are not those of the kernel.
         AutogradError: the tangents do not fit the results.
     """
     outputs, pushed = call_jvp_rule(record, layout, inputs, tangents)
     structure, flat = take_apart(record, layout, outputs, "the jvp rule")
-    if due is not None:
-        rule = record.jvp
-        assert rule is not None
-        part = f"the jvp rule at {find_definition(rule.function)}"
-        require_same_structure(record.name, part, structure, due)
-    return _flatten_tangents(record, structure, flat, pushed)
+    rule = record.jvp
+    assert rule is not None
+    part, (tree, shapes) = f"the jvp rule at {find_definition(rule.function)}", due
+    if tree is not None and record.schema.has_result_tree:
+        require_same_structure(record.name, part, structure, tree)
+    strong = tuple(map(make_strong, flat))
+    require_same_results(record.name, part, strong, shapes)
+    return Pushed(structure, strong, _flatten_tangents(record, structure, flat, pushed))
 
 
 def call_jvp_rule(
@@ -131,7 +148,8 @@ def check_jvp_rule(
 
     def push(inputs: Any, moving: Any) -> tuple[Any, ...]:
         rest = iter(moving)
-        return run_jvp_rule(record, layout, inputs, [next(rest) if move else None for move in moves])
+        given = [next(rest) if move else None for move in moves]
+        return run_jvp_rule(record, layout, inputs, given).tangents
 
     moving = [
         jax.typeof(value if tangent is None else tangent)

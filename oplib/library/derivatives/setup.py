@@ -12,9 +12,8 @@ from jax.extend.core import jaxpr_as_fun
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 from oplib.autograd.array_functions.liveness import find_live_inputs
-from oplib.errors import ResultError, describe
 from oplib.library.arguments.layout import Layout
-from oplib.library.arguments.results import FORWARD
+from oplib.library.arguments.results import FORWARD, require_same_results
 from oplib.library.arguments.structure import Results, Structure
 from oplib.library.kernels.array_kernel import make_strong, take_apart
 from oplib.library.kernels.tensor_kernel import split_tensor_results
@@ -189,7 +188,7 @@ def run_forward(
     ctx = SetupContext(tuple(layout.spread_flags(wanted)))
     structure, flat = _run(record, layout, ctx, arrays)
     outputs = tuple(map(make_strong, flat))
-    _check_results(record, outputs, due)
+    require_same_results(record.name, "forward", outputs, due)
     plan = FormulaPlan(overload, layout, structure, wanted=wanted, inputs=arrays, outputs=outputs)
     saved, notes = read_context(ctx, flat)
     extras = keep_arrays(plan, notes, saved, [*arrays, *flat])
@@ -218,13 +217,3 @@ def _run(record: Record, layout: Layout, ctx: SetupContext, arrays: Sequence[Any
         lambda: split_tensor_results(record, call(), FORWARD), record.name, "forward", eager=True
     )
     return structure, [tensor._storage.array for tensor in tensors]
-
-
-def _check_results(record: Record, outputs: Sequence[Any], due: Sequence[Any]) -> None:
-    got = [(value.shape, value.dtype) for value in outputs]
-    if due and got != [(value.shape, value.dtype) for value in due]:
-        raise ResultError(
-            f"{record.name}: forward and the kernel return different results. Forward returned "
-            f"{describe(list(outputs))}, the kernel {describe(list(due))}. Return the kernel's results from "
-            "forward, and save the others on ctx."
-        )

@@ -1,0 +1,37 @@
+"""The traced and compiled forms of one op with fixed static arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from oplib.autograd.array_functions.array_function import Mask
+from oplib.library.arguments.structure import Structure
+from oplib.library.axes.levels import Level, Levels
+from oplib.library.derivatives.formula import FormulaPlan
+from oplib.library.derivatives.setup import Forwarded
+
+from .vmap_rule import Batched
+
+Results = tuple[Structure, tuple[Any, ...]]
+
+
+class CallCode:
+    """The traced and compiled forms of a call, by what they depend on.
+
+    Args:
+        run: the kernel, as a function of arrays.
+        is_transient: JAX's caches must not keep the call alive.
+    """
+
+    def __init__(self, run: Callable[..., Results], *, is_transient: bool) -> None:
+        self.single: Any = jax.jit(run, inline=True)
+        self.life: Any = jax.make_jaxpr(lambda: ())() if is_transient else None
+        self.applied: dict[Any, Callable[..., Any]] = {}
+        self.batched: dict[Level, Callable[..., Batched]] = {}
+        self.forwards: dict[Any, Callable[..., Forwarded]] = {}
+        self.levelled: dict[tuple[Levels, bool, bool], Any] = {}
+        self.plans: list[FormulaPlan] = []
+        self.planners: dict[tuple[Levels, Mask], Callable[..., tuple[FormulaPlan, list[Any]]]] = {}

@@ -1,0 +1,69 @@
+"""Calls whose kernel JAX differentiates itself, for ops that request it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+from jax.ad_checkpoint import checkpoint_name
+from jax.extend.core import jaxpr_as_fun
+from jax.interpreters import ad
+
+from oplib.library.arguments.structure import Structure
+from oplib.library.axes.levels import Levels
+
+from .bound_call import BoundCall
+from .linear_primitive import push_varied
+
+
+class Uncompiled:
+    """Stands for the traced kernel among the parameters of a call that runs as plain Python.
+
+    Where the values are known, the kernel runs on them. A trace, which does not know them, traces it.
+
+    Attributes:
+        structure: of the results, once the kernel has run.
+    """
+
+    __slots__ = ("structure",)
+
+    def __init__(self) -> None:
+        self.structure: Structure | None = None
+
+
+def derive(call: BoundCall, jaxpr: Any, primals: Any, tangents: Any) -> tuple[Any, list[Any]]:
+    """Runs the kernel and JAX's own derivative of it, together, for ops that request it."""
+    with jax.named_scope(call.record.name):
+        outputs, results = push_varied(partial(_run_named, call, jaxpr), primals, tangents)
+    return outputs, _mark_zeros(results, [jax.typeof(value).to_tangent_aval() for value in outputs])
+
+
+def _run_named(call: BoundCall, jaxpr: Any, *arrays: Any) -> list[Any]:
+    return name_results(call, jaxpr_as_fun(jaxpr)(*arrays))
+
+
+def name_results(call: BoundCall, values: Sequence[Any]) -> list[Any]:
+    """Gives results the name of the op, for the policies of ``jax.checkpoint``."""
+    return [checkpoint_name(value, call.record.name) for value in values]
+
+
+def derive_plain(
+    call: BoundCall, levels: Levels, body: Uncompiled, primals: Any, tangents: Any
+) -> tuple[Any, list[Any]]:
+    """Runs the kernel as plain Python, while JAX differentiates it."""
+
+    def run(*arrays: Any) -> Sequence[Any]:
+        body.structure, outputs = call.run_plain(levels, arrays)
+        return outputs
+
+    outputs, results = push_varied(run, primals, tangents)
+    return outputs, _mark_zeros(results, [jax.typeof(value).to_tangent_aval() for value in outputs])
+
+
+def _mark_zeros(results: Any, avals: Any) -> list[Any]:
+    return [
+        ad.Zero(aval) if result.dtype == jax.dtypes.float0 else result
+        for aval, result in zip(avals, results, strict=True)
+    ]
