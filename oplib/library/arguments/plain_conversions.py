@@ -7,6 +7,7 @@ argument, and writes the message.
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -57,13 +58,22 @@ def _read_element(value: Any, *kinds: Any) -> Any:
     return value.item()
 
 
+def _is_symbolic(value: Any) -> bool:
+    """Tells whether this is a dimension of a shape that ``jax.export`` exports without its value."""
+    export = sys.modules.get("jax.export")  # who has such a dimension has imported it
+    return export is not None and isinstance(getattr(value, "scope", None), export.SymbolicScope)
+
+
 def to_int(value: Any) -> int:
     """Converts an int, a bool or a real array of one element without a fraction, if it fits 64 bits.
 
-    torch drops the fraction of an array, and refuses a Python float of any value.
+    A symbolic dimension is an int too, and stays as it is. torch drops the fraction of an array, and refuses
+    a Python float of any value.
     """
     if isinstance(value, float):  # numpy's float64 is a float too
         raise UnfitError
+    if not isinstance(value, int) and _is_symbolic(value):
+        return value
     number = value if isinstance(value, int) else _read_element(value, jnp.integer, jnp.bool_, jnp.floating)
     if isinstance(number, float) and not number.is_integer():
         raise UnfitError("Its fraction would be lost")

@@ -20,7 +20,9 @@ from .linear import Linear, make_linear
 from .linear_primitive import make_zero
 
 
-def transpose_call(cotangents: Any, *args: Any, call: BoundCall, levels: Levels, jaxpr: Any) -> list[Any]:
+def transpose_call(
+    cotangents: Any, *args: Any, call: BoundCall, levels: Levels, call_jaxpr: Any = None, **_: Any
+) -> list[Any]:
     """Transposes the primitive *op* in the operands that JAX does not know.
 
     Raises:
@@ -34,7 +36,7 @@ def transpose_call(cotangents: Any, *args: Any, call: BoundCall, levels: Levels,
     if record.is_transparent and record.jvp is None:
         found = _transpose_kernel(cotangents, inputs, moves, call.trace(levels, inputs, derivable=True))
     else:
-        avals = getattr(jaxpr, "out_avals", None) or call.trace(levels, inputs).out_avals
+        avals = getattr(call_jaxpr, "out_avals", None) or call.trace(levels, inputs).out_avals
         outputs = [jnp.zeros(aval.shape, aval.dtype) for aval in avals]
         linear, residuals = make_linear(call, levels, moves, inputs=inputs, outputs=outputs)
         pairs = zip(cotangents, linear.differentiable, strict=True)

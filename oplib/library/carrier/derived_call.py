@@ -41,10 +41,10 @@ def derive(call: BoundCall, jaxpr: Any, primals: Any, tangents: Any) -> tuple[An
 
 
 def _run_named(call: BoundCall, jaxpr: Any, *arrays: Any) -> list[Any]:
-    return name_results(call, jaxpr_as_fun(jaxpr)(*arrays))
+    return mark_results(call, jaxpr_as_fun(jaxpr)(*arrays))
 
 
-def name_results(call: BoundCall, values: Sequence[Any]) -> list[Any]:
+def mark_results(call: BoundCall, values: Sequence[Any]) -> list[Any]:
     """Gives results the name of the op, for the policies of ``jax.checkpoint``."""
     return [checkpoint_name(value, call.record.name) for value in values]
 

@@ -17,7 +17,7 @@ from weakref import finalize
 
 import jax
 from jax.extend.core import Primitive, jaxpr_as_fun
-from jax.interpreters import ad, batching, mlir, xla
+from jax.interpreters import ad, batching, mlir
 
 from oplib.autograd.array_functions.array_function import Mask, has_gradient
 from oplib.autograd.array_functions.compilation import are_concrete
@@ -25,7 +25,6 @@ from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, move_to_front, take_first
 from oplib.library.axes.varying import is_inside_shard_map, match_varying
 from oplib.library.derivatives.formula import FormulaPlan
-from oplib.library.kernels.kernel_choice import require_kernels
 from oplib.library.kernels.tracing import any_traced
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Record
@@ -33,10 +32,10 @@ from oplib.tracebacks import rule_of_jax
 
 from .attachment import Attached, attach, make_attachment
 from .bound_call import BoundCall, Shapes
+from .call_primitive import CallPrimitive, apply_call, find_call_avals, lower_call
 from .call_transpose import transpose_call
 from .captured import CapturedCall
-from .derived_call import Uncompiled, derive, derive_plain, name_results
-from .host_parts import find_spread_lowering
+from .derived_call import Uncompiled, derive, derive_plain, mark_results
 from .linear import Linear, make_linear
 from .linear_primitive import (
     apply_linear,
@@ -47,7 +46,7 @@ from .linear_primitive import (
     transpose_linear,
 )
 from .rule_call import push_call, takes_results_of_rule
-from .several_platforms import lower_for_each, lower_late
+from .several_platforms import lower_late
 from .shared_results import find_shared
 
 _carriers: dict[str, Carrier] = {}
@@ -97,14 +96,14 @@ class Carrier:
     """
 
     def __init__(self, name: str) -> None:
-        self.call = Primitive(name)
-        self.linear = Primitive(f"{name}.lin")
         self.attachment = make_attachment(name, self._bind_linear)
-        self.call.def_effectful_abstract_eval(_call_avals)
+        self.call = CallPrimitive(name, self.attachment)
+        self.linear = Primitive(f"{name}.lin")
+        self.call.def_effectful_abstract_eval(find_call_avals)
         self.linear.def_abstract_eval(find_linear_avals)
-        self.call.def_impl(partial(_apply_call, self.call))
+        self.call.def_impl(partial(apply_call, self.call))
         self.linear.def_impl(partial(apply_linear, self.linear))
-        for primitive, lower in ((self.call, _lower_call), (self.linear, lower_linear)):
+        for primitive, lower in ((self.call, lower_call), (self.linear, lower_linear)):
             primitive.multiple_results = True
             lower_late(primitive)
             mlir.register_lowering(primitive, lower)
@@ -134,19 +133,19 @@ class Carrier:
         self, call: BoundCall, levels: Levels, arrays: Sequence[Any], body: Uncompiled | None
     ) -> list[Any]:
         """Binds with the traced kernel as parameter: lowering traces nothing, and JAX can read the jaxpr."""
-        jaxpr = call.trace(levels, arrays) if body is None else body
-        return self.call.bind(*arrays, call=call, levels=levels, jaxpr=jaxpr)
+        if body is not None:
+            return self.call.bind(*arrays, call=call, levels=levels, body=body)
+        return self.call.bind(*arrays, call=call, levels=levels, call_jaxpr=call.trace(levels, arrays))
 
     def _batch_call(
-        self, axis: Any, args: Any, dims: Any, *, call: BoundCall, levels: Levels, jaxpr: Any
+        self, axis: Any, args: Any, dims: Any, *, call: BoundCall, levels: Levels, **kernel: Any
     ) -> Any:
         if all(dim is None for dim in dims):
-            outputs = self.call.bind(*args, call=call, levels=levels, jaxpr=jaxpr)
+            outputs = self.call.bind(*args, call=call, levels=levels, **kernel)
             return outputs, [None] * len(outputs)
         level = Level.of(axis, tuple(dim is not None for dim in dims))
         moved = [move_to_front(value, dim) for value, dim in zip(args, dims, strict=True)]
-        body = jaxpr if isinstance(jaxpr, Uncompiled) else None
-        outputs = self._bind(call, (*levels, level), moved, body)
+        outputs = self._bind(call, (*levels, level), moved, kernel.get("body"))
         if call.record.vmap is None or not level.size:
             return outputs, [0] * len(outputs)
         return take_first(outputs, find_shared(call, levels, level, moved))
@@ -160,32 +159,39 @@ class Carrier:
         return outputs, [0] * len(outputs)
 
     def _differentiate_call(
-        self, primals: Any, tangents: Any, *, call: BoundCall, levels: Levels, jaxpr: Any
+        self,
+        primals: Any,
+        tangents: Any,
+        *,
+        call: BoundCall,
+        levels: Levels,
+        call_jaxpr: Any = None,
+        body: Uncompiled | None = None,
     ) -> Any:
-        body = jaxpr if isinstance(jaxpr, Uncompiled) else None
+        kernel: dict[str, Any] = {"call_jaxpr": call_jaxpr} if body is None else {"body": body}
         is_derived = call.record.is_transparent and call.record.jvp is None
         if is_derived and body is not None and are_concrete(primals):
             return derive_plain(call, levels, body, primals, tangents)
         if is_derived and call.record.sharding is None and call.record.vmap is None:
-            whole = jaxpr if body is None else call.trace(levels, primals)
+            whole = call_jaxpr or call.trace(levels, primals)
             return derive(call, whole, primals, tangents)
         if takes_results_of_rule(call.record):
             return self._differentiate_by_rule(call, levels, body, primals, tangents)
         if call.record.derivative.forward is not None:
-            return self._differentiate_forward(call, levels, jaxpr, primals, tangents)
+            return self._differentiate_forward(call, levels, call_jaxpr, primals, tangents)
         if body is None and not is_derived and _can_inline(call.record):
-            outputs = self._inline(call, levels, jaxpr, primals)
+            outputs = self._inline(call, levels, call_jaxpr, primals)
         elif call.record.needs_kernel_derivative and any_traced(primals):
-            outputs = self._attach_call(call, levels, jaxpr, primals)
+            outputs = self._attach_call(call, levels, primals, kernel)
         else:
-            outputs = self.call.bind(*primals, call=call, levels=levels, jaxpr=jaxpr)
+            outputs = self.call.bind(*primals, call=call, levels=levels, **kernel)
         avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
         zeros = [ad.Zero(aval) for aval in avals]
         if call.record.derivative.constant is not None:
             return outputs, zeros
         if is_derived:
             has_trace = body is None and call.record.sharding is None
-            whole = jaxpr if has_trace else call.trace(levels, primals, derivable=True)
+            whole = call_jaxpr if has_trace else call.trace(levels, primals, derivable=True)
             return outputs, derive(call, whole, primals, tangents)[1]
         structure = None if body is None else body.structure
         linear = partial(make_linear, call, levels, inputs=primals, outputs=outputs, structure=structure)
@@ -196,12 +202,14 @@ class Carrier:
         with jax.named_scope(call.record.name):
             outputs = jaxpr_as_fun(jaxpr)(*map(jax.lax.stop_gradient, primals))
         attached = attach(self.attachment, Attached(call, levels, len(primals)), primals, outputs, ())
-        return name_results(call, attached)
+        return mark_results(call, attached)
 
-    def _attach_call(self, call: BoundCall, levels: Levels, jaxpr: Any, primals: Any) -> list[Any]:
+    def _attach_call(
+        self, call: BoundCall, levels: Levels, primals: Any, kernel: dict[str, Any]
+    ) -> list[Any]:
         """Binds the call, and attaches the rules, so that an outer derivative knows that this is one."""
         held = map(jax.lax.stop_gradient, primals)
-        outputs = self.call.bind(*held, call=call, levels=levels, jaxpr=jaxpr)
+        outputs = self.call.bind(*held, call=call, levels=levels, **kernel)
         return attach(self.attachment, Attached(call, levels, len(primals)), primals, outputs, ())
 
     def _differentiate_forward(
@@ -209,7 +217,7 @@ class Carrier:
     ) -> tuple[list[Any], list[Any]]:
         """Runs the forward of an op instead of its kernel, and differentiates its results by the rules."""
         wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
-        avals = () if levels or isinstance(jaxpr, Uncompiled) else jaxpr.out_avals
+        avals = () if levels or jaxpr is None else jaxpr.out_avals
         due = tuple(map(_forget_placement, avals))
         outputs, plan, extras = self.run_forward(call, wanted, primals, levels=levels, due=due)
         zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in outputs]
@@ -227,7 +235,7 @@ class Carrier:
         if body is not None:
             body.structure = structure
         attached = attach(self.attachment, Attached(call, levels, len(primals)), primals, results, ())
-        outputs = name_results(call, attached)
+        outputs = mark_results(call, attached)
         zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in outputs]
         if call.record.jvp is not None and call.record.jvp.nonlinear:
             linear = partial(make_linear, call, levels, inputs=primals, outputs=outputs)
@@ -260,7 +268,7 @@ class Carrier:
         plan, outputs, extras = call.run_forward(levels, wanted, arrays, due)
         attached = Attached(call, levels, len(arrays), wanted, plan)
         results = attach(self.attachment, attached, arrays, outputs, extras)
-        return name_results(call, results), plan, extras
+        return mark_results(call, results), plan, extras
 
     def _bind_linear(self, make: Callable[..., Any], tangents: Any, zeros: Any) -> list[Any]:
         """Returns the tangents of outputs; ``make(wanted)`` gives the derivative and its residuals."""
@@ -345,42 +353,3 @@ def _can_inline(record: Record) -> bool:
 def _begin(call: BoundCall) -> Uncompiled | None:
     """Returns the parameter of a call that runs as plain Python, None for any other."""
     return Uncompiled() if call.is_plain else None
-
-
-def _apply_call(primitive: Primitive, *arrays: Any, call: BoundCall, levels: Levels, jaxpr: Any) -> Any:
-    """Runs the primitive *op* on values: compiled, or as plain Python."""
-    if isinstance(jaxpr, Uncompiled):
-        jaxpr.structure, outputs = call.run_plain(levels, arrays)
-        return list(outputs)
-    if not call.applies_itself:
-        return xla.apply_primitive(primitive, *arrays, call=call, levels=levels, jaxpr=jaxpr)
-    return call.apply(levels, partial(run_call, call=call, jaxpr=jaxpr))(*arrays)
-
-
-def run_call(*arrays: Any, call: BoundCall, jaxpr: Any, **_: Any) -> list[Any]:
-    """Evaluates the primitive *op*."""
-    with jax.named_scope(call.record.name):
-        return jaxpr_as_fun(jaxpr)(*arrays)
-
-
-_lower_kernel = mlir.lower_fun(run_call, multiple_results=True)
-
-
-def _lower_call(ctx: Any, *args: Any, call: BoundCall, levels: Levels, jaxpr: Any) -> Any:
-    """Lowers the kernel, after a check that each platform of the lowering has one."""
-    if isinstance(jaxpr, Uncompiled):
-        jaxpr = call.trace(levels, ctx.avals_in)
-    require_kernels(call.record, ctx.module_context.platforms, traced=call.kernel_slots)
-    found = find_spread_lowering(call, levels, jaxpr, ctx.module_context)
-    if found is None and min(len(ctx.module_context.platforms), len(call.kernel_slots)) > 1:
-        return lower_for_each(ctx, *args, slots=call.kernel_slots, jaxpr=jaxpr)
-    if found is None:
-        return _lower_kernel(ctx, *args, call=call, jaxpr=jaxpr)
-    return mlir.lower_fun(found, multiple_results=True)(ctx, *args)
-
-
-def _call_avals(*avals: Any, call: BoundCall, levels: Levels, jaxpr: Any) -> tuple[list[Any], Any]:
-    """Returns the avals and effects of the primitive *op*, which are those of its traced kernel."""
-    if isinstance(jaxpr, Uncompiled):
-        jaxpr = call.trace(levels, avals)
-    return list(jaxpr.out_avals), jaxpr.effects

@@ -185,7 +185,8 @@ class Expressions:
         if name in _CALLS and _CALLS[name] in equation.params:
             return self.read(equation.params[_CALLS[name]], operands, depth)
         if self._absorbs and "call" in equation.params and "levels" in equation.params:
-            return self.read(equation.params["jaxpr"], operands, depth)  # an op, maybe a product with zero
+            # an op, maybe a product with zero
+            return self.read(equation.params["call_jaxpr"], operands, depth)
         if name in _ZERO_OF_ZEROS and self._zeros.issuperset(operands):
             return [self.make_zero(var.aval) for var in equation.outvars]
         if self._absorbs and name in _PRODUCTS and not self._zeros.isdisjoint(operands):

@@ -41,7 +41,19 @@ SUPPORTED_RETURNS = (
     "int | float | bool for any number, list[Tensor], pytrees of arrays (dict, NamedTuple, classes "
     "registered with JAX, Any), and tuple[...] of these"
 )
+
+
+def resolve_alias(hint: Any) -> Any:
+    """Returns the type behind a name made by ``type X = ...``; numpy's ``NDArray[...]`` is such a name."""
+    target = typing.get_origin(hint) or hint
+    if type(target).__name__ != "TypeAliasType":  # Python 3.11 has none, but typing_extensions has one
+        return hint
+    parts = typing.get_args(hint)
+    return resolve_alias(target.__value__[parts] if parts else target.__value__)
+
+
 _KINDS: tuple[tuple[Any, Kind], ...] = ((jax.Array, "array"), (np.ndarray, "host"), (Tensor, "tensor"))
+_ARRAY_LIKE: Any = resolve_alias(jax.typing.ArrayLike)
 _PLAIN: dict[Any, str] = {
     int: "int",
     float: "float",
@@ -75,27 +87,25 @@ class UnsupportedHintError(Exception):
     """An annotation without a schema type; the text is advice, or empty."""
 
 
-def resolve_alias(hint: Any) -> Any:
-    """Returns the type behind a name made by ``type X = ...``; numpy's ``NDArray[...]`` is such a name."""
-    target = typing.get_origin(hint) or hint
-    if type(target).__name__ != "TypeAliasType":  # Python 3.11 has none, but typing_extensions has one
-        return hint
-    parts = typing.get_args(hint)
-    return resolve_alias(target.__value__[parts] if parts else target.__value__)
-
-
 def find_hint_kind(hint: Any) -> Kind | None:
     """Returns the kernel kind of an annotation for one array, and None for every other annotation.
 
     jaxtyping is optional, so its annotations are recognized by their attribute ``array_type``.
     """
     hint = resolve_alias(hint)
+    if hint == _ARRAY_LIKE:  # on arrays, numbers are taken too
+        return "array"
     target = typing.get_origin(hint) or hint  # numpy.ndarray[shape, dtype]
     for array_type, kind in _KINDS:
         if target is array_type:
             return kind
     inside = getattr(hint, "array_type", None) if isinstance(hint, type) else None
     return None if inside is None else find_hint_kind(inside)
+
+
+def is_array_like(parts: collections.abc.Sequence[Any]) -> bool:
+    """Tells whether these are the parts of ``jax.typing.ArrayLike``, with or without None."""
+    return set(parts) - {types.NoneType} == set(typing.get_args(_ARRAY_LIKE))
 
 
 def read_hint(hint: Any) -> SchemaType:
@@ -199,8 +209,10 @@ def _read_base(hint: Any) -> SchemaType:
 
 def _read_union(parts: tuple[Any, ...]) -> SchemaType:
     inside = [part for part in parts if part is not types.NoneType]
-    if len(inside) > 1 and all(isinstance(part, type) for part in inside) and set(inside) in _NUMBERS:
-        type_: SchemaType = BaseType("Scalar")
+    if is_array_like(parts):
+        type_: SchemaType = BaseType("Tensor")
+    elif len(inside) > 1 and all(isinstance(part, type) for part in inside) and set(inside) in _NUMBERS:
+        type_ = BaseType("Scalar")
     elif len(inside) == 1:
         type_ = read_hint(inside[0])
     elif all(find_hint_kind(part) is not None for part in inside):  # Float[Array, ""] | Int[Array, ""]

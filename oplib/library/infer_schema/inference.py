@@ -19,6 +19,7 @@ from .hints import (
     Kind,
     UnsupportedHintError,
     find_hint_kind,
+    is_array_like,
     list_field_hints,
     read_hint,
     read_open_hint,
@@ -246,7 +247,10 @@ def _find_kinds(hint: Any) -> Iterator[Kind]:
     if typing.get_origin(hint) is collections.abc.Callable:  # it is static, whatever it takes
         return
     parts = typing.get_args(hint)
-    if len({find_hint_kind(part) for part in parts} - {None}) > 1:  # jax.typing.ArrayLike is no annotation
+    if is_array_like(parts):
+        yield "array"
+        return
+    if len({find_hint_kind(part) for part in parts} - {None}) > 1:  # arrays of any kind are a pytree
         return
     for part in parts:
         yield from _find_kinds(part)

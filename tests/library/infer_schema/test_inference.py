@@ -137,7 +137,6 @@ def test_a_hint_becomes_a_type(hint, type_):
         Parameter,
         object(),
         tuple[Tensor, int],
-        jax.typing.ArrayLike,
         set[int],
     ],
 )

@@ -70,6 +70,13 @@ def test_annotations_say_the_kind(fn, kind):
     assert infer_kind(fn) == kind
 
 
+def test_array_like_is_a_tensor_of_a_kernel_on_arrays():
+    def scale(x: jax.typing.ArrayLike, w: jax.typing.ArrayLike | None = None) -> jax.Array: ...
+
+    assert infer_kind(scale) == "array"
+    assert infer_schema(scale, mutates_args=()) == "(Tensor x, Tensor? w=None) -> Tensor"
+
+
 def test_jaxtyping_hints_say_the_kind_of_their_arrays():
     jaxtyping = pytest.importorskip("jaxtyping")
 

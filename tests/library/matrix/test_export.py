@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from jax import export
 
+import oplib
+from oplib.errors import ArgumentTypeError
 from tests.documents import ROOT
 from tests.library.matrix.marked import COS, SIN, Marked, W, X, by_both, sum_of
 
@@ -90,3 +92,49 @@ def test_a_serialised_program_runs_in_another_process_that_has_the_op(
     command = [sys.executable, "-c", LOADER, str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.strip() == "loaded 4", done.stderr
+
+
+def make_tile(name: str) -> Any:
+    @oplib.custom_op(name)
+    def tile(x: jax.Array, counts: list[int], n: int) -> jax.Array:
+        return jnp.broadcast_to(x, (*counts, n, *x.shape)).sum(0)
+
+    def backward(ctx: Any, g: Any) -> Any:
+        return g.sum(0) * ctx.count, None, None
+
+    def save(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.count = inputs[1][0]
+
+    tile.register_autograd(backward, setup_context=save)
+    return tile
+
+
+def test_a_symbolic_dimension_is_a_static_int() -> None:
+    tile = make_tile("exported::tile")
+
+    def run(x: Any) -> Any:
+        return tile(x, [x.shape[0]], 2 * x.shape[0] + 1)
+
+    exported = export.export(jax.jit(run))(symbolic()[0])
+    gradient = export.export(jax.jit(jax.grad(lambda x: run(x).sum())))(symbolic()[0])
+    mapped = export.export(jax.jit(jax.vmap(lambda x: tile(x, [2], x.shape[0]))))(
+        jax.ShapeDtypeStruct(export.symbolic_shape("b, n"), jnp.float32)
+    )
+    for size in (1, 3):
+        x = jnp.arange(1.0, 1 + size)
+        np.testing.assert_allclose(exported.call(x), run(x))
+        np.testing.assert_allclose(gradient.call(x), jnp.full(size, size * (2 * size + 1)))
+        np.testing.assert_allclose(mapped.call(x[None]), tile(x, [2], size)[None])
+
+
+def test_an_export_after_an_export_has_symbols_of_its_own() -> None:
+    tile = make_tile("exported::tile_again")
+    for name in ("n", "m", "n"):
+        shape = jax.ShapeDtypeStruct(export.symbolic_shape(name), jnp.float32)
+        exported = export.export(jax.jit(lambda x: tile(x, [1], x.shape[0])))(shape)
+        assert exported.call(jnp.ones(2)).tolist() == [[1, 1], [1, 1]]
+
+
+def test_a_dimension_that_is_no_int_is_refused() -> None:
+    with pytest.raises(ArgumentTypeError, match=r"exported::tile_bad: argument 'n' .* expected .* 'int'"):
+        make_tile("exported::tile_bad")(jnp.ones(2), [1], "n")

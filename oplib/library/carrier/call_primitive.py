@@ -1,0 +1,105 @@
+"""The primitive *op* of the carrier: evaluation, lowering and shapes of a call.
+
+``checkify`` reads the parameter ``call_jaxpr`` of a primitive. It then binds the primitive once more, with
+the checked code as ``subfuns``, and with the state of the checks as further operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+from jax.extend.core import Primitive, jaxpr_as_fun
+from jax.interpreters import mlir, xla
+
+from oplib.library.axes.levels import Levels
+from oplib.library.kernels.kernel_choice import require_kernels
+
+from .attachment import Attached, attach
+from .bound_call import BoundCall
+from .derived_call import Uncompiled
+from .host_parts import find_spread_lowering
+from .several_platforms import lower_for_each
+
+
+class CallPrimitive(Primitive):
+    """A primitive whose parameter ``call_jaxpr`` is the traced kernel.
+
+    Args:
+        name: the qualified name of the op.
+        attachment: the primitive that attaches the rules of the op to results.
+    """
+
+    multiple_results = True
+
+    def __init__(self, name: str, attachment: Primitive) -> None:
+        super().__init__(name)
+        self._attachment = attachment
+
+    def bind(self, *operands: Any, subfuns: Sequence[Any] = (), **params: Any) -> Any:
+        """Binds the call; the code of ``checkify`` runs in its place, and the results keep their rules."""
+        if not subfuns:
+            return super().bind(*operands, **params)
+        return self._run_checked(subfuns[0], operands, **params)
+
+    def _run_checked(self, checked: Any, operands: Sequence[Any], *, call: BoundCall, levels: Levels) -> Any:
+        if call.record.is_transparent and call.record.jvp is None:
+            return checked.call_wrapped(*operands)  # JAX differentiates it
+        first = len(operands) - call.layout.array_count
+        state, inputs = operands[:first], operands[first:]
+        found = checked.call_wrapped(*state, *map(jax.lax.stop_gradient, inputs))
+        last = len(found) - len(call.trace(levels, inputs).out_avals)
+        if call.record.derivative.constant is not None:
+            return found
+        attached = Attached(call, levels, len(inputs))
+        return [*found[:last], *attach(self._attachment, attached, inputs, found[last:], ())]
+
+
+def apply_call(
+    primitive: Primitive,
+    *arrays: Any,
+    call: BoundCall,
+    levels: Levels,
+    call_jaxpr: Any = None,
+    body: Uncompiled | None = None,
+) -> Any:
+    """Runs the primitive *op* on values: compiled, or as plain Python."""
+    if body is not None:
+        body.structure, outputs = call.run_plain(levels, arrays)
+        return list(outputs)
+    if not call.applies_itself:
+        return xla.apply_primitive(primitive, *arrays, call=call, levels=levels, call_jaxpr=call_jaxpr)
+    return call.apply(levels, partial(run_call, call=call, call_jaxpr=call_jaxpr))(*arrays)
+
+
+def run_call(*arrays: Any, call: BoundCall, call_jaxpr: Any, **_: Any) -> list[Any]:
+    """Evaluates the primitive *op*."""
+    with jax.named_scope(call.record.name):
+        return jaxpr_as_fun(call_jaxpr)(*arrays)
+
+
+_lower_kernel = mlir.lower_fun(run_call, multiple_results=True)
+
+
+def lower_call(
+    ctx: Any, *args: Any, call: BoundCall, levels: Levels, call_jaxpr: Any = None, **_: Any
+) -> Any:
+    """Lowers the kernel, after a check that each platform of the lowering has one."""
+    jaxpr = call_jaxpr or call.trace(levels, ctx.avals_in)
+    require_kernels(call.record, ctx.module_context.platforms, traced=call.kernel_slots)
+    found = find_spread_lowering(call, levels, jaxpr, ctx.module_context)
+    if found is None and min(len(ctx.module_context.platforms), len(call.kernel_slots)) > 1:
+        return lower_for_each(ctx, *args, slots=call.kernel_slots, jaxpr=jaxpr)
+    if found is None:
+        return _lower_kernel(ctx, *args, call=call, call_jaxpr=jaxpr)
+    return mlir.lower_fun(found, multiple_results=True)(ctx, *args)
+
+
+def find_call_avals(
+    *avals: Any, call: BoundCall, levels: Levels, call_jaxpr: Any = None, **_: Any
+) -> tuple[list[Any], Any]:
+    """Returns the avals and effects of the primitive *op*, which are those of its traced kernel."""
+    jaxpr = call_jaxpr or call.trace(levels, avals)
+    return list(jaxpr.out_avals), jaxpr.effects
