@@ -159,6 +159,7 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
         "__module__": __name__,
         "_is_users": False,
         "_op_name": op.name(),
+        "_surrogates": staticmethod(lambda: (op.name(),) if op.record.derivative.surrogate else ()),
     }
     generated: type[Function] = type(op.record.step_name, (Function,), members)
     has_lists = any(argument.is_tensor_list for argument in schema.arguments)

@@ -33,7 +33,7 @@ def make(world, kernel, *, fake=None, formula=None, writes=()):
 def outcome(world, op, args, test_utils=TORCHS):
     """Which of torch's tests succeed."""
     results = world.lib.library.opcheck(op, args, test_utils=test_utils, raise_exception=False)
-    return {name: result == "SUCCESS" for name, result in results.items()}
+    return {name: not isinstance(result, Exception) for name, result in results.items()}
 
 
 def right(ctx, g):
@@ -127,7 +127,9 @@ CALLS = {
 def test_calls_are_taken_and_refused_alike(assert_agrees, name):
     def program(lib):
         world = World(lib)
-        return CALLS[name](lib, make(world, lambda x: x * x), world.tensor(1, 2))
+        results = CALLS[name](lib, make(world, lambda x: x * x), world.tensor(1, 2))
+        # torch calls a test a success that had nothing to check
+        return {name: "SUCCESS" if "SKIPPED" in result else result for name, result in results.items()}
 
     assert_agrees(program)
 

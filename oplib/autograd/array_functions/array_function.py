@@ -313,6 +313,11 @@ class BackwardPlan:
         """The name of the called op, for errors."""
         return ""
 
+    @property
+    def is_surrogate(self) -> bool:
+        """Whether the backward is declared not to be the derivative of the function."""
+        return False
+
     def backward(self, given: Mask) -> ArrayFunction:
         """Returns ``(*residuals, *given cotangents) -> gradients``, with None for inputs not wanted."""
         backward = self._backwards.get(given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -43,6 +44,9 @@ def gradcheck(
     The check runs in double precision. It turns JAX's x64 on for its own duration, and converts floating and
     complex inputs. Leaves that are in double precision already are passed to the function themselves, so the
     function may have captured them. Other inputs reach it as arguments only.
+
+    If an op has a surrogate gradient, nothing is compared with differences, and a UserWarning says so.
+    Forward mode is then compared with the backward.
 
     Args:
         func: a Python function that takes the inputs and returns a Tensor or several. It is called many
@@ -112,7 +116,16 @@ def passes_checks(
     """Returns whether a function passes, in double precision. See :func:`gradcheck`."""
     try:
         with jax.enable_x64(True):
-            run_checks(Problem(func, as_tuple(inputs)), options, fast_mode=fast_mode)
+            problem = Problem(func, as_tuple(inputs))
+            if names := problem.find_surrogates():
+                warnings.warn(
+                    f"gradcheck: the gradients are not compared with finite differences. {', '.join(names)} "
+                    "has a surrogate gradient, by register_autograd(..., surrogate=True). Everything else is "
+                    "checked.",
+                    UserWarning,
+                    stacklevel=4,
+                )
+            run_checks(problem, options, fast_mode=fast_mode)
     except GradcheckError:
         if raise_exception:
             raise

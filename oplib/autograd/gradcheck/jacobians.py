@@ -25,10 +25,30 @@ def check_jacobians(problem: Problem, options: Options, *, fast_mode: bool) -> N
     if not problem.differentiable:
         (_project_constant if fast_mode else _check_constant)(problem, options)
         return
+    if problem.find_surrogates():
+        _check_modes(problem, options)
+        return
     if options.check_backward_ad:
         (_project_backward if fast_mode else _check_backward)(problem, options)
     if options.check_forward_ad:
         (_project_forward if fast_mode else _check_forward)(problem, options)
+
+
+def _check_modes(problem: Problem, options: Options) -> None:
+    """Compares the Jacobians of both modes with each other: a surrogate gradient has no finite differences.
+
+    Raises:
+        GradcheckError: they differ, or one of them does not repeat.
+    """
+    backward = {}
+    if options.check_backward_ad:
+        backward = {output: backward_jacobian(problem, output, options) for output in problem.differentiable}
+    if options.check_forward_ad:
+        for place in problem.wanted:
+            forward = forward_jacobian(problem, place, options)
+            for output, found in backward.items():
+                pair = Pair(problem, output, place, forward=True)
+                require_equal_jacobians(pair, found[place], forward[output], options)
 
 
 def _check_backward(problem: Problem, options: Options) -> None:

@@ -51,6 +51,23 @@ class Problem:
         """The outputs that require grad."""
         return [self.outputs[place] for place in self.differentiable]
 
+    def find_surrogates(self) -> list[str]:
+        """Returns the names of the ops in the graph whose formula is declared a surrogate gradient."""
+        names: set[str] = set()
+        visited: set[Any] = set()
+        waiting: list[Any] = [output.grad_fn for output in self.differentiable_outputs]
+        while waiting:
+            node = waiting.pop()
+            if node is None or node in visited:
+                continue
+            visited.add(node)
+            plan = getattr(node, "plan", None)
+            if plan is not None and plan.is_surrogate:
+                names.add(plan.op_name)
+            names.update(getattr(getattr(node, "_forward_cls", None), "_surrogates", tuple)())
+            waiting.extend(edge[0] for edge in node.next_functions)
+        return sorted(names)
+
     @property
     def inexact(self) -> tuple[int, ...]:
         """The indices of floating and complex outputs, whether they require grad or not."""

@@ -73,6 +73,7 @@ class Function(metaclass=FunctionMeta):
     _takes_trees: ClassVar[bool] = True
     _op_name: ClassVar[str] = ""  # of the op for which a Function is made
     _is_users: ClassVar[bool] = True  # False for Functions made for an op, whose vmap rule is registered
+    _surrogates: ClassVar[Any] = tuple  # gives the name of the op, if its formula is a surrogate
     _root: ClassVar[type[Function]]
     _context_base: ClassVar[type[BackwardCFunction]] = BackwardCFunction
 

@@ -88,6 +88,10 @@ class FormulaPlan(BackwardPlan):
     def op_name(self) -> str:  # noqa: D102  described in Plan
         return self.overload.name()
 
+    @property
+    def is_surrogate(self) -> bool:  # noqa: D102  described in Plan
+        return self.overload.record.derivative.surrogate
+
     def backward(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in Plan
         record = self.overload.record
         held = self._versioned.get(given)

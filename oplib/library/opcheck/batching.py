@@ -16,17 +16,18 @@ from .sample import Sample, draw_like, is_inexact, only_arrays
 _SCALES = (1.0, 0.9375)  # of the items of a batch: close to the point of the check, with the same signs
 
 
-def check_vmap(sample: Sample, tolerance: Tolerance) -> None:
+def check_vmap(sample: Sample, tolerance: Tolerance) -> str | None:
     """Maps the op over all arrays, each alone and all but each, its gradients over all; compares with loops.
 
-    An op that declares that it has no batching rule passes.
+    Returns:
+        The reason, if nothing was compared.
 
     Raises:
         OpMismatchError: the values differ.
     """
     everything = [not number for number in sample.is_number]
     if not any(everything):
-        return
+        return "there is no array to map over"
     name = sample.overload.name()
     arrays = list(map(jnp.asarray, sample.arrays))
     try:
@@ -40,8 +41,9 @@ def check_vmap(sample: Sample, tolerance: Tolerance) -> None:
             )
         if sample.needs_grad and sample.has_backward:
             _compare_gradients(sample, arrays, everything, tolerance)
-    except MissingRuleError:
-        return
+    except MissingRuleError as error:
+        return f"there is no batching rule: {str(error).splitlines()[0]}"
+    return None
 
 
 def _choose_mapped(everything: list[bool]) -> list[list[bool]]:

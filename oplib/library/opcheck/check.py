@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from types import FunctionType
+from typing import Any
 
 from oplib.errors import ArgumentTypeError, OpCheckError, RegistrationError, RegistrationValueError, describe
 from oplib.library.objects.namespace import OpOverloadPacket
@@ -11,6 +12,7 @@ from oplib.library.objects.overload import HasOverload, OpOverload, resolve_op
 from oplib.tracebacks import entry_point
 
 from .batching import check_vmap
+from .called_op import find_called_op
 from .comparison import Tolerance
 from .fake import check_fake
 from .forward_mode import check_forward_mode
@@ -20,7 +22,7 @@ from .schema import check_registration, check_schema
 from .tracing import check_traced
 
 
-class OpCheckResults(dict[str, Literal["SUCCESS"] | Exception]):
+class OpCheckResults(dict[str, str | Exception]):
     """A dictionary of results that prints as a table: a test per line, and the text of its error."""
 
     def __str__(self) -> str:
@@ -32,7 +34,8 @@ def _tell(result: str | Exception) -> str:
     return result if isinstance(result, str) else f"{type(result).__name__}: {' '.join(str(result).split())}"
 
 
-Test = Callable[[Sample, Tolerance], None]
+Test = Callable[[Sample, Tolerance], str | None]
+"""Raises an error if something is wrong; returns the reason if there was nothing to check."""
 
 _TESTS: Mapping[str, Test] = {
     "test_schema": check_schema,
@@ -51,7 +54,7 @@ DEFAULT_TEST_UTILS = tuple(name for name in _TESTS if name != "test_aot_dispatch
 
 @entry_point
 def opcheck(
-    op: OpOverload | OpOverloadPacket | HasOverload,
+    op: OpOverload | OpOverloadPacket | HasOverload | Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
     *,
@@ -76,12 +79,14 @@ def opcheck(
     * ``test_aot_dispatch_static``, on request: another name of ``test_aot_dispatch_dynamic``.
 
     Gradients are checked if a Tensor among the arguments requires grad. If all arguments are arrays and the
-    op has a derivative, they count as such Tensors. An op that gives a reason why it has no derivative
-    passes, and so does an op without a batching rule or a second derivative. A kernel on Tensors that reads
-    values is not compared with a compiled run, because it has none.
+    op has a derivative, they count as such Tensors. Where there is nothing to check, the result is
+    ``"SKIPPED: ..."`` with the reason: an op without a derivative, a batching rule or a second derivative; a
+    formula that is declared a surrogate gradient or nonlinear; a kernel on Tensors that reads values, which
+    has no compiled run.
 
     Args:
-        op: an overload, the result of ``custom_op``, or a packet with one overload.
+        op: an overload, the result of ``custom_op``, a packet with one overload, or a function that calls one
+            op, such as ``oplib.sin``.
         args: the arguments. Each test gets a copy of them.
         kwargs: the keyword arguments.
         test_utils: names of tests, one name, or ``"ALL"``.
@@ -90,7 +95,7 @@ def opcheck(
         rtol: the relative tolerance. Pass both tolerances or none.
 
     Returns:
-        For each test ``"SUCCESS"``, or its exception. The dictionary prints as a table.
+        For each test ``"SUCCESS"``, ``"SKIPPED: ..."`` or its exception. The dictionary prints as a table.
 
     Raises:
         OpCheckError: a test has failed; the cause is its exception.
@@ -115,15 +120,17 @@ def opcheck(
         Traceback (most recent call last):
         oplib.errors.OpCheckError: opcheck(opcheck_doc.cube.default, ...): test_gradients failed with ...
     """
-    overload = _resolve(op)
     names = _list_tests(test_utils)
     tolerance = _make_tolerance(rtol, atol)
-    sample = Sample(overload, _take_arguments(overload, args), _take_keywords(overload, kwargs))
+    given, keywords = _take_arguments(op, args), _take_keywords(op, kwargs)
+    if isinstance(op, FunctionType) and op.__module__.startswith("oplib"):
+        op, given, keywords = find_called_op(op, given, keywords)
+    sample = Sample(overload := _resolve(op), given, keywords)
     results = OpCheckResults()
     for name in names:
         try:
-            _TESTS[name](sample, tolerance)
-            results[name] = "SUCCESS"
+            reason = _TESTS[name](sample, tolerance)
+            results[name] = "SUCCESS" if reason is None else f"SKIPPED: {reason}"
         except Exception as error:
             if raise_exception:
                 raise OpCheckError(f"opcheck({overload}, ...): {name} failed with {error}") from error
@@ -131,22 +138,28 @@ def opcheck(
     return results
 
 
-def _take_arguments(overload: OpOverload, args: Any) -> tuple[Any, ...]:
+def _take_arguments(op: Any, args: Any) -> tuple[Any, ...]:
     if isinstance(args, (tuple, list)):
         return tuple(args)
     raise ArgumentTypeError(
-        f"opcheck({overload}, ...): 'args' is the tuple of the op's arguments. Got {describe(args)}, of type "
-        f"{type(args).__name__}. Write opcheck(op, (x,)) for one argument x."
+        f"opcheck({_name(op)}, ...): 'args' is the tuple of the op's arguments. Got {describe(args)}, of "
+        f"type {type(args).__name__}. Write opcheck(op, (x,)) for one argument x."
     )
 
 
-def _take_keywords(overload: OpOverload, kwargs: Any) -> dict[str, Any]:
+def _take_keywords(op: Any, kwargs: Any) -> dict[str, Any]:
     if kwargs is None or isinstance(kwargs, Mapping):
         return dict(kwargs or {})
     raise ArgumentTypeError(
-        f"opcheck({overload}, ...): 'kwargs' is the dictionary of the op's keyword arguments. Got "
+        f"opcheck({_name(op)}, ...): 'kwargs' is the dictionary of the op's keyword arguments. Got "
         f"{describe(kwargs)}, of type {type(kwargs).__name__}. Write opcheck(op, (x,), {{'name': value}})."
     )
+
+
+def _name(op: Any) -> str:
+    if isinstance(op, HasOverload):
+        op = op._opoverload
+    return op.__name__ if isinstance(op, FunctionType) else str(op)
 
 
 def _resolve(op: Any) -> OpOverload:

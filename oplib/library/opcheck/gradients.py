@@ -27,10 +27,13 @@ _LARGEST = 64
 """Up to this number of inputs, every entry of the Jacobian is compared."""
 
 
-def check_gradients(sample: Sample, tolerance: Tolerance) -> None:
+def check_gradients(sample: Sample, tolerance: Tolerance) -> str | None:
     """Compares the gradients of the tape with central differences, in double precision if the op supports it.
 
-    A formula that is declared nonlinear is not the derivative of the kernel, and is skipped.
+    A formula that is declared nonlinear is skipped. Of a surrogate gradient the rest is checked.
+
+    Returns:
+        The reason, if nothing was compared.
 
     Raises:
         GradcheckError: they differ.
@@ -38,15 +41,18 @@ def check_gradients(sample: Sample, tolerance: Tolerance) -> None:
     """
     if sample.needs_grad and sample.overload.record.derivative.forward is not None:
         _check_forward(sample, tolerance)
-    if not _is_due(sample):
-        return
+    reason = sample.explain_no_derivative() or sample.explain_no_formula()
+    if reason is not None and not (sample.needs_grad and sample.overload.record.derivative.surrogate):
+        return reason
     with jax.enable_x64(True):
         if keeps_double(sample):
             _run_checks(*_make_problem(sample, to_double), within(tolerance, DOUBLE), in_double=True)
-            return
+            return reason
     leaves, call = _make_problem(sample, lambda leaf: leaf)
-    if all(leaf.array.dtype in (np.float32, np.complex64) for leaf in leaves):
-        _run_checks(leaves, call, within(tolerance, SINGLE), in_double=False)
+    if not all(leaf.array.dtype in (np.float32, np.complex64) for leaf in leaves):
+        return "finite differences need arguments in single or double precision"
+    _run_checks(leaves, call, within(tolerance, SINGLE), in_double=False)
+    return reason
 
 
 def _run_checks(leaves: list[Tensor], call: Callable[..., Any], options: Options, *, in_double: bool) -> None:
@@ -66,34 +72,36 @@ def _check_forward(sample: Sample, tolerance: Tolerance) -> None:
     require_equal(plain, recorded, tolerance, what, advice="Let forward= compute what the kernel computes.")
 
 
-def check_second_gradients(sample: Sample, tolerance: Tolerance) -> None:
+def check_second_gradients(sample: Sample, tolerance: Tolerance) -> str | None:
     """Raises GradcheckError if derivatives of the formula differ from differences along random directions.
 
-    A formula without a derivative passes: one with a callback, or with a kernel of another language.
+    Returns:
+        The reason, if nothing was compared: a formula without a derivative has a callback in it, or a kernel
+        of another language.
     """
-    if not _is_due(sample):
-        return
+    reason = sample.explain_no_derivative() or sample.explain_no_formula()
+    if reason is not None:
+        return reason
     with jax.enable_x64(True):
-        if keeps_double(sample):
-            leaves, call = _make_problem(sample, to_double)
-            due = within(tolerance, DOUBLE)
-            try:
-                gradgradcheck(
-                    call, leaves, atol=due.atol, rtol=due.rtol, nondet_tol=due.nondet_tol, fast_mode=True
-                )
-            except Exception as error:
-                if not _is_without_rule(error):
-                    raise
+        if not keeps_double(sample):
+            return "the op does not keep double precision, which differences of gradients need"
+        leaves, call = _make_problem(sample, to_double)
+        due = within(tolerance, DOUBLE)
+        try:
+            gradgradcheck(
+                call, leaves, atol=due.atol, rtol=due.rtol, nondet_tol=due.nondet_tol, fast_mode=True
+            )
+        except Exception as error:
+            if not _is_without_rule(error):
+                raise
+            return "the formula has no derivative"
+    return None
 
 
 def _is_without_rule(error: Exception) -> bool:
     """Tells whether an error says that an op, a primitive or a callback has no derivative."""
     is_told = any(text in str(error) for text in ("do not support JVP", "cannot be differentiated"))
     return is_told or isinstance(error, (MissingRuleError, NotImplementedError))
-
-
-def _is_due(sample: Sample) -> bool:
-    return sample.needs_grad and sample.has_backward and not sample.overload.record.derivative.nonlinear
 
 
 def _make_problem(sample: Sample, convert: Callable[[Any], Any]) -> tuple[list[Tensor], Callable[..., Any]]:

@@ -70,6 +70,31 @@ class Sample:
         """Tells whether the op writes nothing."""
         return not self.overload.record.schema.is_mutable
 
+    def explain_no_derivative(self) -> str | None:
+        """Tells why there is no derivative to check; None if there is one."""
+        record = self.overload.record
+        derivative = record.derivative
+        if derivative.constant is not None:
+            return f"the derivative is zero, because {derivative.constant}"
+        if derivative.missing is not None:
+            return f"the derivative is missing, because {derivative.missing}"
+        if not self.is_functional:
+            return "the op writes an argument"
+        if derivative.backward is None and record.jvp is None and not record.is_transparent:
+            return "no derivative is registered"
+        return None if self.needs_grad else "no argument requires grad"
+
+    def explain_no_formula(self) -> str | None:
+        """Tells why there is no backward that could be compared with differences; None if there is one."""
+        derivative = self.overload.record.derivative
+        if derivative.nonlinear:
+            return "the formula is declared nonlinear, so it is not the kernel's derivative"
+        if derivative.surrogate:
+            return "the formula is declared a surrogate, so it is not compared with finite differences"
+        if not self.has_backward:
+            return "the backward is derived from the jvp rule, which test_forward_mode checks"
+        return None
+
     def name(self, index: int) -> str:
         """Returns the name of the argument that contains an array."""
         return self.layout.find_argument(index)

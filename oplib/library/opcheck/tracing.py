@@ -25,12 +25,15 @@ _ADVICE = (
 )
 
 
-def check_traced(sample: Sample, tolerance: Tolerance) -> None:
+def check_traced(sample: Sample, tolerance: Tolerance) -> str | None:
     """Compares outputs, and gradients if an argument requires grad, of an eager call and a call under jit.
 
     If two eager calls of an op with ``Tag.ordered`` differ, its results depend on its side effects. Then only
-    shapes and dtypes are compared. A kernel of plain Python on Tensors that reads values passes: it is never
-    compiled, and a call of it under ``jit`` raises.
+    shapes and dtypes are compared.
+
+    Returns:
+        The reason, if nothing was compared: a kernel of plain Python on Tensors that reads values is never
+        compiled, and a call of it under ``jit`` raises.
 
     Raises:
         OpMismatchError: they differ.
@@ -45,15 +48,16 @@ def check_traced(sample: Sample, tolerance: Tolerance) -> None:
     try:
         traced = jax.jit(lambda *arrays: only_arrays(sample.call_arrays(arrays)))(*sample.arrays)
     except ReadValueError:
-        return
+        return "the kernel reads values, so it has no compiled run"
     what = f"{name}: the outputs are different in eager mode and when traced by jit"
     if not _is_repeatable(sample, eager):
         eager, traced = (list(map(jnp.zeros_like, results)) for results in (eager, traced))
         require_equal(eager, traced, tolerance, what, advice=_ADVICE)
-        return
+        return None
     require_equal(eager, traced, tolerance, what, advice=_ADVICE)
     if sample.needs_grad and sample.is_functional:
         _check_gradients(sample, tolerance)
+    return None
 
 
 def _is_repeatable(sample: Sample, first: Sequence[Any]) -> bool:

@@ -46,6 +46,7 @@ class Derivative:
         forward: ``forward(ctx, *inputs)``, which computes the results and selects these values. It runs
             instead of the kernel where the call is recorded or differentiated.
         nonlinear: the formula is not linear in its gradients (clipping), so no jvp can be derived from it.
+        surrogate: the formula is not the derivative of the kernel, so no check compares the two.
         derive: JAX's own derivative of the kernel is used.
         recompute: a recorded call of a derived op saves inputs only, and its backward computes again what it
             needs of the kernel.
@@ -59,6 +60,7 @@ class Derivative:
     setup_context: Function | None = None
     forward: Function | None = None
     nonlinear: bool = False
+    surrogate: bool = False
     derive: bool = False
     recompute: bool = False
     selects: bool = False

@@ -36,6 +36,7 @@ class AutogradOptions(TypedDict, total=False):
     setup_context: Function | None
     forward: Function | None
     nonlinear: bool
+    surrogate: bool
     constant: str | None
     missing: str | None
     lib: Library | None
@@ -68,6 +69,7 @@ def register_autograd(
     setup_context: Function | None = None,
     forward: Function | None = None,
     nonlinear: bool = False,
+    surrogate: bool = False,
     constant: str | None = None,
     missing: str | None = None,
     lib: Library | None = None,
@@ -88,6 +90,9 @@ def register_autograd(
             do not apply to it.
         nonlinear: the formula is not linear in its gradients, so no forward derivative can be derived from
             it.
+        surrogate: the formula is not the derivative of the kernel, as of a straight-through estimator.
+            Forward mode is derived from it all the same. ``opcheck`` and ``gradcheck`` do not compare it with
+            finite differences, and say so.
         constant: the reason why the gradient is zero everywhere, instead of a formula: ``constant="because
             ..."``.
         missing: the reason why there is no gradient, instead of a formula; a request for it raises an error.
@@ -105,8 +110,8 @@ def register_autograd(
         UnsupportedRegistrationError: the op has a keyword-only tensor.
 
     Source:
-        ``torch.library.register_autograd``; ``"derive"``, ``nonlinear``, ``constant`` and ``missing`` are
-            oplib's.
+        ``torch.library.register_autograd``; ``"derive"``, ``nonlinear``, ``surrogate``, ``constant`` and
+            ``missing`` are oplib's.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -125,7 +130,13 @@ def register_autograd(
 
     def register(formula: Any) -> Any:
         arguments = Derivative(
-            formula, setup_context, forward, nonlinear=nonlinear, constant=constant, missing=missing
+            formula,
+            setup_context,
+            forward,
+            nonlinear=nonlinear,
+            surrogate=surrogate,
+            constant=constant,
+            missing=missing,
         )
         derivative = make_derivative(target.name(), arguments)
         check_derivative(target.record, derivative, subject="register_autograd")

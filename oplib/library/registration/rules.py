@@ -301,9 +301,9 @@ def make_derivative(name: str, arguments: Derivative) -> Derivative:
     parts = {"setup_context": arguments.setup_context, "forward": arguments.forward}
     saves = [part is not None for part in parts.values()]
     is_formula = backward not in (None, "derive") and not isinstance(backward, Derivative)
-    if not is_formula and (any(saves) or arguments.nonlinear):
+    if not is_formula and (any(saves) or arguments.nonlinear or arguments.surrogate):
         raise RegistrationValueError(
-            f"{subject}: setup_context, forward and nonlinear belong to a formula. Got "
+            f"{subject}: setup_context, forward, nonlinear and surrogate belong to a formula. Got "
             f"them with {kinds[0] if backward is None else repr(backward)}. Pass the formula too, or leave "
             "them out."
         )
