@@ -3,6 +3,7 @@
 from .gradients import EdgeStatistics, FirstBad, GradientReport
 from .graph import Graph, graph
 from .groups import FunctionSummary
+from .program import ProgramReport, program
 from .records import NodeRecord, SavedValue, read_nodes
 from .rules import OpsTable
 from .rules import tabulate_rules as ops
@@ -16,9 +17,11 @@ __all__ = [
     "Graph",
     "NodeRecord",
     "OpsTable",
+    "ProgramReport",
     "SavedValue",
     "graph",
     "graph_text",
     "ops",
+    "program",
     "read_nodes",
 ]

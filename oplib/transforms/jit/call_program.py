@@ -278,7 +278,32 @@ class Program:
 
     def lower(self, given: CallArguments, found: Found) -> jax.stages.Lowered:
         """Returns the program as JAX lowers it for one call."""
-        return self._run.lower(*self._list_inputs(found, self._list_rest(found, given)))
+        return self.trace(given, found).lower()
+
+    def trace(self, given: CallArguments, found: Found) -> jax.stages.Traced:
+        """Returns the program as JAX traces it for one call."""
+        return self._run.trace(*self._list_inputs(found, self._list_rest(found, given)))
+
+    def describe_operands(self) -> list[tuple[str, str, bool]]:
+        """Returns for each operand its name, its shape, and whether its buffer is donated."""
+        donated = {place for _, place in self._donated}
+        return [(name, shape, n in donated) for n, (name, shape) in enumerate(self._operands.list_shapes())]
+
+    def describe_effects(self) -> list[tuple[str, str]]:
+        """Returns what a call does beside computing: the name of what it changes, and how."""
+        names = {number: self._operands.list_shapes()[at][0] for number, at in self._at.items()}
+        effects = self._effects
+        found = [(operand, "is written") for operand, *_ in effects.writes]
+        found += [(operand, "is written through its data") for operand, *_ in effects.alias_writes]
+        found += [
+            (operand, "loses its grad" if to is None else "gets a grad") for operand, to in effects.grads
+        ]
+        found += [(operand, "gets other data") for operand, *_ in effects.data]
+        found += [(operand, f"requires_grad becomes {flag}") for operand, flag in effects.flags]
+        found += [(operand, "gets a history") for operand, _ in effects.histories]
+        shown = [(names.get(operand, f"operand {operand}"), how) for operand, how in found]
+        shown += [("a container", f"gets the entry {one.key!r}") for one in effects.places]
+        return shown + [("a Generator", "is drawn from") for _ in effects.generators]
 
 
 @jax.jit

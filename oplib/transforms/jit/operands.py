@@ -103,6 +103,10 @@ class ExpectedOperands:
         self._sharing = [(owners.index(one), n) for n, one in enumerate(owners) if owners.index(one) != n]
         self._owner_count = len(set(owners))
 
+    def list_shapes(self) -> list[tuple[str, str]]:
+        """Returns the name and the shape of each operand."""
+        return list(zip(self._names, self._shown, strict=True))
+
     def match(self, tensors: Sequence[Tensor], rest: Sequence[Any] = ()) -> Found | None:
         """Returns the operands; None if one of them is not what the program was compiled for."""
         if not self.fit_kinds(tensors):

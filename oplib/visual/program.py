@@ -1,0 +1,163 @@
+"""The program of a compiled function: operands, effects, donated buffers, cost, memory, and jaxpr."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from oplib.errors import ArgumentTypeError, ArgumentValueError, describe
+from oplib.tracebacks import entry_point
+from oplib.transforms.jit.function import JitFunction
+
+from .graph import write_text
+from .markup import format_bytes
+from .svg import read_asset
+from .text import align
+
+_MEMORY = {
+    "arguments": "argument_size_in_bytes",
+    "results": "output_size_in_bytes",
+    "donated": "alias_size_in_bytes",
+    "temporary": "temp_size_in_bytes",
+    "code": "generated_code_size_in_bytes",
+}
+
+
+@dataclass(frozen=True)
+class ProgramReport:
+    """What a compiled function runs for some arguments. Make it with :func:`program`.
+
+    Attributes:
+        name: of the function.
+        operands: name, shape, and whether the buffer is donated, of each Tensor that it reads or writes.
+        effects: what a call changes, and how.
+        cost: what XLA estimates, such as ``flops``; empty where the platform does not tell.
+        memory: bytes of arguments, results, donated buffers, temporary buffers and code; empty likewise.
+        jaxpr: the text of the traced program.
+    """
+
+    name: str
+    operands: Sequence[tuple[str, str, bool]]
+    effects: Sequence[tuple[str, str]]
+    cost: Mapping[str, float]
+    memory: Mapping[str, int]
+    jaxpr: str
+
+    def __str__(self) -> str:
+        parts = [f"program of {self.name}"]
+        for title, rows in self._list_tables():
+            parts += ["", title, *[f"  {line}" for line in (align(rows) if rows else ["none"])]]
+        return "\n".join([*parts, "", "jaxpr", *[f"  {line}" for line in self.jaxpr.splitlines()]])
+
+    def _list_tables(self) -> list[tuple[str, list[list[str]]]]:
+        operands = [[name, shape, "donated" if donated else ""] for name, shape, donated in self.operands]
+        memory = [[name, format_bytes(count)] for name, count in self.memory.items()]
+        cost = [[name, f"{value:,.0f}"] for name, value in self.cost.items()]
+        effects = list(map(list, self.effects))
+        return [("operands", operands), ("effects", effects), ("cost", cost), ("memory", memory)]
+
+    def html(self) -> str:
+        """Returns a page for browsers: one file that needs no network."""
+        style = read_asset("graph.css") + read_asset("program.css")
+        head = f'<meta charset="utf-8"><title>{escape(self.name)}</title>'
+        view = '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        return (
+            f'<!doctype html><html lang="en"><head>{head}{view}<style>{style}</style></head>'
+            f"<body>{self._write_body()}</body></html>"
+        )
+
+    def _write_body(self) -> str:
+        tables: list[str] = []
+        for title, rows in self._list_tables():
+            cells = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
+            shown = "".join(f"<tr>{row}</tr>" for row in cells) or "<tr><td>none</td></tr>"
+            tables.append(f"<section><h2>{title}</h2><div><table>{shown}</table></div></section>")
+        return (
+            f'<main class="oplib-graph oplib-program"><h1>program of <b>{escape(self.name)}</b></h1>'
+            f'<div class="tables">{"".join(tables)}</div>'
+            f"<h2>jaxpr</h2><pre>{escape(self.jaxpr)}</pre></main>"
+        )
+
+    def _repr_html_(self) -> str:
+        style = read_asset("graph.css") + read_asset("program.css")
+        return f"<style>{style}</style>{self._write_body()}"
+
+    @entry_point
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the report to a file, as text or HTML, and returns the path.
+
+        Args:
+            path: ends in ``.html`` or ``.txt``.
+
+        Raises:
+            ArgumentValueError: the ending names no form.
+            DataError: the file cannot be written.
+        """
+        path = Path(path)
+        if path.suffix not in (".html", ".txt"):
+            raise ArgumentValueError(
+                f"program.save: the ending of the path names no form. Got {str(path)!r}. Choose .html or "
+                ".txt."
+            )
+        return write_text(path, self.html() if path.suffix == ".html" else str(self), "program.save")
+
+
+@entry_point
+def program(step: Any, *args: Any, **kwargs: Any) -> ProgramReport:
+    """Returns what a compiled function runs for some arguments. It compiles the program, and runs nothing.
+
+    Args:
+        step: a function that ``oplib.jit`` has made.
+        *args: its arguments.
+        **kwargs: its arguments by name.
+
+    Returns:
+        A report with ``operands``, ``effects``, ``cost``, ``memory`` and ``jaxpr``; ``str`` and ``html()``
+        show all of them.
+
+    Raises:
+        ArgumentTypeError: ``step`` is no function of ``oplib.jit``.
+
+    Example:
+        >>> import oplib
+        >>> weight = oplib.tensor([1.0, 2.0], requires_grad=True)
+        >>> @oplib.jit
+        ... def step(x):
+        ...     with oplib.no_grad():
+        ...         weight.sub_(x, alpha=0.5)
+        >>> oplib.visual.program(step, oplib.ones(2)).effects
+        [('weight', 'is written')]
+    """
+    if not isinstance(step, JitFunction):
+        raise ArgumentTypeError(
+            f"program: expected a function of oplib.jit. Got {describe(step)} of type {type(step).__name__}. "
+            "Give oplib.jit(function)."
+        )
+    given = step._binder.bind(args, kwargs)
+
+    def read(program: Any, given: Any, found: Any) -> ProgramReport:
+        traced = program.trace(given, found)
+        compiled = traced.lower().compile()
+        memory = compiled.memory_analysis()
+        sizes = {name: getattr(memory, attribute, None) for name, attribute in _MEMORY.items()}
+        return ProgramReport(
+            step.__name__,
+            program.describe_operands(),
+            program.describe_effects(),
+            _list_cost(compiled.cost_analysis()),
+            {name: int(size) for name, size in sizes.items() if size is not None},
+            str(traced.jaxpr),
+        )
+
+    return step._serve(given, read)
+
+
+def _list_cost(found: Any) -> dict[str, float]:
+    """Returns the totals of XLA's estimate, without those of single operands."""
+    first: Any = found[0] if isinstance(found, (list, tuple)) and found else found
+    totals = ("flops", "transcendentals", "bytes accessed")
+    return {name: float(first[name]) for name in totals if name in (first or {})}

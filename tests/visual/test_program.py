@@ -1,0 +1,71 @@
+"""``oplib.visual.program``: what a compiled function reads, changes, costs and runs."""
+
+from __future__ import annotations
+
+import pytest
+
+import oplib
+from oplib.errors import DataError
+from oplib.visual import program
+
+
+def make_step():
+    weight = oplib.ones(3, requires_grad=True)
+    rate = oplib.tensor(0.5)
+
+    @oplib.jit
+    def step(x):
+        weight.grad = None
+        loss = (weight * x).sin().sum()
+        loss.backward()
+        with oplib.no_grad():
+            weight.sub_(weight.grad * rate)
+        return loss.detach()
+
+    return step, weight
+
+
+def test_a_report_has_operands_effects_cost_memory_and_jaxpr_and_runs_nothing():
+    step, weight = make_step()
+    made = program(step, oplib.ones(3))
+    assert weight.tolist() == [1.0] * 3
+    assert weight.grad is None
+    shapes = {name: shape for name, shape, _ in made.operands}
+    assert (shapes["weight"], shapes["rate"], shapes["argument 'x'"]) == ("f32[3]", "f32[]", "f32[3]")
+    assert made.effects == [("weight", "is written"), ("weight", "gets a grad")]
+    assert made.cost["flops"] > 0
+    assert made.memory["arguments"] >= 3 * 4 * 2 + 4
+    assert "sin" in made.jaxpr
+    assert "cos" in made.jaxpr
+    text = str(made)
+    assert text.startswith("program of step")
+    assert "weight  is written" in text
+
+
+def test_a_written_tensor_that_nobody_else_holds_is_donated():
+    step, _ = make_step()
+    step(oplib.ones(3))
+    step(oplib.ones(3))  # from now on the program writes what the program before has made
+    made = program(step, oplib.ones(3))
+    assert {name for name, _, donated in made.operands if donated} == {"weight"}
+    assert program(oplib.jit(lambda x: x * 2), oplib.ones(3)).effects == []
+
+
+def test_the_page_escapes_and_has_every_part(tmp_path):
+    step, _ = make_step()
+    made = program(step, oplib.ones(3))
+    page = made.save(tmp_path / "a.html").read_text(encoding="utf-8")
+    assert page == made.html()
+    assert all(f"<h2>{title}</h2>" in page for title in ("operands", "effects", "cost", "memory", "jaxpr"))
+    assert made._write_body() in made._repr_html_()
+    assert made.save(tmp_path / "a.txt").read_text(encoding="utf-8") == str(made)
+
+
+def test_another_function_a_wrong_ending_and_a_bad_path_are_errors(tmp_path):
+    with pytest.raises(TypeError, match=r"program: expected a function of oplib.jit. Got .* Give oplib.jit"):
+        program(lambda x: x, oplib.ones(3))
+    made = program(oplib.jit(lambda x: x * 2), oplib.ones(3))
+    with pytest.raises(ValueError, match=r"program.save: the ending .* Choose .html or .txt"):
+        made.save(tmp_path / "a.pdf")
+    with pytest.raises(DataError, match=r"program.save: the file cannot be written"):
+        made.save(tmp_path / "none" / "a.txt")
