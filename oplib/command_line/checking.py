@@ -11,9 +11,9 @@ from xml.etree import ElementTree as ET
 from oplib.errors import OpCheckError
 from oplib.library.objects.overload import OpOverload
 from oplib.library.opcheck.check import DEFAULT_TEST_UTILS, opcheck
+from oplib.library.opcheck.report import CheckResult, OpReport, make_report, name_check
 from oplib.testing.op_tests import SLOW_CHECKS
 from oplib.testing.samples import samples
-from oplib.visual.report import CheckResult, OpReport, make_report, name_check
 
 from .output import load_ops, print_colored, print_json, write_file
 
@@ -75,7 +75,8 @@ def _run_check(op: OpOverload, call: Any, name: str, before: CheckResult | None)
     except OpCheckError as caught:
         error = caught
     seconds = time.perf_counter() - start + (0.0 if before is None else before.seconds)
-    skipped = "" if told == "SUCCESS" or (before is not None and not before.skipped) else told
+    is_checked = told == "SUCCESS" or (before is not None and not before.skipped)
+    skipped = "" if is_checked else told.removeprefix("SKIPPED: ")
     return CheckResult(seconds, error, skipped)
 
 

@@ -47,7 +47,7 @@ class OpCase:
             )
         result = opcheck(self.op, self.sample.args, self.sample.kwargs, test_utils=self.check)[self.check]
         if result != "SUCCESS":
-            pytest.skip(f"{self.op.name()}: {result}")
+            pytest.skip(f"{self.op.name()}: {str(result).removeprefix('SKIPPED: ')}")
 
 
 def parametrize_ops(namespace: str, *, checks: Sequence[str] = DEFAULT_TEST_UTILS) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from oplib.library.objects.description import RULES, OpDescription, Status, name_site
 from oplib.library.objects.overload import list_overloads
+from oplib.library.opcheck.report import render_name, render_statuses
 from oplib.markup import escape, make_page
 from oplib.testing.op_lists import list_ops_of
 from oplib.tracebacks import entry_point
@@ -60,25 +61,6 @@ class OpsTable:
 _LEGEND = " &emsp; ".join(
     f"<span class={status.name}>{status.value}</span> {status.name}" for status in Status
 )
-
-
-def render_name(description: OpDescription) -> str:
-    """Returns the cell with the name and the schema of an op."""
-    namespace, _, name = description.name.partition("::")
-    rest = description.schema.removeprefix(description.name)
-    return (
-        f"<td><span class=soft>{escape(namespace)}::</span><b>{escape(name)}</b>"
-        f"<span class='mono soft' title='{escape(rest)}'>{escape(rest)}</span></td>"
-    )
-
-
-def render_statuses(description: OpDescription) -> str:
-    """Returns one cell for each rule of an op."""
-    return "".join(
-        f"<td title='{escape(fact.rule)}: {escape(fact.text)}'>"
-        f"<span class={fact.status.name}>{fact.status.value}</span></td>"
-        for fact in description.rules
-    )
 
 
 assert len(_HEADS) == len(RULES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from oplib.errors import ArgumentTypeError, OpCheckError, RegistrationError, RegistrationValueError, describe
 from oplib.library.objects.namespace import OpOverloadPacket
 from oplib.library.objects.overload import HasOverload, OpOverload, resolve_op
+from oplib.markup import escape
 from oplib.tracebacks import entry_point
 
 from .batching import check_vmap
@@ -17,17 +19,47 @@ from .comparison import Tolerance
 from .fake import check_fake
 from .forward_mode import check_forward_mode
 from .gradients import check_gradients, check_second_gradients
+from .report import CheckResult, OpReport, make_report
 from .sample import Sample
 from .schema import check_registration, check_schema
 from .tracing import check_traced
 
 
 class OpCheckResults(dict[str, str | Exception]):
-    """A dictionary of results that prints as a table: a test per line, and the text of its error."""
+    """A dictionary of results that prints as a table: a test per line, and the text of its error.
+
+    Attributes:
+        op: the checked op.
+        seconds: the time of each test.
+    """
+
+    def __init__(self, op: OpOverload) -> None:
+        super().__init__()
+        self.op = op
+        self.seconds: dict[str, float] = {}
 
     def __str__(self) -> str:
         width = max(map(len, self), default=0)
         return "\n".join(f"{name:<{width}}  {_tell(result)}" for name, result in self.items())
+
+    def html(self) -> str:
+        """Returns a page of HTML: the rules, the tests, and both Jacobians of a wrong gradient."""
+        checks = {
+            name: CheckResult(
+                self.seconds[name],
+                result if isinstance(result, Exception) else None,
+                "" if isinstance(result, Exception) else result.partition("SKIPPED: ")[2],
+            )
+            for name, result in self.items()
+        }
+        return make_report([OpReport(self.op.describe(), checks)], f"opcheck({self.op.name()}, ...)")
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{name}</td><td style='text-align:left'>{escape(_tell(result))}</td></tr>"
+            for name, result in self.items()
+        )
+        return f"<table>{rows}</table>"
 
 
 def _tell(result: str | Exception) -> str:
@@ -126,8 +158,9 @@ def opcheck(
     if isinstance(op, FunctionType) and op.__module__.startswith("oplib"):
         op, given, keywords = find_called_op(op, given, keywords)
     sample = Sample(overload := _resolve(op), given, keywords)
-    results = OpCheckResults()
+    results = OpCheckResults(overload)
     for name in names:
+        start = time.perf_counter()
         try:
             reason = _TESTS[name](sample, tolerance)
             results[name] = "SUCCESS" if reason is None else f"SKIPPED: {reason}"
@@ -135,6 +168,7 @@ def opcheck(
             if raise_exception:
                 raise OpCheckError(f"opcheck({overload}, ...): {name} failed with {error}") from error
             results[name] = error
+        results.seconds[name] = time.perf_counter() - start
     return results
 
 

@@ -10,10 +10,7 @@ import jax
 import numpy as np
 
 from oplib.library.objects.description import OpDescription, name_site
-from oplib.library.opcheck.check import DEFAULT_TEST_UTILS
 from oplib.markup import escape, make_page
-
-from .rules import render_name, render_statuses
 
 Matrix = np.ndarray[Any, Any]
 
@@ -113,14 +110,33 @@ def _render_summary(reports: Sequence[OpReport]) -> str:
 
 def _render_table(reports: Sequence[OpReport]) -> str:
     rules = ("cpu", "gpu", "tpu", "fake", "backward", "forward mode", "vmap", "sharding", "autocast")
-    heads = "".join(f"<th>{head}</th>" for head in ("op", *rules, *map(name_check, DEFAULT_TEST_UTILS)))
+    heads = "".join(f"<th>{head}</th>" for head in ("op", *rules, *_HEADS.values()))
     rows = "".join(
         f"<tr>{render_name(report.description)}{render_statuses(report.description)}"
-        f"{''.join(_render_check(report.checks.get(name)) for name in DEFAULT_TEST_UTILS)}"
+        f"{''.join(_render_check(report.checks.get(name)) for name in _HEADS)}"
         f"<td class='mono soft'>{escape(name_site(report.description.where))}</td></tr>"
         for report in reports
     )
     return f"<table><tr>{heads}<th>registered at</th></tr>{rows}</table>"
+
+
+def render_name(description: OpDescription) -> str:
+    """Returns the cell with the name and the schema of an op."""
+    namespace, _, name = description.name.partition("::")
+    rest = description.schema.removeprefix(description.name)
+    return (
+        f"<td><span class=soft>{escape(namespace)}::</span><b>{escape(name)}</b>"
+        f"<span class='mono soft' title='{escape(rest)}'>{escape(rest)}</span></td>"
+    )
+
+
+def render_statuses(description: OpDescription) -> str:
+    """Returns one cell for each rule of an op."""
+    return "".join(
+        f"<td title='{escape(fact.rule)}: {escape(fact.text)}'>"
+        f"<span class={fact.status.name}>{fact.status.value}</span></td>"
+        for fact in description.rules
+    )
 
 
 def _render_check(check: CheckResult | None) -> str:

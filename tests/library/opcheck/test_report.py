@@ -2,12 +2,13 @@
 
 import re
 
+import jax
 import numpy as np
 import pytest
 
 import oplib
 from oplib.errors import GradcheckError, OpCheckError
-from oplib.visual.report import CheckResult, OpReport, make_report, render_jacobians
+from oplib.library.opcheck.report import CheckResult, OpReport, make_report, render_jacobians
 
 
 def make_failure(numerical, analytical):
@@ -62,3 +63,20 @@ def test_a_large_jacobian_is_shown_around_the_worst_entry():
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_numbers_that_are_not_finite_are_drawn(value):
     assert render_jacobians(np.eye(2), np.full((2, 2), value)).count("<svg") == 3
+
+
+def test_the_results_of_opcheck_are_such_a_page(forget_ops):
+    @oplib.custom_op("report::wrong")
+    def wrong(x: jax.Array) -> jax.Array:
+        return x * 2
+
+    wrong.register_autograd(lambda ctx, g: g * 3)
+    x = oplib.tensor([1.0, 2.0], requires_grad=True)
+    tests = ("test_schema", "test_gradients", "test_vmap")
+    results = oplib.library.opcheck(wrong, (x,), test_utils=tests, raise_exception=False)
+    page = results.html()
+    assert page.count("<svg") == 3
+    assert "1.5 times the finite differences: a factor is missing" in page
+    assert set(results.seconds) == set(results) == set(tests)
+    assert "<table>" in results._repr_html_()
+    assert "GradcheckError" in results._repr_html_()
