@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -62,6 +63,20 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         if self._saved is None:
             raise second_pass_error(self.name())
         return tuple([None if saved is None else saved.unpack(self) for saved in self._saved])
+
+    @property
+    def saved_variables(self) -> tuple[Tensor | None, ...]:
+        """The old name of ``saved_tensors``. Reading it warns.
+
+        Raises:
+            SavedTensorError: a value is freed, or has been written in place.
+        """
+        warnings.warn(
+            f"{self.name()}: 'saved_variables' is deprecated; use 'saved_tensors'",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self.saved_tensors
 
     @property
     def _raw_saved_tensors(self) -> tuple[SavedTensor | None, ...]:

@@ -106,8 +106,11 @@ class _TracedCall:
 
     def _run(self, arrays: Arrays) -> tuple[tuple[Any, ...], tuple[Tensor | None, ...]]:
         call = self._call
-        boxes = iter([ARRAYS.box(array) for array in arrays])
-        leaves = [next(boxes) if flag else leaf for leaf, flag in zip(self._leaves, call.flags, strict=True)]
+        boxes = [ARRAYS.box(array) for array in arrays]
+        for box, tensor in zip(boxes, call.inputs, strict=True):
+            box._requires_grad = tensor._requires_grad  # forward may differentiate with grad mode on again
+        rest = iter(boxes)
+        leaves = [next(rest) if flag else leaf for leaf, flag in zip(self._leaves, call.flags, strict=True)]
         values = unflatten_values(leaves, call.argument_count, call.specs)
         inner = FunctionCall(
             [leaf for leaf, flag in zip(leaves, call.flags, strict=True) if flag],

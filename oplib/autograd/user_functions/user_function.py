@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, ClassVar
 
 from oplib.errors import AutogradError, MissingRuleError
@@ -77,10 +78,23 @@ class Function(metaclass=FunctionMeta):
     _root: ClassVar[type[Function]]
     _context_base: ClassVar[type[BackwardCFunction]] = BackwardCFunction
 
-    def __init__(self, *args: object, **kwargs: object) -> None:  # noqa: ARG002  any call is an error
+    def __init__(self, *args: object, **kwargs: object) -> None:  # noqa: ARG002  as in torch
+        warnings.warn(
+            f"{type(self).__name__}: a Function should not be instantiated. Its methods are static and its "
+            f"state is ctx. Call {type(self).__name__}.apply(...).",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:  # noqa: ARG002  any call is an error
+        """Raises: the call of an instance was the form before static methods.
+
+        Raises:
+            AutogradError: always.
+        """
         raise AutogradError(
-            f"{type(self).__name__}: a Function is not instantiated. Its methods are static and its state "
-            f"is ctx. Call {type(self).__name__}.apply(...)."
+            f"{type(self).__name__}: a Function with a non-static forward method is not supported. An "
+            f"instance was called. Make the methods static, and call {type(self).__name__}.apply(...)."
         )
 
     @staticmethod

@@ -14,6 +14,7 @@ from jax.core import Tracer
 from oplib.errors import DtypeError, describe
 from oplib.library.arguments.trees import is_tree_leaf
 from oplib.library.records.record import Record
+from oplib.library.schema import split_values
 from oplib.modes import modes
 from oplib.pytree import tree_leaves, tree_map
 from oplib.tensor import Tensor
@@ -24,8 +25,19 @@ from .settings import AutocastScope, Settings
 Kept = tuple["weakref.ref[Tensor]", int, Tensor]
 
 
-def cast_arguments(record: Record, values: Sequence[Any], settings: Settings) -> list[Any] | None:
-    """Returns the arguments of a call as the op's policy wants them; None if there is none for it.
+def call_by_policy(
+    record: Record, values: Sequence[Any], settings: Settings, call: Callable[[Sequence[Any]], Any]
+) -> Any:
+    """Calls an op under autocast as its policy for the device type of its arguments says, with autocast off.
+
+    Args:
+        record: of the op.
+        values: the bound arguments.
+        settings: of this thread.
+        call: calls the op with bound arguments.
+
+    Returns:
+        The result; ``NotImplemented`` if there is no policy for the call.
 
     Raises:
         DtypeError: an op that takes the widest dtype has floating arguments of a dtype that autocast does not
@@ -35,11 +47,25 @@ def cast_arguments(record: Record, values: Sequence[Any], settings: Settings) ->
     leaves = [leaf for argument, value in given if argument.has_tensor for leaf in tree_leaves(value)]
     device_type = _find_device_type(record, leaves, settings)
     if device_type is None:
-        return None
-    low = settings.dtype_of(device_type)
+        return NotImplemented
     policy = record.autocast[device_type]
-    if policy == "result":
-        return list(values)
+    with AutocastScope(settings._replace(enabled=())):
+        if callable(policy):  # a kernel for the dispatch key AutocastCPU or AutocastCUDA
+            positional, named = split_values(record.schema, values)
+            return policy(*positional, **named)
+        if policy == "result":
+            return cast_tree(call(values), device_type, settings.dtype_of(device_type))
+        return call(_cast_arguments(record, values, settings, leaves, device_type))
+
+
+def _cast_arguments(
+    record: Record,
+    values: Sequence[Any],
+    settings: Settings,
+    leaves: Sequence[Any],
+    device_type: str,
+) -> list[Any]:
+    low, policy = settings.dtype_of(device_type), record.autocast[device_type]
     if policy == "widest":
         dtype = _find_widest(record.name, _list_eligible(leaves, device_type), low)
     else:
@@ -52,15 +78,6 @@ def cast_arguments(record: Record, values: Sequence[Any], settings: Settings) ->
         tree_map(cast, value) if argument.has_tensor else value
         for argument, value in zip(record.schema.arguments, values, strict=True)
     ]
-
-
-def cast_results(record: Record, result: Any, settings: Settings) -> Any:
-    """Returns the results of a call, in the low dtype if the op's policy says so."""
-    leaves = jax.tree_util.tree_leaves(result, is_leaf=is_tree_leaf)
-    device_type = _find_device_type(record, leaves, settings)
-    if device_type is None or record.autocast[device_type] != "result":
-        return result
-    return cast_tree(result, device_type, settings.dtype_of(device_type))
 
 
 def cast_tree(tree: Any, device_type: str, dtype: Any) -> Any:

@@ -41,8 +41,7 @@ from oplib.library.arguments.recording import (
 from oplib.library.arguments.results import put_back_returned_arguments
 from oplib.library.arguments.structure import ONE_ARRAY, Structure, pack
 from oplib.library.arguments.trees import TreeEntry
-from oplib.library.autocast.casts import cast_arguments, cast_results
-from oplib.library.autocast.settings import AutocastScope
+from oplib.library.autocast.casts import call_by_policy
 from oplib.library.axes.partition import is_spread
 from oplib.library.carrier.primitive import find_carrier
 from oplib.library.carrier.specialization import CAPACITY, Specialization, SpecializationCache, name_results
@@ -153,11 +152,10 @@ class Dispatcher:
         values = self.binder.bind(args, kwargs, op=self.name)
         settings = modes.autocast
         if settings is not None and self.record.autocast:
-            cast = cast_arguments(self.record, values, settings)
-            if cast is not None:
-                with AutocastScope(settings._replace(enabled=())):
-                    result = self._call_bound(cast, arrays_wanted=arrays_wanted)
-                    return cast_results(self.record, result, settings)
+            call = partial(self._call_bound, arrays_wanted=arrays_wanted)
+            result = call_by_policy(self.record, values, settings, call)
+            if result is not NotImplemented:
+                return result
         return self._call_bound(values, args, kwargs, arrays_wanted=arrays_wanted)
 
     def _call_bound(

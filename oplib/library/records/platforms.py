@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from oplib.errors import RegistrationError
 from oplib.library.schema import FunctionSchema
 
-from .contribution import KERNEL_SLOTS, KernelSlot
+from .contribution import AUTOCAST_SLOTS, KERNEL_SLOTS, AutocastSlot, KernelSlot
 
 _FAMILIES: dict[str, tuple[str, ...]] = {"gpu": ("cuda", "rocm")}
 _SLOTS: dict[str, KernelSlot] = {
@@ -21,6 +21,9 @@ _SLOTS: dict[str, KernelSlot] = {
     "TPU": "tpu",
     "CompositeExplicitAutograd": "default",
     "CompositeImplicitAutograd": "composite",
+}
+_AUTOCAST_KEYS: dict[str, AutocastSlot] = {
+    f"Autocast{name.upper()}": slot for name, slot in AUTOCAST_SLOTS.items()
 }
 _OTHER_KEYS = {
     "Meta": "register_fake",
@@ -90,12 +93,17 @@ def find_slot(device: str, *, subject: str) -> KernelSlot:
     return slot
 
 
-def find_slots(devices: DeviceTypes, *, subject: str) -> tuple[KernelSlot, ...]:
+def find_key(name: str, *, subject: str) -> KernelSlot | AutocastSlot:
+    """As :func:`find_slot`, and also reads ``AutocastCPU`` and ``AutocastCUDA``."""
+    return _AUTOCAST_KEYS.get(name) or find_slot(name, subject=subject)
+
+
+def find_slots(devices: DeviceTypes, *, subject: str, find: Callable[..., Any] = find_slot) -> Any:
     """Returns the slots for device types, without repetition; None means all devices.
 
-    Unknown ones raise RegistrationError.
+    Unknown ones raise RegistrationError. ``find`` reads one of them.
     """
     if devices is None:
         return ("default",)
     names = (devices,) if isinstance(devices, str) else tuple(devices)
-    return tuple(dict.fromkeys(find_slot(name, subject=subject) for name in names))
+    return tuple(dict.fromkeys(find(name, subject=subject) for name in names))

@@ -133,7 +133,8 @@ class Record(Definition):
         vmap: the batching rule ``rule(info, in_dims, *args)``.
         sharding: the sharding rule.
         autocast: what autocast does to floating arguments, by device type: ``"low"``, ``"float32"``,
-            ``"widest"``, or a dtype; ``"result"`` casts the floating results to the low dtype instead.
+            ``"widest"``, or a dtype; ``"result"`` casts the floating results to the low dtype instead; a
+            function takes the place of the call.
         where: ``file:line`` of the registration.
         version: a number that grows when the record of this op is replaced.
     """

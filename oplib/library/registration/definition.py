@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from oplib.errors import RegistrationTypeError, RegistrationValueError
-from oplib.library.records.platforms import find_slots
+from oplib.library.records.platforms import find_key, find_slots
 from oplib.library.records.qualname import check_namespace, parse_qualname
 from oplib.library.records.record import Function
 from oplib.library.records.sites import find_site
@@ -100,6 +100,7 @@ def impl(
     Args:
         qualname: the qualified name of the op.
         types: one or several device types: ``cpu``, ``gpu`` (``cuda``), ``tpu``, or ``default`` for all.
+            ``AutocastCPU`` and ``AutocastCUDA`` register what takes the place of the call under autocast.
         func: the kernel; None makes the call a decorator.
         lib: the library with which the registration ends; without it the registration is permanent.
 
@@ -127,7 +128,7 @@ def impl(
     """
     if isinstance(qualname, Library):
         return _impl_old_style(qualname, types, "" if func is None else func)
-    slots = find_slots(types, subject=f"impl({qualname})")
+    slots = find_slots(types, subject=f"impl({qualname})", find=find_key)
 
     def register(fn: object) -> None:
         parsed = parse_qualname(qualname, subject="impl")

@@ -20,6 +20,8 @@ from oplib.library.infer_schema import infer_kind
 from oplib.library.objects.overload import Op, OpOverload, resolve_op
 from oplib.library.records.contribution import (
     FOREVER,
+    KERNEL_SLOTS,
+    AutocastSlot,
     Contribution,
     Contributions,
     Kernel,
@@ -27,7 +29,7 @@ from oplib.library.records.contribution import (
     Owner,
     find_newest,
 )
-from oplib.library.records.platforms import find_slot
+from oplib.library.records.platforms import find_key
 from oplib.library.records.qualname import Qualname, check_namespace, parse_qualname, require_same_namespace
 from oplib.library.records.record import Definition, Function
 from oplib.library.records.sites import find_site
@@ -158,7 +160,8 @@ class Library:
             fn: the kernel.
             dispatch_key: a device type (``cpu``, ``gpu``, ``tpu``, ``default``) or torch's name for it; empty
                 for the key of the library. If that is empty too, the kernel is composite: it calls
-                differentiable ops, and autograd looks into it.
+                differentiable ops, and autograd looks into it. ``AutocastCPU`` and ``AutocastCUDA`` register
+                a function that takes the place of the call under autocast, and runs with autocast off.
             with_keyset: not supported, because there are no dispatch keys.
             allow_override: False makes it an error if a kernel for this device is registered already.
 
@@ -176,7 +179,7 @@ class Library:
         require_callable(fn, f"{subject}: the input function")
         _refuse_keys(fn, with_keyset=with_keyset, subject=subject)
         qualname = self._resolve(op_name, subject)
-        slot = find_slot(dispatch_key or self.dispatch_key, subject=f"{subject}({qualname})")
+        slot = find_key(dispatch_key or self.dispatch_key, subject=f"{subject}({qualname})")
         enter_kernel(qualname, slot, fn, self._owner, allow_override=allow_override)
 
     def fallback(self, fn: Function, *_args: Any, **_kwargs: Any) -> None:
@@ -274,7 +277,7 @@ def enter_op(
 
 def enter_kernel(
     qualname: Qualname,
-    slot: KernelSlot,
+    slot: KernelSlot | AutocastSlot,
     fn: object,
     owner: Owner,
     *,
@@ -289,7 +292,8 @@ def enter_kernel(
             kernels.
     """
     require_callable(fn, f"{qualname}: the kernel")
-    kernel = Kernel(fn, infer_kind(fn))  # pyright: ignore[reportArgumentType]  known to be callable
+    is_kernel = slot in KERNEL_SLOTS
+    kernel: Any = Kernel(fn, infer_kind(fn)) if is_kernel else fn  # pyright: ignore[reportArgumentType]  it is callable
     first = find_newest(registry.read(qualname), slot)
     if first is not None and allow_override and warn:
         _warn_of_override(qualname, first)
@@ -301,7 +305,8 @@ def enter_kernel(
                 f"{qualname}: there's already a kernel registered from python for device type {slot}, at "
                 f"{first.site}. Leave allow_override out, or destroy the library of the first."
             )
-        check_kind(qualname, kernel, pieces)
+        if is_kernel:
+            check_kind(qualname, kernel, pieces)
 
     registry.add(qualname, slot, kernel, owner, check)
 

@@ -99,9 +99,14 @@ def test_next_functions_has_one_pair_for_each_tensor(x):
     assert nothing == (None, 0)
 
 
-def test_a_function_is_neither_instantiated_nor_called():
-    with pytest.raises(AutogradError, match=r"Call Square\.apply"):
-        Square()
+def test_an_instance_applies_the_function_and_is_not_called(x):
+    with pytest.warns(DeprecationWarning, match=r"Call Square\.apply") as warned:
+        instance = Square()
+    assert warned[0].filename == __file__
+    instance.apply(x).sum().backward()
+    assert x.grad.tolist() == [2 * value for value in x.tolist()]
+    with pytest.raises(AutogradError, match=r"Make the methods static, and call Square\.apply"):
+        instance(x)
 
 
 def test_a_missing_forward_or_backward_says_so(x):
