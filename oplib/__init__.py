@@ -19,6 +19,21 @@ with collecting_later():
     from .autograd.engine.tensor_backward import run_tensor_backward
     from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
     from .autograd.recording.view import view_alike
+    from .builtin.checks.conditions import (
+        _check as _check,
+    )
+    from .builtin.checks.conditions import (
+        _check_index as _check_index,
+    )
+    from .builtin.checks.conditions import (
+        _check_not_implemented as _check_not_implemented,
+    )
+    from .builtin.checks.conditions import (
+        _check_type as _check_type,
+    )
+    from .builtin.checks.conditions import (
+        _check_value as _check_value,
+    )
     from .builtin.functions import registry as _registry
     from .config import config
     from .library import Tag, custom_op
@@ -119,6 +134,7 @@ __all__ = [
     "signal",
     "special",
     "transforms",
+    "use_deterministic_algorithms",
     "utils",
     "visual",
     "vmap",

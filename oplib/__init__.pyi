@@ -29,14 +29,25 @@ from oplib.library.autocast.region import clear_autocast_cache as clear_autocast
 from oplib.library.autocast.region import get_autocast_dtype as get_autocast_dtype
 from oplib.library.autocast.region import is_autocast_cache_enabled as is_autocast_cache_enabled
 from oplib.library.autocast.region import is_autocast_enabled as is_autocast_enabled
+from oplib.tensor import BFloat16Tensor as BFloat16Tensor
+from oplib.tensor import BoolTensor as BoolTensor
+from oplib.tensor import ByteTensor as ByteTensor
+from oplib.tensor import CharTensor as CharTensor
 from oplib.tensor.devices.device import Device as Device
+from oplib.tensor import DoubleTensor as DoubleTensor
+from oplib.tensor import FloatTensor as FloatTensor
 from oplib.tensor.random.generator import Generator as Generator
+from oplib.tensor import HalfTensor as HalfTensor
+from oplib.tensor import IntTensor as IntTensor
+from oplib.tensor import LongTensor as LongTensor
 from oplib.tensor.storage.memory_format import MemoryFormat as MemoryFormat
 from oplib.tensor.storage.memory_format import MemoryLayout as MemoryLayout
+from oplib.tensor import ShortTensor as ShortTensor
 from oplib.tensor.storage.size import Size as Size
 from oplib.tensor.tensor import Tensor as Tensor
 from oplib.tensor.methods.comparing import allclose as allclose
 from oplib.tensor.factories.creation import arange as arange
+from oplib.tensor.devices.determinism import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from oplib.tensor.factories.from_data import as_tensor as as_tensor
 from oplib.tensor.dtypes.promotion import can_cast as can_cast
 from oplib.tensor.storage.memory_format import channels_last as channels_last
@@ -78,6 +89,7 @@ from oplib.tensor.methods.print_options import set_printoptions as set_printopti
 from oplib.tensor.random.generator import set_rng_state as set_rng_state
 from oplib.tensor.storage.memory_format import strided as strided
 from oplib.tensor.factories.from_data import tensor as tensor
+from oplib.tensor.devices.determinism import use_deterministic_algorithms as use_deterministic_algorithms
 from oplib.tensor.factories.creation import zeros as zeros
 from oplib.tensor.factories.likeness import zeros_like as zeros_like
 from oplib.tensor.dtypes.names import *

@@ -53,25 +53,21 @@ _TRANSFORMATIONS = {
         "LBFGS",
     )
 }
-_DTYPES = {
-    "Float": "float32",
-    "Double": "float64",
-    "Half": "float16",
-    "BFloat16": "bfloat16",
-    "Byte": "uint8",
-    "Char": "int8",
-    "Short": "int16",
-    "Int": "int32",
-    "Long": "long",
-    "Bool": "bool",
-}
 _CLASS = "There are no modules: use a class or dictionary of your own with Tensors that require grad."
 _CELLS = "There is none: write the cell with oplib.nn.functional.linear, and loop, or use oplib.scan."
 _SCALER = "bfloat16 needs none; multiply the loss, and divide the gradients."
 _OF_MODULES = "There are no modules: write its formula as a function of your Tensors."
 _PADDED = "There are no packed sequences: use oplib.nn.utils.rnn.pad_sequence and a mask."
 _PRECISION = "Set jax.config.update('jax_default_matmul_precision', ...)."
-_SPARSE = "There are no sparse tensors: use dense ones and a mask."
+_SPARSE = (
+    "There are no sparse tensors: use a dense one and a mask, or Tensor.index_add with indices and values."
+)
+_STORAGE = (
+    "There are no storages: a tensor holds a jax.Array, tensor.array. Tensors share memory if one is a view "
+    "of the other or of its _base; for sizes use tensor.nbytes, and for files oplib.save."
+)
+_COMPILER = "Use oplib.jit, which traces a function of Tensors and compiles it by XLA."
+_FEW_BITS = "Keep such numbers in oplib.uint8, and pack them by shifts."
 _PARTITION = "Spread arrays over devices with jax.sharding, see Tensor.sharding."
 HINTS: dict[str, dict[str, str]] = {
     "oplib": {
@@ -80,7 +76,10 @@ HINTS: dict[str, dict[str, str]] = {
         "export": "Use jax.export of a function of arrays.",
         "cuda": "Use Tensor.device, and jax.devices('gpu') for the devices.",
         "distributed": _PARTITION,
-        "distributions": "Use oplib.randn and in-place draws such as Tensor.exponential_, or a library.",
+        "distributions": (
+            "For draws use oplib.randn, oplib.multinomial and in-place ones such as Tensor.exponential_; for "
+            "densities write the formula, or an op of your own with jax.scipy.stats (oplib.custom_op)."
+        ),
         "get_device": "Use Tensor.device.",
         "asarray": "Use oplib.as_tensor.",
         "frombuffer": "Use oplib.from_numpy(numpy.frombuffer(...)).",
@@ -92,17 +91,18 @@ HINTS: dict[str, dict[str, str]] = {
         "set_num_threads": "XLA chooses the number of threads, see XLA_FLAGS.",
         "set_default_device": "Use jax.default_device, or give device=.",
         "set_default_tensor_type": "Use oplib.set_default_dtype.",
-        "use_deterministic_algorithms": "Programs on a CPU are deterministic; for a GPU see XLA_FLAGS.",
         "set_float32_matmul_precision": _PRECISION,
         "get_float32_matmul_precision": _PRECISION,
         "sparse": _SPARSE,
         "sparse_coo_tensor": _SPARSE,
         "GradScaler": _SCALER,
         **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell"), _CELLS),
-        **{
-            f"{word}Tensor": f"Use oplib.tensor(data, dtype=oplib.{dtype})."
-            for word, dtype in _DTYPES.items()
-        },
+        **dict.fromkeys(("sparse_csr_tensor", "sparse_coo", "sparse_csr"), _SPARSE),
+        **dict.fromkeys(("Storage", "FloatStorage", "UntypedStorage", "TypedStorage"), _STORAGE),
+        **dict.fromkeys(("_dynamo", "_inductor", "compiler", "fx"), _COMPILER),
+        **dict.fromkeys((f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)), _FEW_BITS),
+        "_C": "It is torch's C++: use the public name.",
+        "set_deterministic_debug_mode": "Use oplib.use_deterministic_algorithms.",
     },
     "oplib.nn": {
         **dict.fromkeys(("Module", "Parameter", "Sequential", "ModuleList", "ModuleDict"), _CLASS),
@@ -141,21 +141,16 @@ HINTS: dict[str, dict[str, str]] = {
         "defaults": "Use optimizer.hyperparams.",
     },
     "Tensor": {
-        **dict.fromkeys(
-            ("is_cuda", "is_cpu", "is_mps", "is_xpu", "is_meta", "get_device"), "Use tensor.device.type."
-        ),
+        "get_device": "Use tensor.device.index.",
         "data_ptr": "Arrays have no stable address; compare tensors by oplib.equal, or views by their _base.",
-        "storage": "There are no storages: use tensor.array, or tensor.stride() and tensor.storage_offset().",
-        "untyped_storage": "There are no storages: use tensor.array.",
-        "set_": "Assign to tensor.data.",
+        **dict.fromkeys(("storage", "untyped_storage", "_typed_storage"), _STORAGE),
         "pin_memory": "Leave it out: jax.device_put copies asynchronously.",
         "share_memory_": "Leave it out: arrays cannot be shared by processes; send numpy arrays.",
         "as_subclass": "Assign to tensor.__class__.",
         "record_stream": "Leave it out: XLA orders its computations.",
         "map_": "Use a function of tensors, which computes all items at once.",
         "apply_": "Use a function of tensors, which computes all items at once.",
-        **dict.fromkeys(("is_sparse", "to_sparse", "to_dense", "coalesce"), _SPARSE),
-        "is_quantized": "There are no quantized tensors.",
+        **dict.fromkeys(("to_sparse", "to_sparse_csr", "to_dense", "coalesce", "indices"), _SPARSE),
     },
 }
 

@@ -4,6 +4,7 @@
 """
 
 from . import jax_node as jax_node
+from .devices.determinism import are_deterministic_algorithms_enabled, use_deterministic_algorithms
 from .devices.device import Device
 from .dtypes.limits import finfo, iinfo
 from .dtypes.promotion import can_cast, promote_types, result_type
@@ -16,6 +17,18 @@ from .dtypes.rules import scalar_dtype as scalar_dtype
 from .factories.creation import arange, empty, eye, full, linspace, logspace, ones, zeros
 from .factories.from_data import as_tensor, from_dlpack, from_numpy, tensor
 from .factories.likeness import empty_like, full_like, ones_like, zeros_like
+from .factories.typed import (
+    BFloat16Tensor,
+    BoolTensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    HalfTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+)
 from .methods.comparing import allclose, equal
 from .methods.print_options import set_printoptions
 from .random.factories import rand, rand_like, randint, randint_like, randn, randn_like, randperm
@@ -46,14 +59,25 @@ from .tensor import read_array as read_array
 from .upcalls import upcalls as upcalls
 
 __all__ = [
+    "BFloat16Tensor",
+    "BoolTensor",
+    "ByteTensor",
+    "CharTensor",
     "Device",
+    "DoubleTensor",
+    "FloatTensor",
     "Generator",
+    "HalfTensor",
+    "IntTensor",
+    "LongTensor",
     "MemoryFormat",
     "MemoryLayout",
+    "ShortTensor",
     "Size",
     "Tensor",
     "allclose",
     "arange",
+    "are_deterministic_algorithms_enabled",
     "as_tensor",
     "can_cast",
     "channels_last",
@@ -95,6 +119,7 @@ __all__ = [
     "set_rng_state",
     "strided",
     "tensor",
+    "use_deterministic_algorithms",
     "zeros",
     "zeros_like",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import jax
 from jax.core import Tracer
@@ -13,6 +13,8 @@ from oplib.errors import DataTypeError, TracingError, describe
 from oplib.modes import modes
 from oplib.torch_names import HINTS, MissingAttribute
 
+from .devices.placement import find_placement
+from .dtypes.rules import get_default_dtype
 from .methods.aliasing import TensorAliasing
 from .methods.comparing import TensorComparison
 from .methods.conversion import TensorConversion, TensorDtypes
@@ -23,6 +25,8 @@ from .methods.op_methods import OpMethods
 from .methods.operators import TensorOperators
 from .methods.printing import show_tensor
 from .methods.values import TensorValues
+from .shapes.construction import construct
+from .storage.class_changes import change_class
 from .storage.constants import own_array
 from .storage.overlay import overlays
 from .storage.storage import Storage
@@ -43,8 +47,18 @@ class Tensor(
 ):
     """A multi-dimensional array with ``requires_grad``, ``grad``, a version, and in-place operations.
 
-    Do not call the class. Use ``oplib.tensor(data)``, another factory, or ``Tensor.from_array(array)``.
-    Operations are recorded on the tape if an operand requires grad.
+    Operations are recorded on the tape if an operand requires grad. Make a tensor by ``oplib.tensor(data)``,
+    another factory, or ``Tensor.from_array(array)``.
+
+    Args:
+        *args: the class itself is torch's old constructor: sizes or an ``oplib.Size`` give a tensor without
+            defined values (no size gives an empty one), a sequence or array one of its data, of the default
+            dtype; a Tensor gives a view of it.
+        device: by default JAX's choice.
+
+    Raises:
+        DataTypeError: a single argument has another type.
+        ArgumentError: a size is negative.
 
     Attributes with an underscore belong to higher floors. The class holds their defaults, so an instance sets
     only what differs, and making a Tensor is cheap: two attributes for a result without gradient.
@@ -69,11 +83,12 @@ class Tensor(
 
     __hash__ = object.__hash__
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        raise DataTypeError(
-            f"Tensor: the class cannot be called. Got {len(args) + len(kwargs)} arguments. "
-            f"Use oplib.tensor(data), another factory, or Tensor.from_array(array)."
-        )
+    def __new__(cls, *args: Any, device: Any = None) -> Self:  # noqa: D102  described above
+        made: Any = construct(cls.__name__, args, get_default_dtype(), find_placement(device))
+        made = made.view(made.shape) if isinstance(made, Tensor) else box_leaf(made, requires_grad=False)
+        if cls is not Tensor:
+            change_class(made, cls)
+        return made
 
     def __repr__(self) -> str:
         return show_tensor(self)

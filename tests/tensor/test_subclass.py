@@ -53,8 +53,9 @@ def test_copies_and_pickles_keep_the_class(duplicate: Any) -> None:
     assert other.tolist() == [2.0, 4.0]
 
 
-def test_the_class_is_not_called() -> None:
-    with pytest.raises(
-        DataTypeError, match=r"Tensor: the class cannot be called. .*Use oplib.tensor\(data\)"
-    ):
-        Price([1.0])
+def test_a_call_of_the_class_makes_an_instance() -> None:
+    price = Price([1.0, 2.0])
+    assert (type(price), price.tolist(), type(price * 2)) == (Price, [1.0, 2.0], oplib.Tensor)
+    assert Price(2, 3).shape == (2, 3)
+    with pytest.raises(DataTypeError, match=r"Price: data must be a sequence, and sizes integers\. Got 1\.5"):
+        Price(1.5)

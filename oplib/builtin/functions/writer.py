@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from inspect import Parameter
+from inspect import Parameter, Signature
 from typing import Any
 
 from oplib.builtin.checks.not_tensors import find_untensor
-from oplib.builtin.rows.parameters import NAMES, has_further_names, loosen
+from oplib.builtin.rows.parameters import MORE, NAMES, NUMBERS_INSIDE, has_further_names, loosen, sort_numbers
 from oplib.builtin.writing.out import write_out
 from oplib.docstrings import complete_docstring
 from oplib.generated_code import render_parameters
@@ -42,6 +42,8 @@ def emit_function(
     namespace = dict(spec.namespace)
     lines: list[str] = []
     rest: list[Parameter] = []
+    if may_sort := spec.name.rstrip("_") in NUMBERS_INSIDE:
+        parameters = sorted([*parameters, MORE], key=lambda one: one.kind)
     if spec.further_names and has_further_names(parameters):
         parameters, line, used = loosen(parameters, spec.name, more=", out=out" if out else "")
         rest.append(NAMES)
@@ -51,6 +53,9 @@ def emit_function(
         lines.append(_render_out(parameters, exact=exact_out, has_gradient=has_gradient))
         namespace |= {"__write_out": write_out, "__name": spec.name}
         rest.insert(0, Parameter("out", Parameter.KEYWORD_ONLY, default=None))
+    if may_sort:
+        lines.append(_render_sorting(spec))
+        namespace["__sort_numbers"] = sort_numbers
     lines += _render_body(spec, namespace)
     function = define_with_overloads(
         spec.name,
@@ -63,14 +68,24 @@ def emit_function(
     )
     function.__doc__ = complete_docstring(spec.doc, _OUT) if out and spec.doc else spec.doc
     function.__globals__["__again"] = function
+    if may_sort:  # the deprecated overloads stay out of documents and stubs
+        shown: Any = function
+        shown.__signature__ = Signature([one for one in [*parameters, *rest] if one is not MORE])
     if not (rest or spec.branches):
         function.__annotations__ = dict(spec.annotations)
     return function
 
 
+def _render_sorting(spec: FunctionSpec) -> str:
+    named = ", ".join(f"{one.name!r}: {one.name}" for one in spec.parameters if one.kind is one.KEYWORD_ONLY)
+    given = ", ".join(one.name for one in spec.parameters if one.kind is not one.KEYWORD_ONLY)
+    sort = f"__sort_numbers({spec.name!r}, ({given}, *more), {{{named}}})"
+    return f"    if more: __given, __numbers = {sort}; return __again(*__given, **__numbers)"
+
+
 def _render_out(parameters: Sequence[Parameter], *, exact: bool, has_gradient: bool) -> str:
     call = f"__again({render_parameters(parameters).passed})"
-    values = "".join(f"{parameter.name}, " for parameter in parameters) if has_gradient else ""
+    values = "".join(f"{'*' * (one is MORE)}{one.name}, " for one in parameters) if has_gradient else ""
     return f"    if out is not None: return __write_out(__name, lambda: {call}, out, ({values}), {exact})"
 
 

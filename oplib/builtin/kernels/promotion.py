@@ -18,7 +18,7 @@ from oplib.autograd.engine.validation import sum_to
 from oplib.errors import ArgumentError, describe
 from oplib.tensor import get_default_dtype, result_dtype, scalar_dtype
 from oplib.tensor.dtypes import names as dtypes
-from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL
+from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL, saturate
 
 Dtype = np.dtype[Any]
 _HALF = frozenset({dtypes.float16, dtypes.bfloat16})
@@ -68,6 +68,23 @@ def to_floating_dtype(dtype: Dtype) -> Dtype:
 def to_floating(array: Any) -> Any:
     """Converts integers and bools to the default dtype."""
     return lax.convert_element_type(array, to_floating_dtype(array.dtype))
+
+
+@jax.custom_jvp
+def _saturate_float8(array: Any) -> Any:
+    return saturate(array, dtypes.float8_e4m3fn)
+
+
+@_saturate_float8.defjvp
+def _differentiate_saturation(primals: Any, tangents: Any) -> Any:  # as of any conversion
+    return _saturate_float8(*primals), lax.convert_element_type(tangents[0], np.float32)
+
+
+def convert_saturated(array: Any, dtype: Dtype) -> Any:
+    """Converts the items of an array; numbers that float8_e4m3fn does not hold become its largest one."""
+    is_floating = dtype == dtypes.float8_e4m3fn and jnp.issubdtype(array.dtype, jnp.floating)
+    saturated = _saturate_float8(array) if is_floating else saturate(array, dtype)
+    return lax.convert_element_type(saturated, dtype)
 
 
 def broadcast(arrays: Sequence[Any], op: str) -> list[Any]:

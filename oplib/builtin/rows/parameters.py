@@ -7,6 +7,7 @@ So does every function here that has one of these.
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,8 +15,47 @@ from oplib.errors import ArgumentTypeError, describe
 
 Function = Callable[..., Any]
 FURTHER_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+NUMBERS_INSIDE = {
+    **dict.fromkeys(("add", "sub"), ("alpha",)),
+    **dict.fromkeys(("addcmul", "addcdiv"), ("value",)),
+    **dict.fromkeys(("addmm", "addmv", "addr", "addbmm", "baddbmm"), ("beta", "alpha")),
+}
+"""The keywords of ops whose numbers may stand among the tensors: torch's deprecated ``add(x, 2, y)``."""
 _KINDS = inspect.Parameter
+MORE = inspect.Parameter("more", _KINDS.VAR_POSITIONAL)
 NAMES = inspect.Parameter("names", _KINDS.VAR_KEYWORD)
+
+
+def sort_numbers(op: str, given: Sequence[Any], named: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Returns the tensors of a call with numbers among them, and the numbers by their keywords.
+
+    Args:
+        op: the name of the function.
+        given: the positional arguments.
+        named: the keywords of the numbers, with their values.
+
+    Raises:
+        ArgumentTypeError: there are not as many numbers and tensors as the op takes.
+
+    Warns:
+        UserWarning: always.
+    """
+    numbers = [one for one in given if isinstance(one, (int, float, complex))]
+    tensors = [one for one in given if not isinstance(one, (int, float, complex))]
+    keywords = list(NUMBERS_INSIDE[op.rstrip("_")])
+    count = 2 if keywords == ["alpha"] else 3
+    is_first = keywords[0] != "beta" and given[0] is numbers[0] if numbers else True
+    if is_first or len(numbers) > len(keywords) or len(tensors) != count or set(named.values()) != {1}:
+        raise ArgumentTypeError(
+            f"{op}() takes {count} positional arguments, and its numbers by keyword. Got "
+            f"{', '.join(map(describe, given))}. Write {op}(..., {keywords[-1]}=...)."
+        )
+    warnings.warn(
+        f"{op}: this overload is deprecated. Write {op}(..., "
+        f"{', '.join(f'{key}={one!r}' for key, one in zip(keywords, numbers, strict=False))}).",
+        stacklevel=3,
+    )
+    return tensors, dict(zip(keywords, numbers, strict=False))
 
 
 class _Absent:

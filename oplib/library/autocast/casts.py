@@ -18,6 +18,7 @@ from oplib.library.schema import split_values
 from oplib.modes import modes
 from oplib.pytree import tree_leaves, tree_map
 from oplib.tensor import Tensor
+from oplib.tensor.devices.device import device_type_of
 from oplib.tensor.dtypes import names as dtypes
 
 from .settings import AutocastScope, Settings
@@ -110,13 +111,7 @@ def _find_device_type(record: Record, leaves: Sequence[Any], settings: Settings)
 
 def _is_on(value: Any, device_type: str) -> bool:
     array = value._storage.array if isinstance(value, Tensor) else value
-    if isinstance(array, jax.Array) and not isinstance(array, Tracer):
-        platform = next(iter(array.devices())).platform
-    elif isinstance(array, (jax.Array, np.ndarray)):
-        platform = jax.default_backend()
-    else:
-        return False
-    return device_type == {"gpu": "cuda", "rocm": "cuda"}.get(platform, platform)
+    return isinstance(array, (jax.Array, np.ndarray)) and device_type_of(array) == device_type
 
 
 def _is_eligible(value: Any, device_type: str) -> bool:

@@ -20,6 +20,7 @@ from .fast_block import FastBlock
 from .fast_path import FastPath
 
 Function = Callable[..., Any]
+_STARRED = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 class Branch(NamedTuple):
@@ -122,7 +123,7 @@ def _make_block(
     if max(indices) >= len(names):
         return None  # an operator has no keyword argument
     others = [one for index, one in enumerate(parameters) if index not in indices]
-    if any(one.default is one.empty and one.kind is not Parameter.VAR_KEYWORD for one in others):
+    if any(one.default is one.empty and one.kind not in _STARRED for one in others):
         return None  # each call gives something that the overload does not take
     tests = [branch.test.format(*names)] if branch.test else []
     tests += map(_test_default, others)
@@ -135,4 +136,4 @@ def _make_block(
 def _test_default(parameter: Parameter) -> str:
     """The test of whether a call leaves a parameter out."""
     name = parameter.name
-    return f"not {name}" if parameter.kind is Parameter.VAR_KEYWORD else f"{name} is __d_{name}"
+    return f"not {name}" if parameter.kind in _STARRED else f"{name} is __d_{name}"

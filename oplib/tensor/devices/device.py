@@ -110,6 +110,13 @@ def _parse(spelling: object) -> tuple[str, int | None]:
 ABSTRACT = Device("abstract")
 
 
+def device_type_of(array: Any) -> str:
+    """Returns the type of device that an array is on. Traced and numpy's arrays count as on JAX's default."""
+    is_placed = isinstance(array, jax.Array) and not isinstance(array, Tracer)
+    platform = next(iter(array.devices())).platform if is_placed else jax.default_backend()
+    return _ALIASES.get(platform, platform)
+
+
 def find_default_device() -> JaxDevice:
     """Returns the ``jax.Device`` where JAX puts new values by default."""
     default = jax_config.jax_default_device

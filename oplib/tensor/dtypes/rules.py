@@ -33,6 +33,20 @@ PYTHON_NUMBERS = frozenset({bool, int, float, complex})
 _ENABLE = 'turn 64 bits on with jax.config.update("jax_enable_x64", True)'
 
 
+def saturate(array: Any, dtype: np.dtype[Any]) -> Any:
+    """Returns numbers that convert to float8_e4m3fn as in torch: larger ones give its largest, and not NaN.
+
+    That format has no infinity. The other formats of 8 bits convert as in torch.
+
+    Args:
+        array: of numpy or JAX, in any dtype but a complex one.
+        dtype: that it is converted to next; for others the array is returned.
+    """
+    if dtype != dtypes.float8_e4m3fn or array.dtype == dtype:
+        return array
+    return array.astype(np.float32).clip(-448.0, 448.0)
+
+
 class _Defaults:
     """The default floating dtype. As in torch, it belongs to the process."""
 

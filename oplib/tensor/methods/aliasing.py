@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Generic, Self
 
-from oplib.errors import ArgumentError, AutogradError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, AutogradError, describe
+from oplib.modes import modes
 from oplib.tensor.storage.memory_format import (
     MemoryFormat,
     MemoryLayout,
@@ -80,6 +82,50 @@ class TensorAliasing(Generic[TensorT]):
             )
         has_views = self._views is not None
         self._storage = AliasStorage.move(self._storage, value._storage, has_views=has_views)
+
+    def set_(self, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Self:
+        """Makes this tensor share the memory of another one: ``tensor.data = source``, counted as a write.
+
+        Args:
+            source: a Tensor of the same dtype; None empties this tensor.
+            storage_offset: with ``size``, the first item of a view of the source.
+            size: the shape of that view, see ``as_strided``; by default the tensor takes that of the source.
+            stride: the strides of that view, by default contiguous.
+
+        Raises:
+            ArgumentTypeError: ``source`` is not a Tensor.
+            ArgumentError: it has another dtype.
+            AutogradError: a tensor requires grad while grad mode is on. Writing has no derivative here.
+
+        Source:
+            torch.Tensor.set_
+
+        Example:
+            >>> import oplib
+            >>> x, y = oplib.zeros(2), oplib.ones(3)
+            >>> x.set_(y)[0] = 5.0
+            >>> y
+            tensor([5., 1., 1.])
+        """
+        given: Any = self.new_empty(0) if source is None else source  # pyright: ignore[reportAttributeAccessIssue]
+        is_tensor = isinstance(given, TensorAliasing)
+        if not is_tensor or given._storage.spec.dtype != self._storage.spec.dtype:
+            raise (ArgumentError if is_tensor else ArgumentTypeError)(
+                f"set_: could not set a tensor of another type. Got {describe(given)} for "
+                f"{describe(self._storage.spec)}. Give a Tensor of the same dtype."
+            )
+        if modes.grad_enabled and (self._requires_grad or given._requires_grad):
+            raise AutogradError(
+                "set_: a leaf Variable that requires grad is being used in an in-place operation, which has "
+                f"no derivative. Got {describe(given._storage.spec)} for {describe(self._storage.spec)}. "
+                "Use detach(), or oplib.no_grad()."
+            )
+        if size is not None:
+            dense = [math.prod(size[place + 1 :]) for place in range(len(size))]
+            given = upcalls.as_strided(given, size, dense if stride is None else stride, storage_offset)
+        self.data = given
+        self._storage.version += 1
+        return self
 
     def detach_(self) -> Self:
         """Removes the history of the tensor, which becomes a leaf that does not require grad.

@@ -8,19 +8,19 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from oplib.errors import ArgumentError, DataTypeError
+from oplib.errors import ArgumentError
 from oplib.modes import modes
 from oplib.tensor.devices.device import Device, is_abstract
 from oplib.tensor.devices.placement import Placement, find_target, placement_like
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.class_names import name_class, read_class
 from oplib.tensor.dtypes.rules import check_range, default_int_dtype, normalize_dtype
+from oplib.tensor.shapes.construction import construct
 from oplib.tensor.shapes.filling import fill, read_size
 from oplib.tensor.storage.factory_options import FactoryOptions, check_options, list_options, read_options
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.storage.memory_format import MemoryFormat, check_format
 from oplib.tensor.storage.metadata import TensorMetadata
-from oplib.tensor.storage.size import Size
 from oplib.tensor.storage.storage import Storage
 from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
@@ -126,7 +126,7 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         """Returns the name of torch's class of such tensors, or the tensor converted to a dtype.
 
         Args:
-            dtype: a dtype, or a name of a class as this method returns it.
+            dtype: a dtype, a class such as ``oplib.FloatTensor``, or its name as this method returns it.
             non_blocking: ignored; JAX never waits for a copy.
 
         Returns:
@@ -151,9 +151,9 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         if dtype is None:
             return name_class(self.dtype, own)
         if not isinstance(dtype, str):
-            return self.to(dtype=normalize_dtype(dtype))
-        wanted, device_type = read_class(dtype)
-        return self.to(dtype=wanted, device=None if own in (device_type, "abstract") else device_type)
+            return self.to(dtype=normalize_dtype(getattr(dtype, "dtype", dtype)))
+        found, device_type = read_class(dtype)
+        return self.to(dtype=found, device=None if own in (device_type, "abstract") else device_type)
 
     @entry_point
     def type_as(self, other: TensorT) -> TensorT:
@@ -195,22 +195,8 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         Raises:
             DataTypeError: a single argument has another type.
         """
-        if not args:
-            return self.new_empty(0, device=device)
-        if all(isinstance(arg, int) for arg in args):
-            return self.new_empty(*args, device=device)
-        if isinstance(args[0], Size) and len(args) == 1:
-            return self.new_empty(args[0], device=device)
-        (data,) = args if len(args) == 1 else (None,)
-        if isinstance(data, TensorMetadata):
-            shared: Any = data
-            return shared.detach()
-        if not isinstance(data, (list, tuple, np.ndarray, jax.Array)):
-            kinds = ", ".join(type(arg).__name__ for arg in args)
-            raise DataTypeError(
-                f"new(): data must be a sequence. Got ({kinds}). Give sizes or a list, or use oplib.tensor."
-            )
-        return self.new_tensor(data, device=device)
+        made: Any = construct("new", args, self.dtype, self._place_new(device))
+        return self.from_array(made) if isinstance(made, jax.Array) else made.detach()
 
     def _place_new(self, device: Any) -> Placement:
         """Returns the placement of a new tensor.

@@ -15,7 +15,7 @@ from oplib.tensor.devices.device import is_abstract, jax_config
 from oplib.tensor.devices.forked import check_process
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.devices.placement import Placement, placement_like
-from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL, check_range
+from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL, check_range, saturate
 from oplib.tensor.storage.constants import is_shareable, share_array, shared_arrays
 from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tensor.storage.ingestion import to_array
@@ -127,4 +127,4 @@ def _make_filled(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], place
     if has_symbols(shape) or math.prod(shape) > _FROM_HOST or isinstance(value, jax.Array):
         require_memory("full", shape, dtype)
         return jnp.full(shape, value, dtype, device=placement)
-    return jax.device_put(np.full(shape, value).astype(dtype), placement)
+    return jax.device_put(saturate(np.full(shape, value), dtype).astype(dtype), placement)

@@ -21,6 +21,7 @@ from oplib.tensor.dtypes.rules import (
     dtype_of_numpy,
     holds_numbers,
     normalize_dtype,
+    saturate,
     scalar_dtype,
 )
 
@@ -67,7 +68,8 @@ def to_array(data: Any, dtype: np.dtype[Any] | None, placement: Placement) -> ja
 
 def _from_jax(array: jax.Array, dtype: np.dtype[Any] | None, placement: Placement) -> jax.Array:
     if dtype is not None or array.weak_type:
-        array = jax.lax.convert_element_type(array, array.dtype if dtype is None else dtype)
+        target = array.dtype if dtype is None else dtype
+        array = jax.lax.convert_element_type(saturate(array, target), target)
     return array if placement is None else jax.device_put(array, placement)
 
 
@@ -88,7 +90,7 @@ def _put(array: np.ndarray[Any, Any], dtype: np.dtype[Any], placement: Placement
             f"dtype: {dtype.name} cannot hold complex numbers. Got {describe(array)}. "
             f"Take the real part first, or choose a complex dtype."
         )
-    copied = array.astype(dtype, order="C", copy=True)
+    copied = saturate(array, dtype).astype(dtype, order="C", copy=True)
     if placement is None and copied.size <= _SMALL and not is_inside_trace():
         key = copied.shape, copied.dtype
         if len(_uses) >= _MOST:

@@ -11,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 
 from oplib.errors import ArgumentTypeError, DimensionError
-from oplib.tensor.devices.device import Device, device_of_array
+from oplib.tensor.devices.device import Device, device_of_array, device_type_of
 from oplib.tracebacks import entry_point
 
 from .overlay import overlays
@@ -21,15 +21,28 @@ if TYPE_CHECKING:
     from .storage import Storage
 
 
+def _make_test_of_device(device_type: str) -> property:
+    def is_there(self: TensorMetadata) -> bool:
+        return device_type_of(self._storage.array) == device_type
+
+    return property(is_there, doc=f"Whether it is on a {device_type}; if traced, JAX's default.")
+
+
 class TensorMetadata:
     """Mixin with shape, dtype and device."""
 
     _storage: Storage
 
+    is_sparse = is_sparse_csr = is_quantized = is_mkldnn = is_nested = is_meta = False
+    is_cpu = _make_test_of_device("cpu")
+    is_cuda = _make_test_of_device("cuda")
+    is_mps = _make_test_of_device("mps")
+    is_xpu = _make_test_of_device("xpu")
+
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The length of each dimension."""
-        return self._storage.spec.shape
+    def shape(self) -> Size:
+        """The length of each dimension, as a :class:`~oplib.Size`, which is a tuple."""
+        return make_size(self._storage.spec.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -1,4 +1,4 @@
-"""Size: the tuple that ``Tensor.size()`` returns."""
+"""Size: the tuple that ``Tensor.shape`` and ``Tensor.size()`` return."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from oplib.pytree import register_pytree_node
 
 
 class Size(tuple[int, ...]):
-    """A shape as ``Tensor.size()`` returns it: a tuple of lengths.
+    """A shape as ``Tensor.shape`` and ``Tensor.size()`` return it: a tuple of lengths.
 
-    ``Tensor.shape`` is a plain tuple, as in JAX. The two compare equal. ``Tensor.new`` takes a Size as the
-    shape of a new tensor, and a plain tuple as its data.
+    It equals the plain tuple, which JAX has as a shape. ``oplib.Tensor`` and ``Tensor.new`` take a Size as
+    the shape of a new tensor, and a plain tuple as its data.
 
     Args:
         sizes: the lengths; integers, or what has ``__index__``.

@@ -176,8 +176,3 @@ def test_a_leaf_knows_the_trace_in_which_it_was_made() -> None:
     jax.jit(lambda: inside.append(tensor(1.0)))()
     assert outside._trace == tensor(2.0)._trace
     assert outside._trace != inside[0]._trace
-
-
-def test_the_class_itself_is_not_called() -> None:
-    with pytest.raises(DataTypeError, match=r"Tensor: the class cannot be called\. Got 1 arguments"):
-        Tensor([1.0])

@@ -39,9 +39,10 @@ USES = {
 }
 
 
-def test_size_gives_a_size_and_shape_a_tuple():
+def test_size_and_shape_give_a_size_which_is_a_tuple():
     assert (type(SIZE), SIZE, SIZE.numel(), hash(SIZE)) == (oplib.Size, (2, 3), 6, hash((2, 3)))
-    assert type(oplib.ones(2).shape) is tuple
+    shape = oplib.ones(2, 3).shape
+    assert (type(shape), shape, shape.numel(), repr(shape)) == (oplib.Size, (2, 3), 6, "(2, 3)")
     assert (oplib.Size(), oplib.Size([oplib.tensor(2), 3]).numel()) == ((), 6)
     assert SIZE[0] == 2
 

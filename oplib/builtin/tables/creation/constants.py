@@ -7,7 +7,7 @@ from typing import Any
 
 from jax import lax
 
-from oplib.builtin.kernels.promotion import broadcast_to
+from oplib.builtin.kernels.promotion import broadcast_to, convert_saturated
 from oplib.builtin.rows.row import Row, constant
 from oplib.errors import ArgumentError, describe
 from oplib.tensor.dtypes.rules import COMPLEX
@@ -39,7 +39,7 @@ def store(op: str, value: Any, shape: Sequence[int], dtype: Any) -> Any:
             f"{op}: the value does not broadcast to the shape it is stored in. Got {describe(original)} for "
             f"shape {list(shape)}. Reshape it."
         )
-    return broadcast_to(lax.convert_element_type(value, dtype), shape)
+    return broadcast_to(convert_saturated(value, dtype), shape)
 
 
 def _copy(op: str) -> Any:

@@ -13,7 +13,7 @@ from oplib.builtin.kernels import partition_rules as partition
 from oplib.builtin.kernels import view_rules as rules
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.dtype_classes import ALL
-from oplib.builtin.kernels.promotion import is_integral
+from oplib.builtin.kernels.promotion import convert_saturated, is_integral
 from oplib.builtin.rows.row import Row, constant
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.tensor import default_int_dtype, result_type
@@ -97,7 +97,7 @@ def _same(self: Any) -> Any:
 def _to_copy(self: Any, dtype: Any) -> Any:
     if jnp.issubdtype(self.dtype, jnp.complexfloating) and not jnp.issubdtype(dtype, jnp.complexfloating):
         self = lax.real(self)
-    return lax.convert_element_type(self, dtype)
+    return convert_saturated(self, dtype)
 
 
 def _reshape_row(schema: str, doc: str, find: Any, **facts: Any) -> Row:
