@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from oplib.autograd.grad_mode import no_grad
 from oplib.errors import ArgumentError, describe
+from oplib.pytree import tree_leaves
 from oplib.tensor import Tensor, upcalls
 
 
@@ -31,6 +32,7 @@ class Hyperparameters(MutableMapping[str, Tensor]):
         return self._find(name)[0]
 
     def __setitem__(self, name: str, value: Any) -> None:
+        tree_leaves(value)  # raises for a list that holds itself, which JAX reads until the stack ends
         for tensor in self._find(name):
             array = value._storage.array if isinstance(value, Tensor) else jnp.asarray(value)
             if array.shape != tensor.shape:

@@ -10,6 +10,7 @@ import optree
 
 from oplib.errors import ArgumentTypeError, describe
 
+from .cycles import explain_depth
 from .dataclass_nodes import leaf_classes, note_class
 from .registry import DATACLASSES, NAMESPACE
 
@@ -36,7 +37,10 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec
         >>> tree_unflatten(leaves, spec)
         {'b': 1, 'a': [2, None]}
     """
-    return optree.tree_flatten(tree, is_leaf, none_is_leaf=True, namespace=NAMESPACE)
+    try:
+        return optree.tree_flatten(tree, is_leaf, none_is_leaf=True, namespace=NAMESPACE)
+    except RecursionError as error:
+        raise explain_depth(tree, error) from None
 
 
 def tree_flatten_dataclasses(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec]:
@@ -66,7 +70,10 @@ def tree_flatten_dataclasses(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[An
         [Point(x=4.0, y=5.0), 6.0]
     """
     while True:
-        leaves, spec = optree.tree_flatten(tree, is_leaf, none_is_leaf=True, namespace=DATACLASSES)
+        try:
+            leaves, spec = optree.tree_flatten(tree, is_leaf, none_is_leaf=True, namespace=DATACLASSES)
+        except RecursionError as error:
+            raise explain_depth(tree, error) from None
         if all(cls in leaf_classes for cls in {type(leaf) for leaf in leaves}):
             return leaves, spec
         are_nodes = [note_class(leaf) for leaf in leaves if not (is_leaf is not None and is_leaf(leaf))]
@@ -92,12 +99,12 @@ def tree_unflatten(leaves: Iterable[Any], spec: TreeSpec) -> Any:
 
 def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
     """Returns the leaves of a tree in order."""
-    return optree.tree_leaves(tree, is_leaf, none_is_leaf=True, namespace=NAMESPACE)
+    return tree_flatten(tree, is_leaf)[0]
 
 
 def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> TreeSpec:
     """Returns the structure of a tree."""
-    return optree.tree_structure(tree, is_leaf, none_is_leaf=True, namespace=NAMESPACE)
+    return tree_flatten(tree, is_leaf)[1]
 
 
 def tree_map(function: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None) -> Any:
@@ -119,7 +126,12 @@ def tree_map(function: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLe
         >>> tree_map(lambda a, b: (a, b), {"x": 1, "y": None}, {"y": 2, "x": 3})
         {'x': (1, 3), 'y': (None, 2)}
     """
-    return optree.tree_map(function, tree, *rests, is_leaf=is_leaf, none_is_leaf=True, namespace=NAMESPACE)
+    try:
+        return optree.tree_map(
+            function, tree, *rests, is_leaf=is_leaf, none_is_leaf=True, namespace=NAMESPACE
+        )
+    except RecursionError as error:
+        raise explain_depth(tree, error) from None
 
 
 def tree_map_only(

@@ -17,6 +17,7 @@ from oplib.builtin.rows.choice import Check
 from oplib.builtin.values import are_indices, find_array, is_traced
 from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import Tensor, read_array
+from oplib.tensor.devices.memory import require_memory
 
 from .matrices import CHECKED_RESULTS
 from .stored_numbers import check_fits
@@ -136,6 +137,24 @@ def _check_padding(input: Any, pad: Any, mode: Any, value: Any) -> None:  # noqa
     check_fits("pad", input, value)
 
 
+def _adaptive(name: str) -> Check:
+    """Checks that the result of an adaptive pooling fits into memory, before a trace lists its windows."""
+    rank = int(name.removesuffix("_with_indices")[-2])
+
+    def check(input: Any, output_size: Any, *_: Any) -> None:
+        given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * rank
+        sizes = [one for one in given if isinstance(one, int)]
+        require_memory(name, sizes, getattr(input, "dtype", None))
+
+    return Check(check)
+
+
+def _check_dimension(input: Any, p: Any) -> None:
+    """Checks that the terms of mvlgamma fit into memory: a trace lists them."""
+    if isinstance(p, int):
+        require_memory("mvlgamma", (p,), getattr(input, "dtype", None))
+
+
 @jax.jit
 def _find_extremes(*arrays: Any) -> Any:
     """Returns the lowest and highest item of each array, one row per array; nan if it contains nan."""
@@ -175,11 +194,14 @@ _MAKERS: tuple[tuple[Callable[[str], Check], tuple[str, ...]], ...] = (
     (_along_dim, ("take_along_dim",)),
     (_of_classes, ("nll_loss", "cross_entropy")),
     (_of_labels, ("multi_margin_loss", "multilabel_margin_loss")),
+    (_adaptive, tuple(f"adaptive_avg_pool{rank}d" for rank in (1, 2, 3))),
+    (_adaptive, tuple(f"adaptive_max_pool{rank}d_with_indices" for rank in (1, 2, 3))),
     (make_share_check, ("binary_cross_entropy",)),
 )
 CHECKED = {
     **{name: make(name) for make, names in _MAKERS for name in names},
     "interpolate": Check(check_counts),
+    "mvlgamma": Check(_check_dimension),
     "pad": Check(_check_padding),
     **CHECKED_RESULTS,
 }
