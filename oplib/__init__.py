@@ -134,7 +134,6 @@ __all__ = [
     "signal",
     "special",
     "transforms",
-    "use_deterministic_algorithms",
     "utils",
     "visual",
     "vmap",

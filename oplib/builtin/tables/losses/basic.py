@@ -42,7 +42,9 @@ def reduce_losses(op: str, losses: Any, reduction: str, *, weights: Any = None) 
                 f"{op}: could not infer output dtype of a mean of integers. Got {describe(losses)}. Convert "
                 "them: tensor.float(), or choose reduction='sum'."
             )
-        return jnp.mean(losses) if weights is None else jnp.sum(losses) / jnp.sum(weights)
+        if weights is None:
+            return in_single(jnp.mean)(losses)
+        return in_single(lambda total, all_weights: jnp.sum(total) / jnp.sum(all_weights))(losses, weights)
     raise ArgumentValueError(
         f"{op}: {reduction!r} is not a valid value for reduction. The values are 'none', 'mean' and 'sum'. "
         "Choose one of them."
@@ -238,21 +240,25 @@ def _nll(
     _check_target(op, input, target, axis)
     if target.dtype.itemsize < 4:  # unsigned bytes, which do not hold -100
         target = lax.convert_element_type(target, jnp.int32)
-    counts = target != strong(ignore_index, target)
-    classes = jnp.where(counts, target, strong(0, target))
-    picked = jnp.take_along_axis(input, lax.expand_dims(classes, (axis,)), axis, mode="clip")
-    factors = lax.convert_element_type(counts, input.dtype)
-    if weight is not None:
-        factors = factors * jnp.take(weight, classes, mode="clip")
-    losses = -lax.squeeze(picked, (axis,)) * factors
-    loss = reduce_losses(op, losses, reduction, weights=factors)
-    if not label_smoothing:
-        return loss
-    spread = input if weight is None else input * _along_axis(weight, input, axis)
-    smooth = -jnp.sum(spread, axis) * lax.convert_element_type(counts, input.dtype)
-    part = strong(label_smoothing / input.shape[axis], input)
-    rest = strong(1 - label_smoothing, input)
-    return rest * loss + part * reduce_losses(op, smooth, reduction, weights=factors)
+
+    def compute(input: Any, weight: Any = None) -> Any:
+        counts = target != strong(ignore_index, target)
+        classes = jnp.where(counts, target, strong(0, target))
+        picked = jnp.take_along_axis(input, lax.expand_dims(classes, (axis,)), axis, mode="clip")
+        factors = lax.convert_element_type(counts, input.dtype)
+        if weight is not None:
+            factors = factors * jnp.take(weight, classes, mode="clip")
+        losses = -lax.squeeze(picked, (axis,)) * factors
+        loss = reduce_losses(op, losses, reduction, weights=factors)
+        if not label_smoothing:
+            return loss
+        spread = input if weight is None else input * _along_axis(weight, input, axis)
+        smooth = -jnp.sum(spread, axis) * lax.convert_element_type(counts, input.dtype)
+        part = strong(label_smoothing / input.shape[axis], input)
+        rest = strong(1 - label_smoothing, input)
+        return rest * loss + part * reduce_losses(op, smooth, reduction, weights=factors)
+
+    return in_single(compute)(*(one for one in (input, weight) if one is not None))
 
 
 def _along_axis(weight: Any, like: Any, axis: int) -> Any:

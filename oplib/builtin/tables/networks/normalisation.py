@@ -41,16 +41,24 @@ def _save_output(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -
 def _softmax_backward(ctx: Any, g: Any) -> Any:
     (y,) = ctx.saved_tensors
     axis = find_dim("softmax", y.ndim, ctx.dim)
-    weighted = g * y
-    total = jnp.sum(weighted, axis, keepdims=True) if y.ndim else weighted
-    return lax.convert_element_type(weighted - y * total, ctx.dtype), None
+
+    def compute(g: Any, y: Any) -> Any:
+        weighted = g * y
+        total = jnp.sum(weighted, axis, keepdims=True) if y.ndim else weighted
+        return weighted - y * total
+
+    return lax.convert_element_type(in_single(compute)(g, y), ctx.dtype), None
 
 
 def _log_softmax_backward(ctx: Any, g: Any) -> Any:
     (y,) = ctx.saved_tensors
     axis = find_dim("log_softmax", y.ndim, ctx.dim)
-    total = jnp.sum(g, axis, keepdims=True) if y.ndim else g
-    return lax.convert_element_type(g - lax.exp(y) * total, ctx.dtype), None
+
+    def compute(g: Any, y: Any) -> Any:
+        total = jnp.sum(g, axis, keepdims=True) if y.ndim else g
+        return g - lax.exp(y) * total
+
+    return lax.convert_element_type(in_single(compute)(g, y), ctx.dtype), None
 
 
 _ALONG = "(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"

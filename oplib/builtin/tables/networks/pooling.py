@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -81,12 +82,10 @@ def make_avg_pool(rank: int) -> Any:
         check_input_rank(op, rank, input)
         sizes = input.shape[-rank:]
         windows = Windows(op, sizes, kernel=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode)
-        total = in_single(windows.sum)(input)
-        if divisor_override is not None:
-            if not divisor_override:
-                raise ArgumentError(f"{op}: divisor must not be zero. Got {describe(input)}. Leave it out.")
-            return _divide(total, strong(divisor_override, total))
-        return _divide(total, jnp.asarray(_count_items(windows, sizes, count_include_pad), total.dtype))
+        if divisor_override == 0:
+            raise ArgumentError(f"{op}: divisor must not be zero. Got {describe(input)}. Leave it out.")
+        counts = divisor_override or _count_items(windows, sizes, count_include_pad)
+        return in_single(lambda wide: _divide(windows.sum(wide), jnp.asarray(counts, wide.dtype)))(input)
 
     return kernel
 
@@ -124,8 +123,9 @@ def _adaptive_avg_pool(rank: int) -> Any:
     def kernel(input: Any, output_size: Sequence[int]) -> Any:
         result, counts = input, _find_counts(op, rank, input, output_size, has_channels=rank == 3)
         for axis, count in zip(range(input.ndim - rank, input.ndim), counts, strict=True):
+            mean = partial(jnp.mean, axis=axis, keepdims=True)
             parts = [
-                jnp.mean(lax.slice_in_dim(result, start, stop, axis=axis), axis=axis, keepdims=True)
+                in_single(mean)(lax.slice_in_dim(result, start, stop, axis=axis))
                 for start, stop in find_ranges(input.shape[axis], count)
             ]
             result = lax.concatenate(parts or [lax.slice_in_dim(result, 0, 0, axis=axis)], axis)

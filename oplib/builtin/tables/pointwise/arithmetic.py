@@ -101,7 +101,14 @@ def _log_sum(power: Any, log: Any) -> Any:
         top = lax.stop_gradient(lax.max(jnp.real(x), jnp.real(y)))
         top = jnp.where(jnp.isinf(top), strong(0, top), top)  # the sum of two infinities would be nan
         top = lax.convert_element_type(top, x.dtype)
-        return top + log(power(x - top) + power(y - top))
+        if x.dtype in COMPLEX:
+            return top + log(power(x - top) + power(y - top))
+        # One argument that is inf is the result, with the derivative 1; of two it is nan.
+        inf, zero = strong(jnp.inf, x), strong(0, x)
+        is_x, is_y = (x == inf) & (y < inf), (y == inf) & (x < inf)
+        finite = [jnp.where(is_x | is_y, zero, one) for one in (x, y)]
+        found = top + log(power(finite[0] - top) + power(finite[1] - top))
+        return jnp.where(is_x, x, jnp.where(is_y, y, found))
 
     return in_single(compute)
 

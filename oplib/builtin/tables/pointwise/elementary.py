@@ -6,6 +6,7 @@ import functools
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -156,11 +157,26 @@ _ATAN2 = Derivative(backward=_atan2_backward, setup_context=save_inputs)
 
 def _logit(self: Any, eps: float | None = None) -> Any:
     x = to_floating(self)
-    if eps is not None:
-        low, high = strong(eps, x), strong(1 - eps, x)
-        known = jnp.where(jnp.isnan(x), lax.stop_gradient(x), x)
-        x = jnp.where(x < low, low, jnp.where(x > high, high, known))
-    return in_single(lambda x: lax.log(x / (strong(1, x) - x)))(x)
+    if eps is None:
+        return in_single(_compute_logit)(x)
+    low, high = strong(eps, x), strong(1 - eps, x)
+    is_known = (x >= low) & (x <= high)
+    kept = in_single(_compute_logit)(jnp.where(is_known, x, lax.stop_gradient(lax.clamp(low, x, high))))
+    return jnp.where(is_known, kept, lax.stop_gradient(kept))
+
+
+@jax.custom_jvp
+def _compute_logit(x: Any) -> Any:
+    return lax.log(x / (strong(1, x) - x))
+
+
+@_compute_logit.defjvp
+def _differentiate_logit(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    (x,), (tangent,) = primals, tangents
+    one = strong(1, x)
+    is_share = (x >= strong(0, x)) & (x <= one)
+    slope = jnp.where(is_share, one / (lax.abs(x) * (one - x)), strong(jnp.nan, x))
+    return _compute_logit(x), tangent * slope
 
 
 _METHOD: dict[str, Any] = {"dtypes": "bihf", "in_place_functions": ()}

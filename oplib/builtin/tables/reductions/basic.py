@@ -10,7 +10,7 @@ from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim, find_dims
 from oplib.builtin.kernels.picked_gradients import OF_CHOSEN
-from oplib.builtin.kernels.promotion import elementwise, is_integral, strong, to_floating
+from oplib.builtin.kernels.promotion import elementwise, in_single, is_integral, strong, to_floating
 from oplib.builtin.kernels.shared_gradients import ALONG, LARGER, OF_ALL, OF_EXTREMA, SMALLER
 from oplib.builtin.rows.row import SELECTED, Row, constant
 from oplib.errors import ArgumentError, DimensionError, describe
@@ -45,18 +45,23 @@ def _without_nan(array: Any) -> Any:
 
 
 def _mean(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = None) -> Any:
-    return jnp.mean(self, axis=find_dims("mean", self, dim), keepdims=keepdim, dtype=dtype or self.dtype)
+    array = lax.convert_element_type(self, dtype or self.dtype)
+    axes = find_dims("mean", self, dim)
+    return in_single(lambda wide: jnp.mean(wide, axis=axes, keepdims=keepdim))(array)
 
 
 def _nanmean(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = None) -> Any:
-    kind = dtype or self.dtype
     axes = find_dims("nanmean", self, dim)
-    counts = jnp.sum(~jnp.isnan(self), axis=axes, keepdims=keepdim, dtype=default_int_dtype())
-    total = jnp.sum(_without_nan(self), axis=axes, keepdims=keepdim, dtype=kind)
-    is_none = counts == strong(0, counts)
-    mean = total / lax.convert_element_type(jnp.where(is_none, strong(1, counts), counts), kind)
-    none = jnp.where(is_none, strong(jnp.nan, total), strong(0, total))
-    return jnp.where(is_none, none * jnp.sum(self, axis=axes, keepdims=keepdim, dtype=kind), mean)
+
+    def compute(array: Any) -> Any:
+        counts = jnp.sum(~jnp.isnan(array), axis=axes, keepdims=keepdim, dtype=default_int_dtype())
+        total = jnp.sum(_without_nan(array), axis=axes, keepdims=keepdim)
+        is_none = counts == strong(0, counts)
+        mean = total / lax.convert_element_type(jnp.where(is_none, strong(1, counts), counts), array.dtype)
+        none = jnp.where(is_none, strong(jnp.nan, total), strong(0, total))
+        return jnp.where(is_none, none * jnp.sum(array, axis=axes, keepdims=keepdim), mean)
+
+    return in_single(compute)(lax.convert_element_type(self, dtype or self.dtype))
 
 
 def _prod(self: Any, *, dtype: Any = None) -> Any:
@@ -79,9 +84,12 @@ def _count_nonzero(self: Any, dim: Sequence[int] | None) -> Any:
 
 
 def _logsumexp(self: Any, dim: Sequence[int], keepdim: bool) -> Any:
+    axes = find_dims("logsumexp", self, dim)
+    return in_single(lambda wide: _sum_exponentials(wide, axes, keepdim))(to_floating(self))
+
+
+def _sum_exponentials(array: Any, axes: Any, keepdim: bool) -> Any:
     """Subtracts the largest item first; if all items are -inf, the gradient is 0 and not nan."""
-    array = to_floating(self)
-    axes = find_dims("logsumexp", array, dim)
     if not array.size:
         return lax.log(jnp.sum(lax.exp(array), axis=axes, keepdims=keepdim))
     top = lax.stop_gradient(

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.promotion import is_integral, to_floating
+from oplib.builtin.kernels.promotion import in_single, is_integral, to_floating
 from oplib.builtin.rows.row import SELECTED, Row
 from oplib.tensor import default_int_dtype
 
@@ -20,7 +20,7 @@ def _cumulative(op: str, scan: Any) -> Any:
         axis = find_dim(op, self.ndim, dim)
         kind = dtype or (default_int_dtype() if is_integral(self.dtype) else self.dtype)
         array = lax.convert_element_type(self, kind)
-        return scan(array, axis) if array.ndim else array
+        return in_single(lambda wide: scan(wide, axis))(array) if array.ndim else array
 
     return kernel
 
@@ -28,7 +28,7 @@ def _cumulative(op: str, scan: Any) -> Any:
 def _logcumsumexp(self: Any, dim: int) -> Any:
     array = to_floating(self)
     axis = find_dim("logcumsumexp", array.ndim, dim)
-    return lax.cumlogsumexp(array, axis) if array.ndim else array
+    return in_single(lambda wide: lax.cumlogsumexp(wide, axis))(array) if array.ndim else array
 
 
 def _running(op: str, is_better: Any) -> Any:
