@@ -9,6 +9,9 @@ from itertools import count
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+
+import oplib
 
 from .compiled_backward import measure_backward
 from .flash_attention import attention_by_hand, attention_op
@@ -20,6 +23,7 @@ TITLE = "compiled: backward passes; ops inside jax.jit, against hand-written jax
 CONTROL = "jax.custom_vjp"
 SHAPE = (128, 128)
 CHAINS = (50, 300)
+TRACED_CHAINS = (1, 50, 300)
 _OPCODE = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = \S+ ([\w-]+)\(", re.MULTILINE)
 
 Function = Callable[..., Any]
@@ -39,6 +43,13 @@ def measure(effort: Effort) -> Iterator[Row]:
     for number in CHAINS:
         times = compare(_chaining(soft_product_op, number), _chaining(soft_product_by_hand, number), effort)
         yield Row(f"in jit(grad): tracing and compiling {number} calls", CONTROL, 1.1, times)
+    for number in TRACED_CHAINS:
+        mine, its = (
+            _chaining(op, number, is_compiled=False) for op in (soft_product_op, soft_product_by_hand)
+        )
+        yield Row(f"in jit(grad): tracing alone {number} calls", CONTROL, 1.3, compare(mine, its, effort))
+    times = compare(*(Case(make, arrays[0]) for make in (_use_local_op, _use_local_function)), effort)
+    yield Row("a local op, defined and differentiated eagerly", CONTROL, 4.0, times)
     yield _measure_attention(effort)
     yield from measure_backward(effort)
 
@@ -55,15 +66,36 @@ def _measure_attention(effort: Effort) -> Row:
     return Row(name, CONTROL, 1.05, times, note=note, exact=exact)
 
 
-def _chaining(op: Function, number: int) -> Case:
-    """Makes a case that compiles the gradient of a chain of calls, for a new shape every time."""
+def _use_local_op(x: jax.Array) -> jax.Array:
+    @oplib.custom_op
+    def sine(x: jax.Array) -> jax.Array:
+        return jnp.sin(x) * 2
+
+    sine.register_autograd(
+        lambda ctx, g: g * 2 * jnp.cos(*ctx.saved_tensors),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),  # noqa: ARG005  the contract
+    )
+    return jax.grad(lambda x: sine(x).sum())(x)
+
+
+def _use_local_function(x: jax.Array) -> jax.Array:
+    @jax.custom_vjp
+    def sine(x: jax.Array) -> jax.Array:
+        return jnp.sin(x) * 2
+
+    sine.defvjp(lambda x: (sine(x), x), lambda x, g: (g * 2 * jnp.cos(x),))
+    return jax.grad(lambda x: sine(x).sum())(x)
+
+
+def _chaining(op: Function, number: int, *, is_compiled: bool = True) -> Case:
+    """Makes a case that traces and compiles the gradient of a chain of calls, for a new shape every time."""
 
     def chain(x: Any, y: Any) -> Any:
         for _ in range(number):
             x = op(x, y)
         return x.sum()
 
-    return _compiling(jax.grad(chain, argnums=(0, 1)))
+    return _compiling(jax.grad(chain, argnums=(0, 1)), is_compiled=is_compiled)
 
 
 def _apply(op: Function) -> Function:
@@ -74,13 +106,15 @@ def _differentiate(op: Function) -> Function:
     return jax.grad(_apply(op), argnums=(0, 1))
 
 
-def _compiling(function: Function) -> Case:
-    """Makes a case that compiles for a new shape every time."""
+def _compiling(function: Function, *, is_compiled: bool = True) -> Case:
+    """Makes a case that traces, and compiles unless told otherwise, for a new shape every time."""
     widths = count(3)
 
     def compile_anew() -> None:
         shape = jax.ShapeDtypeStruct((2, next(widths)), "float32")
-        jax.jit(function).lower(shape, shape).compile()
+        traced = jax.jit(function).trace(shape, shape)
+        if is_compiled:
+            traced.lower().compile()
 
     return Case(compile_anew)
 

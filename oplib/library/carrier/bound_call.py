@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ from oplib.autograd.array_functions.compilation import are_concrete, is_uncompil
 from oplib.autograd.array_functions.concreteness import VALUE_ERRORS
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure, require_same_structure
-from oplib.library.axes.levels import Level, Levels, map_residuals, take_examples
+from oplib.library.axes.levels import Level, Levels, map_residuals, take_examples, to_jax_array
 from oplib.library.axes.partition import run_derivable, run_in_parts
 from oplib.library.axes.paths import find_paths
 from oplib.library.axes.varying import fit_varying, is_inside_shard_map
@@ -29,7 +29,7 @@ from oplib.library.kernels.array_kernel import make_strong
 from oplib.library.kernels.fake_kernel import compare_with_fake, run_fake_kernel
 from oplib.library.kernels.result_types import run_typed
 from oplib.library.kernels.running import run_kernel, trace_kernel
-from oplib.library.kernels.tracing import trace_to_jaxpr
+from oplib.library.kernels.tracing import any_traced, trace_to_jaxpr
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Record
 from oplib.library.records.sites import find_definition
@@ -210,7 +210,9 @@ class BoundCall:
         has_parts = self.has_parts(levels)
         key = levels, has_parts and in_parts, has_parts and derivable
         found = self.code.levelled.get(key)
-        if found is None:
+        if found is None and key == ((), False, False):
+            found = self.code.single
+        elif found is None:
             run = self._run_whole(levels)
             if has_parts and (in_parts or derivable):
                 run = partial(run_derivable if derivable else run_in_parts, self, levels)
@@ -306,10 +308,23 @@ class BoundCall:
 
             return map_residuals(plan_one, levels)(inputs, outputs)
 
-        compiled = jax.jit(plan, inline=True)
+        compile_plan = cache(lambda: jax.jit(plan, inline=True))
+        known: dict[Any, FormulaPlan | None] = {}
 
-        def choose(*arguments: Any) -> tuple[FormulaPlan, list[Any]]:
-            return plan(*arguments) if self.is_plain else compiled(*arguments)
+        def choose(structure: Structure | None, inputs: Any, outputs: Any) -> tuple[FormulaPlan, list[Any]]:
+            if self.is_plain:
+                return plan(structure, inputs, outputs)
+            if not self.is_transient or any_traced([*inputs, *outputs]):
+                return compile_plan()(structure, inputs, outputs)
+            # A transient call is often the only one. If its setup computes nothing, nothing is compiled.
+            inputs, outputs = tuple(map(to_jax_array, inputs)), tuple(map(to_jax_array, outputs))
+            signature = tuple(map(jax.typeof, [*inputs, *outputs]))
+            if signature not in known:
+                found, extras = plan(structure, inputs, outputs)
+                known[signature] = None if extras else found
+                return found, extras
+            kept = known[signature]
+            return compile_plan()(structure, inputs, outputs) if kept is None else (kept, [])
 
         return choose
 

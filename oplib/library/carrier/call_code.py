@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import jax
+from jax.extend.core import ClosedJaxpr
 
 from oplib.autograd.array_functions.array_function import Mask
 from oplib.library.arguments.structure import Structure
@@ -28,10 +30,15 @@ class CallCode:
 
     def __init__(self, run: Callable[..., Results], *, is_transient: bool) -> None:
         self.single: Any = jax.jit(run, inline=True)
-        self.life: Any = jax.make_jaxpr(lambda: ())() if is_transient else None
+        self.life: Any = ClosedJaxpr(_make_empty_jaxpr().replace(), ()) if is_transient else None
         self.applied: dict[Any, Callable[..., Any]] = {}
         self.batched: dict[Level, Callable[..., Batched]] = {}
         self.forwards: dict[Any, Callable[..., Forwarded]] = {}
         self.levelled: dict[tuple[Levels, bool, bool], Any] = {}
         self.plans: list[FormulaPlan] = []
         self.planners: dict[tuple[Levels, Mask], Callable[..., tuple[FormulaPlan, list[Any]]]] = {}
+
+
+@cache
+def _make_empty_jaxpr() -> Any:
+    return jax.make_jaxpr(lambda: ())().jaxpr

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial
+from functools import cache, cached_property, partial
 from typing import Any, TypeVar
 
 import jax
@@ -48,18 +48,17 @@ class Specialization:
         recorders: ``(*arrays) -> (plan, *outputs, *extras)``, by the pattern of needed gradients.
         recorders_by_bits: the same for few arrays, at an index with one bit per array.
         run_forward: ``(wanted, arrays) -> (outputs, plan, extras)``, by the registered forward.
-        function: the op as a pure array function, for differentiation by JAX.
         pushers: the functions of :meth:`pusher`, by the pattern of inputs with a tangent.
         last_use: a number that grows with every look-up, for the cache.
     """
 
     __slots__ = (
+        "__dict__",  # for what is made at its first use
+        "_carrier",
         "_code",
-        "_keeping",
         "_plain",
         "_rules",
         "call",
-        "function",
         "last_use",
         "layout",
         "overload",
@@ -103,11 +102,26 @@ class Specialization:
         self.run: Callable[..., tuple[Structure, tuple[Any, ...]]] = _compile(run, call)
         self.run_one: Callable[..., Any] = _compile(run_one, call)
         self.run_donating = jax.jit(run, donate_argnums=tuple(donated)) if donated else self.run
-        self.function = ArrayFunction(lambda *arrays: tuple(carrier.bind(call, arrays)), overload.name())
-        self._keeping = ResidualFunction(self.function.function, overload.name())
+        self._carrier = carrier
+
+    @cached_property
+    def function(self) -> ArrayFunction:
+        """The op as a pure array function, for differentiation by JAX."""
+        return self._hold_plans(ArrayFunction)
+
+    @cached_property
+    def _keeping(self) -> ArrayFunction:
+        return self._hold_plans(ResidualFunction)
+
+    def _hold_plans(self, make: type[ArrayFunction]) -> ArrayFunction:
+        carrier, call = (
+            self._carrier,
+            self.call,
+        )  # no reference to self, because JAX's caches hold the function
+        made = make(lambda *arrays: tuple(carrier.bind(call, arrays)), self.overload.name())
         if call.is_transient:
-            self.function.hold_plans()
-            self._keeping.hold_plans()
+            made.hold_plans()
+        return made
 
     def _check_sizes(self, results: Results) -> Results:
         """Raises where results do not fit into memory. It runs in traces, and so once per signature."""
@@ -275,10 +289,10 @@ def _compile(run: Callable[..., Results], call: BoundCall) -> Callable[..., Resu
     A local op is bound in the trace itself: its formula may close over a tracer, which JAX does not move out
     of a jit that it transposes.
     """
-    compiled = jax.jit(run, inline=True)
     if not call.is_transient:
-        return compiled
-    return lambda *arrays: (run if any_traced(arrays) else compiled)(*arrays)
+        return jax.jit(run, inline=True)
+    make = cache(lambda: jax.jit(run, inline=True))
+    return lambda *arrays: (run if any_traced(arrays) else make())(*arrays)
 
 
 class _Recorders(dict[Mask, Callable[..., Recorded]]):

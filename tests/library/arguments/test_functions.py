@@ -318,6 +318,7 @@ def test_nor_does_it_keep_those_of_hundreds_of_traces() -> None:
     assert sum(ref() is not None for ref in alive) == 0
 
 
+@pytest.mark.filterwarnings("ignore:.* a second op of this name")
 def test_a_recorded_graph_keeps_what_its_backward_needs() -> None:
     for make in MAKERS:
         x = oplib.tensor(X, requires_grad=True)
@@ -357,6 +358,7 @@ def test_one_that_an_object_holds_is_refused_where_it_is_read() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.* a second op of this name")
 def test_opcheck_takes_an_op_with_a_function() -> None:
     for make in MAKERS:
         op = make("functions::apply")
