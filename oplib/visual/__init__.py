@@ -4,7 +4,7 @@ from .gradients import EdgeStatistics, FirstBad, GradientReport
 from .graph import Graph, graph
 from .groups import FunctionSummary
 from .program import ProgramReport, program
-from .records import NodeRecord, SavedValue, read_nodes
+from .records import NodeRecord, SavedRecord, read_nodes
 from .rules import OpsTable
 from .rules import tabulate_rules as ops
 from .text import graph_text
@@ -18,7 +18,7 @@ __all__ = [
     "NodeRecord",
     "OpsTable",
     "ProgramReport",
-    "SavedValue",
+    "SavedRecord",
     "graph",
     "graph_text",
     "ops",

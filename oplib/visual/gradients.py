@@ -89,7 +89,7 @@ class GradientReport:
         return any(one is not None and one.is_bad for one in found)
 
 
-def measure(array: Any) -> EdgeStatistics | None:
+def measure_gradient(array: Any) -> EdgeStatistics | None:
     """Returns the statistics of an array; None for an array without numbers."""
     if isinstance(array, Tracer):
         raise TracingError(
@@ -140,7 +140,7 @@ def run_backward(tensors: Sequence[Tensor], nodes: Sequence[Node]) -> GradientRe
         edges = [GradientEdge(leaf, 0) for leaf in leaves]
         found = grad(list(tensors), edges, retain_graph=True, allow_unused=True)
     for leaf, one in zip(leaves, found, strict=True):
-        report.arrives[numbers[leaf]] = [None if one is None else measure(one._storage.array)]
+        report.arrives[numbers[leaf]] = [None if one is None else measure_gradient(one._storage.array)]
     _collect_edges(report, nodes, numbers)
     if report.first is not None:
         spread = f"It spreads to {report.reached} of {report.leaf_count} leaves."
@@ -184,8 +184,8 @@ def _list_holders(node: Any) -> list[Tensor]:
 
 def _note_node(report: GradientReport, number: int, node: Any, sent: Any, received: Any) -> None:
     """Measures the gradients of a node; it is its hook."""
-    arrives = [None if one is None else measure(one._storage.array) for one in received]
-    leaves = [None if one is None else measure(one._storage.array) for one in sent]
+    arrives = [None if one is None else measure_gradient(one._storage.array) for one in received]
+    leaves = [None if one is None else measure_gradient(one._storage.array) for one in sent]
     report.arrives[number], report.leaves[number] = arrives, leaves
     is_fine = not any(one is not None and one.is_bad for one in arrives)
     if report.first is None and is_fine:

@@ -31,17 +31,17 @@ def format_bytes(count: int) -> str:
     return f"{size:.3g} {unit}" if size < 1000 else f"{size:.0f} {unit}"
 
 
-def shorten(text: str, longest: int = _LONGEST) -> str:
+def clip(text: str, longest: int = _LONGEST) -> str:
     """Returns a text that fits into a box."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def measure_node(node: NodeRecord) -> Size:
     """Returns the width and height of the box of a node."""
-    shape = shorten(_show_shapes(node))
+    shape = clip(_show_shapes(node))
     if node.is_leaf:
-        return max(len(shorten(node.op)) * _WIDE, len(shape) * _NARROW) + 26, PILL_HEIGHT
-    first = len(shorten(node.op)) * _WIDE + (len(format_bytes(node.nbytes)) + 2) * _NARROW
+        return max(len(clip(node.op)) * _WIDE, len(shape) * _NARROW) + 26, PILL_HEIGHT
+    first = len(clip(node.op)) * _WIDE + (len(format_bytes(node.nbytes)) + 2) * _NARROW
     second = (len(shape) + len(node.place) + 3) * _NARROW
     return max(first, second, 96.0) + 20, NODE_HEIGHT
 
@@ -69,16 +69,16 @@ def draw_node(node: NodeRecord, center: Point, report: GradientReport | None, mo
     parts.append(f'<rect class="box" width="{width:.1f}" height="{height:.1f}" rx="{radius:g}"/>')
     if node.is_leaf:
         middle = f'x="{width / 2:.1f}"'
-        parts.append(f'<text class="op" {middle} y="15">{escape(shorten(node.op))}</text>')
-        parts.append(f'<text class="shape" {middle} y="27">{escape(shorten(_show_shapes(node)))}</text></g>')
+        parts.append(f'<text class="op" {middle} y="15">{escape(clip(node.op))}</text>')
+        parts.append(f'<text class="shape" {middle} y="27">{escape(clip(_show_shapes(node)))}</text></g>')
         return "".join(parts)
-    namespace, colons, name = shorten(node.op).rpartition("::")
+    namespace, colons, name = clip(node.op).rpartition("::")
     label = f'<tspan class="space">{escape(namespace + colons)}</tspan>{escape(name)}'
     end = f'x="{width - 10:.1f}"'
     parts.append(f'<text class="op" x="10" y="16">{label}</text>')
     if node.nbytes:
         parts.append(f'<text class="bytes" {end} y="16">{format_bytes(node.nbytes)}</text>')
-    parts.append(f'<text class="shape" x="10" y="30">{escape(shorten(_show_shapes(node)))}</text>')
+    parts.append(f'<text class="shape" x="10" y="30">{escape(clip(_show_shapes(node)))}</text>')
     parts.append(f'<text class="line" {end} y="30">{escape(node.place)}</text>')
     if node.nbytes:
         full = width - 20

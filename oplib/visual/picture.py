@@ -9,7 +9,7 @@ from html import escape
 from .gradients import GradientReport
 from .groups import NodeGroup, group_nodes
 from .layout import GAP_Y, Layers, Point, Size, make_layers, place
-from .markup import draw_edge, draw_node, format_bytes, measure_node, shorten
+from .markup import clip, draw_edge, draw_node, format_bytes, measure_node
 from .records import NodeRecord
 
 PAD, HEAD = 16.0, 40.0
@@ -115,7 +115,7 @@ def _make_block(
     saved = {value.key: value.nbytes for number in members for value in nodes[number].saved}
     facts = f"{group.place} · {len(members)} nodes"
     facts += f" · {format_bytes(sum(saved.values()))}" if saved else ""
-    title = shorten(group.title, 48)
+    title = clip(group.title, 48)
     width = max(len(title) * 7.6 + 60, len(facts) * 6.0 + 36, 150.0)
     head = f'<text class="title" x="30" y="19">{escape(title)}</text>'
     head += f'<text class="facts" x="14" y="33">{escape(facts)}</text>'

@@ -26,7 +26,7 @@ _NAMESPACE = "oplib::"
 
 
 @dataclass(frozen=True, slots=True)
-class SavedValue:
+class SavedRecord:
     """A value that a node keeps for its backward.
 
     Attributes:
@@ -67,7 +67,7 @@ class NodeRecord:
     kind: str
     shapes: tuple[str, ...]
     edges: tuple[tuple[int | None, int], ...]
-    saved: tuple[SavedValue, ...]
+    saved: tuple[SavedRecord, ...]
     is_freed: bool
     hooks: int
     sequence_nr: int | None
@@ -281,13 +281,13 @@ def _find_arrays(name: str, values: Iterable[Any], depth: int = 3) -> Iterable[t
             yield name, value
 
 
-def _record_value(name: str, value: Any) -> SavedValue:
+def _record_value(name: str, value: Any) -> SavedRecord:
     if value is None:
-        return SavedValue(name, "packed by hooks", 0, 0)
+        return SavedRecord(name, "packed by hooks", 0, 0)
     if not hasattr(value, "dtype"):
-        return SavedValue(name, "number", 0, 0)
+        return SavedRecord(name, "number", 0, 0)
     nbytes = math.prod(value.shape) * value.dtype.itemsize
-    return SavedValue(name, _show(value), nbytes, id(value))
+    return SavedRecord(name, _show(value), nbytes, id(value))
 
 
 def _show(value: Any) -> str:
