@@ -103,6 +103,8 @@ def _import_from(node: ast.ImportFrom, listed: set[str]) -> list[str]:
         return [f"from . import {one.name} as {one.name}" for one in node.names if one.name in listed]
     source = f"oplib.{node.module}"
     names = [one.name for one in node.names if one.name in listed]
+    if source == "oplib.tensor" and node.names[0].name == "*":
+        names = [name for name in import_module(source).__all__ if name in listed]
     lines = [f"from {_find_home(source, name)} import {name} as {name}" for name in names]
     is_of_dtypes = source == "oplib.tensor.dtypes.names" and node.names[0].name == "*"
     return [f"from {source} import *"] if is_of_dtypes else lines

@@ -27,7 +27,7 @@ Kept = tuple["weakref.ref[Tensor]", int, Tensor]
 
 
 def call_by_policy(
-    record: Record, values: Sequence[Any], settings: Settings, call: Callable[[Sequence[Any]], Any]
+    record: Record, values: list[Any], settings: Settings, call: Callable[[list[Any]], Any]
 ) -> Any:
     """Calls an op under autocast as its policy for the device type of its arguments says, with autocast off.
 

@@ -7,10 +7,11 @@ function returns. The backward pass maps the resulting program.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
+from jax.core import Tracer
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask, has_gradient
 from oplib.autograd.array_functions.filled_plan import FilledPlan, call_jaxpr
@@ -94,35 +95,53 @@ def trace_node(node: TapeNode, *, ends_here: bool) -> SavedState:
     ]
     wanted: list[bool] = []
 
-    def run(*given: Any) -> list[Any]:
-        rest = iter(given[len(values) :])
+    def run(saved: Sequence[Any], given: Iterable[Any], *, create_graph: bool) -> Sequence[Any]:
+        rest = iter(given)
         grads = [None if slot is None else next(rest) for slot in slots]
-        results = run_alone(node.with_arrays(given[: len(values)]), grads, ends_here=ends_here)
+        return run_alone(node.with_arrays(saved), grads, ends_here=ends_here, create_graph=create_graph)
+
+    def run_once(*given: Any) -> list[Any]:
+        results = run(given[: len(values)], given[len(values) :], create_graph=False)
         wanted.extend(result is not None for result in results)
         return [result for result in results if result is not None]
+
+    def run_recorded(*given: Any) -> None:
+        results = run(given[: len(values)], map(ARRAYS.box, given[len(values) :]), create_graph=True)
+        histories.extend(result._requires_grad for result in results if result is not None)
 
     name = node.name()
     if state.is_freed:
         unused = ArrayFunction(lambda: (), name, compiled=False)
         return SavedState(FilledPlan(unused, (False,) * len(node.edges), slots, 0), is_freed=True)
-    shapes = [jax.typeof(value.array) for value in values]
-    closed = jax.make_jaxpr(run)(*shapes, *(slot for slot in slots if slot is not None))
+    shapes = [*(jax.typeof(value.array) for value in values), *(slot for slot in slots if slot is not None)]
+    closed = jax.make_jaxpr(run_once)(*shapes)
     function = ArrayFunction(call_jaxpr(closed.jaxpr, tuple(wanted)), name, compiled=False)
     plan = FilledPlan(function, tuple(wanted), slots, len(closed.consts) + len(values))
     plan.token = None  # each call has a program of its own
-    # A Python number is also a constant, but a weakly typed one.
-    is_linked = not any(has_gradient(one.dtype) and not jax.typeof(one).weak_type for one in closed.consts)
+    histories = [isinstance(constant, Tracer) for constant in closed.consts if _may_have_history(constant)]
+    if histories and not any(histories) and state.plan is None:
+        # The backward made them, as by oplib.zeros(1), or they are of tensors from outside of the map.
+        histories.clear()
+        jax.eval_shape(run_recorded, *shapes)
     constants = [SavedArray(array, NOBODY, 0, None) for array in closed.consts]
-    return SavedState(plan, [*constants, *values], is_linked=is_linked)
+    return SavedState(plan, [*constants, *values], is_linked=not any(histories))
 
 
-def run_alone(node: TapeNode, grads: list[Any], *, ends_here: bool) -> Sequence[Any]:
+def _may_have_history(constant: Any) -> bool:
+    """Tells whether a value could have a gradient. A number of Python is weakly typed, and cannot."""
+    return has_gradient(constant.dtype) and not jax.typeof(constant).weak_type
+
+
+def run_alone(
+    node: TapeNode, grads: list[Any], *, ends_here: bool, create_graph: bool = False
+) -> Sequence[Any]:
     """Runs one node with its hooks, as the engine does, and no further node."""
-    run = Run(RunPlan(()), choose_representation(create_graph=False), keep_graph=True, create_graph=False)
+    representation = choose_representation(create_graph=create_graph)
+    run = Run(RunPlan(()), representation, keep_graph=True, create_graph=create_graph)
     state = modes.state
     outer, grad_mode = state.run, state.grad_enabled
     try:
-        state.run, run.node, state.grad_enabled = run, node, False
+        state.run, run.node, state.grad_enabled = run, node, create_graph
         if node.has_hooks:
             grads = run_pre_hooks(node, grads, run)
         if ends_here:
