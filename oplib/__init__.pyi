@@ -15,7 +15,6 @@ from . import nn as nn
 from . import ops as ops
 from . import pytree as pytree
 from . import special as special
-from . import tensor as tensor
 from oplib.autograd.grad_mode import enable_grad as enable_grad
 from oplib.autograd.grad_mode import inference_mode as inference_mode
 from oplib.autograd.grad_mode import no_grad as no_grad
@@ -93,9 +92,6 @@ from oplib.tensor.factories.from_data import tensor as tensor
 from oplib.tensor.devices.determinism import use_deterministic_algorithms as use_deterministic_algorithms
 from oplib.tensor.factories.creation import zeros as zeros
 from oplib.tensor.factories.likeness import zeros_like as zeros_like
-from oplib.tensor.devices.device import Device as Device
-from oplib.tensor.storage.memory_format import MemoryFormat as MemoryFormat
-from oplib.tensor.storage.memory_format import MemoryLayout as MemoryLayout
 from oplib.tensor.dtypes.names import *
 from . import masked as masked
 from . import optim as optim

@@ -81,7 +81,7 @@ def render_root() -> str:
     listed = set(root.__all__)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level == 1:
-            imports += _import_from(node, listed)
+            imports += [line for line in _import_from(node, listed) if line not in imports]
     aliases = ["device = Device", "layout = MemoryLayout", "memory_format = MemoryFormat"]
     aliases.append("long = int64")  # or int32, without JAX's x64
     # At the root `bool` and `int` are dtypes.
@@ -100,7 +100,8 @@ def _render(imports: list[str], lines: list[str]) -> str:
 
 def _import_from(node: ast.ImportFrom, listed: set[str]) -> list[str]:
     if node.module is None:
-        return [f"from . import {one.name} as {one.name}" for one in node.names if one.name in listed]
+        names = [one.name for one in node.names if one.name in listed and one.asname in (None, one.name)]
+        return [f"from . import {name} as {name}" for name in names]
     source = f"oplib.{node.module}"
     names = [one.name for one in node.names if one.name in listed]
     if source == "oplib.tensor" and node.names[0].name == "*":
