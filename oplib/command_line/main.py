@@ -15,6 +15,7 @@ from .doctor import add_doctor_commands
 from .measuring import add_measuring_commands
 from .new_package import add_new_commands
 from .output import CommandError
+from .picture import add_graph_command
 from .tables import add_tables_commands
 
 Command = Callable[[argparse.Namespace], int]
@@ -28,6 +29,7 @@ def make_parser() -> argparse.ArgumentParser:
     for add in (
         add_tables_commands,
         add_check_commands,
+        add_graph_command,
         add_measuring_commands,
         add_doctor_commands,
         add_new_commands,

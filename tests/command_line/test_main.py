@@ -141,6 +141,28 @@ def test_the_programs(module, capsys):
     assert "HloModule" in capsys.readouterr().out
 
 
+GRAPH = """
+import oplib
+
+def loss():
+    w = oplib.ones(2, requires_grad=True)
+    return (w * 3).sum(), {"weight": w}
+
+def number(): return 1
+
+def fails(): raise ValueError("no data")
+"""
+
+
+def test_the_graph_of_a_loss(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("user_ops_graph.py").write_text(GRAPH)
+    assert main(["graph", "user_ops_graph.py:loss"]) == 0
+    assert "weight  f32[2]" in capsys.readouterr().out
+    assert main(["graph", "user_ops_graph.py:loss", "--run", "-o", "loss.svg"]) == 0
+    assert "weight" in Path("loss.svg").read_text()
+
+
 def test_the_doctor(capsys, monkeypatch):
     assert main(["doctor", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
@@ -188,6 +210,11 @@ BAD_INPUT = [
     (["ops", "oplib", "--html", "no/folder.html"], "no/folder.html cannot be written: No such file"),
     (["bench", "oplib::sin", "--shape", "self"], "--shape self: not of the form NAME=N,M"),
     (["bench", "oplib::sin", "--shape", "other=2"], "'shapes' names 'other'"),
+    (["graph", "graphs.py"], "graphs.py is not of the form FILE.py:FUNCTION"),
+    (["graph", "graphs.py:nothing"], "graphs.py has no function 'nothing'"),
+    (["graph", "graphs.py:number"], "number returns int; it must return a Tensor"),
+    (["graph", "graphs.py:fails"], "fails raises ValueError: no data"),
+    (["graph", "graphs.py:loss", "-o", "loss.bmp"], "loss.bmp"),
     (["new", "class"], "'class' cannot be the name of a package"),
     (["new", "taken"], "taken exists already"),
 ]
@@ -198,6 +225,7 @@ def test_bad_input_gives_one_line_and_status_2(words, told, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     Path("broken.py").write_text("import os\n1 / 0\n")
     Path("leaves.py").write_text("raise SystemExit(3)\n")
+    Path("graphs.py").write_text(GRAPH)
     Path("taken").mkdir()
     assert main(words) == 2
     printed = capsys.readouterr()
