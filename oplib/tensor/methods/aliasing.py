@@ -98,7 +98,7 @@ class TensorAliasing(Generic[TensorT]):
             AutogradError: a tensor requires grad while grad mode is on. Writing has no derivative here.
 
         Source:
-            torch.Tensor.set_
+            ``torch.Tensor.set_``
 
         Example:
             >>> import oplib
