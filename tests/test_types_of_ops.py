@@ -130,6 +130,8 @@ WRONG = [
 
 # The programs of these pages stand beside the same ones for torch and JAX, which have no annotations.
 COMPARED = {"coming_from_torch", "coming_from_jax"}
+# Formulas of solvers are read beside mathematics, and tests of pytest have no annotations.
+UNANNOTATED = COMPARED | {"functions", "testing"}
 BRIEF = (
     "# pyright: standard\n# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, "
     "allow-untyped-decorators, no-warn-return-any\n"
@@ -178,7 +180,7 @@ def list_pages() -> dict[str, str]:
                 ["\n".join(example.code for example in read_examples(text))] if FENCE.search(text) else []
             )
         for number, program in enumerate(programs):
-            if page.stem in COMPARED:
+            if page.stem in UNANNOTATED:
                 program = program.replace("\n\n", BRIEF, 1)  # it begins with empty lines
             found[f"page_{page.stem}_{number}"] = program
     return found
@@ -275,9 +277,9 @@ def test_each_function_without_annotations_is_called_on_a_page() -> None:
     assert UNTYPED - called == set()
 
 
-def test_only_pages_that_compare_programs_are_without_annotations() -> None:
+def test_only_the_named_pages_are_without_annotations() -> None:
     brief = {name for name, program in list_pages().items() if BRIEF in program}
-    assert brief == {name for name in list_pages() if name.removeprefix("page_")[:-2] in COMPARED}
+    assert brief == {name for name in list_pages() if name.removeprefix("page_")[:-2] in UNANNOTATED}
 
 
 @pytest.mark.slow

@@ -58,11 +58,14 @@ def add_samples(op: Any, make: Maker | None = None) -> Any:
         UnknownOperatorError: nothing is registered under the name.
 
     Example:
-        >>> import oplib
-        >>> @add_samples("oplib::sin")
-        ... def sin_samples():
-        ...     yield (oplib.ones(3, requires_grad=True),)
-        >>> len(samples("oplib::sin"))
+        >>> import jax, oplib
+        >>> @oplib.custom_op("samples_doc::halved")
+        ... def halved(x: jax.Array) -> jax.Array:
+        ...     return x / 2
+        >>> @add_samples(halved)
+        ... def make_samples():
+        ...     yield (oplib.ones(3),)
+        >>> len(samples(halved))
         1
     """
     name = resolve_op(op, subject="add_samples").name()

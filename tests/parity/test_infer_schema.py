@@ -31,9 +31,8 @@ RETURNS = [
     "None", "Tensor", "List[Tensor]", "int", "float", "bool", "Number", "Tuple[Tensor, int]", "Tuple[Tensor]",
     "Tuple[Tensor, List[Tensor]]",
 ]  # fmt: skip
-REFUSED_RETURNS = [
-    "Tuple[Tensor, ...]", "str", "Dtype", "Optional[Tensor]", "List[int]", "typing.Sequence[Tensor]", "dict",
-]  # fmt: skip
+REFUSED_RETURNS = ["str", "Dtype", "List[int]"]
+TREES = ["Tuple[Tensor, ...]", "Optional[Tensor]", "typing.Sequence[Tensor]", "dict"]
 SIGNATURES = [
     "x: Tensor, y: int = 3, *, z: float = 0.5, w: Optional[Tensor] = None",
     "x: Tensor, s: str = 'a', b: bool = True, n: Optional[int] = None",
@@ -109,6 +108,14 @@ def test_what_torch_refuses_is_refused_with_its_error(source, returned):
         torch.library.infer_schema(theirs, mutates_args=())
     with pytest.raises(ValueError):
         infer_schema(ours)
+
+
+@pytest.mark.parametrize("returned", TREES)
+def test_results_of_any_structure_are_any_where_torch_refuses_them(returned):
+    theirs, ours = make_pair("v: Tensor", returned)
+    with pytest.raises(ValueError):
+        torch.library.infer_schema(theirs, mutates_args=())
+    assert infer_schema(ours) == "(Tensor v) -> Any"
 
 
 @pytest.mark.parametrize("names", [("n",), ("q",), "x"])

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import ShapedArray
 
 from oplib.config import config
 
@@ -215,11 +216,11 @@ def conjugate(grad: Any) -> Any:
 
 
 def shape_of(value: Any) -> jax.ShapeDtypeStruct:
-    """Returns the shape and dtype of an array, tracer or number. A Python number stays weakly typed.
+    """Returns the shape and dtype of an array, tracer, type or number. A Python number stays weakly typed.
 
     Under ``jax.disable_jit`` this function receives numbers.
     """
-    aval = jax.typeof(value)
+    aval = value if isinstance(value, ShapedArray) else jax.typeof(value)
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
 
 

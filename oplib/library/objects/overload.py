@@ -159,8 +159,7 @@ class OpOverload(Redirecting):
 
     def __repr__(self) -> str:
         packet = f"{self._qualname.namespace}.{self._qualname.name}"
-        arguments = str(self.record.schema).removeprefix(self.record.name) if hasattr(self, "record") else ""
-        return f"<OpOverload(op='{packet}', overload='{self._overloadname}') {arguments}>"
+        return f"<OpOverload(op='{packet}', overload='{self._overloadname}')>"
 
     def describe(self, *args: Any, **kwargs: Any) -> OpDescription:
         """Returns the table of the op's rules: which are there, and what to register.

@@ -213,7 +213,7 @@ def _list_function(path: CapturedPath, function: types.FunctionType) -> Iterator
         yield CapturedPath(cell, path, f"{{}}.__closure__[{index}]", name, names)
     # Globals of installed packages may lead to everything: those of pytest lead to all tests.
     is_installed = _INSTALLED in function.__code__.co_filename
-    for name in () if is_installed else names & function.__globals__.keys():
+    for name in () if is_installed else sorted(names & function.__globals__.keys()):
         yield CapturedPath(function.__globals__[name], path, f"{{}}.__globals__[{name!r}]", name, names)
     if function.__defaults__:
         yield CapturedPath(function.__defaults__, path, "{}.__defaults__", f"defaults of {path.name}")

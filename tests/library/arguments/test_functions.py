@@ -363,4 +363,6 @@ def test_opcheck_takes_an_op_with_a_function() -> None:
     for make in MAKERS:
         op = make("functions::apply")
         found = opcheck(op, (lambda x: jnp.sin(x) * 3.0, jnp.asarray(X)))
-        assert set(found.values()) == {"SUCCESS"}
+        assert {str(result).partition(":")[0] for result in found.values()} <= {"SUCCESS", "SKIPPED"}
+        assert found["test_forward_mode"] == "SUCCESS"
+        assert (found["test_gradients"] == "SUCCESS") == (make is not apply_by_jvp)

@@ -89,14 +89,17 @@ def test_the_formula_is_used_inside_and_outside_of_the_map() -> None:
 
 def test_such_an_op_passes_opcheck() -> None:
     x = oplib.tensor(X, requires_grad=True)
-    assert set(opcheck(make_cube(), (x,)).values()) == {"SUCCESS"}
+    results = opcheck(make_cube(), (x,))
+    skipped = "SKIPPED: the kernel reads values, so it has no compiled run"
+    assert {name for name, result in results.items() if result == skipped} == {"test_aot_dispatch_dynamic"}
+    assert set(results.values()) == {"SUCCESS", skipped}
 
 
 def test_a_wrong_formula_of_such_an_op_fails_opcheck() -> None:
     cube = make_cube()
     cube.register_autograd(lambda ctx, g: 2 * g)
     found = opcheck(cube, (oplib.tensor(X, requires_grad=True),), raise_exception=False)
-    assert [name for name, result in found.items() if result != "SUCCESS"] == ["test_gradients"]
+    assert [name for name, result in found.items() if isinstance(result, Exception)] == ["test_gradients"]
 
 
 def test_a_batching_rule_has_priority() -> None:

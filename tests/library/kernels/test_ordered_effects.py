@@ -249,7 +249,8 @@ def test_an_array_kernel_orders_its_own_io_callback() -> None:
 @pytest.mark.parametrize("op", [double, note])
 def test_opcheck_passes_a_sound_op(op) -> None:
     results = opcheck(op, (X,), raise_exception=False)
-    assert set(results.values()) == {"SUCCESS"}
+    assert {str(result).partition(":")[0] for result in results.values()} == {"SUCCESS", "SKIPPED"}
+    assert str(results["test_vmap"]).startswith("SKIPPED: there is no batching rule")
 
 
 def test_opcheck_compares_only_shapes_of_results_that_depend_on_the_effects() -> None:

@@ -199,7 +199,9 @@ def test_a_compiled_step_returns_the_tree(op: CustomOpDef, form: str) -> None:
 
 def test_opcheck_checks_each_array(op: CustomOpDef, form: str) -> None:
     results = opcheck(op, (X, W, form)), opcheck(op, (*make_tensors(), form))
-    assert all(result == "SUCCESS" for each in results for result in each.values())
+    told = {str(result) for each in results for result in each.values()} - {"SUCCESS"}
+    derived = "SKIPPED: the backward is derived from the jvp rule, which test_forward_mode checks"
+    assert told <= ({derived} if op._opoverload.record.jvp is not None else set())
 
 
 @pytest.mark.parametrize("form", ["a dict", "a dataclass"])

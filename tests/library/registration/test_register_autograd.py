@@ -65,8 +65,8 @@ class TestForms:
     @pytest.mark.parametrize(
         ("options", "text"),
         [
-            ({"setup_context": save}, "setup_context, forward and nonlinear belong to a formula"),
-            ({"nonlinear": True}, "setup_context, forward and nonlinear belong to a formula"),
+            ({"setup_context": save}, "setup_context, forward, nonlinear and surrogate belong to a formula"),
+            ({"nonlinear": True}, "setup_context, forward, nonlinear and surrogate belong to a formula"),
             ({"constant": "because"}, "expected one of a formula, constant= and missing="),
         ],
     )
@@ -152,7 +152,8 @@ class TestRefusals:
 
     @pytest.mark.parametrize("options", [{"setup_context": save}, {"forward": save}, {"nonlinear": True}])
     def test_options_of_a_formula_need_one(self, op, options):
-        with pytest.raises(RegistrationValueError, match="setup_context, forward and nonlinear belong"):
+        told = "setup_context, forward, nonlinear and surrogate belong"
+        with pytest.raises(RegistrationValueError, match=told):
             op.register_autograd("derive", **options)
 
     def test_an_op_that_writes_has_no_formula(self):

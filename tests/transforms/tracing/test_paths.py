@@ -1,6 +1,9 @@
 """How far the walk from a function goes."""
 
 import logging
+import os
+import subprocess
+import sys
 import threading
 from typing import NamedTuple
 
@@ -76,3 +79,25 @@ def test_a_class_that_extends_a_container_may_have_attributes_and_methods(holder
     holder[0].add_(1)
     assert step(oplib.ones(2)).tolist() == [4, 4]
     assert step.compilations == 1
+
+
+ORDER = """
+import oplib
+first, second, third, fourth = (oplib.ones(2, requires_grad=True) for _ in range(4))
+
+@oplib.jit
+def step(x):
+    return first * second + third * fourth * x
+
+print(step.lower(oplib.ones(2)).as_text())
+"""
+
+
+@pytest.mark.slow
+def test_a_program_is_the_same_whatever_the_seed_of_hashes():
+    def lower(seed):
+        command = [sys.executable, "-c", ORDER]
+        environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert len({lower(seed) for seed in range(4)}) == 1
