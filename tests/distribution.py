@@ -6,6 +6,7 @@ dependencies that pyproject.toml allows, and some of the tests run there. The ot
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -19,6 +20,8 @@ import oplib
 from tests.documents import ROOT, read_examples
 
 DIST = ROOT / "dist"
+PLUGIN = ROOT / "oplib_pytest.py"
+_SUFFIXES = {".py", ".pyi", ".typed", ".css", ".js", ".html", ".txt"}
 # Enough to see that oplib works with the lowest versions: what calls optree, and what registers with JAX.
 LOWEST_TESTS = [
     "tests/pytree",
@@ -35,9 +38,9 @@ def read_lowest() -> list[str]:
 
 
 def list_package_files() -> set[str]:
-    """Returns the files of the package that both distributions must have: code, stubs and the marker."""
-    files = (ROOT / "oplib").rglob("*")
-    return {file.relative_to(ROOT).as_posix() for file in files if file.suffix in {".py", ".pyi", ".typed"}}
+    """Returns the files that both distributions must have: code, stubs, the marker, styles, templates."""
+    files = [PLUGIN, *(file for file in (ROOT / "oplib").rglob("*") if file.suffix in _SUFFIXES)]
+    return {file.relative_to(ROOT).as_posix() for file in files}
 
 
 def find_faults(wheel: Collection[str], sdist: Collection[str]) -> list[str]:
@@ -45,7 +48,7 @@ def find_faults(wheel: Collection[str], sdist: Collection[str]) -> list[str]:
     package = list_package_files()
     faults = [f"the wheel lacks {name}" for name in sorted(package - set(wheel))]
     faults += [f"the sdist lacks {name}" for name in sorted(package - set(sdist))]
-    foreign = [name for name in wheel if not name.startswith(("oplib/", "oplib-"))]
+    foreign = [name for name in wheel if not name.startswith(("oplib/", "oplib-", PLUGIN.name))]
     return faults + [f"the wheel has {name}" for name in foreign]
 
 
@@ -74,6 +77,17 @@ def try_out(python: str, folder: Path) -> None:
     for example in read_examples((ROOT / "README.md").read_text()):
         printed = run(python, "-I", "-c", example.code, cwd=folder)
         assert printed == example.output, f"the program of the README prints\n{printed}"
+    try_commands(python, folder)
+
+
+def try_commands(python: str, folder: Path) -> None:
+    """Starts a package with the installed command line, and checks its op."""
+    run(python, "-m", "oplib", "doctor", cwd=folder)
+    run(python, "-m", "oplib", "show", "oplib::sin", cwd=folder)
+    run(python, "-m", "oplib", "new", "fresh_ops", cwd=folder)
+    checked = run(python, "-m", "oplib", "check", "fresh_ops", "--quick", cwd=folder / "fresh_ops")
+    assert "0 failed, 6 passed" in checked, checked
+    shutil.rmtree(folder / "fresh_ops")
 
 
 def try_distributions(interpreter: str, folder: Path, distributions: tuple[Path, Path], lowest: bool) -> None:

@@ -12,7 +12,7 @@ from oplib.errors import OpCheckError
 from oplib.library.objects.overload import OpOverload
 from oplib.library.opcheck.check import DEFAULT_TEST_UTILS, opcheck
 from oplib.library.opcheck.report import CheckResult, OpReport, make_report, name_check
-from oplib.testing.op_tests import SLOW_CHECKS
+from oplib.testing.op_lists import SLOW_CHECKS
 from oplib.testing.samples import samples
 
 from .output import load_ops, print_colored, print_json, write_file

@@ -1,9 +1,12 @@
-"""The ops of a namespace."""
+"""The ops of a namespace, and the checks that are slow."""
 
 from __future__ import annotations
 
 from oplib.errors import RegistrationValueError
 from oplib.library.objects.overload import OpOverload, list_overloads
+
+SLOW_CHECKS = ("test_vmap", "test_second_gradients")
+"""These take over half of the time of all checks; as tests they carry the mark ``oplib_slow``."""
 
 
 def list_ops_of(namespace: str) -> list[OpOverload]:

@@ -12,11 +12,8 @@ from oplib.errors import RegistrationValueError
 from oplib.library.objects.overload import OpOverload
 from oplib.library.opcheck.check import DEFAULT_TEST_UTILS, opcheck
 
-from .op_lists import list_ops_of
+from .op_lists import SLOW_CHECKS, list_ops_of
 from .samples import Call, samples
-
-SLOW_CHECKS = ("test_vmap", "test_second_gradients")
-"""These take over half of the time of all checks; they carry the mark ``oplib_slow``."""
 
 
 @dataclass(frozen=True, slots=True)
