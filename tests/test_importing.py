@@ -57,7 +57,8 @@ def test_objects_frozen_by_the_user_stay_frozen():
     frozen = gc.get_freeze_count()
     with collecting_later():
         pass
-    assert gc.get_freeze_count() == frozen
+    # Unfreezing would leave none. A few may end meanwhile, in other threads.
+    assert frozen - 1000 < gc.get_freeze_count() <= frozen
 
 
 @pytest.mark.parametrize("package", [oplib, oplib.autograd, oplib.library])
