@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oplib.library.objects.description import RULES, OpDescription, Status, name_site
+from oplib.library.objects.description import OpDescription, Status, name_site
 from oplib.library.objects.overload import list_overloads
 from oplib.library.opcheck.report import render_name, render_statuses
 from oplib.markup import escape, make_page
@@ -61,9 +61,6 @@ class OpsTable:
 _LEGEND = " &emsp; ".join(
     f"<span class={status.name}>{status.value}</span> {status.name}" for status in Status
 )
-
-
-assert len(_HEADS) == len(RULES)
 
 
 @entry_point
