@@ -61,8 +61,8 @@ def _listing(lines: list[str]) -> Generator[None]:
 
     def observe(call: ObservedCall) -> Any:
         args, kwargs = call.arguments
-        given = [*map(describe, args), *(f"{name}={describe(value)}" for name, value in kwargs.items())]
-        lines.append(f"{call.overload}({', '.join(given)})   at {_find_line()}")
+        arguments = [*map(describe, args), *(f"{name}={describe(value)}" for name, value in kwargs.items())]
+        lines.append(f"{call.overload}({', '.join(arguments)})   at {_find_line()}")
         return call.run()
 
     with observing(observe):

@@ -79,8 +79,8 @@ class _Kept:
         """Returns the outcome, with its arrays moved back."""
         if self.shardings is None:
             return map_arrays(self.outcome, lambda array: array)
-        places = iter(self.shardings)
-        return map_arrays(self.outcome, lambda array: _move(array, next(places)))
+        shardings = iter(self.shardings)
+        return map_arrays(self.outcome, lambda array: _move(array, next(shardings)))
 
 
 Storage = defaultdict[OpOverload, list[_Kept]]
@@ -208,9 +208,9 @@ def _offload(outcome: Any) -> _Kept:
     shardings: list[Any] = []
 
     def offload(array: Any) -> Any:
-        place = None if isinstance(array, Tracer) else array.sharding
-        shardings.append(place)
-        return array if place is None else _move(array, place.with_memory_kind("pinned_host"))
+        sharding = None if isinstance(array, Tracer) else array.sharding
+        shardings.append(sharding)
+        return array if sharding is None else _move(array, sharding.with_memory_kind("pinned_host"))
 
     return _Kept(map_arrays(outcome, offload), shardings)
 

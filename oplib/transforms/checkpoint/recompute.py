@@ -172,14 +172,14 @@ class CheckpointedCall:
         if key not in self._passes:
             self._compute_again(key)
             self._passes.add(key)
-        found = holder.values.get(key)
-        if found is None:
+        tensor = holder.values.get(key)
+        if tensor is None:
             raise CheckpointError(
                 "checkpoint: a tensor was not computed again. The pass repeated the region before the tensor "
                 f"was saved; the region has saved {len(self._holders)}. Take gradients outside of the "
                 "function."
             )
-        return found
+        return tensor
 
     def _compute_again(self, key: Any) -> None:
         values = _set_apart([argument.read() for argument in (*self._args, *self._kwargs.values())])
@@ -201,13 +201,13 @@ class CheckpointedCall:
             run_and_restore(repeat)
         self._check(repetition.count, key)
 
-    def fill(self, place: int, tensor: Tensor, key: Any) -> bool:
+    def fill(self, index: int, tensor: Tensor, key: Any) -> bool:
         """Fills the holder of this number. Returns whether it was the last.
 
         Raises:
             CheckpointError: the holder does not exist.
         """
-        if place >= len(self._holders):
+        if index >= len(self._holders):
             if not self._has_returned:
                 self._is_open = True
                 return False
@@ -215,11 +215,11 @@ class CheckpointedCall:
                 "checkpoint: trying to save more tensors during recomputation than during the original "
                 f"forward pass. The forward saved {len(self._holders)}.{_HOW_TO_SEE}"
             )
-        holder = self._holders[place]()
+        holder = self._holders[index]()
         if holder is not None:
             # Take the current array: the function may write the tensor later.
             holder.values[key] = box(tensor._storage.array)
-        return self._early_stop and place + 1 == len(self._holders)
+        return self._early_stop and index + 1 == len(self._holders)
 
     def _check(self, count: int, key: Any) -> None:
         if self._is_open:
@@ -230,21 +230,21 @@ class CheckpointedCall:
                 f"recomputation.\nNumber of tensors saved during forward: {len(self._holders)}\nNumber of "
                 f"tensors saved during recomputation: {count}.{_HOW_TO_SEE}"
             )
-        differing = "".join(self._compare(place, key) for place in range(count))
+        differing = "".join(self._compare(index, key) for index in range(count))
         if differing:
             raise CheckpointError(
                 "checkpoint: Recomputed values for the following tensors have different metadata than during "
                 f"the forward pass.\n{differing.rstrip()}{_HOW_TO_SEE}"
             )
 
-    def _compare(self, place: int, key: Any) -> str:
-        holder = self._holders[place]()
+    def _compare(self, index: int, key: Any) -> str:
+        holder = self._holders[index]()
         if holder is None:
             return ""
-        saved, again = self._saved[place], self._metadata(holder.values[key])
+        saved, again = self._saved[index], self._metadata(holder.values[key])
         if saved == again:
             return ""
-        return f"tensor at position {place}:\nsaved metadata: {saved}\nrecomputed metadata: {again}\n"
+        return f"tensor at position {index}:\nsaved metadata: {saved}\nrecomputed metadata: {again}\n"
 
 
 _HOW_TO_SEE = (
@@ -271,9 +271,9 @@ class _Repetition:
 
     def pack(self, tensor: Tensor) -> Tensor:
         """Fills the next holder. The returned tensor is read only if the region itself runs a backward."""
-        place = self.count
+        index = self.count
         self.count += 1
-        if self._call.fill(place, tensor, self._key):
+        if self._call.fill(index, tensor, self._key):
             raise StopRecomputation
         return box(tensor._storage.array)
 
@@ -293,17 +293,17 @@ def _set_apart(values: list[Any]) -> list[Any]:
 
     Otherwise XLA would see that both computations are equal, run one of them, and keep its values.
     """
-    places = [
-        place
-        for place, value in enumerate(values)
+    indices = [
+        index
+        for index, value in enumerate(values)
         if isinstance(value, Tensor) and isinstance(value._storage.array, Tracer)
     ]
-    if not places:
+    if not indices:
         return values
-    arrays = jax.lax.optimization_barrier(tuple(values[place]._storage.array for place in places))
-    for place, array in zip(places, arrays, strict=True):
-        original: Tensor = values[place]
-        values[place] = apart = ARRAYS.box(array)
+    arrays = jax.lax.optimization_barrier(tuple(values[index]._storage.array for index in indices))
+    for index, array in zip(indices, arrays, strict=True):
+        original: Tensor = values[index]
+        values[index] = apart = ARRAYS.box(array)
         apart._requires_grad = original._requires_grad
         apart._grad_fn, apart._output_nr = original._grad_fn, original._output_nr
     return values

@@ -39,8 +39,8 @@ class CheckpointFunction(Function):
         ctx.draw_log = DrawLog()
         ctx.autocast = modes.autocast
         ctx.values = [None if isinstance(arg, Tensor) else arg for arg in args]
-        ctx.places = [place for place, arg in enumerate(args) if isinstance(arg, Tensor)]
-        ctx.save_for_backward(*(args[place] for place in ctx.places))
+        ctx.indices = [index for index, arg in enumerate(args) if isinstance(arg, Tensor)]
+        ctx.save_for_backward(*(args[index] for index in ctx.indices))
 
         def run_forward() -> Any:
             with ctx.draw_log.noting() if preserve_rng_state else nullcontext():
@@ -62,8 +62,8 @@ class CheckpointFunction(Function):
                 "use_reentrant=False, or call .backward() without `inputs`."
             )
         values = list(ctx.values)
-        for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
-            values[place] = tensor
+        for index, tensor in zip(ctx.indices, ctx.saved_tensors, strict=True):
+            values[index] = tensor
         inputs = detach_variable(tuple(values))
 
         def repeat() -> Any:

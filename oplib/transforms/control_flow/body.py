@@ -54,11 +54,11 @@ class BodyFunction:
         Returns:
             The body as a function of arrays.
         """
-        inputs = [one for one in self.captured if one.storage is not None]
+        inputs = [capture for capture in self.captured if capture.storage is not None]
         cutting = recording and (any(requires_grad) or _have_edge(inputs))
         while True:
             body = Body(self, inputs, requires_grad, cutting=cutting)
-            unknown = [one for one in body.constants if one.edge is not None]
+            unknown = [capture for capture in body.constants if capture.edge is not None]
             is_recorded = recording and (any(requires_grad) or _have_edge(body.captured))
             if is_recorded == cutting and not unknown:
                 return body
@@ -67,7 +67,7 @@ class BodyFunction:
 
 
 def _have_edge(captured: Iterable[Captured]) -> bool:
-    return any(one.edge is not None for one in captured)
+    return any(capture.edge is not None for capture in captured)
 
 
 class Body:
@@ -100,17 +100,22 @@ class Body:
         cutting: bool,
     ) -> None:
         self._function, self._inputs, self._needs, self._cutting = traced, inputs, requires_grad, cutting
-        storages = [one.storage for one in inputs if one.storage is not None]
+        storages = [capture.storage for capture in inputs if capture.storage is not None]
         observed: list[Storage] = []
         try:
-            observe({one: None for one in storages if one.owner is one}, observed)
-            closed = jax.make_jaxpr(self._run)(*[jax.typeof(one.value) for one in inputs], *traced.types)
+            observe({storage: None for storage in storages if storage.owner is storage}, observed)
+            closed = jax.make_jaxpr(self._run)(
+                *[jax.typeof(capture.value) for capture in inputs], *traced.types
+            )
         finally:
             stop_observing(observed)
         used = find_used_inputs(closed.jaxpr)
         self.types = list(closed.out_avals)
         self.constants = self._list_constants(closed.consts)
-        self.captured = [*[one for one, use in zip(inputs, used, strict=False) if use], *self.constants]
+        self.captured = [
+            *[capture for capture, use in zip(inputs, used, strict=False) if use],
+            *self.constants,
+        ]
         # Constants become inputs. From JAX 0.12 on a jaxpr holds its constants, and would keep them alive.
         jaxpr, count = closed.jaxpr, len(inputs)
         read = [var for var, use in zip(jaxpr.invars[:count], used, strict=False) if use]
@@ -186,8 +191,8 @@ class Body:
 
     def _list_constants(self, constants: Sequence[Any]) -> list[Captured]:
         """Returns what the body has read beside the inputs: JAX made constants of it."""
-        arrays = [one for one in self._function.captured if one.storage is None]
-        known = {id(one.value): one for one in (*arrays, *self._region.seen.values())}
+        arrays = [capture for capture in self._function.captured if capture.storage is None]
+        known = {id(capture.value): capture for capture in (*arrays, *self._region.seen.values())}
         return [known.get(id(value), Captured(value)) for value in constants]
 
 

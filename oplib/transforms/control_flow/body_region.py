@@ -70,7 +70,7 @@ def list_captured(walk: Walk) -> list[Captured]:
 
     These are Tensors and the storages that they show. Views are read here, outside of the trace.
     """
-    found: dict[Key, Captured] = {}
+    by_key: dict[Key, Captured] = {}
     owners: dict[Storage, CapturedPath] = {}
     for path in walk.tensors.values():
         tensor, storage, root = path.value, path.value._storage, path.value._root
@@ -79,13 +79,15 @@ def list_captured(walk: Walk) -> list[Captured]:
         owners.setdefault(storage.owner, path)
         if overlays.current is not None and root is not None and root._requires_grad:
             continue  # a trace around this one has cut the history of the view, and not that of its root
-        one = Captured(storage.array, storage, tensor, gradient_edge(tensor), path)
-        found.setdefault(one.key, one)
-    shown = {storage for storage, _ in found}
-    tensors = [*found.values()]
-    tensors += [Captured(one.array, one, path=at) for one, at in owners.items() if id(one) not in shown]
+        capture = Captured(storage.array, storage, tensor, gradient_edge(tensor), path)
+        by_key.setdefault(capture.key, capture)
+    shown = {storage for storage, _ in by_key}
+    tensors = [*by_key.values()]
+    tensors += [
+        Captured(owner.array, owner, path=at) for owner, at in owners.items() if id(owner) not in shown
+    ]
     arrays = [Captured(path.value, path=path) for path in walk.arrays.values()]
-    return [*sorted(tensors, key=lambda one: one.edge is None), *arrays]
+    return [*sorted(tensors, key=lambda capture: capture.edge is None), *arrays]
 
 
 class BodyRegion:
@@ -108,15 +110,15 @@ class BodyRegion:
         outer = overlays.current
         if outer is None:
             self.overlay = Overlay("", 0)
-            self.overlay.device = find_common_device([one.value for one in captured])
+            self.overlay.device = find_common_device([capture.value for capture in captured])
         else:
             self.overlay = outer.nest()
         self.overlay.takes_writes = False
-        for one, array in zip(captured, arrays, strict=True):
-            storage = one.storage
+        for capture, array in zip(captured, arrays, strict=True):
+            storage = capture.storage
             assert storage is not None
             first = self._arrays.setdefault((id(storage), None), array)
-            self._arrays[one.key] = array
+            self._arrays[capture.key] = array
             if first is array and storage is storage.owner:
                 self.overlay.put(storage, array)
         self._cells = [(cell, cell.array, cell.version) for cell in self.overlay.cells.values()]
@@ -146,7 +148,9 @@ class BodyRegion:
 
     def restore_written(self) -> list[Any]:
         """Undoes writes into outside storages, and returns the arrays of these."""
-        written = [one for one in self._cells if one[0].array is not one[1] or one[0].version != one[2]]
+        written = [
+            entry for entry in self._cells if entry[0].array is not entry[1] or entry[0].version != entry[2]
+        ]
         for cell, array, version in written:
             cell.array, cell.version = array, version
         return [array for _, array, _ in written]

@@ -74,8 +74,8 @@ def _run(
     layouts = tuple(layout for _, layout in flat)
 
     def build(captured: Sequence[Captured]) -> tuple[FlowProgram, Sequence[Body]]:
-        types = tuple(jax.typeof(one.array) for one in tensors)
-        needs = [one._requires_grad for one in tensors]
+        types = tuple(jax.typeof(tensor.array) for tensor in tensors)
+        needs = [tensor._requires_grad for tensor in tensors]
         recording = modes.grad_enabled and not modes.inference
         pairs = ((true_fn, "cond: 'true_fn'"), (false_fn, "cond: 'false_fn'"))
         bodies = [
@@ -115,7 +115,7 @@ def _make_program(yes: Body, no: Body) -> FlowProgram:
             operands,
         )
 
-    flags = tuple(one or other for one, other in zip(yes.requires_grad, no.requires_grad, strict=True))
+    flags = tuple(flag or other for flag, other in zip(yes.requires_grad, no.requires_grad, strict=True))
     return FlowProgram(ResidualFunction(run, "Cond"), yes.layouts, flags)
 
 

@@ -85,18 +85,20 @@ class StoredProgram:
 
     def __init__(self, program: FlowProgram, captured: Sequence[Captured], candidates: Candidates) -> None:
         self.program = program
-        paths = list({id(one.path): one.path for one in captured if one.path is not None}.values())
+        paths = list(
+            {id(capture.path): capture.path for capture in captured if capture.path is not None}.values()
+        )
         numbers = {id(path): number for number, path in enumerate(paths)}
-        self._takes = [_make_take(one, numbers) for one in captured]
+        self._takes = [_make_take(capture, numbers) for capture in captured]
         self._read = Reader("control flow", paths, (), candidates).read
         self._expected = _describe_found([path.value for path in paths])
 
     def find(self, functions: Sequence[Callable[..., Any]]) -> list[Tensor] | None:
         """Returns the operands of a call with these functions; None if the program does not serve it."""
-        found = self._read(functions, ())
-        if found is None or _describe_found(found[0]) != self._expected:
+        values = self._read(functions, ())
+        if values is None or _describe_found(values[0]) != self._expected:
             return None
-        return [take(found[0]) for take in self._takes]
+        return [take(values[0]) for take in self._takes]
 
 
 def _make_take(captured: Captured, numbers: dict[int, int]) -> Callable[[Sequence[Any]], Tensor]:
@@ -106,22 +108,22 @@ def _make_take(captured: Captured, numbers: dict[int, int]) -> Callable[[Sequenc
         return lambda _: kept
     number = numbers[id(captured.path)]
     if captured.owner is not None:
-        return lambda found: found[number]
+        return lambda values: values[number]
     if captured.storage is not None:
-        return lambda found: share(found[number]._storage.owner)
-    return lambda found: share(Storage(found[number]))
+        return lambda values: share(values[number]._storage.owner)
+    return lambda values: share(Storage(values[number]))
 
 
-def _describe_found(found: Sequence[Any]) -> list[Hashable] | None:
+def _describe_found(values: Sequence[Any]) -> list[Hashable] | None:
     """Describes the Tensors and arrays that a program is compiled for; None where one of them is traced."""
     described: list[Hashable] = []
     owners: dict[int, int] = {}  # Tensors that share memory have one number
-    for one in found:
-        array = one
-        if isinstance(one, Tensor):
-            storage, owner = one._storage, one._storage.owner
+    for value in values:
+        array = value
+        if isinstance(value, Tensor):
+            storage, owner = value._storage, value._storage.owner
             array = storage.array  # a view is read here, outside of the trace
-            described += [type(one), one._requires_grad, owners.setdefault(id(owner), len(owners))]
+            described += [type(value), value._requires_grad, owners.setdefault(id(owner), len(owners))]
             if storage is not owner:
                 described.append(jax.typeof(owner.array))
         if isinstance(array, Tracer) or not isinstance(array, jax.Array):
@@ -145,23 +147,25 @@ def run_program(
         static: what else distinguishes programs.
         build: makes the program, and says which bodies it runs; gets what they may read.
     """
-    is_traced = modes.state.watchers or any(isinstance(one._storage.owner.array, Tracer) for one in arguments)
-    types = tuple([(jax.typeof(one._storage.array), one._requires_grad) for one in arguments])
+    is_traced = modes.state.watchers or any(
+        isinstance(tensor._storage.owner.array, Tracer) for tensor in arguments
+    )
+    types = tuple([(jax.typeof(tensor._storage.array), tensor._requires_grad) for tensor in arguments])
     key = None if is_traced else (static, *map(_identify, functions), types, read_program_settings())
     with _lock:
         stored = () if key is None else tuple(_programs.list_programs(key))
-    for one in stored:
-        operands = one.find(functions)
+    for entry in stored:
+        operands = entry.find(functions)
         if operands is not None:
-            return one.program.run([*operands, *arguments])
+            return entry.program.run([*operands, *arguments])
     walk = Walk(functions, [])
     captured = list_captured(walk)
-    is_stored = key is not None and not any(isinstance(one.value, Tracer) for one in captured)
+    is_stored = key is not None and not any(isinstance(capture.value, Tracer) for capture in captured)
     candidates = Candidates(walk) if is_stored else None
     program, bodies = build(captured)
-    read = [one for body in bodies for one in body.captured]
-    outcome = program.run([*[one.tensor for one in read], *arguments])
-    if candidates is not None and all(one.can_be_found for one in read):
+    read = [capture for body in bodies for capture in body.captured]
+    outcome = program.run([*[capture.tensor for capture in read], *arguments])
+    if candidates is not None and all(capture.can_be_found for capture in read):
         with _lock:
             _programs.add(key, StoredProgram(program, read, candidates))
     return outcome
@@ -179,10 +183,10 @@ def split_dual(tree: Any) -> Pair:
     """Takes the tangents off a tree: the tree without them, and one for each leaf that can have one."""
     leaves, spec = tree_flatten(tree)
     tangents: list[Tensor] = []
-    for place, leaf in enumerate(leaves):
+    for index, leaf in enumerate(leaves):
         if _is_floating(leaf):
             value, tangent = unpack_dual(leaf)
-            leaves[place] = value
+            leaves[index] = value
             tangents.append(zeros_like(value) if tangent is None else tangent)
     return tree_unflatten(leaves, spec), tangents
 

@@ -134,10 +134,10 @@ def require_function(what: str, function: Any) -> None:
 
 
 def compare(
-    due: LeafLayout,
-    due_types: Sequence[Any],
-    given: LeafLayout,
-    given_types: Sequence[Any],
+    expected: LeafLayout,
+    expected_types: Sequence[Any],
+    actual: LeafLayout,
+    actual_types: Sequence[Any],
     subject: str,
     cure: str,
 ) -> None:
@@ -146,11 +146,11 @@ def compare(
     Raises:
         ResultError: they do.
     """
-    if due != given:
-        raise ResultError(f"{subject}. Got the structure {given}, expected {due}. {cure}.")
-    for place, (one, other) in enumerate(zip(due_types, given_types, strict=True)):
-        if one.shape != other.shape or one.dtype != other.dtype:
+    if expected != actual:
+        raise ResultError(f"{subject}. Got the structure {actual}, expected {expected}. {cure}.")
+    for index, (due, got) in enumerate(zip(expected_types, actual_types, strict=True)):
+        if due.shape != got.shape or due.dtype != got.dtype:
             raise ResultError(
-                f"{subject}. Got {describe(other)} for leaf {place}, expected {describe(one)}. {cure}; "
+                f"{subject}. Got {describe(got)} for leaf {index}, expected {describe(due)}. {cure}; "
                 "convert with tensor.to(dtype), or reshape."
             )

@@ -82,11 +82,11 @@ def _run(f: Callable[..., Any], init: Any, xs: Any, *, length: int | None, rever
     count = _find_length(slices, length)
 
     def build(captured: Sequence[Captured]) -> tuple[FlowProgram, Sequence[Body]]:
-        types = [jax.typeof(one.array) for one in carry]
-        types += [type_of_slice(one.array) for one in slices]
+        types = [jax.typeof(tensor.array) for tensor in carry]
+        types += [type_of_slice(tensor.array) for tensor in slices]
         layouts = (carry_layout, slice_layout)
         traced = BodyFunction(f, "scan: 'f'", layouts, tuple(types), captured, results=2)
-        needs = [one._requires_grad for one in (*carry, *slices)]
+        needs = [tensor._requires_grad for tensor in (*carry, *slices)]
         body = _settle(traced, carry_layout, needs)
         return _make_program(body, len(carry), count, reverse=reverse), [body]
 
@@ -144,10 +144,10 @@ def _find_length(slices: Sequence[Tensor], length: int | None) -> int:
     if length is not None:
         lengths.add(_read_length(length))
     if len(lengths) != 1:
-        found = f"first dimensions {sorted(tensor.shape[0] for tensor in slices)}, length={length}"
+        evidence = f"first dimensions {sorted(tensor.shape[0] for tensor in slices)}, length={length}"
         raise ArgumentValueError(
-            f"scan: the number of calls is not clear. Got {found}. Give Tensors with one first dimension, or "
-            "without xs a length."
+            f"scan: the number of calls is not clear. Got {evidence}. Give Tensors with one first dimension, "
+            "or without xs a length."
         )
     return lengths.pop()
 

@@ -82,8 +82,8 @@ def _run(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: Any
     needs_gradient = modes.grad_enabled and not modes.inference
 
     def build(captured: Sequence[Captured]) -> tuple[FlowProgram, Sequence[Body]]:
-        types = tuple(jax.typeof(one.array) for one in carry)
-        needs = [one._requires_grad for one in carry]
+        types = tuple(jax.typeof(tensor.array) for tensor in carry)
+        needs = [tensor._requires_grad for tensor in carry]
         test = BodyFunction(cond_fn, "while_loop: 'cond_fn'", (layout,), types, captured)
         turn = BodyFunction(body_fn, "while_loop: 'body_fn'", (layout,), types, captured)
         bodies = [test.trace(needs, recording=False), turn.trace(needs, recording=False)]
@@ -93,7 +93,7 @@ def _run(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: Any
 
     with no_grad():
         outcome = run_program([cond_fn, body_fn], carry, ("while_loop", layout), build)
-    if needs_gradient and any(one._requires_grad for one in outcome.operands):
+    if needs_gradient and any(tensor._requires_grad for tensor in outcome.operands):
         outcome.results[:] = [_refuse(result) for result in outcome.results]
     return outcome
 

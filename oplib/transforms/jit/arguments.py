@@ -73,30 +73,32 @@ class CallArguments(NamedTuple):
         A batch is often a slice of a larger Tensor. Where the function only reads it, one program serves all
         slices. Views that are differentiated, or whose items do not lie side by side, stay views.
         """
-        places = [place for place, leaf in enumerate(self.leaves) if _is_plain_view(leaf)]
-        if not places:
+        indices = [index for index, leaf in enumerate(self.leaves) if _is_plain_view(leaf)]
+        if not indices:
             return [self]
-        views = {id(self.leaves[place]): self.leaves[place] for place in places}
+        views = {id(self.leaves[index]): self.leaves[index] for index in indices}
         own = {name: box(view._storage.array) for name, view in views.items()}
         leaves = [own.get(id(leaf), leaf) for leaf in self.leaves]
-        apart = tuple([(place, self.leaves[place]._storage.owner) for place in places])
+        apart = tuple([(index, self.leaves[index]._storage.owner) for index in indices])
         return [self._replace(leaves=leaves, apart=apart), self]
 
     def call(self, function: Callable[..., Any], *arrays: Any) -> Any:
         """Calls the function with other arrays, in containers of its own."""
         rest = iter(arrays)
-        given = [
+        passed = [
             next(rest) if isinstance(kind, ArrayKind) else leaf
             for leaf, kind in zip(self.leaves, self.key.kinds, strict=True)
         ]
-        args, kwargs = tree_unflatten(given, self.key.spec)
+        args, kwargs = tree_unflatten(passed, self.key.spec)
         result = function(*args, **kwargs)
-        self._check_containers((args, kwargs), given)
+        self._check_containers((args, kwargs), passed)
         return result
 
-    def _check_containers(self, tree: Any, given: list[Any]) -> None:
+    def _check_containers(self, tree: Any, passed: list[Any]) -> None:
         leaves, spec = tree_flatten_dataclasses(tree)
-        if spec != self.key.spec or any(one is not before for one, before in zip(leaves, given, strict=True)):
+        if spec != self.key.spec or any(
+            leaf is not before for leaf, before in zip(leaves, passed, strict=True)
+        ):
             raise ArgumentTypeError(
                 f"{self.name}: the function changes a container that is an argument. A compiled function "
                 "gets containers of its own, so the caller would not see it. Return the container instead."
@@ -170,10 +172,10 @@ class ArgumentBinder:
         self._static = static
         parameters = signature.parameters.values()
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        self._positional = tuple(one.name for one in parameters if one.kind in positional)
+        self._positional = tuple(parameter.name for parameter in parameters if parameter.kind in positional)
         self._count = len(parameters) if len(self._positional) == len(parameters) else -1
         self._flat = tree_flatten_dataclasses(((0,) * len(parameters), {}))[1]
-        defaults = [one.default for one in parameters if one.default is not one.empty]
+        defaults = [parameter.default for parameter in parameters if parameter.default is not parameter.empty]
         self._defaults = tree_flatten_dataclasses(defaults)[0]
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallArguments:
@@ -201,13 +203,13 @@ class ArgumentBinder:
             frozen = _find_static(self._signature, self._static, spec, len(leaves))
         arrays: list[Any] = []
         kinds = tuple([self._classify(leaf, number in frozen, arrays) for number, leaf in enumerate(leaves)])
-        given = CallArguments(
+        arguments = CallArguments(
             Key(spec, kinds, read_program_settings()), leaves, arrays, self._name, self._positional
         )
         for number, kind in enumerate(kinds):
             if kind.__class__ is tuple and not _is_constant(kind[1]):
-                raise given.refuse_leaf(number)
-        return given
+                raise arguments.refuse_leaf(number)
+        return arguments
 
     def _classify(self, leaf: Any, is_static: bool, arrays: list[Any]) -> Any:
         """Returns what a leaf adds to the key; arrays and numbers that are operands join the arrays."""
@@ -244,15 +246,15 @@ def _find_static(
     """The numbers of the leaves in the arguments that are static."""
     args, kwargs = tree_unflatten(range(count), spec)
     named = signature.bind(*args, **kwargs).arguments
-    found = [leaf for name in static for leaf in tree_flatten_dataclasses(named.get(name))[0]]
-    return frozenset(leaf for leaf in found if isinstance(leaf, int))
+    leaves = [leaf for name in static for leaf in tree_flatten_dataclasses(named.get(name))[0]]
+    return frozenset(leaf for leaf in leaves if isinstance(leaf, int))
 
 
 def _is_constant(leaf: Any) -> bool:
     """Whether a leaf can be compiled in: it can be compared with that of the next call."""
     if isinstance(leaf, Iterator):
         return False
-    if isinstance(leaf, frozenset) and any(isinstance(one, Tensor) for one in leaf):
+    if isinstance(leaf, frozenset) and any(isinstance(item, Tensor) for item in leaf):
         return False
     try:
         hash(leaf)
@@ -285,10 +287,18 @@ def list_number_options(function: Callable[..., Any], signature: inspect.Signatu
     op = _find_overload(called)
     if op is not None:
         record = op.record
-        options = [one for one in record.schema.arguments if str(one.type).removesuffix("?") in _NUMBERS]
-        names = {one.name for one in options} - record.operand
+        options = [
+            argument
+            for argument in record.schema.arguments
+            if str(argument.type).removesuffix("?") in _NUMBERS
+        ]
+        names = {argument.name for argument in options} - record.operand
     elif name_package(called) == "oplib":
-        names = {one.name for one in signature.parameters.values() if isinstance(one.default, float)}
+        names = {
+            parameter.name
+            for parameter in signature.parameters.values()
+            if isinstance(parameter.default, float)
+        }
     else:
         return []
     return [name for name in signature.parameters if name in names]
@@ -299,5 +309,5 @@ def _find_overload(called: Any) -> OpOverload | None:
     if isinstance(called, OpOverloadPacket):
         overloads = called.overloads()
         return getattr(called, overloads[0]) if len(overloads) == 1 else None
-    found = getattr(called, "_opoverload", called)  # the op that custom_op returns
-    return found if isinstance(found, OpOverload) else None
+    overload = getattr(called, "_opoverload", called)  # the op that custom_op returns
+    return overload if isinstance(overload, OpOverload) else None

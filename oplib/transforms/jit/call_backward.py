@@ -91,8 +91,8 @@ class CompiledCallBackward(FormulaNode):
         rest = iter(grads)
         specs = zip(given, self.input_metadata, strict=True)
         full = [next(rest) if has else box(jnp.zeros(spec.shape, spec.dtype)) for has, spec in specs]
-        found = iter(self.again(full))
-        return tuple([next(found) if reached else None for reached in self.plan.wanted])
+        gradients = iter(self.again(full))
+        return tuple([next(gradients) if reached else None for reached in self.plan.wanted])
 
     def release(self) -> None:
         """Frees the residuals."""
@@ -109,7 +109,7 @@ class Recipe(NamedTuple):
 
     Attributes:
         function: the function.
-        given: its arguments.
+        arguments: its arguments.
         tensors: the operands.
         containers: those in which the call puts something, and perhaps Generators.
         values: the arrays of the operands at the call, a key and a count for each Generator, the array
@@ -117,7 +117,7 @@ class Recipe(NamedTuple):
     """
 
     function: Any
-    given: CallArguments
+    arguments: CallArguments
     tensors: Sequence[Tensor]
     containers: Sequence[Any]
     values: tuple[Any, ...]
@@ -127,7 +127,7 @@ def list_sources(held: Sequence[int | None], operands: int, inputs: int) -> list
     """Returns for each input of a jaxpr which of the values of a recipe it is.
 
     Args:
-        held: for each storage the place of its operand; None for one that the program does not read.
+        held: for each storage the index of its operand; None for one that the program does not read.
         operands: how many operands the call has.
         inputs: how many inputs the jaxpr has.
     """
@@ -161,24 +161,24 @@ class StateOfCall(NamedTuple):
         Raises:
             TracingError: the function leads to something else than at the call.
         """
-        function, given = recipe.function, recipe.given
+        function, arguments = recipe.function, recipe.arguments
         with tracing, self._undo_entries(recipe.containers):
-            found = self.reader.read(function, given.leaves)
-            if found is None:
-                raise _changed(name, self.reader.explain(function, given.leaves))
-            tensors, _ = found
+            operands = self.reader.read(function, arguments.leaves)
+            if operands is None:
+                raise _changed(name, self.reader.explain(function, arguments.leaves))
+            tensors, _ = operands
             before, autocast = StateSnapshot(tensors, ()), modes.state.autocast
             try:
                 modes.state.autocast = self.autocast
                 self.operands.restore(tensors)
                 if reason := self.operands.explain(tensors):
                     raise _changed(name, reason)
-                candidates = Candidates(Walk(function, given.leaves))
-                trace = Trace(name, partial(given.call, function), candidates, given.arrays, orders)
+                candidates = Candidates(Walk(function, arguments.leaves))
+                trace = Trace(name, partial(arguments.call, function), candidates, arguments.arrays, orders)
             finally:
                 modes.state.autocast = autocast
                 before.restore()
-        numbers = {id(tensor): place for place, tensor in enumerate(tensors)}
+        numbers = {id(tensor): index for index, tensor in enumerate(tensors)}
         held = [numbers.get(id(candidates.operands[number].value)) for number in candidates.holders]
         return trace, list_sources(held, len(tensors), len(trace.closed.in_avals))
 
@@ -244,12 +244,12 @@ class Backward:
         node.plan, node.paths = self._plan, self._paths
         # without gradient there is no edge, so that hooks of the leaf do not run
         node.edges = tuple([edge if has else None for edge, has in zip(edges, self._has_edge, strict=True)])
-        saved = [recipe.values[place] if has else outputs[place] for has, place in self._residuals]
+        saved = [recipe.values[index] if has else outputs[index] for has, index in self._residuals]
         # Versions count where the operands are as the call has left them: not for a derivative of it.
         count = len(recipe.tensors) if len(self._orders) == 1 else 0
         storages = [
-            recipe.tensors[place]._storage if has and place < count else NOBODY
-            for has, place in self._residuals
+            recipe.tensors[index]._storage if has and index < count else NOBODY
+            for has, index in self._residuals
         ]
         node.saved = (*saved, *storages)
         node.versions = tuple([storage.version for storage in storages])
@@ -260,7 +260,7 @@ class Backward:
         self, recipe: Recipe, edges: Sequence[Edge | None], grads: Sequence[Tensor]
     ) -> list[Tensor]:
         """Returns the gradients as Tensors with a history."""
-        recipe = recipe._replace(values=(*recipe.values, *[one._storage.array for one in grads]))
+        recipe = recipe._replace(values=(*recipe.values, *[grad._storage.array for grad in grads]))
         if self._higher is None:
             self._higher = Higher(*self._state.trace(self._name, recipe, self._orders), self._state)
         return self._higher.run(recipe, [*edges, *map(gradient_edge, grads)])

@@ -54,8 +54,8 @@ class Program:
         needed = self._find_needed(trace, used)
         read = [holder for holder, use in zip(candidates.holders, used, strict=False) if use]
         candidates.check_devices(self._name, read)
-        places = [candidates.operands[number] for number in needed]
-        self._at = {operand: place for place, operand in enumerate(needed)}
+        paths = [candidates.operands[number] for number in needed]
+        self._at = {operand: index for index, operand in enumerate(needed)}
         self._sort_inputs(candidates, used)
         handed_out = self._find_handed_out(candidates, jaxpr)
         self._donated = self._find_donated(trace, handed_out) if donate else []
@@ -63,15 +63,15 @@ class Program:
         shown = effects.find_shown() - {operand for operand, *_ in effects.writes}
         self._shown = sorted(self._at[number] for number in shown)
         named, numbers = effects.find_named(), candidates.numbers
-        self._named_leaves = {place for place, leaf in enumerate(leaves) if numbers.get(id(leaf)) in named}
+        self._named_leaves = {index for index, leaf in enumerate(leaves) if numbers.get(id(leaf)) in named}
         self._has_run = False
         donated = [position for position, _ in self._donated]
         run = rename_function(prune(trace.closed, used), self._name)
         self._run = jax.jit(run, donate_argnums=donated)
-        self._reader = self._make_reader(trace, places)
+        self._reader = self._make_reader(trace, paths)
         before = [trace.snapshot.tensors[number][2] for number in needed]
         unread = frozenset(self._at[number] for number in trace.unread_grads & self._at.keys())
-        self._operands = ExpectedOperands(places, before, unread)
+        self._operands = ExpectedOperands(paths, before, unread)
         self._backward, self._edges = None, []
         if trace.backward is not None:
             self._backward = self._make_backward(trace, trace.backward)
@@ -80,26 +80,28 @@ class Program:
         self._following: FollowingOperands | None = None
         if self._write_back.can_follow and not (self._read_out or self._shown):
             at = self._write_back.written, self._write_back.leaves, self._held
-            self._following = FollowingOperands(places, before, unread, *at)
+            self._following = FollowingOperands(paths, before, unread, *at)
         self._last_outputs: Callable[[], ProgramOutputs | None] = lambda: None
 
-    def _make_reader(self, trace: Trace, places: list[CapturedPath]) -> Reader:
+    def _make_reader(self, trace: Trace, paths: list[CapturedPath]) -> Reader:
         """Makes the reader of operands, containers that a call changes, and Generators that are needed."""
         effects, generators = self._effects, trace.candidates.generators
-        changed = [(*trace.snapshot.containers[one.container], one.key) for one in effects.places]
-        returned = [one[0] for one in effects.results if isinstance(one, list)]
+        changed = [(*trace.snapshot.containers[entry.container], entry.key) for entry in effects.entries]
+        returned = [result[0] for result in effects.results if isinstance(result, list)]
         drawn = {number // 2 for number in self._rest} | {number for number, _ in effects.generators}
-        needed = [one if n in drawn or trace.backward else None for n, one in enumerate(generators)]
-        return Reader(self._name, places, changed, trace.candidates, returned, needed)
+        needed = [
+            generator if n in drawn or trace.backward else None for n, generator in enumerate(generators)
+        ]
+        return Reader(self._name, paths, changed, trace.candidates, returned, needed)
 
     def _make_backward(self, trace: Trace, backward: TracedBackward) -> Backward:
         """Makes what makes the nodes of calls."""
         entries = [
-            (one.key, {one.key: before[one.key]} if one.key in before else {})
-            if not isinstance(one.key, Operand) and isinstance(before.get(one.key), SCALARS)
+            (entry.key, {entry.key: before[entry.key]} if entry.key in before else {})
+            if not isinstance(entry.key, Operand) and isinstance(before.get(entry.key), SCALARS)
             else None
-            for one in self._effects.places
-            for _, before in [trace.snapshot.containers[one.container]]
+            for entry in self._effects.entries
+            for _, before in [trace.snapshot.containers[entry.container]]
         ]
         state = StateOfCall(self._reader, self._operands, modes.autocast, entries)
         held = [self._at.get(number) for number in trace.candidates.holders]
@@ -121,32 +123,34 @@ class Program:
         return {self._at[operand] for operand, var in inputs if id(var) in outputs}
 
     def _find_donated(self, trace: Trace, handed_out: set[int]) -> list[tuple[int, int]]:
-        """The inputs whose buffers nothing needs after the call, with the places of their operands."""
+        """The inputs whose buffers nothing needs after the call, with the indices of their operands."""
         if trace.backward is not None:
             return []  # the tape keeps the operands of a call that is differentiated outside
         if calls_any(trace.closed, _CALLBACKS):
             return []  # code of the user may raise while the program runs, and the old arrays must be there
-        found: list[tuple[int, int]] = []
+        donated: list[tuple[int, int]] = []
         for operand, output, _ in self._effects.writes:
-            place = self._at[operand]
+            index = self._at[operand]
             storage = trace.candidates.operands[operand].value._storage.owner
-            is_possible = output is not None and place in self._held and place not in handed_out
+            is_possible = output is not None and index in self._held and index not in handed_out
             if is_possible and FreshStorage in list_classes(storage):
-                found.append((self._held.index(place), place))
-        return found
+                donated.append((self._held.index(index), index))
+        return donated
 
     def _find_fresh(self, trace: Trace) -> frozenset[Any]:
         """The outputs that stand in one storage after the call, and nowhere else."""
         jaxpr = trace.closed.jaxpr
-        effects, donated = self._effects, {place for _, place in self._donated}
-        leaves = [*effects.results, *[leaf for one in effects.places for leaf in one.leaves]]
+        effects, donated = self._effects, {index for _, index in self._donated}
+        leaves = [*effects.results, *[leaf for entry in effects.entries for leaf in entry.leaves]]
         returned = {
-            effects.new_tensors[one.number].storage for one in effects.results if isinstance(one, New)
+            effects.new_tensors[result.number].storage
+            for result in effects.results
+            if isinstance(result, New)
         }
         inputs = {id(var) for var in jaxpr.invars}
         holders = Counter([output for _, output, _ in effects.writes])
         holders.update(output for output, *_ in effects.new_storages)
-        holders.update(one[0] for one in leaves if isinstance(one, tuple))
+        holders.update(leaf[0] for leaf in leaves if isinstance(leaf, tuple))
         if trace.backward is not None:
             holders.update(number for is_input, number in trace.backward.residuals if not is_input)
         holders.update(number for number, var in enumerate(jaxpr.outvars) if id(var) in inputs)
@@ -158,19 +162,20 @@ class Program:
     def _find_needed(self, trace: Trace, used: Sequence[bool]) -> list[int]:
         """The operands that a call reads, writes or returns, and all Tensors among the arguments."""
         effects, candidates = trace.effects, trace.candidates
-        found = {holder for holder, use in zip(candidates.holders, used, strict=False) if use}
-        found |= effects.find_named() | set(trace.backward.operands if trace.backward else ())
-        found |= {number for number, place in enumerate(candidates.operands) if place.parent is None}
-        owners = [place.value._storage.owner for place in candidates.operands]
-        shared = {owners[number] for number in found}  # the function may have read it through another operand
+        needed = {holder for holder, use in zip(candidates.holders, used, strict=False) if use}
+        needed |= effects.find_named() | set(trace.backward.operands if trace.backward else ())
+        needed |= {number for number, path in enumerate(candidates.operands) if path.parent is None}
+        owners = [path.value._storage.owner for path in candidates.operands]
+        # The function may have read a storage through another operand.
+        shared = {owners[number] for number in needed}
         return [number for number, owner in enumerate(owners) if owner in shared]
 
-    def may_take_apart(self, given: CallArguments, tensors: Sequence[Any]) -> bool:
+    def may_take_apart(self, arguments: CallArguments, tensors: Sequence[Any]) -> bool:
         """Whether the program only reads views that were taken apart, whose memory no Tensor shows."""
-        if not given.apart:
+        if not arguments.apart:
             return True
         owners = {tensor._storage.owner for tensor in tensors}
-        return not any(place in self._named_leaves or owner in owners for place, owner in given.apart)
+        return not any(index in self._named_leaves or owner in owners for index, owner in arguments.apart)
 
     def read(self, function: Any, leaves: Sequence[Any]) -> Found | None:
         """Returns the operands of a call; None if the program does not serve it.
@@ -185,9 +190,9 @@ class Program:
         tensors, rest = read
         outputs = self._last_outputs()
         if outputs is not None and self._following is not None:
-            found = self._following.match(tensors, rest, outputs)
-            if found is not None:
-                return found
+            operands = self._following.match(tensors, rest, outputs)
+            if operands is not None:
+                return operands
         return self._operands.match(tensors, rest)
 
     def explain(self, function: Any, leaves: Sequence[Any]) -> str:
@@ -195,80 +200,82 @@ class Program:
         read = self._reader.read(function, leaves)
         return self._reader.explain(function, leaves) if read is None else self._operands.explain(read[0])
 
-    def run(self, function: Any, given: CallArguments, found: Found) -> Any:
+    def run(self, function: Any, arguments: CallArguments, operands: Found) -> Any:
         """Runs the program, and does to Tensors what the function does. The caller holds the lock of buffers.
 
         Args:
             function: the function.
-            given: the arguments.
-            found: the operands.
+            arguments: of the call.
+            operands: of the call.
         """
-        rest = self._list_rest(found, given)
-        inputs = self._list_inputs(found, rest)
-        if found.outputs is None:
-            for place in self._read_out:
-                _ = found.owners[place].array  # another program must not use the buffer again
-            for place in self._shown:
-                if found.owners[place].__class__ is FreshStorage:
-                    separate(found.owners[place])
+        rest = self._list_rest(operands, arguments)
+        inputs = self._list_inputs(operands, rest)
+        if operands.outputs is None:
+            for index in self._read_out:
+                _ = operands.owners[index].array  # another program must not use the buffer again
+            for index in self._shown:
+                if operands.owners[index].__class__ is FreshStorage:
+                    separate(operands.owners[index])
         returned: list[Sequence[Any]] = []
-        if found.outputs is None or not found.outputs.is_whole:  # a finalizer may have read one
-            self._copy_read(inputs, found.list_owners())
+        if operands.outputs is None or not operands.outputs.is_whole:  # a finalizer may have read one
+            self._copy_read(inputs, operands.list_owners())
         try:
             # An interrupt comes between two steps of Python, and here the call and the append are one.
             returned.extend(itertools.starmap(self._run, (inputs,)))
             self._has_run = True
             recipe = None
             if self._backward is not None:
-                recipe = Recipe(function, given, found.tensors, found.rest, (*found.arrays, *rest))
-            return self._finish(found, recipe, returned[0])
+                recipe = Recipe(
+                    function, arguments, operands.tensors, operands.rest, (*operands.arrays, *rest)
+                )
+            return self._finish(operands, recipe, returned[0])
         except BaseException:
             if returned:
-                self._write_back.refill(found.list_owners(), returned[0])
+                self._write_back.refill(operands.list_owners(), returned[0])
             raise
 
-    def _list_rest(self, found: Found, given: CallArguments) -> list[Any]:
+    def _list_rest(self, operands: Found, arguments: CallArguments) -> list[Any]:
         """Returns the inputs of the jaxpr after the operands; None for one that is not read."""
         rest: list[Any] = []
-        for generator in found.rest[len(self._effects.places) :]:
+        for generator in operands.rest[len(self._effects.entries) :]:
             key, count = (None, None) if generator is None else generator.start
             rest += key, None if count is None else np.uint32(count)
-        return rest + given.arrays
+        return rest + arguments.arrays
 
-    def _list_inputs(self, found: Found, rest: list[Any]) -> list[Any]:
-        held = self._take_held(found.arrays) if found.outputs is None else found.arrays
+    def _list_inputs(self, operands: Found, rest: list[Any]) -> list[Any]:
+        held = self._take_held(operands.arrays) if operands.outputs is None else operands.arrays
         return [*held, *self._take_rest(rest)]
 
-    def _finish(self, found: Found, recipe: Recipe | None, returned: Sequence[Any]) -> Any:
+    def _finish(self, operands: Found, recipe: Recipe | None, returned: Sequence[Any]) -> Any:
         """Does to Tensors what the function does, and returns what it returns."""
-        tensors, write_back, outputs = found.tensors, self._write_back, found.outputs
+        tensors, write_back, outputs = operands.tensors, self._write_back, operands.outputs
         follows = outputs is not None and outputs.is_whole  # a signal handler may have read one
         if outputs is not None and follows:
             write_back.follow(outputs, returned)
         else:
-            owners = found.list_owners()
+            owners = operands.list_owners()
             outputs = write_back.attach(owners, returned)
             self._last_outputs = weakref.ref(outputs)
             write_back.write(owners, returned)
         write_back.note(tensors)
         node = None
         if recipe is not None and self._backward is not None:
-            edges = [gradient_edge(tensors[place]) for place in self._edges]
+            edges = [gradient_edge(tensors[index]) for index in self._edges]
             node = self._backward.make_node(recipe, edges, returned)
         made = write_back.make(tensors, returned, node)
         write_back.apply(tensors, made, node)
         if not follows:
             write_back.make_gradients(tensors, outputs)
-        count = len(self._effects.places)
-        write_back.put_entries(found.rest[:count], tensors, made, returned)
+        count = len(self._effects.entries)
+        write_back.put_entries(operands.rest[:count], tensors, made, returned)
         for number, change in self._effects.generators:
-            _advance(found.rest[count + number], change)
+            _advance(operands.rest[count + number], change)
         return write_back.give(tensors, made, returned)
 
     def _copy_read(self, inputs: list[Any], owners: Sequence[Storage]) -> None:
         """Copies the inputs to donate whose buffers were read, so that the buffers stay valid."""
         if self._has_run:
-            read = [n for n, place in self._donated if owners[place].__class__ is not FreshStorage]
+            read = [n for n, index in self._donated if owners[index].__class__ is not FreshStorage]
             copy = _copy_arrays
         else:  # JAX runs this call in Python code, where an interrupt would lose the results
             read, copy = [n for n, _ in self._donated], _transfer
@@ -276,33 +283,33 @@ class Program:
             for position, array in zip(read, copy([inputs[n] for n in read]), strict=True):
                 inputs[position] = array
 
-    def lower(self, given: CallArguments, found: Found) -> jax.stages.Lowered:
+    def lower(self, arguments: CallArguments, operands: Found) -> jax.stages.Lowered:
         """Returns the program as JAX lowers it for one call."""
-        return self.trace(given, found).lower()
+        return self.trace(arguments, operands).lower()
 
-    def trace(self, given: CallArguments, found: Found) -> jax.stages.Traced:
+    def trace(self, arguments: CallArguments, operands: Found) -> jax.stages.Traced:
         """Returns the program as JAX traces it for one call."""
-        return self._run.trace(*self._list_inputs(found, self._list_rest(found, given)))
+        return self._run.trace(*self._list_inputs(operands, self._list_rest(operands, arguments)))
 
     def describe_operands(self) -> list[tuple[str, str, bool]]:
         """Returns for each operand its name, its shape, and whether its buffer is donated."""
-        donated = {place for _, place in self._donated}
+        donated = {index for _, index in self._donated}
         return [(name, shape, n in donated) for n, (name, shape) in enumerate(self._operands.list_shapes())]
 
     def describe_effects(self) -> list[tuple[str, str]]:
         """Returns what a call does beside computing: the name of what it changes, and how."""
         names = {number: self._operands.list_shapes()[at][0] for number, at in self._at.items()}
         effects = self._effects
-        found = [(operand, "is written") for operand, *_ in effects.writes]
-        found += [(operand, "is written through its data") for operand, *_ in effects.alias_writes]
-        found += [
+        changes = [(operand, "is written") for operand, *_ in effects.writes]
+        changes += [(operand, "is written through its data") for operand, *_ in effects.alias_writes]
+        changes += [
             (operand, "loses its grad" if to is None else "gets a grad") for operand, to in effects.grads
         ]
-        found += [(operand, "gets other data") for operand, *_ in effects.data]
-        found += [(operand, f"requires_grad becomes {flag}") for operand, flag in effects.flags]
-        found += [(operand, "gets a history") for operand, _ in effects.histories]
-        shown = [(names.get(operand, f"operand {operand}"), how) for operand, how in found]
-        shown += [("a container", f"gets the entry {one.key!r}") for one in effects.places]
+        changes += [(operand, "gets other data") for operand, *_ in effects.data]
+        changes += [(operand, f"requires_grad becomes {flag}") for operand, flag in effects.flags]
+        changes += [(operand, "gets a history") for operand, _ in effects.histories]
+        shown = [(names.get(operand, f"operand {operand}"), how) for operand, how in changes]
+        shown += [("a container", f"gets the entry {entry.key!r}") for entry in effects.entries]
         return shown + [("a Generator", "is drawn from") for _ in effects.generators]
 
 

@@ -108,7 +108,7 @@ class Trace:
         self.unread_grads: frozenset[int] = frozenset()
         self.gradients: list[tuple[int, int | None]] = []
         self._behind = _find_behind(candidates.operands)  # a stale view looks its own up
-        self.snapshot = StateSnapshot([place.value for place in candidates.operands], candidates.containers)
+        self.snapshot = StateSnapshot([path.value for path in candidates.operands], candidates.containers)
         self._collector = Collector(name, candidates, self.snapshot)
         self._trace(call, arrays)
 
@@ -135,7 +135,7 @@ class Trace:
             self.snapshot.restore_containers()
             raise
         else:
-            collector.restore_places()
+            collector.restore_entries()
         finally:
             try:
                 self._restore(observed)
@@ -148,12 +148,12 @@ class Trace:
 
         JAX makes further inputs of such values, before the others, and then of all constants too.
         """
-        found = self.closed.in_avals[: len(self.closed.in_avals) - count]
-        if found:
-            which = "" if len(found) == 1 else "one of "
+        leaked = self.closed.in_avals[: len(self.closed.in_avals) - count]
+        if leaked:
+            which = "" if len(leaked) == 1 else "one of "
             raise TracingError(
                 f"{self.name}: the function reads a Tensor or array that was made inside another function "
-                f"while that was traced, and kept. Got {which}{', '.join(map(describe, found))}. Its value "
+                f"while that was traced, and kept. Got {which}{', '.join(map(describe, leaked))}. Its value "
                 "existed only during that trace. Make it outside of both functions, or anew in each; "
                 "functools.cache keeps it."
             )
@@ -163,8 +163,8 @@ class Trace:
         collector = self._collector
         stop_observing(observed)
         self.snapshot.restore()
-        for tensor, place in collector.made:  # they raise an error of oplib where they are used outside
-            tensor._storage = EndedStorage(self.name, place)
+        for tensor, where in collector.made:  # they raise an error of oplib where they are used outside
+            tensor._storage = EndedStorage(self.name, where)
         collector.live, collector.made, collector.outputs = [], [], []
 
     def _run(self, call: Callable[..., Any], count: int, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -197,43 +197,45 @@ class Trace:
             cell = overlay.cells[storage] = Storage(array)
             cell.version = version
         starts = inputs[len(candidates.storages) : candidates.array_start]
-        for place, key, count in zip(candidates.generators, starts[::2], starts[1::2], strict=True):
-            overlay.shadows[place.value] = place.value.make_shadow(key, count)
+        for path, key, count in zip(candidates.generators, starts[::2], starts[1::2], strict=True):
+            overlay.shadows[path.value] = path.value.make_shadow(key, count)
         return overlay
 
     def _find_edges(self) -> _Edges:
         """The places where the gradients of operands arrive."""
-        found: _Edges = []
-        for number, place in enumerate(self.candidates.operands):
-            tensor = place.value
+        edges: _Edges = []
+        for number, path in enumerate(self.candidates.operands):
+            tensor = path.value
             edge = gradient_edge(tensor) if modes.grad_enabled else None
             if edge is not None:
-                found.append((number, GradientEdge(*edge)))
-        return found
+                edges.append((number, GradientEdge(*edge)))
+        return edges
 
-    def _differentiate_again(self, edges: _Edges, given: Sequence[Any]) -> None:
+    def _differentiate_again(self, edges: _Edges, values: Sequence[Any]) -> None:
         """Runs the backward as often as derivatives are asked for, each time recorded."""
         collector = self._collector
         outputs = collector.live
-        arrays = iter(given)
+        arrays = iter(values)
         for specs in self.orders:
             cotangents = [box(next(arrays)) for _ in specs]
-            for one in cotangents:
-                one._requires_grad = True
+            for cotangent in cotangents:
+                cotangent._requires_grad = True
             targets = [edge for _, edge in edges]
-            found, _ = _differentiate_rest(outputs, targets, cotangents, create_graph=True)
-            outputs = [one for one in found if one is not None]
-            edges += [(None, GradientEdge(*leaf_edge(one))) for one in cotangents]
+            gradients, _ = _differentiate_rest(outputs, targets, cotangents, create_graph=True)
+            outputs = [gradient for gradient in gradients if gradient is not None]
+            edges += [(None, GradientEdge(*leaf_edge(cotangent))) for cotangent in cotangents]
         collector.effects, collector.outputs, collector.live = Effects(), [], []
-        for one in outputs:
-            slot = collector.add_live(one) if one._grad_fn is not None else None
-            self.gradients.append((collector.put(one._storage.array), slot))
+        for output in outputs:
+            slot = collector.add_live(output) if output._grad_fn is not None else None
+            self.gradients.append((collector.put(output._storage.array), slot))
 
     def _differentiate(self, edges: _Edges, inputs: tuple[Any, ...]) -> TracedBackward:
         """Traces the backward from all outputs with a history, with what it reads as residuals."""
         outputs = self._collector.live
-        specs = [jax.ShapeDtypeStruct(one._storage.spec.shape, one._storage.spec.dtype) for one in outputs]
-        paths = [_find_targets(one, edges) for one in outputs]
+        specs = [
+            jax.ShapeDtypeStruct(output._storage.spec.shape, output._storage.spec.dtype) for output in outputs
+        ]
+        paths = [_find_targets(output, edges) for output in outputs]
         operands = [number for number, _ in edges if number is not None]
         for number in operands:  # the hooks of operands run outside, when the gradient arrives
             self.candidates.operands[number].value._backward_hooks = None
@@ -242,14 +244,14 @@ class Trace:
         refused: dict[int, str] = {}
 
         def pull(*cotangents: Any) -> tuple[Any, ...]:
-            found, reasons = _differentiate_rest(outputs, targets, list(map(box, cotangents)))
-            reached[:] = [one is not None for one in found]
+            gradients, reasons = _differentiate_rest(outputs, targets, list(map(box, cotangents)))
+            reached[:] = [gradient is not None for gradient in gradients]
             refused.update(reasons)
-            return tuple(one._storage.array for one in found if one is not None)
+            return tuple(gradient._storage.array for gradient in gradients if gradient is not None)
 
         closed = jax.make_jaxpr(pull)(*specs)
         without = frozenset().union(*[paths[number] for number in refused])
-        has_edge = [has or place in without for place, has in enumerate(reached)]
+        has_edge = [has or index in without for index, has in enumerate(reached)]
         numbers = {id(value): number for number, value in enumerate(inputs)}
         residuals: list[tuple[bool, int]] = []
         for value in closed.consts:
@@ -285,11 +287,11 @@ def _differentiate_one(output: Tensor, targets: Sequence[Any], cotangent: Any) -
 
 
 def _find_targets(output: Tensor, edges: _Edges) -> frozenset[int]:
-    """Returns the places of the edges to which the gradient of an output flows."""
+    """Returns the indices of the edges to which the gradient of an output flows."""
     root = gradient_edge(output)
     assert root is not None
     plan = RunPlan([root])
-    return frozenset(place for place, (_, edge) in enumerate(edges) if plan.executes(edge.node))
+    return frozenset(index for index, (_, edge) in enumerate(edges) if plan.executes(edge.node))
 
 
 def _find_behind(operands: Sequence[CapturedPath]) -> dict[int, list[int]]:
@@ -299,14 +301,14 @@ def _find_behind(operands: Sequence[CapturedPath]) -> dict[int, list[int]]:
     """
     numbers = [number for number, path in enumerate(operands) if path.value._grad_fn is not None]
     edges = [gradient_edge(path.value) for path in operands] if numbers else []
-    found: dict[int, list[int]] = {}
+    behind: dict[int, list[int]] = {}
     for number in numbers:
         edge = edges[number]
         assert edge is not None
         plan = RunPlan([edge])
         ends = [(n, end[0]) for n, end in enumerate(edges) if end is not None and end[0] is not edge[0]]
-        found[number] = [n for n, node in ends if plan.executes(node)]
-    return found
+        behind[number] = [n for n, node in ends if plan.executes(node)]
+    return behind
 
 
 def _set_boundaries(

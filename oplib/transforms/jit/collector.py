@@ -39,7 +39,7 @@ class Collector:
         effects: what a call does beside computing.
         outputs: the arrays that the program returns.
         live: the Tensors with a history that exist after the call.
-        made: the Tensors that were made inside and are kept outside, each with its place if that is known.
+        made: the Tensors that were made inside and are kept outside, each with its path if that is known.
     """
 
     def __init__(self, name: str, candidates: Candidates, snapshot: StateSnapshot) -> None:
@@ -74,10 +74,10 @@ class Collector:
             self._collect_tensor(number, tensor, before, is_grad_set=id(tensor) in overlay.set_grads)
         for alias, version in self._snapshot.aliases.values():
             if alias.version != version:
-                operand, place = self._snapshot.find_alias(alias)
-                effects.alias_writes.append((operand, place, alias.version - version))
-        for number, place in enumerate(candidates.generators):
-            self._collect_generator(number, overlay.shadows[place.value])
+                operand, index = self._snapshot.find_alias(alias)
+                effects.alias_writes.append((operand, index, alias.version - version))
+        for number, path in enumerate(candidates.generators):
+            self._collect_generator(number, overlay.shadows[path.value])
 
     def _collect_writes(self, overlay: Overlay, inputs: tuple[Any, ...], versions: list[int]) -> None:
         """Collects writes into storages.
@@ -156,16 +156,16 @@ class Collector:
 
     def _collect_containers(self) -> None:
         """Notes Tensors that stand in a place of a container now, and refuses numbers that have changed."""
-        for number, (place, before) in enumerate(self._snapshot.containers):
-            for key, value in (read_entries(place.value) or {}).items():
+        for number, (path, before) in enumerate(self._snapshot.containers):
+            for key, value in (read_entries(path.value) or {}).items():
                 if key in before and before[key] is value:
                     continue
-                is_added = key not in before and not isinstance(place.value, (list, deque, set))
+                is_added = key not in before and not isinstance(path.value, (list, deque, set))
                 if isinstance(value, SCALARS):
-                    if not self._is_state(place.value, key):
+                    if not self._is_state(path.value, key):
                         continue  # a side effect, as under jax.jit
                     if not is_added and not _is_equal(before.get(key), value):
-                        self._refuse_scalar(place, key, before.get(key), value)
+                        self._refuse_scalar(path, key, before.get(key), value)
                 self._collect_entry(number, key, value, is_placed=is_added or key in before)
 
     def _is_state(self, holder: Any, key: Any) -> bool:
@@ -186,26 +186,26 @@ class Collector:
         leaves, spec = tree_flatten_dataclasses(value)
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         if is_placed and (tensors or isinstance(value, SCALARS)):
-            place, before = self._snapshot.containers[number]
-            self._placed.append((place.value, key, before))
+            path, before = self._snapshot.containers[number]
+            self._placed.append((path.value, key, before))
             operand = self._candidates.numbers.get(id(key))
             shown = key if operand is None else Operand(operand)
             self._collect_owners(leaves)
             sources = [self._collect_result(leaf) for leaf in leaves]
-            self.effects.places.append(NewEntry(number, shown, sources, spec))
+            self.effects.entries.append(NewEntry(number, shown, sources, spec))
         else:
             where = _show_entry(self._snapshot.containers[number][0], key)
-            kept = [place.value for place in Walk(value, tensors).tensors.values()]
-            self.made += [(one, where) for one in kept if id(one) not in self._candidates.numbers]
+            kept = [path.value for path in Walk(value, tensors).tensors.values()]
+            self.made += [(tensor, where) for tensor in kept if id(tensor) not in self._candidates.numbers]
 
-    def _refuse_scalar(self, place: CapturedPath, key: Any, before: Any, after: Any) -> None:
+    def _refuse_scalar(self, path: CapturedPath, key: Any, before: Any, after: Any) -> None:
         raise TracingError(
-            f"{self._name}: {_show_entry(place, key)} was changed from {before!r} to {after!r} while the "
+            f"{self._name}: {_show_entry(path, key)} was changed from {before!r} to {after!r} while the "
             "function was traced. A compiled function would not change it again at the next call. Make it a "
             "Tensor that the function writes in place, or an argument and a result."
         )
 
-    def restore_places(self) -> None:
+    def restore_entries(self) -> None:
         """Puts back what stood where a call puts a Tensor."""
         for container, key, before in self._placed:
             if key in (read_entries(container) or {}):
@@ -215,12 +215,12 @@ class Collector:
         number = self._candidates.numbers.get(id(tensor))
         if number is not None:
             return Operand(number)
-        found = self._tensors.get(id(tensor))
-        if found is None:
+        source = self._tensors.get(id(tensor))
+        if source is None:
             self.made.append((tensor, ""))
-            found = self._tensors[id(tensor)] = New(len(self.effects.new_tensors))
+            source = self._tensors[id(tensor)] = New(len(self.effects.new_tensors))
             self.effects.new_tensors.append(self._describe(tensor))
-        return found
+        return source
 
     def _describe(self, tensor: Tensor) -> NewTensor:
         storage = tensor._storage
@@ -255,8 +255,8 @@ class Collector:
         storage: Any = tensor._storage
         shown = box(None)
         shown._storage = storage.cell if isinstance(storage, AliasStorage) else storage
-        for number, place in enumerate(self._candidates.operands):
-            if place.value._storage is shown._storage:
+        for number, path in enumerate(self._candidates.operands):
+            if path.value._storage is shown._storage:
                 return Operand(number)
         return self._source(shown)
 
@@ -272,14 +272,14 @@ def _is_constant(part: Any) -> bool:
     return not any(isinstance(leaf, (Tensor, jax.Array)) for leaf in tree_flatten_dataclasses(part)[0])
 
 
-def _show_entry(place: CapturedPath, key: Any) -> str:
+def _show_entry(path: CapturedPath, key: Any) -> str:
     """Returns how a user would write an entry of a container."""
-    if isinstance(place.value, types.CellType):
-        return place.name
-    if isinstance(place.value, set):
-        return f"an item of {place.name}"
-    is_item = isinstance(place.value, (dict, list, deque))
-    return f"{place.name}[{key!r}]" if is_item else f"{place.name}.{key}"
+    if isinstance(path.value, types.CellType):
+        return path.name
+    if isinstance(path.value, set):
+        return f"an item of {path.name}"
+    is_item = isinstance(path.value, (dict, list, deque))
+    return f"{path.name}[{key!r}]" if is_item else f"{path.name}.{key}"
 
 
 def _is_fixed(storage: ViewStorage) -> bool:

@@ -88,7 +88,7 @@ class Effects:
             were written after that.
         flags: for operands whose ``requires_grad`` has changed: the value.
         histories: for operands that were written with a history: the output of the node.
-        places: what containers hold after the call that they did not hold before.
+        entries: what containers hold after the call that they did not hold before.
         generators: for each Generator that was drawn from how often, or the state it was set to.
         results: the leaves of the result: a Tensor, the number of an array in a tuple, or a constant in a
             list.
@@ -103,15 +103,15 @@ class Effects:
     data: list[tuple[int, Source, int]] = field(default_factory=list)
     flags: list[tuple[int, bool]] = field(default_factory=list)
     histories: list[tuple[int, int]] = field(default_factory=list)
-    places: list[NewEntry] = field(default_factory=list)
+    entries: list[NewEntry] = field(default_factory=list)
     generators: list[tuple[int, int | tuple[int, Any, int]]] = field(default_factory=list)
     results: list[Any] = field(default_factory=list)
     spec: Any = None
 
     def find_named(self) -> set[int]:
         """Returns the operands that a call writes, returns, or changes in another way."""
-        named = {one[0] for one in (*self.writes, *self.alias_writes, *self.grads, *self.data)}
-        named |= {one[0] for one in (*self.flags, *self.histories)} | self.find_shown()
+        named = {change[0] for change in (*self.writes, *self.alias_writes, *self.grads, *self.data)}
+        named |= {change[0] for change in (*self.flags, *self.histories)} | self.find_shown()
         for tensor in self.new_tensors:
             if tensor.base is not None:
                 named.add(tensor.base)
@@ -121,6 +121,6 @@ class Effects:
 
     def find_shown(self) -> set[int]:
         """Returns the operands that a call returns, or puts somewhere."""
-        shown = [*self.results, *[one[1] for one in (*self.grads, *self.data)]]
-        shown += [source for one in self.places for source in (one.key, *one.leaves)]
+        shown = [*self.results, *[change[1] for change in (*self.grads, *self.data)]]
+        shown += [source for entry in self.entries for source in (entry.key, *entry.leaves)]
         return {source.number for source in shown if isinstance(source, Operand)}

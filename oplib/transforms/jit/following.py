@@ -31,7 +31,7 @@ class FollowingOperands:
     outputs of that call.
 
     Args:
-        places: of the operands.
+        paths: of the operands.
         before: for each of them its attributes before the trace.
         unread: the numbers of those whose gradient before the call is not read.
         written: the numbers of the operands that are written.
@@ -41,7 +41,7 @@ class FollowingOperands:
 
     def __init__(
         self,
-        places: Sequence[CapturedPath],
+        paths: Sequence[CapturedPath],
         before: Sequence[dict[str, Any]],
         unread: frozenset[int],
         written: Sequence[int],
@@ -50,18 +50,18 @@ class FollowingOperands:
     ) -> None:
         def expect(some: Sequence[int]) -> ExpectedOperands:
             return ExpectedOperands(
-                [places[number] for number in some],
+                [paths[number] for number in some],
                 [before[number] for number in some],
-                frozenset(place for place, number in enumerate(some) if number in unread),
+                frozenset(index for index, number in enumerate(some) if number in unread),
             )
 
-        others = sorted({*range(len(places))} - {*written})
+        others = sorted({*range(len(paths))} - {*written})
         self._written, self._others = expect(written), expect(others)
-        _hold_attributes([places[number].value for number in written])
+        _hold_attributes([paths[number].value for number in written])
         self._take_written, self._take_others = make_gather(written), make_gather(others)
         self._take_leaves = make_gather(leaves)
         self._count = len(written)
-        order = {number: place for place, number in enumerate((*written, *others))}
+        order = {number: index for index, number in enumerate((*written, *others))}
         self._take_arrays = make_gather([order[number] for number in inputs])
 
     def match(self, tensors: Sequence[Tensor], rest: Sequence[Any], outputs: ProgramOutputs) -> Found | None:

@@ -140,11 +140,13 @@ class JitFunction:
         """Runs the program for these arguments, and compiles it if it is new."""
         if _is_inlined():
             return self.__wrapped__(*args, **kwargs)
-        given = self._binder.bind(args, kwargs)
-        if any(isinstance(array, Tracer) for array in given.arrays):
+        arguments = self._binder.bind(args, kwargs)
+        if any(isinstance(array, Tracer) for array in arguments.arrays):
             return self.__wrapped__(*args, **kwargs)
         function = self.__wrapped__
-        return self._serve(given, lambda program, given, found: program.run(function, given, found))
+        return self._serve(
+            arguments, lambda program, arguments, operands: program.run(function, arguments, operands)
+        )
 
     @entry_point
     def explain(self, *args: Any, **kwargs: Any) -> str:
@@ -152,19 +154,19 @@ class JitFunction:
 
         Nothing runs and nothing is compiled.
         """
-        given = self._binder.bind(args, kwargs)
+        arguments = self._binder.bind(args, kwargs)
         with self._programs.lock, buffers:
-            is_served = self._find(given) is not None
-            reason = "" if is_served else self._explain_views(given)
+            is_served = self._find(arguments) is not None
+            reason = "" if is_served else self._explain_views(arguments)
         return f"{self.__name__}: {reason or 'a compiled program serves this call'}"
 
     @entry_point
     def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
         """Returns the program for these arguments as JAX lowers it, and runs nothing."""
-        given = self._binder.bind(args, kwargs)
-        return self._serve(given, Program.lower)
+        arguments = self._binder.bind(args, kwargs)
+        return self._serve(arguments, Program.lower)
 
-    def _serve(self, given: CallArguments, use: Callable[[Program, CallArguments, Found], Any]) -> Any:
+    def _serve(self, arguments: CallArguments, use: Callable[[Program, CallArguments, Found], Any]) -> Any:
         """Uses the program for a call. Other threads may use fresh buffers while it is compiled.
 
         Raises:
@@ -173,58 +175,58 @@ class JitFunction:
         with self._programs.lock:
             for _ in range(MAX_TRACES + 1):  # a call in another thread may change what was compiled for
                 with buffers:
-                    served = self._find(given)
+                    served = self._find(arguments)
                     if served is not None:
                         return use(*served)
-                _ = any(map(self._add_program, given.list_variants()))  # the first that can serve it
+                _ = any(map(self._add_program, arguments.list_variants()))  # the first that can serve it
             raise TracingError(
                 f"{self.__name__}: the function changes what it captures while it is traced, so its program "
-                f"serves no call. Found that {self._explain_views(given)}. Give what changes as an argument, "
-                "or keep it in a Tensor."
+                f"serves no call. Found that {self._explain_views(arguments)}. Give what changes as an "
+                "argument, or keep it in a Tensor."
             )
 
-    def _find(self, given: CallArguments) -> tuple[Program, CallArguments, Found] | None:
+    def _find(self, arguments: CallArguments) -> tuple[Program, CallArguments, Found] | None:
         """Returns the program that serves a call, with the arguments as it takes them, and its operands."""
-        programs = self._programs.list_programs(given.key)
-        for arguments in given.list_variants() if programs else ():
+        programs = self._programs.list_programs(arguments.key)
+        for variant in arguments.list_variants() if programs else ():
             for program in programs:
-                found = program.read(self.__wrapped__, arguments.leaves)
-                if found is not None and program.may_take_apart(arguments, found.tensors):
-                    return program, arguments, found
+                operands = program.read(self.__wrapped__, variant.leaves)
+                if operands is not None and program.may_take_apart(variant, operands.tensors):
+                    return program, variant, operands
         return None
 
-    def _add_program(self, given: CallArguments) -> bool:
+    def _add_program(self, arguments: CallArguments) -> bool:
         """Compiles a program for a call, and returns whether it can serve it.
 
         Views that were taken apart must share memory with no other Tensor, and only be read.
         """
         with tracing:  # while another thread traces, Tensors may have attributes of that trace
-            if self._find(given) is not None:
+            if self._find(arguments) is not None:
                 return True
-            reason = self._explain(given)
-            program, tensors = self._trace(given)
-            if not program.may_take_apart(given, tensors):
+            reason = self._explain(arguments)
+            program, tensors = self._trace(arguments)
+            if not program.may_take_apart(arguments, tensors):
                 return False
-            self._programs.add(given.key, program)
+            self._programs.add(arguments.key, program)
             self._note_compilation(reason)
-            found = program.read(self.__wrapped__, given.leaves)
-        if found is not None:
-            program.lower(given, found).compile()  # JAX finds it again when it is run
+            operands = program.read(self.__wrapped__, arguments.leaves)
+        if operands is not None:
+            program.lower(arguments, operands).compile()  # JAX finds it again when it is run
         return True
 
-    def _explain_views(self, given: CallArguments) -> str:
+    def _explain_views(self, arguments: CallArguments) -> str:
         """Returns why no program serves a call, which may take its views apart."""
-        return next(filter(None, map(self._explain, given.list_variants())), "")
+        return next(filter(None, map(self._explain, arguments.list_variants())), "")
 
-    def _explain(self, given: CallArguments) -> str:
-        programs = self._programs.by_key.get(given.key)
+    def _explain(self, arguments: CallArguments) -> str:
+        programs = self._programs.by_key.get(arguments.key)
         if programs:
-            reasons = [program.explain(self.__wrapped__, given.leaves) for program in programs]
+            reasons = [program.explain(self.__wrapped__, arguments.leaves) for program in programs]
             return "" if "" in reasons else reasons[0]
         if not self._programs.by_key:
             return "it has not been compiled yet"
-        nearest = min(reversed(self._programs.by_key), key=given.count_differences)
-        return next(given.list_differences(nearest), "a program for these arguments was given up")
+        nearest = min(reversed(self._programs.by_key), key=arguments.count_differences)
+        return next(arguments.list_differences(nearest), "a program for these arguments was given up")
 
     def _note_compilation(self, reason: str) -> None:
         self._programs.compilations += 1
@@ -238,18 +240,18 @@ class JitFunction:
                 stacklevel=find_user_level(),
             )
 
-    def _trace(self, given: CallArguments) -> tuple[Program, list[Any]]:
+    def _trace(self, arguments: CallArguments) -> tuple[Program, list[Any]]:
         """Returns a program for a call, and all Tensors that the function leads to."""
-        call = partial(given.call, self.__wrapped__)
+        call = partial(arguments.call, self.__wrapped__)
         try:
-            candidates = Candidates(Walk(self.__wrapped__, given.leaves, given.name_leaf))
-            trace = Trace(self.__name__, call, candidates, given.arrays)
+            candidates = Candidates(Walk(self.__wrapped__, arguments.leaves, arguments.name_leaf))
+            trace = Trace(self.__name__, call, candidates, arguments.arrays)
         except (ConcreteValueError, *CONCRETIZATION_ERRORS) as error:
-            raise self._explain_value(error, given) from None
-        program = Program(trace, given.leaves, donate=self._donate)
-        return program, [place.value for place in candidates.operands]
+            raise self._explain_value(error, arguments) from None
+        program = Program(trace, arguments.leaves, donate=self._donate)
+        return program, [path.value for path in candidates.operands]
 
-    def _explain_value(self, error: Exception, given: CallArguments) -> ConcreteValueError:
+    def _explain_value(self, error: Exception, arguments: CallArguments) -> ConcreteValueError:
         """The error for a function that asks for a value, with the line of the user that does."""
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if not is_inside[frame.filename]]
@@ -261,7 +263,7 @@ class JitFunction:
                 " Choose by oplib.where or oplib.cond, return the value, or move the line out of the "
                 "function."
             )
-        floats = given.list_floats()
+        floats = arguments.list_floats()
         if floats:
             cures.append(f" Floats are operands, here {', '.join(floats)}; static_argnames compiles one in.")
         return ConcreteValueError(
@@ -322,8 +324,8 @@ def jit(
     return JitFunction(function, names, donate=donate)
 
 
-def _list_names(given: Any) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+def _list_names(value: Any) -> tuple[str, ...]:
+    names = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
     for name in names:
         if not isinstance(name, str):
             raise ArgumentTypeError(

@@ -69,38 +69,42 @@ class ExpectedOperands:
     """Tests whether Tensors are what a program was compiled for.
 
     Args:
-        places: of the Tensors.
+        paths: of the Tensors.
         before: for each of them its attributes before the trace.
         unread: the numbers of those whose gradient before the call is not read.
     """
 
     def __init__(
         self,
-        places: Sequence[CapturedPath],
+        paths: Sequence[CapturedPath],
         before: Sequence[dict[str, Any]],
         unread: frozenset[int],
     ) -> None:
-        self._names = [place.name for place in places]
+        self._names = [path.name for path in paths]
         self._kinds = [
-            _kind_before(place.value, attributes, is_read=number not in unread)
-            for number, (place, attributes) in enumerate(zip(places, before, strict=True))
+            _kind_before(path.value, attributes, is_read=number not in unread)
+            for number, (path, attributes) in enumerate(zip(paths, before, strict=True))
         ]
         self._groups = [
-            (make_gather([n for n, one in enumerate(self._kinds) if one == kind]), kind)
+            (make_gather([n for n, other in enumerate(self._kinds) if other == kind]), kind)
             for kind in dict.fromkeys(self._kinds)
         ]
         storages = [attributes["_storage"] for attributes in before]
         owners = [storage.owner for storage in storages]
         arrays = [peek(owner) for owner in owners]
         self._classes = [list_classes(storage) for storage in storages]
-        self._are_plain = all(one == _PLAIN for one in self._classes)
-        self._views = [(n, one.chain, one.starts) for n, one in enumerate(storages) if _is_view(one)]
+        self._are_plain = all(cls == _PLAIN for cls in self._classes)
+        self._views = [
+            (n, storage.chain, storage.starts) for n, storage in enumerate(storages) if _is_view(storage)
+        ]
         self._avals = [array.aval for array in arrays]
         self._shown = [describe(array) for array in arrays]
         self._shardings = [  # on one device the program does not depend on which it is
             (n, array.sharding) for n, array in enumerate(arrays) if len(array.sharding.device_set) > 1
         ]
-        self._sharing = [(owners.index(one), n) for n, one in enumerate(owners) if owners.index(one) != n]
+        self._sharing = [
+            (owners.index(owner), n) for n, owner in enumerate(owners) if owners.index(owner) != n
+        ]
         self._owner_count = len(set(owners))
 
     def list_shapes(self) -> list[tuple[str, str]]:
@@ -230,7 +234,7 @@ def _compare(tensor: Tensor, kind: TensorKind) -> str:
 
 
 def _hook_keys(*hooks: dict[Any, Any] | None) -> tuple[Any, ...]:
-    return tuple([None if one is None else tuple(one) for one in hooks])
+    return tuple([None if group is None else tuple(group) for group in hooks])
 
 
 def _is_view(storage: Any) -> bool:

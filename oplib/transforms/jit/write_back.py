@@ -28,7 +28,7 @@ class WriteBack:
 
     Args:
         effects: the effects.
-        at: the place among the operands of the program of each operand that the effects name.
+        at: for each operand that the effects name, its index among the operands of the program.
         fresh: the outputs that stand in one storage after the call, and nowhere else.
     """
 
@@ -36,46 +36,48 @@ class WriteBack:
         self._effects = effects
         self._at = at
         self.written = [at[operand] for operand, output, _ in effects.writes if output in fresh]
-        self._stored = _sort_writes([one for one in effects.writes if one[1] not in {*fresh, None}], at)
+        self._stored = _sort_writes([write for write in effects.writes if write[1] not in {*fresh, None}], at)
         self._counted = [(at[operand], count) for operand, output, count in effects.writes if output is None]
         self._take_written = make_gather([at[operand] for operand, _, _ in effects.writes])
         self._take_fresh = make_gather(self.written)
         self._are_plain = all(
-            one == NewTensor(requires_grad=False, slot=None, storage=number)
-            for number, one in enumerate(effects.new_tensors)
+            tensor == NewTensor(requires_grad=False, slot=None, storage=number)
+            for number, tensor in enumerate(effects.new_tensors)
         )
         self._sort_gradients(fresh)
         self._sort_new()
         writes = [(output, count) for _, output, count in effects.writes if output in fresh]
-        lasting = [(effects.new_storages[one.number][0], 0) for _, one in self._lasting]
+        lasting = [(effects.new_storages[source.number][0], 0) for _, source in self._lasting]
         self._take_outputs = make_gather([output for output, _ in (*writes, *lasting)])
         self._counts = [count for _, count in (*writes, *lasting)]
 
     def _sort_gradients(self, fresh: frozenset[int]) -> None:
         """Tells gradients that stand at one leaf and nowhere else from others."""
         effects = self._effects
-        made = [(self._at[operand], one) for operand, one in effects.grads]
-        shown = [*effects.results, *[leaf for one in effects.places for leaf in one.leaves]]
-        holders = Counter([one.number for one in (*shown, *[one for _, one in made]) if isinstance(one, New)])
+        made = [(self._at[operand], source) for operand, source in effects.grads]
+        shown = [*effects.results, *[leaf for entry in effects.entries for leaf in entry.leaves]]
+        holders = Counter(
+            [source.number for source in (*shown, *[source for _, source in made]) if isinstance(source, New)]
+        )
         self._lasting = [
-            (place, one)
-            for place, one in made
-            if isinstance(one, New) and self._are_plain and holders[one.number] == 1
-            if effects.new_storages[one.number][0] in fresh
+            (index, source)
+            for index, source in made
+            if isinstance(source, New) and self._are_plain and holders[source.number] == 1
+            if effects.new_storages[source.number][0] in fresh
         ]
-        self._other_grads = [one for one in made if one not in self._lasting]
-        self.leaves = [place for place, _ in self._lasting]
+        self._other_grads = [gradient for gradient in made if gradient not in self._lasting]
+        self.leaves = [index for index, _ in self._lasting]
         self._take_leaves = make_gather(self.leaves)
 
     def _sort_new(self) -> None:
         """Says which storages each call makes, and which only a call that follows no other."""
-        lasting = {one.number for _, one in self._lasting}
+        lasting = {source.number for _, source in self._lasting}
         kinds = [
             (number, output, version, InferenceStorage if is_inference else Storage)
             for number, (output, version, is_inference) in enumerate(self._effects.new_storages)
         ]
-        self._new = [one for one in kinds if one[0] not in lasting]
-        self._lasting_versions = [kinds[one.number][2] for _, one in self._lasting]
+        self._new = [kind for kind in kinds if kind[0] not in lasting]
+        self._lasting_versions = [kinds[source.number][2] for _, source in self._lasting]
 
     @property
     def can_follow(self) -> bool:
@@ -114,14 +116,14 @@ class WriteBack:
         for tensor in self._take_written(tensors):
             if tensor._views is not None:
                 note_write(tensor)
-        for operand, place, count in self._effects.alias_writes:
-            list_aliases(tensors[self._at[operand]]._storage)[place].version += count
+        for operand, index, count in self._effects.alias_writes:
+            list_aliases(tensors[self._at[operand]]._storage)[index].version += count
 
     def refill(self, owners: Sequence[Storage], returned: Sequence[Any]) -> None:
         """Completes the writes of a call that was interrupted: the old arrays are gone."""
-        found = self._take_outputs(returned)
-        outputs = ProgramOutputs(list(found), self._counts)
-        for storage, slot, array in zip(self._take_fresh(owners), outputs.slots, found, strict=False):
+        written = self._take_outputs(returned)
+        outputs = ProgramOutputs(list(written), self._counts)
+        for storage, slot, array in zip(self._take_fresh(owners), outputs.slots, written, strict=False):
             if peek(storage) is not array:
                 attach_output(storage, outputs, slot)
         storages, arrays, counts = self._stored
@@ -139,10 +141,10 @@ class WriteBack:
             storage.version = version
         made: list[Any] = []
         if not self._are_plain:
-            for one in self._effects.new_tensors:
-                made.append(self._make_tensor(one, tensors, storages, node))
-                if one.root is not None:
-                    root = made[-1]._root = self._give(one.root, tensors, made)
+            for new in self._effects.new_tensors:
+                made.append(self._make_tensor(new, tensors, storages, node))
+                if new.root is not None:
+                    root = made[-1]._root = self._give(new.root, tensors, made)
                     note_view(root, made[-1])
             return made
         made += storages
@@ -162,22 +164,22 @@ class WriteBack:
             leaf._grad = grad
 
     def _make_tensor(
-        self, one: NewTensor, tensors: Sequence[Tensor], storages: list[Storage], node: TapeNode | None
+        self, new: NewTensor, tensors: Sequence[Tensor], storages: list[Storage], node: TapeNode | None
     ) -> Tensor:
-        tensor = _new(InferenceTensor if one.is_inference else Tensor)
-        if one.storage is not None:
-            tensor._storage = storages[one.storage]
+        tensor = _new(InferenceTensor if new.is_inference else Tensor)
+        if new.storage is not None:
+            tensor._storage = storages[new.storage]
         else:
-            assert one.base is not None
-            tensor._storage = tensors[self._at[one.base]]._storage.owner
-        if one.chain is not None:
-            tensor._storage = make_view_storage(tensor._storage, one.chain, one.starts)
-        if one.creation:
-            tensor._creation = one.creation
-        if one.requires_grad:
+            assert new.base is not None
+            tensor._storage = tensors[self._at[new.base]]._storage.owner
+        if new.chain is not None:
+            tensor._storage = make_view_storage(tensor._storage, new.chain, new.starts)
+        if new.creation:
+            tensor._creation = new.creation
+        if new.requires_grad:
             tensor._requires_grad = True
-        if one.slot is not None:
-            tensor._grad_fn, tensor._output_nr = node, one.slot
+        if new.slot is not None:
+            tensor._grad_fn, tensor._output_nr = node, new.slot
         return tensor
 
     def apply(self, tensors: Sequence[Tensor], made: Sequence[Tensor], node: Any) -> None:
@@ -193,41 +195,41 @@ class WriteBack:
             tensor._storage = AliasStorage(
                 self._give(source, tensors, made)._storage, tensor._storage.version + count
             )
-        for place, source in self._other_grads:
-            tensors[place]._grad = None if source is None else self._give(source, tensors, made)
+        for index, source in self._other_grads:
+            tensors[index]._grad = None if source is None else self._give(source, tensors, made)
 
     def put_entries(
         self, containers: Sequence[Any], tensors: Sequence[Tensor], made: Sequence[Tensor], outputs: Any
     ) -> None:
         """Lets containers hold what they hold after the call."""
-        for container, one in zip(containers, self._effects.places, strict=True):
-            key = tensors[self._at[one.key.number]] if isinstance(one.key, Operand) else one.key
-            leaves = [self._give(leaf, tensors, made, outputs) for leaf in one.leaves]
-            put_entry(container, key, tree_unflatten(leaves, one.spec))
+        for container, entry in zip(containers, self._effects.entries, strict=True):
+            key = tensors[self._at[entry.key.number]] if isinstance(entry.key, Operand) else entry.key
+            leaves = [self._give(leaf, tensors, made, outputs) for leaf in entry.leaves]
+            put_entry(container, key, tree_unflatten(leaves, entry.spec))
 
     def give(self, tensors: Sequence[Tensor], made: Sequence[Tensor], outputs: Sequence[Any]) -> Any:
         """Returns the result."""
-        leaves = [self._give(one, tensors, made, outputs) for one in self._effects.results]
+        leaves = [self._give(result, tensors, made, outputs) for result in self._effects.results]
         return tree_unflatten(leaves, self._effects.spec)
 
     def _give(
-        self, one: Any, tensors: Sequence[Tensor], made: Sequence[Tensor], outputs: Sequence[Any] = ()
+        self, source: Any, tensors: Sequence[Tensor], made: Sequence[Tensor], outputs: Sequence[Any] = ()
     ) -> Any:
         """Returns a leaf of the result, or what stands somewhere: a Tensor, an output, or a constant."""
-        if isinstance(one, Operand):
-            return tensors[self._at[one.number]]
-        if isinstance(one, New):
-            return made[one.number]
-        return outputs[one[0]] if isinstance(one, tuple) else one[0]
+        if isinstance(source, Operand):
+            return tensors[self._at[source.number]]
+        if isinstance(source, New):
+            return made[source.number]
+        return outputs[source[0]] if isinstance(source, tuple) else source[0]
 
 
 def _sort_writes(
     writes: Sequence[tuple[int, Any, int]], at: dict[int, int]
 ) -> tuple[Callable[[Any], Any], Callable[[Any], Any], list[int]]:
     """Functions that take the written storages and their arrays, and the counts of writes."""
-    places = [at[operand] for operand, _, _ in writes]
+    indices = [at[operand] for operand, _, _ in writes]
     return (
-        make_gather(places),
+        make_gather(indices),
         make_gather([output for _, output, _ in writes]),
         [count for *_, count in writes],
     )

@@ -41,11 +41,11 @@ class Candidates:
     """
 
     def __init__(self, walk: Walk) -> None:
-        found = [path for path in walk.tensors.values() if _has_value(path)]
-        self.operands: list[CapturedPath] = found
-        self.numbers = {id(path.value): number for number, path in enumerate(found)}
+        paths = [path for path in walk.tensors.values() if _has_value(path)]
+        self.operands: list[CapturedPath] = paths
+        self.numbers = {id(path.value): number for number, path in enumerate(paths)}
         holders: dict[Storage, int] = {}
-        for number, path in enumerate(found):
+        for number, path in enumerate(paths):
             holders.setdefault(path.value._storage.owner, number)
         self.storages = list(holders)
         self.holders = list(holders.values())
@@ -68,9 +68,11 @@ class Candidates:
             held = read_constants(value, None if reads_all else names.known)
             if isinstance(value, types.FunctionType):
                 known = compared.setdefault(id(value.__globals__), set())
-                held = {name: one for name, one in held.items() if name not in known}
+                held = {name: constant for name, constant in held.items() if name not in known}
                 known |= held.keys()
-            self.constants[id(value)] = {key: one for key, one in held.items() if _is_constant(one, walk)}
+            self.constants[id(value)] = {
+                key: constant for key, constant in held.items() if _is_constant(constant, walk)
+            }
             is_asked = reads_all or names.probes_keys or not isinstance(value, dict)
             self.identities[id(value)] = identify(path, names) if is_asked else {"bool({})": bool(value)}
         for path in self.operands:
@@ -98,33 +100,33 @@ class Candidates:
         Raises:
             DeviceError: two of them are on different devices.
         """
-        found: dict[frozenset[Any], CapturedPath] = {}
+        paths: dict[frozenset[Any], CapturedPath] = {}
         for path in [self.operands[number] for number in operands]:
             array = peek(path.value._storage.owner)
             if array.committed:
-                found.setdefault(frozenset(array.sharding.device_set), path)
-        if len(found) > 1:
-            (first, one), (second, other), *_ = found.items()
+                paths.setdefault(frozenset(array.sharding.device_set), path)
+        if len(paths) > 1:
+            (first, left), (second, right), *_ = paths.items()
             raise DeviceError(
-                f"{name}: the function reads Tensors on different devices. Got {one.name} on "
-                f"{_show_devices(first)}, and {other.name} on {_show_devices(second)}. Move one of them with "
+                f"{name}: the function reads Tensors on different devices. Got {left.name} on "
+                f"{_show_devices(first)}, and {right.name} on {_show_devices(second)}. Move one of them with "
                 "tensor.to(device) outside of the function."
             )
 
     def find_storage(self, storage: Storage) -> int | None:
         """Returns the operand that shows a storage; None for one that was made inside."""
-        found = (n for n, one in zip(self.holders, self.storages, strict=True) if one is storage)
-        return next(found, None)
+        numbers = (n for n, known in zip(self.holders, self.storages, strict=True) if known is storage)
+        return next(numbers, None)
 
     def find_ancestors(self) -> set[int]:
         """Returns the ``id`` of every object on the way to an operand."""
-        found: set[int] = set()
+        ancestors: set[int] = set()
         for path in self.operands:
             parent = path.parent
-            while parent is not None and id(parent.value) not in found:
-                found.add(id(parent.value))
+            while parent is not None and id(parent.value) not in ancestors:
+                ancestors.add(id(parent.value))
                 parent = parent.parent
-        return found
+        return ancestors
 
 
 def _show_devices(devices: frozenset[Any]) -> str:

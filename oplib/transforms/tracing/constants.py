@@ -84,7 +84,7 @@ class NamesOfCode:
         self.known.update(constant for constant in code.co_consts if isinstance(constant, str))
 
     def _is_reached(self, path: CapturedPath) -> bool:
-        return any(self._is_named(one) for one in (path, *path.again))
+        return any(self._is_named(route) for route in (path, *path.again))
 
     def _is_named(self, path: CapturedPath) -> bool:
         """Whether each function on one way to a path may run, and the path itself has a name there."""
@@ -123,8 +123,8 @@ def _is_of_python(function: types.FunctionType) -> bool:
 
 def _get_name(path: CapturedPath) -> str | None:
     """The name of an attribute or item, as it stands in code; None for an item without a name."""
-    found = _NAME.search(path.step)
-    return None if found is None else found[1] or found[2]
+    match = _NAME.search(path.step)
+    return None if match is None else match[1] or match[2]
 
 
 def read_constants(value: Any, names: set[str] | None) -> dict[Any, Any]:
@@ -147,12 +147,12 @@ def read_constants(value: Any, names: set[str] | None) -> dict[Any, Any]:
     if isinstance(value, types.MethodType):
         return {}
     listed = _list_attributes(value)
-    found = {
+    values = {
         name: _read_attribute(value, name) for name in sorted(listed if names is None else listed & names)
     }
     if isinstance(value, type):
-        found = {name: held for name, held in found.items() if isinstance(held, SCALARS)}
-    return {name: held for name, held in found.items() if held is not _MISSING}
+        values = {name: held for name, held in values.items() if isinstance(held, SCALARS)}
+    return {name: held for name, held in values.items() if held is not _MISSING}
 
 
 def identify(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def identify(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
         return {} if is_method else {"{}.__code__": value.__code__}
     if isinstance(value, type):
         return {} if "__mro__" in path.step else {"{}": value}
-    if isinstance(value, (set, frozenset)) and all(isinstance(one, SCALARS) for one in value):
+    if isinstance(value, (set, frozenset)) and all(isinstance(item, SCALARS) for item in value):
         return {"frozenset({})": frozenset(value)}
     if isinstance(value, dict):
         is_compared = names.probes_keys and len(value) <= _MANY_KEYS
@@ -197,13 +197,13 @@ def _is_listed(key: Any, names: set[str] | None) -> bool:
 
 
 def _list_attributes(value: Any) -> set[str]:
-    found = {name for name in getattr(value, "__dict__", ()) if not name.startswith("__")}
+    names = {name for name in getattr(value, "__dict__", ()) if not name.startswith("__")}
     if isinstance(value, types.ModuleType):
-        return found
+        return names
     for cls in (value if isinstance(value, type) else type(value)).__mro__[:-1]:
         own = {name for name, held in vars(cls).items() if isinstance(held, SCALARS)}
-        found |= {name for name in own if not name.startswith("__")}
-    return found | (set() if isinstance(value, type) else set(list_slot_names(type(value))))
+        names |= {name for name in own if not name.startswith("__")}
+    return names | (set() if isinstance(value, type) else set(list_slot_names(type(value))))
 
 
 def _read_attribute(value: Any, name: str) -> Any:

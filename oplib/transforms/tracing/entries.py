@@ -28,11 +28,11 @@ def read_entries(value: Any) -> dict[Any, Any] | None:
         return {name: value.__globals__[name] for name in names if name in value.__globals__}
     if isinstance(value, _WITHOUT):
         return None
-    found = {name: getattr(value, name, _MISSING) for name in list_slot_names(type(value))}
+    entries = {name: getattr(value, name, _MISSING) for name in list_slot_names(type(value))}
     if isinstance(value, types.CellType):
-        found = {"cell_contents": read_cell(value)}
-    found |= _attributes(value) or {}
-    return {name: held for name, held in found.items() if held is not _MISSING}
+        entries = {"cell_contents": read_cell(value)}
+    entries |= _attributes(value) or {}
+    return {name: held for name, held in entries.items() if held is not _MISSING}
 
 
 def put_entry(container: Any, key: Any, value: Any) -> None:
@@ -99,7 +99,7 @@ def is_empty_cell(cell: types.CellType) -> bool:
 
 def list_slot_names(cls: type) -> list[str]:
     """Returns the names of the slots of a class and its bases; not those of private names."""
-    return [name for one in cls.__mro__ for name in list_own_slots(one)]
+    return [name for base in cls.__mro__ for name in list_own_slots(base)]
 
 
 def list_own_slots(cls: type) -> Iterator[str]:
@@ -120,7 +120,7 @@ def list_codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 def list_names(code: types.CodeType) -> frozenset[str]:
     """Returns the names of globals and attributes in code and in the functions inside it."""
-    return frozenset().union(*[one.co_names for one in list_codes(code)])
+    return frozenset().union(*[inner.co_names for inner in list_codes(code)])
 
 
 def _attributes(value: Any) -> dict[str, Any] | None:

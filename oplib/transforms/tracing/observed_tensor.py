@@ -215,12 +215,12 @@ def _put_back(held: dict[Any, Any], before: dict[Any, Any]) -> None:
 
 def list_aliases(storage: Any) -> list[AliasStorage]:
     """Returns the storages of ``tensor.data`` between a storage and the one that holds its array."""
-    found: list[AliasStorage] = []
+    aliases: list[AliasStorage] = []
     owner = storage.owner
     while storage is not owner:
         if isinstance(storage, AliasStorage):
-            found.append(storage)
+            aliases.append(storage)
             storage = storage.cell
         else:
             storage = storage.base
-    return found
+    return aliases

@@ -100,22 +100,22 @@ class Walk:
     def _meet(self, path: CapturedPath) -> None:
         value = path.value
         if isinstance(value, Tensor):
-            found = self.tensors
+            table = self.tensors
         elif isinstance(value, Generator):
-            found = self.generators
+            table = self.generators
         elif isinstance(value, jax.Array):
-            found = self.arrays  # it leads to nothing
+            table = self.arrays  # it leads to nothing
         elif isinstance(value, _LEAVES) or not _is_walked(value, path):
             return
         else:
-            found = self.containers
-        known = found.setdefault(id(value), path)
+            table = self.containers
+        known = table.setdefault(id(value), path)
         if known is not path:
             known.again.append(path)
             if isinstance(value, types.ModuleType) and not path.names <= known.names:
                 known.names |= path.names
                 self._ahead.append(known)
-        elif found is not self.arrays:
+        elif table is not self.arrays:
             self._ahead.append(path)
 
 

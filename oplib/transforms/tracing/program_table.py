@@ -46,11 +46,11 @@ class ProgramTable(Generic[P]):
 
     def list_programs(self, key: Any) -> list[P]:
         """Returns the programs for a kind of call."""
-        found = self.by_key.get(key)
-        if found is None:
+        programs = self.by_key.get(key)
+        if programs is None:
             return []
         self.by_key.move_to_end(key)
-        return found
+        return programs
 
     def add(self, key: Any, program: P) -> None:
         """Enters a program; the least recently used ones make way for it."""

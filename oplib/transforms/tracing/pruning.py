@@ -20,7 +20,7 @@ def prune(closed: Any, used: Sequence[bool]) -> Callable[..., Any]:
     run = jaxpr_as_fun(closed)
 
     def pruned(*values: Any) -> Any:
-        given = iter(values)
-        return run(*[next(given) if use else None for use in used])
+        arguments = iter(values)
+        return run(*[next(arguments) if use else None for use in used])
 
     return pruned

@@ -71,7 +71,7 @@ class Reader:
             self._add(path)
         for container, entries, key in changed:
             self._add_changed(container, entries, key)
-        self._add_returned(candidates, {id(one) for one in returned})
+        self._add_returned(candidates, {id(value) for value in returned})
         self._add_aliases([*paths, *[container for container, _, _ in changed]])
         for path in (*candidates.containers, *candidates.operands):
             self._add_distant(path)
@@ -180,11 +180,11 @@ class Reader:
         ):
             if not expected:
                 continue
-            found = f"{self._constant(get(*expected))}({name})"
+            text = f"{self._constant(get(*expected))}({name})"
             if len(expected) == 1:
-                found = f"({found},)"
+                text = f"({text},)"
             self._refuse(
-                f"{test}({found}, {self._constant(tuple(expected.values()))})",
+                f"{test}({text}, {self._constant(tuple(expected.values()))})",
                 f"a number, string or the like of {path.name} has changed: {list(expected)}",
             )
 
@@ -210,8 +210,8 @@ class Reader:
         """Adds tests that the objects which a call returns still stand where the function found them."""
         for path in candidates.containers:
             if id(path.value) in returned:
-                found = f"{self._constant(_refer(path.value))}()"
-                self._refuse(f"{self._add(path)} is not {found}", f"{path.name} is another object")
+                text = f"{self._constant(_refer(path.value))}()"
+                self._refuse(f"{self._add(path)} is not {text}", f"{path.name} is another object")
 
     def _add_aliases(self, paths: Iterable[CapturedPath]) -> None:
         """Where a Tensor or container was found in several ways, all must still lead to the same one."""
@@ -256,15 +256,15 @@ def _refer(value: Any) -> Callable[[], Any]:
 
 def _are_others(now: tuple[Any, ...], before: tuple[Callable[[], Any], ...]) -> bool:
     """Whether other objects stand where a program has found some."""
-    return any(one is not refer() for one, refer in zip(now, before, strict=True))
+    return any(value is not refer() for value, refer in zip(now, before, strict=True))
 
 
 def _differ(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
     """Whether constants differ; one that was a number may be a Tensor now, whose ``==`` is another."""
     return not all(map(is_, now, before)) and any(
-        one.__class__ is not other.__class__
-        or one != other
-        or repr(one) != repr(other)  # such as 0.0 and -0.0
-        for one, other in zip(now, before, strict=True)
-        if one is not other
+        value.__class__ is not other.__class__
+        or value != other
+        or repr(value) != repr(other)  # such as 0.0 and -0.0
+        for value, other in zip(now, before, strict=True)
+        if value is not other
     )

@@ -131,7 +131,7 @@ def take_results_apart(
     return leaves, spec, spread
 
 
-def place_batch(ndim: int, dim: int) -> int:
+def normalize_dim(ndim: int, dim: int) -> int:
     """Returns the batch dimension among all dims of a result, not negative, or raises DimensionError."""
     if not -ndim <= dim < ndim:
         raise DimensionError(
@@ -145,7 +145,7 @@ def spread_dims(dims: Any, spec: TreeSpec) -> list[Any] | None:
     """Repeats each dim for all leaves that it stands for; returns None if the structures differ."""
     if dims is None or not isinstance(dims, (tuple, list, dict)):
         return [dims] * spec.num_leaves
-    _, own = tree_flatten(dims, lambda one: one is not dims)
+    _, own = tree_flatten(dims, lambda leaf: leaf is not dims)
     if spec.is_leaf() or own.type is not spec.type or own.entries() != spec.entries():
         return None
     spread: list[Any] = []

@@ -45,23 +45,23 @@ def apply_in_map(
     below = look_below(level.index, [tensor._storage.array for tensor in tensors])
     if not any(value.is_batched for value in below):
         return apply(*args)
-    found: list[Any] = []
+    outcome: list[Any] = []
 
     def run(boxes: list[Tensor], batched: list[bool]) -> list[Tensor]:
-        given = iter(boxes)
+        remaining = iter(boxes)
         flags = iter(batched)
-        values = [next(given) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        values = [next(remaining) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         dims = [0 if isinstance(leaf, Tensor) and next(flags) else None for leaf in leaves]
         info = VmapInfo(level.size, level.randomness)
         outputs, out_dims, out_spec = call_own_rule(
             cls, info, tree_unflatten(dims, spec), tree_unflatten(values, spec)
         )
-        found[:] = [outputs, out_spec]
+        outcome[:] = [outputs, out_spec]
         pairs = zip(outputs, out_dims, strict=True)
         return [_front(cls, output, dim, level.size) for output, dim in pairs if isinstance(output, Tensor)]
 
     results = iter(call_spliced(level, run, tensors))
-    outputs, out_spec = found
+    outputs, out_spec = outcome
     packed = [next(results) if isinstance(output, Tensor) else output for output in outputs]
     return tree_unflatten(packed, out_spec)
 

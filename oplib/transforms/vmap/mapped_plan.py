@@ -74,7 +74,7 @@ _find_plan = lru_cache(maxsize=1024)(MappedPlan)
 
 def map_function(function: Callable[..., Arrays], size: int, batched: Mask) -> Callable[..., Arrays]:
     """Maps a function of arrays over the first axis of some. All results have the batch in front."""
-    axes = tuple(0 if one else None for one in batched)
+    axes = tuple(0 if is_batched else None for is_batched in batched)
 
     def mapped(*arrays: Any) -> Arrays:
         rest = (0,) * (len(arrays) - len(axes))  # gradients, which are always batched

@@ -90,23 +90,23 @@ def trace_node(node: TapeNode, *, ends_here: bool) -> SavedState:
     state = node.read_saved()
     values = state.values if state.plan is None else ()
     slots = [
-        None if one is None or not has_gradient(one.dtype) else jax.ShapeDtypeStruct(one.shape, one.dtype)
-        for one in node.input_metadata
+        None if spec is None or not has_gradient(spec.dtype) else jax.ShapeDtypeStruct(spec.shape, spec.dtype)
+        for spec in node.input_metadata
     ]
     wanted: list[bool] = []
 
-    def run(saved: Sequence[Any], given: Iterable[Any], *, create_graph: bool) -> Sequence[Any]:
-        rest = iter(given)
+    def run(saved: Sequence[Any], cotangents: Iterable[Any], *, create_graph: bool) -> Sequence[Any]:
+        rest = iter(cotangents)
         grads = [None if slot is None else next(rest) for slot in slots]
         return run_alone(node.with_arrays(saved), grads, ends_here=ends_here, create_graph=create_graph)
 
-    def run_once(*given: Any) -> list[Any]:
-        results = run(given[: len(values)], given[len(values) :], create_graph=False)
+    def run_once(*inputs: Any) -> list[Any]:
+        results = run(inputs[: len(values)], inputs[len(values) :], create_graph=False)
         wanted.extend(result is not None for result in results)
         return [result for result in results if result is not None]
 
-    def run_recorded(*given: Any) -> None:
-        results = run(given[: len(values)], map(ARRAYS.box, given[len(values) :]), create_graph=True)
+    def run_recorded(*inputs: Any) -> None:
+        results = run(inputs[: len(values)], map(ARRAYS.box, inputs[len(values) :]), create_graph=True)
         histories.extend(result._requires_grad for result in results if result is not None)
 
     name = node.name()

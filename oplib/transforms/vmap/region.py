@@ -116,7 +116,7 @@ class Region:
         Returns:
             One result for each result of ``call``.
         """
-        places = [self._enter(value, dim) for value, dim in zip(values, dims, strict=True)]
+        inputs = [self._enter(value, dim) for value, dim in zip(values, dims, strict=True)]
         outside = get_opaque_trace_state()
 
         def body(index: Any, arrays: Sequence[Any]) -> Any:
@@ -128,9 +128,9 @@ class Region:
             def run_example() -> None:
                 for entrance, array in zip(self._entrances.values(), arrays, strict=True):
                     entrance.open(array)
-                self._hang_on_tangents()
+                self._attach_tangents()
                 self._outputs = call(
-                    [place.inner if isinstance(place, Entrance) else place for place in places]
+                    [value.inner if isinstance(value, Entrance) else value for value in inputs]
                 )
 
             modes.state.vmap_levels += 1
@@ -139,7 +139,7 @@ class Region:
             finally:
                 modes.state.vmap_levels -= 1
             # Reading a checkpoint computes its region again.
-            run_in_levels(levels, self._look, index, first)
+            run_in_levels(levels, self._collect, index, first)
             return index
 
         arrays = [entrance.moved._storage.array for entrance in self._entrances.values()]
@@ -160,19 +160,19 @@ class Region:
                 made.tangent = self._enter(tangent, dim)
         return self._entrances[key]
 
-    def _hang_on_tangents(self) -> None:
+    def _attach_tangents(self) -> None:
         for entrance in self._entrances.values():
             if entrance.tangent is not None:
                 set_tangent(entrance.inner, entrance.tangent.inner)
 
     # At the end, inside ------------------------------------------------------------------------------------
 
-    def _look(self, index: Any, first: int) -> None:
+    def _collect(self, index: Any, first: int) -> None:
         """Finds the recorded nodes, and the values outside of the map of everything that leaves."""
         graph = self._graph = RegionGraph(first, self._size, self._entrance_edges())
-        results = [*self._outputs, *(one.inner for one in self._written())]
-        self._tangents = [None if one is None else find_tangent(one) for one in results]
-        leaving = [one for one in (*results, *self._tangents) if one is not None]
+        results = [*self._outputs, *(entrance.inner for entrance in self._written())]
+        self._tangents = [None if result is None else find_tangent(result) for result in results]
+        leaving = [tensor for tensor in (*results, *self._tangents) if tensor is not None]
         edges = [gradient_edge(tensor) for tensor in leaving]
         graph.collect(edge[0] for edge in edges if edge is not None)
         for tensor in leaving:
@@ -185,7 +185,7 @@ class Region:
 
     def _written(self) -> list[Entrance]:
         """Returns the arguments that were written in place."""
-        return [one for one in self._entrances.values() if one.inner._storage.version]
+        return [entrance for entrance in self._entrances.values() if entrance.inner._storage.version]
 
     # Afterwards, outside -----------------------------------------------------------------------------------
 
@@ -198,20 +198,22 @@ class Region:
             if entrance not in written:
                 graph.adopt_storage(entrance.inner._storage, entrance.moved._storage)
         graph.rebuild()
-        results = [Mapped(None, False) if one is None else self._result(one, graph) for one in self._outputs]
+        results = [
+            Mapped(None, False) if output is None else self._result(output, graph) for output in self._outputs
+        ]
         tangents = iter(self._tangents)
         for result in results:
-            self._hang_on(result, next(tangents), graph)
+            self._attach_tangent(result, next(tangents), graph)
         for entrance in written:
             self._write_back(entrance, next(tangents), graph)
         return results
 
-    def _hang_on(self, result: Mapped, tangent: Tensor | None, graph: RegionGraph) -> None:
+    def _attach_tangent(self, result: Mapped, tangent: Tensor | None, graph: RegionGraph) -> None:
         """Sets the tangent of a result outside. One that is not mapped is the tensor inside and has it."""
         if tangent is None or result.tensor is None or not result.is_batched:
             return
-        found: Any = self._result(tangent, graph)
-        set_tangent(result.tensor, found.tensor if found.is_batched else repeat(found.tensor, self._size))
+        outer: Any = self._result(tangent, graph)
+        set_tangent(result.tensor, outer.tensor if outer.is_batched else repeat(outer.tensor, self._size))
 
     def _result(self, inner: Tensor, graph: RegionGraph) -> Mapped:
         edge = gradient_edge(inner)
@@ -253,7 +255,7 @@ class Region:
         else:
             new = self._box(inner, below, graph)
             new._storage = type(new._storage)(below.array)
-        self._hang_on(Mapped(new, True), tangent, graph)
+        self._attach_tangent(Mapped(new, True), tangent, graph)
         if entrance.dim:
             new = move_batch(new, 0, entrance.dim)
         write_in_place(entrance.tensor, new, "vmap")

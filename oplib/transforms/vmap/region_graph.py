@@ -38,12 +38,12 @@ class ValuePool:
     def __init__(self) -> None:
         self.values: list[Any] = []
         self._below: Sequence[Below] = ()
-        self._places: dict[int, int] = {}
+        self._indices: dict[int, int] = {}
 
     def add(self, value: Any) -> None:
         """Adds a value."""
-        if is_tracer_class[type(value)] and id(value) not in self._places:
-            self._places[id(value)] = len(self.values)
+        if is_tracer_class[type(value)] and id(value) not in self._indices:
+            self._indices[id(value)] = len(self.values)
             self.values.append(value)
 
     def read(self, index: Any) -> None:
@@ -52,8 +52,8 @@ class ValuePool:
 
     def find(self, value: Any) -> Below:
         """Returns a value as it is outside."""
-        place = self._places.get(id(value))
-        return Below(value, False) if place is None else self._below[place]
+        index = self._indices.get(id(value))
+        return Below(value, False) if index is None else self._below[index]
 
 
 class Target(NamedTuple):
@@ -156,9 +156,9 @@ class RegionGraph:
         for node, state in self._states.items():
             self._fill(node, state)
         for node in self._spliced:
-            for hole, edge in zip(node.holes, node.edges, strict=True):
-                if hole is not None:
-                    hole.edges = (self.target(edge).edge,)
+            for placeholder, edge in zip(node.placeholders, node.edges, strict=True):
+                if placeholder is not None:
+                    placeholder.edges = (self.target(edge).edge,)
 
     def below(self, tensor: Tensor) -> Below:
         """Returns the value outside of a tensor that was stored inside."""
@@ -184,13 +184,13 @@ class RegionGraph:
 
     def storage_of(self, inner: Storage, value: Any) -> Storage:
         """Returns the outer storage of an inner one whose batched value outside was ``value``."""
-        found = self._storages.get(id(inner))
-        if found is None:
+        known = self._storages.get(id(inner))
+        if known is None:
             outer = Storage(value)
             outer.version = inner.version
             self._storages[id(inner)] = inner, outer
             return outer
-        return found[1]
+        return known[1]
 
     def _fill(self, node: TapeNode, state: SavedState) -> None:
         """Gives an outer node its mapped plan, its edges and its values."""
@@ -227,11 +227,11 @@ class RegionGraph:
         ]
 
     def _tangent(self, tangent: Tensor) -> Tensor:
-        found = self.below(tangent)
+        value = self.below(tangent)
         target = self.target(gradient_edge(tangent))
-        if not found.is_batched and not (target.edge is not None and target.is_batched):
+        if not value.is_batched and not (target.edge is not None and target.is_batched):
             return tangent
-        outer = ARRAYS.box(with_batch(found, self._size).array)
+        outer = ARRAYS.box(with_batch(value, self._size).array)
         if target.edge is not None:
             link(outer, target.edge)
         return outer
@@ -242,15 +242,15 @@ class RegionGraph:
         A value whose gradient has the batch must have it too, and so must an intermediate that is computed
         again.
         """
-        found = self.pool.find(value.array)
+        below = self.pool.find(value.array)
         target = self.target(value.edge)
         if is_extra or (target.edge is not None and target.is_batched):
-            found = with_batch(found, self._size)
+            below = with_batch(below, self._size)
         _, storage, version, _ = value
-        if found.is_batched and storage is not NOBODY:
-            outer = self.storage_of(storage, found.array)
+        if below.is_batched and storage is not NOBODY:
+            outer = self.storage_of(storage, below.array)
             if version == storage.version:
-                outer.array = found.array  # an earlier value may have been overwritten
+                outer.array = below.array  # an earlier value may have been overwritten
             version += outer.version - storage.version
             storage = outer
-        return SavedArray(found.array, storage, version, target.edge), found.is_batched
+        return SavedArray(below.array, storage, version, target.edge), below.is_batched

@@ -2,7 +2,7 @@
 
 The static ``vmap`` of a Function is such a call. It receives the arguments of all examples, as Tensors of the
 outer level, and its operations are recorded there at once. The history of its arguments is not yet recorded
-there, so each argument gets a hole, which is filled when the mapped function returns.
+there, so each argument gets a placeholder, whose edge is set when the mapped function returns.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _new: Any = object.__new__
 Function = Callable[[list[Tensor], list[bool]], list[Tensor]]
 
 
-class Hole(TapeNode):
+class Placeholder(TapeNode):
     """Passes gradients on to an edge that is set later."""
 
     results_are_checked = True
@@ -46,7 +46,7 @@ class SplicedNode(TapeNode):
 
     Attributes:
         tensors: the arguments of the call.
-        holes: the hole of each argument outside; None if it needs no gradient.
+        placeholders: the placeholder of each argument outside; None if it needs no gradient.
         outer_edges: the edge outside of each result; None if it has none.
         function: the called function.
         level: the map.
@@ -55,38 +55,43 @@ class SplicedNode(TapeNode):
     follows_jax = True
 
     tensors: Sequence[Tensor]
-    holes: Sequence[Hole | None]
+    placeholders: Sequence[Placeholder | None]
     outer_edges: Sequence[Edge | None]
     function: Function
     level: MapLevel
 
     def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
         """Takes gradients of each example while the map is going on: runs the call again, and backwards."""
-        given = [slot for slot, grad in enumerate(grads) if grad is not None]
-        wanted = [place for place, hole in enumerate(self.holes) if hole is not None]
-        boxed = [run.representation.box(grads[slot]) for slot in given]
+        slots = [slot for slot, grad in enumerate(grads) if grad is not None]
+        wanted = [index for index, placeholder in enumerate(self.placeholders) if placeholder is not None]
+        boxed = [run.representation.box(grads[slot]) for slot in slots]
         count = len(self.tensors)
 
         def pull(tensors: list[Tensor], batched: list[bool]) -> list[Tensor]:
             size = self.level.size
-            every = [one if own else repeat(one, size) for one, own in zip(tensors, batched, strict=True)]
+            every = [
+                tensor if own else repeat(tensor, size) for tensor, own in zip(tensors, batched, strict=True)
+            ]
             with enable_grad():
                 inputs = [
-                    one if one._requires_grad else one.detach().requires_grad_(place in wanted)
-                    for place, one in enumerate(every[:count])
+                    tensor if tensor._requires_grad else tensor.detach().requires_grad_(index in wanted)
+                    for index, tensor in enumerate(every[:count])
                 ]
                 outputs = self.function(inputs, [True] * count)
-                found = find_gradients(
-                    [outputs[slot] for slot in given],
-                    [inputs[place] for place in wanted],
+                gradients = find_gradients(
+                    [outputs[slot] for slot in slots],
+                    [inputs[index] for index in wanted],
                     every[count:],
                     create_graph=run.create_graph,
                     materialize_grads=True,
                 )
-            return list(found)
+            return list(gradients)
 
         results = iter(call_spliced(self.level, pull, [*self.tensors, *boxed]))
-        return [None if hole is None else run.representation.unbox(next(results)) for hole in self.holes]
+        return [
+            None if placeholder is None else run.representation.unbox(next(results))
+            for placeholder in self.placeholders
+        ]
 
 
 def call_spliced(level: MapLevel, function: Function, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -101,8 +106,10 @@ def call_spliced(level: MapLevel, function: Function, tensors: Sequence[Tensor])
     Returns:
         The results inside of the map, with history.
     """
-    node = _new(SplicedNode) if modes.grad_enabled and any(one._requires_grad for one in tensors) else None
-    holes: list[Hole | None] = []
+    node = (
+        _new(SplicedNode) if modes.grad_enabled and any(tensor._requires_grad for tensor in tensors) else None
+    )
+    placeholders: list[Placeholder | None] = []
     outer: list[Tensor] = []
 
     def run(values: list[Below]) -> list[Any]:
@@ -115,35 +122,35 @@ def call_spliced(level: MapLevel, function: Function, tensors: Sequence[Tensor])
             _open(tensor, value, level, recording=node is not None)
             for tensor, value in zip(tensors, values, strict=True)
         ]
-        holes.extend(hole for _, _, hole in opened)
+        placeholders.extend(placeholder for _, _, placeholder in opened)
         outer.extend(function([box for box, _, _ in opened], [batched for _, batched, _ in opened]))
 
     arrays = call_below(level.index, [tensor._storage.array for tensor in tensors], run)
     results = [ARRAYS.box(array) for array in arrays]
     if node is not None:
-        node.function, node.level, node.tensors, node.holes = function, level, tensors, holes
-        _hang_on(node, results, outer)
+        node.function, node.level, node.tensors, node.placeholders = function, level, tensors, placeholders
+        _attach(node, results, outer)
     return results
 
 
 def _open(
     tensor: Tensor, value: Below, level: MapLevel, *, recording: bool
-) -> tuple[Tensor, bool, Hole | None]:
-    """Makes the Tensor outside for one inside. Returns it, whether it has the batch, and its hole."""
+) -> tuple[Tensor, bool, Placeholder | None]:
+    """Makes the Tensor outside for one inside. Returns it, whether it has the batch, and its placeholder."""
     made: Any = tensor._grad_fn
     if not value.is_batched and made is not None and made.sequence_nr >= level.first_node:
         # It was recorded inside, so gradients have the batch, though the value is the same in all examples.
         value = with_batch(value, level.size)
-    box, hole = ARRAYS.box(value.array), None
+    box, placeholder = ARRAYS.box(value.array), None
     if recording and tensor._requires_grad:
-        hole = _new(Hole)
-        hole.input_metadata = (jax.typeof(value.array),)
-        number_node(hole, modes.state)
-        box._requires_grad, box._grad_fn = True, hole
-    return box, value.is_batched, hole
+        placeholder = _new(Placeholder)
+        placeholder.input_metadata = (jax.typeof(value.array),)
+        number_node(placeholder, modes.state)
+        box._requires_grad, box._grad_fn = True, placeholder
+    return box, value.is_batched, placeholder
 
 
-def _hang_on(node: SplicedNode, results: Sequence[Tensor], outer: Sequence[Tensor]) -> None:
+def _attach(node: SplicedNode, results: Sequence[Tensor], outer: Sequence[Tensor]) -> None:
     """Makes a node the node of the results of a call."""
     node.edges = tuple(gradient_edge(tensor) for tensor in node.tensors)
     node.outer_edges = tuple(gradient_edge(tensor) for tensor in outer)

@@ -13,7 +13,7 @@ from oplib.tensor.random.draw_log import DrawLog
 from oplib.tracebacks import entry_point
 
 from .batch_dims import move_batch, repeat
-from .dims import Arguments, place_batch, read_arguments, take_results_apart
+from .dims import Arguments, normalize_dim, read_arguments, take_results_apart
 from .region import Mapped, Region
 
 Randomness = Literal["error", "different", "same"]
@@ -84,11 +84,11 @@ def vmap(
     @functools.wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         name = getattr(func, "__name__", repr(func))
-        given = read_arguments(name, in_dims, args)
+        arguments = read_arguments(name, in_dims, args)
         call = _Call(func, name, out_dims, kwargs)
-        if chunk_size is None or chunk_size >= given.size:
-            return call.finish(call.run(given, randomness))
-        return call.finish(_run_chunks(call, given, randomness, chunk_size))
+        if chunk_size is None or chunk_size >= arguments.size:
+            return call.finish(call.run(arguments, randomness))
+        return call.finish(_run_chunks(call, arguments, randomness, chunk_size))
 
     return mapped
 
@@ -111,22 +111,25 @@ class _Call:
         self.spec: Any = None
         self.dims: list[int | None] = []
 
-    def run(self, given: Arguments, randomness: Randomness) -> list[Tensor]:
+    def run(self, arguments: Arguments, randomness: Randomness) -> list[Tensor]:
         """Runs the map. Results have the batch at their ``out_dims``."""
 
         def call(values: list[Any]) -> Sequence[Tensor | None]:
-            results = self.func(*tree_unflatten(values, given.spec), **self.kwargs)
+            results = self.func(*tree_unflatten(values, arguments.spec), **self.kwargs)
             leaves, self.spec, self.dims = take_results_apart(self.name, self.out_dims, results)
             return leaves
 
-        found = Region(given.size, randomness).run(call, given.leaves, given.dims)
-        return [self._place(one, dim, given.size) for one, dim in zip(found, self.dims, strict=True)]
+        mapped = Region(arguments.size, randomness).run(call, arguments.leaves, arguments.dims)
+        return [
+            self._move_result(result, dim, arguments.size)
+            for result, dim in zip(mapped, self.dims, strict=True)
+        ]
 
     def finish(self, leaves: Sequence[Tensor]) -> Any:
         """Rebuilds the structure of the function's result."""
         return tree_unflatten(leaves, self.spec)
 
-    def _place(self, result: Mapped, dim: int | None, size: int) -> Tensor:
+    def _move_result(self, result: Mapped, dim: int | None, size: int) -> Tensor:
         tensor: Any = result.tensor
         array = tensor._storage.array
         if dim is None:
@@ -139,31 +142,33 @@ class _Call:
             return tensor
         if not result.is_batched:
             tensor = repeat(tensor, size)
-        place = place_batch(tensor._storage.array.ndim, dim)
-        return move_batch(tensor, 0, place) if place else tensor
+        axis = normalize_dim(tensor._storage.array.ndim, dim)
+        return move_batch(tensor, 0, axis) if axis else tensor
 
 
-def _run_chunks(call: _Call, given: Arguments, randomness: Randomness, chunk_size: int) -> list[Tensor]:
+def _run_chunks(call: _Call, arguments: Arguments, randomness: Randomness, chunk_size: int) -> list[Tensor]:
     """Maps some examples at a time. With ``"same"`` each chunk draws the same numbers as the first."""
     draw_log = DrawLog()
     chunks: list[list[Tensor]] = []
-    for start in range(0, given.size, chunk_size):
+    for start in range(0, arguments.size, chunk_size):
         if randomness == "same":
             draw_log.rewind()
         with draw_log.noting():
-            chunks.append(call.run(_take(given, start, min(start + chunk_size, given.size)), randomness))
+            chunks.append(
+                call.run(_take(arguments, start, min(start + chunk_size, arguments.size)), randomness)
+            )
     return [
-        chunks[0][place] if dim is None else upcalls.cat([chunk[place] for chunk in chunks], dim)
-        for place, dim in enumerate(call.dims)
+        chunks[0][index] if dim is None else upcalls.cat([chunk[index] for chunk in chunks], dim)
+        for index, dim in enumerate(call.dims)
     ]
 
 
-def _take(given: Arguments, start: int, stop: int) -> Arguments:
+def _take(arguments: Arguments, start: int, stop: int) -> Arguments:
     leaves = [
         leaf if dim is None else upcalls.getitem(leaf, (slice(None),) * dim + (slice(start, stop),))
-        for leaf, dim in zip(given.leaves, given.dims, strict=True)
+        for leaf, dim in zip(arguments.leaves, arguments.dims, strict=True)
     ]
-    return Arguments(leaves, given.spec, given.dims, stop - start)
+    return Arguments(leaves, arguments.spec, arguments.dims, stop - start)
 
 
 def map_examples(
@@ -181,7 +186,8 @@ def map_examples(
         One result for each result of ``call``.
     """
     size = tensors[0]._storage.array.shape[0]
-    found = Region(size, "error").run(lambda values: call(tuple(values)), tensors, [0] * len(tensors))
+    mapped = Region(size, "error").run(lambda values: call(tuple(values)), tensors, [0] * len(tensors))
     return tuple(
-        one.tensor if one.tensor is None or one.is_batched else repeat(one.tensor, size) for one in found
+        result.tensor if result.tensor is None or result.is_batched else repeat(result.tensor, size)
+        for result in mapped
     )
