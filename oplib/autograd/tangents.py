@@ -216,21 +216,21 @@ def check_tangent(tensor: Tensor, tangent: Tensor) -> None:
         AutogradError: the shape differs, the tangent is complex and the tensor real, or the tangent has a
             tangent.
     """
-    array, given = tensor._storage.array, tangent._storage.array
+    array, direction = tensor._storage.array, tangent._storage.array
     if find_tangent(tangent) is not None:
         raise AutogradError(
             "make_dual: the tangent itself has a forward gradient at the same level 0, which is not "
-            f"supported. Got {describe(given)}. Give unpack_dual(tangent).primal, or take jax.jvp for higher "
-            "orders."
+            f"supported. Got {describe(direction)}. Give unpack_dual(tangent).primal, or take jax.jvp for "
+            "higher orders."
         )
-    if array.shape != given.shape:
+    if array.shape != direction.shape:
         raise AutogradError(
             "make_dual: Trying to set a forward gradient that has a different size than that of the original "
             f"Tensor, this is not supported. Tensor is of size {list(array.shape)} while the given forward "
-            f"gradient is of size {list(given.shape)}. Give a tangent of the tensor's shape."
+            f"gradient is of size {list(direction.shape)}. Give a tangent of the tensor's shape."
         )
-    if jnp.iscomplexobj(given) and not jnp.iscomplexobj(array):
+    if jnp.iscomplexobj(direction) and not jnp.iscomplexobj(array):
         raise AutogradError(
-            f"make_dual: the tangent of a real tensor must be real. Got {describe(given)} for "
+            f"make_dual: the tangent of a real tensor must be real. Got {describe(direction)} for "
             f"{describe(array)}. Take real and imaginary part apart: they are two tangents."
         )

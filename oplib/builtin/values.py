@@ -42,7 +42,7 @@ def box_like(value: Any, numbers: Any, dtype: Any = None) -> Any:
 
 
 def make_zeros(like: Any, shape: tuple[int, ...]) -> Any:
-    """Returns zeros in the world and the dtype of a tensor or array."""
+    """Returns zeros of the kind and the dtype of a tensor or array."""
     return like.new_zeros(shape) if isinstance(like, Tensor) else jnp.zeros(shape, like.dtype)
 
 

@@ -94,15 +94,15 @@ def make_autograd_impl(op: OpOverload, info: Any) -> Rule:
     def autograd_impl(*args: Any, **keyword_only_args: Any) -> Any:
         if len(args) + len(keyword_only_args) < len(schema.arguments):
             args, keyword_only_args = fill_defaults(schema, args, keyword_only_args)
-        given = [*args, *(keyword_only_args[name] for name in names)]
+        values = [*args, *(keyword_only_args[name] for name in names)]
         if modes.grad_enabled and _needs_grad(args):
             if Tag.out in op.record.tags:
                 raise refuse_out_gradient(op.name())
             if not made:
                 made.append(_generate(op, info))
-            result = made[0].apply(*map(_hold, schema.arguments, given))
+            result = made[0].apply(*map(_hold, schema.arguments, values))
             return result[-1].arrange(result[:-1]) if schema.has_result_tree else result
-        return _run(op, given)
+        return _run(op, values)
 
     return autograd_impl
 
@@ -114,15 +114,15 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
     """
     schema = op._schema
 
-    def forward(ctx: Any, *given: Any) -> Any:
-        result = run_forward(ctx, given)
+    def forward(ctx: Any, *inputs: Any) -> Any:
+        result = run_forward(ctx, inputs)
         if not schema.has_result_tree:
             return result
         ctx._op_structure, tensors = split_tensor_results(op.record, result)
         return *tensors, ctx._op_structure
 
-    def run_forward(ctx: Any, given: Sequence[Any]) -> Any:
-        values = [value.value if isinstance(value, Constant) else value for value in given]
+    def run_forward(ctx: Any, held: Sequence[Any]) -> Any:
+        values = [value.value if isinstance(value, Constant) else value for value in held]
         ctx._op_inputs = list(map(_describe_tensors, values))
         run = getattr(info, "_forward_fn", None)
         if run is not None and not is_carried(op.record, values):
@@ -223,13 +223,13 @@ def _check_shapes(op: str, grads: Any, targets: Sequence[Any]) -> None:
         AutogradError: it has.
     """
     values = grads if isinstance(grads, tuple) else (grads,)
-    for place, (value, target) in enumerate(zip(values, targets, strict=False)):
+    for index, (value, target) in enumerate(zip(values, targets, strict=False)):
         are_lists = isinstance(value, list) and isinstance(target, list)
         pairs: Any = zip(value, target, strict=False) if are_lists else [(value, target)]
         for grad, due in pairs:
             has_shape = isinstance(grad, Tensor) and isinstance(due, jax.ShapeDtypeStruct)
             if has_shape and grad.shape != due.shape:
-                raise refuse_shape(op, place, grad._storage.array, due)
+                raise refuse_shape(op, index, grad._storage.array, due)
 
 
 def _needs_grad(values: Sequence[Any]) -> bool:

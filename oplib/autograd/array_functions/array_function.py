@@ -87,30 +87,30 @@ class ArrayFunction:
         """Runs the function compiled, or as plain Python while ``config.compile_kernels`` is off."""
         return self.run(*arrays) if config.compile_kernels else self.function(*arrays)
 
-    def vjp(self, wanted: Mask, given: Mask) -> ArrayFunction:
+    def vjp(self, wanted: Mask, present: Mask) -> ArrayFunction:
         """Returns the function ``(*inputs, *cotangents) -> gradients``.
 
         Args:
             wanted: for each input, whether its gradient is computed.
-            given: for each output, whether it has a cotangent; the others count as zero.
+            present: for each output, whether it has a cotangent; the others count as zero.
         """
-        derived = self._vjps.get((wanted, given))
+        derived = self._vjps.get((wanted, present))
         if derived is None:
-            derived = self._vjps[wanted, given] = ArrayFunction(
-                _pull_back(self.function, wanted, given), self.name, compiled=self.compiled
+            derived = self._vjps[wanted, present] = ArrayFunction(
+                _pull_back(self.function, wanted, present), self.name, compiled=self.compiled
             )
         return derived
 
-    def jvp(self, given: Mask) -> ArrayFunction:
+    def jvp(self, present: Mask) -> ArrayFunction:
         """Returns the function ``(*inputs, *tangents) -> tangents of the outputs``.
 
         Args:
-            given: for each input, whether it has a tangent; the others count as constant.
+            present: for each input, whether it has a tangent; the others count as constant.
         """
-        derived = self._jvps.get(given)
+        derived = self._jvps.get(present)
         if derived is None:
-            derived = self._jvps[given] = ArrayFunction(
-                _push_forward(self.function, given), self.name, compiled=self.compiled
+            derived = self._jvps[present] = ArrayFunction(
+                _push_forward(self.function, present), self.name, compiled=self.compiled
             )
         return derived
 
@@ -143,18 +143,18 @@ class Forwarding(ArrayFunction):
     Args:
         function: the plain Python function.
         name: the name in graphs and errors.
-        places: for each output, the index of the input that it is, or None.
+        indices: for each output, the index of the input that it is, or None.
     """
 
     __slots__ = ()
 
-    def __init__(self, function: Callable[..., Arrays], name: str, places: Sequence[int | None]) -> None:
+    def __init__(self, function: Callable[..., Arrays], name: str, indices: Sequence[int | None]) -> None:
         super().__init__(function, name)
-        pick = make_gather(tuple(-1 if place is None else place for place in places))
+        pick = make_gather(tuple(-1 if index is None else index for index in indices))
         self.run = lambda *arrays: pick((*arrays, None))
 
 
-def _pull_back(function: Callable[..., Arrays], wanted: Mask, given: Mask) -> Callable[..., Arrays]:
+def _pull_back(function: Callable[..., Arrays], wanted: Mask, present: Mask) -> Callable[..., Arrays]:
     """Returns the vjp of a function in the tape's convention, for some inputs and some outputs."""
 
     def pulled_back(*arrays: Any) -> Arrays:
@@ -162,7 +162,7 @@ def _pull_back(function: Callable[..., Arrays], wanted: Mask, given: Mask) -> Ca
         partial, varied = bind_fixed(function, inputs, wanted)
 
         def differentiated(*values: Any) -> Arrays:
-            return tuple(output for output, has in zip(partial(*values), given, strict=True) if has)
+            return tuple(output for output, has in zip(partial(*values), present, strict=True) if has)
 
         outputs, pull = jax.vjp(differentiated, *varied)
         types = tuple(map(jax.typeof, outputs))
@@ -172,12 +172,12 @@ def _pull_back(function: Callable[..., Arrays], wanted: Mask, given: Mask) -> Ca
     return pulled_back
 
 
-def _push_forward(function: Callable[..., Arrays], given: Mask) -> Callable[..., Arrays]:
+def _push_forward(function: Callable[..., Arrays], present: Mask) -> Callable[..., Arrays]:
     """Returns the jvp of a function for some inputs. It gives None for an output that can have no tangent."""
 
     def pushed_forward(*arrays: Any) -> Arrays:
-        inputs, tangents = arrays[: len(given)], arrays[len(given) :]
-        partial, varied = bind_fixed(function, inputs, given)
+        inputs, tangents = arrays[: len(present)], arrays[len(present) :]
+        partial, varied = bind_fixed(function, inputs, present)
         fitting = [
             match_type(tangent.astype(value.dtype), jax.typeof(value))
             for tangent, value in zip(tangents, varied, strict=True)
@@ -319,16 +319,16 @@ class BackwardPlan:
         """Whether the backward is declared not to be the derivative of the function."""
         return False
 
-    def backward(self, given: Mask) -> ArrayFunction:
+    def backward(self, present: Mask) -> ArrayFunction:
         """Returns ``(*residuals, *given cotangents) -> gradients``, with None for inputs not wanted."""
-        backward = self._backwards.get(given)
+        backward = self._backwards.get(present)
         if backward is None:
-            backward = self._backwards[given] = self._make_backward(given)
-            if given == (True,):
+            backward = self._backwards[present] = self._make_backward(present)
+            if present == (True,):
                 self.sole = backward
         return backward
 
-    def _make_backward(self, given: Mask) -> ArrayFunction:
+    def _make_backward(self, present: Mask) -> ArrayFunction:
         raise NotImplementedError
 
 
@@ -405,21 +405,21 @@ class DerivedPlan(BackwardPlan):
         pairs = zip(outputs, floating, strict=True)
         return tuple([value is not None and next(depends) and flag for value, flag in pairs])
 
-    def _find_read_inputs(self, wanted: Mask, given: Mask, outputs: Arrays) -> Sequence[int]:
+    def _find_read_inputs(self, wanted: Mask, present: Mask, outputs: Arrays) -> Sequence[int]:
         """Returns a mask of the wanted inputs that an output with a cotangent depends on.
 
         A formula gives None for the other inputs.
         """
-        self._forwarded = (given, None)
+        self._forwarded = (present, None)
         if not self._function.compiled:
             return range(len(wanted))
-        cotangents = [shape_of(value) for value, has in zip(outputs, given, strict=True) if has]
-        jaxpr = self._trace(self._function.vjp(wanted, given), *cotangents)
+        cotangents = [shape_of(value) for value, has in zip(outputs, present, strict=True) if has]
+        jaxpr = self._trace(self._function.vjp(wanted, present), *cotangents)
         if jaxpr is None:
             return range(len(wanted))
         live = find_live_inputs(jaxpr)
-        self._forwarded = (given, find_forwarded(jaxpr))
-        return [place for place in range(len(wanted)) if live[place]]
+        self._forwarded = (present, find_forwarded(jaxpr))
+        return [index for index in range(len(wanted)) if live[index]]
 
     def _trace(self, function: ArrayFunction, *cotangents: Any) -> Any:
         """Returns the jaxpr of a function for these inputs; None if it needs values, and runs uncompiled."""
@@ -430,17 +430,17 @@ class DerivedPlan(BackwardPlan):
                 raise
             return None
 
-    def _find_reached(self, given: Mask) -> Mask:
+    def _find_reached(self, present: Mask) -> Mask:
         """The wanted inputs on which an output with a cotangent depends; of a formula the others get None.
 
         Each gradient of a formula then shows by itself which inputs it does not depend on. A strict Hessian
         needs this.
         """
-        whole = given == self.differentiable or not self._function.is_formula
+        whole = present == self.differentiable or not self._function.is_formula
         if whole or not self._function.compiled:
             return self.wanted
         jaxpr = jax.jit(self._function.function).trace(*self._inputs).jaxpr.jaxpr
-        counted = [has for has, output in zip(given, self.outputs, strict=True) if output is not None]
+        counted = [has for has, output in zip(present, self.outputs, strict=True) if output is not None]
         live = find_live_inputs(jaxpr, counted)
         return tuple(want and read for want, read in zip(self.wanted, live, strict=True))
 
@@ -448,20 +448,20 @@ class DerivedPlan(BackwardPlan):
     def op_name(self) -> str:  # noqa: D102  described in BackwardPlan
         return self._function.name
 
-    def _make_backward(self, given: Mask) -> ArrayFunction:
-        wanted = self._find_reached(given)
-        full = self._function.vjp(wanted, given).function
+    def _make_backward(self, present: Mask) -> ArrayFunction:
+        wanted = self._find_reached(present)
+        full = self._function.vjp(wanted, present).function
         function = spread_gradients(_fill_dead(full, self._types, self.sources), wanted)
-        name, (kind, places) = self._function.name, self._forwarded
-        if kind == given and places is not None and not self.sources:
-            cotangents = iter([place - len(self.wanted) for place in places])
+        name, (kind, indices) = self._function.name, self._forwarded
+        if kind == present and indices is not None and not self.sources:
+            cotangents = iter([index - len(self.wanted) for index in indices])
             return Forwarding(function, name, [next(cotangents) if want else None for want in self.wanted])
         compiled = self._function.compiled
         return ArrayFunction(function, name, compiled=compiled, is_formula=True, selects=self.selects)
 
 
 def spread_gradients(function: Callable[..., Arrays], wanted: Mask) -> Callable[..., Arrays]:
-    """Returns a function that puts the gradients of the wanted inputs at their places among all inputs.
+    """Returns a function that puts the gradients of the wanted inputs at their indices among all inputs.
 
     This is free inside a compiled function. In Python it would cost as much as a node of the engine.
     """
@@ -483,8 +483,8 @@ def _fill_dead(
 
     def called_with_live(*arrays: Any) -> Arrays:
         full = [match_type(_make_zeros(kind), kind) for kind in types]
-        for place, value in zip(live, arrays, strict=False):
-            full[place] = value
+        for index, value in zip(live, arrays, strict=False):
+            full[index] = value
         return function(*full, *arrays[len(live) :])
 
     return called_with_live

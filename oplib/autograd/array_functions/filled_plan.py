@@ -28,24 +28,24 @@ class FilledPlan(BackwardPlan):
         super().__init__(wanted, outputs, range(first, first + count))
         self._function = function
 
-    def _make_backward(self, given: Mask) -> ArrayFunction:
+    def _make_backward(self, present: Mask) -> ArrayFunction:
         inner = self._function
-        filled = fill_absent(inner.function, given, self.outputs, len(self.sources))
+        filled = fill_absent(inner.function, present, self.outputs, len(self.sources))
         return ArrayFunction(filled, inner.name, compiled=inner.compiled, is_formula=inner.is_formula)
 
 
 def fill_absent(
-    function: Callable[..., Arrays], given: Mask, specs: Sequence[Any], count: int = 0
+    function: Callable[..., Arrays], present: Mask, specs: Sequence[Any], count: int = 0
 ) -> Callable[..., Arrays]:
     """Returns a function of the given gradients only. Zeros stand for the others.
 
     Args:
         function: takes other arrays, and the gradients of all slots that have a shape.
-        given: for each slot, whether it has a gradient.
+        present: for each slot, whether it has a gradient.
         specs: the shape and dtype of each slot; None if it never has a gradient.
         count: the number of the other arrays.
     """
-    slots = [(has, spec) for has, spec in zip(given, specs, strict=True) if spec is not None]
+    slots = [(has, spec) for has, spec in zip(present, specs, strict=True) if spec is not None]
 
     def filled(*arrays: Any) -> Arrays:
         rest = iter(arrays[count:])

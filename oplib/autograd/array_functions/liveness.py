@@ -37,10 +37,10 @@ def find_dependent(jaxpr: Any, inputs: Sequence[bool], *, skips_choices: bool) -
         skips_choices: values computed through bools and integers do not count, such as the index of an item
             or the choice between two items.
     """
-    places = range(len(jaxpr.outvars))
+    indices = range(len(jaxpr.outvars))
     lives = [
-        _live(jaxpr, [place == other for other in places], skips_effects=True, skips_choices=skips_choices)
-        for place in places
+        _live(jaxpr, [index == other for other in indices], skips_effects=True, skips_choices=skips_choices)
+        for index in indices
     ]
     return tuple(any(read and counts for read, counts in zip(live, inputs, strict=True)) for live in lives)
 
@@ -55,10 +55,10 @@ def is_costly(jaxpr: Any) -> bool:
 
 def find_forwarded(jaxpr: Any) -> tuple[int, ...] | None:
     """Returns the index of the input that each output of a jaxpr is, or None if some output is computed."""
-    places = {var: place for place, var in enumerate(jaxpr.invars)}
-    if any(_is_literal(var) or var not in places for var in jaxpr.outvars):
+    indices = {var: index for index, var in enumerate(jaxpr.invars)}
+    if any(_is_literal(var) or var not in indices for var in jaxpr.outvars):
         return None
-    return tuple(places[var] for var in jaxpr.outvars)
+    return tuple(indices[var] for var in jaxpr.outvars)
 
 
 def _live(

@@ -41,7 +41,7 @@ class ResidualFunction(ArrayFunction):
                 outputs, pull = linearize(self.function, wanted, arrays)
                 residuals, structure = jax.tree_util.tree_flatten(pull)
                 plan = self._hold(ResidualPlan(self, wanted, arrays, outputs, residuals, structure))
-                return plan, *outputs, *(residuals[place] for place in plan.extra_places)
+                return plan, *outputs, *(residuals[index] for index in plan.extra_indices)
 
             recorder = self._recorders[wanted] = jax.jit(self._name(record), inline=True)
         return recorder
@@ -67,12 +67,12 @@ class _PullPlan(BackwardPlan):
     """A plan whose backward is the function that :func:`linearize` returns, put together from its leaves.
 
     Attributes:
-        extra_places: the leaves that the call returns as extras.
+        extra_indices: the leaves that the call returns as extras.
     """
 
-    __slots__ = ("_function", "_structure", "_types", "extra_places")
+    __slots__ = ("_function", "_structure", "_types", "extra_indices")
 
-    extra_places: list[int]
+    extra_indices: list[int]
 
     def __init__(
         self, function: ArrayFunction, wanted: Mask, outputs: Arrays, sources: Sequence[int], structure: Any
@@ -86,12 +86,12 @@ class _PullPlan(BackwardPlan):
     def op_name(self) -> str:
         return self._function.name
 
-    def _apply(self, leaves: Sequence[Any], cotangents: Arrays, given: Mask) -> Arrays:
+    def _apply(self, leaves: Sequence[Any], cotangents: Arrays, present: Mask) -> Arrays:
         """Returns the gradients for the cotangents of some outputs; zeros stand for the others."""
         pull = jax.tree_util.tree_unflatten(self._structure, leaves)
         rest = iter(cotangents)
         filled: list[Any] = []
-        for has, kind, is_differentiable in zip(given, self._types, self.differentiable, strict=True):
+        for has, kind, is_differentiable in zip(present, self._types, self.differentiable, strict=True):
             if is_differentiable:
                 value = conjugate(next(rest)) if has else jnp.zeros(kind.shape, kind.dtype)
                 filled.append(match_type(sum_gradient(value, kind), kind))
@@ -123,30 +123,30 @@ class ResidualPlan(_PullPlan):
     ) -> None:
         known = {id(value): index for index, value in enumerate((*inputs, *outputs))}
         first_extra = len(inputs) + len(outputs)
-        self.extra_places = [index for index, value in enumerate(residuals) if id(value) not in known]
-        numbers = {index: first_extra + number for number, index in enumerate(self.extra_places)}
+        self.extra_indices = [index for index, value in enumerate(residuals) if id(value) not in known]
+        numbers = {index: first_extra + number for number, index in enumerate(self.extra_indices)}
         sources = [
             numbers[index] if index in numbers else known[id(value)] for index, value in enumerate(residuals)
         ]
         super().__init__(function, wanted, outputs, sources, structure)
-        if self.extra_places:
+        if self.extra_indices:
             self.extras = self._make_extras()
             self.extra_reads = tuple(range(len(inputs)))
 
     def _make_extras(self) -> ArrayFunction:
         """The residuals as a function of the inputs, for a backward that is recorded itself."""
-        function, wanted, places = self._function.function, self.wanted, self.extra_places
+        function, wanted, indices = self._function.function, self.wanted, self.extra_indices
 
         def compute(*arrays: Any) -> Arrays:
             residuals = jax.tree_util.tree_leaves(linearize(function, wanted, arrays)[1])
-            return tuple(residuals[place] for place in places)
+            return tuple(residuals[index] for index in indices)
 
         return ArrayFunction(compute, self._function.name, compiled=self._function.compiled)
 
-    def _make_backward(self, given: Mask) -> ArrayFunction:
+    def _make_backward(self, present: Mask) -> ArrayFunction:
         count = len(self.sources)
         pulled = spread_gradients(
-            lambda *arrays: self._apply(arrays[:count], arrays[count:], given), self.wanted
+            lambda *arrays: self._apply(arrays[:count], arrays[count:], present), self.wanted
         )
         name, compiled = self._function.name, self._function.compiled
         return ArrayFunction(pulled, name, compiled=compiled, is_formula=True, selects=self.selects)
@@ -166,7 +166,7 @@ def record_plain_run(
     outputs, pull = linearize(function, wanted, arrays)
     leaves, structure = jax.tree_util.tree_flatten(pull)
     plan = PlainPlan(origin, wanted, arrays, outputs, leaves, structure)
-    return plan, *outputs, *(leaves[place] for place in plan.extra_places)
+    return plan, *outputs, *(leaves[index] for index in plan.extra_indices)
 
 
 class PlainPlan(_PullPlan):
@@ -195,45 +195,45 @@ class PlainPlan(_PullPlan):
         leaves: Sequence[Any],
         structure: Any,
     ) -> None:
-        self.extra_places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)]
+        self.extra_indices = [index for index, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)]
         first_extra = len(inputs) + len(outputs)
-        extras = range(first_extra, first_extra + len(self.extra_places))
+        extras = range(first_extra, first_extra + len(self.extra_indices))
         super().__init__(origin, wanted, outputs, (*range(len(inputs)), *extras), structure)
         self._constants = [None if isinstance(leaf, jax.Array) else leaf for leaf in leaves]
 
-    def _make_backward(self, given: Mask) -> ArrayFunction:
+    def _make_backward(self, present: Mask) -> ArrayFunction:
         # The rule holds in every transformation of JAX, also where a mapped plan takes this function.
-        function = jax.custom_jvp(self._pull_back(given))
-        function.defjvp(self._push_from_inputs(given), symbolic_zeros=True)
+        function = jax.custom_jvp(self._pull_back(present))
+        function.defjvp(self._push_from_inputs(present), symbolic_zeros=True)
         backward = spread_gradients(function, self.wanted)
         return ArrayFunction(backward, self._function.name, compiled=False, is_formula=True)
 
-    def _pull_back(self, given: Mask) -> Callable[..., Arrays]:
+    def _pull_back(self, present: Mask) -> Callable[..., Arrays]:
         """The gradients from residuals and the given cotangents."""
         first, last = self.input_count, len(self.sources)
 
         def pull_back(*values: Any) -> Arrays:
             leaves = list(self._constants)
-            for place, value in zip(self.extra_places, values[first:last], strict=True):
-                leaves[place] = value
-            return self._apply(leaves, values[last:], given)
+            for index, value in zip(self.extra_indices, values[first:last], strict=True):
+                leaves[index] = value
+            return self._apply(leaves, values[last:], present)
 
         return pull_back
 
-    def _push_from_inputs(self, given: Mask) -> Callable[[Any, Any], tuple[Arrays, Arrays]]:
+    def _push_from_inputs(self, present: Mask) -> Callable[[Any, Any], tuple[Arrays, Arrays]]:
         """The derivative of the gradients: the function is differentiated again, at its inputs."""
         first, last = self.input_count, len(self.sources)
-        full = self._function.vjp(self.wanted, given).function
+        full = self._function.vjp(self.wanted, present).function
 
         def push(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Arrays, Arrays]:
             values, moved = [*primals[:first], *primals[last:]], [*tangents[:first], *tangents[last:]]
-            places = [place for place, tangent in enumerate(moved) if not isinstance(tangent, SymbolicZero)]
+            indices = [index for index, tangent in enumerate(moved) if not isinstance(tangent, SymbolicZero)]
 
             def move(*varied: Any) -> Arrays:
-                current = dict(zip(places, varied, strict=True))
-                return full(*(current.get(place, value) for place, value in enumerate(values)))
+                current = dict(zip(indices, varied, strict=True))
+                return full(*(current.get(index, value) for index, value in enumerate(values)))
 
-            at, along = tuple(values[place] for place in places), tuple(moved[place] for place in places)
+            at, along = tuple(values[index] for index in indices), tuple(moved[index] for index in indices)
             return jax.jvp(move, at, along)
 
         return push

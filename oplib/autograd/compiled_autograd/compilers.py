@@ -75,7 +75,7 @@ def _check_results(compiler: Compiler, function: SegmentFunction, results: Any) 
     due = function.jaxpr.out_avals
     if isinstance(results, (tuple, list)) and len(results) == len(due):
         pairs = zip(results, due, strict=True)
-        if all(_shape_of(one) == (aval.shape, aval.dtype) for one, aval in pairs):
+        if all(_shape_of(result) == (aval.shape, aval.dtype) for result, aval in pairs):
             return
     is_shown = isinstance(results, (tuple, list)) or hasattr(results, "shape")
     shown = describe(results) if is_shown else type(results).__name__
@@ -94,16 +94,16 @@ def _try(compiled: Any, avals: Sequence[Any]) -> Any:
     """Returns what a function gives for arguments of these shapes: by tracing it, or by a call with ones."""
     if isinstance(compiled, jax.stages.Compiled):
         return jax.tree_util.tree_leaves(compiled.out_info)
-    given: list[Any] = []
+    results: list[Any] = []
 
     def keep(*arrays: Any) -> None:  # JAX would refuse results that are no arrays, and blame nobody
-        given.append(jax.tree_util.tree_map(_forget_values, compiled(*arrays)))
+        results.append(jax.tree_util.tree_map(_forget_values, compiled(*arrays)))
 
     try:
         jax.eval_shape(keep, *avals)
     except CONCRETIZATION_ERRORS:
         return compiled(*[jnp.ones(value.shape, value.dtype) for value in avals])
-    return given[0]
+    return results[0]
 
 
 def _forget_values(result: Any) -> Any:

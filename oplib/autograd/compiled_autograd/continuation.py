@@ -26,7 +26,7 @@ class Continuation:
         self.idle = recorder.idle
         self._order = recorder.order
         self._arrivals = [
-            (place, slot, None if value is None else value.number) for place, slot, value in recorder.arrivals
+            (index, slot, None if value is None else value.number) for index, slot, value in recorder.arrivals
         ]
 
     def resume(
@@ -42,19 +42,19 @@ class Continuation:
         Args:
             run: the run.
             values: the values of the program so far, by number.
-            nodes: the nodes of the graph, by place.
+            nodes: the nodes of the graph, by index.
             call: the number of the call that comes next.
             finished: the host step that was the last, with its results; None if it was a segment.
         """
         edges, grads = (), ()
         if finished is not None:
             call = finished[0].call + 1
-        done = [nodes[place] for place, _ in self._order[:call]]
+        done = [nodes[index] for index, _ in self._order[:call]]
         self._restore(run, values, nodes, done, self._order[call - (finished is not None)][1])
         if finished is not None:
             edges, grads = _finish(*finished, run, done[-1], values)
         if not run.keep_graph:
-            for node in {nodes[place] for place in self.idle}.intersection(done):
+            for node in {nodes[index] for index in self.idle}.intersection(done):
                 node.release()
         run.flow(edges, grads)
 
@@ -63,8 +63,8 @@ class Continuation:
     ) -> None:
         """Puts a run into the state after some calls and arrivals."""
         waiting, arrived = run.plan.count(), run.buffers
-        for place, slot, value in self._arrivals[:count]:
-            node = nodes[place]
+        for position, slot, value in self._arrivals[:count]:
+            node = nodes[position]
             if node in waiting:
                 waiting[node] -= 1
             if slot is not None:

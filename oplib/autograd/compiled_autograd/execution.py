@@ -79,20 +79,20 @@ def _prepare(
     storages = [grad._storage for grad in walk.gradients]
     _refuse("leaves share the storage of their grads", len(set(storages)) < len(storages))
     _refuse("the grad of a leaf is a view", any(type(storage) not in _PLAIN for storage in storages))
-    operands, places = walk.share_operands()
+    operands, indices = walk.share_operands()
     inputs = [*grads, *operands]
-    starts = [place for place, operand in enumerate(inputs) if operand.__class__ is tuple]
-    for place in starts:
-        inputs[place] = np.asarray(inputs[place], np.int32)
+    starts = [index for index, operand in enumerate(inputs) if operand.__class__ is tuple]
+    for index in starts:
+        inputs[index] = np.asarray(inputs[index], np.int32)
     _refuse("slices of arrays on several devices", bool(starts) and _are_spread(inputs))
     precision: object = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
     # A traced backward that casts does so in the autocast state of the pass, as eagerly.
     key = (programs.token_of(compiler), x64.value, precision, modes.autocast, *walk.key)
     program = programs.find(key)
     if program is None or program.is_outdated:
-        _refuse("values of an ended trace", any(isinstance(one, Tracer) for one in inputs))
+        _refuse("values of an ended trace", any(isinstance(value, Tracer) for value in inputs))
         _refuse("arrays on an explicit mesh", any(map(_has_explicit_sharding, inputs)))
-        program = _make_program(run, roots, compiler, walk, inputs, places, key)
+        program = _make_program(run, roots, compiler, walk, inputs, indices, key)
     return program, inputs, walk.nodes
 
 
@@ -130,7 +130,7 @@ def _make_program(  # noqa: PLR0917  everything that the execution of a run has 
     compiler: Compiler,
     walk: GraphWalk,
     inputs: Sequence[Any],
-    places: Sequence[int],
+    indices: Sequence[int],
     key: Any,
 ) -> BackwardProgram:
     """Captures a graph, and adds its program to the cache."""
@@ -140,7 +140,7 @@ def _make_program(  # noqa: PLR0917  everything that the execution of a run has 
     counters["compiled_autograd"]["captures"] += 1
     script = Script()
     values = [script.make_value(shape_of(array)) for array in inputs]
-    operands = [values[len(roots) + place] for place in places]
+    operands = [values[len(roots) + index] for index in indices]
     expectations = {} if former is None else former.expectations
     recorder = Recorder(run.plan, script, walk.nodes, operands, expectations)
     try:
@@ -170,7 +170,7 @@ def _find_host_scalars(program: BackwardProgram, inputs: Sequence[Any]) -> list[
     host_steps = [item for item in program.items if isinstance(item, HostStep)]
     read = {value.number for step in host_steps for value in step.arguments}
     pairs = enumerate(zip(inputs, on_host, strict=True))
-    return [number for number, (one, here) in pairs if here and one.ndim == 0 and number not in read]
+    return [number for number, (value, here) in pairs if here and value.ndim == 0 and number not in read]
 
 
 def _platform(array: Any) -> str:

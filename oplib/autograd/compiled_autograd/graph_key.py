@@ -77,18 +77,18 @@ class GraphWalk:
                     key.append(NO_EDGE)
                     continue
                 target, slot = edge
-                place = index.get(target)
-                if place is None:
+                number = index.get(target)
+                if number is None:
                     if members is not None and target not in members:
                         key.append(DROPPED_EDGE)
                         continue
-                    place = index[target] = len(nodes)
+                    number = index[target] = len(nodes)
                     nodes.append(target)
-                key.append((place, slot) if slot else place)
+                key.append((number, slot) if slot else number)
         key.append(tuple(sorted(range(len(numbers)), key=numbers.__getitem__)))
 
     def share_operands(self) -> tuple[list[Any], Sequence[int]]:
-        """Returns each operand once, and the place of every operand among them.
+        """Returns each operand once, and the index of every operand among them.
 
         A program with fewer arguments is called faster. The key records the operands that are one array,
         because they belong to the structure of a graph. Numbers do not count: two of
@@ -99,29 +99,29 @@ class GraphWalk:
         known = dict(zip(names, operands, strict=True))
         if len(known) == len(operands):
             return operands, range(len(operands))
-        is_shared = {name: getattr(one, "ndim", 0) > 0 for name, one in known.items()}
+        is_shared = {name: getattr(operand, "ndim", 0) > 0 for name, operand in known.items()}
         numbers: dict[int, int] = {}
         distinct: list[Any] = []
-        places: list[int] = []
+        indices: list[int] = []
         for name, operand in zip(names, operands, strict=True):
-            place = numbers.get(name)
-            if place is None:
-                place = len(distinct)
+            number = numbers.get(name)
+            if number is None:
+                number = len(distinct)
                 distinct.append(operand)
                 if is_shared[name]:
-                    numbers[name] = place
-            places.append(place)
+                    numbers[name] = number
+            indices.append(number)
         if len(distinct) < len(operands):
-            self.key.append(tuple(places))
-        return distinct, places
+            self.key.append(tuple(indices))
+        return distinct, indices
 
     def _enter_roots(self, roots: Sequence[Edge], index: dict[TapeNode, int]) -> None:
         for node, slot in roots:
-            place = index.get(node)
-            if place is None:
-                place = index[node] = len(self.nodes)
+            number = index.get(node)
+            if number is None:
+                number = index[node] = len(self.nodes)
                 self.nodes.append(node)
-            self.key.append((place, slot))
+            self.key.append((number, slot))
 
     def _enter_leaf(self, node: Any) -> Any:
         node.check()

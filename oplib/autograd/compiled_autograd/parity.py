@@ -131,7 +131,7 @@ class AutogradCompilerInstance:
         """
         counters["compiled_autograd"]["captures"] += 1
         self.hooks_proxy = []
-        self._inputs = [Value(number, shape_of(one.array)) for number, one in enumerate(inputs)]
+        self._inputs = [Value(number, shape_of(value.array)) for number, value in enumerate(inputs)]
         return list(self._inputs), list(sizes)
 
     def tensor_pre_hook(self, inputs: list[Any], hook_id: int, i: int) -> list[Any]:
@@ -197,9 +197,9 @@ class AutogradCompilerInstance:
         results = [None if value is None else Value(value.number, value.aval) for value in read[0]]
 
         def call(values: dict[Value | None, Any], hooks: Sequence[Any]) -> None:
-            given = [tuple([values[value] for value in one]) for one in read]
-            found = call_hook(hooks[index], *(given[0] if is_alone else given), hook_type=hook_type)
-            values.update(zip(results, (found,) if is_alone else found, strict=True))
+            gradients = [tuple([values[value] for value in inputs]) for inputs in read]
+            result = call_hook(hooks[index], *(gradients[0] if is_alone else gradients), hook_type=hook_type)
+            values.update(zip(results, (result,) if is_alone else result, strict=True))
             values[None] = None
 
         self._calls.append(call)

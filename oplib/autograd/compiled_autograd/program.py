@@ -56,13 +56,13 @@ class BackwardProgram:
             compiler: the compiler of segments.
             former: the outdated program that this one replaces, if any.
         """
-        self.names = tuple([node.name() for node in recorder.places])
+        self.names = tuple([node.name() for node in recorder.indices])
         self.continuation = Continuation(recorder)
         self.staged: Sequence[int] = ()
         self.expectations: Expectations = dict(recorder.expectations)
         self.is_outdated = False
         self.replacements = 0 if former is None else former.replacements + 1
-        self._hooks = [describe_hooks(node) for node in recorder.places]
+        self._hooks = [describe_hooks(node) for node in recorder.indices]
         self._size = recorder.script.size
         self.items: list[Segment | HostStep] = []
         self._link(recorder.script.steps, compiler)
@@ -89,7 +89,7 @@ class BackwardProgram:
         Args:
             run: the run, which receives the captured gradients.
             values: root gradients and operands. The list is used for all values.
-            nodes: the nodes of the graph, by place.
+            nodes: the nodes of the graph, by index.
 
         Returns:
             Whether the pass has run. If not, nothing has changed.
@@ -115,8 +115,8 @@ class BackwardProgram:
             if isinstance(item, Segment):
                 finished = None
         if not run.keep_graph:
-            for place in self.continuation.idle:
-                nodes[place].release()
+            for index in self.continuation.idle:
+                nodes[index].release()
         outputs = self.continuation.outputs
         run.captured[:] = [None if number is None else values[number] for number in outputs]
         run.node = None
@@ -128,7 +128,7 @@ class BackwardProgram:
         """Returns why the program cannot go on after a host step; None if it can."""
         for value, result, is_read in zip(step.results, results, step.is_read, strict=False):
             if is_read and (value is None) != (result is None):
-                self.expectations[step.kind, step.place] = tuple([one is not None for one in results])
+                self.expectations[step.kind, step.index] = tuple([result is not None for result in results])
                 self.is_outdated = self.replacements < MOST_REPLACEMENTS
                 return HOST_RESULTS_DIFFER
         if RemovableHandle.next_id != handles and any(
@@ -140,7 +140,7 @@ class BackwardProgram:
 
 def _run_host(step: HostStep, run: Run, values: list[Any], nodes: Sequence[TapeNode]) -> Gradients:
     """Runs Python code: hooks, or a node itself, and returns the gradients after it."""
-    node = run.node = nodes[step.place]
+    node = run.node = nodes[step.index]
     grads = [None if value is None else values[value.number] for value in step.gradients]
     if step.kind == "node":
         results = run.run_past_pre_hooks(node, grads)
@@ -159,7 +159,7 @@ def _run_host(step: HostStep, run: Run, values: list[Any], nodes: Sequence[TapeN
 
 def _fits(segment: Segment, nodes: Sequence[Any]) -> bool:
     """Returns whether the leaves of a segment are as they were expected, after a host step."""
-    leaves = [(step.leaf, nodes[step.place]) for step in segment.stores if step.leaf is not None]
+    leaves = [(step.leaf, nodes[step.index]) for step in segment.stores if step.leaf is not None]
     return all(describe_leaf(node.variable) == leaf for leaf, node in leaves)
 
 
@@ -172,21 +172,21 @@ def _run_segment(
         segment: the segment.
         run: the run.
         values: the values so far, by number.
-        nodes: the nodes of the graph, by place.
+        nodes: the nodes of the graph, by index.
         is_checked: whether no Python code has run since the saved values were checked.
 
     Returns:
         Why the segment cannot run, in which case nothing has changed; None if it has run.
     """
     if not is_checked:
-        for place in segment.places:
-            node = run.node = nodes[place]
+        for index in segment.indices:
+            node = run.node = nodes[index]
             node.read_operands([])
         run.node = None
     # no other thread may write between the read and the write
     with adding if segment.sums else nullcontext():
-        for place, held in segment.sums:
-            values[held] = nodes[place].variable._grad._storage.array
+        for index, held in segment.sums:
+            values[held] = nodes[index].variable._grad._storage.array
         try:
             _compute(segment, values)
         except ValueError:
@@ -194,14 +194,14 @@ def _run_segment(
                 return ON_SEVERAL_DEVICES
             raise
         for step in segment.stores:
-            node, gradient = nodes[step.place], values[step.gradient.number]
+            node, gradient = nodes[step.index], values[step.gradient.number]
             if step.leaf is None:
                 store_retained(node, step.slot, gradient, run)
             else:
                 (node.accumulate if step.held is None else node.store_sum)(gradient, run)
     if not run.keep_graph:
-        for place in segment.places:
-            nodes[place].release()
+        for index in segment.indices:
+            nodes[index].release()
     for number in segment.drops:
         values[number] = None
     return None

@@ -29,12 +29,12 @@ class ProgramCache:
 
     def find(self, key: Any) -> BackwardProgram | None:
         """Returns the program of a key, as the most recently used one."""
-        found = self._programs.get(key)
-        if found is not None:
+        program = self._programs.get(key)
+        if program is not None:
             with self._lock:
                 if key in self._programs:
                     self._programs.move_to_end(key)
-        return found
+        return program
 
     def add(self, key: Any, program: BackwardProgram) -> None:
         """Adds a program. It takes the place of an outdated one."""
@@ -52,12 +52,12 @@ class ProgramCache:
     def token_of(self, compiler: Callable[..., Any]) -> int:
         """Returns a number that stands for a compiler in keys. The cache does not keep the compiler alive."""
         try:
-            found = self._compilers.get(compiler)
-            if found is None:
-                found = self._compilers.setdefault(compiler, next_token())
+            token = self._compilers.get(compiler)
+            if token is None:
+                token = self._compilers.setdefault(compiler, next_token())
         except TypeError:  # it has no hash or no weak references
             return next_token()
-        return found
+        return token
 
     def clear(self) -> None:
         """Forgets all programs, and counts compiled functions from 0 again."""
@@ -89,7 +89,7 @@ def _explain(key: Sequence[Any], names: Sequence[str], known: Sequence[tuple[Any
             return (
                 f"{name or 'the end of the graph'} (NodeCall {number}) is new. The nearest known program has "
                 f"{other or 'no node'} there. Size of the key {len(key)}, of known keys "
-                f"{sorted({len(one) for one, _ in known})}."
+                f"{sorted({len(key) for key, _ in known})}."
             )
     differing = [pair for pair in zip_longest(key, nearest) if pair[0] != pair[1]]
     return (

@@ -21,7 +21,7 @@ from .graph_key import describe_leaf
 from .steps import AddStep, CallStep, HostStep, Step, StoreStep, Value
 
 Expectations = dict[tuple[str, int], Mask]
-"""For host steps, by kind and place, which of their results are not None, as an earlier run has shown."""
+"""For host steps, by kind and index, which of their results are not None, as an earlier run has shown."""
 
 
 class NotServed(Exception):  # noqa: N818  the pass runs eagerly
@@ -56,8 +56,8 @@ class Recorder(Flow):
 
     Attributes:
         script: the steps so far.
-        places: the index of each node.
-        idle: the nodes that have run without any gradient, by place.
+        indices: the index of each node.
+        idle: the nodes that have run without any gradient, by index.
         order: the nodes in the order of their calls, each with the number of arrivals before its call.
         arrivals: the gradients that have arrived at nodes, in order: the index of the node, the slot, and the
             sum so far or None. The slot is None if an edge was taken out of the run instead.
@@ -65,7 +65,14 @@ class Recorder(Flow):
     """
 
     __slots__ = (
-        "_functions", "_operands", "arrivals", "expectations", "idle", "order", "places", "script",
+        "_functions",
+        "_operands",
+        "arrivals",
+        "expectations",
+        "idle",
+        "indices",
+        "order",
+        "script",
     )  # fmt: skip
 
     is_symbolic = True
@@ -91,7 +98,7 @@ class Recorder(Flow):
         plan.waiting = dict.fromkeys(nodes, 1) | plan.count()  # so that each arrival is collected
         super().__init__(plan, script, keep_graph=True, create_graph=False)
         self.script = script
-        self.places = {node: place for place, node in enumerate(nodes)}
+        self.indices = {node: index for index, node in enumerate(nodes)}
         self.idle: list[int] = []
         self.order: list[tuple[int, int]] = []
         self.arrivals: list[tuple[int, int | None, Value | None]] = []
@@ -127,37 +134,37 @@ class Recorder(Flow):
         formula_key, operands = self._operands[node]
         key = formula_key, tuple([grad is not None for grad in grads])
         if formula_key is not None and True not in key[1] and not node.runs_without_gradients:
-            self.idle.append(self.places[node])
+            self.idle.append(self.indices[node])
             return [None] * len(node.edges)
         arguments = (*operands, *[grad for grad in grads if grad is not None])
-        found = self._find_function(node, key, arguments)
-        if found is None:
+        known = self._find_function(node, key, arguments)
+        if known is None:
             return self._record_host("node", node, grads)
-        function, avals = found
+        function, avals = known
         # what leads to no requested input is dropped, as the engine does
         pairs = zip(avals, self._spec_edges(node), strict=True)
         make = self.script.make_value
         results = [None if spec is None or aval is None else make(aval) for aval, spec in pairs]
         call = len(self.order) - 1
         label = f"{node.name()} (NodeCall {call})"
-        self.script.steps.append(CallStep(self.places[node], call, label, key, function, arguments, results))
+        self.script.steps.append(CallStep(self.indices[node], call, label, key, function, arguments, results))
         return results
 
     def _find_function(
         self, node: TapeNode, key: Any, arguments: Sequence[Value]
     ) -> tuple[ArrayFunction, Any] | None:
         """Returns the formula of a node, and the shapes of its results; None for Python code."""
-        found = self._functions.get(key)
-        if found is None and key[0] is not None:
+        known = self._functions.get(key)
+        if known is None and key[0] is not None:
             function = node.find_function(key[1])
             if function is not None:
                 shapes = jax.eval_shape(function.run, *[value.aval for value in arguments])
-                found = self._functions[key] = function, shapes
-        return found
+                known = self._functions[key] = function, shapes
+        return known
 
     def _spec_edges(self, node: TapeNode) -> list[Any]:
         """Returns for each edge of a node the shape and dtype of its gradient; None if it is dropped."""
-        edges = [None if edge is None or edge[0] not in self.places else edge for edge in node.edges]
+        edges = [None if edge is None or edge[0] not in self.indices else edge for edge in node.edges]
         specs = [None if edge is None else edge[0].input_metadata[edge[1]] for edge in edges]
         return [None if spec is None else jax.ShapeDtypeStruct(spec.shape, spec.dtype) for spec in specs]
 
@@ -171,7 +178,7 @@ class Recorder(Flow):
             before = None if held is None else self.script.make_value(jax.ShapeDtypeStruct(*held))
             if before is not None:
                 total = self.script.add(before, total)
-            self.script.steps.append(StoreStep(self.places[node], 0, total, before, facts))
+            self.script.steps.append(StoreStep(self.indices[node], 0, total, before, facts))
         return ()
 
     def _record_host(self, kind: str, node: TapeNode, grads: Gradients) -> list[Value | None]:
@@ -180,14 +187,14 @@ class Recorder(Flow):
         Hooks give what they get, and a node gives a gradient for each edge, as far as no run has shown
         otherwise.
         """
-        place = self.places[node]
+        index = self.indices[node]
         if kind == "node":
             due = self._spec_edges(node)
             is_read = tuple([spec is not None for spec in due])
         else:
             due = [None if grad is None else grad.aval for grad in grads]
             is_read = (True,) * len(due)
-        known = self.expectations.get((kind, place), (True,) * len(due))
+        known = self.expectations.get((kind, index), (True,) * len(due))
         results = [
             self.script.make_value(jax.ShapeDtypeStruct(spec.shape, spec.dtype))
             if spec is not None and is_due
@@ -195,24 +202,24 @@ class Recorder(Flow):
             for spec, is_due in zip(due, known, strict=True)
         ]
         call = len(self.order) - 1
-        self.script.steps.append(HostStep(kind, place, call, tuple(grads), results, is_read))
+        self.script.steps.append(HostStep(kind, index, call, tuple(grads), results, is_read))
         return results
 
     def _enter(self, node: TapeNode) -> None:
         """Notes that a node is called."""
-        place = self.places[node]
-        if not self.order or self.order[-1][0] != place:
-            self.order.append((place, len(self.arrivals)))
+        index = self.indices[node]
+        if not self.order or self.order[-1][0] != index:
+            self.order.append((index, len(self.arrivals)))
 
     def _collect(self, waiting: Any, node: TapeNode, slot: int, grad: Any) -> list[Any] | None:
         received = super()._collect(waiting, node, slot, grad)
         held = self.buffers[node] if received is None else received
-        self.arrivals.append((self.places[node], slot, held[slot]))
+        self.arrivals.append((self.indices[node], slot, held[slot]))
         return received
 
     def skip_arrival(self, node: TapeNode, missing: int) -> None:  # noqa: D102  described in Flow
         super().skip_arrival(node, missing)
-        self.arrivals.append((self.places[node], None, None))
+        self.arrivals.append((self.indices[node], None, None))
 
     def _capture(self, node: TapeNode, grads: list[Any]) -> bool:
         self._enter(node)
@@ -227,4 +234,4 @@ class Recorder(Flow):
     def _record_retained(self, node: TapeNode, grads: Gradients) -> None:
         for slot in dict(describe_hooks(node) or ()).get(RETAINED, ()):
             if grads[slot] is not None:
-                self.script.steps.append(StoreStep(self.places[node], slot, grads[slot]))
+                self.script.steps.append(StoreStep(self.indices[node], slot, grads[slot]))

@@ -40,10 +40,10 @@ class Segment:
     """One compiled function, with the values that it takes and gives, and what is stored afterwards.
 
     Attributes:
-        places: the nodes whose formulas it calls.
+        indices: the nodes whose formulas it calls.
         call: the number of the first call.
         stores: the gradients that are stored when the function has run.
-        sums: those of leaves that have a ``grad``: the place, and the number of the value before.
+        sums: those of leaves that have a ``grad``: the index, and the number of the value before.
         take: picks the values that the function gets.
         gives: the numbers of the values that it returns.
         forwards: pairs of numbers: a value that is another one.
@@ -52,7 +52,7 @@ class Segment:
     """
 
     __slots__ = (
-        "call", "compiled", "drops", "forwards", "gives", "places", "stores", "sums", "take",
+        "call", "compiled", "drops", "forwards", "gives", "indices", "stores", "sums", "take",
     )  # fmt: skip
 
     def __init__(
@@ -63,15 +63,15 @@ class Segment:
         forwarded: Sequence[int | None],
     ) -> None:
         calls = [step for step in steps if isinstance(step, CallStep)]
-        self.places = [step.place for step in calls]
+        self.indices = [step.index for step in calls]
         self.call = calls[0].call if calls else 0
         self.stores = [step for step in steps if isinstance(step, StoreStep)]
-        self.sums = [(step.place, step.held.number) for step in self.stores if step.held is not None]
+        self.sums = [(step.index, step.held.number) for step in self.stores if step.held is not None]
         numbers = [value.number for value in body.inputs]
         self.take: Callable[[Sequence[Any]], Sequence[Any]] = make_gather(tuple(numbers))
-        results = [(value.number, place) for value, place in zip(body.outputs, forwarded, strict=True)]
-        self.gives = [number for number, place in results if place is None]
-        self.forwards = [(number, numbers[place]) for number, place in results if place is not None]
+        results = [(value.number, index) for value, index in zip(body.outputs, forwarded, strict=True)]
+        self.gives = [number for number, index in results if index is None]
+        self.forwards = [(number, numbers[index]) for number, index in results if index is not None]
         self.compiled = compiled
         self.drops: Sequence[int] = ()
 
@@ -106,10 +106,10 @@ class SegmentCompiler:
         """
         body = _Body(steps, is_read_later)
         key = body.key()
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._trace(body)
-        return Segment(steps, body, *found)
+        traced = self._known.get(key)
+        if traced is None:
+            traced = self._known[key] = self._trace(body)
+        return Segment(steps, body, *traced)
 
     def _trace(self, body: _Body) -> tuple[Any, Sequence[int | None]]:
         avals = [value.aval for value in body.inputs]
@@ -184,16 +184,16 @@ class _Body:
         """Computes the outputs from the inputs, without those that are inputs."""
         values: dict[int, Any] = dict(enumerate(arrays))
         for _, inputs, outputs, call in self._operations:
-            given = [values[number] for number in inputs]
+            arguments = [values[number] for number in inputs]
             if call is None:
-                results: Sequence[Any] = (ARRAYS.add(*given),)
+                results: Sequence[Any] = (ARRAYS.add(*arguments),)
             else:
                 with jax.named_scope(call.label):
-                    results = call.function.run(*given)
+                    results = call.function.run(*arguments)
             pairs = zip(outputs, results, strict=True)
             values.update({number: result for number, result in pairs if number is not None})
-        found = [values[self._numbers[value.number]] for value in self.outputs]
-        places = {id(array): place for place, array in enumerate(arrays)}
-        self.forwarded = [places.get(id(array)) for array in found]
-        pairs = zip(found, self.forwarded, strict=True)
-        return tuple([array for array, place in pairs if place is None])
+        leaving = [values[self._numbers[value.number]] for value in self.outputs]
+        indices = {id(array): index for index, array in enumerate(arrays)}
+        self.forwarded = [indices.get(id(array)) for array in leaving]
+        pairs = zip(leaving, self.forwarded, strict=True)
+        return tuple([array for array, index in pairs if index is None])

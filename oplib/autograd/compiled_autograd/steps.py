@@ -16,7 +16,7 @@ class Value:
     """An array of a program.
 
     Attributes:
-        number: its place among the values of the program.
+        number: its index among the values of the program.
         aval: its shape and dtype.
     """
 
@@ -40,7 +40,7 @@ class CallStep:
     """Calls the formula of a node.
 
     Attributes:
-        place: the index of the node.
+        index: of the node.
         call: the number of the call of the node.
         label: the name of the node, and the number of the call.
         key: stands for the formula. Equal keys are equal formulas.
@@ -49,7 +49,7 @@ class CallStep:
         results: one for each edge.
     """
 
-    place: int
+    index: int
     call: int
     label: str
     key: Any
@@ -71,14 +71,14 @@ class StoreStep:
     """Stores a gradient in a leaf, or in the output of a node that retains it.
 
     Attributes:
-        place: the index of the node.
+        index: of the node.
         slot: the slot of the output that retains its gradient.
         gradient: the gradient; for a leaf with a ``grad`` the sum.
         held: the ``grad`` of a leaf before; None if it has none.
         leaf: the facts about the leaf, see ``describe_leaf``; None for a retained gradient.
     """
 
-    place: int
+    index: int
     slot: int
     gradient: Value
     held: Value | None = None
@@ -102,7 +102,7 @@ class HostStep:
     Attributes:
         kind: ``tensor`` for the tensor hooks of a node that does not run; ``pre`` for all hooks before a
             node; ``node`` for a node with the hooks after it.
-        place: the index of the node.
+        index: of the node.
         call: the number of the call of the node.
         gradients: the gradients that the code gets.
         results: the gradients that it is expected to give.
@@ -110,7 +110,7 @@ class HostStep:
     """
 
     kind: str
-    place: int
+    index: int
     call: int
     gradients: Values
     results: Values

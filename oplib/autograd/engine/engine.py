@@ -203,10 +203,10 @@ def _check_call(tensors: Any, grads: Any, *, accumulate: bool) -> None:
         )
 
 
-def _require_tuple(name: str, given: object) -> None:
-    if not isinstance(given, tuple):
+def _require_tuple(name: str, value: object) -> None:
+    if not isinstance(value, tuple):
         raise AutogradError(
-            f"run_backward: argument '{name}' is expected to be a tuple. Got {type(given).__name__}. "
+            f"run_backward: argument '{name}' is expected to be a tuple. Got {type(value).__name__}. "
             f"Give a tuple."
         )
 

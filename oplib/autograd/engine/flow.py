@@ -83,7 +83,7 @@ class Flow:
                     if received is None:
                         continue
                 else:
-                    received = [grad] if node.has_one_slot else _place(grad, slot, node)
+                    received = [grad] if node.has_one_slot else _put_alone(grad, slot, node)
                 if node.runs_at_arrival and not (node.has_hooks or watched or captures):
                     self.node = node
                     node.apply(received, self)
@@ -117,12 +117,12 @@ class Flow:
         Returns:
             The edges along which gradients, or None, are handed on, and these.
         """
-        flowing = [places for places, grad in zip(paths, received, strict=True) if grad is not None]
+        flowing = [indices for indices, grad in zip(paths, received, strict=True) if grad is not None]
         if not flowing:
             return node.edges, grads
-        open_places = frozenset[int]().union(*flowing)
-        edges = [edge if place in open_places else None for place, edge in enumerate(node.edges)]
-        last = self._drop([edge for place, edge in enumerate(node.edges) if place not in open_places])
+        open_indices = frozenset[int]().union(*flowing)
+        edges = [edge if index in open_indices else None for index, edge in enumerate(node.edges)]
+        last = self._drop([edge for index, edge in enumerate(node.edges) if index not in open_indices])
         return [*edges, *last], [*grads, *[None] * len(last)]
 
     def _drop(self, edges: Sequence[Edge | None]) -> list[Edge]:
@@ -207,7 +207,7 @@ class Flow:
         run_tensor_hooks(node, grads, self)
 
 
-def _place(grad: Any, slot: int, node: TapeNode) -> list[Any]:
+def _put_alone(grad: Any, slot: int, node: TapeNode) -> list[Any]:
     """Returns the gradients of a node, of which one has arrived."""
     received = [None] * len(node.input_metadata)
     received[slot] = grad

@@ -26,8 +26,8 @@ def find_overrides(values: Iterable[object]) -> list[type[Any]]:
         cls = type(value)
         if cls is Tensor or cls in classes or not hasattr(cls, "__oplib_function__"):
             continue
-        place = next((at for at, other in enumerate(classes) if issubclass(cls, other)), len(classes))
-        classes.insert(place, cls)
+        index = next((at for at, other in enumerate(classes) if issubclass(cls, other)), len(classes))
+        classes.insert(index, cls)
     return classes
 
 

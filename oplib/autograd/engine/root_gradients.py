@@ -131,11 +131,12 @@ def _check_grad(output: Any, grad: Tensor, position: int, *, is_grads_batched: b
         )
 
 
-def _check_batch(output: Any, given: Any, position: int) -> None:
-    if given.ndim == 0 or given.shape[0] == 0:
+def _check_batch(output: Any, gradient: Any, position: int) -> None:
+    if gradient.ndim == 0 or gradient.shape[0] == 0:
         raise DimensionError(
-            f"grad: with is_grads_batched=True grad_output[{position}] has no batch. Got {describe(given)} "
-            f"for an output {describe(_metadata(output))}. Stack the gradients along a new first dimension."
+            f"grad: with is_grads_batched=True grad_output[{position}] has no batch. Got "
+            f"{describe(gradient)} for an output {describe(_metadata(output))}. Stack the "
+            "gradients along a new first dimension."
         )
 
 
@@ -143,14 +144,14 @@ def _make_one(output: Tensor | GradientEdge) -> Tensor:
     due = _metadata(output)
     placement = find_other_placement(due) if isinstance(output, Tensor) else None
     key = (due.shape, due.dtype, placement)
-    one = _ones.get(key)
-    if one is None:
-        one = _make_ones(due, placement)
+    ones = _ones.get(key)
+    if ones is None:
+        ones = _make_ones(due, placement)
         # one committed to the devices of the current mesh serves this mesh only
-        if not isinstance(one, Tracer) and (placement is not None or not one.committed):
-            mark_shared(one)
-            _ones[key] = one
-    return ARRAYS.box(one)
+        if not isinstance(ones, Tracer) and (placement is not None or not ones.committed):
+            mark_shared(ones)
+            _ones[key] = ones
+    return ARRAYS.box(ones)
 
 
 def _make_ones(due: Any, placement: Placement) -> Any:

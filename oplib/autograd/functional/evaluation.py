@@ -18,29 +18,29 @@ Found = tuple[Tensor | None, ...]
 
 # Error texts for independent results, by kind, and for results that are not recorded.
 INDEPENDENT = {
-    "jacobian": "The output of the user-provided function is independent of input {place}.",
+    "jacobian": "The output of the user-provided function is independent of input {index}.",
     "tangent": (
-        "The gradient with respect to the input is independent of entry {place} in the grad_outputs when "
+        "The gradient with respect to the input is independent of entry {index} in the grad_outputs when "
         "using the double backward trick to compute forward mode gradients."
     ),
-    "hessian": "The jacobian of the user-provided function is independent of input {place}.",
+    "hessian": "The jacobian of the user-provided function is independent of input {index}.",
     "hessian tangent": (
-        "The hessian of the user-provided function is independent of entry {place} in the grad_jacobian, "
+        "The hessian of the user-provided function is independent of entry {index} in the grad_jacobian, "
         "which prevents from using the double backward trick to replace forward mode AD."
     ),
 }
 UNRECORDED = {
     "outputs": (
-        "Output {place} of the user-provided function does not require gradients. The outputs must be "
+        "Output {index} of the user-provided function does not require gradients. The outputs must be "
         "computed in a differentiable manner from the input."
     ),
     "gradients": (
-        "The gradient with respect to input {place} is independent of the inputs of the user-provided "
+        "The gradient with respect to input {index} is independent of the inputs of the user-provided "
         "function."
     ),
     "jacobian": (
         "While computing the hessian, found that the jacobian of the user-provided function with respect to "
-        "input {place} is independent of the input. The function must be twice differentiable and the "
+        "input {index} is independent of the input. The function must be twice differentiable and the "
         "jacobian depend on the inputs (this would be violated by a linear function for example)."
     ),
 }
@@ -82,11 +82,11 @@ def require_recorded(tensors: Sequence[Tensor | None], kind: str, caller: str) -
     Raises:
         AutogradError: a tensor is independent.
     """
-    for place, tensor in enumerate(tensors):
+    for index, tensor in enumerate(tensors):
         if tensor is None:
-            raise _refuse(caller, INDEPENDENT["jacobian"], place)
+            raise _refuse(caller, INDEPENDENT["jacobian"], index)
         if not tensor._requires_grad:
-            raise _refuse(caller, UNRECORDED[kind], place)
+            raise _refuse(caller, UNRECORDED[kind], index)
 
 
 def fill_zeros(
@@ -97,11 +97,11 @@ def fill_zeros(
     Raises:
         AutogradError: a gradient is independent of the input, with ``strict``.
     """
-    for place, result in enumerate(gradients) if strict else ():
+    for index, result in enumerate(gradients) if strict else ():
         if result is None:
-            raise _refuse(caller, INDEPENDENT[kind], place)
+            raise _refuse(caller, INDEPENDENT[kind], index)
         if create_graph and not result._requires_grad:
-            raise refuse_constant(caller, "hessian" if "hessian" in kind else "jacobian", place)
+            raise refuse_constant(caller, "hessian" if "hessian" in kind else "jacobian", index)
     return tuple(
         make_zeros_like(tensor) if gradient is None else gradient
         for gradient, tensor in zip(gradients, like, strict=True)
@@ -114,16 +114,16 @@ def make_zeros_like(like: Tensor, lead: tuple[int, ...] = ()) -> Tensor:
     return box(jnp.zeros((*lead, *array.shape), array.dtype, device=find_other_device(array)))
 
 
-def refuse_constant(caller: str, what: str, place: int) -> AutogradError:
+def refuse_constant(caller: str, what: str, index: int) -> AutogradError:
     """Returns the error for a derivative that must be differentiated again and depends on nothing."""
     return AutogradError(
-        f"{caller}: The {what} of the user-provided function is independent of input {place}. This is not "
+        f"{caller}: The {what} of the user-provided function is independent of input {index}. This is not "
         "allowed in strict mode when create_graph=True. Set strict=False for zeros."
     )
 
 
-def _refuse(caller: str, text: str, place: int) -> AutogradError:
+def _refuse(caller: str, text: str, index: int) -> AutogradError:
     return AutogradError(
-        f"{caller}: {text.format(place=place)} This is not allowed in strict mode. Set strict=False for "
+        f"{caller}: {text.format(index=index)} This is not allowed in strict mode. Set strict=False for "
         "zeros."
     )

@@ -33,13 +33,13 @@ def pull_back(problem: Problem, output: int, cotangent: Vector, options: Options
     def compute() -> list[Vector]:
         gradients = grad(result, problem.wanted_inputs, boxed, retain_graph=True, allow_unused=True)
         return [
-            _read_gradient(gradient, problem, place, check_dtype=options.check_grad_dtypes)
-            for place, gradient in zip(problem.wanted, gradients, strict=True)
+            _read_gradient(gradient, problem, index, check_dtype=options.check_grad_dtypes)
+            for index, gradient in zip(problem.wanted, gradients, strict=True)
         ]
 
     first, second = compute(), compute()
-    for place, left, other in zip(problem.wanted, first, second, strict=True):
-        _require_repeated(left, other, options.nondet_tol, f"output {output} with respect to input {place}")
+    for index, left, other in zip(problem.wanted, first, second, strict=True):
+        _require_repeated(left, other, options.nondet_tol, f"output {output} with respect to input {index}")
     return first
 
 
@@ -50,16 +50,16 @@ def backward_jacobian(problem: Problem, output: int, options: Options) -> dict[i
         for row in np.eye(count_coordinates(problem.outputs[output].array))
     ]
     return {
-        place: stack_rows([row[at] for row in rows], problem.inputs[place].array).T
-        for at, place in enumerate(problem.wanted)
+        index: stack_rows([row[at] for row in rows], problem.inputs[index].array).T
+        for at, index in enumerate(problem.wanted)
     }
 
 
-def _read_gradient(gradient: Tensor | None, problem: Problem, place: int, *, check_dtype: bool) -> Vector:
-    due = problem.inputs[place].array
+def _read_gradient(gradient: Tensor | None, problem: Problem, index: int, *, check_dtype: bool) -> Vector:
+    due = problem.inputs[index].array
     if gradient is None:
         return np.zeros(count_coordinates(due))
-    check_gradient_kind(gradient.array, due, f"input {place}", check_dtype=check_dtype)
+    check_gradient_kind(gradient.array, due, f"input {index}", check_dtype=check_dtype)
     return to_coordinates(gradient.array)
 
 
@@ -120,14 +120,14 @@ def check_zero_gradients(problem: Problem) -> None:
     gradients = grad(
         outputs, problem.wanted_inputs, zero_cotangents(outputs), retain_graph=True, allow_unused=True
     )
-    for place, gradient in zip(problem.wanted, gradients, strict=True):
+    for index, gradient in zip(problem.wanted, gradients, strict=True):
         if gradient is None:
             continue
-        check_gradient_kind(gradient.array, problem.inputs[place].array, f"input {place}", check_dtype=True)
+        check_gradient_kind(gradient.array, problem.inputs[index].array, f"input {index}", check_dtype=True)
         if _is_nonzero(gradient):
             raise GradcheckError(
                 "gradcheck: backward not multiplied by grad_output: the gradients of all outputs are zero, "
-                f"and that of input {place} is not. Its largest entry is {_largest(gradient):.3g}. Multiply "
+                f"and that of input {index} is not. Its largest entry is {_largest(gradient):.3g}. Multiply "
                 "every term of the formula by the incoming gradient."
             )
 
@@ -141,11 +141,11 @@ def check_undefined_gradients(problem: Problem) -> None:
         GradcheckError: the backward raises, or all gradients are absent and it returns nonzero ones.
     """
     gradients = _pull_back_undefined(problem)
-    for place, gradient in zip(problem.wanted, gradients, strict=True):
+    for index, gradient in zip(problem.wanted, gradients, strict=True):
         if gradient is not None and _is_nonzero(gradient):
             raise GradcheckError(
                 "gradcheck: Expected all input grads to be undefined or zero when all output grads are "
-                f"undefined or zero. The gradient of input {place} is up to {_largest(gradient):.3g}. Return "
+                f"undefined or zero. The gradient of input {index} is up to {_largest(gradient):.3g}. Return "
                 "None, or zeros, where no gradient arrives."
             )
 

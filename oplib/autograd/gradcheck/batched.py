@@ -36,17 +36,17 @@ def check_batched_gradients(problem: Problem, output: int) -> None:
     expected = [pull_back(Tensor.from_array(row), batched=False) for row in cotangents]
     stacked = Tensor.from_array(jnp.stack(cotangents))
     mapped = run_mapped(lambda: pull_back(stacked, batched=True), f"the gradients of output {output}")
-    for at, place in enumerate(problem.wanted):
+    for at, index in enumerate(problem.wanted):
         require_same(
-            _read(mapped[at], problem, place, _ROWS),
-            np.concatenate([_read(row[at], problem, place, 1) for row in expected]),
-            f"the gradient of output {output} with respect to input {place}",
+            _read(mapped[at], problem, index, _ROWS),
+            np.concatenate([_read(row[at], problem, index, 1) for row in expected]),
+            f"the gradient of output {output} with respect to input {index}",
         )
 
 
-def _read(gradient: Tensor | None, problem: Problem, place: int, rows: int) -> Vector:
+def _read(gradient: Tensor | None, problem: Problem, index: int, rows: int) -> Vector:
     if gradient is None:
-        return np.zeros(rows * count_coordinates(problem.inputs[place].array))
+        return np.zeros(rows * count_coordinates(problem.inputs[index].array))
     return to_coordinates(gradient.array)
 
 

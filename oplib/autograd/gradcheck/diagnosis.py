@@ -30,8 +30,8 @@ def diagnose(numerical: Matrix, analytical: Matrix, differing: Matrix) -> str:
         )
     if silent[differing].all():
         return f"The formula gives zero at {int(differing.sum())} entries that are not: a term is absent."
-    found = "" if flat[differing].any() else _find_factor(numerical, analytical, differing)
-    return found or _find_order(numerical, analytical, small)
+    factor = "" if flat[differing].any() else _find_factor(numerical, analytical, differing)
+    return factor or _find_order(numerical, analytical, small)
 
 
 def _find_factor(numerical: Matrix, analytical: Matrix, differing: Matrix) -> str:

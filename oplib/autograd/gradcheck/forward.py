@@ -23,14 +23,14 @@ from .problem import Problem, as_tuple
 _ROWS = 2
 
 
-def push_forward(problem: Problem, place: int, direction: Vector, options: Options) -> dict[int, Vector]:
+def push_forward(problem: Problem, index: int, direction: Vector, options: Options) -> dict[int, Vector]:
     """Returns the tangent of each floating output for a tangent of one input.
 
     Raises GradcheckError for one of another shape or dtype than its output.
     """
-    tangent = from_coordinates(direction, problem.inputs[place].array)
+    tangent = from_coordinates(direction, problem.inputs[index].array)
     derivatives: dict[int, Vector] = {}
-    for output, value in _push(problem, {place: Tensor.from_array(tangent)}).items():
+    for output, value in _push(problem, {index: Tensor.from_array(tangent)}).items():
         due = problem.outputs[output].array
         if value is not None:
             check_gradient_kind(value.array, due, f"output {output}", check_dtype=options.check_grad_dtypes)
@@ -38,10 +38,10 @@ def push_forward(problem: Problem, place: int, direction: Vector, options: Optio
     return derivatives
 
 
-def forward_jacobian(problem: Problem, place: int, options: Options) -> dict[int, Matrix]:
+def forward_jacobian(problem: Problem, index: int, options: Options) -> dict[int, Matrix]:
     """Returns for each floating output the derivatives with respect to one input, a row for each entry."""
-    size = count_coordinates(problem.inputs[place].array)
-    rows = [push_forward(problem, place, row, options) for row in np.eye(size)]
+    size = count_coordinates(problem.inputs[index].array)
+    rows = [push_forward(problem, index, row, options) for row in np.eye(size)]
     dues = {output: problem.outputs[output].array for output in problem.inexact}
     return {output: stack_rows([row[output] for row in rows], due) for output, due in dues.items()}
 
@@ -50,15 +50,15 @@ def _push(problem: Problem, tangents: Mapping[int, Tensor]) -> dict[int, Tensor 
     """Calls the function with dual tensors at these places. Returns the tangents of its floating outputs."""
     with dual_level():
         inputs = [
-            make_dual(value.detach(), tangents[place])
-            if place in tangents
+            make_dual(value.detach(), tangents[index])
+            if index in tangents
             else value.detach()
-            if place in problem.wanted
+            if index in problem.wanted
             else value
-            for place, value in enumerate(problem.inputs)
+            for index, value in enumerate(problem.inputs)
         ]
         outputs = as_tuple(problem.func(*inputs))
-        return {place: unpack_dual(outputs[place]).tangent for place in problem.inexact}
+        return {index: unpack_dual(outputs[index]).tangent for index in problem.inexact}
 
 
 def _read(tangent: Tensor | None, due: Any) -> Vector:
@@ -67,18 +67,18 @@ def _read(tangent: Tensor | None, due: Any) -> Vector:
 
 def check_undefined_tangents(problem: Problem) -> None:
     """Raises GradcheckError if no tangent of an input gives other results than a tangent of zeros."""
-    tangents = {place: Tensor.from_array(_draw(problem, place)[0]) for place in problem.wanted}
-    for place in problem.wanted:
-        zeros = np.zeros(count_coordinates(problem.inputs[place].array))
-        zero = Tensor.from_array(from_coordinates(zeros, problem.inputs[place].array))
-        defined = _push(problem, tangents | {place: zero})
-        undefined = _push(problem, {at: value for at, value in tangents.items() if at != place})
+    tangents = {index: Tensor.from_array(_draw(problem, index)[0]) for index in problem.wanted}
+    for index in problem.wanted:
+        zeros = np.zeros(count_coordinates(problem.inputs[index].array))
+        zero = Tensor.from_array(from_coordinates(zeros, problem.inputs[index].array))
+        defined = _push(problem, tangents | {index: zero})
+        undefined = _push(problem, {at: value for at, value in tangents.items() if at != index})
         for output in problem.inexact:
             due = problem.outputs[output].array
             require_same(
                 _read(undefined[output], due),
                 _read(defined[output], due),
-                f"the tangent of output {output}, when input {place} has an undefined tangent value,",
+                f"the tangent of output {output}, when input {index} has an undefined tangent value,",
                 how="with it undefined",
                 instead="with zeros",
             )
@@ -86,10 +86,10 @@ def check_undefined_tangents(problem: Problem) -> None:
 
 def check_batched_tangents(problem: Problem) -> None:
     """Raises GradcheckError if forward mode, mapped over two tangents, fails or differs from a loop."""
-    for place in problem.wanted:
-        tangents = _draw(problem, place)
-        expected = [_push(problem, {place: Tensor.from_array(row)}) for row in tangents]
-        mapped = run_mapped(lambda at=place, rows=tangents: _push_batch(problem, at, rows), "forward mode")
+    for index in problem.wanted:
+        tangents = _draw(problem, index)
+        expected = [_push(problem, {index: Tensor.from_array(row)}) for row in tangents]
+        mapped = run_mapped(lambda at=index, rows=tangents: _push_batch(problem, at, rows), "forward mode")
         for output in problem.inexact:
             due = problem.outputs[output].array
             rows = [_read(row[output], due) for row in expected]
@@ -98,16 +98,16 @@ def check_batched_tangents(problem: Problem) -> None:
                 if mapped[output] is None
                 else to_coordinates(mapped[output]),
                 np.concatenate(rows),
-                f"the tangent of output {output} with respect to input {place}",
+                f"the tangent of output {output} with respect to input {index}",
             )
 
 
-def _push_batch(problem: Problem, place: int, tangents: list[Any]) -> dict[int, Any]:
+def _push_batch(problem: Problem, index: int, tangents: list[Any]) -> dict[int, Any]:
     def push_one(tangent: Any) -> dict[int, Any]:
         state = modes.state
         state.vmap_levels += 1
         try:
-            pushed = _push(problem, {place: ARRAYS.box(tangent)})
+            pushed = _push(problem, {index: ARRAYS.box(tangent)})
         finally:
             state.vmap_levels -= 1
         return {output: None if value is None else value.array for output, value in pushed.items()}
@@ -115,5 +115,5 @@ def _push_batch(problem: Problem, place: int, tangents: list[Any]) -> dict[int, 
     return jax.vmap(push_one)(jnp.stack(tangents))
 
 
-def _draw(problem: Problem, place: int) -> list[Any]:
-    return draw_arrays(_ROWS, problem.inputs[place].array, seed=place)
+def _draw(problem: Problem, index: int) -> list[Any]:
+    return draw_arrays(_ROWS, problem.inputs[index].array, seed=index)

@@ -44,47 +44,47 @@ def _check_modes(problem: Problem, options: Options) -> None:
     if options.check_backward_ad:
         backward = {output: backward_jacobian(problem, output, options) for output in problem.differentiable}
     if options.check_forward_ad:
-        for place in problem.wanted:
-            forward = forward_jacobian(problem, place, options)
-            for output, found in backward.items():
-                pair = Pair(problem, output, place, forward=True)
-                require_equal_jacobians(pair, found[place], forward[output], options)
+        for index in problem.wanted:
+            forward = forward_jacobian(problem, index, options)
+            for output, jacobians in backward.items():
+                pair = Pair(problem, output, index, forward=True)
+                require_equal_jacobians(pair, jacobians[index], forward[output], options)
 
 
 def _check_backward(problem: Problem, options: Options) -> None:
     """Raises GradcheckError where a Jacobian of the tape differs from finite differences."""
     numerical = {
-        place: problem.numerical_jacobian(place, options.eps, problem.differentiable)
-        for place in problem.wanted
+        index: problem.numerical_jacobian(index, options.eps, problem.differentiable)
+        for index in problem.wanted
     }
     for at, output in enumerate(problem.differentiable):
         analytical = backward_jacobian(problem, output, options)
-        for place in problem.wanted:
+        for index in problem.wanted:
             require_equal_jacobians(
-                Pair(problem, output, place), numerical[place][at], analytical[place], options
+                Pair(problem, output, index), numerical[index][at], analytical[index], options
             )
 
 
 def _check_forward(problem: Problem, options: Options) -> None:
     """Raises GradcheckError where a Jacobian of forward mode differs from finite differences."""
     outputs = problem.inexact
-    for place in problem.wanted:
-        numerical = problem.numerical_jacobian(place, options.eps, outputs)
-        analytical = forward_jacobian(problem, place, options)
+    for index in problem.wanted:
+        numerical = problem.numerical_jacobian(index, options.eps, outputs)
+        analytical = forward_jacobian(problem, index, options)
         for at, output in enumerate(outputs):
-            pair = Pair(problem, output, place, forward=True)
+            pair = Pair(problem, output, index, forward=True)
             require_equal_jacobians(pair, numerical[at], analytical[output], options)
 
 
 def _check_constant(problem: Problem, options: Options) -> None:
     """Raises GradcheckError if an output changes with an input, though no output requires grad."""
-    for place in problem.wanted:
-        matrices = problem.numerical_jacobian(place, options.eps, problem.inexact)
+    for index in problem.wanted:
+        matrices = problem.numerical_jacobian(index, options.eps, problem.inexact)
         for output, matrix in zip(problem.inexact, matrices, strict=True):
             if (matrix != 0).any():
                 raise GradcheckError(
                     "gradcheck: Numerical gradient for function expected to be zero: no output requires "
-                    f"grad, and output {output} changes with input {place}. Record what the function does, "
+                    f"grad, and output {output} changes with input {index}. Record what the function does, "
                     "or give it inputs that do not require grad."
                 )
 
@@ -97,19 +97,19 @@ def _project_backward(problem: Problem, options: Options) -> None:
     """
     directions = _input_directions(problem)
     along = {
-        place: problem.derive_along(place, directions[place], options.eps, problem.differentiable)
-        for place in problem.wanted
+        index: problem.derive_along(index, directions[index], options.eps, problem.differentiable)
+        for index in problem.wanted
     }
     for at, output in enumerate(problem.differentiable):
         cotangent = _output_direction(problem, output)
         gradients = pull_back(problem, output, cotangent, options)
-        for place, gradient in zip(problem.wanted, gradients, strict=True):
-            numerical = float(cotangent @ along[place][at])
-            analytical = float(gradient @ directions[place])
-            spread = np.abs(cotangent).sum() * np.abs(directions[place]).sum()
+        for index, gradient in zip(problem.wanted, gradients, strict=True):
+            numerical = float(cotangent @ along[index][at])
+            analytical = float(gradient @ directions[index])
+            spread = np.abs(cotangent).sum() * np.abs(directions[index]).sum()
             if not _is_close(numerical, analytical, spread, options):
                 _check_backward(problem, options)
-                raise _projection_error(Pair(problem, output, place), numerical, analytical)
+                raise _projection_error(Pair(problem, output, index), numerical, analytical)
 
 
 def _project_forward(problem: Problem, options: Options) -> None:
@@ -119,31 +119,31 @@ def _project_forward(problem: Problem, options: Options) -> None:
         GradcheckError: they differ. The full check raises it if it finds the entry.
     """
     outputs = problem.inexact
-    for place, direction in _input_directions(problem).items():
-        along = problem.derive_along(place, direction, options.eps, outputs)
-        tangents = push_forward(problem, place, direction, options)
+    for index, direction in _input_directions(problem).items():
+        along = problem.derive_along(index, direction, options.eps, outputs)
+        tangents = push_forward(problem, index, direction, options)
         for output, numerical in zip(outputs, along, strict=True):
             gaps = np.abs(tangents[output] - numerical)
             allowed = options.atol * np.abs(direction).sum() + options.rtol * np.abs(numerical)
             if not (gaps <= allowed).all():
                 _check_forward(problem, options)
                 worst = int(np.argmax(gaps))
-                pair = Pair(problem, output, place, forward=True)
+                pair = Pair(problem, output, index, forward=True)
                 raise _projection_error(pair, float(numerical[worst]), float(tangents[output][worst]))
 
 
 def _project_constant(problem: Problem, options: Options) -> None:
     """Raises GradcheckError if an output changes along one direction of an input."""
-    for place, direction in _input_directions(problem).items():
-        along = problem.derive_along(place, direction, options.eps, problem.inexact)
+    for index, direction in _input_directions(problem).items():
+        along = problem.derive_along(index, direction, options.eps, problem.inexact)
         if any(change.size and not np.abs(change).max() <= options.nondet_tol for change in along):
             _check_constant(problem, options)
 
 
 def _input_directions(problem: Problem) -> dict[int, Vector]:
     return {
-        place: draw_directions(1, count_coordinates(problem.inputs[place].array), seed=2 * place)[0]
-        for place in problem.wanted
+        index: draw_directions(1, count_coordinates(problem.inputs[index].array), seed=2 * index)[0]
+        for index in problem.wanted
     }
 
 

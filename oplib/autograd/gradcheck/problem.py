@@ -31,7 +31,7 @@ class Problem:
     def __init__(self, func: Func, inputs: Sequence[Any], *, in_double: bool = True) -> None:
         self.func = func
         self.inputs = tuple(map(to_double, inputs)) if in_double else tuple(inputs)
-        self.wanted = tuple(place for place, value in enumerate(self.inputs) if needs_grad(value))
+        self.wanted = tuple(index for index, value in enumerate(self.inputs) if needs_grad(value))
         if not self.wanted:
             raise ArgumentValueError(
                 "gradcheck: it expects at least one input tensor to require gradient, but none of the inputs "
@@ -39,17 +39,17 @@ class Problem:
                 "be checked."
             )
         self.outputs = as_tuple(func(*self.inputs))
-        self.differentiable = tuple(place for place, value in enumerate(self.outputs) if needs_grad(value))
+        self.differentiable = tuple(index for index, value in enumerate(self.outputs) if needs_grad(value))
 
     @property
     def wanted_inputs(self) -> list[Tensor]:
         """The inputs that are checked."""
-        return [self.inputs[place] for place in self.wanted]
+        return [self.inputs[index] for index in self.wanted]
 
     @property
     def differentiable_outputs(self) -> list[Tensor]:
         """The outputs that require grad."""
-        return [self.outputs[place] for place in self.differentiable]
+        return [self.outputs[index] for index in self.differentiable]
 
     def find_surrogates(self) -> list[str]:
         """Returns the names of the ops in the graph whose formula is declared a surrogate gradient."""
@@ -71,26 +71,26 @@ class Problem:
     @property
     def inexact(self) -> tuple[int, ...]:
         """The indices of floating and complex outputs, whether they require grad or not."""
-        return tuple(place for place, value in enumerate(self.outputs) if is_inexact_tensor(value))
+        return tuple(index for index, value in enumerate(self.outputs) if is_inexact_tensor(value))
 
-    def derive_along(self, place: int, direction: Vector, eps: float, outputs: Sequence[int]) -> list[Vector]:
+    def derive_along(self, index: int, direction: Vector, eps: float, outputs: Sequence[int]) -> list[Vector]:
         """Returns the central difference of some outputs along a direction of one input."""
-        center = to_coordinates(self.inputs[place].array)
-        above = self._values_at(place, center + eps * direction, outputs)
-        below = self._values_at(place, center - eps * direction, outputs)
+        center = to_coordinates(self.inputs[index].array)
+        above = self._values_at(index, center + eps * direction, outputs)
+        below = self._values_at(index, center - eps * direction, outputs)
         return [(high - low) / (2 * eps) for high, low in zip(above, below, strict=True)]
 
     def numerical_jacobian(
-        self, place: int, eps: float, outputs: Sequence[int]
+        self, index: int, eps: float, outputs: Sequence[int]
     ) -> list[np.ndarray[Any, Any]]:
         """Returns for each output the derivatives with respect to one input: a row per input entry."""
-        size = count_coordinates(self.inputs[place].array)
-        rows = [self.derive_along(place, row, eps, outputs) for row in np.eye(size)]
-        places = enumerate(outputs)
-        return [stack_rows([row[at] for row in rows], self.outputs[output].array) for at, output in places]
+        size = count_coordinates(self.inputs[index].array)
+        rows = [self.derive_along(index, row, eps, outputs) for row in np.eye(size)]
+        indices = enumerate(outputs)
+        return [stack_rows([row[at] for row in rows], self.outputs[output].array) for at, output in indices]
 
-    def _values_at(self, place: int, point: Vector, outputs: Sequence[int]) -> list[Vector]:
-        tensor = self.inputs[place]
+    def _values_at(self, index: int, point: Vector, outputs: Sequence[int]) -> list[Vector]:
+        tensor = self.inputs[index]
         with _moved_to(tensor, from_coordinates(point, tensor.array)):
             results = as_tuple(self.func(*self.inputs))
             return [to_coordinates(self._check_alike(results, output)) for output in outputs]

@@ -113,23 +113,23 @@ class _FirstGradients:
 
     def __init__(self, func: Callable[..., Any], point: Sequence[Any], grad_outputs: Any) -> None:
         self._func = func
-        self._wanted = [place for place, value in enumerate(point) if needs_grad(value)]
+        self._wanted = [index for index, value in enumerate(point) if needs_grad(value)]
         if grad_outputs is None:
             outputs = [value for value in as_tuple(func(*point)) if needs_grad(value)]
             self.cotangents = tuple(_draw_like(output, seed) for seed, output in enumerate(outputs))
         else:
             self.cotangents = tuple(map(to_double, as_tuple(grad_outputs)))
-        self._varied = [place for place, value in enumerate(self.cotangents) if needs_grad(value)]
+        self._varied = [index for index, value in enumerate(self.cotangents) if needs_grad(value)]
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         split = len(args) - len(self.cotangents)
         inputs, cotangents = list(args[:split]), list(args[split:])
-        for values, places in ((inputs, self._wanted), (cotangents, self._varied)):
-            for place in places:  # forward mode passes duals of detached tensors
-                if not values[place].requires_grad:
-                    values[place] = values[place].requires_grad_()
+        for values, indices in ((inputs, self._wanted), (cotangents, self._varied)):
+            for index in indices:  # forward mode passes duals of detached tensors
+                if not values[index].requires_grad:
+                    values[index] = values[index].requires_grad_()
         outputs = [value for value in as_tuple(self._func(*inputs)) if needs_grad(value)]
-        wanted = [inputs[place] for place in self._wanted]
+        wanted = [inputs[index] for index in self._wanted]
         gradients = grad(outputs, wanted, cotangents, create_graph=True, allow_unused=True)
         return tuple(gradient for gradient in gradients if gradient is not None)
 

@@ -29,8 +29,8 @@ class _ClassTest(dict[type, bool]):
         self._bases = bases
 
     def __missing__(self, kind: type) -> bool:
-        self[kind] = found = issubclass(kind, self._bases)
-        return found
+        self[kind] = is_subclass = issubclass(kind, self._bases)
+        return is_subclass
 
 
 is_tracer_class = _ClassTest(Tracer)
@@ -71,10 +71,10 @@ class GradientRepresentation:
 
     def fill(self, grads: Sequence[Any], metadata: Sequence[Any]) -> list[Any]:
         """Replaces absent gradients by zeros on the device of the others, unless they have no metadata."""
-        given = [grad for grad in grads if grad is not None]
-        if len(given) == len(grads):
-            return given
-        device = find_other_device(self.array(given[0])) if given else None
+        present = [grad for grad in grads if grad is not None]
+        if len(present) == len(grads):
+            return present
+        device = find_other_device(self.array(present[0])) if present else None
         pairs = zip(grads, metadata, strict=True)
         return [self._zeros(due, device) if grad is None and due is not None else grad for grad, due in pairs]
 

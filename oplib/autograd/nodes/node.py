@@ -246,11 +246,11 @@ class TapeNode(Node):
         """
         return None
 
-    def find_function(self, given: Mask) -> ArrayFunction | None:  # noqa: ARG002  it has none here
+    def find_function(self, present: Mask) -> ArrayFunction | None:  # noqa: ARG002  it has none here
         """Returns the formula for some slots: ``(*operands, *given gradients) -> gradients``.
 
         Args:
-            given: for each slot, whether it has a gradient.
+            present: for each slot, whether it has a gradient.
 
         Returns:
             The function, which can be traced; None if the node runs Python code that must run each time.
@@ -268,9 +268,11 @@ class TapeNode(Node):
         plan = None if key is None else self._find_plan(key, len(operands))
         if plan is None:
             return SavedState(None)
-        arrays = [np.asarray(one, np.int32) if one.__class__ is tuple else one for one in operands]
+        arrays = [
+            np.asarray(operand, np.int32) if operand.__class__ is tuple else operand for operand in operands
+        ]
         values = [SavedArray(array, NOBODY, 0, None) for array in arrays]
-        return SavedState(plan, values, is_linked=not any(has_gradient(one.dtype) for one in arrays))
+        return SavedState(plan, values, is_linked=not any(has_gradient(operand.dtype) for operand in arrays))
 
     def _find_plan(self, key: Any, count: int) -> BackwardPlan | None:
         """Returns the plan of the formula. Nodes with equal keys and shapes share it while it is used."""

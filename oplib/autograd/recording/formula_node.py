@@ -84,16 +84,16 @@ class FormulaNode(SlottedNode):
                 if storage.version:
                     check_version(self.name(), storage, 0)
         if len(grads) == 1 and grads[0] is not None:
-            given = _ALL_GIVEN
+            present = _ALL_GIVEN
         else:
-            given = tuple([grad is not None for grad in grads])
+            present = tuple([grad is not None for grad in grads])
             grads = [grad for grad in grads if grad is not None]
             if not grads:
                 return (None,) * plan.input_count
         if run.representation.tensor_mode:
-            return self._apply_recorded(grads, given)
-        function = plan.sole if given is _ALL_GIVEN and plan.sole is not None else plan.backward(given)
-        if not count and given is _ALL_GIVEN and plan.__class__ is DerivedPlan and config.compile_kernels:
+            return self._apply_recorded(grads, present)
+        function = plan.sole if present is _ALL_GIVEN and plan.sole is not None else plan.backward(present)
+        if not count and present is _ALL_GIVEN and plan.__class__ is DerivedPlan and config.compile_kernels:
             return run_without_residuals(function, grads[0])
         run_formula = function.run if config.compile_kernels else function.function
         return run_formula(*saved[:count], *grads)
@@ -126,8 +126,8 @@ class FormulaNode(SlottedNode):
         operands += saved.read(self.name())
         return self.plan.token
 
-    def find_function(self, given: Mask) -> ArrayFunction | None:  # noqa: D102  described in TapeNode
-        function = self.plan.backward(given)
+    def find_function(self, present: Mask) -> ArrayFunction | None:  # noqa: D102  described in TapeNode
+        function = self.plan.backward(present)
         return function if function.compiled else None
 
     def _read_slots(self, run: BackwardRun) -> tuple[Any, ...]:
@@ -156,9 +156,9 @@ class FormulaNode(SlottedNode):
         self.saved = (*self.saved[: len(self.plan.sources)], *storages)
         self.versions = versions
 
-    def _apply_recorded(self, grads: Sequence[Any], given: tuple[bool, ...]) -> Sequence[Any]:
+    def _apply_recorded(self, grads: Sequence[Any], present: tuple[bool, ...]) -> Sequence[Any]:
         plan, saved = self.plan, self.saved
-        function = plan.backward(given)
+        function = plan.backward(present)
         state = modes.state
         is_plain = saved.__class__ is tuple and self.kept is None and self.tangents is None
         if not is_plain or state.watchers or not state.grad_enabled:
@@ -199,7 +199,7 @@ class FormulaNode(SlottedNode):
         known = dict(pair for pair in pairs if pair[0] >= first_extra)
         extras: Sequence[Tensor] = ()
         if known:
-            extras = self._link_extras(kept, [known[place] for place in sorted(known)])
+            extras = self._link_extras(kept, [known[index] for index in sorted(known)])
         return [
             extras[source - first_extra] if source >= first_extra else self.link_saved(source, value, storage)
             for source, value, storage in zip(plan.sources, values, self.storages, strict=False)
@@ -296,8 +296,8 @@ def record(
     storages += [NOBODY] * (len(result) - first_extra)
     save_residuals(node, plan, values, storages)
     if plan.extras is not None:
-        read = tuple([storages[place] for place in plan.extra_reads])
-        kept = tuple([values[place] for place in plan.extra_reads])
+        read = tuple([storages[index] for index in plan.extra_reads])
+        kept = tuple([values[index] for index in plan.extra_reads])
         node.kept = (kept, read, tuple([storage.version for storage in read]))
     return boxed
 

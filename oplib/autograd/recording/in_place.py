@@ -208,11 +208,11 @@ def _fit(tensor: Tensor, result: Tensor, op: str) -> Tensor:
     return upcalls.to_dtype(result, old.dtype)
 
 
-def refuse_cast(op: str, given: Any, wanted: Any) -> None:
+def refuse_cast(op: str, computed: Any, wanted: Any) -> None:
     """Raises ArgumentError if a result is of a higher kind of dtype than the tensor that is to store it."""
-    if not can_cast(given, wanted):
+    if not can_cast(computed, wanted):
         raise ArgumentError(
-            f"{op}: result type {_name(given)} can't be cast to the desired output type {_name(wanted)}. "
+            f"{op}: result type {_name(computed)} can't be cast to the desired output type {_name(wanted)}. "
             "Convert the tensor first, or use the op that is not in place."
         )
 

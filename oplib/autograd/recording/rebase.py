@@ -98,7 +98,7 @@ class Overwritten(TapeNode):
     def read_operands(self, operands: list[Any]) -> Any:  # noqa: ARG002, D102  it has none
         return Overwritten.class_token
 
-    def find_function(self, given: Mask) -> ArrayFunction:  # noqa: ARG002, D102  described in TapeNode
+    def find_function(self, present: Mask) -> ArrayFunction:  # noqa: ARG002, D102  described in TapeNode
         return ArrayFunction(lambda *grads: (), "Overwritten")  # noqa: ARG005  gradients end here
 
 
@@ -156,7 +156,7 @@ class CopySlices(TapeNode):
             operands.append(self.starts)
         return CopySlices.class_token, self.chain, self.dtype, self._part_name
 
-    def find_function(self, given: Mask) -> ArrayFunction:  # noqa: ARG002, D102  described in TapeNode
+    def find_function(self, present: Mask) -> ArrayFunction:  # noqa: ARG002, D102  described in TapeNode
         return with_starts_first(self._function)
 
     @property

@@ -162,8 +162,8 @@ def _turn_back(view: Tensor, root: Tensor, frame: Frame | Chain) -> None:
         chain, starts = chain.extend(window, starts, others)
     turned = make_view_storage(root._storage, chain, starts)
     if isinstance(storage, AliasStorage):
-        storage.place = turned
-    elif not isinstance(storage.base, AliasStorage) or storage.base.place is None:
+        storage.view = turned
+    elif not isinstance(storage.base, AliasStorage) or storage.base.view is None:
         view._storage = turned  # else it shows a part of a view that got other contents
     note_view(root, view)
 

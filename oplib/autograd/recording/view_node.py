@@ -69,7 +69,7 @@ class ViewNode(TapeNode):
             operands.append(self.starts)
         return ViewNode.class_token, self.frame, self.dtype
 
-    def find_function(self, given: Mask) -> ArrayFunction:  # noqa: ARG002, D102  described in TapeNode
+    def find_function(self, present: Mask) -> ArrayFunction:  # noqa: ARG002, D102  described in TapeNode
         return with_starts_first(pull_function(self.chain))
 
 
@@ -144,9 +144,9 @@ class SeveralViewsNode(TapeNode):
     def read_operands(self, operands: list[Any]) -> Any:  # noqa: ARG002, D102  described in TapeNode
         return SeveralViewsNode.class_token, self.join.token, self.input_metadata[0].dtype
 
-    def find_function(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in TapeNode
+    def find_function(self, present: Mask) -> ArrayFunction:  # noqa: D102  described in TapeNode
         join = self.join
-        return ArrayFunction(fill_absent(join.function, given, tuple(self.input_metadata)), join.name)
+        return ArrayFunction(fill_absent(join.function, present, tuple(self.input_metadata)), join.name)
 
     @staticmethod
     def make(

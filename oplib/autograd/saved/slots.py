@@ -49,7 +49,11 @@ class SavedSlots:
 
         def split(slots: Sequence[SavedTensor]) -> Columns:
             storages = [slot.storage for slot in slots]
-            return [slot.read(node_name) for slot in slots], storages, [one.version for one in storages]
+            return (
+                [slot.read(node_name) for slot in slots],
+                storages,
+                [storage.version for storage in storages],
+            )
 
         return split(self.residuals), split(self.reads)
 
@@ -133,7 +137,7 @@ class SlottedNode(TapeNode):
     @property
     def saved_tensors(self) -> tuple[Tensor, ...]:
         """All saved values as tensors with history. An intermediate of the formula has none."""
-        return tuple([self.unpack_slot(place) for place in range(len(self.plan.sources))])
+        return tuple([self.unpack_slot(index) for index in range(len(self.plan.sources))])
 
     def __dir__(self) -> list[str]:
         """Lists what can be read: a node that has saved nothing has no ``_saved_<name>``, as on torch."""
@@ -156,15 +160,15 @@ class SlottedNode(TapeNode):
         names = self.plan.names
         count = len(names)
         return [
-            place
-            for place, source in enumerate(self.plan.sources)
+            index
+            for index, source in enumerate(self.plan.sources)
             if source < count and names[source] == name
         ]
 
-    def unpack_slot(self, place: int) -> Tensor:
+    def unpack_slot(self, index: int) -> Tensor:
         """Returns one residual with its history. A saved leaf is returned itself."""
-        slot = self.open_slots().residuals[place]
-        value, source = slot.read(self.name()), self.plan.sources[place]
+        slot = self.open_slots().residuals[index]
+        value, source = slot.read(self.name()), self.plan.sources[index]
         if source < self.plan.input_count and not slot.is_packed:
             edge = self.edges[source]
             if edge is not None and isinstance(edge[0], AccumulateGrad):
@@ -240,7 +244,7 @@ def make_saved_properties(names: tuple[str, ...]) -> Mapping[str, property]:
 
 def _make_value_property(name: str) -> property:
     def read(self: SlottedNode) -> Any:
-        return _sole([self.unpack_slot(place) for place in self.find_slots(name)])
+        return _sole([self.unpack_slot(index) for index in self.find_slots(name)])
 
     return property(read, doc=f"What was saved of '{name}', with its history; None where it was not needed.")
 
@@ -248,11 +252,11 @@ def _make_value_property(name: str) -> property:
 def _make_raw_property(name: str) -> property:
     def read(self: SlottedNode) -> Any:
         slots = self.open_slots().residuals
-        return _sole([slots[place] for place in self.find_slots(name)])
+        return _sole([slots[index] for index in self.find_slots(name)])
 
     return property(read, doc=f"What was saved of '{name}', on which hooks can be registered.")
 
 
-def _sole(found: list[Any]) -> Any:
+def _sole(values: list[Any]) -> Any:
     """Returns one value alone, and several (those of a list of tensors) as a tuple."""
-    return None if not found else found[0] if len(found) == 1 else tuple(found)
+    return None if not values else values[0] if len(values) == 1 else tuple(values)

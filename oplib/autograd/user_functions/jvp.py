@@ -37,13 +37,13 @@ def push_tangents_through(
         )
     dirty = {id(tensor) for tensor in ctx.dirty_tensors}
     constant = {id(tensor) for tensor in ctx.non_differentiable}
-    for place, tangent in enumerate(_flatten(ctx, listed)):
-        leaf, output = leaves[place], outputs[place]
+    for index, tangent in enumerate(_flatten(ctx, listed)):
+        leaf, output = leaves[index], outputs[index]
         if isinstance(output, Tensor):
             marked = id(leaf) in constant or not has_gradient(output._storage.array.dtype)
-            _check(ctx, place, tangent, is_constant=marked)
+            _check(ctx, index, tangent, is_constant=marked)
             if id(leaf) in dirty:
-                _check_written(ctx, place, find_tangent(output), tangent, versions)
+                _check_written(ctx, index, find_tangent(output), tangent, versions)
             elif tangent is not None:
                 _check_view(ctx, output, tangent, call)
             if tangent is not None:
@@ -67,10 +67,10 @@ def _fill(ctx: BackwardCFunction, tensor: Tensor, tangent: Tensor | None) -> Ten
     return box(jnp.zeros_like(array))
 
 
-def _flatten(ctx: BackwardCFunction, given: Sequence[Any]) -> list[Any]:
+def _flatten(ctx: BackwardCFunction, tangents: Sequence[Any]) -> list[Any]:
     """Flattens the results of jvp by the structure of the outputs. None may stand for a whole container."""
     leaves: list[Any] = []
-    for position, value in enumerate(given):
+    for position, value in enumerate(tangents):
         spec = ctx._output_specs.get(position)
         if spec is None:
             leaves.append(value)
@@ -79,24 +79,24 @@ def _flatten(ctx: BackwardCFunction, given: Sequence[Any]) -> list[Any]:
     return leaves
 
 
-def _check(ctx: BackwardCFunction, place: int, tangent: Any, *, is_constant: bool) -> None:
+def _check(ctx: BackwardCFunction, index: int, tangent: Any, *, is_constant: bool) -> None:
     name = ctx.name()
     if tangent is None:
         return
     if not isinstance(tangent, Tensor):
         raise AutogradError(
-            f"{name}: expected Variable or None (a Tensor or None) from jvp for grad output {place}. Got "
+            f"{name}: expected Variable or None (a Tensor or None) from jvp for grad output {index}. Got "
             f"{type(tangent).__name__}. Return a Tensor; Tensor.from_array makes one of an array."
         )
     if is_constant:
         raise AutogradError(
-            f"{name}: its jvp returned a gradient at position {place}, but the corresponding forward output "
+            f"{name}: its jvp returned a gradient at position {index}, but the corresponding forward output "
             f"is not a differentiable Tensor. Got {describe(tangent._storage.array)}. Return None there."
         )
 
 
 def _check_written(
-    ctx: BackwardCFunction, place: int, held: Tensor | None, tangent: Tensor | None, versions: dict[int, int]
+    ctx: BackwardCFunction, index: int, held: Tensor | None, tangent: Tensor | None, versions: dict[int, int]
 ) -> None:
     """Raises unless the tangent of a written input was written too, and returned."""
     if held is None or tangent is None:
@@ -105,12 +105,12 @@ def _check_written(
     if held._version == versions.get(id(held)):
         raise AutogradError(
             f"{ctx.name()}: an inplace custom Function is not modifying the forward mode gradients inplace. "
-            f"Got an unchanged version for the input at output {place}. {advice}"
+            f"Got an unchanged version for the input at output {index}. {advice}"
         )
     if tangent is not held:
         raise AutogradError(
             f"{ctx.name()}: an inplace custom Function is not returning the forward mode gradients as-is. "
-            f"Got another Tensor for the input at output {place}. {advice}"
+            f"Got another Tensor for the input at output {index}. {advice}"
         )
 
 

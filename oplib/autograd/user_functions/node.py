@@ -104,18 +104,18 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         is_traced = self._forward_cls.is_traceable and self._saved is not None
         return describe_backward(self, operands) if is_traced else None
 
-    def find_function(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in TapeNode
-        return trace_backward(self, given)
+    def find_function(self, present: Mask) -> ArrayFunction:  # noqa: D102  described in TapeNode
+        return trace_backward(self, present)
 
     def read_saved(self) -> SavedState:  # noqa: D102  described in TapeNode
         if self._saved is None:
             return SavedState(None, is_freed=True)
         tensors = [saved.unpack(self) for saved in self._saved if saved is not None]
-        values = [(one._storage, gradient_edge(one)) for one in tensors]
+        values = [(tensor._storage, gradient_edge(tensor)) for tensor in tensors]
         return SavedState(None, [SavedArray(kept.array, kept, kept.version, edge) for kept, edge in values])
 
     def with_arrays(self, arrays: Sequence[Any]) -> BackwardCFunction:  # noqa: D102  described in TapeNode
-        twin, rest = _new(type(self)), iter([SavedTensor.of_value(one, Storage(one)) for one in arrays])
+        twin, rest = _new(type(self)), iter([SavedTensor.of_value(array, Storage(array)) for array in arrays])
         vars(twin).update(vars(self))
         twin._saved = tuple([None if saved is None else next(rest) for saved in self._saved or ()])
         return twin

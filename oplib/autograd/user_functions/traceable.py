@@ -60,7 +60,7 @@ def describe_backward(node: Any, operands: list[Any]) -> Any:
     return node.class_token, static, structure, *map(_shapes, (arrays, node.input_metadata, specs))
 
 
-def trace_backward(node: Any, given: Mask) -> ArrayFunction:
+def trace_backward(node: Any, present: Mask) -> ArrayFunction:
     """Returns the backward of a Function as a function of the saved arrays and the given gradients.
 
     It holds the static attributes of the node, and not the node.
@@ -78,7 +78,7 @@ def trace_backward(node: Any, given: Mask) -> ArrayFunction:
         run = _new(type(ctx))  # what backward sets on its ctx must not stay
         vars(run).update(vars(ctx))
         run._saved_for_jvp = tuple([ARRAYS.box(next(rest)) if has else None for has in is_saved])
-        grads = [next(rest) if has else None for has in given]
+        grads = [next(rest) if has else None for has in present]
         results = validate_results(run.apply(grads, _RUN), run, ARRAYS)
         return tuple(results[: len(run.edges)])
 

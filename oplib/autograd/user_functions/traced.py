@@ -127,7 +127,7 @@ class _TracedCall:
         result = inner.run_below(self._cls._call_forward, ctx, values[: self._positional], keywords)
         saved, constant = ctx.to_save, {id(tensor) for tensor in ctx.non_differentiable}
         dirty = {id(tensor) for tensor in ctx.dirty_tensors}
-        written = {id(tensor): place for place, tensor in enumerate(inner.inputs) if id(tensor) in dirty}
+        written = {id(tensor): index for index, tensor in enumerate(inner.inputs) if id(tensor) in dirty}
         flat = flatten_values(result if isinstance(result, tuple) else (result,))[0]
         self._constant = [id(leaf) in constant for leaf in flat if isinstance(leaf, Tensor)]
         self._kind = type(result)
@@ -173,7 +173,7 @@ class _TracedCall:
     def _validate(self, ctx: BackwardCFunction, results: Sequence[Tensor | None]) -> tuple[Any, ...]:
         inputs = [tensor._storage.array for tensor in self._call.inputs]
         holder: Any = SimpleNamespace(input_metadata=inputs)
-        edges = [(holder, place) if has_gradient(array.dtype) else None for place, array in enumerate(inputs)]
+        edges = [(holder, index) if has_gradient(array.dtype) else None for index, array in enumerate(inputs)]
         grads = [None if result is None else result._storage.array for result in results]
         fitted = validate_gradients(grads, edges, ctx.name(), ARRAYS)
         return tuple(

@@ -97,7 +97,7 @@ def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bo
 
 
 def _to_item(number: float, like: Any) -> Any:
-    """Converts a number to an item in the world of ``like``, and to its dtype if that can hold the number."""
+    """Converts a number to an item of the kind of ``like``, and to its dtype if that can hold the number."""
     is_fraction = isinstance(number, float) and not jnp.issubdtype(like.dtype, jnp.floating)
     dtype = get_default_dtype() if is_fraction else like.dtype
     return like.new_tensor(number, dtype=dtype) if isinstance(like, Tensor) else jnp.asarray(number, dtype)

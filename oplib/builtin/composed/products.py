@@ -53,13 +53,13 @@ def einsum(equation: Any, *operands: Any) -> Any:
 def _read_sublists(arguments: list[Any]) -> tuple[str, list[Any]]:
     """Returns the equation and the tensors of ``einsum(x, [0, 1], y, [1, 2], [0, 2])``."""
 
-    def spell(numbers: Sequence[Any]) -> str:
+    def render(numbers: Sequence[Any]) -> str:
         return "".join("..." if number is Ellipsis else _LETTERS[number] for number in numbers)
 
     count = len(arguments) // 2
-    equation = ",".join(spell(numbers) for numbers in arguments[1 : 2 * count : 2])
+    equation = ",".join(render(numbers) for numbers in arguments[1 : 2 * count : 2])
     if len(arguments) % 2:
-        equation += f"->{spell(arguments[-1])}"
+        equation += f"->{render(arguments[-1])}"
     return equation, arguments[: 2 * count : 2]
 
 

@@ -20,7 +20,7 @@ from oplib.builtin.indexing.setitem import setitem_
 from oplib.builtin.kernels import view_rules as rules
 from oplib.builtin.overload_resolution.forms import OF_FORMS
 from oplib.builtin.overload_resolution.operands import OF_OPERANDS
-from oplib.builtin.overload_resolution.random import CHOOSERS as OF_RANDOM
+from oplib.builtin.overload_resolution.random import OF_RANDOM
 from oplib.builtin.registration import Overloads
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
@@ -42,7 +42,7 @@ from .writer import emit_function, name_function, name_method
 Function = Callable[..., Any]
 Key = tuple[str, str]
 
-_CHOOSERS = {
+_RESOLUTIONS = {
     **OF_OPERANDS,
     **OF_FORMS,
     **OF_RANDOM,
@@ -215,8 +215,8 @@ class FunctionRegistry:
     def _specify_op(self, op: str, *, taken: int | None = None) -> FunctionSpec:
         """Describes the function of an op; the docstring tells of the first parameters that are taken."""
         rows, check = self._rows[op], CHECKED.get(op)
-        if op in _CHOOSERS:
-            spec = specify_choice(op, _CHOOSERS[op](self.overloads), check)
+        if op in _RESOLUTIONS:
+            spec = specify_choice(op, _RESOLUTIONS[op](self.overloads), check)
         else:
             spec = specify_op([self.overloads[row.name] for row in rows], rows[0], check)
         schemas = [self.overloads[row.name]._schema for row in rows]

@@ -1,7 +1,7 @@
 """The frames of the view ops: from the shape of a tensor and the arguments to the items of the view.
 
 A rule ``rule(spec, *args)`` returns a frame and its starts. ``spec`` is any object with a shape: an array, or
-a storage that has not been read. The same frames are the kernels on arrays, so the two worlds cannot differ.
+a storage that has not been read. The same frames are the kernels on arrays, so Tensors and arrays agree.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ def check_deviation(op: str, std: Any) -> None:
         )
 
 
-CHOOSERS: dict[str, Callable[[Overloads], OverloadChoice]] = {
+OF_RANDOM: dict[str, Callable[[Overloads], OverloadChoice]] = {
     "bernoulli": choose_bernoulli,
     "multinomial": choose_multinomial,
     "normal": choose_normal,

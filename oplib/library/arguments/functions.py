@@ -1,7 +1,7 @@
 """Functions as arguments: the traced values that a function closes over become operands of the call.
 
 Kernels and rules get a function as a ``jax.tree_util.Partial``, whose leaves are these values. The function
-in it is a copy with an empty place for each of them. So a call refers to no traced value that is not an
+in it is a copy with a placeholder for each of them. So a call refers to no traced value that is not an
 operand, and every transformation of JAX finds them all. The idea is that of ``jax.closure_convert``, but the
 values are found in the closure itself: a rule may call the function on arguments of any shape, and some
 functions are called by rules only.
@@ -48,10 +48,10 @@ def is_lasting(function: Any) -> bool:
 
 def _is_found(function: Any) -> bool:
     """Tells whether a function is found in its module by its name, and so closes over nothing."""
-    found: Any = sys.modules.get(getattr(function, "__module__", None) or "")
+    value: Any = sys.modules.get(getattr(function, "__module__", None) or "")
     for name in getattr(function, "__qualname__", "").split("."):
-        found = getattr(found, name, None)
-    return found is function
+        value = getattr(value, name, None)
+    return value is function
 
 
 def open_function(function: Function, subject: str) -> Partial:
@@ -69,17 +69,17 @@ def open_function(function: Function, subject: str) -> Partial:
         outer, arguments, keywords = function.func, function.args, function.keywords
     if _is_found(outer):
         return Partial(outer, *arguments, **keywords)
-    found = _ClosureSearch(outer, Tracer)
-    found.refuse_history(subject)
-    if not found.leaves:
+    search = _ClosureSearch(outer, Tracer)
+    search.refuse_history(subject)
+    if not search.leaves:
         return Partial(outer, *arguments, **keywords)
-    holes = {id(value): _Hole(position) for position, value in enumerate(found.leaves)}
-    opened = OpenFunction(found.fill(holes.__getitem__), len(found.leaves))
-    return Partial(opened, *found.leaves, *arguments, **keywords)
+    placeholders = {id(value): _Placeholder(position) for position, value in enumerate(search.leaves)}
+    opened = OpenFunction(search.fill(placeholders.__getitem__), len(search.leaves))
+    return Partial(opened, *search.leaves, *arguments, **keywords)
 
 
-class _Hole:
-    """An empty place in a function, for the value at this position."""
+class _Placeholder:
+    """Stands in a function for the value at this position."""
 
     def __init__(self, position: int) -> None:
         self.position = position
@@ -89,7 +89,7 @@ class OpenFunction:
     """A function of the values that it closed over, and of its own arguments.
 
     Args:
-        function: the function, with empty places.
+        function: the function, with placeholders.
         count: the number of values.
     """
 
@@ -103,9 +103,9 @@ class OpenFunction:
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Calls the function; the first arguments are the values."""
         values, rest = arguments[: self._count], arguments[self._count :]
-        holes = _ClosureSearch(self._function, _Hole)
-        places = {id(hole): values[hole.position] for hole in holes.leaves}
-        return holes.fill(places.__getitem__)(*rest, **keywords)
+        search = _ClosureSearch(self._function, _Placeholder)
+        values_by_id = {id(placeholder): values[placeholder.position] for placeholder in search.leaves}
+        return search.fill(values_by_id.__getitem__)(*rest, **keywords)
 
 
 class _ClosureSearch:
@@ -139,10 +139,10 @@ class _ClosureSearch:
         self._leading: set[int] = set()
         reached = [id(leaf) for leaf in self.leaves]
         while reached:
-            place = reached.pop()
-            if place not in self._leading:
-                self._leading.add(place)
-                reached.extend(self._parents.get(place, ()))
+            key = reached.pop()
+            if key not in self._leading:
+                self._leading.add(key)
+                reached.extend(self._parents.get(key, ()))
 
     def refuse_history(self, subject: str) -> None:
         """Raises ArgumentError for a Tensor with a history in a variable or argument of a function.
@@ -150,11 +150,13 @@ class _ClosureSearch:
         A Tensor that an object holds may be one that the function never reads. If a compiled kernel reads it,
         that raises.
         """
-        tensors = [one for one in self._objects.values() if isinstance(one, Tensor) and one.requires_grad]
+        tensors = [
+            value for value in self._objects.values() if isinstance(value, Tensor) and value.requires_grad
+        ]
         for tensor in tensors if modes.grad_enabled else ():
             holders = [id(tensor)]
-            for place in holders:  # the list grows
-                holder = self._objects[place]
+            for key in holders:  # the list grows
+                holder = self._objects[key]
                 if isinstance(holder, (CellType, FunctionType, functools.partial)):
                     raise ArgumentError(
                         f"{subject} is a function that closes over a Tensor with a history. Got "
@@ -162,19 +164,19 @@ class _ClosureSearch:
                         "argument of the op, and let the function take it."
                     )
                 if holder is tensor or isinstance(holder, (dict, list, tuple)):
-                    holders.extend(parent for parent in self._parents[place] if parent not in holders)
+                    holders.extend(parent for parent in self._parents[key] if parent not in holders)
 
     def fill(self, replace: Callable[[int], Any]) -> Any:
         """Returns a copy of the function; ``replace`` gives the new value for the id of an old one."""
         made: dict[int, Any] = {id(leaf): replace(id(leaf)) for leaf in self.leaves}
 
         def convert(value: Any) -> Any:
-            place = id(value)
-            if place not in self._leading:
+            key = id(value)
+            if key not in self._leading:
                 return value
-            if place not in made:
-                made[place] = _copy(value, convert, functools.partial(made.__setitem__, place))
-            return made[place]
+            if key not in made:
+                made[key] = _copy(value, convert, functools.partial(made.__setitem__, key))
+            return made[key]
 
         return convert(self._root)
 
@@ -198,7 +200,7 @@ def _list_parts(value: Any) -> Iterable[Any]:
     if isinstance(value, (list, tuple, set, frozenset)):
         return list(value)
     if isinstance(value, Jitted):
-        return (inspect.unwrap(value, stop=lambda one: not isinstance(one, Jitted)),)
+        return (inspect.unwrap(value, stop=lambda inner: not isinstance(inner, Jitted)),)
     if isinstance(value, _CLOSED) or hasattr(value, "__copy__"):
         return ()
     return list(vars(value).values()) if hasattr(value, "__dict__") else _take_apart(value)[0]
@@ -206,7 +208,7 @@ def _list_parts(value: Any) -> Iterable[Any]:
 
 def _take_apart(node: Any) -> tuple[list[Any], Any]:
     """Returns the children and the structure of a pytree without attributes, as ``jax.vjp`` returns one."""
-    children, structure = jax.tree_util.tree_flatten(node, is_leaf=lambda one: one is not node)
+    children, structure = jax.tree_util.tree_flatten(node, is_leaf=lambda child: child is not node)
     return ([], None) if jax.tree_util.treedef_is_leaf(structure) else (children, structure)
 
 

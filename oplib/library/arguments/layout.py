@@ -101,7 +101,7 @@ class Layout:
         self.schema = schema
         self.entries = tuple(entries)
         self.array_count = sum(map(count_arrays, entries))
-        self.is_transient = any(isinstance(one, TreeEntry) and one.is_transient for one in entries)
+        self.is_transient = any(isinstance(entry, TreeEntry) and entry.is_transient for entry in entries)
         self._hash = hash(self.entries)
 
     def __eq__(self, other: object) -> bool:

@@ -169,7 +169,7 @@ def to_enum(value: Any) -> enum.Enum:
 
 
 def to_tensor(value: Any) -> Any:
-    """Accepts a possible tensor unchanged; the op's world decides whether it may be an array or a number."""
+    """Accepts a possible tensor unchanged; the op decides whether it may be an array or a number."""
     if type(value) is Tensor or isinstance(value, (jax.Array, Tensor)):
         return value
     if isinstance(value, (np.ndarray, np.generic)):

@@ -47,10 +47,10 @@ def check_results(schema: FunctionSchema, part: str = "the kernel") -> Check:
         >>> check_results(parse_schema("demo::f() -> (float, int)"))([1, True])
         [1.0, 1]
     """
-    found = schema.result_checks.get(part)
-    if found is None:
-        found = schema.result_checks[part] = _make_check(schema, part)
-    return found
+    check = schema.result_checks.get(part)
+    if check is None:
+        check = schema.result_checks[part] = _make_check(schema, part)
+    return check
 
 
 def _make_check(schema: FunctionSchema, part: str) -> Check:

@@ -82,19 +82,19 @@ class TreeEntry:
         Raises:
             ValueError: the tree has another structure.
         """
-        places = jax.tree_util.tree_unflatten(self.structure, range(len(self.members)))
-        picked = dict(_align(places, tree, stands_for_all))
-        return [picked[place] for place, member in enumerate(self.members) if member is None]
+        indices = jax.tree_util.tree_unflatten(self.structure, range(len(self.members)))
+        picked = dict(_align(indices, tree, stands_for_all))
+        return [picked[index] for index, member in enumerate(self.members) if member is None]
 
 
-def _align(places: Any, tree: Any, stands_for_all: Callable[[Any], bool]) -> Iterator[tuple[int, Any]]:
+def _align(indices: Any, tree: Any, stands_for_all: Callable[[Any], bool]) -> Iterator[tuple[int, Any]]:
     """Yields each leaf of a tree of numbers with what another tree has there."""
-    if isinstance(places, int):
-        yield places, tree
+    if isinstance(indices, int):
+        yield indices, tree
     elif stands_for_all(tree):
-        yield from ((place, tree) for place in jax.tree_util.tree_leaves(places))
+        yield from ((index, tree) for index in jax.tree_util.tree_leaves(indices))
     else:
-        children, node = jax.tree_util.tree_flatten(places, is_leaf=lambda value: value is not places)
+        children, node = jax.tree_util.tree_flatten(indices, is_leaf=lambda value: value is not indices)
         for child, subtree in zip(children, node.flatten_up_to(tree), strict=True):
             yield from _align(child, subtree, stands_for_all)
 

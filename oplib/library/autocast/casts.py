@@ -44,8 +44,8 @@ def call_by_policy(
         DtypeError: an op that takes the widest dtype has floating arguments of a dtype that autocast does not
             know.
     """
-    given = zip(record.schema.arguments, values, strict=True)
-    leaves = [leaf for argument, value in given if argument.has_tensor for leaf in tree_leaves(value)]
+    pairs = zip(record.schema.arguments, values, strict=True)
+    leaves = [leaf for argument, value in pairs if argument.has_tensor for leaf in tree_leaves(value)]
     device_type = _find_device_type(record, leaves, settings)
     if device_type is None:
         return NotImplemented
@@ -97,7 +97,7 @@ def call_in_float32(function: Callable[..., Any], *args: Any, **kwargs: Any) -> 
     ops inside of the function cast nothing.
     """
     settings = modes.autocast
-    if settings is None or "cpu" not in settings.enabled or not any(_is_on(one, "cpu") for one in args):
+    if settings is None or "cpu" not in settings.enabled or not any(_is_on(arg, "cpu") for arg in args):
         return function(*args, **kwargs)
     with AutocastScope(settings._replace(enabled=())):
         return function(*cast_tree(args, "cpu", dtypes.float32), **kwargs)
@@ -105,8 +105,8 @@ def call_in_float32(function: Callable[..., Any], *args: Any, **kwargs: Any) -> 
 
 def _find_device_type(record: Record, leaves: Sequence[Any], settings: Settings) -> str | None:
     """Returns the device type whose policy counts: autocast is on for it, and an argument is there."""
-    candidates = [one for one in settings.enabled if one in record.autocast]
-    return next((one for one in candidates if any(_is_on(leaf, one) for leaf in leaves)), None)
+    candidates = [device for device in settings.enabled if device in record.autocast]
+    return next((device for device in candidates if any(_is_on(leaf, device) for leaf in leaves)), None)
 
 
 def _is_on(value: Any, device_type: str) -> bool:
@@ -126,15 +126,15 @@ def _list_eligible(leaves: Sequence[Any], device_type: str) -> Iterator[Any]:
 
 
 def _find_widest(name: str, leaves: Iterator[Any], low: Any) -> Any:
-    found = low
+    widest = low
     for leaf in leaves:
         if leaf.dtype not in (low, dtypes.float32):
             raise DtypeError(
                 f"{name}: under autocast it takes {low} and float32. Got {describe(leaf)}. Convert it: "
                 "tensor.to(dtype)."
             )
-        found = dtypes.float32 if leaf.dtype == dtypes.float32 else found
-    return found
+        widest = dtypes.float32 if leaf.dtype == dtypes.float32 else widest
+    return widest
 
 
 def _cast(value: Any, dtype: Any, low: Any, settings: Settings) -> Any:

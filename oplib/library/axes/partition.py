@@ -142,9 +142,9 @@ class Part:
 def cut_levels(levels: Levels, parts: Sequence[Any]) -> Levels:
     """Returns the levels of vmap for parts of the arrays, whose batch axes may be partitioned."""
     cut: list[Any] = []
-    for place, level in enumerate(levels):
+    for index, level in enumerate(levels):
         at = level.batched.index(True)
-        outer = sum(other.batched[at] for other in levels[place + 1 :])
+        outer = sum(other.batched[at] for other in levels[index + 1 :])
         cut.append(replace(level, size=parts[at].shape[outer], spmd_name=None))
     return tuple(cut)
 

@@ -16,7 +16,7 @@ from .bodies import OPAQUE, find_bodies
 
 Path = tuple[int, frozenset[Any]]
 Paths = frozenset[Path]
-"""Paths to one value: each is the place of an operand, and the axes that the path reduces."""
+"""Paths to one value: each is the index of an operand, and the axes that the path reduces."""
 
 _EACH = frozenset({"psum", "psum_invariant", "pmax", "pmin", "pvary", "optimization_barrier"})
 
@@ -24,57 +24,57 @@ _EACH = frozenset({"psum", "psum_invariant", "pmax", "pmin", "pvary", "optimizat
 def find_paths(closed: Any, count: int) -> list[Paths]:
     """Returns the paths to each result of a closed jaxpr from its last ``count`` operands."""
     captured = len(closed.jaxpr.invars) - count
-    start: list[Paths] = [frozenset({(place, frozenset())}) for place in range(count)]
+    start: list[Paths] = [frozenset({(index, frozenset())}) for index in range(count)]
     return _follow(closed, [frozenset()] * captured + start)
 
 
 def _follow(body: Any, paths: Sequence[Paths]) -> list[Paths]:
     jaxpr = getattr(body, "jaxpr", body)
-    found: dict[Any, Paths] = dict(zip(jaxpr.invars, paths, strict=True))
+    known: dict[Any, Paths] = dict(zip(jaxpr.invars, paths, strict=True))
 
     def read(variables: Iterable[Any]) -> list[Paths]:
-        return [frozenset() if hasattr(each, "val") else found.get(each, frozenset()) for each in variables]
+        return [frozenset() if hasattr(each, "val") else known.get(each, frozenset()) for each in variables]
 
     for equation in jaxpr.eqns:
         made = _follow_equation(equation, read(equation.invars))
-        found.update(zip(equation.outvars, made, strict=True))
+        known.update(zip(equation.outvars, made, strict=True))
     return read(jaxpr.outvars)
 
 
-def _follow_equation(equation: Any, given: list[Paths]) -> list[Paths]:
+def _follow_equation(equation: Any, operands: list[Paths]) -> list[Paths]:
     name, bodies = equation.primitive.name, find_bodies(equation)
     if name == "cond":
-        branches = [_follow(branch, given[1:]) for branch in bodies]
+        branches = [_follow(branch, operands[1:]) for branch in bodies]
         return [frozenset().union(*paths) for paths in zip(*branches, strict=True)]
     if name == "while":
         body, carried = equation.params["body_jaxpr"], len(equation.outvars)
-        inner = given[len(given) - len(body.in_avals) :]
+        inner = operands[len(operands) - len(body.in_avals) :]
         return _follow_loop(body, inner, slice(len(inner) - carried, len(inner)))
     if name == "scan":
-        return _follow_loop(bodies[0], given, _find_carry(equation, bodies[0]))
+        return _follow_loop(bodies[0], operands, _find_carry(equation, bodies[0]))
     if len(bodies) == 1 and _is_call(equation, bodies[0]):
-        return _follow(bodies[0], given)
+        return _follow(bodies[0], operands)
     if name in _EACH:
-        sides = zip(given, equation.invars, equation.outvars, strict=True)
+        sides = zip(operands, equation.invars, equation.outvars, strict=True)
         return [_pass(paths, read, made) for paths, read, made in sides]
     if name in OPAQUE:  # one device runs it, whatever the types of its results
-        return [frozenset().union(*given)] * len(equation.outvars)
+        return [frozenset().union(*operands)] * len(equation.outvars)
     return [
         frozenset().union(
-            *(_pass(paths, read, made) for paths, read in zip(given, equation.invars, strict=True))
+            *(_pass(paths, read, made) for paths, read in zip(operands, equation.invars, strict=True))
         )
         for made in equation.outvars
     ]
 
 
-def _follow_loop(body: Any, given: list[Paths], carry: slice) -> list[Paths]:
+def _follow_loop(body: Any, operands: list[Paths], carry: slice) -> list[Paths]:
     """Follows the body of a loop, whose first results are its carry, until no path is added."""
     while True:
-        made = _follow(body, given)
-        after = [old | new for old, new in zip(given[carry], made, strict=False)]
-        if after == given[carry]:
+        made = _follow(body, operands)
+        after = [old | new for old, new in zip(operands[carry], made, strict=False)]
+        if after == operands[carry]:
             return made
-        given = [*given[: carry.start], *after, *given[carry.stop :]]
+        operands = [*operands[: carry.start], *after, *operands[carry.stop :]]
 
 
 def _find_carry(equation: Any, body: Any) -> slice:
@@ -99,4 +99,4 @@ def _have_same_shape(outer: Any, inner: Any) -> bool:
 def _pass(paths: Paths, read: Any, made: Any) -> Paths:
     """Adds to paths the axes over which an equation reduces one operand for one result."""
     axes = find_varying(read.aval) - find_varying(made.aval)
-    return frozenset((place, passed | axes) for place, passed in paths) if axes else paths
+    return frozenset((index, passed | axes) for index, passed in paths) if axes else paths

@@ -41,9 +41,9 @@ class Placement:
     @property
     def whole(self) -> frozenset[str]:
         """Returns the axes that every device must hold whole."""
-        given = frozenset(name for axes in self.operands for name in axes)
+        named = frozenset(name for axes in self.operands for name in axes)
         made = frozenset(name for axes in self.results for name in axes)
-        return ((given ^ made) - self.reduced) | self.kept
+        return ((named ^ made) - self.reduced) | self.kept
 
     def assign(self, specs: Sequence[Any], extents: dict[str, int]) -> dict[str, Any]:
         """Chooses mesh axes for the axes of the arrays; the first array partitioned along an axis decides."""
@@ -70,8 +70,8 @@ class Placement:
         then it is the same for each part.
         """
         return [
-            place
-            for place, axes in enumerate(self.operands)
+            index
+            for index, axes in enumerate(self.operands)
             if not axes or not (self.whole | self.reduced | {*self.results[result]}).isdisjoint(axes)
         ]
 
@@ -124,8 +124,8 @@ def place_call(
         RegistrationValueError: an array has another rank than its entry, or axes with one name differ in
             size.
     """
-    fronts = [tuple(_name_batches(levels, place)) for place in range(layout.array_count)]
-    front = tuple(f"batch{place}" for place in reversed(range(len(levels))))
+    fronts = [tuple(_name_batches(levels, index)) for index in range(layout.array_count)]
+    front = tuple(f"batch{index}" for index in reversed(range(len(levels))))
     ranks = [len(shape.shape) - len(own) for shape, own in zip(shapes[0], fronts, strict=True)]
     read = _ask(rule, layout, ranks)
     arguments = _spread_arguments(layout, read.operands)
@@ -142,9 +142,9 @@ def place_call(
     return Placement(tuple(operands), tuple(made), read.reduced, read.kept, fitter.sizes)
 
 
-def _name_batches(levels: Levels, place: int) -> list[str]:
+def _name_batches(levels: Levels, index: int) -> list[str]:
     """Returns the names of an array's batch axes, the outermost first."""
-    return [f"batch{at}" for at in reversed(range(len(levels))) if levels[at].batched[place]]
+    return [f"batch{at}" for at in reversed(range(len(levels))) if levels[at].batched[index]]
 
 
 class _Fitter:
@@ -166,11 +166,11 @@ class _Fitter:
                 self.schema, self.rule.text, told, "Write one name per axis, or '...' for any number"
             )
         # Counted from the last axis, so that arrays of different rank are aligned as in broadcasting.
-        axes = (*front, *(f"open{place}" for place in reversed(range(open_axes))), *named)
-        for place, (name, size) in enumerate(zip(axes, shape.shape, strict=True)):
+        axes = (*front, *(f"open{index}" for index in reversed(range(open_axes))), *named)
+        for index, (name, size) in enumerate(zip(axes, shape.shape, strict=True)):
             if self.sizes.setdefault(name, size) != size:
                 other = self.sizes[name]
-                told = f"axis {place} of {subject} is '{name}' and {size} long, where another is {other}"
+                told = f"axis {index} of {subject} is '{name}' and {size} long, where another is {other}"
                 raise refuse_rule(
                     self.schema, self.rule.text, told, "Give axes of different sizes different names"
                 )
@@ -182,8 +182,8 @@ def _spread_arguments(layout: Layout, entries: Sequence[Axes]) -> list[_Entry]:
     spread: list[_Entry] = []
     rest = iter(enumerate(entries))
     for argument, form in zip(layout.schema.arguments, layout.entries, strict=True):
-        place, axes = next(rest) if argument.has_tensor else (0, ())
-        entry = _Entry(axes, f"argument {place} ('{argument.name}')", argument.name)
+        index, axes = next(rest) if argument.has_tensor else (0, ())
+        entry = _Entry(axes, f"argument {index} ('{argument.name}')", argument.name)
         if isinstance(form, TreeEntry):
             told = f"argument '{argument.name}' is a tree of arrays"
             raise refuse_rule(
@@ -200,7 +200,7 @@ def _spread_results(
     layout: Layout, structure: Structure, arguments: list[_Entry], entries: Sequence[Axes]
 ) -> list[_Entry]:
     """Returns the entry of each flat result; the new value of a written argument has the argument's entry."""
-    names = [layout.schema.arguments[place].name for place in layout.written_indices]
+    names = [layout.schema.arguments[index].name for index in layout.written_indices]
     spread = [entry for name in names for entry in arguments if entry.argument == name]
     forms = structure.entries[structure.written :]
     total = sum(map(count_arrays, forms))
@@ -208,10 +208,10 @@ def _spread_results(
         if len(entries) != total:
             told = f"it has {len(entries)} entries for results, and there are {total} arrays: {structure}"
             raise refuse_rule(layout.schema, "", told, "Write one entry per result, or one per array in them")
-        return spread + [_Entry(axes, f"result {place}") for place, axes in enumerate(entries)]
+        return spread + [_Entry(axes, f"result {index}") for index, axes in enumerate(entries)]
     own = [
-        _Entry(axes, f"result {place}")
-        for place, (axes, returned) in enumerate(zip(entries, layout.schema.returned_arguments, strict=True))
+        _Entry(axes, f"result {index}")
+        for index, (axes, returned) in enumerate(zip(entries, layout.schema.returned_arguments, strict=True))
         if returned is None
     ]
     for entry, form in zip(own, forms, strict=True):
@@ -224,13 +224,13 @@ def _ask(rule: Rule, layout: Layout, ranks: Sequence[int]) -> ShardingRule:
     schema = layout.schema
     if isinstance(rule, str):
         return read_sharding_rule(schema, rule)
-    given = [argument for argument in schema.arguments if argument.has_tensor]
+    arguments = [argument for argument in schema.arguments if argument.has_tensor]
     by_name: dict[str, int] = {}
-    for entry, rank in zip(_spread_arguments(layout, [()] * len(given)), ranks, strict=True):
+    for entry, rank in zip(_spread_arguments(layout, [()] * len(arguments)), ranks, strict=True):
         by_name.setdefault(entry.argument, rank)
     specs = [
         PartitionSpec(*(f"{argument.name}{axis}" for axis in range(by_name.get(argument.name, 0))))
-        for argument in given
+        for argument in arguments
     ]
     answer = rule(*specs)
     if isinstance(answer, str):
@@ -246,22 +246,22 @@ def _ask(rule: Rule, layout: Layout, ranks: Sequence[int]) -> ShardingRule:
 
 
 def _read_specs(
-    schema: FunctionSchema, rule: Any, given: Sequence[PartitionSpec], answer: tuple[Any, Any]
+    schema: FunctionSchema, rule: Any, argument_specs: Sequence[PartitionSpec], answer: tuple[Any, Any]
 ) -> ShardingRule:
     """Turns specs with made-up mesh axes into a rule: axes with one name are partitioned together."""
     text = getattr(rule, "__name__", "function")
     fresh = iter(range(1 << 62))
     sides: list[tuple[Axes, ...]] = []
-    for side, count in zip(answer, (len(given), len(schema.returns)), strict=True):
+    for side, count in zip(answer, (len(argument_specs), len(schema.returns)), strict=True):
         specs = jax.tree_util.tree_leaves(side, is_leaf=lambda value: isinstance(value, PartitionSpec))
         is_open = len(sides) == 1 and schema.has_result_tree  # a tree may have a spec for each of its arrays
         if len(specs) != count and not (is_open and len(specs) > count):
             told = f"it returned {len(specs)} specs, expected {count}"
             raise refuse_rule(schema, text, told, "Return one per tensor argument, and one per result")
         sides.append(tuple(tuple(_name_axis(axis, fresh) for axis in spec) for spec in specs))
-    for place, (spec, axes) in enumerate(zip(given, sides[0], strict=True)):
+    for index, (spec, axes) in enumerate(zip(argument_specs, sides[0], strict=True)):
         if len(spec) != len(axes):
-            told = f"it returned {len(axes)} axes for argument {place}, which has {len(spec)}"
+            told = f"it returned {len(axes)} axes for argument {index}, which has {len(spec)}"
             raise refuse_rule(
                 schema, text, told, "Return one entry per axis, None for one that is kept whole"
             )

@@ -74,14 +74,14 @@ def read_sharding_rule(schema: FunctionSchema, text: str) -> ShardingRule:
     if len(sides) != 2:
         raise refuse_rule(schema, text, f"it has {len(sides) - 1} arrows", "Write 'arguments -> results'")
     arguments = [argument.name for argument in schema.arguments if argument.has_tensor]
-    results = [f"result {place}" for place in range(len(schema.returns))]
+    results = [f"result {index}" for index in range(len(schema.returns))]
     operands = _read_side(schema, text, sides[0], arguments, what="argument")
     made = _read_side(schema, text, sides[1], results, what="result")
-    given, returned = ({name for axes in side for name in axes} for side in (operands, made))
-    for name in sorted(kinds["reduction"] - (given - returned)):
+    named, returned = ({name for axes in side for name in axes} for side in (operands, made))
+    for name in sorted(kinds["reduction"] - (named - returned)):
         told = f"axis '{name}' is named a reduction, and is not one that only arguments have"
         raise refuse_rule(schema, text, told, "Name axes that are summed over")
-    for name in sorted(kinds["need_replication"] - (given | returned)):
+    for name in sorted(kinds["need_replication"] - (named | returned)):
         told = f"axis '{name}' is to be kept whole, and no array has it"
         raise refuse_rule(schema, text, told, "Name axes of the rule")
     return ShardingRule(text, operands, made, kinds["reduction"], kinds["need_replication"])
@@ -91,12 +91,12 @@ def _read_kinds(schema: FunctionSchema, text: str) -> tuple[str, dict[str, froze
     """Splits off the suffixes of a rule: ``reduction={j}`` and ``need_replication={k}``."""
     kinds: dict[str, frozenset[str]] = {"reduction": frozenset(), "need_replication": frozenset()}
     body = text
-    while (found := _KINDS.search(body)) is not None:
-        if found[1] not in kinds:
-            told = f"there is no kind of axis called '{found[1]}'"
+    while (match := _KINDS.search(body)) is not None:
+        if match[1] not in kinds:
+            told = f"there is no kind of axis called '{match[1]}'"
             raise refuse_rule(schema, text, told, f"Known are {' and '.join(kinds)}")
-        kinds[found[1]] = frozenset(found[2].replace(",", " ").split())
-        body = body[: found.start()]
+        kinds[match[1]] = frozenset(match[2].replace(",", " ").split())
+        body = body[: match.start()]
     return body, kinds
 
 
@@ -112,21 +112,21 @@ def _read_side(
         raise refuse_rule(
             schema, text, told, f"Write one entry per {'tensor argument' if what[0] == 'a' else what}"
         )
-    named = names if len(entries) == len(names) else [f"result {place}" for place in range(len(entries))]
-    for place, (entry, name) in enumerate(zip(entries, named, strict=True)):
-        _check_entry(schema, text, entry, f"{what} {place} ('{name}')" if what == "argument" else name)
+    named = names if len(entries) == len(names) else [f"result {index}" for index in range(len(entries))]
+    for index, (entry, name) in enumerate(zip(entries, named, strict=True)):
+        _check_entry(schema, text, entry, f"{what} {index} ('{name}')" if what == "argument" else name)
     return tuple(entries)
 
 
 def _check_entry(schema: FunctionSchema, text: str, entry: Axes, subject: str) -> None:
-    for place, name in enumerate(entry):
-        if name == ELLIPSIS and place == 0:
+    for index, name in enumerate(entry):
+        if name == ELLIPSIS and index == 0:
             continue
         if not _NAME.match(name):
             cure = "Name each axis with a letter and letters, digits or _; '...' may stand first"
-            raise refuse_rule(schema, text, f"axis {place} of {subject} is written {name!r}", cure)
-        if name in entry[:place]:
-            told = f"axis {place} of {subject} is called '{name}', like an axis before it"
+            raise refuse_rule(schema, text, f"axis {index} of {subject} is written {name!r}", cure)
+        if name in entry[:index]:
+            told = f"axis {index} of {subject} is called '{name}', like an axis before it"
             raise refuse_rule(schema, text, told, "Give every axis of an array a name of its own")
 
 

@@ -41,7 +41,7 @@ def fit_varying(values: Sequence[Any], types: Sequence[Any], *, op: str, part: s
     """
     pairs = enumerate(zip(values, types, strict=True))
     return [
-        _fit(value, find_varying(due), op, f"value {place} of the {part}") for place, (value, due) in pairs
+        _fit(value, find_varying(due), op, f"value {index} of the {part}") for index, (value, due) in pairs
     ]
 
 

@@ -61,17 +61,17 @@ class ViewDeriver:
         """Returns the frames of all results. They are cached if they depend on layout and shape only."""
         whole = tensors[index]._storage.array
         key = (layout, whole.shape, whole.dtype) if len(tensors) == 1 else None
-        found = None if key is None else self._known.get(key)
-        if found is None:
-            found = [
+        frames = None if key is None else self._known.get(key)
+        if frames is None:
+            frames = [
                 _find_frame(run, number, whole, result._storage.array)
                 for number, result in enumerate(results)
             ]
             if key is not None:
                 if len(self._known) >= _CAPACITY:
                     self._known.clear()
-                self._known[key] = found
-        return found
+                self._known[key] = frames
+        return frames
 
 
 def _find_frame(run: Run, number: int, whole: Any, part: Any) -> IndexMap | None:

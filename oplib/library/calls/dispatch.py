@@ -138,9 +138,9 @@ class Dispatcher:
         if pattern is not None and pattern not in self.patterns and len(self.patterns) < MAX_PATTERNS:
             self.patterns.append(pattern)
 
-    def _add_lengths(self, given: Sequence[Any]) -> None:
+    def _add_lengths(self, values: Sequence[Any]) -> None:
         """Adds the lengths of the lists in a call for the fast path."""
-        lengths = self.fast_key.measure(given)
+        lengths = self.fast_key.measure(values)
         if lengths not in self.lengths and len(self.lengths) < MAX_LENGTHS and sum(lengths) <= MAX_ITEMS:
             self.lengths.append(lengths)
 
@@ -189,28 +189,30 @@ class Dispatcher:
         if state.watchers and not (state.inference and state.watchers == 1):  # it serves no such call
             return
         self.array_types.update(type(value) for value in flat if isinstance(value, jax.Array))
-        if layout.is_transient or any(isinstance(one, TreeEntry) and one.count for one in layout.entries):
+        if layout.is_transient or any(
+            isinstance(entry, TreeEntry) and entry.count for entry in layout.entries
+        ):
             return  # it is not kept, or its arrays are no arguments of their own
-        given = [
+        key_values = [
             args[index] if index < len(args) else kwargs.get(argument.name, argument.default_value)
             for index, argument in enumerate(self.schema.arguments)
         ]
-        if any(value != value for value in given if isinstance(value, float)):
+        if any(value != value for value in key_values if isinstance(value, float)):
             return  # a nan would be a new key at every call
-        if not self.fast_key.takes(given):
+        if not self.fast_key.takes(key_values):
             return
-        self._add_lengths(given)
+        self._add_lengths(key_values)
         specialization = self.specialize(layout)
         if len(self.fast_keys) >= CAPACITY // 2:
             self.fast_keys.clear()
         with suppress(TypeError, ValueError):  # an array of one item is taken as a number, but has no hash
-            self.fast_keys[self.fast_key.make(given)] = specialization
+            self.fast_keys[self.fast_key.make(key_values)] = specialization
 
     def _give_generators(self, layout: Layout, flat: list[Any], values: list[Any]) -> list[Any]:
         """Returns the bound values, with Generators that start at the keys drawn for this call."""
-        given = layout.rebuild(flat)
+        rebuilt = layout.rebuild(flat)
         return [
-            given[index] if argument.is_generator else value
+            rebuilt[index] if argument.is_generator else value
             for index, (argument, value) in enumerate(zip(self.schema.arguments, values, strict=True))
         ]
 
@@ -240,9 +242,9 @@ class Dispatcher:
         if self.record.takes_tensors and not self.record.derivative.derive:
             result = self._run_on_tensors(values)
             if self._needs_comparison:
-                given = [unbox(value) for value in flat]
+                unboxed = [unbox(value) for value in flat]
                 structure, tensors = split_tensor_results(self.record, result)
-                compare_with_fake(self.record, layout, given, (structure, list(map(unbox, tensors))))
+                compare_with_fake(self.record, layout, unboxed, (structure, list(map(unbox, tensors))))
                 self._needs_comparison = False
             return result
         tensors, arrays = read_arrays(flat)
@@ -280,9 +282,9 @@ class Dispatcher:
         self, layout: Layout, tensors: Sequence[Tensor | None], arrays: Sequence[Any], wholes: Sequence[Any]
     ) -> Sequence[Any]:
         """Runs the op with another array instead of the Tensor that its results are views of."""
-        given = list(arrays)
-        given[next(index for index, tensor in enumerate(tensors) if tensor is not None)] = wholes[0]
-        return self._run_on_arrays(layout, given)[1]
+        inputs = list(arrays)
+        inputs[next(index for index, tensor in enumerate(tensors) if tensor is not None)] = wholes[0]
+        return self._run_on_arrays(layout, inputs)[1]
 
     def _return_written(
         self, values: list[Any], histories: Sequence[tuple[Tensor, Tensor]], results: list[Any]
@@ -293,8 +295,8 @@ class Dispatcher:
             for tensor, recorded in histories
             if recorded._requires_grad
         }
-        given = put_back_returned_arguments(self.schema, results, values)
-        return pack([aliases.get(id(value), value) for value in given])
+        returned = put_back_returned_arguments(self.schema, results, values)
+        return pack([aliases.get(id(value), value) for value in returned])
 
     def _find_wanted(self, tensors: list[Tensor | None]) -> tuple[bool, ...] | None:
         """Tells for each array whether its gradient is needed; None if the call is not recorded."""
@@ -307,13 +309,13 @@ class Dispatcher:
 
     def specialize(self, layout: Layout) -> Specialization:
         """Returns the specialization of a layout, and makes it if it is new."""
-        found = None if layout.is_transient else self.specializations.get(layout)
-        if found is None:
+        specialization = None if layout.is_transient else self.specializations.get(layout)
+        if specialization is None:
             self._watch.note(layout)
             donated = self._donated_indices(layout)
             made = Specialization(self.overload.in_traces, layout, self.carrier, donated)
             return made if layout.is_transient else self.specializations.put(layout, made)
-        return found
+        return specialization
 
     def _donated_indices(self, layout: Layout) -> list[int]:
         indices: list[int] = []
@@ -350,18 +352,18 @@ class Dispatcher:
     ) -> tuple[Structure, Sequence[Any]]:
         if self._is_immediate(arrays):
             return self._run_now(layout, arrays, device)
-        found = self.specialize(layout)
-        if found.call.is_plain:
-            return found.run_plain(*arrays)
+        specialization = self.specialize(layout)
+        if specialization.call.is_plain:
+            return specialization.run_plain(*arrays)
         try:
             if self.is_fast and self.returns_one:  # as the fast path does, so that nothing is compiled twice
-                return ONE_ARRAY, (found.run_one(*arrays),)
-            return found.run_donating(*arrays) if donating else found.run(*arrays)
+                return ONE_ARRAY, (specialization.run_one(*arrays),)
+            return specialization.run_donating(*arrays) if donating else specialization.run(*arrays)
         except CapturedTracerError:
-            self._note_captured(found)
+            self._note_captured(specialization)
         except ReadValueError:
-            found.call.reads_values = True
-        return found.run_plain(*arrays)
+            specialization.call.reads_values = True
+        return specialization.run_plain(*arrays)
 
     def _note_captured(self, specialization: Specialization) -> None:
         """Lets a local op close over tracers of its trace; raises the current error again for any other."""

@@ -87,14 +87,14 @@ class _CallWriter:
         self._block = block
         self._dispatcher = block.dispatcher
         self._inputs = inputs
-        self._tensors = [one for one in inputs if not one.numbers]
+        self._tensors = [argument for argument in inputs if not argument.numbers]
 
     def write(self) -> None:
         """Writes the lines for Tensors, and for arrays."""
         code, block = self._code, self._block
-        for one in self._inputs:
-            if one.numbers:
-                self._write_operand(one)
+        for argument in self._inputs:
+            if argument.numbers:
+                self._write_operand(argument)
         if block.writes:
             with code.block(f"if {self._test_classes('is __Tensor')}:"):
                 self._write_in_place()
@@ -108,13 +108,17 @@ class _CallWriter:
                 self._write_tensor_call()
             head = f"elif {array_test}:"
         with code.block(head):
-            self._write_return(self._call([one.array if one.numbers else one.name for one in self._inputs]))
+            self._write_return(
+                self._call(
+                    [argument.array if argument.numbers else argument.name for argument in self._inputs]
+                )
+            )
 
     def _write_operand(self, number: Input) -> None:
         """Writes what the compiled call gets for a number; None if the complete path has to look at it."""
         code, name, operand = self._code, number.name, number.array
         code.write(f"{operand} = None")
-        tests = [f"{name}.__class__ is __{one.__name__}" for one in number.numbers]
+        tests = [f"{name}.__class__ is __{kind.__name__}" for kind in number.numbers]
         with code.block(f"if {' or '.join(tests)}:"):
             code.write(f"{operand} = __SCALARS[__x64.value][{name}.__class__].get({name})")
             with code.block(f"if {operand} is None:"):
@@ -123,8 +127,8 @@ class _CallWriter:
     def _test_classes(self, test: str) -> str:
         """Returns the test of whether all tensors have a class, and all numbers can be passed."""
         return " and ".join(
-            f"{one.array} is not None" if one.numbers else f"{one.name}.__class__ {test}"
-            for one in self._inputs
+            f"{argument.array} is not None" if argument.numbers else f"{argument.name}.__class__ {test}"
+            for argument in self._inputs
         )
 
     def _write_tensor_call(self) -> None:
@@ -140,7 +144,10 @@ class _CallWriter:
             self._write_return(self._box(self._call(self._read_arrays())))
 
     def _read_arrays(self) -> list[str]:
-        return [one.array if one.numbers else f"{one.name}._storage.operand" for one in self._inputs]
+        return [
+            argument.array if argument.numbers else f"{argument.name}._storage.operand"
+            for argument in self._inputs
+        ]
 
     def _call(self, arrays: Sequence[str]) -> list[str]:
         """Returns the outputs of the compiled call; if there are several, the call is written first."""
@@ -170,21 +177,23 @@ class _CallWriter:
     def _write_recorded_call(self) -> None:
         """Writes a call that needs a gradient: its node, if it is recorded in a known way."""
         code = self._code
-        for one in self._tensors:
-            code.write(f"{one.variable('needs_grad')} = {one.name}._requires_grad")
-        needed = _any(one.variable("needs_grad") for one in self._tensors)
+        for tensor in self._tensors:
+            code.write(f"{tensor.variable('needs_grad')} = {tensor.name}._requires_grad")
+        needed = _any(tensor.variable("needs_grad") for tensor in self._tensors)
         with code.block(f"if __state.grad_enabled and {needed}:"):
             code.write(f"__recorder = __specialization.{self._choose_recorder()}")
-            for one in self._tensors:
-                code.write(f"{one.storage} = {one.name}._storage", f"{one.array} = {one.storage}.operand")
-            arrays = [one.array for one in self._inputs]
+            for tensor in self._tensors:
+                code.write(
+                    f"{tensor.storage} = {tensor.name}._storage", f"{tensor.array} = {tensor.storage}.operand"
+                )
+            arrays = [argument.array for argument in self._inputs]
             code.write(f"__result = __recorder({', '.join(arrays)})")
             code.write("__plan = __result[0]", "__pattern = __plan.pattern")
             for pattern in self._dispatcher.patterns:
                 if len(pattern.wanted) == len(self._inputs):
                     with code.block(f"if __pattern is {code.refer(pattern, 'PATTERN')}:"):
                         self._write_node(pattern)
-            tensors = ["None" if one.numbers else one.name for one in self._inputs]
+            tensors = ["None" if argument.numbers else argument.name for argument in self._inputs]
             block = code.refer(self._block, "block")
             code.write(
                 f"return __record_new({block}, __result, {render_tuple(tensors)}, {render_tuple(arrays)})"
@@ -192,7 +201,7 @@ class _CallWriter:
 
     def _choose_recorder(self) -> str:
         """Returns the expression of the recorder: for few arrays its index has one bit per array."""
-        flags = ["" if one.numbers else one.variable("needs_grad") for one in self._inputs]
+        flags = ["" if argument.numbers else argument.variable("needs_grad") for argument in self._inputs]
         if len(flags) > MAX_BITS:
             return f"recorders[{render_tuple([flag or 'False' for flag in flags])}]"
         return f"recorders_by_bits[{_add_bits([(flag, 1 << at) for at, flag in enumerate(flags) if flag])}]"
@@ -220,15 +229,15 @@ class _CallWriter:
         inputs = ["None"] * len(self._inputs)
         edges = list(inputs)
         grad_fns: list[str] = []
-        for index, one in enumerate(self._inputs):
+        for index, argument in enumerate(self._inputs):
             if pattern.wanted[index]:
-                grad_fn = one.variable("grad_fn")
+                grad_fn = argument.variable("grad_fn")
                 grad_fns.append(grad_fn)
-                code.write(f"{grad_fn} = {one.name}._grad_fn")
-                edges[index] = f"({grad_fn}, {one.name}._output_nr)"
+                code.write(f"{grad_fn} = {argument.name}._grad_fn")
+                edges[index] = f"({grad_fn}, {argument.name}._output_nr)"
                 is_only = sum(pattern.wanted) == 1
                 inputs[index] = (
-                    one.name if is_only else f"{one.name} if {grad_fn} is None else {edges[index]}"
+                    argument.name if is_only else f"{argument.name} if {grad_fn} is None else {edges[index]}"
                 )
         with code.block(f"if {' or '.join(f'{grad_fn} is None' for grad_fn in grad_fns)}:"):
             code.write(f"__node.inputs = {render_tuple(inputs)}")
@@ -239,16 +248,16 @@ class _CallWriter:
         """Writes what the node saves, as ``save_residuals`` does. The storages of outputs have version 0."""
         code, count = self._code, len(self._inputs)
         for number, index in enumerate(pattern.viewed, 1 + self._block.result_count):
-            one = self._inputs[index]
-            code.write(f"{one.array} = {one.storage}.keep({one.array}, __result[{number}])")
+            argument = self._inputs[index]
+            code.write(f"{argument.array} = {argument.storage}.keep({argument.array}, __result[{number}])")
         values: list[str] = []
         storages: list[str] = []
         versions: list[str] = []
         for source in pattern.sources:
-            one = self._inputs[source] if source < count else None
-            values.append(one.array if one else f"__result[{1 + source - count}]")
-            storages.append(one.storage if one else f"__storage{source - count or ''}")
-            versions.append(f"{one.storage}.version" if one and not one.numbers else "0")
+            argument = self._inputs[source] if source < count else None
+            values.append(argument.array if argument else f"__result[{1 + source - count}]")
+            storages.append(argument.storage if argument else f"__storage{source - count or ''}")
+            versions.append(f"{argument.storage}.version" if argument and not argument.numbers else "0")
         if values:
             code.write(f"__node.saved = {render_tuple([*values, *storages])}")
         if written := [version for version in versions if version != "0"]:
@@ -265,7 +274,7 @@ class _CallWriter:
         """
         code = self._code
         written = self._inputs[0].name
-        needed = _any(f"{one.name}._requires_grad" for one in self._tensors)
+        needed = _any(f"{tensor.name}._requires_grad" for tensor in self._tensors)
         code.write(
             "__state = __modes.state",
             f"__storage = {written}._storage",

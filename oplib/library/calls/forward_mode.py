@@ -114,17 +114,17 @@ def _call_by_rule(
     """Runs the jvp rule instead of the kernel: it gives the results and their tangents."""
     record = dispatcher.record
     arrays = read_arrays(take_numbers(record, layout, flat))[1]
-    given = [tangent._storage.array for tangent in tangents if tangent is not None]
+    moving = [tangent._storage.array for tangent in tangents if tangent is not None]
     push = dispatcher.specialize(layout).rule_runner(has_tangents(tangents))
-    found: list[Pushed] = []
+    outcome: list[Pushed] = []
 
     def run() -> tuple[Structure, Sequence[Any]]:
-        found.append(push(arrays, given))
-        return found[0].structure, found[0].outputs
+        outcome.append(push(arrays, moving))
+        return outcome[0].structure, outcome[0].outputs
 
     structure, outputs = run_observed(dispatcher.overload, values, run, read_run)
     boxed = box_results(outputs)
-    pushed = iter(found[0].tangents)
+    pushed = iter(outcome[0].tangents)
     for result in boxed:
         if has_gradient(result._storage.array.dtype):
             set_tangent(result, box(next(pushed)))

@@ -118,12 +118,12 @@ def _make_block(
     dispatcher = branch.overload.prepare()
     if dispatcher is None or not dispatcher.is_fast:
         return None
-    names = [one.name for one in parameters]
+    names = [parameter.name for parameter in parameters]
     indices = branch.indices or tuple(range(len(dispatcher.schema.arguments)))
     if max(indices) >= len(names):
         return None  # an operator has no keyword argument
-    others = [one for index, one in enumerate(parameters) if index not in indices]
-    if any(one.default is one.empty and one.kind not in _STARRED for one in others):
+    others = [parameter for index, parameter in enumerate(parameters) if index not in indices]
+    if any(parameter.default is parameter.empty and parameter.kind not in _STARRED for parameter in others):
         return None  # each call gives something that the overload does not take
     tests = [branch.test.format(*names)] if branch.test else []
     tests += map(_test_default, others)

@@ -64,7 +64,7 @@ def _explain_number(record: Record, index: int, number: Any) -> ArgumentError:
 def refuse_bare_lists(record: Record, layout: Layout, flat: Sequence[Any]) -> None:
     """Raises ArgumentError for numbers in a list of tensors if no argument is an array, as torch does."""
     for index, entry in enumerate(layout.entries):
-        if isinstance(entry, tuple) and True in entry and all(isinstance(one, _NUMBERS) for one in flat):
+        if isinstance(entry, tuple) and True in entry and all(isinstance(value, _NUMBERS) for value in flat):
             raise _explain_number(record, index, layout.rebuild(flat)[index][entry.index(True)])
 
 

@@ -67,10 +67,10 @@ class OverloadCall:
         positional = [pair for pair in pairs if not pair[1].kwarg_only]
         keyword_only = [pair for pair in pairs if pair[1].kwarg_only]
         named = ", ".join(f"{argument.name!r}: {variable}" for variable, argument in keyword_only)
-        given = f"{render_tuple([variable for variable, _ in positional])}, {{{named}}}"
+        arguments = f"{render_tuple([variable for variable, _ in positional])}, {{{named}}}"
         code = CodeWriter({"__MISSING": MISSING, "__bind_again": self._bind_again, "__decline": decline})
         with code.block("if __named or __rest:"):
-            code.write(f"return __bind_again({given}, __rest, __named)")
+            code.write(f"return __bind_again({arguments}, __rest, __named)")
         for variable, argument in positional:
             default = _find_default(argument)
             if default is not MISSING:
@@ -91,7 +91,7 @@ class OverloadCall:
             code.objects,
             lambda: [("", FastBlock(self._dispatcher, in_inference=in_inference))],
             start=code.lines,
-            end=[f"return __decline({given})"],
+            end=[f"return __decline({arguments})"],
             filename=f"<call of {self._dispatcher.name}>",
         ).function
 
@@ -112,8 +112,8 @@ class OverloadCall:
         else:
             if not rest:
                 return self.function(*bound, **keyword_only)
-        given = [value for value in values if value is not MISSING]
-        return self._dispatcher.call((*given, *rest), {**_drop_missing(keyword_only), **named})
+        positional = [value for value in values if value is not MISSING]
+        return self._dispatcher.call((*positional, *rest), {**_drop_missing(keyword_only), **named})
 
     def _decline(self, values: tuple[Any, ...], keyword_only: dict[str, Any]) -> Any:
         """Serves a call that the function does not serve. In inference mode another function may serve it."""
@@ -129,8 +129,8 @@ class OverloadCall:
         """Takes the complete path, with the arguments that were given."""
         count = next((index for index, value in enumerate(values) if value is MISSING), len(values))
         later = dict(zip(list(self._indices)[count:], values[count:], strict=True))
-        given = _drop_missing({**keyword_only, **later})
-        return self._dispatcher.call(values[:count], given)
+        named = _drop_missing({**keyword_only, **later})
+        return self._dispatcher.call(values[:count], named)
 
 
 def _drop_missing(named: dict[str, Any]) -> dict[str, Any]:

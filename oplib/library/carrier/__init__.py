@@ -1,1 +1,1 @@
-"""Ops in the array world: one pair of primitives per op, and everything compiled for it."""
+"""Ops on arrays: one pair of primitives per op, and everything compiled for it."""

@@ -106,8 +106,8 @@ def _batch(primitive: Primitive, axis: Any, args: Any, dims: Any, *, attached: A
     count = attached.input_count
     level = Level.of(axis, tuple(dim is not None for dim in dims[:count]))
     moved = [
-        move_to_front(value, dim, None if place < count else axis.size)
-        for place, (value, dim) in enumerate(zip(args, dims, strict=True))
+        move_to_front(value, dim, None if index < count else axis.size)
+        for index, (value, dim) in enumerate(zip(args, dims, strict=True))
     ]
     batched = replace(attached, levels=(*attached.levels, level))
     outputs = primitive.bind(*moved, attached=batched, life=life)
@@ -128,7 +128,7 @@ def _differentiate(
 ) -> Any:
     outputs = primitive.bind(*primals, attached=attached, life=life)
     zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in outputs]
-    given = tangents[: attached.input_count]
-    if all(isinstance(tangent, ad.Zero) for tangent in given):
+    moving = tangents[: attached.input_count]
+    if all(isinstance(tangent, ad.Zero) for tangent in moving):
         return outputs, zeros
-    return outputs, bind_linear(partial(attached.make_linear, primals, outputs), given, zeros)
+    return outputs, bind_linear(partial(attached.make_linear, primals, outputs), moving, zeros)

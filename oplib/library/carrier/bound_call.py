@@ -106,15 +106,15 @@ class BoundCall:
         JAX's caches hold the call of a local op as long as one of its traces lives. So it refers to them
         weakly, and its specialization holds them.
         """
-        found = self._code()
-        if found is None:
+        code = self._code()
+        if code is None:
 
             def run(*arrays: Any) -> Results:  # a function, because JAX's caches hold a method for ever
                 return self._run(*arrays)
 
-            found = CallCode(run, is_transient=self.is_transient)
-            self._code = weakref.ref(found) if self.is_transient else lambda: found
-        return found
+            code = CallCode(run, is_transient=self.is_transient)
+            self._code = weakref.ref(code) if self.is_transient else lambda: code
+        return code
 
     @property
     def life(self) -> Any:
@@ -147,14 +147,14 @@ class BoundCall:
 
     def apply(self, key: Any, run: Callable[..., Any]) -> Callable[..., Any]:
         """Returns the compiled form of a function of this call, made once for each key."""
-        found = self.code.applied.get(key)
-        if found is None:
+        compiled = self.code.applied.get(key)
+        if compiled is None:
 
             def apply(*arrays: Any) -> Any:
                 return run(*arrays)
 
-            found = self.code.applied[key] = jax.jit(rename_function(apply, self.record.name))
-        return found
+            compiled = self.code.applied[key] = jax.jit(rename_function(apply, self.record.name))
+        return compiled
 
     def run_plain(self, levels: Levels, arrays: Sequence[Any]) -> Results:
         """Runs the kernel as plain Python on arrays whose values are known.
@@ -209,15 +209,15 @@ class BoundCall:
         """
         has_parts = self.has_parts(levels)
         key = levels, has_parts and in_parts, has_parts and derivable
-        found = self.code.levelled.get(key)
-        if found is None and key == ((), False, False):
-            found = self.code.single
-        elif found is None:
+        function = self.code.levelled.get(key)
+        if function is None and key == ((), False, False):
+            function = self.code.single
+        elif function is None:
             run = self._run_whole(levels)
             if has_parts and (in_parts or derivable):
                 run = partial(run_derivable if derivable else run_in_parts, self, levels)
-            found = self.code.levelled[key] = jax.jit(lambda *values: list(run(values)))
-        return trace_to_jaxpr(found, arrays, op=self.overload.name(), part="kernel")
+            function = self.code.levelled[key] = jax.jit(lambda *values: list(run(values)))
+        return trace_to_jaxpr(function, arrays, op=self.overload.name(), part="kernel")
 
     def has_parts(self, levels: Levels) -> bool:
         """Tells whether a sharding rule is to be executed; it is not if a host op has a batching rule."""
@@ -248,8 +248,8 @@ class BoundCall:
         return jax.eval_shape(self._find_batched(level), *arrays)[2].flags
 
     def _find_batched(self, level: Level) -> Callable[..., Batched]:
-        found = self.code.batched.get(level)
-        if found is None:
+        batched = self.code.batched.get(level)
+        if batched is None:
 
             def run(*values: Any) -> Batched:
                 batched = run_vmap_rule(self.record, self.layout, level, values)
@@ -259,8 +259,8 @@ class BoundCall:
                 strong = tuple(make_strong(value) for value in flat)
                 return structure, self.fit(strong, (level,), values, "batching rule"), shared
 
-            found = self.code.batched[level] = jax.jit(run, inline=True)
-        return found
+            batched = self.code.batched[level] = jax.jit(run, inline=True)
+        return batched
 
     def plan(
         self,
@@ -287,10 +287,10 @@ class BoundCall:
             plan, _, extras = self.run_forward(levels, wanted, inputs)
             return plan, list(extras)
         code = self.code  # holds the plan until it is returned
-        found = code.planners.get((levels, wanted))
-        if found is None:
-            found = code.planners[levels, wanted] = self._make_planner(levels, wanted)
-        return found(structure, tuple(inputs), tuple(outputs))
+        planner = code.planners.get((levels, wanted))
+        if planner is None:
+            planner = code.planners[levels, wanted] = self._make_planner(levels, wanted)
+        return planner(structure, tuple(inputs), tuple(outputs))
 
     def _make_planner(self, levels: Levels, wanted: Mask) -> Callable[..., tuple[FormulaPlan, list[Any]]]:
         def plan(structure: Structure | None, inputs: Any, outputs: Any) -> tuple[FormulaPlan, list[Any]]:
@@ -320,9 +320,9 @@ class BoundCall:
             inputs, outputs = tuple(map(to_jax_array, inputs)), tuple(map(to_jax_array, outputs))
             signature = tuple(map(jax.typeof, [*inputs, *outputs]))
             if signature not in known:
-                found, extras = plan(structure, inputs, outputs)
-                known[signature] = None if extras else found
-                return found, extras
+                made, extras = plan(structure, inputs, outputs)
+                known[signature] = None if extras else made
+                return made, extras
             kept = known[signature]
             return compile_plan()(structure, inputs, outputs) if kept is None else (kept, [])
 
@@ -359,11 +359,11 @@ class BoundCall:
             The plan for one example; the results and the intermediates, batched at all levels.
         """
         code = self.code  # holds the plan until it is returned
-        found = code.forwards.get((levels, wanted, due))
-        if found is None:
+        forward = code.forwards.get((levels, wanted, due))
+        if forward is None:
             run = partial(run_forward, self.overload, self.layout, wanted=wanted, due=due)
-            found = code.forwards[levels, wanted, due] = self._map_forward(run, levels)
-        plan, outputs, extras = found(*arrays)
+            forward = code.forwards[levels, wanted, due] = self._map_forward(run, levels)
+        plan, outputs, extras = forward(*arrays)
         return plan, self.fit(outputs, levels, arrays, "forward"), extras
 
     def fit(

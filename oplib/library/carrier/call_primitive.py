@@ -49,12 +49,12 @@ class CallPrimitive(Primitive):
             return checked.call_wrapped(*operands)  # JAX differentiates it
         first = len(operands) - call.layout.array_count
         state, inputs = operands[:first], operands[first:]
-        found = checked.call_wrapped(*state, *map(jax.lax.stop_gradient, inputs))
-        last = len(found) - len(call.trace(levels, inputs).out_avals)
+        outputs = checked.call_wrapped(*state, *map(jax.lax.stop_gradient, inputs))
+        last = len(outputs) - len(call.trace(levels, inputs).out_avals)
         if call.record.derivative.constant is not None:
-            return found
+            return outputs
         attached = Attached(call, levels, len(inputs))
-        return [*found[:last], *attach(self._attachment, attached, inputs, found[last:], ())]
+        return [*outputs[:last], *attach(self._attachment, attached, inputs, outputs[last:], ())]
 
 
 def apply_call(
@@ -89,12 +89,12 @@ def lower_call(
     """Lowers the kernel, after a check that each platform of the lowering has one."""
     jaxpr = call_jaxpr or call.trace(levels, ctx.avals_in)
     require_kernels(call.record, ctx.module_context.platforms, traced=call.kernel_slots)
-    found = find_spread_lowering(call, levels, jaxpr, ctx.module_context)
-    if found is None and min(len(ctx.module_context.platforms), len(call.kernel_slots)) > 1:
+    lowering = find_spread_lowering(call, levels, jaxpr, ctx.module_context)
+    if lowering is None and min(len(ctx.module_context.platforms), len(call.kernel_slots)) > 1:
         return lower_for_each(ctx, *args, slots=call.kernel_slots, jaxpr=jaxpr)
-    if found is None:
+    if lowering is None:
         return _lower_kernel(ctx, *args, call=call, call_jaxpr=jaxpr)
-    return mlir.lower_fun(found, multiple_results=True)(ctx, *args)
+    return mlir.lower_fun(lowering, multiple_results=True)(ctx, *args)
 
 
 def find_call_avals(

@@ -34,14 +34,14 @@ def transpose_call(
     if record.derivative.constant is not None:
         return [None] * len(args)
     if record.is_transparent and record.jvp is None:
-        found = _transpose_kernel(cotangents, inputs, moves, call.trace(levels, inputs, derivable=True))
+        grads = _transpose_kernel(cotangents, inputs, moves, call.trace(levels, inputs, derivable=True))
     else:
         avals = getattr(call_jaxpr, "out_avals", None) or call.trace(levels, inputs).out_avals
         outputs = [jnp.zeros(aval.shape, aval.dtype) for aval in avals]
         linear, residuals = make_linear(call, levels, moves, inputs=inputs, outputs=outputs)
         pairs = zip(cotangents, linear.differentiable, strict=True)
-        found = _pull(linear, residuals, [cotangent for cotangent, has in pairs if has])
-    rest = iter(found)
+        grads = _pull(linear, residuals, [cotangent for cotangent, has in pairs if has])
+    rest = iter(grads)
     return [next(rest) if move else None for move in moves]
 
 
@@ -59,13 +59,13 @@ def _transpose_kernel(cotangents: Any, inputs: Sequence[Any], moves: Mask, close
 
 def _pull(linear: Linear, residuals: Sequence[Any], cotangents: Sequence[Any]) -> Sequence[Any]:
     """Runs the backward formula, or the transposed jvp rule, if it reads known values only."""
-    given = tuple(not isinstance(cotangent, ad.Zero) for cotangent in cotangents)
+    present = tuple(not isinstance(cotangent, ad.Zero) for cotangent in cotangents)
     if linear.plan is not None:
-        present = [cotangent for cotangent, has in zip(cotangents, given, strict=True) if has]
-        _require_known(linear, jax.make_jaxpr(lambda *at: linear.pull(at, present, given))(*residuals))
-        return linear.pull(residuals, present, given)
+        arriving = [cotangent for cotangent, has in zip(cotangents, present, strict=True) if has]
+        _require_known(linear, jax.make_jaxpr(lambda *at: linear.pull(at, arriving, present))(*residuals))
+        return linear.pull(residuals, arriving, present)
     zeros = list(map(make_zero, linear.avals))
-    tangents = [jnp.zeros_like(residuals[place]) for place in linear.wanted_places]
+    tangents = [jnp.zeros_like(residuals[index]) for index in linear.wanted_indices]
     _require_known(linear, jax.make_jaxpr(lambda *at: linear.push(at, tangents, zeros))(*residuals))
     pushed = jax.vjp(lambda *moving: tuple(linear.push(residuals, moving, zeros)), *tangents)
     return pushed[1](tuple(map(ad.instantiate_zeros, cotangents)))
@@ -76,7 +76,7 @@ def _require_known(linear: Linear, closed: Any) -> None:
     is_rule = linear.plan is None
     # A jvp rule gets zeros as the tangents of known operands, and it is linear in them.
     expressions = Expressions(absorbs=is_rule)
-    leaves = [expressions.make(("residual", place)) for place in range(len(closed.in_avals))]
+    leaves = [expressions.make(("residual", index)) for index in range(len(closed.in_avals))]
     results = expressions.read(closed, leaves)
     for name, leaf in zip(_name_unknown(linear), leaves, strict=True):
         if name is not None and any(expressions.depends(result, [leaf]) for result in results):
@@ -91,14 +91,14 @@ def _name_unknown(linear: Linear) -> Iterator[str | None]:
     """Gives for each residual its name if it depends on a transposed operand, and None otherwise."""
     plan, layout = linear.plan, linear.call.layout
     inputs = [
-        f"'{layout.find_argument(place)}', which is transposed" if move else None
-        for place, move in enumerate(linear.wanted)
+        f"'{layout.find_argument(index)}', which is transposed" if move else None
+        for index, move in enumerate(linear.wanted)
     ]
     yield from inputs[: linear.rule_residuals]
     if plan is None:
         return
     outputs = ["a result, which is not known"] * len(plan.outputs)
     pool = [*inputs, *outputs]
-    is_unknown = any(pool[place] is not None for place in plan.extra_reads)
+    is_unknown = any(pool[index] is not None for index in plan.extra_reads)
     intermediate = "a value that was computed from transposed operands" if is_unknown else None
     yield from (pool[source] if source < len(pool) else intermediate for source in plan.sources)

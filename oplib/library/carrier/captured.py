@@ -75,14 +75,14 @@ class CapturedCall:
         make_linear(self._call, (), (True,) * len(primals), inputs=primals, outputs=())
 
     def _push(self, function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-        given = [tangent for tangent in tangents if not isinstance(tangent, SymbolicZero)]
+        moving = [tangent for tangent in tangents if not isinstance(tangent, SymbolicZero)]
         wanted = tuple(not isinstance(tangent, SymbolicZero) for tangent in tangents)
         planned = None
         if self._call.record.derivative.forward is None:
             outputs = function(*primals)
         else:
-            found, plan, extras = self._run_forward(self._call, wanted, primals)
-            outputs, planned, self.structure = tuple(found), (plan, extras), plan.structure
+            results, plan, extras = self._run_forward(self._call, wanted, primals)
+            outputs, planned, self.structure = tuple(results), (plan, extras), plan.structure
         linear, residuals = make_linear(
             self._call,
             (),
@@ -92,7 +92,7 @@ class CapturedCall:
             structure=self.structure,
             planned=planned,
         )
-        rest = iter(self._bind_linear(*residuals, *given, linear=linear))
+        rest = iter(self._bind_linear(*residuals, *moving, linear=linear))
         avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
         pairs = zip(avals, linear.differentiable, strict=True)
         return outputs, tuple(next(rest) if has else make_zero(aval) for aval, has in pairs)

@@ -30,18 +30,20 @@ def run_examples(op: str, levels: Levels, arrays: Sequence[Any], run: Callable[.
     if not levels:
         return run_in_levels((), run, *arrays)  # no value is mapped any more, so a draw is for one example
     *inner, outermost = levels
-    found: list[Results] = []
-    for place in range(outermost.size):
+    results: list[Results] = []
+    for index in range(outermost.size):
         pairs = zip(arrays, outermost.batched, strict=True)
-        example = [array[place] if is_batched else array for array, is_batched in pairs]
-        found.append(run_examples(op, tuple(inner), example, run))
-        _require_alike(op, found[0], found[-1])
-    flat = zip(*(arrays for _, arrays in found), strict=True)
-    return found[0][0], tuple(map(jnp.stack, flat))
+        example = [array[index] if is_batched else array for array, is_batched in pairs]
+        results.append(run_examples(op, tuple(inner), example, run))
+        _require_alike(op, results[0], results[-1])
+    flat = zip(*(arrays for _, arrays in results), strict=True)
+    return results[0][0], tuple(map(jnp.stack, flat))
 
 
 def _require_alike(op: str, first: Results, other: Results) -> None:
-    looks = [(structure, [(one.shape, one.dtype) for one in flat]) for structure, flat in (first, other)]
+    looks = [
+        (structure, [(array.shape, array.dtype) for array in flat]) for structure, flat in (first, other)
+    ]
     if looks[0] != looks[1]:
         raise ResultError(
             f"{op}: the results differ between the examples of a batch. The kernel reads values, so it runs "

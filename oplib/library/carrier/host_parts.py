@@ -116,8 +116,8 @@ class _HostParts:
         """Records the shapes of the parts; returns the shapes of their results, by the fake kernel."""
         record, layout = self.call.record, self.call.layout
         single = [
-            jax.ShapeDtypeStruct(part.shape[sum(level.batched[place] for level in levels) :], part.dtype)
-            for place, part in enumerate(parts)
+            jax.ShapeDtypeStruct(part.shape[sum(level.batched[index] for level in levels) :], part.dtype)
+            for index, part in enumerate(parts)
         ]
         due = jax.eval_shape(lambda *values: run_fake_kernel(record, layout, values), *single)
         self.due[_list_shapes(parts)] = levels, due

@@ -59,9 +59,9 @@ class Linear:
     is_outer: bool = False
 
     @property
-    def wanted_places(self) -> list[int]:
+    def wanted_indices(self) -> list[int]:
         """Returns the positions of the inputs that have a tangent."""
-        return [place for place, want in enumerate(self.wanted) if want]
+        return [index for index, want in enumerate(self.wanted) if want]
 
     def batched(self, axis: Any) -> Linear:
         """Returns the derivative with one more level, at which every value is batched."""
@@ -96,7 +96,7 @@ class Linear:
     ) -> Sequence[Any]:
         """Maps a function of the inputs and tangents of one example over the levels."""
         for level in self.levels:
-            axes = tuple(0 if level.batched[place] else None for place in self.wanted_places)
+            axes = tuple(0 if level.batched[index] else None for index in self.wanted_indices)
             function = level.map(function, (0, axes))
         return function(tuple(residuals[: self.rule_residuals]), tuple(tangents))
 
@@ -139,11 +139,11 @@ class Linear:
 
     def _show_linear(self, residuals: Sequence[Any], zeros: Sequence[Any]) -> LinearRule:
         """Returns the backward formula for transposition; the check is made once per signature."""
-        given = LinearRule(self.pull, is_given=True)
+        declared = LinearRule(self.pull, is_given=True)
         assert self.plan is not None
         signature = self.plan.token, self.levels, tuple(map(jax.typeof, [*residuals, *zeros]))
         if is_uncompiled() or signature in self.call.checked:
-            return given
+            return declared
         running = threading.get_ident(), signature
         if running in self.call.checked:
             raise AutogradError(
@@ -153,49 +153,49 @@ class Linear:
             )
         self.call.checked.add(running)
         try:
-            found = require_linear(self.pull, residuals, zeros, str(self.call))
+            rule = require_linear(self.pull, residuals, zeros, str(self.call))
         finally:
             self.call.checked.discard(running)
-        if found.is_given:
+        if rule.is_given:
             self.call.checked.add(signature)
-        return found
+        return rule
 
     def pull(
-        self, residuals: Sequence[Any], cotangents: Sequence[Any], given: Mask | None = None
+        self, residuals: Sequence[Any], cotangents: Sequence[Any], present: Mask | None = None
     ) -> tuple[Any, ...]:
         """Returns the gradients of the wanted inputs, by the backward formula.
 
         Args:
             residuals: the residuals of this derivative.
             cotangents: the given cotangents of the differentiable outputs.
-            given: for each of these outputs, whether it has a cotangent; None means all.
+            present: for each of these outputs, whether it has a cotangent; None means all.
         """
-        function = partial(self._pull_one, given or (True,) * len(self.avals))
+        function = partial(self._pull_one, present or (True,) * len(self.avals))
         for level in self.levels:
-            function = _map_and_sum(function, level, self.wanted_places)
+            function = _map_and_sum(function, level, self.wanted_indices)
         saved = tuple(map(to_jax_array, residuals[self.rule_residuals :]))
         return function(saved, tuple(cotangents))
 
-    def _pull_one(self, given: Mask, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
+    def _pull_one(self, present: Mask, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
         """Computes one example; the formula's complex gradients are the conjugates of JAX's."""
         plan = self.plan
         assert plan is not None
-        rest = iter(given)
+        rest = iter(present)
         mask = tuple([differentiable and next(rest) for differentiable in plan.differentiable])
         grads = plan.backward(mask).function(*residuals, *map(conjugate, cotangents))
         return tuple(
-            self._make_zero(place, shape) if grad is None else conjugate(grad)
-            for place, (grad, shape, want) in enumerate(zip(grads, plan.inputs, plan.wanted, strict=True))
+            self._make_zero(index, shape) if grad is None else conjugate(grad)
+            for index, (grad, shape, want) in enumerate(zip(grads, plan.inputs, plan.wanted, strict=True))
             if want
         )
 
-    def _make_zero(self, place: int, shape: Any) -> Any:
+    def _make_zero(self, index: int, shape: Any) -> Any:
         """Returns the zero gradient that a formula declares by None.
 
         For a number, for which None is often returned without intent, it raises MissingRuleError.
         """
         layout = self.call.layout
-        name = layout.find_argument(place)
+        name = layout.find_argument(index)
         if name in self.call.record.operand:
             raise MissingRuleError(
                 f"{self.call}: a derivative by argument '{name}' was asked for, and the backward formula "
@@ -203,18 +203,18 @@ class Linear:
                 "Return its gradient, or an array of zeros if it has none."
             )
         zeros, plan = jnp.zeros(shape.shape, shape.dtype), self.plan
-        return zeros if plan is None or plan.types is None else match_type(zeros, plan.types.inputs[place])
+        return zeros if plan is None or plan.types is None else match_type(zeros, plan.types.inputs[index])
 
 
-def _map_and_sum(function: Any, level: Level, places: Sequence[int]) -> Any:
+def _map_and_sum(function: Any, level: Level, indices: Sequence[int]) -> Any:
     """Maps a backward over a level; sums the gradient of an unbatched input over the batch."""
     mapped = level.map(function, (0, 0))
 
     def summed(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
         grads = mapped(residuals, cotangents)
         return tuple(
-            grad if level.batched[place] else jnp.sum(grad, axis=0)
-            for place, grad in zip(places, grads, strict=True)
+            grad if level.batched[index] else jnp.sum(grad, axis=0)
+            for index, grad in zip(indices, grads, strict=True)
         )
 
     return summed

@@ -34,8 +34,8 @@ def run_linear(*arrays: Any, linear: Linear) -> list[Any]:
     residuals, tangents = arrays[: linear.residual_count], arrays[linear.residual_count :]
     with jax.named_scope(linear.call.record.name):
         zeros = [make_zero(aval) for aval in linear.avals]
-        found = linear.push(residuals, tangents, zeros)
-        return fit_varying(found, linear.avals, op=str(linear.call), part="jvp rule")
+        outputs = linear.push(residuals, tangents, zeros)
+        return fit_varying(outputs, linear.avals, op=str(linear.call), part="jvp rule")
 
 
 def _run_late(*arrays: Any, linear: Linear, **_: Any) -> list[Any]:
@@ -86,10 +86,10 @@ def transpose_linear(cotangents: Any, *args: Any, linear: Linear, **_: Any) -> l
             f"{linear.call}: there is no reverse-mode rule. Its jvp rule is declared nonlinear, so none can "
             "be derived from it by transposition. Register one with register_autograd."
         )
-    given = tuple(not isinstance(cotangent, ad.Zero) for cotangent in cotangents)
-    present = [cotangent for cotangent, has in zip(cotangents, given, strict=True) if has]
+    present = tuple(not isinstance(cotangent, ad.Zero) for cotangent in cotangents)
+    arriving = [cotangent for cotangent, has in zip(cotangents, present, strict=True) if has]
     with jax.named_scope(f"{linear.call.record.name}.backward"):
-        grads = linear.pull(args[:count], present, given)
+        grads = linear.pull(args[:count], arriving, present)
     return [None] * count + [
         grad if ad.is_undefined_primal(tangent) else None
         for grad, tangent in zip(grads, args[count:], strict=True)
@@ -105,8 +105,8 @@ def push_varied(function: Callable[..., Any], primals: Any, tangents: Any) -> An
         return function(*(next(rest) if move else fixed for move, fixed in zip(moves, primals, strict=True)))
 
     at = tuple(primal for primal, move in zip(primals, moves, strict=True) if move)
-    given = tuple(tangent for tangent, move in zip(tangents, moves, strict=True) if move)
-    return jax.jvp(varied, at, given)
+    moving = tuple(tangent for tangent, move in zip(tangents, moves, strict=True) if move)
+    return jax.jvp(varied, at, moving)
 
 
 def make_zero(aval: Any) -> Any:

@@ -72,12 +72,12 @@ def bind_jvp_rule(call: BoundCall, note: Note) -> Callable[[Any, Any], tuple[Any
 
     def push(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         wanted = tuple(not isinstance(tangent, SymbolicZero) for tangent in tangents)
-        given = [tangent for tangent, want in zip(tangents, wanted, strict=True) if want]
-        structure, outputs, pushed = push_example(call, wanted, primals, given)
+        moving = [tangent for tangent, want in zip(tangents, wanted, strict=True) if want]
+        structure, outputs, pushed = push_example(call, wanted, primals, moving)
         note(structure)
-        found = iter(pushed)
+        rest = iter(pushed)
         spread = [
-            next(found) if has_gradient(value.dtype) else np.zeros(value.shape, jax.dtypes.float0)
+            next(rest) if has_gradient(value.dtype) else np.zeros(value.shape, jax.dtypes.float0)
             for value in outputs
         ]
         return outputs, tuple(spread)

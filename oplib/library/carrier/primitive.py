@@ -64,13 +64,13 @@ def find_carrier(overload: OpOverload) -> Carrier:
     holds the overload by its parameters, and so none has the primitives any more.
     """
     name = LOCAL if overload.is_local else overload.name()
-    found = _carriers.get(name)
-    if found is None and name == LOCAL:
+    carrier = _carriers.get(name)
+    if carrier is None and name == LOCAL:
         return _carriers.setdefault(name, Carrier(name))
-    if found is None:
-        found = _carriers.setdefault(name, _take_unused(name) or Carrier(name))
+    if carrier is None:
+        carrier = _carriers.setdefault(name, _take_unused(name) or Carrier(name))
         finalize(overload, _release, name).atexit = False
-    return found
+    return carrier
 
 
 def _take_unused(name: str) -> Carrier | None:
@@ -230,8 +230,8 @@ class Carrier:
     ) -> tuple[list[Any], list[Any]]:
         """Takes results and tangents of the jvp rule, which runs instead of the kernel."""
         wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
-        given = [tangent for tangent, want in zip(tangents, wanted, strict=True) if want]
-        structure, results, pushed = push_call(call, levels, wanted, primals, given)
+        moving = [tangent for tangent, want in zip(tangents, wanted, strict=True) if want]
+        structure, results, pushed = push_call(call, levels, wanted, primals, moving)
         if body is not None:
             body.structure = structure
         attached = attach(self.attachment, Attached(call, levels, len(primals)), primals, results, ())
@@ -274,9 +274,9 @@ class Carrier:
         """Returns the tangents of outputs; ``make(wanted)`` gives the derivative and its residuals."""
         wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
         linear, residuals = make(wanted)
-        given = [tangent for tangent in tangents if not isinstance(tangent, ad.Zero)]
+        moving = [tangent for tangent in tangents if not isinstance(tangent, ad.Zero)]
         bind = run_linear if _runs_in_place(linear) else self._bind_derivative
-        return _spread(bind(*residuals, *given, linear=linear), zeros, linear)
+        return _spread(bind(*residuals, *moving, linear=linear), zeros, linear)
 
     def _bind_derivative(self, *operands: Any, linear: Linear) -> list[Any]:
         return self.linear.bind(*operands, linear=linear, life=linear.call.life)
@@ -296,7 +296,7 @@ class Carrier:
         if call.record.is_transparent and call.record.jvp is None:
             zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in arrays]
             full = [zero if own is None else own for own, zero in zip(tangents, zeros, strict=True)]
-            found = derive(call, call.trace((), arrays, derivable=True), arrays, full)[1]
+            derived = derive(call, call.trace((), arrays, derivable=True), arrays, full)[1]
         else:
             wanted = tuple(tangent is not None for tangent in tangents)
             linear, residuals = make_linear(call, (), wanted, inputs=arrays, outputs=outputs)
@@ -305,10 +305,10 @@ class Carrier:
                 run_linear if call.record.takes_tensors else self._bind_derivative
             )  # eager rules are not traced
             results = bind(*operands, linear=linear)
-            found = _spread(results, [None] * len(avals), linear)
+            derived = _spread(results, [None] * len(avals), linear)
         return tuple(
-            None if one is None or aval.dtype == jax.dtypes.float0 else ad.instantiate_zeros(one)
-            for aval, one in zip(avals, found, strict=True)
+            None if tangent is None or aval.dtype == jax.dtypes.float0 else ad.instantiate_zeros(tangent)
+            for aval, tangent in zip(avals, derived, strict=True)
         )
 
 

@@ -34,4 +34,4 @@ def find_shared(call: BoundCall, levels: Levels, level: Level, arrays: Sequence[
     depends = find_dependent(
         call.trace(levels, inner, in_parts=False).jaxpr, level.batched, skips_choices=False
     )
-    return tuple(one and not reads for one, reads in zip(shared, depends, strict=True))
+    return tuple(is_shared and not reads for is_shared, reads in zip(shared, depends, strict=True))

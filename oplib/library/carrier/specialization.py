@@ -197,54 +197,54 @@ class Specialization:
 
     def _record_first(self, bits: int, *arrays: Any) -> Recorded:
         """Stands in for a recorder until its first call."""
-        recorder = self.recorders[tuple(bool(bits >> place & 1) for place in range(len(arrays)))]
+        recorder = self.recorders[tuple(bool(bits >> index & 1) for index in range(len(arrays)))]
         self.recorders_by_bits[bits] = recorder
         return recorder(*arrays)
 
-    def pusher(self, given: Mask, carrier: Carrier) -> ArrayFunction:
+    def pusher(self, present: Mask, carrier: Carrier) -> ArrayFunction:
         """Returns ``(*arrays, *outputs, *tangents) -> tangents of the outputs`` for a call that has run.
 
         Args:
-            given: for each array, whether it has a tangent.
+            present: for each array, whether it has a tangent.
             carrier: the carrier of the op.
         """
-        found = self.pushers.get(given)
-        if found is None:
+        pusher = self.pushers.get(present)
+        if pusher is None:
             call, record = self.call, self.overload.record
-            count, given_count = len(given), sum(given)
+            count, given_count = len(present), sum(present)
 
             def push(*values: Any) -> tuple[Any, ...]:
                 arrays, last = values[:count], len(values) - given_count
                 if record.is_derived and call.is_plain:
-                    return self._find_plain().jvp(given)(*arrays, *values[last:])
+                    return self._find_plain().jvp(present)(*arrays, *values[last:])
                 own = iter(values[last:])
-                pairs = zip(given, arrays, strict=True)
+                pairs = zip(present, arrays, strict=True)
                 tangents = [next(own).astype(array.dtype) if has else None for has, array in pairs]
                 return carrier.push(call, arrays, values[count:last], tangents)
 
             compiled = not (record.takes_tensors or record.is_plain)
-            found = self.pushers[given] = ArrayFunction(push, record.name, compiled=compiled)
-        return found
+            pusher = self.pushers[present] = ArrayFunction(push, record.name, compiled=compiled)
+        return pusher
 
-    def rule_runner(self, given: Mask) -> Callable[[Sequence[Any], Sequence[Any]], Pushed]:
+    def rule_runner(self, present: Mask) -> Callable[[Sequence[Any], Sequence[Any]], Pushed]:
         """Returns the jvp rule as a function of arrays and tangents, compiled if the kernel is.
 
         Args:
-            given: for each array, whether it has a tangent.
+            present: for each array, whether it has a tangent.
         """
-        found = self._rules.get(given)
-        if found is None:
+        runner = self._rules.get(present)
+        if runner is None:
             call, record = self.call, self.overload.record
 
             def push(arrays: Sequence[Any], tangents: Sequence[Any]) -> Pushed:
-                pairs = zip(given, arrays, strict=True)
+                pairs = zip(present, arrays, strict=True)
                 dtypes = [array.dtype for has, array in pairs if has]
                 cast = [tangent.astype(dtype) for tangent, dtype in zip(tangents, dtypes, strict=True)]
-                return push_call(call, (), given, arrays, cast)
+                return push_call(call, (), present, arrays, cast)
 
             is_compiled = record.kind == "array" and not call.is_plain
-            found = self._rules[given] = jax.jit(push) if is_compiled else push
-        return found
+            runner = self._rules[present] = jax.jit(push) if is_compiled else push
+        return runner
 
     def _find_plain(self) -> ArrayFunction:
         # To find what a derivative reads, its kernel is traced. Under jax.disable_jit no kernel of a user is.
@@ -277,10 +277,12 @@ def _return_views(recorded: Recorded, operands: Sequence[Any], arrays: Sequence[
     """Adds the arrays of views that the plan saves to what a call returns."""
     plan = recorded[0]
     saved = {*plan.sources, *plan.extra_reads}
-    viewed = [place for place, one in enumerate(operands) if place in saved and one is not arrays[place]]
+    viewed = [
+        index for index, operand in enumerate(operands) if index in saved and operand is not arrays[index]
+    ]
     if not viewed:
         return recorded
-    return plan.copy_for_views(tuple(viewed)), *recorded[1:], *[arrays[place] for place in viewed]
+    return plan.copy_for_views(tuple(viewed)), *recorded[1:], *[arrays[index] for index in viewed]
 
 
 def _compile(run: Callable[..., Results], call: BoundCall) -> Callable[..., Results]:
@@ -308,7 +310,7 @@ class _Recorders(dict[Mask, Callable[..., Recorded]]):
 
 def name_results(count: int) -> tuple[str, ...]:
     """Names the results of an op as torch does: ``result``, or ``result0``, ``result1`` and so on."""
-    return ("result",) if count == 1 else tuple(f"result{place}" for place in range(count))
+    return ("result",) if count == 1 else tuple(f"result{index}" for index in range(count))
 
 
 class SpecializationCache:
@@ -329,10 +331,10 @@ class SpecializationCache:
 
     def get(self, key: Hashable) -> Specialization | None:
         """Returns the specialization of a key and counts the use."""
-        found = self._by_key.get(key)
-        if found is not None:
-            found.last_use = next(_uses)
-        return found
+        specialization = self._by_key.get(key)
+        if specialization is not None:
+            specialization.last_use = next(_uses)
+        return specialization
 
     def put(self, key: Hashable, specialization: Specialization) -> Specialization:
         """Enters a specialization unless another thread has just entered one; returns the entered one.

@@ -56,9 +56,9 @@ def run_vmap_rule(record: Record, layout: Layout, level: Level, arrays: Sequence
     """
     assert record.vmap is not None
     boxed = record.takes_tensors
-    given = layout.rebuild([box(value) for value in arrays] if boxed else arrays)
+    arguments = layout.rebuild([box(value) for value in arrays] if boxed else arrays)
     dims = layout.rebuild_tangents(level.axes)
-    args, kwargs = layout.split(given)
+    args, kwargs = layout.split(arguments)
     rule, info = record.vmap, VmapInfo(level.size, level.randomness)
     answer = run_part(
         lambda: rule(info, layout.split(dims)[0], *args, **kwargs), record.name, "vmap rule", eager=boxed
@@ -68,7 +68,7 @@ def run_vmap_rule(record: Record, layout: Layout, level: Level, arrays: Sequence
             f"{record.name}: the vmap rule must give two returns, (output, out_dims). Got "
             f"{type(answer).__name__}. Return the batched output and the place of its batch axis."
         )
-    values, out_dims = _complete(record, layout, answer, list(zip(given, dims, strict=True)))
+    values, out_dims = _complete(record, layout, answer, list(zip(arguments, dims, strict=True)))
     subject = f"{record.name}: the batching rule"
     structure, flat = make_structure(values, len(layout.written_indices), read_result, subject=subject)
     spread = _spread_dims(record, out_dims, structure, flat)
@@ -89,13 +89,13 @@ def refuse_batched(op: str, rule: Any, batched: Batched, due: Sequence[Any]) -> 
         ResultError: it is.
     """
     _, flat, shared = batched
-    for place, (value, is_shared, one) in enumerate(zip(flat, shared.flags, due, strict=bool(due))):
+    for index, (value, is_shared, aval) in enumerate(zip(flat, shared.flags, due, strict=bool(due))):
         size, *shape = value.shape
-        if is_shared and any(_puts_in(size, axis, one.shape) == shape for axis in range(len(shape))):
+        if is_shared and any(_puts_in(size, axis, aval.shape) == shape for axis in range(len(shape))):
             raise ResultError(
-                f"{op}: result {place} of the vmap rule at {find_definition(rule)} is batched, and its place "
+                f"{op}: result {index} of the vmap rule at {find_definition(rule)} is batched, and its place "
                 f"of the batch axis is None. Got {describe(jax.ShapeDtypeStruct(shape, value.dtype))} for a "
-                f"batch of {size}; the kernel returns {describe(one)} for one example. Return the place."
+                f"batch of {size}; the kernel returns {describe(aval)} for one example. Return the place."
             )
 
 
@@ -104,17 +104,17 @@ def _puts_in(size: int, axis: int, shape: Sequence[int]) -> list[int]:
 
 
 def _complete(
-    record: Record, layout: Layout, answer: tuple[Any, Any], given: list[tuple[Any, Any]]
+    record: Record, layout: Layout, answer: tuple[Any, Any], arguments: list[tuple[Any, Any]]
 ) -> tuple[list[Any], list[Any]]:
     """Returns one value and the positions per written argument and result; eager rules write in place."""
     output, out_dims = answer
-    places = layout.written_indices
-    if places and not record.takes_tensors:
-        values = split_written(record, layout, places, output)
+    indices = layout.written_indices
+    if indices and not record.takes_tensors:
+        values = split_written(record, layout, indices, output)
         return values, _list_dims(record, out_dims, values)
     values = check_results(layout.schema, "the batching rule")(output)
     pairs = list(zip(values, _list_dims(record, out_dims, values), strict=True))
-    written = [given[place] for place in places]
+    written = [arguments[index] for index in indices]
     pairs = [*written, *leave_out_returned_arguments(layout.schema, pairs)]
     return [value for value, _ in pairs], [dim for _, dim in pairs]
 
@@ -123,10 +123,10 @@ def _list_dims(record: Record, out_dims: Any, values: Sequence[Any]) -> list[Any
     """Returns the positions for each result, from an int or None for all, or from one entry per result."""
     if _is_dim(out_dims):
         return [out_dims] * len(values)
-    given = out_dims if isinstance(out_dims, tuple) and len(values) != 1 else (out_dims,)
-    if len(given) != len(values):
+    entries = out_dims if isinstance(out_dims, tuple) and len(values) != 1 else (out_dims,)
+    if len(entries) != len(values):
         raise _refuse_dims(record, out_dims, values)
-    return list(given)
+    return list(entries)
 
 
 def _spread_dims(record: Record, dims: Sequence[Any], structure: Structure, flat: Sequence[Any]) -> list[Any]:
@@ -136,8 +136,8 @@ def _spread_dims(record: Record, dims: Sequence[Any], structure: Structure, flat
     except ValueError:
         spread = [()]
     if not all(map(_is_dim, spread)):
-        given = dims[0] if len(dims) == 1 else tuple(dims)
-        raise _refuse_dims(record, given, structure.rebuild(flat))
+        shown = dims[0] if len(dims) == 1 else tuple(dims)
+        raise _refuse_dims(record, shown, structure.rebuild(flat))
     return spread
 
 

@@ -97,14 +97,14 @@ class Expressions:
 
     def make(self, label: Hashable, operands: Numbers = ()) -> int:
         """Returns the number of an expression."""
-        found = self._numbers.get((label, operands))
-        if found is None:
-            found = self._numbers[label, operands] = len(self._labels)
+        number = self._numbers.get((label, operands))
+        if number is None:
+            number = self._numbers[label, operands] = len(self._labels)
             self._labels.append(label)
             self._operands.append(operands)
             inner = [carry for operand in operands for carry in self._carries[operand]]
             self._carries.append(tuple(dict.fromkeys(inner)) if inner else ())
-        return found
+        return number
 
     def make_zero(self, aval: Any) -> int:
         """Returns the number of zeros of a shape and dtype."""
@@ -120,12 +120,12 @@ class Expressions:
         """Tells whether an expression contains one of some leaves."""
         sought, seen, stack = set(leaves), set(), [number]
         while stack:
-            one = stack.pop()
-            if one in sought:
+            current = stack.pop()
+            if current in sought:
                 return True
-            if one not in seen:
-                seen.add(one)
-                stack.extend(self._operands[one])
+            if current not in seen:
+                seen.add(current)
+                stack.extend(self._operands[current])
         return False
 
     def read(self, jaxpr: Any, operands: Sequence[int], depth: int = 0) -> list[int]:
@@ -137,10 +137,10 @@ class Expressions:
             depth: the number of loops around it.
         """
         key = id(jaxpr), tuple(operands), depth
-        found = self._read_before.get(key)
-        if found is None:
-            found = self._read_before[key] = self._read(jaxpr, operands, depth)
-        return found
+        numbers = self._read_before.get(key)
+        if numbers is None:
+            numbers = self._read_before[key] = self._read(jaxpr, operands, depth)
+        return numbers
 
     def _read(self, jaxpr: Any, operands: Sequence[int], depth: int) -> list[int]:
         inner, constants = open_jaxpr(jaxpr)
@@ -151,11 +151,11 @@ class Expressions:
             return self._read_literal(var) if hasattr(var, "val") else numbers[var]
 
         for equation in inner.eqns:
-            given = tuple([find(var) for var in equation.invars])
-            key = id(equation), given, depth
+            arguments = tuple([find(var) for var in equation.invars])
+            key = id(equation), arguments, depth
             results = self._read_before.get(key)
             if results is None:
-                results = self._read_before[key] = self._read_equation(equation, given, depth)
+                results = self._read_before[key] = self._read_equation(equation, arguments, depth)
             numbers.update(zip(equation.outvars, results, strict=True))
         return [find(var) for var in inner.outvars]
 
@@ -201,7 +201,7 @@ class Expressions:
         return self._label_each(label, equation, operands)
 
     def _label_each(self, label: Hashable, equation: Any, operands: Numbers) -> list[int]:
-        return [self.make((label, place), operands) for place in range(len(equation.outvars))]
+        return [self.make((label, index), operands) for index in range(len(equation.outvars))]
 
     def _simplify(self, name: str, equation: Any, operands: Numbers) -> int:
         """Returns the number of a sum or conversion; zero is no term, and the same dtype no conversion."""
@@ -221,15 +221,15 @@ class Expressions:
 
     def _describe(self, equation: Any) -> Hashable:
         """Returns the parameters of an equation as a part of a label."""
-        found = self._parameters.get(id(equation))
-        if found is None:
+        description = self._parameters.get(id(equation))
+        if description is None:
             params = equation.params
             if equation.primitive.name == "gather" and _fills_as_derivative(equation):
                 # Places out of bounds are NaN in the value by default, and 0 in its derivative.
                 params = {**params, "fill_value": 0}
-            found = tuple([(name, _freeze(value)) for name, value in params.items()])
-            self._parameters[id(equation)] = found
-        return found
+            description = tuple([(name, _freeze(value)) for name, value in params.items()])
+            self._parameters[id(equation)] = description
+        return description
 
     def _read_cond(self, equation: Any, operands: Numbers, depth: int) -> list[int]:
         branches = [self.read(branch, operands[1:], depth) for branch in equation.params["branches"]]
@@ -303,27 +303,27 @@ class Expressions:
         ]
 
     def _find_carries(
-        self, starts: Numbers, places: Sequence[Any], step: Callable[[Sequence[int]], list[int]], depth: int
+        self, starts: Numbers, outvars: Sequence[Any], step: Callable[[Sequence[int]], list[int]], depth: int
     ) -> tuple[list[int], list[int]]:
         """Returns the carries of a loop, zero where they stay zero, and the results of a step."""
         carries = [
-            self.make_zero(var.aval) if self.is_zero(start) else self._make_carry(depth, place)
-            for place, (start, var) in enumerate(zip(starts, places, strict=True))
+            self.make_zero(var.aval) if self.is_zero(start) else self._make_carry(depth, index)
+            for index, (start, var) in enumerate(zip(starts, outvars, strict=True))
         ]
         while True:
             results = step(carries)
             moved = [
-                place
-                for place, (carry, result) in enumerate(zip(carries, results, strict=False))
+                index
+                for index, (carry, result) in enumerate(zip(carries, results, strict=False))
                 if self.is_zero(carry) and not self.is_zero(result)
             ]
             if not moved:
                 return carries, results
-            for place in moved:
-                carries[place] = self._make_carry(depth, place)
+            for index in moved:
+                carries[index] = self._make_carry(depth, index)
 
-    def _make_carry(self, depth: int, place: int) -> int:
-        number = self.make(("carry", depth, place))
+    def _make_carry(self, depth: int, index: int) -> int:
+        number = self.make(("carry", depth, index))
         self._carries[number] = (number,)
         return number
 
@@ -335,8 +335,8 @@ class Expressions:
         order = list(dict.fromkeys(order))
         for carry in order:  # grows while it is read
             reached = self._carries[loop.steps[carry]]
-            order.extend(one for one in reached if one in loop.steps and one not in order)
-        names = {carry: self.make(("bound", loop.depth, place)) for place, carry in enumerate(order)}
+            order.extend(other for other in reached if other in loop.steps and other not in order)
+        names = {carry: self.make(("bound", loop.depth, index)) for index, carry in enumerate(order)}
         body = self._rename([*ends, *(loop.steps[carry] for carry in order)], names)
         starts = [loop.starts[carry] for carry in order]
         return self.make((*label, loop.depth, len(ends), len(order)), (*body, *starts))
@@ -347,13 +347,17 @@ class Expressions:
         reached: set[int] = set()
         stack = list(numbers)
         while stack:
-            one = stack.pop()
-            if one not in reached and one not in names and not names.keys().isdisjoint(self._carries[one]):
-                reached.add(one)
-                stack.extend(self._operands[one])
-        for one in sorted(reached):  # operands first
-            operands = tuple([renamed.get(operand, operand) for operand in self._operands[one]])
-            renamed[one] = self.make(self._labels[one], operands)
+            current = stack.pop()
+            if (
+                current not in reached
+                and current not in names
+                and not names.keys().isdisjoint(self._carries[current])
+            ):
+                reached.add(current)
+                stack.extend(self._operands[current])
+        for current in sorted(reached):  # operands first
+            operands = tuple([renamed.get(operand, operand) for operand in self._operands[current]])
+            renamed[current] = self.make(self._labels[current], operands)
         return [renamed.get(number, number) for number in numbers]
 
 

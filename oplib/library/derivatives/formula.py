@@ -92,26 +92,26 @@ class FormulaPlan(BackwardPlan):
     def is_surrogate(self) -> bool:  # noqa: D102  described in Plan
         return self.overload.record.derivative.surrogate
 
-    def backward(self, given: Mask) -> ArrayFunction:  # noqa: D102  described in Plan
+    def backward(self, present: Mask) -> ArrayFunction:  # noqa: D102  described in Plan
         record = self.overload.record
-        held = self._versioned.get(given)
+        held = self._versioned.get(present)
         if held is not None and held[0] == record.version:
             return held[1]
         if infer_kind(self._find_rule()) == "host":
             shapes = tuple(shape for shape, want in zip(self.inputs, self.wanted, strict=True) if want)
-            on_host = make_host_call(self._bind_formula(given, np), shapes, op=record.name)
-            formula = spread_gradients(self._type(on_host, given), self.wanted)
+            on_host = make_host_call(self._bind_formula(present, np), shapes, op=record.name)
+            formula = spread_gradients(self._type(on_host, present), self.wanted)
             made = ArrayFunction(formula, record.name, compiled=False)
         else:
-            typed = self._type(self._bind_formula(given, jnp), given)
+            typed = self._type(self._bind_formula(present, jnp), present)
             formula = spread_gradients(typed, self.wanted)
             compiled, selects = not record.is_plain, record.derivative.selects
             made = ArrayFunction(formula, record.name, compiled=compiled, is_formula=True, selects=selects)
-        self._versioned[given] = record.version, made
+        self._versioned[present] = record.version, made
         return made
 
-    def _type(self, formula: Function, given: Mask) -> Function:
-        return formula if self.types is None else self.types.bind(formula, self.wanted, given)
+    def _type(self, formula: Function, present: Mask) -> Function:
+        return formula if self.types is None else self.types.bind(formula, self.wanted, present)
 
     def _find_rule(self) -> Function:
         rule = self.overload.record.derivative.backward
@@ -119,7 +119,7 @@ class FormulaPlan(BackwardPlan):
             raise missing_formula(self.overload)
         return rule
 
-    def _bind_formula(self, given: Mask, xp: Any) -> Callable[..., tuple[Any, ...]]:
+    def _bind_formula(self, present: Mask, xp: Any) -> Callable[..., tuple[Any, ...]]:
         """Returns ``(*residuals, *given cotangents) -> wanted gradients``, with None for declared zeros.
 
         It looks the rule up when it is traced, as a call looks up its kernel, because JAX's caches keep plans
@@ -133,7 +133,7 @@ class FormulaPlan(BackwardPlan):
 
         def formula(*arrays: Any) -> tuple[Any, ...]:
             ctx = self.notes.restore(op, saver, map(wrap, arrays[:count]))
-            cotangents = self._complete(iter(arrays[count:]), given, xp)
+            cotangents = self._complete(iter(arrays[count:]), present, xp)
             grads = self.structure.rebuild_grads(
                 [None if grad is None else wrap(grad) for grad in cotangents]
             )
@@ -147,16 +147,18 @@ class FormulaPlan(BackwardPlan):
 
         return formula
 
-    def _complete(self, cotangents: Iterator[Any], given: Mask, xp: Any) -> list[Any]:
+    def _complete(self, cotangents: Iterator[Any], present: Mask, xp: Any) -> list[Any]:
         """Returns one cotangent per flat output: zeros or None, as the setup chose, for a missing one."""
-        return [next(cotangents) if has else self._make_missing(place, xp) for place, has in enumerate(given)]
+        return [
+            next(cotangents) if has else self._make_missing(index, xp) for index, has in enumerate(present)
+        ]
 
-    def _make_missing(self, place: int, xp: Any) -> Any:
-        shape = self.outputs[place]
+    def _make_missing(self, index: int, xp: Any) -> Any:
+        shape = self.outputs[index]
         if not (self.notes.materialize and shape is not None and has_gradient(shape.dtype)):
             return None
         zeros = xp.zeros(shape.shape, shape.dtype)
-        return zeros if self.types is None or xp is np else match_type(zeros, self.types.results[place])
+        return zeros if self.types is None or xp is np else match_type(zeros, self.types.results[index])
 
 
 register_plan(FormulaPlan)

@@ -46,34 +46,34 @@ class GradientTypes:
     results: tuple[Any, ...]
     paths: Sequence[Paths]
 
-    def classify(self, place: int, result: int) -> dict[Any, set[bool]]:
+    def classify(self, index: int, result: int) -> dict[Any, set[bool]]:
         """Tells how a result depends on an input, for each axis over which neither of them varies.
 
         Returns:
             The values that occur among the paths: True for a sum over the devices along the axis, False for a
             value that all of these devices compute alike.
         """
-        varying = find_varying(self.inputs[place]) | find_varying(self.results[result])
-        passed = [axes for source, axes in self.paths[result] if source == place]
+        varying = find_varying(self.inputs[index]) | find_varying(self.results[result])
+        passed = [axes for source, axes in self.paths[result] if source == index]
         shared = jax.sharding.get_abstract_mesh().manual_axes
         return {axis: {axis in axes for axes in passed} for axis in shared if axis not in varying}
 
-    def bind(self, formula: Formula, wanted: Mask, given: Mask) -> Formula:
+    def bind(self, formula: Formula, wanted: Mask, present: Mask) -> Formula:
         """Returns a formula whose gradients have the types of their inputs.
 
         Args:
             formula: ``(*residuals, *given cotangents) -> wanted gradients``.
             wanted: for each input, whether its gradient is computed.
-            given: for each result, whether it has a cotangent.
+            present: for each result, whether it has a cotangent.
         """
-        targets = [place for place, want in enumerate(wanted) if want]
-        sources = [place for place, has in enumerate(given) if has]
+        targets = [index for index, want in enumerate(wanted) if want]
+        sources = [index for index, has in enumerate(present) if has]
         return _TypedFormula(self, formula, targets, sources).run
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _TypedFormula:
-    """A formula for some inputs and some results, given by their places."""
+    """A formula for some inputs and some results, given by their indices."""
 
     types: GradientTypes
     formula: Formula
@@ -83,14 +83,14 @@ class _TypedFormula:
     def run(self, *arrays: Any) -> tuple[Any, ...]:
         count = len(arrays) - len(self.sources)
         fitted = [
-            _match(value, self.types.results[place])
-            for value, place in zip(arrays[count:], self.sources, strict=True)
+            _match(value, self.types.results[index])
+            for value, index in zip(arrays[count:], self.sources, strict=True)
         ]
         trace = self._trace(arrays[:count], fitted)
-        inputs = [self.types.inputs[place] for place in self.targets]
+        inputs = [self.types.inputs[index] for index in self.targets]
         masks = [self._find_masks(trace, number) for number in range(len(self.targets))]
         runs = {each: self._run_masked(trace, each) for each in dict.fromkeys(masks)}
-        grads = [runs[each][place] for place, each in enumerate(masks)]
+        grads = [runs[each][index] for index, each in enumerate(masks)]
         return tuple(
             None if grad is None else _match(vary(grad, own), due)
             for grad, own, due in zip(grads, trace.axes, inputs, strict=True)
@@ -110,7 +110,7 @@ class _TypedFormula:
         and does not need it: its gradients have the types of the inputs.
         """
         pairs = zip(cotangents, self.sources, strict=True)
-        cast = [vary(value, self._find_summed(place)) for value, place in pairs]
+        cast = [vary(value, self._find_summed(index)) for value, index in pairs]
         everywhere = match_varying([*residuals, *cast])
         for operands in ([*residuals, *cast], everywhere):
             try:
@@ -123,10 +123,10 @@ class _TypedFormula:
         operands = [*residuals, *cotangents]
         closed, shapes = jax.make_jaxpr(self.formula, return_shape=True)(*operands)
         joined = join_axes(operands) if calls_any(closed, OPAQUE) else frozenset[Any]()
-        found = zip(closed.out_avals, find_paths(closed, len(operands)), strict=True)
+        types = zip(closed.out_avals, find_paths(closed, len(operands)), strict=True)
         axes, paths = list[Axes](), list[Paths]()
         for shape in shapes:
-            kind, own = (None, frozenset[Any]()) if shape is None else next(found)
+            kind, own = (None, frozenset[Any]()) if shape is None else next(types)
             axes.append(frozenset() if kind is None else joined | find_varying(kind))
             paths.append(own)
         return _Traced(residuals, cotangents, axes, paths)
@@ -143,10 +143,10 @@ class _TypedFormula:
             AutogradError: a part of a result is computed alike on all devices, and a part is a sum over them.
         """
         target, masks = self.targets[number], list[Axes]()
-        for place, result in enumerate(self.sources):
+        for index, result in enumerate(self.sources):
             kinds = self.types.classify(target, result)
             for axis, kind in kinds.items():
-                if len(kind) > 1 and not trace.is_summed(number, place, axis):
+                if len(kind) > 1 and not trace.is_summed(number, index, axis):
                     raise self._refuse(target, result, axis)
             alike = frozenset(axis for axis, kind in kinds.items() if kind == {False})
             masks.append(alike & trace.axes[number])
@@ -173,9 +173,9 @@ class _Traced:
 
     def is_summed(self, number: int, cotangent: int, axis: Any) -> bool:
         """Tells whether the formula reduces over an axis what a gradient has of a cotangent."""
-        place = len(self.residuals) + cotangent
-        found = {axis in passed for source, passed in self.paths[number] if source == place}
-        return axis not in self.axes[number] and found != {False}
+        index = len(self.residuals) + cotangent
+        sums = {axis in passed for source, passed in self.paths[number] if source == index}
+        return axis not in self.axes[number] and sums != {False}
 
 
 def _match(value: Any, due: Any) -> Any:

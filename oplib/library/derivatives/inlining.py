@@ -58,34 +58,36 @@ class Inlining:
             moves: for each input, whether it moves.
         """
         key = id(jaxpr), tuple(moves)
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = self._find(jaxpr, moves)
-        return found
+        answer = self._found.get(key)
+        if answer is None:
+            answer = self._found[key] = self._find(jaxpr, moves)
+        return answer
 
     def _find(self, jaxpr: Any, moves: Sequence[bool]) -> tuple[bool, Moves]:
         enters = False
         moving: set[Any] = set()
-        for equation, given in walk(jaxpr, moves, moving):
-            here, results = self.find_in_equation(equation, given)
+        for equation, entering in walk(jaxpr, moves, moving):
+            here, results = self.find_in_equation(equation, entering)
             enters |= here
             moving.update(var for var, move in zip(equation.outvars, results, strict=True) if move)
         inner, _ = open_jaxpr(jaxpr)
         return enters, tuple([not hasattr(var, "val") and var in moving for var in inner.outvars])
 
-    def find_in_equation(self, equation: Any, given: Moves) -> tuple[bool, Moves]:
+    def find_in_equation(self, equation: Any, entering: Moves) -> tuple[bool, Moves]:
         """Tells the same of one equation that moving values enter."""
         name, params = equation.primitive.name, equation.params
         if name in CALLS:
-            return self.find(params[CALLS[name]], given)
+            return self.find(params[CALLS[name]], entering)
         if name == "scan":
-            return self._find_in_scan(equation, given)
+            return self._find_in_scan(equation, entering)
         if name == "while":
-            return self._find_in_while(equation, given)
+            return self._find_in_while(equation, entering)
         if name == "cond":
-            found = [self.find(branch, given[1:]) for branch in params["branches"]]
-            moved = [given[0] or any(moves) for moves in zip(*(moves for _, moves in found), strict=True)]
-            return any(enters for enters, _ in found), tuple(moved)
+            answers = [self.find(branch, entering[1:]) for branch in params["branches"]]
+            moved = [
+                entering[0] or any(moves) for moves in zip(*(moves for _, moves in answers), strict=True)
+            ]
+            return any(enters for enters, _ in answers), tuple(moved)
         if name == "custom_linear_solve":
             self.solutions.append(equation)
         is_replaced = self.is_replaced(equation)
@@ -93,27 +95,29 @@ class Inlining:
             self.hidden.append(equation)
         return is_replaced, (True,) * len(equation.outvars)
 
-    def _find_in_scan(self, equation: Any, given: Moves) -> tuple[bool, Moves]:
+    def _find_in_scan(self, equation: Any, entering: Moves) -> tuple[bool, Moves]:
         first, last = split_loop(equation)
-        carries = given[first:last]
+        carries = entering[first:last]
         while True:
-            enters, moved = self.find(equation.params["jaxpr"], (*given[:first], *carries, *given[last:]))
+            enters, moved = self.find(
+                equation.params["jaxpr"], (*entering[:first], *carries, *entering[last:])
+            )
             after = tuple(map(_either, carries, moved))
             if after == carries:
                 return enters, (*carries, *moved[len(carries) :])
             carries = after
 
-    def _find_in_while(self, equation: Any, given: Moves) -> tuple[bool, Moves]:
+    def _find_in_while(self, equation: Any, entering: Moves) -> tuple[bool, Moves]:
         params = equation.params
         first, last = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
-        carries = given[last:]
+        carries = entering[last:]
         while True:
-            enters, moved = self.find(params["body_jaxpr"], (*given[first:last], *carries))
+            enters, moved = self.find(params["body_jaxpr"], (*entering[first:last], *carries))
             after = tuple(map(_either, carries, moved))
             if after == carries:
                 break
             carries = after
-        condition, (stops,) = self.find(params["cond_jaxpr"], (*given[:first], *carries))
+        condition, (stops,) = self.find(params["cond_jaxpr"], (*entering[:first], *carries))
         return enters or condition, tuple([stops or move for move in carries])
 
     def is_replaced(self, equation: Any) -> bool:
@@ -143,47 +147,47 @@ class Inlining:
         moving = {var for var, move in zip(inner.invars, moves, strict=True) if move}
         steps: list[tuple[Any, Moves]] = []
         for equation in inner.eqns:
-            given = tuple([not hasattr(var, "val") and var in moving for var in equation.invars])
+            entering = tuple([not hasattr(var, "val") and var in moving for var in equation.invars])
             arguments = [var.val if hasattr(var, "val") else known[var] for var in equation.invars]
             source = equation.source_info
             with user_context(source.traceback, name_stack=source.name_stack):
-                results, moved = self._run_equation(equation, arguments, given)
+                results, moved = self._run_equation(equation, arguments, entering)
             known.update(zip(equation.outvars, results, strict=True))
             moving.update(var for var, move in zip(equation.outvars, moved, strict=True) if move)
-            if any(given):
-                steps.append((equation, given))
+            if any(entering):
+                steps.append((equation, entering))
         return known, steps
 
     def _run_equation(
-        self, equation: Any, values: list[Any], given: Moves
+        self, equation: Any, values: list[Any], entering: Moves
     ) -> tuple[Sequence[Any], Sequence[bool]]:
-        if not any(given):
+        if not any(entering):
             return bind(equation, values), [False] * len(equation.outvars)
-        enters, moved = self.find_in_equation(equation, given)
+        enters, moved = self.find_in_equation(equation, entering)
         if not enters:
             return bind(equation, values), moved
         name, params = equation.primitive.name, equation.params
         if name in _CHECKPOINTS:
             options = {key: params[key] for key in ("prevent_cse", "policy") if key in params}
-            run = jax.checkpoint(lambda *args: self.run(params["jaxpr"], args, given), **options)
+            run = jax.checkpoint(lambda *args: self.run(params["jaxpr"], args, entering), **options)
             return run(*values), moved
         if name in CALLS:
-            return self.run(params[CALLS[name]], values, given), moved
+            return self.run(params[CALLS[name]], values, entering), moved
         if name == "scan":
-            return self._run_scan(equation, values, given, moved), moved
+            return self._run_scan(equation, values, entering, moved), moved
         if name == "while":
-            return self._run_while(equation, values, given, moved), moved
+            return self._run_while(equation, values, entering, moved), moved
         if name == "cond":
-            return self._run_cond(equation, values, given), moved
+            return self._run_cond(equation, values, entering), moved
         if name in _UNREADABLE:
-            return trust(equation, given)(*values), moved
-        return self.run(find_body(equation), values, given), moved
+            return trust(equation, entering)(*values), moved
+        return self.run(find_body(equation), values, entering), moved
 
-    def _run_scan(self, equation: Any, values: list[Any], given: Moves, moved: Moves) -> list[Any]:
+    def _run_scan(self, equation: Any, values: list[Any], entering: Moves, moved: Moves) -> list[Any]:
         params = equation.params
         first, last = split_loop(equation)
         count = last - first
-        moves = (*given[:first], *moved[:count], *given[last:])
+        moves = (*entering[:first], *moved[:count], *entering[last:])
 
         def step(carries: tuple[Any, ...], items: tuple[Any, ...]) -> tuple[Any, Any]:
             results = self.run(params["jaxpr"], [*values[:first], *carries, *items], moves)
@@ -193,22 +197,22 @@ class Inlining:
         finals, stacked = jax.lax.scan(step, tuple(values[first:last]), tuple(values[last:]), **options)
         return [*finals, *stacked]
 
-    def _run_while(self, equation: Any, values: list[Any], given: Moves, moved: Moves) -> Sequence[Any]:
+    def _run_while(self, equation: Any, values: list[Any], entering: Moves, moved: Moves) -> Sequence[Any]:
         params = equation.params
         first, last = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
 
         def condition(carries: Sequence[Any]) -> Any:
-            return self.run(params["cond_jaxpr"], [*values[:first], *carries], (*given[:first], *moved))[0]
+            return self.run(params["cond_jaxpr"], [*values[:first], *carries], (*entering[:first], *moved))[0]
 
         def step(carries: Sequence[Any]) -> tuple[Any, ...]:
             inputs = [*values[first:last], *carries]
-            return tuple(self.run(params["body_jaxpr"], inputs, (*given[first:last], *moved)))
+            return tuple(self.run(params["body_jaxpr"], inputs, (*entering[first:last], *moved)))
 
         return jax.lax.while_loop(condition, step, tuple(values[last:]))
 
-    def _run_cond(self, equation: Any, values: list[Any], given: Moves) -> Sequence[Any]:
+    def _run_cond(self, equation: Any, values: list[Any], entering: Moves) -> Sequence[Any]:
         def choose(branch: Any) -> Callable[..., tuple[Any, ...]]:
-            return lambda *arguments: tuple(self.run(branch, arguments, given[1:]))
+            return lambda *arguments: tuple(self.run(branch, arguments, entering[1:]))
 
         return jax.lax.switch(values[0], list(map(choose, equation.params["branches"])), *values[1:])
 
@@ -224,9 +228,9 @@ def walk(jaxpr: Any, moves: Sequence[bool], moving: set[Any]) -> Iterator[tuple[
     inner, _ = open_jaxpr(jaxpr)
     moving.update(var for var, move in zip(inner.invars, moves, strict=True) if move)
     for equation in inner.eqns:
-        given = tuple([not hasattr(var, "val") and var in moving for var in equation.invars])
-        if any(given):
-            yield equation, given
+        entering = tuple([not hasattr(var, "val") and var in moving for var in equation.invars])
+        if any(entering):
+            yield equation, entering
 
 
 def bind(equation: Any, values: Sequence[Any]) -> list[Any]:
@@ -261,13 +265,13 @@ def _contains_custom(jaxpr: Any) -> bool:
     )
 
 
-def trust(equation: Any, given: Moves) -> Callable[..., Any]:
+def trust(equation: Any, entering: Moves) -> Callable[..., Any]:
     """Returns a computation that cannot be read, as one that is linear in its moving operands."""
     run = jax.custom_jvp(lambda *values: bind(equation, values))
 
     @run.defjvp
     def push(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-        pairs = zip(given, primals, tangents, strict=True)
+        pairs = zip(entering, primals, tangents, strict=True)
         return run(*primals), run(*[tangent if move else primal for move, primal, tangent in pairs])
 
     return run
@@ -278,5 +282,5 @@ def _is_op(equation: Any) -> bool:
     return "call" in equation.params and "levels" in equation.params
 
 
-def _either(one: bool, other: bool) -> bool:
-    return one or other
+def _either(left: bool, right: bool) -> bool:
+    return left or right

@@ -148,8 +148,8 @@ def check_jvp_rule(
 
     def push(inputs: Any, moving: Any) -> tuple[Any, ...]:
         rest = iter(moving)
-        given = [next(rest) if move else None for move in moves]
-        return run_jvp_rule(record, layout, inputs, given).tangents
+        tangents = [next(rest) if move else None for move in moves]
+        return run_jvp_rule(record, layout, inputs, tangents).tangents
 
     moving = [
         jax.typeof(value if tangent is None else tangent)

@@ -60,7 +60,7 @@ def require_linear(rule: Rule, residuals: Sequence[Any], cotangents: Sequence[An
     refusal = traced.find_nonlinear()
     if refusal is not None:
         raise AutogradError(
-            f"{op}: no forward mode can be derived from the backward formula. Gradient {refusal.place} is "
+            f"{op}: no forward mode can be derived from the backward formula. Gradient {refusal.index} is "
             f"not shown to be linear in the incoming gradients: {refusal.reason}. Register a rule with "
             "register_jvp, or declare the formula with register_autograd(..., nonlinear=True)."
         )
@@ -87,19 +87,19 @@ def transpose_rule(
         return jax.vjp(lambda *values: tuple(rule.run(residuals, values)), *zeros)[1](tuple(tangents))
     except Exception as error:
         traced = _trace(rule.run, residuals, zeros)
-        found = find_refusal(traced.closed, traced.moves, _is_transposable)
-        if found is None:
+        refused = find_refusal(traced.closed, traced.moves, _is_transposable)
+        if refused is None:
             raise
         raise AutogradError(
-            f"{op}: no forward mode can be derived from the backward formula: {found} cannot be transposed. "
-            "Register a rule with register_jvp, or write the formula without it."
+            f"{op}: no forward mode can be derived from the backward formula: {refused} cannot be "
+            "transposed. Register a rule with register_jvp, or write the formula without it."
         ) from error
 
 
 def find_nonlinear(
     rule: Rule, points: Sequence[Any], moving: Sequence[Any], *, trusts_opaque: bool = False
 ) -> tuple[int, str] | None:
-    """Returns the place of a result that is not shown to be linear, and the reason; None if all are.
+    """Returns the index of a result that is not shown to be linear, and the reason; None if all are.
 
     Args:
         rule: maps points and moving values to results.
@@ -107,8 +107,8 @@ def find_nonlinear(
         moving: arrays or shapes, in which the results should be linear.
         trusts_opaque: a computation that cannot be read counts as linear.
     """
-    found = _trace(rule, points, moving, trusts=trusts_opaque).find_nonlinear()
-    return None if found is None else (found.place, found.reason)
+    refusal = _trace(rule, points, moving, trusts=trusts_opaque).find_nonlinear()
+    return None if refusal is None else (refusal.index, refusal.reason)
 
 
 def _trace(rule: Rule, points: Sequence[Any], moving: Sequence[Any], *, trusts: bool = False) -> _TracedRule:
@@ -150,7 +150,7 @@ class _TracedRule:
 
     def __init__(self, closed: Any, count: int, *, trusts: bool = False) -> None:
         self.closed = closed
-        self.moves = tuple(place >= count for place in range(len(closed.in_avals)))
+        self.moves = tuple(index >= count for index in range(len(closed.in_avals)))
         self._count = count
         self._trusts = trusts
         self._inlining = Inlining(trusts=trusts)
@@ -169,33 +169,33 @@ class _TracedRule:
             if not _has_linear_operator(solution):
                 return Refusal(0, f"the operator of {show_equation(solution)} is not linear")
         try:
-            place, is_free = self.find_result()
+            index, is_free = self.find_result()
         except (OplibError, RecursionError):  # of an op in the rule
             raise
         except Exception as error:  # noqa: BLE001  JAX says in many ways that it has no rule
             shown = str(error).partition("\n")[0].rstrip(".")
             return self._explain(0) or Refusal(0, f"JAX cannot differentiate it ({shown})")
-        if place is None:
+        if index is None:
             return None
         if is_free:
-            return Refusal(place, "it does not depend on them")
-        return self._explain(place) or Refusal(place, "it seems to have another term")
+            return Refusal(index, "it does not depend on them")
+        return self._explain(index) or Refusal(index, "it seems to have another term")
 
-    def _explain(self, place: int) -> Refusal | None:
+    def _explain(self, index: int) -> Refusal | None:
         """Returns the refusal that names the first equation without a linear value."""
         try:
             step = self._find_step()
         except Exception:  # noqa: BLE001  the same
             step = None
         if step is not None:
-            found: str | None = find_refusal_in(*step, _is_linear)
+            equation: str | None = find_refusal_in(*step, _is_linear)
         else:
-            found = find_refusal(self.closed, self.moves, _is_linear)
-        return None if found is None else Refusal(place, f"{found} is not shown to be linear")
+            equation = find_refusal(self.closed, self.moves, _is_linear)
+        return None if equation is None else Refusal(index, f"{equation} is not shown to be linear")
 
     def _find_step(self) -> tuple[Any, Any] | None:
         """Returns the first equation, outside of calls and loops, whose value is not linear."""
-        found: list[Any] = []
+        reached: list[Any] = []
 
         def run(points: Sequence[Any], moving: Sequence[Any]) -> list[Any]:
             known, steps = self._inlining.run_steps(self.closed, [*points, *moving], self.moves)
@@ -203,17 +203,17 @@ class _TracedRule:
             kept = [has_gradient(var.aval.dtype) for _, var in pairs]
             # A value without a gradient, such as a comparison, is not linear.
             last = kept.index(False) if False in kept else len(kept)
-            found[:] = [step for step, _ in pairs[: last + 1]]
+            reached[:] = [step for step, _ in pairs[: last + 1]]
             return [known[var] for _, var in pairs[:last]]
 
-        place, _ = self.find_result(run)
-        if place is not None:
-            return found[place]
+        index, _ = self.find_result(run)
+        if index is not None:
+            return reached[index]
         inner, _ = open_jaxpr(self.closed)
-        return found[-1] if found and found[-1][0] is not inner.eqns[-1] else None
+        return reached[-1] if reached and reached[-1][0] is not inner.eqns[-1] else None
 
     def find_result(self, run: Rule | None = None) -> tuple[int | None, bool]:
-        """Returns the place of a result that is not linear, and whether it is free of the moving values."""
+        """Returns the index of a result that is not linear, and whether it is free of the moving values."""
         run = run or self.run
 
         def push(points: Any, at: Any, direction: Any) -> tuple[Any, Any]:
@@ -223,28 +223,28 @@ class _TracedRule:
         points, moving = tuple(avals[: self._count]), tuple(avals[self._count :])
         pushed = jax.make_jaxpr(push)(points, moving, moving)
         expressions = Expressions(absorbs=self._trusts)
-        fixed = [expressions.make(("point", place)) for place in range(len(points))]
-        first = [expressions.make(("X", place)) for place in range(len(moving))]
-        second = [expressions.make(("Y", place)) for place in range(len(moving))]
+        fixed = [expressions.make(("point", index)) for index in range(len(points))]
+        first = [expressions.make(("X", index)) for index in range(len(moving))]
+        second = [expressions.make(("Y", index)) for index in range(len(moving))]
         values = expressions.read(pushed, [*fixed, *first, *second])
         derivatives = expressions.read(pushed, [*fixed, *second, *first])
         count = len(values) // 2
-        for place, (value, derivative) in enumerate(zip(values[:count], derivatives[count:], strict=True)):
+        for index, (value, derivative) in enumerate(zip(values[:count], derivatives[count:], strict=True)):
             if value != derivative:
-                return place, not expressions.depends(value, first)
+                return index, not expressions.depends(value, first)
         return None, False
 
 
 def _is_linear(closed: Any, moves: Sequence[bool]) -> bool:
     """Tells whether a jaxpr is linear in its moving inputs."""
-    order = sorted(range(len(moves)), key=lambda place: moves[place])
+    order = sorted(range(len(moves)), key=lambda index: moves[index])
     run = jaxpr_as_fun(closed)
 
     def reordered(*values: Any) -> Any:
-        given = dict(zip(order, values, strict=True))
-        return run(*[given[place] for place in range(len(order))])
+        by_index = dict(zip(order, values, strict=True))
+        return run(*[by_index[index] for index in range(len(order))])
 
-    last = jax.make_jaxpr(reordered)(*[closed.in_avals[place] for place in order])
+    last = jax.make_jaxpr(reordered)(*[closed.in_avals[index] for index in order])
     return _TracedRule(last, len(moves) - sum(moves)).find_result()[0] is None
 
 

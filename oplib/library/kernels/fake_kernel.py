@@ -43,15 +43,15 @@ def declare_varying(record: Record, layout: Layout, arrays: Sequence[Any]) -> li
     Only a ``jax.ShapeDtypeStruct`` with ``manual_axis_type`` declares them. An array does not: it is often an
     argument, or zeros, that merely have the right shape.
     """
-    found: list[frozenset[Any] | None] = []
+    declared: list[frozenset[Any] | None] = []
 
     def note(*values: Any) -> None:
-        for one in _run(record, layout, values)[1]:
-            kind = one.manual_axis_type if isinstance(one, jax.ShapeDtypeStruct) else None
-            found.append(None if kind is None else kind.varying)
+        for value in _run(record, layout, values)[1]:
+            kind = value.manual_axis_type if isinstance(value, jax.ShapeDtypeStruct) else None
+            declared.append(None if kind is None else kind.varying)
 
     jax.eval_shape(note, *arrays)
-    return found
+    return declared
 
 
 def _run(record: Record, layout: Layout, arrays: Sequence[Any]) -> tuple[Structure, Sequence[Any]]:
@@ -69,9 +69,9 @@ def _run(record: Record, layout: Layout, arrays: Sequence[Any]) -> tuple[Structu
         )
         returned = leave_out_returned_arguments(layout.schema, returned)
     values = layout.rebuild(arrays)
-    places = layout.written_indices
-    results = [*(values[place] for place in places), *returned]
-    return make_structure(results, len(places), _read, subject=f"{record.name}: the fake kernel")
+    indices = layout.written_indices
+    results = [*(values[index] for index in indices), *returned]
+    return make_structure(results, len(indices), _read, subject=f"{record.name}: the fake kernel")
 
 
 def _read(value: Any) -> Any:
@@ -106,8 +106,8 @@ def require_fake(record: Record, results: Results, due: Results) -> None:
     """Raises ResultError if a kernel and its fake kernel differ in structure, shapes or dtypes."""
     part = f"the fake kernel at {find_definition(record.fake)}"
     require_same_structure(record.name, part, due[0], results[0])
-    got, given = ([(value.shape, value.dtype) for value in flat] for _, flat in (results, due))
-    if got != given:
+    got, expected = ([(value.shape, value.dtype) for value in flat] for _, flat in (results, due))
+    if got != expected:
         raise ResultError(
             f"{record.name}: the kernel's results differ from those of its fake kernel. The kernel returned "
             f"{describe(list(results[1]))}, the fake kernel {describe(list(due[1]))}. Correct one of them: "

@@ -62,16 +62,17 @@ def _find_opaque(
         return [join_axes(arrays)] * len(flat)
     placement = place_call(record.sharding, layout, (), structure, shapes=(arrays, flat))
     return [
-        join_axes(arrays[source] for source in placement.list_sources(place)) for place in range(len(flat))
+        join_axes(arrays[source] for source in placement.list_sources(index)) for index in range(len(flat))
     ]
 
 
 def _check_declared(record: Record, declared: Sequence[Axes | None], flat: Sequence[Any]) -> None:
-    for place, (due, value) in enumerate(zip(declared, flat, strict=True)):
-        found = find_varying(jax.typeof(value))
-        if due is not None and due != found:
+    for index, (due, value) in enumerate(zip(declared, flat, strict=True)):
+        varying = find_varying(jax.typeof(value))
+        if due is not None and due != varying:
             raise ResultError(
-                f"{record.name}: the fake kernel contradicts the kernel on varying mesh axes. Result {place} "
-                f"varies over {describe_axes(found)}, and the fake kernel at {find_definition(record.fake)} "
-                f"declares {describe_axes(due)}. Correct its manual_axis_type, or leave it out."
+                f"{record.name}: the fake kernel contradicts the kernel on varying mesh axes. Result {index} "
+                f"varies over {describe_axes(varying)}, and the fake kernel at "
+                f"{find_definition(record.fake)} declares {describe_axes(due)}. Correct its "
+                "manual_axis_type, or leave it out."
             )

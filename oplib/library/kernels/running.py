@@ -57,7 +57,7 @@ def _trace_for_platforms(record: Record, run: Run, layout: Layout, arrays: Seque
                 raise
             strong = [make_strong(value) for value in flat]
             # One kernel may return a constant where another computes: both results vary over the same axes.
-            results = [vary(value, due.get(place, ())) for place, value in enumerate(strong)]
+            results = [vary(value, due.get(index, ())) for index, value in enumerate(strong)]
             traced[slot] = structure, results
             _compare(record, traced, slot)
             return tuple(results)
@@ -79,8 +79,8 @@ def _trace_for_platforms(record: Record, run: Run, layout: Layout, arrays: Seque
 
 def _join_axes(kernels: Sequence[Function], arrays: Sequence[Any]) -> list[frozenset[Any]]:
     """Returns for each result the mesh axes over which that of any kernel varies."""
-    found = [jax.jit(kernel).trace(*arrays).jaxpr.out_avals for kernel in kernels]
-    return [frozenset[Any]().union(*map(find_varying, types)) for types in zip(*found, strict=False)]
+    avals = [jax.jit(kernel).trace(*arrays).jaxpr.out_avals for kernel in kernels]
+    return [frozenset[Any]().union(*map(find_varying, types)) for types in zip(*avals, strict=False)]
 
 
 def _compare(record: Record, traced: dict[str, Results], slot: str) -> None:

@@ -167,8 +167,8 @@ def _register(record: Record, name: str, *arguments: str) -> str:
 
 
 def _registered(rule: str, function: Any, by: str) -> RuleFact:
-    place = find_definition(function) if callable(function) else "?"
-    return RuleFact(rule, Status.registered, by, None if place == "?" else place)
+    line = find_definition(function) if callable(function) else "?"
+    return RuleFact(rule, Status.registered, by, None if line == "?" else line)
 
 
 def _describe_kernel(record: Record, family: str) -> RuleFact:

@@ -91,7 +91,7 @@ class OpOverload(Redirecting):
         alive: whether the overload is defined now.
         call: the function of a whole call, the same as ``__call__``. It is assigned anew with every record,
             and built at the first call.
-        arrays: as ``call``, but returns arrays if no argument decides the world.
+        arrays: as ``call``, but returns arrays if no argument decides the kind of input.
         functional: the function of arrays; it stays when the op is destroyed.
     """
 

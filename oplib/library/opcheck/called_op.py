@@ -42,9 +42,9 @@ def find_called_op(
             return value
         return Tensor.from_array(value, requires_grad=not has_tensors and is_inexact(value))
 
-    given, keywords = tree_map(to_tensor, (tuple(args), dict(kwargs)))
+    tensors, keywords = tree_map(to_tensor, (tuple(args), dict(kwargs)))
     with observing(note):
-        function(*given, **keywords)
+        function(*tensors, **keywords)
     if len(calls) != 1:
         names = ", ".join(str(overload) for overload, _ in calls) or "none"
         raise RegistrationValueError(

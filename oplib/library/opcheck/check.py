@@ -154,10 +154,10 @@ def opcheck(
     """
     names = _list_tests(test_utils)
     tolerance = _make_tolerance(rtol, atol)
-    given, keywords = _take_arguments(op, args), _take_keywords(op, kwargs)
+    positional, keywords = _take_arguments(op, args), _take_keywords(op, kwargs)
     if isinstance(op, FunctionType) and op.__module__.startswith("oplib"):
-        op, given, keywords = find_called_op(op, given, keywords)
-    sample = Sample(overload := _resolve(op), given, keywords)
+        op, positional, keywords = find_called_op(op, positional, keywords)
+    sample = Sample(overload := _resolve(op), positional, keywords)
     results = OpCheckResults(overload)
     for name in names:
         start = time.perf_counter()

@@ -49,7 +49,7 @@ def find_definition(function: Any) -> str:
     return "?" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def find_place(function: Any) -> tuple[str, str]:
+def find_origin(function: Any) -> tuple[str, str]:
     """Returns the file in which a function is defined, and its qualified name.
 
     All cells of one notebook count as one file, and so does all input of one interactive Python.
@@ -63,11 +63,11 @@ def find_place(function: Any) -> tuple[str, str]:
 
 def find_line(error: BaseException) -> str:
     """Returns the last line of an error's traceback outside this package and JAX, as ``file:line``."""
-    found = "?"
+    line = "?"
     step = error.__traceback__
     while step is not None:
         file = step.tb_frame.f_code.co_filename
         if not is_inside[file]:
-            found = f"{file}:{step.tb_lineno}"
+            line = f"{file}:{step.tb_lineno}"
         step = step.tb_next
-    return found
+    return line

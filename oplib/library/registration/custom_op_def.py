@@ -82,7 +82,7 @@ class CustomOpDef(Redirecting, Generic[P, R]):
         return self._opoverload.tags
 
     def arrays(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Calls the op and returns arrays, even if no argument decides the world."""
+        """Calls the op and returns arrays, even if no argument decides the kind of input."""
         return self._opoverload.arrays(*args, **kwargs)
 
     def functional(self, /, *args: Any, **kwargs: Any) -> Any:

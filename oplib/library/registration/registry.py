@@ -30,7 +30,7 @@ from oplib.library.records.contribution import (
     find_newest,
 )
 from oplib.library.records.qualname import LocalQualname, Qualname
-from oplib.library.records.sites import Site, find_definition, find_place, find_site
+from oplib.library.records.sites import Site, find_definition, find_origin, find_site
 
 
 class Snapshot(NamedTuple):
@@ -218,7 +218,7 @@ class Registry:
 
 def _warn_of_replacement(qualname: Qualname, first: Contribution, function: Any, site: Site) -> None:
     """Warns if a definition of an op is no repetition of the first, as when a cell or a module runs again."""
-    if find_place(first.value.function) != find_place(function):
+    if find_origin(first.value.function) != find_origin(function):
         warnings.warn(
             f"{qualname}: a second op of this name replaces the first. The first is "
             f"{find_definition(first.value.function)}, registered at {first.site}; the second is "

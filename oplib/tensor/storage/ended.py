@@ -14,15 +14,15 @@ class EndedStorage(Storage):
 
     Args:
         function: the name of the function.
-        place: where the Tensor was kept, as a user would write it; empty if that is unknown.
+        path: where the Tensor was kept, as a user would write it; empty if that is unknown.
     """
 
-    __slots__ = ("function", "place")
+    __slots__ = ("function", "path")
 
-    def __init__(self, function: str, place: str) -> None:
+    def __init__(self, function: str, path: str) -> None:
         self.version = 0
         self.function = function
-        self.place = place
+        self.path = path
 
     @property
     def array(self) -> Any:
@@ -31,7 +31,7 @@ class EndedStorage(Storage):
         Raises:
             TracingError: always.
         """
-        kept = f", which kept it in {self.place}" if self.place else ""
+        kept = f", which kept it in {self.path}" if self.path else ""
         raise TracingError(
             "oplib.jit: a Tensor that was made inside a compiled function is used outside of it. Got one of "
             f"{self.function}{kept}. Its value existed only while the function was traced. Return it from "

@@ -120,8 +120,8 @@ class ViewStorage(Storage):
     def path(self) -> tuple[Chain, Starts, Any]:
         """The chain from the root, whose history the view shares, its starts, and the spec of the root."""
         base = self.base
-        if isinstance(base, AliasStorage) and base.place is not None:
-            before, starts, spec = base.place.path
+        if isinstance(base, AliasStorage) and base.view is not None:
+            before, starts, spec = base.view.path
             return *before.extend(self.chain, starts, self.starts), spec
         return self.chain, self.starts, base.spec
 
@@ -192,27 +192,27 @@ class AliasStorage(Storage):
         counter: the storage whose version counts the writes through the alias.
         former: a weak reference to the storage that a tensor had before ``tensor.data = other``. The writes
             through the alias count there too: nodes have saved it.
-        place: the storage of the view that this was; it has the way to the root, whose history the view still
+        view: the storage of the view that this was; it has the way to the root, whose history the view still
             shares. None for other tensors.
     """
 
-    __slots__ = ("cell", "counter", "former", "place")
+    __slots__ = ("cell", "counter", "former", "view")
 
     def __init__(self, cell: Storage, version: int = 0) -> None:
         self.cell: Storage = cell.cell if isinstance(cell, AliasStorage) else cell
         self.counter = Storage(None)
         self.counter.version = version
         self.former: weakref.ref[Storage] | None = None
-        self.place: ViewStorage | None = None
+        self.view: ViewStorage | None = None
 
     @staticmethod
     def move(old: Storage, cell: Storage, *, has_views: bool) -> AliasStorage:
-        """Makes the storage of a tensor that is given other contents, and keeps its version and place."""
+        """Makes the storage of a tensor that is given other contents, and keeps its version and view."""
         made = AliasStorage(cell, old.version)
         if isinstance(old, AliasStorage):
-            made.counter, made.former, made.place = old.counter, old.former, old.place
+            made.counter, made.former, made.view = old.counter, old.former, old.view
         elif isinstance(old, ViewStorage):
-            made.counter = made.place = old
+            made.counter = made.view = old
         elif has_views:
             made.counter = old
         else:  # a reference that is not weak would keep the old array alive for nobody
@@ -222,8 +222,8 @@ class AliasStorage(Storage):
     @property
     def path(self) -> tuple[Chain, Starts, Any]:
         """The chain from the root, its starts, and the spec of the root, if this was a view's."""
-        assert self.place is not None
-        return self.place.path
+        assert self.view is not None
+        return self.view.path
 
     @property
     def array(self) -> Any:

@@ -55,15 +55,15 @@ class CallPlan(FilledPlan):
     def op_name(self) -> str:  # noqa: D102  described in BackwardPlan
         return self._function.name
 
-    def check_slots(self, given: Mask) -> None:
+    def check_slots(self, present: Mask) -> None:
         """Raises if a gradient arrives at a result that cannot be differentiated."""
         for slot, reason in self._refused.items():
-            if given[slot]:
+            if present[slot]:
                 raise SavedTensorError(reason)
 
-    def _make_backward(self, given: Mask) -> ArrayFunction:
-        self.check_slots(given)
-        return super()._make_backward(given)
+    def _make_backward(self, present: Mask) -> ArrayFunction:
+        self.check_slots(present)
+        return super()._make_backward(present)
 
 
 class CompiledCallBackward(FormulaNode):
@@ -86,10 +86,10 @@ class CompiledCallBackward(FormulaNode):
             f"{self.op_name()} again, without the map. Take both derivatives inside vmap."
         )
 
-    def _apply_recorded(self, grads: Gradients, given: Mask) -> Gradients:
-        self.plan.check_slots(given)
+    def _apply_recorded(self, grads: Gradients, present: Mask) -> Gradients:
+        self.plan.check_slots(present)
         rest = iter(grads)
-        specs = zip(given, self.input_metadata, strict=True)
+        specs = zip(present, self.input_metadata, strict=True)
         full = [next(rest) if has else box(jnp.zeros(spec.shape, spec.dtype)) for has, spec in specs]
         gradients = iter(self.again(full))
         return tuple([next(gradients) if reached else None for reached in self.plan.wanted])

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from oplib.library.carrier.look import Below
+from oplib.library.carrier.unmapped_values import UnmappedValue
 from oplib.tensor import Tensor, upcalls
 
 
-def with_batch(value: Below, size: int) -> Below:
+def with_batch(value: UnmappedValue, size: int) -> UnmappedValue:
     """Adds the batch axis to a value that is the same in all examples."""
     if value.is_batched:
         return value
-    return Below(jnp.broadcast_to(value.array[None], (size, *value.array.shape)), True)
+    return UnmappedValue(jnp.broadcast_to(value.array[None], (size, *value.array.shape)), True)
 
 
 def repeat(tensor: Tensor, size: int) -> Tensor:

@@ -10,7 +10,7 @@ from jax.extend.core import get_opaque_trace_state
 from oplib.autograd.function import Function
 from oplib.autograd.user_functions.vmap import call_own_rule, uses_own_rule
 from oplib.errors import AutogradError, DimensionError, describe
-from oplib.library.carrier.look import look_below
+from oplib.library.carrier.unmapped_values import read_unmapped
 from oplib.library.carrier.vmap_rule import VmapInfo
 from oplib.modes import modes
 from oplib.pytree import tree_flatten, tree_unflatten
@@ -42,7 +42,7 @@ def apply_in_map(
     args = _bind(cls, args, kwargs)
     leaves, spec = tree_flatten(args)
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-    below = look_below(level.index, [tensor._storage.array for tensor in tensors])
+    below = read_unmapped(level.index, [tensor._storage.array for tensor in tensors])
     if not any(value.is_batched for value in below):
         return apply(*args)
     outcome: list[Any] = []

@@ -46,8 +46,8 @@ class MappedPlan(BackwardPlan):
             self.extras = ArrayFunction(mapped, inner.extras.name, compiled=inner.extras.compiled)
             self.extra_reads = inner.extra_reads
 
-    def _make_backward(self, given: Mask) -> ArrayFunction:
-        inner = self._inner.backward(given)
+    def _make_backward(self, present: Mask) -> ArrayFunction:
+        inner = self._inner.backward(present)
         function = map_backward(inner.function, self._size, self._residuals, self._targets)
         return ArrayFunction(
             function,

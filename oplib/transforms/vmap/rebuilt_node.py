@@ -66,10 +66,10 @@ class RebuiltNode(FormulaNode):
     def find_links(self, sources: Sequence[int]) -> list[Edge | None]:  # noqa: D102  in SlottedNode
         return list(self.links[: len(sources)])
 
-    def _apply_recorded(self, grads: Sequence[Any], given: Mask) -> Sequence[Any]:
+    def _apply_recorded(self, grads: Sequence[Any], present: Mask) -> Sequence[Any]:
         """Records the backward. If it reads a value without an edge, part of its derivative would be lost."""
         if self.is_linked:
-            return super()._apply_recorded(grads, given)
+            return super()._apply_recorded(grads, present)
         raise AutogradError(
             f"{self.label}: it was recorded inside vmap, and its backward reads tensors that "
             "save_for_backward was not given. Their history is lost outside, so with create_graph=True the "

@@ -21,7 +21,7 @@ from oplib.autograd.recording.in_place import write_in_place
 from oplib.autograd.recording.origins import number_node
 from oplib.autograd.tangents import find_tangent, set_tangent
 from oplib.errors import AutogradError, describe
-from oplib.library.carrier.look import Below
+from oplib.library.carrier.unmapped_values import UnmappedValue
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
 from oplib.tensor.storage.map_level import MapAxis, MapLevel, run_in_levels
@@ -227,7 +227,7 @@ class Region:
                 return Mapped(upcalls.alias(entrance.moved), True)
         return Mapped(self._box(inner, with_batch(below, self._size), graph), True)
 
-    def _box(self, inner: Tensor, below: Below, graph: RegionGraph) -> Tensor:
+    def _box(self, inner: Tensor, below: UnmappedValue, graph: RegionGraph) -> Tensor:
         """Makes the Tensor outside for a Tensor inside."""
         outer = ARRAYS.box(below.array)
         outer._storage = graph.storage_of(inner._storage, below.array)

@@ -16,7 +16,7 @@ from oplib.autograd.nodes.gradient_representation import ARRAYS, is_tracer_class
 from oplib.autograd.nodes.node import FIRST, NOBODY, Edge, SavedArray, SavedState, TapeNode
 from oplib.autograd.saved.saved_tensor import link
 from oplib.autograd.tangents import TangentSlot
-from oplib.library.carrier.look import Below, look_below
+from oplib.library.carrier.unmapped_values import UnmappedValue, read_unmapped
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 
@@ -37,7 +37,7 @@ class ValuePool:
 
     def __init__(self) -> None:
         self.values: list[Any] = []
-        self._below: Sequence[Below] = ()
+        self._below: Sequence[UnmappedValue] = ()
         self._indices: dict[int, int] = {}
 
     def add(self, value: Any) -> None:
@@ -48,12 +48,12 @@ class ValuePool:
 
     def read(self, index: Any) -> None:
         """Reads all values, inside of the map. ``index`` is a value that the map has batched."""
-        self._below = look_below(index, self.values)
+        self._below = read_unmapped(index, self.values)
 
-    def find(self, value: Any) -> Below:
+    def find(self, value: Any) -> UnmappedValue:
         """Returns a value as it is outside."""
         index = self._indices.get(id(value))
-        return Below(value, False) if index is None else self._below[index]
+        return UnmappedValue(value, False) if index is None else self._below[index]
 
 
 class Target(NamedTuple):
@@ -160,7 +160,7 @@ class RegionGraph:
                 if placeholder is not None:
                     placeholder.edges = (self.target(edge).edge,)
 
-    def below(self, tensor: Tensor) -> Below:
+    def below(self, tensor: Tensor) -> UnmappedValue:
         """Returns the value outside of a tensor that was stored inside."""
         return self.pool.find(self._tensors[id(tensor)][1])
 

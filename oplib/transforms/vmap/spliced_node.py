@@ -19,7 +19,7 @@ from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.autograd.recording.origins import number_node
-from oplib.library.carrier.look import Below, call_below
+from oplib.library.carrier.unmapped_values import UnmappedValue, call_unmapped
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.storage.map_level import MapLevel, run_in_levels
@@ -112,12 +112,12 @@ def call_spliced(level: MapLevel, function: Function, tensors: Sequence[Tensor])
     placeholders: list[Placeholder | None] = []
     outer: list[Tensor] = []
 
-    def run(values: list[Below]) -> list[Any]:
+    def run(values: list[UnmappedValue]) -> list[Any]:
         stack = modes.state.map_levels
         run_in_levels(stack[: stack.index(level)], run_outside, values)
         return [tensor._storage.array for tensor in outer]
 
-    def run_outside(values: list[Below]) -> None:
+    def run_outside(values: list[UnmappedValue]) -> None:
         opened = [
             _open(tensor, value, level, recording=node is not None)
             for tensor, value in zip(tensors, values, strict=True)
@@ -125,7 +125,7 @@ def call_spliced(level: MapLevel, function: Function, tensors: Sequence[Tensor])
         placeholders.extend(placeholder for _, _, placeholder in opened)
         outer.extend(function([box for box, _, _ in opened], [batched for _, batched, _ in opened]))
 
-    arrays = call_below(level.index, [tensor._storage.array for tensor in tensors], run)
+    arrays = call_unmapped(level.index, [tensor._storage.array for tensor in tensors], run)
     results = [ARRAYS.box(array) for array in arrays]
     if node is not None:
         node.function, node.level, node.tensors, node.placeholders = function, level, tensors, placeholders
@@ -134,7 +134,7 @@ def call_spliced(level: MapLevel, function: Function, tensors: Sequence[Tensor])
 
 
 def _open(
-    tensor: Tensor, value: Below, level: MapLevel, *, recording: bool
+    tensor: Tensor, value: UnmappedValue, level: MapLevel, *, recording: bool
 ) -> tuple[Tensor, bool, Placeholder | None]:
     """Makes the Tensor outside for one inside. Returns it, whether it has the batch, and its placeholder."""
     made: Any = tensor._grad_fn

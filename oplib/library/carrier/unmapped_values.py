@@ -14,11 +14,11 @@ from jax.interpreters import batching
 
 from oplib.library.axes.levels import move_to_front
 
-_below = Primitive("call_below")
-_below.multiple_results = True
+_primitive = Primitive("call_unmapped")
+_primitive.multiple_results = True
 
 
-class Below(NamedTuple):
+class UnmappedValue(NamedTuple):
     """A value as it is outside of the innermost map.
 
     Attributes:
@@ -30,8 +30,8 @@ class Below(NamedTuple):
     is_batched: bool
 
 
-def call_below(
-    index: Any, values: Sequence[Any], function: Callable[[list[Below]], Sequence[Any]]
+def call_unmapped(
+    index: Any, values: Sequence[Any], function: Callable[[list[UnmappedValue]], Sequence[Any]]
 ) -> list[Any]:
     """Calls a function outside of the current map, with all examples at once.
 
@@ -43,27 +43,27 @@ def call_below(
     Returns:
         For each of these arrays its value inside of the map: a tracer of one example.
     """
-    return _below.bind(index, *values, function=function)[1:]
+    return _primitive.bind(index, *values, function=function)[1:]
 
 
-def look_below(index: Any, values: Sequence[Any]) -> list[Below]:
-    """Returns the values outside of the current map; the arguments are those of :func:`call_below`."""
-    seen: list[Below] = []
+def read_unmapped(index: Any, values: Sequence[Any]) -> list[UnmappedValue]:
+    """Returns the values outside of the current map; the arguments are those of :func:`call_unmapped`."""
+    seen: list[UnmappedValue] = []
 
-    def look(below: list[Below]) -> Sequence[Any]:
-        seen.extend(below)
+    def note(unmapped: list[UnmappedValue]) -> Sequence[Any]:
+        seen.extend(unmapped)
         return ()
 
-    call_below(index, values, look)
+    call_unmapped(index, values, note)
     return seen
 
 
 def _answer(
-    _axis: Any, args: Any, dims: Any, *, function: Callable[[list[Below]], Sequence[Any]]
+    _axis: Any, args: Any, dims: Any, *, function: Callable[[list[UnmappedValue]], Sequence[Any]]
 ) -> tuple[list[Any], list[int]]:
     pairs = zip(args[1:], dims[1:], strict=True)
-    results = function([Below(move_to_front(value, dim), dim is not None) for value, dim in pairs])
+    results = function([UnmappedValue(move_to_front(value, dim), dim is not None) for value, dim in pairs])
     return [args[0], *results], [dims[0], *([0] * len(results))]
 
 
-batching.fancy_primitive_batchers[_below] = _answer
+batching.fancy_primitive_batchers[_primitive] = _answer
