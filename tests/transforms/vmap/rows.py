@@ -1,4 +1,7 @@
-"""Two examples, weights that are not mapped, a function of both, and a Function with a rule for maps."""
+"""Two examples, weights that are not mapped, a function of both, and a Function with a rule for maps.
+
+X and W are the examples and the weights in 64 bits.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from oplib.autograd import Function
 
 ROWS = np.arange(6.0, dtype=np.float32).reshape(2, 3) * 0.5
 WEIGHTS = np.array([1.0, 2.0, 3.0], dtype=np.float32)
+X, W = ROWS.astype(np.float64) + 0.25, WEIGHTS.astype(np.float64)
 
 
 def cube(a: Any, w: Any) -> Any:

@@ -11,20 +11,9 @@ import oplib
 from oplib.autograd import Function, compiled_autograd, grad
 from oplib.errors import AutogradError, SavedTensorError
 
-from .rows import ROWS, WEIGHTS
+from .rows import W, X
 
 pytestmark = pytest.mark.usefixtures("with_64_bits")
-X, W = ROWS.astype(np.float64) + 0.25, WEIGHTS.astype(np.float64)
-
-
-@pytest.fixture
-def x():
-    return oplib.tensor(X, requires_grad=True)
-
-
-@pytest.fixture
-def w():
-    return oplib.tensor(W, requires_grad=True)
 
 
 class SinTimes(Function):

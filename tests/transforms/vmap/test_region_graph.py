@@ -13,20 +13,9 @@ from oplib.autograd.graph import node_location, record_locations
 from oplib.errors import SavedTensorError
 from oplib.transforms.vmap.region_graph import ValuePool
 
-from .rows import ROWS, WEIGHTS
+from .rows import W, X
 
 pytestmark = pytest.mark.usefixtures("with_64_bits")
-X, W = ROWS.astype(np.float64) + 0.25, WEIGHTS.astype(np.float64)
-
-
-@pytest.fixture
-def x():
-    return oplib.tensor(X, requires_grad=True)
-
-
-@pytest.fixture
-def w():
-    return oplib.tensor(W, requires_grad=True)
 
 
 def assert_gradients_are_those_of_jax(function, jax_function, arrays, in_dims=0, out_dims=0):

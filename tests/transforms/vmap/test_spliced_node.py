@@ -12,20 +12,9 @@ from oplib.autograd import Function, grad
 from oplib.errors import AutogradError, SavedTensorError
 from oplib.modes import modes
 
-from .rows import ROWS, WEIGHTS, Seven
+from .rows import Seven, W, X
 
 pytestmark = pytest.mark.usefixtures("with_64_bits")
-X, W = ROWS.astype(np.float64) + 0.25, WEIGHTS.astype(np.float64)
-
-
-@pytest.fixture
-def x():
-    return oplib.tensor(X, requires_grad=True)
-
-
-@pytest.fixture
-def w():
-    return oplib.tensor(W, requires_grad=True)
 
 
 class SinTimes(Function):
