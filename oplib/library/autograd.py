@@ -115,43 +115,14 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
     schema = op._schema
 
     def forward(ctx: Any, *inputs: Any) -> Any:
-        result = run_forward(ctx, inputs)
+        result = _run_forward(op, info, ctx, inputs)
         if not schema.has_result_tree:
             return result
         ctx._op_structure, tensors = split_tensor_results(op.record, result)
         return *tensors, ctx._op_structure
 
-    def run_forward(ctx: Any, held: Sequence[Any]) -> Any:
-        values = [value.value if isinstance(value, Constant) else value for value in held]
-        ctx._op_inputs = list(map(_describe_tensors, values))
-        run = getattr(info, "_forward_fn", None)
-        if run is not None and not is_carried(op.record, values):
-            return run_below_autograd(op.record, values, forward=partial(run, ctx))
-        result = _run(op, values)
-        if run is not None:  # the result above has the rules of the op in a transformation of JAX
-            run_below_autograd(op.record, values, forward=partial(run, ctx))
-        setup = info._setup_context_fn
-        if setup is not None:
-            inputs, keyword_only = split_values(schema, values)
-            extra = {"keyword_only_inputs": keyword_only} if keyword_only else {}
-            setup(ctx=ctx, inputs=inputs, output=result, **extra)
-        return result
-
     def backward(ctx: Any, *grads: Any) -> Any:
-        formula = info._backward_fn
-        if formula is None:
-            raise missing_formula(op)
-        if schema.has_result_tree:
-            grads = tuple(ctx._op_structure.rebuild_grads(grads[:-1]))
-        try:
-            result = formula(ctx, *grads)
-        except Exception as error:
-            error.add_note(f"Raised in the backward formula of {op.name()}.")
-            explain_empty(error, ctx, op.name(), op.record.derivative.saver)
-            raise
-        padded = _pad(schema, result)
-        _check_shapes(op.name(), padded, ctx._op_inputs)
-        return padded
+        return _run_backward(op, info, ctx, grads)
 
     members = {
         "forward": staticmethod(forward),
@@ -166,6 +137,42 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
     if has_lists or any(output.is_tensor_list for output in schema.returns):
         generated = supports_tensorlist(generated, or_none=True)
     return generated
+
+
+def _run_forward(op: OpOverload, info: Any, ctx: Any, inputs: Sequence[Any]) -> Any:
+    """Runs an op, or the forward that was registered for it, and then the setup of its formula."""
+    values = [value.value if isinstance(value, Constant) else value for value in inputs]
+    ctx._op_inputs = list(map(_describe_tensors, values))
+    run = getattr(info, "_forward_fn", None)
+    if run is not None and not is_carried(op.record, values):
+        return run_below_autograd(op.record, values, forward=partial(run, ctx))
+    result = _run(op, values)
+    if run is not None:  # the result above has the rules of the op in a transformation of JAX
+        run_below_autograd(op.record, values, forward=partial(run, ctx))
+    setup = info._setup_context_fn
+    if setup is not None:
+        positional, keyword_only = split_values(op._schema, values)
+        extra = {"keyword_only_inputs": keyword_only} if keyword_only else {}
+        setup(ctx=ctx, inputs=positional, output=result, **extra)
+    return result
+
+
+def _run_backward(op: OpOverload, info: Any, ctx: Any, grads: tuple[Any, ...]) -> Any:
+    """Runs the backward formula of an op, and checks its gradients."""
+    formula = info._backward_fn
+    if formula is None:
+        raise missing_formula(op)
+    if op._schema.has_result_tree:
+        grads = tuple(ctx._op_structure.rebuild_grads(grads[:-1]))
+    try:
+        result = formula(ctx, *grads)
+    except Exception as error:
+        error.add_note(f"Raised in the backward formula of {op.name()}.")
+        explain_empty(error, ctx, op.name(), op.record.derivative.saver)
+        raise
+    padded = _pad(op._schema, result)
+    _check_shapes(op.name(), padded, ctx._op_inputs)
+    return padded
 
 
 def _run(op: OpOverload, values: Sequence[Any]) -> Any:

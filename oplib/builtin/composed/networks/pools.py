@@ -210,19 +210,26 @@ def _make_max_unpool(rank: int) -> Function:
             >>> oplib.nn.functional.max_unpool1d(oplib.tensor([[[5.0]]]), oplib.tensor([[[1]]]), 2)
             tensor([[[0., 5.]]])
         """
-        kernel, pad = (_spread(numbers, rank) for numbers in (kernel_size, padding))
-        step = kernel if stride is None else _spread(stride, rank)
-        sizes = [
-            (have - 1) * move + size - 2 * less
-            for have, move, size, less in zip(input.shape[-rank:], step, kernel, pad, strict=True)
-        ]
-        if output_size is not None:
-            sizes = _read_sizes(name, list(output_size), sizes, step)
+        sizes = _find_unpooled(name, input.shape[-rank:], kernel_size, stride, padding, output_size)
         _check_unpooled(name, indices, sizes)
         return getattr(ops, name)(input, indices, sizes)
 
     max_unpool.__name__ = name
     return max_unpool
+
+
+def _find_unpooled(
+    name: str, shape: Sequence[int], kernel_size: Any, stride: Any, padding: Any, output_size: Any
+) -> list[int]:
+    """Returns the sizes before pooling."""
+    rank = len(shape)
+    kernel, pad = (_spread(numbers, rank) for numbers in (kernel_size, padding))
+    step = kernel if stride is None else _spread(stride, rank)
+    sizes = [
+        (have - 1) * move + size - 2 * less
+        for have, move, size, less in zip(shape, step, kernel, pad, strict=True)
+    ]
+    return sizes if output_size is None else _read_sizes(name, list(output_size), sizes, step)
 
 
 def _check_unpooled(name: str, indices: Any, sizes: Sequence[int]) -> None:
