@@ -73,8 +73,8 @@ def _split(op: OpOverload, call: Call) -> tuple[Callable[..., Any], list[Any]]:
     )
     arrays = [leaf.detach().array for leaf in leaves if isinstance(leaf, Tensor)]
 
-    def run(*given: Any) -> Any:
-        rest = iter(given)
+    def run(*arrays: Any) -> Any:
+        rest = iter(arrays)
         filled = [next(rest) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         args, kwargs = jax.tree.unflatten(structure, filled)
         return op.functional(*args, **kwargs)
@@ -109,7 +109,7 @@ def print_times(options: argparse.Namespace) -> int:
     }
     moving = [index for index, array in enumerate(arrays) if jnp.issubdtype(array.dtype, jnp.inexact)]
     if moving and op.describe()["backward"].status.name in ("registered", "derived"):
-        gradient = jax.jit(jax.grad(lambda *given: _sum(run(*given)), argnums=moving))
+        gradient = jax.jit(jax.grad(lambda *arrays: _sum(run(*arrays)), argnums=moving))
         rows["bare jit(grad)"] = _time(lambda: gradient(*arrays))
         rows["recorded call and backward"] = _time(lambda: _run_backward(op, call))
     if options.json:

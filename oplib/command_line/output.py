@@ -91,13 +91,13 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def _find_line(error: BaseException) -> str:
-    step, found = error.__traceback__, ""
+    step, line = error.__traceback__, ""
     while step is not None:
         code = step.tb_frame.f_code
         if "importlib" not in code.co_filename and code.co_filename != __file__:
-            found = f" ({Path(code.co_filename).name}:{step.tb_lineno})"
+            line = f" ({Path(code.co_filename).name}:{step.tb_lineno})"
         step = step.tb_next
-    return found
+    return line
 
 
 def load_ops(name: str, load: Callable[[str], ModuleType] = load_module) -> list[OpOverload]:
@@ -111,7 +111,9 @@ def load_ops(name: str, load: Callable[[str], ModuleType] = load_module) -> list
     file = getattr(module, "__file__", None) or ""
     folder = str(Path(file).parent) if Path(file).name == "__init__.py" else file
     known = [op for op in list_overloads() if not op.record.is_built_in]
-    found = [op for op in known if op.name() not in before or (folder and op.record.where.startswith(folder))]
-    if not found:
+    overloads = [
+        op for op in known if op.name() not in before or (folder and op.record.where.startswith(folder))
+    ]
+    if not overloads:
         raise CommandError(f"{name} registers no op")
-    return found
+    return overloads

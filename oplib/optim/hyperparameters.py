@@ -25,8 +25,10 @@ class Hyperparameters(MutableMapping[str, Tensor]):
     """
 
     def __init__(self, state: Sequence[Tensor], structure: Any) -> None:
-        places = jax.tree_util.tree_unflatten(structure, range(len(state)))
-        self._tensors = {name: [state[place] for place in found] for name, found in _find(places).items()}
+        indices = jax.tree_util.tree_unflatten(structure, range(len(state)))
+        self._tensors = {
+            name: [state[index] for index in numbers] for name, numbers in _find(indices).items()
+        }
 
     def __getitem__(self, name: str) -> Tensor:
         return self._find(name)[0]
@@ -72,15 +74,15 @@ class Hyperparameters(MutableMapping[str, Tensor]):
         return self._tensors[name]
 
 
-def _find(places: Any) -> dict[str, list[int]]:
+def _find(tree: Any) -> dict[str, list[int]]:
     """Finds the places of hyperparameters in a state; a name that several wrappers use has several."""
     indices: dict[str, list[int]] = {}
-    nodes = [places]
+    nodes = [tree]
     while nodes:
         node = nodes.pop()
         if hasattr(node, "hyperparams") and hasattr(node, "inner_state"):
-            for name, place in node.hyperparams.items():
-                indices.setdefault(name, []).append(place)
+            for name, index in node.hyperparams.items():
+                indices.setdefault(name, []).append(index)
             nodes.append(node.inner_state)
         elif not isinstance(node, int):
             nodes.extend(jax.tree_util.tree_leaves(node, is_leaf=lambda child, node=node: child is not node))

@@ -253,10 +253,10 @@ class Optimizer:
                     state, jax.tree_util.tree_leaves(new), self._owners, strict=True
                 )
             ]
-            return [updated[place] for place, has in zip(places, mask, strict=True) if has], kept
+            return [updated[index] for index, has in zip(indices, mask, strict=True) if has], kept
 
         numbers = jax.tree_util.tree_leaves(self._arrange(range(len(mask))))  # JAX sorts dictionaries
-        places = [numbers.index(number) for number in range(len(mask))]
+        indices = [numbers.index(number) for number in range(len(mask))]
         return jax.jit(update, inline=True)
 
 

@@ -30,18 +30,18 @@ def explain_depth(tree: Any, error: RecursionError) -> Exception:
     deepest = 0
     while path:
         deepest = max(deepest, len(path))
-        found = next(iterators[-1], None)
-        if found is None:
+        entry = next(iterators[-1], None)
+        if entry is None:
             iterators.pop()
             inside.discard(id(path.pop()))
             del keys[-1:]
             continue
-        child, key = found
+        child, key = entry
         if not _is_container(child):
             continue
         keys.append(key)
         if id(child) in inside:
-            depth = next(index for index, one in enumerate(path) if one is child)
+            depth = next(index for index, node in enumerate(path) if node is child)
             return ArgumentError(
                 f"tree: a container holds itself. Got a {type(child).__name__} at tree{''.join(keys)} that "
                 f"is tree{''.join(keys[:depth])} itself. Take it out."
@@ -67,6 +67,6 @@ def _is_container(value: Any) -> bool:
 
 def _list_items(container: Any) -> Iterator[tuple[Any, str]]:
     if isinstance(container, dict):
-        return ((one, f"[{key!r}]") for key, one in container.items())
+        return ((item, f"[{key!r}]") for key, item in container.items())
     items = container if _is_container(container) else ()
-    return ((one, f"[{index}]") for index, one in enumerate(items))
+    return ((item, f"[{index}]") for index, item in enumerate(items))

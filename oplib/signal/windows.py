@@ -67,36 +67,38 @@ class _Window(NamedTuple):
     numbers: Mapping[str, tuple[Any, str]] = MappingProxyType({})
 
 
-def _sum_cosines(places: _Array, span: float, a: Any) -> _Array:
+def _sum_cosines(positions: _Array, span: float, a: Any) -> _Array:
     if not isinstance(a, Iterable):
         raise ArgumentTypeError(
             f"signal.windows.general_cosine: coefficients must be a list or tuple. Got {describe(a)}. Give "
             "one number for each cosine."
         )
     factors = list(a)
-    if not factors and places.size > 1:
+    if not factors and positions.size > 1:
         raise _refuse("general_cosine", f"coefficients must have at least one element. Got {factors}")
-    terms = [(-1) ** k * factor * np.cos(2 * np.pi * k * places / span) for k, factor in enumerate(factors)]
+    terms = [
+        (-1) ** k * factor * np.cos(2 * np.pi * k * positions / span) for k, factor in enumerate(factors)
+    ]
     return np.sum(terms, axis=0)
 
 
-def _fill_exponential(places: _Array, span: float, center: float | None, tau: float) -> _Array:
+def _fill_exponential(positions: _Array, span: float, center: float | None, tau: float) -> _Array:
     _require_positive("exponential", "tau", tau)
-    is_symmetric = span == places.size - 1
+    is_symmetric = span == positions.size - 1
     if is_symmetric and center is not None:
         raise _refuse("exponential", f"center must be None for symmetric windows. Got {center}")
-    return np.exp(-np.abs(places - (span / 2 if center is None else center)) / tau)
+    return np.exp(-np.abs(positions - (span / 2 if center is None else center)) / tau)
 
 
-def _fill_gaussian(places: _Array, span: float, std: float) -> _Array:
+def _fill_gaussian(positions: _Array, span: float, std: float) -> _Array:
     _require_positive("gaussian", "standard deviation", std)
-    return np.exp(-(((places - span / 2) / std) ** 2) / 2)
+    return np.exp(-(((positions - span / 2) / std) ** 2) / 2)
 
 
-def _fill_kaiser(places: _Array, span: float, beta: float) -> _Array:
+def _fill_kaiser(positions: _Array, span: float, beta: float) -> _Array:
     if beta < 0:
         raise _refuse("kaiser", f"beta must be non-negative. Got {beta}")
-    return np.i0(beta * np.sqrt(np.maximum(1 - (2 * places / span - 1) ** 2, 0))) / np.i0(beta)
+    return np.i0(beta * np.sqrt(np.maximum(1 - (2 * positions / span - 1) ** 2, 0))) / np.i0(beta)
 
 
 def _require_positive(name: str, what: str, value: float) -> None:
@@ -109,14 +111,14 @@ def _refuse(name: str, why: str) -> ArgumentValueError:
 
 
 def _fix(*a: float) -> Callable[[_Array, float], _Array]:
-    return lambda places, span: _sum_cosines(places, span, a)
+    return lambda positions, span: _sum_cosines(positions, span, a)
 
 
 _WINDOWS: dict[str, _Window] = {
-    "bartlett": _Window("a triangle", lambda places, span: 1 - np.abs(2 * places / span - 1)),
+    "bartlett": _Window("a triangle", lambda positions, span: 1 - np.abs(2 * positions / span - 1)),
     "blackman": _Window("a sum of two cosines", _fix(0.42, 0.5, 0.08)),
     "cosine": _Window(
-        "half a period of a sine", lambda places, span: np.sin(np.pi * (places + 0.5) / (span + 1))
+        "half a period of a sine", lambda positions, span: np.sin(np.pi * (positions + 0.5) / (span + 1))
     ),
     "exponential": _Window(
         "an exponential decay to both sides",
@@ -134,7 +136,7 @@ _WINDOWS: dict[str, _Window] = {
     ),
     "general_hamming": _Window(
         "a raised cosine",
-        lambda places, span, alpha: _sum_cosines(places, span, (alpha, 1 - alpha)),
+        lambda positions, span, alpha: _sum_cosines(positions, span, (alpha, 1 - alpha)),
         {"alpha": (0.54, "the constant term")},
     ),
     "hamming": _Window("a raised cosine above 0", _fix(0.54, 0.46)),

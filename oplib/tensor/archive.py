@@ -170,7 +170,7 @@ class _Writer:
     def __init__(self) -> None:
         self._arrays: list[np.ndarray[Any, Any]] = []
         self._entries: list[dict[str, Any]] = []
-        self._places: dict[int, int] = {}  # array numbers by id, for objects that occur several times
+        self._numbers: dict[int, int] = {}  # array numbers by id, for objects that occur several times
 
     def render(self, tree: Any) -> str:
         """Returns the text of ``tree.json``."""
@@ -204,7 +204,7 @@ class _Writer:
 
     def encode_items(self, items: Any, path: str) -> list[Any]:
         """Encodes the members of a list or tuple."""
-        return [self.encode(item, f"{path}[{place}]") for place, item in enumerate(items)]
+        return [self.encode(item, f"{path}[{index}]") for index, item in enumerate(items)]
 
     def encode_pairs(self, pairs: Any, path: str) -> list[Any]:
         """Encodes the items of a dictionary, in their order."""
@@ -221,14 +221,14 @@ class _Writer:
                 "traced function and save it there."
             )
         kind = _find_kind(value, array, path)
-        place = self._places.get(id(value))
-        if place is None and kind == "key":
+        number = self._numbers.get(id(value))
+        if number is None and kind == "key":
             data = np.asarray(jax.random.key_data(array))
-            place = self._places[id(value)] = self.add(data, impl=jax.random.key_impl(array))
-        elif place is None:
+            number = self._numbers[id(value)] = self.add(data, impl=jax.random.key_impl(array))
+        elif number is None:
             requires_grad = isinstance(value, Tensor) and value.requires_grad
-            place = self._places[id(value)] = self.add(np.asarray(array), requires_grad=requires_grad)
-        return {kind: place}
+            number = self._numbers[id(value)] = self.add(np.asarray(array), requires_grad=requires_grad)
+        return {kind: number}
 
     def add(self, array: np.ndarray[Any, Any], *, requires_grad: bool = False, **more: Any) -> int:
         """Adds an array with what else its entry says, and returns its number."""
@@ -243,8 +243,8 @@ class _Writer:
         """Writes the archive."""
         with zipfile.ZipFile(file, "w") as archive:
             archive.writestr(zipfile.ZipInfo(_TREE), text)
-            for place, array in enumerate(self._arrays):
-                with archive.open(zipfile.ZipInfo(_member(place)), "w", force_zip64=True) as member:
+            for number, array in enumerate(self._arrays):
+                with archive.open(zipfile.ZipInfo(_member(number)), "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
 
 
@@ -268,8 +268,8 @@ def _find_kind(value: Any, array: Any, path: str) -> str:
     return "key"
 
 
-def _member(place: int) -> str:
-    return f"arrays/{place}.npy"
+def _member(number: int) -> str:
+    return f"arrays/{number}.npy"
 
 
 def _encode_float(_: _Writer, value: float, path: str) -> Any:  # noqa: ARG001  same signature as the others
@@ -334,15 +334,15 @@ class _Reader:
             return _PLAIN[kind](content)
         raise DataError(f"load: the tree has something of an unknown kind. Got {kind!r}. Save it again.")
 
-    def _find(self, kind: str, place: int) -> Any:
-        member = self._made.get((kind, place))
+    def _find(self, kind: str, number: int) -> Any:
+        member = self._made.get((kind, number))
         if member is None:
-            member = self._made[kind, place] = self._make(kind, place)
+            member = self._made[kind, number] = self._make(kind, number)
         return member
 
-    def _make(self, kind: str, place: int) -> Any:
-        entry = self._entries[place]
-        values = self._read_array(place, entry)
+    def _make(self, kind: str, number: int) -> Any:
+        entry = self._entries[number]
+        values = self._read_array(number, entry)
         if kind == "numpy":
             return values
         array = to_array(values, normalize_dtype(values.dtype), self._placement)
@@ -352,10 +352,10 @@ class _Reader:
             return array
         requires_grad = entry["requires_grad"]
         if not isinstance(requires_grad, bool):
-            raise _misfit(place, "a bool for requires_grad", describe(requires_grad))
+            raise _misfit(number, "a bool for requires_grad", describe(requires_grad))
         return Tensor.from_array(array, requires_grad=requires_grad)
 
-    def _read_array(self, place: int, entry: dict[str, Any]) -> np.ndarray[Any, Any]:
+    def _read_array(self, number: int, entry: dict[str, Any]) -> np.ndarray[Any, Any]:
         """Reads an array that is as its entry says, or raises DataError."""
         name, shape = entry["dtype"], tuple(entry["shape"])
         is_structured = name.startswith(("[", "{"))  # numpy's own, which no Tensor has
@@ -363,16 +363,16 @@ class _Reader:
         size = None if dtype is None else math.prod(shape) * dtype.itemsize
         if dtype is not None:
             require_memory("load", shape, dtype)
-        content = io.BytesIO(self._read_member(_member(place), size))
+        content = io.BytesIO(self._read_member(_member(number), size))
         stored = dtype
         if dtype is not None and dtype.kind not in _NATIVE:
             stored = np.dtype(f"u{dtype.itemsize}")
         with converting:  # a header is Python text
             if stored is not None:
-                _compare_header(content, place, shape, stored)
+                _compare_header(content, number, shape, stored)
             values = np.lib.format.read_array(content, allow_pickle=False)
         if values.shape != shape or (dtype is None and str(values.dtype) != name):
-            raise _misfit(place, f"{name} {shape}", f"{values.dtype} {values.shape}")
+            raise _misfit(number, f"{name} {shape}", f"{values.dtype} {values.shape}")
         return values if dtype is None else values.view(dtype)
 
     def _read_member(self, name: str, size: int | None) -> bytes:
@@ -396,20 +396,20 @@ class _Reader:
         return self._archive.read(info)
 
 
-def _compare_header(content: io.BytesIO, place: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+def _compare_header(content: io.BytesIO, number: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     """Raises where the header of an array has another shape or dtype than its entry."""
     version = np.lib.format.read_magic(content)
     is_first = version == (1, 0)
     read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
     shape_in_file, _, kind = read(content)
     if shape_in_file != shape or kind != dtype:
-        raise _misfit(place, f"{dtype} {shape}", f"{kind} {shape_in_file}")
+        raise _misfit(number, f"{dtype} {shape}", f"{kind} {shape_in_file}")
     content.seek(0)
 
 
-def _misfit(place: int, expected: str, got: str) -> DataError:
+def _misfit(number: int, expected: str, got: str) -> DataError:
     return DataError(
-        f"load: array {place} does not fit the table of the file. Got {got}, the table says {expected}. The "
+        f"load: array {number} does not fit the table of the file. Got {got}, the table says {expected}. The "
         "file is damaged; save it again."
     )
 

@@ -1,4 +1,4 @@
-"""What a test may not leave behind: changed modes or settings, registered ops, a run of the engine."""
+"""State that a test may not leave behind: changed modes or settings, registered ops, a run of the engine."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def list_ops(ops: Snapshot) -> dict[str, Any]:
 
 
 class Pieces(tuple[Any, ...]):
-    """What has been registered for an op, shown short."""
+    """The registrations of an op, shown short."""
 
     __slots__ = ()
 

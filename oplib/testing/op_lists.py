@@ -16,11 +16,11 @@ def list_ops_of(namespace: str) -> list[OpOverload]:
         RegistrationValueError: there is none.
     """
     known = list_overloads()
-    found = [op for op in known if op.namespace == namespace]
-    if not found:
+    overloads = [op for op in known if op.namespace == namespace]
+    if not overloads:
         names = sorted({op.namespace for op in known})
         raise RegistrationValueError(
             f"the namespace {namespace!r} has no op. There are {', '.join(names)}. Correct the name, or "
             "import the module that registers its ops."
         )
-    return found
+    return overloads

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from .groups import group_nodes
-from .markup import format_bytes
+from .node_drawing import format_bytes
 from .records import NodeRecord
 
 _STYLES = {
@@ -22,8 +22,8 @@ def write_dot(nodes: Sequence[NodeRecord]) -> str:
     lines = ["digraph oplib {", "  rankdir=TB;", '  node [fontname="sans-serif", fontsize=10];']
     groups = group_nodes(nodes)
     grouped = {number for group in groups for number in group.members if not nodes[number].is_leaf}
-    for place, group in enumerate(groups):
-        lines += [f"  subgraph cluster_{place} {{", f"    label={_quote(f'{group.title}  {group.place}')};"]
+    for number, group in enumerate(groups):
+        lines += [f"  subgraph cluster_{number} {{", f"    label={_quote(f'{group.title}  {group.place}')};"]
         own = [nodes[number] for number in group.members if not nodes[number].is_leaf]
         lines += [f"    {_write_node(node)}" for node in own]
         lines.append("  }")

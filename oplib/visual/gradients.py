@@ -85,8 +85,8 @@ class GradientReport:
 
     def is_bad(self, number: int) -> bool:
         """Returns whether a gradient that a node receives or sends is not finite."""
-        found = (*self.arrives.get(number, ()), *self.leaves.get(number, ()))
-        return any(one is not None and one.is_bad for one in found)
+        measured = (*self.arrives.get(number, ()), *self.leaves.get(number, ()))
+        return any(gradient is not None and gradient.is_bad for gradient in measured)
 
 
 def measure_gradient(array: Any) -> EdgeStatistics | None:
@@ -138,9 +138,11 @@ def run_backward(tensors: Sequence[Tensor], nodes: Sequence[Node]) -> GradientRe
     leaves = [node for node in nodes if isinstance(node, AccumulateGrad)]
     with _measuring(nodes, report):
         edges = [GradientEdge(leaf, 0) for leaf in leaves]
-        found = grad(list(tensors), edges, retain_graph=True, allow_unused=True)
-    for leaf, one in zip(leaves, found, strict=True):
-        report.arrives[numbers[leaf]] = [None if one is None else measure_gradient(one._storage.array)]
+        grads = grad(list(tensors), edges, retain_graph=True, allow_unused=True)
+    for leaf, gradient in zip(leaves, grads, strict=True):
+        report.arrives[numbers[leaf]] = [
+            None if gradient is None else measure_gradient(gradient._storage.array)
+        ]
     _collect_edges(report, nodes, numbers)
     if report.first is not None:
         spread = f"It spreads to {report.reached} of {report.leaf_count} leaves."
@@ -178,58 +180,60 @@ def _list_holders(node: Any) -> list[Tensor]:
     """Returns the Tensors whose ``grad`` a backward through a node may set."""
     if isinstance(node, AccumulateGrad):
         return [node.variable]
-    found = [reference() for reference in (getattr(node, "_retained", None) or {}).values()]
-    return [tensor for tensor in found if tensor is not None]
+    tensors = [reference() for reference in (getattr(node, "_retained", None) or {}).values()]
+    return [tensor for tensor in tensors if tensor is not None]
 
 
 def _note_node(report: GradientReport, number: int, node: Any, sent: Any, received: Any) -> None:
     """Measures the gradients of a node; it is its hook."""
-    arrives = [None if one is None else measure_gradient(one._storage.array) for one in received]
-    leaves = [None if one is None else measure_gradient(one._storage.array) for one in sent]
+    arrives = [
+        None if gradient is None else measure_gradient(gradient._storage.array) for gradient in received
+    ]
+    leaves = [None if gradient is None else measure_gradient(gradient._storage.array) for gradient in sent]
     report.arrives[number], report.leaves[number] = arrives, leaves
-    is_fine = not any(one is not None and one.is_bad for one in arrives)
+    is_fine = not any(gradient is not None and gradient.is_bad for gradient in arrives)
     if report.first is None and is_fine:
-        for place, one in enumerate(leaves):
-            if one is not None and one.is_bad:
-                report.first = FirstBad(number, _explain(node, one, sent[place]._storage.array))
+        for index, gradient in enumerate(leaves):
+            if gradient is not None and gradient.is_bad:
+                report.first = FirstBad(number, _explain(node, gradient, sent[index]._storage.array))
                 return
 
 
-def _explain(node: Any, found: EdgeStatistics, array: Any) -> str:
+def _explain(node: Any, gradient: EdgeStatistics, array: Any) -> str:
     """Returns which values made a gradient that is not finite."""
     values = np.asarray(array)
-    places = np.argwhere(~np.isfinite(values))
-    place = tuple(map(int, places[0]))
-    what = " and ".join(name for name, count in (("nan", found.nans), ("inf", found.infs)) if count)
-    bad = f"{found.nans + found.infs} of {found.count} items that leave are {what}"
+    indices = np.argwhere(~np.isfinite(values))
+    index = tuple(map(int, indices[0]))
+    what = " and ".join(name for name, count in (("nan", gradient.nans), ("inf", gradient.infs)) if count)
+    bad = f"{gradient.nans + gradient.infs} of {gradient.count} items that leave are {what}"
     text = [f"The gradient that arrives is finite. {bad}."]
     causes: list[str] = []
     for name, saved in read_saved(node)[0]:
         if saved is None or isinstance(saved, Tracer) or not hasattr(saved, "shape"):
             continue
         if saved.shape == values.shape:
-            causes.append(f"{name} is {np.asarray(saved)[place].item():.6g}")
+            causes.append(f"{name} is {np.asarray(saved)[index].item():.6g}")
         elif not saved.shape:
             causes.append(f"{name} is {np.asarray(saved).item():.6g}")
     if causes:
-        where = f" at index {list(place)}" if place else ""
+        where = f" at index {list(index)}" if index else ""
         text.append(f"There {', '.join(dict.fromkeys(causes))}{where}.")
     return " ".join(text)
 
 
 def _collect_edges(report: GradientReport, nodes: Sequence[Any], numbers: dict[Any, int]) -> None:
     for number, leaves in report.leaves.items():
-        for (target, _), one in zip(nodes[number].next_functions, leaves, strict=False):
-            if target is not None and one is not None:
+        for (target, _), gradient in zip(nodes[number].next_functions, leaves, strict=False):
+            if target is not None and gradient is not None:
                 key = number, numbers[target]
                 before = report.edges.get(key)
-                is_worse = before is None or (one.is_bad, one.rms) > (before.is_bad, before.rms)
+                is_worse = before is None or (gradient.is_bad, gradient.rms) > (before.is_bad, before.rms)
                 if is_worse:
-                    report.edges[key] = one
-    report.largest_rms = max((one.rms for one in report.edges.values()), default=0.0)
+                    report.edges[key] = gradient
+    report.largest_rms = max((gradient.rms for gradient in report.edges.values()), default=0.0)
     of_leaves = [
         report.arrives.get(number, [None])[0] for node, number in numbers.items() if not node.next_functions
     ]
-    measured = [one for one in of_leaves if one is not None]
+    measured = [gradient for gradient in of_leaves if gradient is not None]
     report.leaf_count = len(measured)
-    report.reached = sum(one.is_bad for one in measured)
+    report.reached = sum(gradient.is_bad for gradient in measured)

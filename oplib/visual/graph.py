@@ -15,7 +15,7 @@ from oplib.tracebacks import entry_point
 from .dot import write_dot
 from .gradients import GradientReport, run_backward
 from .groups import FunctionSummary, name_code, summarize
-from .markup import format_bytes
+from .node_drawing import format_bytes
 from .page import write_page
 from .records import NodeRecord, find_nodes, make_records, name_parameters
 from .svg import draw_svg
@@ -61,7 +61,7 @@ class Graph:
         Raises:
             UnsupportedArgumentError: it has over 200 boxes, and fast-sugiyama is not installed.
         """
-        facts = [] if self.gradients is None else [f"loss {one.item():.6g}" for one in self._tensors]
+        facts = [] if self.gradients is None else [f"loss {tensor.item():.6g}" for tensor in self._tensors]
         return write_page(self.nodes, self.gradients, self.label, facts)
 
     def dot(self) -> str:
@@ -101,8 +101,8 @@ class Graph:
         if len(self.nodes) <= MOST_TEXT:
             return graph_text(self._tensors, params=self._params)
         rows = [
-            [one.function, one.place, f"{one.nodes} nodes", format_bytes(one.nbytes), _show_ops(one)]
-            for one in self.summary()
+            [row.function, row.place, f"{row.nodes} nodes", format_bytes(row.nbytes), _show_ops(row)]
+            for row in self.summary()
         ]
         roots = ", ".join(map(describe, self._tensors))
         head = f"{len(self.nodes)} nodes behind {roots}, {format_bytes(self.nbytes)} saved; by function:"
@@ -119,8 +119,8 @@ class Graph:
             return f"<p>{escape(hint)}</p><pre>{escape(str(self))}</pre>"
 
 
-def _show_ops(one: FunctionSummary) -> str:
-    return ", ".join(f"{op} ×{count}" for op, count in one.ops)
+def _show_ops(summary: FunctionSummary) -> str:
+    return ", ".join(f"{op} ×{count}" for op, count in summary.ops)
 
 
 def write_text(path: Path, text: str, caller: str) -> Path:

@@ -114,7 +114,9 @@ def _add_leaves(nodes: Sequence[NodeRecord], groups: Sequence[NodeGroup]) -> Non
     """Puts a leaf into each group that reads it, because edges from a shared leaf would cross everything."""
     for group in groups:
         read = [target for number in group.members for target, _ in nodes[number].edges]
-        group.members += dict.fromkeys(one for one in read if one is not None and nodes[one].is_leaf)
+        group.members += dict.fromkeys(
+            number for number in read if number is not None and nodes[number].is_leaf
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ def summarize(nodes: Sequence[NodeRecord]) -> list[FunctionSummary]:
             if value.key not in seen:
                 seen.add(value.key)
                 sizes[node.code] += value.nbytes
-    found = [
+    summaries = [
         FunctionSummary(
             name_code(code),
             "" if code is None else f"{Path(code.co_filename).name}:{code.co_firstlineno}",
@@ -159,4 +161,4 @@ def summarize(nodes: Sequence[NodeRecord]) -> list[FunctionSummary]:
         )
         for code, counts in ops.items()
     ]
-    return sorted(found, key=lambda one: -one.nodes)
+    return sorted(summaries, key=lambda summary: -summary.nodes)

@@ -125,7 +125,7 @@ def _rank(count: int, edges: Sequence[tuple[int, int]], tops: Collection[int]) -
     is_pulled = [False] * count
     for vertex in order:  # what only depends on sources is drawn near to its reader
         is_pulled[vertex] = vertex not in tops and all(
-            is_pulled[one] and len(below[one]) == 1 for one in above[vertex]
+            is_pulled[upper] and len(below[upper]) == 1 for upper in above[vertex]
         )
     for vertex in reversed(order):
         if is_pulled[vertex] and below[vertex]:
@@ -140,16 +140,16 @@ def _rank(count: int, edges: Sequence[tuple[int, int]], tops: Collection[int]) -
 def _order(rows: list[list[int]], links: list[tuple[int, int]], total: int, count: int) -> list[list[int]]:
     if all(len(row) <= 1 for row in rows):
         return rows
-    places = _order_by_package(links) if total <= MOST_ORDERED else None
-    if places is None and count > MOST_WITHOUT and total <= MOST_ORDERED:
+    points = _order_by_package(links) if total <= MOST_ORDERED else None
+    if points is None and count > MOST_WITHOUT and total <= MOST_ORDERED:
         raise UnsupportedArgumentError(
             f"oplib.visual: a picture of {count} boxes needs the package fast-sugiyama. It is not installed; "
             f"without it {MOST_WITHOUT} boxes are drawn. Install oplib[viz], or use .dot() or str(graph)."
         )
-    if places is None:
+    if points is None:
         return _order_by_medians(rows, links, total)
-    found = places
-    return [sorted(row, key=lambda vertex: found.get(vertex, (1 << 30, 0.0))) for row in rows]
+    known = points
+    return [sorted(row, key=lambda vertex: known.get(vertex, (1 << 30, 0.0))) for row in rows]
 
 
 def _order_by_package(links: list[tuple[int, int]]) -> dict[int, tuple[int, float]] | None:
@@ -158,9 +158,9 @@ def _order_by_package(links: list[tuple[int, int]]) -> dict[int, tuple[int, floa
         from fast_sugiyama import from_edges  # noqa: PLC0415  an optional dependency
     except ImportError:
         return None
-    found: Any = from_edges(links) if links else ()
+    layouts: Any = from_edges(links) if links else ()
     return {
-        vertex: (number, point[0]) for number, (points, *_) in enumerate(found) for vertex, point in points
+        vertex: (number, point[0]) for number, (points, *_) in enumerate(layouts) for vertex, point in points
     }
 
 
@@ -178,7 +178,9 @@ def _order_by_medians(rows: list[list[int]], links: list[tuple[int, int]], total
     for sweep in range(8):
         neighbours = above if sweep % 2 == 0 else below
         for row in rows if sweep % 2 == 0 else reversed(rows):
-            row.sort(key=lambda vertex: _mean([at[one] for one in neighbours[vertex]], at[vertex]))
+            row.sort(
+                key=lambda vertex: _mean([at[neighbour] for neighbour in neighbours[vertex]], at[vertex])
+            )
             for number, vertex in enumerate(row):
                 at[vertex] = float(number)
     return rows
@@ -211,7 +213,7 @@ def place(
         downwards = sweep % 2 == 0
         near = above if downwards else below
         for row in layers.rows if downwards else reversed(layers.rows):
-            wanted = [_mean([x[one] + by for one, by in near[v]], x[v]) for v in row]
+            wanted = [_mean([x[other] + by for other, by in near[v]], x[v]) for v in row]
             _spread(row, wanted, widths, x)
     left = min((x[v] - widths[v] / 2 for v in range(total)), default=0.0)
     right = max((x[v] + widths[v] / 2 for v in range(total)), default=0.0)

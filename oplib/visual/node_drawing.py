@@ -150,12 +150,12 @@ def classify_edge(start: int, ends: Sequence[int], report: GradientReport | None
     """Returns the classes of an edge, and its style attribute. Without ends it stands for all readers."""
     if report is None:
         return "edge", ""
-    found = [report.edges[end, start] for end in ends if (end, start) in report.edges]
+    gradients = [report.edges[end, start] for end in ends if (end, start) in report.edges]
     if not ends:
-        found = [one for one in report.arrives.get(start, ()) if one is not None]
-    rms = max((one.rms for one in found), default=0.0)
+        gradients = [gradient for gradient in report.arrives.get(start, ()) if gradient is not None]
+    rms = max((gradient.rms for gradient in gradients), default=0.0)
     heat = 0.0
     if report.largest_rms > 0 and rms > 0:
         heat = min(max(0.0, 1 + math.log10(rms / report.largest_rms) / 6), 1.0)
-    is_bad = any(one.is_bad for one in found)
+    is_bad = any(gradient.is_bad for gradient in gradients)
     return "edge bad" if is_bad else "edge", f' style="--g:{heat:.3f}"'

@@ -10,7 +10,7 @@ from typing import Any
 
 from .gradients import EdgeStatistics, GradientReport
 from .groups import summarize
-from .markup import classify_edge, format_bytes
+from .node_drawing import classify_edge, format_bytes
 from .picture import Block, Picture, compose
 from .records import NodeRecord
 from .svg import MOST_SHOWN, draw_arrows, read_asset
@@ -45,8 +45,8 @@ def write_page(
         "first": None if report is None or report.first is None else report.first.node,
         "blockOf": [picture.block_of[node.number] for node in nodes] if len(nodes) <= MOST_DETAILED else [],
         "functions": [
-            [one.function, one.place, one.nodes, format_bytes(one.nbytes), one.ops]
-            for one in summarize(nodes)
+            [summary.function, summary.place, summary.nodes, format_bytes(summary.nbytes), summary.ops]
+            for summary in summarize(nodes)
         ][:40],
         "ran": report is not None,
     }
@@ -100,39 +100,46 @@ def _pack_edges(picture: Picture, report: GradientReport | None) -> list[Any]:
 def _pack_nodes(nodes: Sequence[NodeRecord], report: GradientReport | None) -> list[Any]:
     packed: list[Any] = []
     for node in nodes:
-        one: dict[str, Any] = {"op": node.op, "name": node.name, "kind": node.kind, "shapes": node.shapes}
+        entry: dict[str, Any] = {
+            "op": node.op,
+            "name": node.name,
+            "kind": node.kind,
+            "shapes": node.shapes,
+        }
         if node.location is not None:
             code = node.location[0]
-            one |= {
+            entry |= {
                 "file": code.co_filename,
                 "line": node.line,
                 "function": code.co_name,
                 "place": node.place,
             }
         if node.saved:
-            one["saved"] = [[value.name, value.shape, format_bytes(value.nbytes)] for value in node.saved]
+            entry["saved"] = [[value.name, value.shape, format_bytes(value.nbytes)] for value in node.saved]
         if node.is_freed:
-            one["freed"] = True
+            entry["freed"] = True
         if node.hooks:
-            one["hooks"] = node.hooks
+            entry["hooks"] = node.hooks
         if report is not None:
-            one["arrives"] = [_pack_statistics(found) for found in report.arrives.get(node.number, ())]
-            one["leaves"] = [_pack_statistics(found) for found in report.leaves.get(node.number, ())]
+            entry["arrives"] = [
+                _pack_statistics(gradient) for gradient in report.arrives.get(node.number, ())
+            ]
+            entry["leaves"] = [_pack_statistics(gradient) for gradient in report.leaves.get(node.number, ())]
             if report.first is not None and report.first.node == node.number:
-                one["first"] = report.first.text
-        packed.append(one)
+                entry["first"] = report.first.text
+        packed.append(entry)
     return packed
 
 
-def _pack_statistics(found: EdgeStatistics | None) -> list[Any] | None:
-    if found is None:
+def _pack_statistics(gradient: EdgeStatistics | None) -> list[Any] | None:
+    if gradient is None:
         return None
-    return [found.shape, f"{found.rms:.2e}", f"{found.largest:.2e}", found.nans + found.infs]
+    return [gradient.shape, f"{gradient.rms:.2e}", f"{gradient.largest:.2e}", gradient.nans + gradient.infs]
 
 
 def _pack_sources(nodes: Sequence[NodeRecord]) -> dict[str, dict[int, str]]:
     """Returns the lines around those that recorded nodes, by file and number."""
-    found: dict[str, dict[int, str]] = {}
+    sources: dict[str, dict[int, str]] = {}
     seen: set[tuple[str, int]] = set()
     for node in nodes:
         if node.code is None or node.line is None:
@@ -141,11 +148,11 @@ def _pack_sources(nodes: Sequence[NodeRecord]) -> dict[str, dict[int, str]]:
         if (name, node.line) in seen:
             continue
         seen.add((name, node.line))
-        lines = found.setdefault(name, {})
+        lines = sources.setdefault(name, {})
         for number in range(max(node.line - _AROUND, 1), node.line + _AROUND + 1):
             if text := linecache.getline(name, number).rstrip():
                 lines[number] = text[:200]
-    return found
+    return sources
 
 
 def _pack_curve(nodes: Sequence[NodeRecord], most: int = 1_000) -> list[Any]:

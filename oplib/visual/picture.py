@@ -9,7 +9,7 @@ from html import escape
 from .gradients import GradientReport
 from .groups import NodeGroup, group_nodes
 from .layout import GAP_Y, Layers, Point, Size, make_layers, place
-from .markup import clip, draw_edge, draw_node, format_bytes, measure_node
+from .node_drawing import clip, draw_edge, draw_node, format_bytes, measure_node
 from .records import NodeRecord
 
 PAD, HEAD = 16.0, 40.0
@@ -19,7 +19,7 @@ MOST_OPEN = 400
 
 @dataclass(slots=True)
 class Block:
-    """What stands in the picture at the place of one vertex: a group, or a single node.
+    """The content of one vertex of the picture: a group, or a single node.
 
     Attributes:
         nodes: the numbers of its nodes.
@@ -69,13 +69,13 @@ def compose(
     """Returns the picture of a graph. Blocks of up to ``most_open`` nodes can be opened."""
     most = max((node.nbytes for node in nodes), default=0)
     groups = group_nodes(nodes)
-    block_of = {number: place for place, group in enumerate(groups) for number in group.members}
+    block_of = {number: index for index, group in enumerate(groups) for number in group.members}
     inside = [frozenset(group.members) for group in groups]
     alone = {target for node in nodes if node.number not in block_of for target, _ in node.edges}
     singles = [
         node for node in nodes if node.number not in block_of or (node.is_leaf and node.number in alone)
     ]
-    block_of |= {node.number: place for place, node in enumerate(singles, len(groups))}
+    block_of |= {node.number: index for index, node in enumerate(singles, len(groups))}
     edges: dict[tuple[int, int], list[int]] = {}
     entering: list[set[int]] = [set() for _ in groups]
     leaving: list[set[int]] = [set() for _ in groups]
@@ -89,8 +89,8 @@ def compose(
                 if origin < len(groups):
                     leaving[origin].add(target)
     blocks = [
-        _make_block(group, nodes, report, (most, most_open), entering[place], leaving[place])
-        for place, group in enumerate(groups)
+        _make_block(group, nodes, report, (most, most_open), entering[index], leaving[index])
+        for index, group in enumerate(groups)
     ]
     blocks += [_make_single(node, report, most) for node in singles]
     links = [(block_of[start], to) for start, to in edges]

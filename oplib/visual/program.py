@@ -14,7 +14,7 @@ from oplib.tracebacks import entry_point
 from oplib.transforms.jit.function import JitFunction
 
 from .graph import write_text
-from .markup import format_bytes
+from .node_drawing import format_bytes
 from .svg import read_asset
 from .text import align
 
@@ -29,7 +29,7 @@ _MEMORY = {
 
 @dataclass(frozen=True)
 class ProgramReport:
-    """What a compiled function runs for some arguments. Make it with :func:`program`.
+    """The program that a compiled function runs for some arguments. Make it with :func:`program`.
 
     Attributes:
         name: of the function.
@@ -137,10 +137,10 @@ def program(step: Any, *args: Any, **kwargs: Any) -> ProgramReport:
             f"program: expected a function of oplib.jit. Got {describe(step)} of type {type(step).__name__}. "
             "Give oplib.jit(function)."
         )
-    given = step._binder.bind(args, kwargs)
+    arguments = step._binder.bind(args, kwargs)
 
-    def read(program: Any, given: Any, found: Any) -> ProgramReport:
-        traced = program.trace(given, found)
+    def read(program: Any, arguments: Any, operands: Any) -> ProgramReport:
+        traced = program.trace(arguments, operands)
         compiled = traced.lower().compile()
         memory = compiled.memory_analysis()
         sizes = {name: getattr(memory, attribute, None) for name, attribute in _MEMORY.items()}
@@ -153,11 +153,11 @@ def program(step: Any, *args: Any, **kwargs: Any) -> ProgramReport:
             str(traced.jaxpr),
         )
 
-    return step._serve(given, read)
+    return step._serve(arguments, read)
 
 
-def _list_cost(found: Any) -> dict[str, float]:
+def _list_cost(cost: Any) -> dict[str, float]:
     """Returns the totals of XLA's estimate, without those of single operands."""
-    first: Any = found[0] if isinstance(found, (list, tuple)) and found else found
+    first: Any = cost[0] if isinstance(cost, (list, tuple)) and cost else cost
     totals = ("flops", "transcendentals", "bytes accessed")
     return {name: float(first[name]) for name in totals if name in (first or {})}

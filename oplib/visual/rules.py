@@ -86,5 +86,5 @@ def tabulate_rules(namespace: str | None = None) -> OpsTable:
                            cpu  gpu  tpu  fake  backward  forward  vmap  sharding  autocast
         visual_doc::twice   ○    ○    ○    ○       –         –      ○       ○         –      ...
     """
-    found = list_overloads() if namespace is None else list_ops_of(namespace)
-    return OpsTable([op.describe() for op in found])
+    overloads = list_overloads() if namespace is None else list_ops_of(namespace)
+    return OpsTable([op.describe() for op in overloads])

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from .gradients import GradientReport
 from .layout import PlacedBoxes, Size, place
-from .markup import classify_edge, draw_curve
+from .node_drawing import classify_edge, draw_curve
 from .picture import MOST_OPEN, Picture, compose, find_port, find_shifts, find_size, join_ends
 from .records import NodeRecord
 

@@ -73,9 +73,9 @@ def graph_text(
 
 def _name_leaves(leaves: Iterable[AccumulateGrad], params: Mapping[str, Tensor]) -> dict[AccumulateGrad, str]:
     """Names the leaves; those of ``params`` come first, in its order."""
-    given = {id(tensor): name for name, tensor in params.items()}
-    known = {given[id(leaf.variable)]: leaf for leaf in leaves if id(leaf.variable) in given}
-    others = (leaf for leaf in leaves if id(leaf.variable) not in given)
+    named = {id(tensor): name for name, tensor in params.items()}
+    known = {named[id(leaf.variable)]: leaf for leaf in leaves if id(leaf.variable) in named}
+    others = (leaf for leaf in leaves if id(leaf.variable) not in named)
     names = {known[name]: name for name in params if name in known}
     return names | {leaf: f"leaf{number}" for number, leaf in enumerate(others, 1)}
 

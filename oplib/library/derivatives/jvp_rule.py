@@ -27,7 +27,7 @@ from .linearity import find_nonlinear
 
 
 class Pushed(NamedTuple):
-    """What a jvp rule returns.
+    """The results of a jvp rule.
 
     Attributes:
         structure: the structure of the results.

@@ -41,8 +41,8 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
             "or False."
         )
     if mode and jax.default_backend() == "gpu":
-        given = os.environ.get("XLA_FLAGS", "").lower().split()
-        if not any(word in (flag, f"{flag}=true", f"{flag}=1") for word in given for flag in _FLAGS):
+        flags = os.environ.get("XLA_FLAGS", "").lower().split()
+        if not any(word in (flag, f"{flag}=true", f"{flag}=1") for word in flags for flag in _FLAGS):
             raise DeviceError(
                 f"use_deterministic_algorithms: XLA does not run deterministically on this GPU. Got "
                 f"XLA_FLAGS={os.environ.get('XLA_FLAGS', '')!r}. {_CURE}"

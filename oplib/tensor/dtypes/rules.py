@@ -36,7 +36,7 @@ _ENABLE = 'turn 64 bits on with jax.config.update("jax_enable_x64", True)'
 def saturate(array: Any, dtype: np.dtype[Any]) -> Any:
     """Returns numbers that convert to float8_e4m3fn as in torch: larger ones give its largest, and not NaN.
 
-    That format has no infinity. The other formats of 8 bits convert as in torch.
+    The format has no infinity. The other formats of 8 bits convert as in torch.
 
     Args:
         array: of numpy or JAX, in any dtype but a complex one.

@@ -107,23 +107,23 @@ class TensorAliasing(Generic[TensorT]):
             >>> y
             tensor([5., 1., 1.])
         """
-        given: Any = self.new_empty(0) if source is None else source  # pyright: ignore[reportAttributeAccessIssue]
-        is_tensor = isinstance(given, TensorAliasing)
-        if not is_tensor or given._storage.spec.dtype != self._storage.spec.dtype:
+        other: Any = self.new_empty(0) if source is None else source  # pyright: ignore[reportAttributeAccessIssue]
+        is_tensor = isinstance(other, TensorAliasing)
+        if not is_tensor or other._storage.spec.dtype != self._storage.spec.dtype:
             raise (ArgumentError if is_tensor else ArgumentTypeError)(
-                f"set_: could not set a tensor of another type. Got {describe(given)} for "
+                f"set_: could not set a tensor of another type. Got {describe(other)} for "
                 f"{describe(self._storage.spec)}. Give a Tensor of the same dtype."
             )
-        if modes.grad_enabled and (self._requires_grad or given._requires_grad):
+        if modes.grad_enabled and (self._requires_grad or other._requires_grad):
             raise AutogradError(
                 "set_: a leaf Variable that requires grad is being used in an in-place operation, which has "
-                f"no derivative. Got {describe(given._storage.spec)} for {describe(self._storage.spec)}. "
+                f"no derivative. Got {describe(other._storage.spec)} for {describe(self._storage.spec)}. "
                 "Use detach(), or oplib.no_grad()."
             )
         if size is not None:
-            dense = [math.prod(size[place + 1 :]) for place in range(len(size))]
-            given = upcalls.as_strided(given, size, dense if stride is None else stride, storage_offset)
-        self.data = given
+            dense = [math.prod(size[index + 1 :]) for index in range(len(size))]
+            other = upcalls.as_strided(other, size, dense if stride is None else stride, storage_offset)
+        self.data = other
         self._storage.version += 1
         return self
 

@@ -152,8 +152,8 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
             return name_class(self.dtype, own)
         if not isinstance(dtype, str):
             return self.to(dtype=normalize_dtype(getattr(dtype, "dtype", dtype)))
-        found, device_type = read_class(dtype)
-        return self.to(dtype=found, device=None if own in (device_type, "abstract") else device_type)
+        wanted, device_type = read_class(dtype)
+        return self.to(dtype=wanted, device=None if own in (device_type, "abstract") else device_type)
 
     @entry_point
     def type_as(self, other: TensorT) -> TensorT:

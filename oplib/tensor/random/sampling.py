@@ -38,7 +38,7 @@ def draw_floats(
             f"{op}: only floating and complex dtypes have such numbers. Got {dtype.name}. Use randint."
         )
     sample = _sample_uniform if op == "rand" else _sample_normal
-    return _place(sample(*_draw(generator), shape, dtype), placement)
+    return _put(sample(*_draw(generator), shape, dtype), placement)
 
 
 def draw_integers(
@@ -70,12 +70,12 @@ def draw_integers(
     # the bound may be one above the maximum
     last = np.asarray(high, f"uint{8 * wide.itemsize}" if high > 0 else wide)
     drawn = _sample_integers(*_draw(generator), (np.asarray(low, wide), last), shape, dtype)
-    return _place(drawn, placement)
+    return _put(drawn, placement)
 
 
 def draw_order(size: int, dtype: np.dtype[Any], *, generator: Generator | None, placement: Placement) -> Any:
     """Draws a permutation of the integers below ``size``, which the dtype must hold."""
-    return _place(_sample_order(*_draw(generator), size, dtype), placement)
+    return _put(_sample_order(*_draw(generator), size, dtype), placement)
 
 
 def find_last_integer(dtype: np.dtype[Any]) -> int:
@@ -119,5 +119,5 @@ def _draw(generator: Generator | None) -> tuple[Any, Any]:
     return read_generator(generator).draw()
 
 
-def _place(array: Any, placement: Placement) -> Any:
+def _put(array: Any, placement: Placement) -> Any:
     return array if placement is None else jax.device_put(array, placement)

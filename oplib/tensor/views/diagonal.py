@@ -43,16 +43,16 @@ class Diagonal(Frame):
         return Diagonal.of, (self.in_shape, self.offset, self.first, self.second)
 
     def get(self, whole: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102  described in Frame
-        rows, columns = self._places()
+        rows, columns = self._indices()
         return jnp.moveaxis(whole, (self.first, self.second), (-2, -1))[..., rows, columns]
 
     def put(self, whole: Any, part: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102
-        rows, columns = self._places()
+        rows, columns = self._indices()
         moved = jnp.moveaxis(whole, (self.first, self.second), (-2, -1))
         written = moved.at[..., rows, columns].set(part)
         return jnp.moveaxis(written, (-2, -1), (self.first, self.second))
 
-    def _places(self) -> tuple[Any, Any]:
+    def _indices(self) -> tuple[Any, Any]:
         along = np.arange(self._length, dtype=np.int32)
         return along + max(0, -self.offset), along + max(0, self.offset)
 

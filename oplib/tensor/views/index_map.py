@@ -19,21 +19,21 @@ class IndexMap(Frame):
     """Takes the items of the whole at fixed places. It describes an op that only moves items.
 
     Attributes:
-        places: the index in the flat whole of each item of the part.
+        indices: the index in the flat whole of each item of the part.
     """
 
-    __slots__ = ("is_injective", "places")
+    __slots__ = ("indices", "is_injective")
 
     def __init__(self, in_shape: Shape, indices: np.ndarray[Any, Any]) -> None:
         self.in_shape, self.shape = in_shape, indices.shape
-        self.places = indices
+        self.indices = indices
         self.is_injective = np.unique(indices).size == indices.size
 
     def get(self, whole: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102  described in Frame
-        return lax.reshape(whole, (whole.size,))[self.places]
+        return lax.reshape(whole, (whole.size,))[self.indices]
 
     def put(self, whole: Any, part: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102
-        flat = lax.reshape(whole, (whole.size,)).at[self.places].set(part, unique_indices=True)
+        flat = lax.reshape(whole, (whole.size,)).at[self.indices].set(part, unique_indices=True)
         return lax.reshape(flat, self.in_shape)
 
 

@@ -35,7 +35,7 @@ class Sliding(Frame):
         self.shape = (*in_shape[:axis], count, *in_shape[axis + 1 :], size)
         self.is_injective = size <= step or count < 2
 
-    def _places(self) -> Any:
+    def _indices(self) -> Any:
         """Returns for each window the indices of its items along the axis, ``[count, size]``."""
         shape = (self.shape[self.axis], self.shape[-1])
         steps = np.asarray(self.step, np.int32)
@@ -43,7 +43,7 @@ class Sliding(Frame):
 
     def get(self, whole: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102  described in Frame
         last = lax.transpose(whole, self._order())
-        taken = last[..., self._places()]  # [others, count, size]
+        taken = last[..., self._indices()]  # [others, count, size]
         order = list(range(len(self.in_shape) - 1))
         order.insert(self.axis, len(self.in_shape) - 1)
         return lax.transpose(taken, (*order, len(self.in_shape)))
@@ -53,7 +53,7 @@ class Sliding(Frame):
         others = [axis for axis in range(ndim) if axis != self.axis]
         items = lax.transpose(part, (*others, self.axis, ndim))
         last = lax.transpose(whole, self._order())
-        filled = last.at[..., self._places()].set(items, unique_indices=True)
+        filled = last.at[..., self._indices()].set(items, unique_indices=True)
         order = list(range(ndim - 1))
         order.insert(self.axis, ndim - 1)
         return lax.transpose(filled, tuple(order))

@@ -29,7 +29,7 @@ class Window(Frame):
     """
 
     __slots__ = (
-        "_dropped", "_has_steps", "_kept", "_places", "_spans", "axes", "is_identity", "is_injective",
+        "_dropped", "_has_steps", "_kept", "_shown", "_spans", "axes", "is_identity", "is_injective",
         "moving", "sizes", "start_count", "steps",
     )  # fmt: skip
 
@@ -46,7 +46,7 @@ class Window(Frame):
         self._has_steps = any(step != 1 for step in steps)
         self._kept = [axis for axis in axes if axis is not None]
         self._dropped = [axis for axis in range(len(in_shape)) if axis not in self._kept]
-        self._places = [index for index, axis in enumerate(axes) if axis is not None]
+        self._shown = [index for index, axis in enumerate(axes) if axis is not None]
         self.is_injective = not any(self._repeats(index) and size > 1 for index, size in enumerate(shape))
         self.is_identity = shape == in_shape and not self.moving and axes == tuple(range(len(in_shape)))
 
@@ -69,7 +69,7 @@ class Window(Frame):
         if self._dropped or self._kept != list(range(len(self._kept))):
             part = lax.transpose(part, (*self._kept, *self._dropped))
             part = lax.squeeze(part, tuple(range(len(self._kept), part.ndim)))
-        return part if part.shape == self.shape else lax.broadcast_in_dim(part, self.shape, self._places)
+        return part if part.shape == self.shape else lax.broadcast_in_dim(part, self.shape, self._shown)
 
     def _cut(self, whole: Any, starts: Sequence[Any]) -> Any:
         full = self._spread(starts)
