@@ -9,29 +9,31 @@ import typing as _typing
 from collections import ChainMap as _ChainMap
 from math import e, inf, nan, pi
 
-from .importing import LateImports as _LateImports
-from .importing import collecting_later
+from .importing import LateImports as _LateImports, collecting_later
 
 with collecting_later():
-    from . import amp, autograd, errors, fft, library, linalg, nn, ops, pytree, special
-    from . import tensor as _tensor  # before the function of this name replaces it
+    from . import (
+        amp,
+        autograd,
+        errors,
+        fft,
+        library,
+        linalg,
+        nn,
+        ops,
+        pytree,
+        special,
+        tensor as _tensor,  # before the function of this name replaces it
+    )
     from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
     from .autograd.engine.tensor_backward import run_tensor_backward
     from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
     from .autograd.recording.view import view_alike
     from .builtin.checks.conditions import (
         _check as _check,
-    )
-    from .builtin.checks.conditions import (
         _check_index as _check_index,
-    )
-    from .builtin.checks.conditions import (
         _check_not_implemented as _check_not_implemented,
-    )
-    from .builtin.checks.conditions import (
         _check_type as _check_type,
-    )
-    from .builtin.checks.conditions import (
         _check_value as _check_value,
     )
     from .builtin.functions import registry as _registry

@@ -11,8 +11,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Generator as Pausing
-from collections.abc import Iterable
+from collections.abc import Generator as Pausing, Iterable
 from contextlib import contextmanager
 from typing import Any
 

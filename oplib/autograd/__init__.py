@@ -20,15 +20,21 @@ from oplib.importing import LateImports as _LateImports
 
 from . import anomaly_mode, grad_mode
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
-from .engine.backward_and_grad import backward, grad
-from .engine.backward_and_grad import tensor_or_tensors_to_tuple as _tensor_or_tensors_to_tuple
-from .engine.engine import _EngineBase, _ImperativeEngine, get_python_engine
-from .engine.engine import current_autograd_node as _current_autograd_node
-from .engine.engine import current_graph_task_execution_order as _current_graph_task_execution_order
-from .engine.engine import current_graph_task_id as _current_graph_task_id
-from .engine.engine import will_engine_execute_node as _will_engine_execute_node
-from .engine.root_gradients import calculate_shape as _calculate_shape
-from .engine.root_gradients import make_root_gradients as _make_grads
+from .engine.backward_and_grad import (
+    backward,
+    grad,
+    tensor_or_tensors_to_tuple as _tensor_or_tensors_to_tuple,
+)
+from .engine.engine import (
+    _EngineBase,
+    _ImperativeEngine,
+    current_autograd_node as _current_autograd_node,
+    current_graph_task_execution_order as _current_graph_task_execution_order,
+    current_graph_task_id as _current_graph_task_id,
+    get_python_engine,
+    will_engine_execute_node as _will_engine_execute_node,
+)
+from .engine.root_gradients import calculate_shape as _calculate_shape, make_root_gradients as _make_grads
 from .engine.run import is_checkpoint_valid as _is_checkpoint_valid
 from .grad_mode import (
     enable_grad,
@@ -40,10 +46,12 @@ from .grad_mode import (
 )
 from .parity import (
     DeviceType,
+    OptionalTensor as _OptionalTensor,
     ProfilerActivity,
     ProfilerConfig,
     ProfilerEvent,
     ProfilerState,
+    ShapeOrNestedShape as _ShapeorNestedShape,
     Variable,
     _add_metadata_json,
     _disable_profiler,
@@ -60,19 +68,19 @@ from .parity import (
     _record_function_with_args_exit,
     _set_empty_test_observer,
     _supported_activities,
+    force_original_view_tracking as _force_original_view_tracking,
     init,
     is_view_replay_enabled,
     kineto_available,
+    next_sequence_nr as _get_sequence_nr,
+    preserve_version_counter as _unsafe_preserve_version_counter,
+    register_py_tensor_class_for_device as _register_py_tensor_class_for_device,
     variable,
 )
-from .parity import OptionalTensor as _OptionalTensor
-from .parity import ShapeOrNestedShape as _ShapeorNestedShape
-from .parity import force_original_view_tracking as _force_original_view_tracking
-from .parity import next_sequence_nr as _get_sequence_nr
-from .parity import preserve_version_counter as _unsafe_preserve_version_counter
-from .parity import register_py_tensor_class_for_device as _register_py_tensor_class_for_device
-from .saved.hooks import pop_hooks as _pop_saved_tensors_default_hooks
-from .saved.hooks import push_hooks as _push_saved_tensors_default_hooks
+from .saved.hooks import (
+    pop_hooks as _pop_saved_tensors_default_hooks,
+    push_hooks as _push_saved_tensors_default_hooks,
+)
 from .saved.saved_tensor import SavedTensor
 
 __all__ = [

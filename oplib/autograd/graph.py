@@ -19,23 +19,26 @@ from typing import TYPE_CHECKING, Any, cast
 from oplib.errors import AutogradError
 from oplib.tensor import Tensor
 
-from .engine.multi_grad_hook import MultiHandle as _MultiHandle
-from .engine.multi_grad_hook import register_multi_grad_hook
-from .engine.node_logging import engine_run_backward as _engine_run_backward
-from .engine.node_logging import log
-from .engine.node_logging import register_logging_hooks as _register_logging_hooks_on_whole_graph
-from .nodes.edges import GradientEdge, get_gradient_edge
-from .nodes.edges import find_node as _get_grad_fn_or_grad_acc
+from .engine.multi_grad_hook import MultiHandle as _MultiHandle, register_multi_grad_hook
+from .engine.node_logging import (
+    engine_run_backward as _engine_run_backward,
+    log,
+    register_logging_hooks as _register_logging_hooks_on_whole_graph,
+)
+from .nodes.edges import GradientEdge, find_node as _get_grad_fn_or_grad_acc, get_gradient_edge
 from .nodes.locations import are_locations_recorded, node_location, record_locations
 from .nodes.node import Node
 from .saved.hooks import disable_saved_tensors_hooks, saved_tensors_hooks
-from .saved.mutation import AllowMutationOnSavedContext as _AllowMutationOnSavedContext
-from .saved.mutation import CloneArgBeforeMutateMode as _CloneArgBeforeMutateMode
-from .saved.mutation import Handle as _Handle
-from .saved.mutation import SwapWithCloned as _swap_with_cloned  # noqa: N813  torch's name
-from .saved.mutation import allow_mutation_on_saved_tensors, is_mutation_allowed
-from .saved.mutation import get_sid as _get_sid
-from .saved.mutation import get_tid as _get_tid
+from .saved.mutation import (
+    AllowMutationOnSavedContext as _AllowMutationOnSavedContext,
+    CloneArgBeforeMutateMode as _CloneArgBeforeMutateMode,
+    Handle as _Handle,
+    SwapWithCloned as _swap_with_cloned,  # noqa: N813  torch's name
+    allow_mutation_on_saved_tensors,
+    get_sid as _get_sid,
+    get_tid as _get_tid,
+    is_mutation_allowed,
+)
 from .saved.on_host import save_on_cpu
 
 __all__ = [

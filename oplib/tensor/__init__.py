@@ -7,13 +7,15 @@ from . import jax_node as jax_node
 from .devices.determinism import are_deterministic_algorithms_enabled, use_deterministic_algorithms
 from .devices.device import Device
 from .dtypes.limits import finfo, iinfo
-from .dtypes.promotion import can_cast, promote_types, result_type
-from .dtypes.promotion import result_dtype as result_dtype
-from .dtypes.rules import default_complex_dtype as default_complex_dtype
-from .dtypes.rules import default_int_dtype as default_int_dtype
-from .dtypes.rules import get_default_dtype, set_default_dtype
-from .dtypes.rules import normalize_dtype as normalize_dtype
-from .dtypes.rules import scalar_dtype as scalar_dtype
+from .dtypes.promotion import can_cast, promote_types, result_dtype as result_dtype, result_type
+from .dtypes.rules import (
+    default_complex_dtype as default_complex_dtype,
+    default_int_dtype as default_int_dtype,
+    get_default_dtype,
+    normalize_dtype as normalize_dtype,
+    scalar_dtype as scalar_dtype,
+    set_default_dtype,
+)
 from .factories.creation import arange, empty, eye, full, linspace, logspace, ones, zeros
 from .factories.from_data import as_tensor, from_dlpack, from_numpy, tensor
 from .factories.likeness import empty_like, full_like, ones_like, zeros_like
@@ -53,9 +55,7 @@ from .storage.memory_format import (
 from .storage.metadata import is_tensor
 from .storage.size import Size
 from .storage.storage import Storage as Storage
-from .tensor import Tensor
-from .tensor import box as box
-from .tensor import read_array as read_array
+from .tensor import Tensor, box as box, read_array as read_array
 from .upcalls import upcalls as upcalls
 
 __all__ = [

@@ -12,8 +12,7 @@ from .closeness import assert_close
 from .samples import Call, add_samples, samples
 
 if _typing.TYPE_CHECKING:
-    from .op_tests import OpCase
-    from .op_tests import parametrize_ops as ops
+    from .op_tests import OpCase, parametrize_ops as ops
 
 __all__ = ["Call", "OpCase", "add_samples", "assert_close", "ops", "samples"]
 

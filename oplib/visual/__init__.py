@@ -5,8 +5,7 @@ from .graph import Graph, graph
 from .groups import FunctionSummary
 from .program import ProgramReport, program
 from .records import NodeRecord, SavedRecord, read_nodes
-from .rules import OpsTable
-from .rules import tabulate_rules as ops
+from .rules import OpsTable, tabulate_rules as ops
 from .text import graph_text
 
 __all__ = [

@@ -1,8 +1,7 @@
 """Random views and writes beside torch."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import oplib
 

@@ -35,8 +35,7 @@ from .state import (
     snapshot_verbose_logging_enabled,
     verbose_log,
 )
-from .switches import disable, enable, reset
-from .switches import enable as _enable
+from .switches import disable, enable, enable as _enable, reset
 
 __all__ = ["AutogradCompilerInstance", "counters", "disable", "enable", "reset"]
 

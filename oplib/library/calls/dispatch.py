@@ -19,8 +19,7 @@ from jax.core import Tracer
 
 from oplib.autograd.array_functions.array_function import BackwardPlan
 from oplib.autograd.array_functions.compilation import is_uncompiled
-from oplib.autograd.recording.formula_node import FormulaNode, make_node_class
-from oplib.autograd.recording.formula_node import record as record_call
+from oplib.autograd.recording.formula_node import FormulaNode, make_node_class, record as record_call
 from oplib.autograd.recording.record_pattern import Pattern, find_pattern
 from oplib.config import config
 from oplib.errors import CapturedTracerError, ReadValueError

@@ -18,11 +18,11 @@ from .types import (
     OptionalType,
     SchemaType,
     TupleType,
+    has_tensor as type_has_tensor,
     is_tensorlist_like_type,
     print_default,
     print_type,
 )
-from .types import has_tensor as type_has_tensor
 
 
 class NoDefault(enum.Enum):

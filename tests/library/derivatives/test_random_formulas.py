@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from oplib.library.derivatives.linearity import find_nonlinear, require_linear, transpose_rule
 from tests.library.derivatives.linear_formulas import MATRIX, doubled, loop, repeat, rounded, shifted, until

@@ -5,8 +5,7 @@ import pickle
 
 import ml_dtypes  # noqa: F401  names bfloat16 for numpy
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from oplib.library.schema import (
     AliasInfo,

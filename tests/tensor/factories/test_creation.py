@@ -7,8 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from oplib.errors import ArgumentError, AutogradError, DtypeError, TracingError
 from oplib.tensor import Tensor, arange, empty, eye, full, linspace, ones, tensor, zeros

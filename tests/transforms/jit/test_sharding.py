@@ -7,8 +7,7 @@ import sys
 import jax
 import numpy as np
 import pytest
-from jax.sharding import AxisType, NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 from tests.documents import ROOT
 from tests.library.axes.test_sharding_processes import find_free_port

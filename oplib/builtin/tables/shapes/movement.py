@@ -9,8 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels import partition_rules as partition
-from oplib.builtin.kernels import view_rules as rules
+from oplib.builtin.kernels import partition_rules as partition, view_rules as rules
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.dtype_classes import ALL
 from oplib.builtin.kernels.promotion import convert_saturated, is_integral

@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import export
-from jax.sharding import AbstractDevice, AbstractMesh, AxisType
-from jax.sharding import PartitionSpec as P
+from jax.sharding import AbstractDevice, AbstractMesh, AxisType, PartitionSpec as P
 
 import oplib
 import oplib.nn.functional as F
