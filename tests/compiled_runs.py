@@ -59,9 +59,9 @@ def switch_on() -> None:
 
 
 def _modules() -> Sequence[Any]:
-    from oplib.autograd.compiled_autograd import execution, program
+    from oplib.autograd.compiled_autograd import backward_program, execution
 
-    return execution, program
+    return execution, backward_program
 
 
 def _execute(*args: Any) -> bool:

@@ -9,8 +9,8 @@ from typing import Any
 from oplib.modes import modes
 
 from .user_functions.context import FunctionCtx
+from .user_functions.function_node import BackwardCFunction, refuse_gradients
 from .user_functions.nested import NestedIOFunction
-from .user_functions.node import BackwardCFunction, refuse_gradients
 from .user_functions.trees import flatten_values, unflatten_values
 from .user_functions.user_function import Function, FunctionMeta
 

@@ -19,10 +19,10 @@ from .methods.aliasing import TensorAliasing
 from .methods.comparing import TensorComparison
 from .methods.conversion import TensorConversion, TensorDtypes
 from .methods.copying import TensorCopying
-from .methods.forms import TensorMethods
 from .methods.history import TensorHistory
 from .methods.op_methods import OpMethods
 from .methods.operators import TensorOperators
+from .methods.own_arguments import TensorMethods
 from .methods.printing import show_tensor
 from .methods.values import TensorValues
 from .shapes.construction import construct

@@ -3,7 +3,7 @@
 from .gradients import EdgeStatistics, FirstBad, GradientReport
 from .graph import Graph, graph
 from .groups import FunctionSummary
-from .program import ProgramReport, program
+from .program_report import ProgramReport, program
 from .records import NodeRecord, SavedRecord, read_nodes
 from .rules import OpsTable, tabulate_rules as ops
 from .text import graph_text

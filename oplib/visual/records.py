@@ -14,7 +14,7 @@ from oplib.autograd.nodes.accumulate import AccumulateGrad
 from oplib.autograd.nodes.locations import Location, locate_line
 from oplib.autograd.saved.saved_tensor import SavedTensor
 from oplib.autograd.saved.slots import SavedSlots
-from oplib.autograd.user_functions.node import BackwardCFunction
+from oplib.autograd.user_functions.function_node import BackwardCFunction
 from oplib.errors import ArgumentTypeError, AutogradError, describe
 from oplib.importing import collecting_later
 from oplib.tensor import Tensor

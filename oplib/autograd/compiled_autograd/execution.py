@@ -21,9 +21,9 @@ from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tensor.storage.fresh import FreshStorage
 from oplib.tensor.storage.storage import Storage
 
+from .backward_program import BackwardProgram
 from .compilers import compile_segment
 from .graph_key import GraphWalk
-from .program import BackwardProgram
 from .program_cache import programs
 from .recorder import NotServed, Recorder, Script
 from .segment import SegmentCompiler

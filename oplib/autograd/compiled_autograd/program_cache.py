@@ -11,7 +11,7 @@ from typing import Any
 
 from oplib.autograd.array_functions.tokens import next_token
 
-from .program import BackwardProgram
+from .backward_program import BackwardProgram
 from .state import cpp_verbose_log_fn
 
 CAPACITY = 256

@@ -13,7 +13,7 @@ from oplib.errors import AutogradError, describe
 from oplib.tensor import Tensor, box
 
 from .function_call import FunctionCall
-from .node import BackwardCFunction
+from .function_node import BackwardCFunction
 
 
 def push_tangents_through(

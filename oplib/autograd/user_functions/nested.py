@@ -9,7 +9,7 @@ from oplib.errors import AutogradError, GradientValueError, MissingRuleError
 from oplib.pytree import TreeSpec, tree_structure, tree_unflatten
 from oplib.tensor import Tensor
 
-from .node import BackwardCFunction
+from .function_node import BackwardCFunction
 from .user_function import Function
 
 

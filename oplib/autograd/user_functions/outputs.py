@@ -16,7 +16,7 @@ from oplib.errors import AutogradError, describe
 from oplib.tensor import Tensor
 from oplib.tensor.views import Creation, Reshape
 
-from .node import BackwardCFunction
+from .function_node import BackwardCFunction
 
 
 def attach_outputs(

@@ -15,8 +15,8 @@ from oplib.tensor.inference import refuse_saving
 
 from .context import FunctionCtx, check_saved
 from .function_call import FunctionCall
+from .function_node import BackwardCFunction
 from .jvp import push_tangents_through
-from .node import BackwardCFunction
 from .outputs import attach_outputs
 from .trees import NO_SPECS, Specs, flatten_values, pack_result
 

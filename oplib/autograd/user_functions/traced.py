@@ -23,7 +23,7 @@ from oplib.tensor import Tensor, read_array
 from oplib.tensor.storage.escape import refuse_escape
 
 from .function_call import FunctionCall
-from .node import BackwardCFunction, refuse_gradient
+from .function_node import BackwardCFunction, refuse_gradient
 from .recording import finish_call
 from .trees import flatten_values, pack_result, unflatten_values
 

@@ -11,7 +11,7 @@ from oplib.tensor import Tensor, upcalls
 from oplib.tracebacks import refine_error
 
 from .function_call import Binding, FunctionCall
-from .node import BackwardCFunction
+from .function_node import BackwardCFunction
 from .recording import finish_call
 from .traced import call_traced, is_differentiated_by_jax
 from .trees import flatten_values, unflatten_values

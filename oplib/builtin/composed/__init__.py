@@ -1,5 +1,25 @@
 """Functions that are made of several ops."""
 
-from . import conversions, data_dependent, forms, parts, products, quantiles, sequences, shapes, statistics
+from . import (
+    conversions,
+    data_dependent,
+    parts,
+    products,
+    quantiles,
+    sequences,
+    shapes,
+    statistics,
+    wider_signatures,
+)
 
-SUBJECTS = (conversions, data_dependent, forms, parts, products, quantiles, sequences, shapes, statistics)
+SUBJECTS = (
+    conversions,
+    data_dependent,
+    wider_signatures,
+    parts,
+    products,
+    quantiles,
+    sequences,
+    shapes,
+    statistics,
+)

@@ -18,7 +18,7 @@ from oplib.builtin.in_place import detach_
 from oplib.builtin.indexing.getitem import Getter
 from oplib.builtin.indexing.setitem import setitem_
 from oplib.builtin.kernels import view_rules as rules
-from oplib.builtin.overload_resolution.forms import OF_FORMS
+from oplib.builtin.overload_resolution.call_forms import OF_FORMS
 from oplib.builtin.overload_resolution.operands import OF_OPERANDS
 from oplib.builtin.overload_resolution.random import OF_RANDOM
 from oplib.builtin.registration import Overloads
@@ -32,9 +32,9 @@ from oplib.builtin.writing.resizing import RESIZING
 from oplib.torch_names import make_getattr
 from oplib.tracebacks import entry_point
 
+from .derived_forms import specify_in_place, specify_variadic, specify_with_flag
 from .description import complete_composed, describe_function
 from .families import COMPOSED, OVERLOADS
-from .forms import specify_in_place, specify_variadic, specify_with_flag
 from .operators import inline_operators
 from .specification import FunctionSpec, specify_choice, specify_composed, specify_op
 from .writer import emit_function, name_function, name_method

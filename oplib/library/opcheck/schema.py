@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from oplib.autograd.grad_mode import enable_grad
-from oplib.autograd.user_functions.node import BackwardCFunction
+from oplib.autograd.user_functions.function_node import BackwardCFunction
 from oplib.errors import AutogradError, OpMismatchError, ResultError, describe
 from oplib.library.kernels.tensor_kernel import find_tensors
 from oplib.library.records.record import Derivative, Tag

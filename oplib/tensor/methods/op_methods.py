@@ -1,7 +1,8 @@
 """Methods of Tensor that are ops: ``x.exp()`` is the function ``oplib.exp``.
 
 The ops are defined in tables on a higher floor. The package's root enters their names here, and each function
-is made when it is first read. Methods whose arguments differ from the function's are in :mod:`.forms`.
+is made when it is first read. Methods whose arguments differ from the function's are in
+:mod:`.own_arguments`.
 """
 
 from __future__ import annotations

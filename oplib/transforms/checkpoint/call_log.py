@@ -12,7 +12,7 @@ from oplib.library.objects.observers import ObservedCall, observing
 from oplib.tensor import Tensor
 from oplib.tracebacks import is_inside
 
-from .region import RepeatedContext
+from .region_contexts import RepeatedContext
 
 
 class CallLog:

@@ -16,7 +16,7 @@ from oplib.errors import ArgumentValueError, CheckpointError, RegistrationTypeEr
 from oplib.library.objects.observers import ObservedCall, map_arrays, observing
 from oplib.library.objects.overload import OpOverload
 
-from .region import RepeatedContext
+from .region_contexts import RepeatedContext
 
 SAC_IGNORED_OPS: set[OpOverload] = set()
 """Ops that run again without asking the policy. It is empty, because oplib has none of torch's."""

@@ -15,7 +15,7 @@ from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.random.draw_log import DrawLog
 
-from .region import run_and_restore
+from .region_contexts import run_and_restore
 
 
 class CheckpointFunction(Function):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import ArrayFunction
 from oplib.autograd.grad_mode import no_grad
-from oplib.autograd.user_functions.node import refuse_gradient
+from oplib.autograd.user_functions.function_node import refuse_gradient
 from oplib.errors import ResultError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor

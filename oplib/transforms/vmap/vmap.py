@@ -14,7 +14,7 @@ from oplib.tracebacks import entry_point
 
 from .batch_dims import move_batch, repeat
 from .dims import Arguments, normalize_dim, read_arguments, take_results_apart
-from .region import Mapped, Region
+from .map_region import Mapped, Region
 
 Randomness = Literal["error", "different", "same"]
 

@@ -207,9 +207,9 @@ def test_a_pass_that_continues_eagerly_keeps_the_gradients_that_have_arrived(cap
 @pytest.mark.spec("D.25")
 def test_a_pass_continues_eagerly_before_a_later_part_on_another_device(agree, counts, monkeypatch):
     """A program of more than 200 calls is several parts, and any of them may fail to serve."""
-    from oplib.autograd.compiled_autograd import program  # the module, not the package's name
+    from oplib.autograd.compiled_autograd import backward_program
 
-    compute, calls = program._compute, []
+    compute, calls = backward_program._compute, []
 
     def fail_second(segment, values):
         calls.append(segment)
@@ -217,8 +217,8 @@ def test_a_pass_continues_eagerly_before_a_later_part_on_another_device(agree, c
             raise ValueError("arrays on several devices")
         compute(segment, values)
 
-    monkeypatch.setattr(program, "_compute", fail_second)
-    monkeypatch.setattr(program, "_are_apart", lambda arrays: True)
+    monkeypatch.setattr(backward_program, "_compute", fail_second)
+    monkeypatch.setattr(backward_program, "_are_apart", lambda arrays: True)
 
     def run(w, y, z):
         calls.clear()

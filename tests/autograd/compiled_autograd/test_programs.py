@@ -370,7 +370,7 @@ def test_numbers_on_the_host_are_moved_if_another_input_is_on_an_accelerator(x, 
         lambda array: "gpu" if array.shape else "cpu",
     )
     monkeypatch.setattr(
-        "oplib.autograd.compiled_autograd.program.move_to_default_device",
+        "oplib.autograd.compiled_autograd.backward_program.move_to_default_device",
         lambda array: moved.append(array.shape) or array,
     )
     with enable():

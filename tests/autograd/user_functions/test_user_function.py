@@ -10,7 +10,7 @@ import oplib
 from oplib.autograd import Function, grad
 from oplib.autograd.function import BackwardCFunction
 from oplib.autograd.graph import Node
-from oplib.autograd.user_functions.node import refuse_gradient
+from oplib.autograd.user_functions.function_node import refuse_gradient
 from oplib.errors import AutogradError, GradientTypeError, MissingRuleError, SavedTensorError
 from tests.autograd.functions import Square, make_function
 

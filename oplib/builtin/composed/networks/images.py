@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from oplib.builtin.checks.bounds import check_index_range
-from oplib.builtin.composed.forms import shorten_rows
+from oplib.builtin.composed.wider_signatures import shorten_rows
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import box_like, read_known

@@ -10,7 +10,7 @@ import pytest
 from oplib.builtin.functions.registry import METHODS
 from oplib.errors import ArgumentError
 from oplib.tensor import Tensor, tensor, upcalls
-from oplib.tensor.methods.forms import TensorMethods
+from oplib.tensor.methods.own_arguments import TensorMethods
 
 TESTED = {"reshape", "view", "expand", "permute", "T", "mT", "H", "mH", "where", "backward"} | {
     *("reshape_as", "view_as", "expand_as", "real", "imag"),
