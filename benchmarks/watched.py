@@ -28,8 +28,8 @@ def measure(effort: Effort) -> Iterator[Row]:
         subject = Case(watch, leaf, _nothing, units=DEPTH)
         yield Row(what, CONTROL, bound, compare(subject, plain, effort))
     for what, hang in (
-        ("a pre-hook and a post-hook on each node", _hang_on_node),
-        ("a hook on each tensor", _hang_on_tensor),
+        ("a pre-hook and a post-hook on each node", _attach_to_node),
+        ("a hook on each tensor", _attach_to_tensor),
         ("what each node saved, looked at", _look),
     ):
         yield Row(what, CONTROL, None, compare(Case(_step, leaf, hang, units=DEPTH), plain, effort))
@@ -62,13 +62,13 @@ def _nothing(value: oplib.Tensor) -> None:
     """Attaches nothing to a tensor."""
 
 
-def _hang_on_node(value: oplib.Tensor) -> None:
+def _attach_to_node(value: oplib.Tensor) -> None:
     node: Any = value.grad_fn
     node.register_prehook(_ignore)
     node.register_hook(_ignore)
 
 
-def _hang_on_tensor(value: oplib.Tensor) -> None:
+def _attach_to_tensor(value: oplib.Tensor) -> None:
     value.register_hook(_ignore)
 
 

@@ -232,7 +232,7 @@ _TRANSFORM = {
 }
 _DROPPED = {"p": "the probability that an item, or a feature, is replaced"}
 _LINE = {"index": "indices along `dim`, ints; with as many dimensions as `input`"}
-_PLACES = {"index": "indices along `dim`, ints; with one dimension"}
+_INDICES = {"index": "indices along `dim`, ints; with one dimension"}
 _FLAT = {"index": "indices of the flat tensor, ints"}
 _PICKED = {"index": "the position, a negative one counted from the end"}
 _CLASS_WEIGHT = {"weight": "`[classes]`, factors of the classes"}
@@ -284,8 +284,8 @@ BY_OP: dict[str, dict[str, str]] = {
     **dict.fromkeys(("fft_irfft", "fft_hfft"), _INVERSE),
     **dict.fromkeys(("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"), _DROPPED),
     **dict.fromkeys(("gather", "scatter", "scatter_add", "scatter_reduce"), _LINE),
-    **dict.fromkeys(("index_select", "index_add", "index_copy", "index_fill"), _PLACES),
-    "index_reduce": {**_PLACES, "reduce": "'prod', 'mean', 'amax' or 'amin'"},
+    **dict.fromkeys(("index_select", "index_add", "index_copy", "index_fill"), _INDICES),
+    "index_reduce": {**_INDICES, "reduce": "'prod', 'mean', 'amax' or 'amin'"},
     "fft_irfftn": {**_SOME_DIMS, "s": "the lengths of the transformed axes in the result"},
     **dict.fromkeys(("take", "put"), _FLAT),
     **dict.fromkeys(("select", "select_scatter"), _PICKED),

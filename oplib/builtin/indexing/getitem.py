@@ -51,7 +51,7 @@ class Getter:
             if isinstance(item, slice):
                 whole = self._take_slice(whole, dim, item)
             elif item is not None:
-                item = item.places if isinstance(item, Choice) else item
+                item = item.positions if isinstance(item, Choice) else item
                 require_indices(item, whole.shape[dim], dim)
                 indices.append(item)
                 dims.append(dim)
@@ -64,8 +64,8 @@ class Getter:
             return self._select_static.call(whole, dim, [index])
         return self._select.call(whole, dim, index)
 
-    def _take_slice(self, whole: Any, dim: int, given: slice) -> Any:
-        start, length, step = read_slice(given, whole.shape[dim])
+    def _take_slice(self, whole: Any, dim: int, item: slice) -> Any:
+        start, length, step = read_slice(item, whole.shape[dim])
         if length == whole.shape[dim]:
             return whole
         if is_static(whole):

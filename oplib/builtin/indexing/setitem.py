@@ -56,8 +56,8 @@ def setitem_(input: Any, index: Any, value: Any) -> None:
     if indices:
         refuse_bytes_to_fill(original, value)
         check_may_write(input, "setitem_", [value])
-        place = read_place(index, input)
-        update_in_place(input, lambda: ops.setitem(input, stored, *place), "setitem_")
+        positions = read_positions(index, input)
+        update_in_place(input, lambda: ops.setitem(input, stored, *positions), "setitem_")
         return
     target = make_view(input, frame, starts, node_class)
     if value.__class__ in _PLAIN:
@@ -101,7 +101,7 @@ def _find_mask(index: Any, shape: tuple[int, ...]) -> Any:
 
 
 @dataclass
-class Place:
+class StorePositions:
     """The arguments of the op ``setitem`` that say where to store.
 
     Attributes:
@@ -125,26 +125,26 @@ class Place:
         self.windows.append((None if is_operand else start, length, step))
 
 
-def read_place(index: Any, whole: Any) -> tuple[Any, ...]:
+def read_positions(index: Any, whole: Any) -> tuple[Any, ...]:
     """Converts subscripts to the arguments of ``setitem`` after the value."""
-    place, fixed = Place(), is_static(whole)
+    positions, fixed = StorePositions(), is_static(whole)
     for item in read_subscripts(index, whole.shape):
-        dim = len(place.windows)
+        dim = len(positions.windows)
         if isinstance(item, Choice):
-            place.indices.append(item.places)
-            place.dims.append(len(place.shape))
+            positions.indices.append(item.positions)
+            positions.dims.append(len(positions.shape))
         if item is None or isinstance(item, Choice):
-            place.shape.append(1)
+            positions.shape.append(1)
         elif isinstance(item, slice):
             start, length, step = read_slice(item, whole.shape[dim])
-            place.add_window(start, length, step, is_operand=not fixed and length < whole.shape[dim])
-            place.shape.append(length)
+            positions.add_window(start, length, step, is_operand=not fixed and length < whole.shape[dim])
+            positions.shape.append(length)
         elif isinstance(item, int):
-            place.add_window(require_index(item, whole.shape[dim], dim), 1, 1, is_operand=not fixed)
+            positions.add_window(require_index(item, whole.shape[dim], dim), 1, 1, is_operand=not fixed)
         else:
             require_indices(item, whole.shape[dim], dim)
-            place.indices.append(item)
-            place.dims.append(len(place.shape))
-            place.add_window(0, whole.shape[dim], 1, is_operand=False)
-            place.shape.append(whole.shape[dim])
-    return place.starts, place.indices, tuple(place.windows), place.dims, place.shape
+            positions.indices.append(item)
+            positions.dims.append(len(positions.shape))
+            positions.add_window(0, whole.shape[dim], 1, is_operand=False)
+            positions.shape.append(whole.shape[dim])
+    return positions.starts, positions.indices, tuple(positions.windows), positions.dims, positions.shape

@@ -21,7 +21,9 @@ SelectBackward0, SliceBackward0, UnsqueezeBackward0, AliasBackward0 = map(
 
 _ALL = slice(None)
 _BOUNDS = frozenset({int, type(None)})
-_PLACES = frozenset(np.dtype(name) for name in ("int8", "int16", "int32", "int64"))  # uint8 may be a mask
+_INDEX_DTYPES = frozenset(
+    np.dtype(name) for name in ("int8", "int16", "int32", "int64")
+)  # uint8 may be a mask
 
 _windows: dict[Any, tuple[Any, ...]] = {}
 _MOST = 4096
@@ -30,12 +32,12 @@ _MOST = 4096
 def read_window(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
     """Returns the window, starts and node class of subscripts, and the tensors among them with their dims."""
     if index.__class__ is int and shape:
-        place = require_index(index, shape[0], 0)
-        return pick(shape, 0), (place,) if shape[0] > 1 else (), SelectBackward0, (), ()
+        start = require_index(index, shape[0], 0)
+        return pick(shape, 0), (start,) if shape[0] > 1 else (), SelectBackward0, (), ()
     key, tensors = _make_key(index)
-    found = _windows.get((shape, key)) if key is not None else None
-    if found is not None:
-        window, own_dims = found
+    known = _windows.get((shape, key)) if key is not None else None
+    if known is not None:
+        window, own_dims = known
         if not tensors:
             return window
         for indices, dim in zip(tensors, own_dims, strict=True):
@@ -71,7 +73,7 @@ def _make_key(index: Any) -> tuple[tuple[Any, ...] | None, list[Any]]:
             key.append(bounds)
         elif kind is int or item is None or item is Ellipsis:
             key.append(item)
-        elif kind is Tensor and item._storage.spec.dtype in _PLACES and item._storage.spec.shape:
+        elif kind is Tensor and item._storage.spec.dtype in _INDEX_DTYPES and item._storage.spec.shape:
             key.append(Tensor)
             tensors.append(item)
         else:
@@ -106,7 +108,7 @@ class _WindowReader:
             self.node_class = UnsqueezeBackward0
             return
         if isinstance(item, Choice):
-            self._take(item.places)
+            self._take(item.positions)
             self._axes.append(None)
             return
         dim, length = self._dim, self._shape[self._dim]

@@ -21,10 +21,10 @@ class Choice(NamedTuple):
     """A bool as a subscript: it adds a dim of length 1, and selects all or nothing of it.
 
     Attributes:
-        places: the single position of the new dim, or none.
+        positions: the single position of the new dim, or none.
     """
 
-    places: np.ndarray[Any, Any]
+    positions: np.ndarray[Any, Any]
 
 
 def is_static(whole: Any) -> bool:
@@ -48,9 +48,9 @@ def read_subscripts(index: Any, shape: tuple[int, ...]) -> list[Any]:
             f"index: too many indices for tensor of dimension {len(shape)}. Got {consumed}. Remove some."
         )
     rest = [slice(None)] * (len(shape) - consumed)
-    where = next((place for place, item in enumerate(items) if item is Ellipsis), len(items))
+    where = next((index for index, item in enumerate(items) if item is Ellipsis), len(items))
     items = [*items[:where], *rest, *(item for item in items[where + 1 :] if item is not Ellipsis)]
-    return [place for item in _with_dims(items) for place in _spread_mask(*item, shape)]
+    return [subscript for item in _with_dims(items) for subscript in _spread_mask(*item, shape)]
 
 
 def _with_dims(items: list[Any]) -> list[tuple[Any, int]]:
@@ -129,18 +129,18 @@ def _check_step(step: Any) -> None:
         )
 
 
-def read_slice(given: slice, length: int) -> tuple[int, int, int]:
+def read_slice(item: slice, length: int) -> tuple[int, int, int]:
     """Returns the start, the number of items and the step of a slice."""
-    _check_step(given.step)
-    step = 1 if given.step is None else operator.index(given.step)
+    _check_step(item.step)
+    step = 1 if item.step is None else operator.index(item.step)
     if is_symbolic(length):
-        return _read_symbolic_slice(given, length, step)
-    start, stop, _ = given.indices(length)
+        return _read_symbolic_slice(item, length, step)
+    start, stop, _ = item.indices(length)
     count = max(0, -((start - stop) // step))
     return (start if count else 0), count, step
 
 
-def _read_symbolic_slice(given: slice, length: Any, step: int) -> tuple[Any, Any, int]:
+def _read_symbolic_slice(item: slice, length: Any, step: int) -> tuple[Any, Any, int]:
     """Resolves a slice as ``slice.indices`` for a symbolic length; unknown results are symbols too."""
 
     def clip(index: Any, default: Any) -> Any:
@@ -148,8 +148,8 @@ def _read_symbolic_slice(given: slice, length: Any, step: int) -> tuple[Any, Any
             return default
         return max_dim(index + length, 0) if index < 0 else min_dim(index, length)
 
-    start = clip(given.start, 0)
-    return start, max_dim(-((start - clip(given.stop, length)) // step), 0), step
+    start = clip(item.start, 0)
+    return start, max_dim(-((start - clip(item.stop, length)) // step), 0), step
 
 
 def require_index(index: int, length: int, dim: int) -> int:

@@ -222,16 +222,16 @@ def _cut(
     return Blocks(rows, columns, key.shape[-2], is_causal, scale), filled
 
 
-def _fill(array: Any, places: int, width: int) -> Any:
+def _fill(array: Any, length: int, width: int) -> Any:
     """Appends zeros to the positions and the width of an array."""
-    return jnp.pad(array, ((0, 0), (0, places - array.shape[1]), (0, width - array.shape[2])))
+    return jnp.pad(array, ((0, 0), (0, length - array.shape[1]), (0, width - array.shape[2])))
 
 
 def _take(grad: Any, like: Any) -> Any:
     """Removes the padding of a gradient, and sums over the heads that share a head of ``like``."""
-    places, width = like.shape[-2:]
-    heads = like.size // (places * width)
-    shared = lax.reshape(grad[:, :places, :width], (heads, grad.shape[0] // heads, places, width))
+    length, width = like.shape[-2:]
+    heads = like.size // (length * width)
+    shared = lax.reshape(grad[:, :length, :width], (heads, grad.shape[0] // heads, length, width))
     return lax.reshape(lax.convert_element_type(jnp.sum(shared, axis=1), like.dtype), like.shape)
 
 

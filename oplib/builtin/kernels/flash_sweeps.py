@@ -97,9 +97,9 @@ class Operands:
 
     def shape_results(self) -> list[jax.ShapeDtypeStruct]:
         """Returns the shapes of the results, which vary like the operands."""
-        varying, places = jax.typeof(self.held[0]).manual_axis_type, self.held[0].shape[1]
+        varying, length = jax.typeof(self.held[0]).manual_axis_type, self.held[0].shape[1]
         return [
-            jax.ShapeDtypeStruct((self.heads, places, width), dtype, manual_axis_type=varying)
+            jax.ShapeDtypeStruct((self.heads, length, width), dtype, manual_axis_type=varying)
             for width, dtype in self.results
         ]
 

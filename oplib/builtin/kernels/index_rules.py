@@ -45,7 +45,7 @@ def check_fit(op: str, self: Any, index: Any, axis: int) -> None:
     check_index(op, index)
     sizes = zip(index.shape, self.shape, strict=False)
     if max(index.ndim, 1) != max(self.ndim, 1) or any(
-        mine > other for place, (mine, other) in enumerate(sizes) if place != axis
+        mine > other for dim, (mine, other) in enumerate(sizes) if dim != axis
     ):
         raise ArgumentError(
             f"{op}: index must have the same number of dimensions as input, and be no larger except in dim "
@@ -56,6 +56,6 @@ def check_fit(op: str, self: Any, index: Any, axis: int) -> None:
 def list_indices(index: Any, axis: int) -> tuple[Any, ...]:
     """Returns the index of an array that selects ``[..., index[...], ...]`` along an axis."""
     return tuple(
-        index if place == axis else lax.broadcasted_iota(index.dtype, index.shape, place)
-        for place in range(index.ndim)
+        index if dim == axis else lax.broadcasted_iota(index.dtype, index.shape, dim)
+        for dim in range(index.ndim)
     )

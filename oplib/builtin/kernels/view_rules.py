@@ -57,10 +57,10 @@ def make_view_kernel(rule: Rule) -> Callable[..., Any]:
     """Makes the function of arrays that selects the items of a rule."""
 
     def kernel(self: Any, *args: Any) -> Any:
-        found = rule(self, *args)
-        if isinstance(found, Several):
-            return [frame.get(self, starts) for frame, starts in found.parts]
-        frame, starts = found
+        part = rule(self, *args)
+        if isinstance(part, Several):
+            return [frame.get(self, starts) for frame, starts in part.parts]
+        frame, starts = part
         return frame.get(self, starts)
 
     return kernel
@@ -215,13 +215,13 @@ def select(spec: Any, dim: int, index: Any) -> Part:
             f"select: it cannot be applied to a 0-dim tensor. Got {describe(spec)}. Use the tensor itself."
         )
     axis = find_dim("select", len(shape), dim)
-    place, length = operator.index(index), shape[axis]
-    if not -length <= place < length:
+    position, length = operator.index(index), shape[axis]
+    if not -length <= position < length:
         raise DimensionError(
-            f"select: index {place} is out of bounds for dimension {axis} with size {length}. Got "
+            f"select: index {position} is out of bounds for dimension {axis} with size {length}. Got "
             f"{describe(spec)}. {name_indices(length)}"
         )
-    return pick(shape, axis), (place % length,) if length > 1 else ()
+    return pick(shape, axis), (position % length,) if length > 1 else ()
 
 
 def narrow(spec: Any, dim: int, start: int, length: int) -> Part:

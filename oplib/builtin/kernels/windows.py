@@ -164,7 +164,7 @@ class Windows:
         return itertools.product(*(range(size) for size in self.kernel))
 
     def _shift(self, padded: Any, offset: Sequence[int], lead: int) -> Any:
-        starts = [place * hole for place, hole in zip(offset, self.dilation, strict=True)]
+        starts = [index * hole for index, hole in zip(offset, self.dilation, strict=True)]
         reaches = [self._reach(axis) - 1 for axis in range(len(self.kernel))]
         sizes = padded.shape[lead:]
         stops = [start + size - reach for start, size, reach in zip(starts, sizes, reaches, strict=True)]

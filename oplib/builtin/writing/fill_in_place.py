@@ -83,14 +83,14 @@ def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -
     """
     _check_put(input, indices, values)
     subscripts = tuple(slice(None) if index is None else index for index in indices)
-    places: list[Any] = []
+    indexed: list[Any] = []
     dims: list[int] = []
     for dim, item in enumerate(read_subscripts(subscripts, tuple(input.shape))):
         if not isinstance(item, slice):
             require_indices(item, input.shape[dim], dim)
-            places.append(item)
+            indexed.append(item)
             dims.append(dim)
-    return ops._index_put(input, places, values, dims, accumulate)
+    return ops._index_put(input, indexed, values, dims, accumulate)
 
 
 def _check_put(input: Any, indices: Any, values: Any) -> None:

@@ -54,7 +54,7 @@ def show_tensor(tensor: TensorSlots) -> str:
         suffixes = [f"sharding={array.sharding}"]
         body = describe(array)
     else:
-        suffixes = list(_describe_place(array))
+        suffixes = list(_describe_device(array))
         body = _show_values(np.asarray(array), suffixes)
     if tensor._grad_fn is not None:
         suffixes.append(f"grad_fn=<{tensor._grad_fn.name()}>")
@@ -66,7 +66,7 @@ def show_tensor(tensor: TensorSlots) -> str:
     return _add_suffixes(_PREFIX + body, suffixes)
 
 
-def _describe_place(array: Any) -> Sequence[str]:
+def _describe_device(array: Any) -> Sequence[str]:
     if len(array.devices()) > 1:
         return [f"sharding={getattr(array.sharding, 'spec', array.sharding)}"]
     return () if is_on_default_device(array) else (f"device='{device_of_array(array)}'",)

@@ -138,7 +138,7 @@ def embedding_bag(
         input = ops.reshape(input, (-1,))  # noqa: A001
         factors = per_sample_weights
         per_sample_weights = None if factors is None else ops.reshape(factors, (-1,))
-    _check_places(input, weight, offsets, padding_idx)
+    _check_indices(input, weight, offsets, padding_idx)
     if max_norm is not None:
         shorten_rows(input, weight, max_norm, norm_type)
     index = -1 if padding_idx is None else padding_idx % weight.shape[0]
@@ -188,7 +188,7 @@ def _check_mode(mode: str, per_sample_weights: Any, *, scale_grad_by_freq: bool,
         )
 
 
-def _check_places(input: Any, weight: Any, offsets: Any, padding_idx: int | None) -> None:
+def _check_indices(input: Any, weight: Any, offsets: Any, padding_idx: int | None) -> None:
     check_index_range("embedding_bag", input, weight.shape[0])
     if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
         raise ArgumentError(

@@ -64,14 +64,14 @@ def _make_window(name: str, what: str, shown: str, fill: Fill, *numbers: tuple[s
         requires_grad: bool = False,
     ) -> Any: ...
 
-    def window(window_length: int, periodic: bool, *factors: float, **place: Any) -> Any:
-        return _compute(name, lambda items: fill(items, *factors), window_length, periodic, **place)
+    def window(window_length: int, periodic: bool, *factors: float, **options: Any) -> Any:
+        return _compute(name, lambda items: fill(items, *factors), window_length, periodic, **options)
 
     signature = inspect.signature(model)
     kind = Parameter.POSITIONAL_OR_KEYWORD
     further = [Parameter(number, kind, default=default, annotation="float") for number, default, _ in numbers]
-    length, periodic, *place = signature.parameters.values()
-    parameters = [length, periodic, *further, *place]
+    length, periodic, *options = signature.parameters.values()
+    parameters = [length, periodic, *further, *options]
     window.__signature__ = signature.replace(parameters=parameters)
     window.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {
         "return": "Any"
@@ -81,7 +81,7 @@ def _make_window(name: str, what: str, shown: str, fill: Fill, *numbers: tuple[s
     return Composed(window, makes=True)
 
 
-def _compute(name: str, fill: Fill, length: int, periodic: bool, *, dtype: Any, **place: Any) -> Tensor:
+def _compute(name: str, fill: Fill, length: int, periodic: bool, *, dtype: Any, **options: Any) -> Tensor:
     """Computes a window from the formula of its items for positions from 0 to 1."""
     kind = get_default_dtype() if dtype is None else np.dtype(dtype)
     if length < 0 or kind not in FLOATING:
@@ -92,16 +92,16 @@ def _compute(name: str, fill: Fill, length: int, periodic: bool, *, dtype: Any, 
     last = length if periodic else length - 1
     require_memory(name, (length,), np.dtype(np.float64))
     items = np.ones(length) if length < 2 else fill(np.arange(length) / last)
-    return tensor(items.tolist(), dtype=kind, **place)
+    return tensor(items.tolist(), dtype=kind, **options)
 
 
-def _sum_cosines(place: _Array, *factors: float) -> _Array:
-    terms = (factor * np.cos(2 * np.pi * k * place) for k, factor in enumerate(factors))
-    return sum(terms, np.zeros(place.size))
+def _sum_cosines(positions: _Array, *factors: float) -> _Array:
+    terms = (factor * np.cos(2 * np.pi * k * positions) for k, factor in enumerate(factors))
+    return sum(terms, np.zeros(positions.size))
 
 
-def _find_kaiser(place: _Array, beta: float) -> _Array:
-    return np.i0(beta * np.sqrt(np.maximum(1 - (2 * place - 1) ** 2, 0))) / np.i0(beta)
+def _find_kaiser(positions: _Array, beta: float) -> _Array:
+    return np.i0(beta * np.sqrt(np.maximum(1 - (2 * positions - 1) ** 2, 0))) / np.i0(beta)
 
 
 COMPOSED = (
@@ -109,25 +109,25 @@ COMPOSED = (
         "bartlett_window",
         "a Bartlett window, a triangle",
         "[0.0, 1.0, 0.0]",
-        lambda place: 1 - np.abs(2 * place - 1),
+        lambda positions: 1 - np.abs(2 * positions - 1),
     ),
     _make_window(
         "blackman_window",
         "a Blackman window, a sum of two cosines",
         "[-1.38...e-17, 1.0, -1.38...e-17]",
-        lambda place: _sum_cosines(place, 0.42, -0.5, 0.08),
+        lambda positions: _sum_cosines(positions, 0.42, -0.5, 0.08),
     ),
     _make_window(
         "hann_window",
         "a Hann window, a raised cosine",
         "[0.0, 1.0, 0.0]",
-        lambda place: _sum_cosines(place, 0.5, -0.5),
+        lambda positions: _sum_cosines(positions, 0.5, -0.5),
     ),
     _make_window(
         "hamming_window",
         "a Hamming window, a raised cosine",
         "[0.0799..., 1.0, 0.0799...]",
-        lambda place, alpha, beta: _sum_cosines(place, alpha, -beta),
+        lambda positions, alpha, beta: _sum_cosines(positions, alpha, -beta),
         ("alpha", 0.54, "the constant term."),
         ("beta", 0.46, "the amplitude of the cosine."),
     ),

@@ -46,10 +46,10 @@ def _span(length: int, step: int) -> int:
 
 
 def _index(self: Any, indices: Sequence[Any], dims: Sequence[int]) -> Any:
-    return self[_place(self.ndim, indices, dims)]
+    return self[_arrange(self.ndim, indices, dims)]
 
 
-def _place(ndim: int, indices: Sequence[Any], dims: Sequence[int]) -> tuple[Any, ...]:
+def _arrange(ndim: int, indices: Sequence[Any], dims: Sequence[int]) -> tuple[Any, ...]:
     """Returns the index of an array with these tensors at these dims."""
     shapes = [index.shape for index in indices]
     try:
@@ -59,10 +59,10 @@ def _place(ndim: int, indices: Sequence[Any], dims: Sequence[int]) -> tuple[Any,
             f"index: shape mismatch: indexing tensors could not be broadcast together. "
             f"Got {', '.join(map(describe, indices))}. Reshape one of them."
         ) from None
-    place: list[Any] = [slice(None)] * ndim
+    arranged: list[Any] = [slice(None)] * ndim
     for dim, index in zip(dims, indices, strict=True):
-        place[dim] = broadcast_to(index, shape)
-    return tuple(place)
+        arranged[dim] = broadcast_to(index, shape)
+    return tuple(arranged)
 
 
 def _setitem(
@@ -86,11 +86,11 @@ def _setitem(
         update = lax.reshape(store("setitem", value, shape, self.dtype), full)
         return _update(self, update, [start for start, *_ in windows])
     positions = lax.reshape(_find_positions(self.shape, windows), tuple(shape))
-    places = positions[_place(len(shape), indices, dims)] if dims else positions
-    update = store("setitem", value, places.shape, self.dtype)
+    selected = positions[_arrange(len(shape), indices, dims)] if dims else positions
+    update = store("setitem", value, selected.shape, self.dtype)
     flat = (
         lax.reshape(self, (self.size,))
-        .at[lax.reshape(places, (places.size,))]
+        .at[lax.reshape(selected, (selected.size,))]
         .set(lax.reshape(update, (update.size,)))
     )
     return lax.reshape(flat, self.shape)
@@ -116,7 +116,7 @@ def _find_positions(shape: tuple[int, ...], windows: Any) -> Any:
 
 
 def _index_put(self: Any, indices: Sequence[Any], values: Any, dims: Sequence[int], accumulate: bool) -> Any:
-    where = _place(self.ndim, indices, dims)
+    where = _arrange(self.ndim, indices, dims)
     target = self.at[where]
     values = store("index_put", values, jax.eval_shape(lambda array: array[where], self).shape, self.dtype)
     return combine(target, "add" if accumulate else "set", values)

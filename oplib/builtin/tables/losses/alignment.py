@@ -47,9 +47,10 @@ def _run(log_probs: Any, states: Any, input_lengths: Any, target_lengths: Any) -
     index = jnp.broadcast_to(states, (log_probs.shape[0], count, width))
     emitted = jnp.take_along_axis(log_probs, index, 2, mode="clip")
     nothing = jnp.full((count, width), -math.inf, log_probs.dtype)
-    place = lax.broadcasted_iota(dtypes.int32, (count, width), 1)
+    position = lax.broadcasted_iota(dtypes.int32, (count, width), 1)
     may_begin = (
-        place <= jnp.where(target_lengths > strong(0, target_lengths), 1, 0).astype(place.dtype)[:, None]
+        position
+        <= jnp.where(target_lengths > strong(0, target_lengths), 1, 0).astype(position.dtype)[:, None]
     )
     is_new = (
         jnp.pad(states[:, 2:] != states[:, :-2], ((0, 0), (2, 0))) if width > 1 else jnp.zeros_like(may_begin)
@@ -62,7 +63,7 @@ def _run(log_probs: Any, states: Any, input_lengths: Any, target_lengths: Any) -
         return jnp.where((time < input_lengths)[:, None], moved, before), None
 
     first = jnp.where(may_begin, emitted[0], nothing)
-    unread = jnp.where(place == strong(0, place), strong(0, nothing), nothing)
+    unread = jnp.where(position == strong(0, position), strong(0, nothing), nothing)
     first = jnp.where((input_lengths > strong(0, input_lengths))[:, None], first, unread)
     times = lax.iota(input_lengths.dtype, log_probs.shape[0])
     last, _ = lax.scan(step, first, (times[1:], emitted[1:]))

@@ -18,8 +18,8 @@ def _find_bags(indices: Any, offsets: Any, include_last_offset: bool) -> tuple[A
     """Returns the bag of each index, and the number of bags."""
     count = offsets.shape[0] - (1 if include_last_offset else 0)
     starts = lax.convert_element_type(offsets[:count], dtypes.int32)
-    places = lax.iota(dtypes.int32, indices.shape[0])
-    return jnp.searchsorted(starts, places, side="right") - jnp.ones_like(places), max(count, 0)
+    positions = lax.iota(dtypes.int32, indices.shape[0])
+    return jnp.searchsorted(starts, positions, side="right") - jnp.ones_like(positions), max(count, 0)
 
 
 def _spread_gradient(rows: Any, indices: Any, count: int) -> Any:

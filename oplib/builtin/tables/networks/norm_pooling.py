@@ -72,13 +72,13 @@ def _max_unpool(rank: int) -> Any:
         rows = (count, input.size // max(count, 1))
         flat = jnp.zeros((count, math.prod(output_size)), input.dtype)
         row = lax.broadcasted_iota(indices.dtype, rows, 0)
-        places = row, lax.reshape(indices, rows)
-        return flat.at[places].set(lax.reshape(input, rows), mode="drop").reshape(*lead, *output_size)
+        positions = row, lax.reshape(indices, rows)
+        return flat.at[positions].set(lax.reshape(input, rows), mode="drop").reshape(*lead, *output_size)
 
     return kernel
 
 
-def _save_places(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
+def _save_indices(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
     ctx.save_for_backward(inputs[1])
 
 
@@ -87,8 +87,8 @@ def _unpool_backward(rank: int) -> Any:
         """Returns the gradient; an item that several windows share gets it from each of them, as in torch."""
         (indices,) = ctx.saved_tensors
         count = max(math.prod(g.shape[:-rank]), 1)
-        rows, places = (lax.reshape(array, (count, array.size // count)) for array in (g, indices))
-        items = jnp.take_along_axis(rows, places, 1, mode="clip")
+        rows, columns = (lax.reshape(array, (count, array.size // count)) for array in (g, indices))
+        items = jnp.take_along_axis(rows, columns, 1, mode="clip")
         return lax.reshape(items, indices.shape), None, None
 
     return backward
@@ -155,7 +155,7 @@ def _rows(rank: int) -> tuple[Row, ...]:
             f"max_unpool{rank}d(Tensor input, Tensor indices, int[] output_size) -> Tensor",
             _max_unpool(rank),
             "items at their positions before max pooling, and 0 elsewhere",
-            derivative=Derivative(backward=_unpool_backward(rank), setup_context=_save_places),
+            derivative=Derivative(backward=_unpool_backward(rank), setup_context=_save_indices),
             dtypes="hf",
             autocast="cpu float32",
         ),

@@ -151,14 +151,14 @@ def _adaptive_max_pool(rank: int) -> Any:
 def _gather_ranges(array: Any, counts: Sequence[int]) -> Any:
     """Returns the items of each range along a new last axis; a short range repeats its last item."""
     rank, lead = len(counts), array.ndim - len(counts)
-    for place, count in enumerate(counts):
-        axis = lead + 2 * place
+    for position, count in enumerate(counts):
+        axis = lead + 2 * position
         ranges = find_ranges(array.shape[axis], count)
         length = max((stop - start for start, stop in ranges), default=1)
         rows = [[min(start + offset, stop - 1) for offset in range(length)] for start, stop in ranges]
         index = np.asarray(rows, np.int32).reshape(count, length)
         array = jnp.take(array, index, axis=axis, mode="clip")
-    windows = [lead + 2 * place for place in range(rank)]
+    windows = [lead + 2 * position for position in range(rank)]
     within = [axis + 1 for axis in windows]
     moved = lax.transpose(array, (*range(lead), *windows, *within))
     return lax.reshape(moved, (*moved.shape[: lead + rank], math.prod(moved.shape[lead + rank :])))

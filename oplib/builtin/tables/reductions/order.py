@@ -18,10 +18,10 @@ from oplib.tensor.dtypes import names as dtypes
 
 from .basic import refuse_empty, take_at
 
-_PLACES = constant("indices are piecewise constant in the items")
+_INDICES = constant("indices are piecewise constant in the items")
 
 
-def _sort_places(array: Any, axis: int, *, descending: bool) -> Any:
+def _sort_indices(array: Any, axis: int, *, descending: bool) -> Any:
     """Returns the indices that sort the items; the order is stable, and nan is the largest."""
     indices = lax.broadcasted_iota(default_int_dtype(), array.shape, axis)
     key = lax.stop_gradient(array)
@@ -43,7 +43,7 @@ def _sort(
     axis = find_dim("sort", self.ndim, dim)
     if not self.ndim:
         return self, lax.full((), 0, default_int_dtype())
-    indices = _sort_places(self, axis, descending=descending)
+    indices = _sort_indices(self, axis, descending=descending)
     return jnp.take_along_axis(self, indices, axis, mode="promise_in_bounds"), indices
 
 
@@ -85,7 +85,7 @@ def _kthvalue(self: Any, k: int, dim: int, keepdim: bool) -> tuple[Any, Any]:
         )
     if not self.ndim:
         return self, lax.full((), 0, default_int_dtype())
-    indices = lax.index_in_dim(_sort_places(self, axis, descending=False), k - 1, axis, keepdims=False)
+    indices = lax.index_in_dim(_sort_indices(self, axis, descending=False), k - 1, axis, keepdims=False)
     return _finish(take_at(self, indices, axis), indices, axis, keepdim=keepdim)
 
 
@@ -94,7 +94,7 @@ def _kthvalue(self: Any, k: int, dim: int, keepdim: bool) -> tuple[Any, Any]:
 
 def _median_index(array: Any, axis: int) -> Any:
     """Returns the position of the lower median; that of a nan if there is one."""
-    order = _sort_places(array, axis, descending=False)
+    order = _sort_indices(array, axis, descending=False)
     middle = lax.index_in_dim(order, (array.shape[axis] - 1) // 2, axis, keepdims=False)
     if is_integral(array.dtype):
         return middle
@@ -106,7 +106,7 @@ def _nanmedian_index(array: Any, axis: int) -> Any:
     """Returns the position of the lower median of the numbers, which are sorted before nan."""
     if is_integral(array.dtype):
         return _median_index(array, axis)
-    order = _sort_places(array, axis, descending=False)
+    order = _sort_indices(array, axis, descending=False)
     count = jnp.sum(~jnp.isnan(array), axis, keepdims=True, dtype=order.dtype)
     middle = lax.max(count - strong(1, count), strong(0, count)) // strong(2, count)
     return lax.squeeze(jnp.take_along_axis(order, middle, axis, mode="promise_in_bounds"), (axis,))
@@ -170,7 +170,7 @@ ROWS = (
         "argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor",
         _argsort,
         "indices that sort the items along a dim",
-        derivative=_PLACES,
+        derivative=_INDICES,
         dtypes="bihf",
         result="shape",
     ),

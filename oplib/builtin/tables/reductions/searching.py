@@ -15,7 +15,7 @@ from oplib.errors import ArgumentError, describe
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 
-_PLACES = constant("indices are piecewise constant in the items")
+_INDICES = constant("indices are piecewise constant in the items")
 
 
 def _searchsorted(sorted_sequence: Any, self: Any, *, right: bool = False, out_int32: bool = False) -> Any:
@@ -66,21 +66,21 @@ ROWS = (
         "out_int32=False) -> Tensor",
         _searchsorted,
         "indices at which items would be inserted in a sorted sequence",
-        derivative=_PLACES,
+        derivative=_INDICES,
         dtypes="ihf",
     ),
     Row(
         "bucketize(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
         _bucketize,
         "index of the interval between boundaries that contains each item",
-        derivative=_PLACES,
+        derivative=_INDICES,
         dtypes="ihf",
     ),
     Row(
         "nonzero_static(Tensor self, *, int size, int fill_value=-1) -> Tensor",
         _nonzero_static,
         "indices of items that are not 0: as many rows as are asked for, so that it can be traced",
-        derivative=_PLACES,
+        derivative=_INDICES,
         dtypes="bihfc",
         out=True,
         exact_out=True,

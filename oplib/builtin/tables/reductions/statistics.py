@@ -105,10 +105,10 @@ def _histc(self: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
         high = strong(max, x) if is_given or max else jnp.max(x)
         is_point = low == high
         low, high = (jnp.where(is_point, end + step, end) for end, step in ((low, -1), (high, 1)))
-        place = jnp.floor((x - low) * strong(bins, x) / (high - low))
-        place = jnp.where(x == high, strong(bins - 1, x), place)
+        bin_number = jnp.floor((x - low) * strong(bins, x) / (high - low))
+        bin_number = jnp.where(x == high, strong(bins - 1, x), bin_number)
         is_within = (x >= low) & (x <= high)
-        index = jnp.where(is_within, place, strong(bins, x)).astype(jnp.int32)
+        index = jnp.where(is_within, bin_number, strong(bins, x)).astype(jnp.int32)
         return jnp.zeros(bins, x.dtype).at[index].add(strong(1, x), mode="drop")
 
     return in_single(compute)(flat)
