@@ -62,7 +62,7 @@ toc_object_entries_show_parents = "hide"
 
 # The pages of the navigation, by caption. An index page has the pages to which it links below it.
 NAVIGATION = {
-    "Guide": ["docs/use/index", "docs/write_an_op/index", "docs/api/index"],
+    "Guide": ["docs/use/index", "docs/write_an_op/index", "docs/gallery/index", "docs/api/index"],
     "Project": ["docs/inside/*", "docs/adr/index", "CONTRIBUTING", "CHANGELOG", "benchmarks/results/*"],
 }
 

@@ -31,7 +31,15 @@ def name_page(page: Path) -> str:
 
 
 PROGRAMS = [page for page in find_pages() if "```python" in page.read_text()]
-PAGES = [page for page in PROGRAMS if not has_pairs(page.read_text())]
+QUICK = {"collective", "root", "simulator"}
+"""The pages of the gallery that are tested in every run: their parts of JAX change most. A check takes seconds."""
+PAGES = [
+    pytest.param(page, marks=pytest.mark.slow)
+    if page.parent.name == "gallery" and page.stem not in QUICK
+    else page
+    for page in PROGRAMS
+    if not has_pairs(page.read_text())
+]
 PAIRS = [
     (page, place)
     for page in PROGRAMS
@@ -70,6 +78,8 @@ def skip_without(text: str) -> None:
         pytest.skip("needs torch")
     if "ffi.h" in text and not any(map(shutil.which, ("c++", "g++", "clang++"))):
         pytest.skip("needs a C++ compiler")
+    if '"sparse.c"' in text and not any(map(shutil.which, ("cc", "gcc", "clang"))):
+        pytest.skip("needs a C compiler")
     if jax.__version_info__ >= (0, 11):
         for sign, reason in OTHERWISE_LATER.items():
             if sign in text:
@@ -123,7 +133,7 @@ def test_two_programs_side_by_side_print_the_same(page, place):
     assert pair.output
 
 
-@pytest.mark.parametrize("folder", ["api", "use", "write_an_op"])
+@pytest.mark.parametrize("folder", ["api", "gallery", "use", "write_an_op"])
 def test_the_index_of_a_folder_links_to_each_of_its_pages(folder):
     index = (ROOT / "docs" / folder / "index.md").read_text()
     pages = (ROOT / "docs" / folder).glob("*.md")
