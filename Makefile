@@ -68,7 +68,7 @@ format: $(VENV)/.has-test  ## format, and mend what can be mended
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
 
-generate: $(VENV)/.has-test  ## write the stubs and the page of the built-in ops from their tables
+generate: $(VENV)/.has-test  ## write the stubs, the page of the built-in ops and the picture of the README
 	$(BIN)/python -m tools
 
 spec: $(BIN)/python  ## write docs/inside/spec_status.md: the specification's rows and their tests
