@@ -150,7 +150,7 @@ def program(step: Any, *args: Any, **kwargs: Any) -> ProgramReport:
             program.describe_effects(),
             _list_cost(compiled.cost_analysis()),
             {name: int(size) for name, size in sizes.items() if size is not None},
-            str(traced.jaxpr),
+            traced.jaxpr.pretty_print(use_color=False),  # `str` has escape codes in a terminal or notebook
         )
 
     return step._serve(arguments, read)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 import oplib
@@ -69,3 +72,19 @@ def test_another_function_a_wrong_ending_and_a_bad_path_are_errors(tmp_path):
         made.save(tmp_path / "a.pdf")
     with pytest.raises(DataError, match=r"program.save: the file cannot be written"):
         made.save(tmp_path / "none" / "a.txt")
+
+
+COLOURS = """
+import builtins
+builtins.get_ipython = type("ZMQInteractiveShell", (), {})  # JAX looks for it when it is imported
+import jax, oplib
+function = oplib.jit(lambda x: x * 2)
+function(oplib.ones(3))
+texts = str(jax.make_jaxpr(lambda x: x * 2)(1.0)), oplib.visual.program(function, oplib.ones(3)).jaxpr
+print(["\\x1b" in text for text in texts])
+"""
+
+
+def test_the_jaxpr_has_no_colours_in_a_notebook():
+    done = subprocess.run([sys.executable, "-c", COLOURS], capture_output=True, text=True, check=True)
+    assert done.stdout == "[True, False]\n"  # that of JAX has
