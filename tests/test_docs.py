@@ -32,7 +32,7 @@ def name_page(page: Path) -> str:
 
 PROGRAMS = [page for page in find_pages() if "```python" in page.read_text()]
 QUICK = {"collective", "root", "simulator"}
-"""The pages of the gallery that are tested in every run: their parts of JAX change most. A check takes seconds."""
+"""The pages of the gallery that every run tests: their parts of JAX change most. A check takes seconds."""
 PAGES = [
     pytest.param(page, marks=pytest.mark.slow)
     if page.parent.name == "gallery" and page.stem not in QUICK
@@ -133,7 +133,7 @@ def test_two_programs_side_by_side_print_the_same(page, place):
     assert pair.output
 
 
-@pytest.mark.parametrize("folder", ["api", "gallery", "use", "write_an_op"])
+@pytest.mark.parametrize("folder", ["api", "gallery", "notebooks", "use", "write_an_op"])
 def test_the_index_of_a_folder_links_to_each_of_its_pages(folder):
     index = (ROOT / "docs" / folder / "index.md").read_text()
     pages = (ROOT / "docs" / folder).glob("*.md")

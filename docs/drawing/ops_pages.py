@@ -1,0 +1,176 @@
+"""One entry for each built-in op: its docstring, the shapes of its results, and an example that has run.
+
+The pages are written when the site is built, and are not tracked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import oplib
+from oplib.builtin.functions.families import COMPOSED, FAMILIES
+from oplib.builtin.functions.registry import REGISTRY
+from oplib.errors import describe
+from tests.builtin.samples.drawing import Sample
+from tests.builtin.samples.samples import find_samples
+
+_TITLES = {
+    "pointwise": "Pointwise functions",
+    "reductions": "Reductions, scans and order",
+    "shapes": "Shapes, views and rearrangement",
+    "indexing": "Indexing",
+    "matrices": "Matrices and Fourier transforms",
+    "networks": "Networks",
+    "losses": "Losses",
+    "creation": "Creation and random numbers",
+    "composed": "Functions of several ops",
+}
+_PLACES = {
+    "oplib": REGISTRY.functions,
+    "oplib.linalg": REGISTRY.linalg,
+    "oplib.fft": REGISTRY.fft,
+    "oplib.special": REGISTRY.special,
+    "oplib.nn.functional": REGISTRY.networks,
+}
+_MOST_SHAPES = 4
+_HEAD = """# The built-in ops, one by one
+
+Each entry has the signature, the arguments, the gradient, the shapes of results for some shapes of arguments,
+and an example. Shapes and examples are computed when the site is built. [The table](../use/ops.md) shows all
+ops on one page, with their dtypes and overloads.
+
+"""
+
+
+def write_ops_pages(folder: Path) -> None:
+    """Writes a page for each package of tables, and their index."""
+    folder.mkdir(exist_ok=True)
+    pages: dict[str, list[str]] = {name: [] for name in _TITLES}
+    shown: set[Any] = set()
+    for family in FAMILIES:
+        pages[family.__name__.split(".")[3]] += _write_family(family, shown)
+    made = {row.op for family in FAMILIES for row in family.ROWS}
+    pages["composed"] += [_write_entry(path) for op in COMPOSED if op not in made for path in _find_paths(op)]
+    for name, entries in pages.items():
+        text = "\n".join([f"# {_TITLES[name]}", "", *entries])
+        _write(folder / f"{name}.md", text)
+    links = "\n".join(f"- [{title}]({name}.md)" for name, title in _TITLES.items())
+    _write(folder / "index.md", f"{_HEAD}{links}\n")
+
+
+def _write(path: Path, text: str) -> None:
+    """Writes a page if it has changed, so that Sphinx can skip it."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def _write_family(family: Any, shown: set[Any]) -> Iterator[str]:
+    """Yields the title of a family and the entries of its ops; a function of two ops has one entry."""
+    yield f"## {(family.__doc__ or '').splitlines()[0].rstrip('.')}\n"
+    for op in dict.fromkeys(row.op for row in family.ROWS):
+        paths = list(_find_paths(op))
+        if paths and _look_up(paths[0]) not in shown:
+            shown.add(_look_up(paths[0]))
+            yield _write_entry(paths[0], op, paths[1:])
+
+
+def _find_paths(op: str) -> Iterator[str]:
+    """Yields the public functions of an op."""
+    for module, names in _PLACES.items():
+        prefix = f"{module.rpartition('.')[2]}_"
+        if op in names:
+            yield f"{module}.{op.removeprefix(prefix) if module != 'oplib' else op}"
+
+
+def _write_entry(path: str, op: str = "", others: Iterable[str] = ()) -> str:
+    lines = [f".. autofunction:: {path}", ""]
+    names = ", ".join(f"``{other}``" for other in others)
+    if names:
+        lines += [f"   Also as {names}.", ""]
+    function = _look_up(path)
+    calls = list(_find_calls(op)) if op else []
+    if calls:
+        shapes = ", ".join(dict.fromkeys(f"``{shape}``" for _, shape in calls))
+        lines += [f"   **Shapes**: {shapes}", ""]
+    if calls and "Example:" not in (function.__doc__ or ""):
+        example = _show_example(path, max((sample for sample, _ in calls), key=_rate))
+        if example:
+            lines += ["   .. code-block:: pycon", "", *[f"      {line}" for line in example], ""]
+    return "\n".join(["```{eval-rst}", *lines, "```", ""])
+
+
+def _look_up(path: str) -> Any:
+    value: Any = oplib
+    for name in path.split(".")[1:]:
+        value = getattr(value, name)
+    return value
+
+
+def _find_calls(op: str) -> Iterator[tuple[Sample, str]]:
+    """Yields samples of an op that the tests have, with the shapes of arguments and results."""
+    packet = getattr(oplib.ops.oplib, op)
+    overload = max((getattr(packet, name) for name in packet.overloads()), key=_count_tensors)
+    for sample in find_samples(overload)[:_MOST_SHAPES]:
+        args, kwargs = jax.tree.map(_shorten, (tuple(sample.args), dict(sample.kwargs)))
+        try:
+            result = jax.eval_shape(lambda: overload.functional(*args, **kwargs))  # noqa: B023
+        except Exception:  # noqa: BLE001  the shape depends on values
+            result = overload(*args, **kwargs)
+        yield Sample(args, kwargs), f"{_show_shapes((args, kwargs))} -> {_show_shapes(result)}"
+
+
+def _shorten(value: Any) -> Any:
+    """Returns an array of few digits, of the dtype that a call has without 64 bits."""
+    if not isinstance(value, np.ndarray):
+        return value
+    is_inexact = np.issubdtype(value.dtype, np.inexact)
+    return jnp.asarray(np.round(value, 2) if is_inexact else value)
+
+
+def _rate(sample: Sample) -> tuple[bool, int]:
+    """Returns how well a sample is an example: few numbers, but some."""
+    sizes = [leaf.size for leaf in jax.tree.leaves((sample.args, sample.kwargs)) if hasattr(leaf, "size")]
+    return min(sizes, default=0) > 1, -sum(sizes)
+
+
+def _count_tensors(overload: Any) -> int:
+    return sum(one.has_tensor for one in overload.record.schema.arguments)
+
+
+def _show_shapes(values: Any) -> str:
+    leaves = [leaf for leaf in jax.tree.leaves(values) if hasattr(leaf, "shape") and hasattr(leaf, "dtype")]
+    return ", ".join(map(describe, leaves))
+
+
+def _show_example(path: str, sample: Sample) -> list[str]:
+    """Returns the lines of a call and of what it returns; none if the function takes something else."""
+    lines: list[str] = []
+    words = [_spell(value, lines) for value in sample.args]
+    words += [f"{key}={_spell(value, lines)}" for key, value in sample.kwargs.items()]
+    code = f"{path}({', '.join(words)})"
+    namespace: dict[str, Any] = {"oplib": oplib}
+    try:
+        exec("\n".join(lines), namespace)
+        result = eval(code, namespace)
+    except Exception:  # noqa: BLE001  the function takes its arguments in another form than its op
+        return []
+    return [*(f">>> {line}" for line in lines), f">>> {code}", *repr(result).splitlines()]
+
+
+def _spell(value: Any, lines: list[str]) -> str:
+    """Returns the text of an argument; for an array a letter, which a new line sets."""
+    if isinstance(value, jax.Array):
+        numbers = np.asarray(value)
+        is_real = np.issubdtype(numbers.dtype, np.floating)
+        items = np.round(numbers.astype(float), 2).tolist() if is_real else numbers.tolist()
+        lines.append(f"{'xyzabcdef'[len(lines)]} = oplib.tensor({items})")
+        return lines[-1][0]
+    if isinstance(value, list):
+        return f"[{', '.join(_spell(one, lines) for one in value)}]"
+    return f"oplib.{value}" if isinstance(value, np.dtype) else repr(value)

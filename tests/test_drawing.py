@@ -1,0 +1,99 @@
+"""Pictures of the site: charts, the values of examples, tabs, and the entries of the built-in ops."""
+
+import re
+
+import pytest
+
+from docs.drawing.flowchart import draw_chart, read_chart
+from docs.drawing.ops_pages import _write_entry
+from docs.drawing.pictures import draw_pictures, follow_theme, set_tabs
+from tests.documents import find_pages, read_examples
+
+CHART = 'flowchart TB\n  a["first<br>more"]:::custom --> b(["round"])\n  a -.->|"a text"| c["third"]'
+
+
+def test_a_chart_has_its_boxes_and_arrows():
+    chart = read_chart(CHART)
+    assert {name: box.lines for name, box in chart.boxes.items()} == {
+        "a": ["first", "more"],
+        "b": ["round"],
+        "a to c": ["a text"],
+        "c": ["third"],
+    }
+    assert chart.arrows == {("a", "b"): False, ("a", "a to c"): True, ("a to c", "c"): True}
+    assert (chart.boxes["a"].kind, chart.boxes["b"].is_round) == ("custom", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("graph LR\n a --> b", "'graph LR'"),
+        ("flowchart TB\n --> b", "no box"),
+        ('flowchart TB\n a["x"] b["y"]', "no arrow"),
+    ],
+)
+def test_a_chart_that_cannot_be_read_raises(text, found):
+    with pytest.raises(ValueError, match=found):
+        read_chart(text)
+
+
+def test_the_boxes_of_a_chart_do_not_overlap_and_are_inside():
+    svg = draw_chart(CHART)
+    width, height = map(float, re.search(r'viewBox="\S+ \S+ (\S+) (\S+)"', svg).groups())
+    boxes = [
+        tuple(map(float, found))
+        for found in re.findall(r'class="box" x="(\S+)" y="(\S+)" width="(\S+)" height="(\S+)"', svg)
+    ]
+    assert len(boxes) == 3
+    for number, (x, y, wide, high) in enumerate(boxes):
+        assert -10 <= x <= x + wide <= width - 10
+        assert -10 <= y <= y + high <= height - 10
+        for left, top, breadth, depth in boxes[:number]:
+            assert x >= left + breadth or left >= x + wide or y >= top + depth or top >= y + high
+
+
+@pytest.mark.parametrize("page", find_pages(), ids=lambda page: page.name)
+def test_each_chart_of_a_page_can_be_drawn(page):
+    for code in re.findall(r"^```mermaid\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
+        assert draw_chart(code).startswith("<svg")
+
+
+def test_the_value_of_an_example_is_drawn_where_its_comment_stands():
+    text = (
+        "# Title\n\n```python\nclass A:\n    def _repr_html_(self):\n        return '<b>shown</b>'\n```\n\n"
+        "<!-- picture: A() -->\n\nend\n"
+    )
+    drawn = draw_pictures(text, "page.md")
+    assert '<div class="picture"><b>shown</b></div>' in drawn
+    assert "<!--" not in drawn
+    assert drawn.endswith("\nend\n")
+
+
+def test_an_error_of_an_example_fails_the_build():
+    with pytest.raises(ZeroDivisionError):
+        draw_pictures("```python\n1 / 0\n```\n<!-- picture: 1 -->\n", "page.md")
+
+
+def test_pictures_have_other_colours_in_either_theme():
+    light, dark = re.findall(r'data-theme="\w+"\] .oplib-graph\{(--paper:[^;]*);', follow_theme())
+    assert light != dark
+
+
+def test_programs_side_by_side_become_tabs():
+    text = "<table><tr><th>JAX</th><th>oplib</th></tr><tr><td>\n\na\n\n</td><td>\n\nb\n\n</td></tr></table>\n"
+    assert re.findall(r"\{tab-item\} (\w+)", set_tabs(text)) == ["JAX", "oplib"]
+    assert "<td>" not in set_tabs(text)
+
+
+def test_the_entry_of_an_op_shows_shapes_and_what_its_example_returns():
+    entry = _write_entry("oplib.neg", "neg")
+    assert "``f32[3] -> f32[3]``" in entry
+    example = re.search(r">>> x = oplib.tensor\((.*)\)\n\s+>>> oplib.neg\(x\)\n\s+tensor\((.*)\)", entry)
+    assert [-float(one) for one in re.findall(r"[-\d.]+", example[1])] == [
+        float(one) for one in re.findall(r"[-\d.]+", example[2])
+    ]
+
+
+def test_a_block_of_a_notebook_does_not_hide_the_example_after_it():
+    text = "```{code-cell}\n1\n```\n\n```python\nprint(2)\n```\n\n```text\n2\n```\n"
+    assert [example.output for example in read_examples(text)] == ["2\n"]
