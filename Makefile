@@ -77,7 +77,7 @@ spec: $(BIN)/python  ## write docs/inside/spec_status.md: the specification's ro
 docs: $(VENV)/.has-docs spec  ## build the site in out/site; a broken link or reference fails
 	rm -rf out/site out/doctrees
 	$(BIN)/python -m sphinx --fail-on-warning --quiet --conf-dir docs --doctree-dir out/doctrees . out/site
-	echo '<meta http-equiv="refresh" content="0; url=README.html">' > out/site/index.html
+	echo '<meta http-equiv="refresh" content="0; url=docs/index.html">' > out/site/index.html
 
 types: $(VENV)/.has-test $(VENV)/.has-types  ## check programs with mypy --strict and pyright
 	$(BIN)/python -m pytest tests/test_types.py tests/test_types_of_ops.py $(ARGS)

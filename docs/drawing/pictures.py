@@ -33,7 +33,8 @@ def draw_pictures(text: str, name: str) -> str:
     for piece in _PIECE.finditer(text):
         picture = None
         if piece["value"]:
-            picture = _show(eval(piece["value"], namespace))
+            line = text.count("\n", 0, piece.start("value"))
+            picture = _show(eval(compile("\n" * line + piece["value"], name, "eval"), namespace))
         elif piece["language"] == "mermaid":
             picture = draw_chart(piece["code"])
         elif has_values:
