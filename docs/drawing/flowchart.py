@@ -12,7 +12,7 @@ from html import escape
 from itertools import pairwise
 
 from oplib.visual.layout import Point, make_layers, place
-from oplib.visual.markup import draw_curve
+from oplib.visual.node_drawing import draw_curve
 from oplib.visual.picture import join_ends
 from oplib.visual.svg import draw_arrows, read_asset
 
