@@ -14,6 +14,7 @@ from typing import Any
 import jax
 
 from oplib.autograd.array_functions.array_function import Mask, WeakRepetition, shape_of
+from oplib.autograd.array_functions.array_types import find_varying
 from oplib.autograd.array_functions.compilation import are_concrete, is_uncompiled, rename_function
 from oplib.autograd.array_functions.concreteness import VALUE_ERRORS
 from oplib.library.arguments.layout import Layout
@@ -338,12 +339,14 @@ class BoundCall:
         return plan
 
     def _type_gradients(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> GradientTypes:
+        types = tuple(map(jax.typeof, inputs))
+        closed = self.code.single.trace(*inputs).jaxpr
         return GradientTypes(
             self.overload.name(),
             tuple(map(self.layout.find_argument, range(len(inputs)))),
-            tuple(map(jax.typeof, inputs)),
+            types,
             tuple(map(jax.typeof, outputs)),
-            find_paths(self.code.single.trace(*inputs).jaxpr, len(inputs)),
+            find_paths(closed, len(inputs), list(map(find_varying, types))),
         )
 
     def run_forward(self, levels: Levels, wanted: Mask, arrays: Sequence[Any], due: Shapes = ()) -> Forwarded:

@@ -21,7 +21,7 @@ from oplib.autograd.array_functions.array_function import Mask
 from oplib.autograd.array_functions.array_types import find_varying, match_type, sum_gradient
 from oplib.errors import AutogradError
 from oplib.library.axes.bodies import OPAQUE, calls_any
-from oplib.library.axes.paths import Paths, find_paths
+from oplib.library.axes.paths import Path, Paths, find_paths
 from oplib.library.axes.varying import join_axes, match_varying, vary
 
 Formula = Callable[..., tuple[Any, ...]]
@@ -53,10 +53,18 @@ class GradientTypes:
             The values that occur among the paths: True for a sum over the devices along the axis, False for a
             value that all of these devices compute alike.
         """
-        varying = find_varying(self.inputs[index]) | find_varying(self.results[result])
-        passed = [axes for source, axes in self.paths[result] if source == index]
-        shared = jax.sharding.get_abstract_mesh().manual_axes
-        return {axis: {axis in axes for axes in passed} for axis in shared if axis not in varying}
+        passed = [path.reduced for path in self.list_paths(index, result)]
+        shared = self.find_shared(index) - find_varying(self.results[result])
+        return {axis: {axis in axes for axes in passed} for axis in shared}
+
+    def find_shared(self, index: int) -> Axes:
+        """Returns the axes along which all devices have the same value of an input."""
+        manual = jax.sharding.get_abstract_mesh().manual_axes
+        return frozenset(manual) - find_varying(self.inputs[index])
+
+    def list_paths(self, index: int, result: int) -> list[Path]:
+        """Returns the paths of the kernel from an input to a result."""
+        return [path for path in self.paths[result] if path.operand == index]
 
     def bind(self, formula: Formula, wanted: Mask, present: Mask) -> Formula:
         """Returns a formula whose gradients have the types of their inputs.
@@ -87,6 +95,7 @@ class _TypedFormula:
             for value, index in zip(arrays[count:], self.sources, strict=True)
         ]
         trace = self._trace(arrays[:count], fitted)
+        self._require_one_reading(trace)
         inputs = [self.types.inputs[index] for index in self.targets]
         masks = [self._find_masks(trace, number) for number in range(len(self.targets))]
         runs = {each: self._run_masked(trace, each) for each in dict.fromkeys(masks)}
@@ -112,24 +121,26 @@ class _TypedFormula:
         pairs = zip(cotangents, self.sources, strict=True)
         cast = [vary(value, self._find_summed(index)) for value, index in pairs]
         everywhere = match_varying([*residuals, *cast])
+        own = [find_varying(jax.typeof(value)) for value in (*residuals, *cotangents)]
         for operands in ([*residuals, *cast], everywhere):
             try:
-                return self._trace_on(operands[: len(residuals)], operands[len(residuals) :])
+                return self._trace_on(operands, own)
             except (TypeError, ValueError):
                 continue
-        return self._trace_on(residuals, cotangents)
+        return self._trace_on([*residuals, *cotangents], own)
 
-    def _trace_on(self, residuals: Sequence[Any], cotangents: Sequence[Any]) -> _Traced:
-        operands = [*residuals, *cotangents]
+    def _trace_on(self, operands: Sequence[Any], own: Sequence[Axes]) -> _Traced:
         closed, shapes = jax.make_jaxpr(self.formula, return_shape=True)(*operands)
-        joined = join_axes(operands) if calls_any(closed, OPAQUE) else frozenset[Any]()
-        types = zip(closed.out_avals, find_paths(closed, len(operands)), strict=True)
+        is_opaque = calls_any(closed, OPAQUE)
+        joined = join_axes(operands) if is_opaque else frozenset[Any]()
+        types = zip(closed.out_avals, find_paths(closed, len(operands), own), strict=True)
         axes, paths = list[Axes](), list[Paths]()
         for shape in shapes:
-            kind, own = (None, frozenset[Any]()) if shape is None else next(types)
+            kind, passed = (None, frozenset[Any]()) if shape is None else next(types)
             axes.append(frozenset() if kind is None else joined | find_varying(kind))
-            paths.append(own)
-        return _Traced(residuals, cotangents, axes, paths)
+            paths.append(passed)
+        count = len(operands) - len(self.sources)
+        return _Traced(operands[:count], operands[count:], axes, paths, is_opaque)
 
     def _find_summed(self, result: int) -> Axes:
         """Returns the axes over which a result is a sum over devices, from a wanted input that they share."""
@@ -137,29 +148,69 @@ class _TypedFormula:
         return frozenset(axis for each in kinds for axis, kind in each.items() if kind == {True})
 
     def _find_masks(self, trace: _Traced, number: int) -> tuple[Axes, ...]:
-        """Returns for each cotangent the axes along which only the first device has it, for one gradient.
-
-        Raises:
-            AutogradError: a part of a result is computed alike on all devices, and a part is a sum over them.
-        """
-        target, masks = self.targets[number], list[Axes]()
-        for index, result in enumerate(self.sources):
-            kinds = self.types.classify(target, result)
-            for axis, kind in kinds.items():
-                if len(kind) > 1 and not trace.is_summed(number, index, axis):
-                    raise self._refuse(target, result, axis)
+        """Returns for each cotangent the axes along which only the first device has it, for one gradient."""
+        masks = list[Axes]()
+        for result in self.sources:
+            kinds = self.types.classify(self.targets[number], result)
             alike = frozenset(axis for axis, kind in kinds.items() if kind == {False})
             masks.append(alike & trace.axes[number])
         return tuple(masks)
 
-    def _refuse(self, target: int, result: int, axis: Any) -> AutogradError:
-        return AutogradError(
-            f"{self.types.op}: the backward formula does not determine the gradient of argument "
-            f"'{self.types.names[target]}' in shard_map. Result {result} of the kernel adds values that are "
-            f"reduced over {axis!r} to values that are not, and both depend on the argument. Return the two "
-            "parts as two results, reduce the gradient in the formula with jax.lax.psum, or register "
-            '"derive".'
-        )
+    def _require_one_reading(self, trace: _Traced) -> None:
+        """Raises if a gradient may be the share of one device or the sum of all shares.
+
+        Raises:
+            AutogradError: both are possible, or the formula is neither.
+        """
+        for number, target in enumerate(self.targets):
+            for index, result in enumerate(self.sources):
+                kinds = self.types.classify(target, result)
+                for axis in self.types.find_shared(target):
+                    doubt = self._find_doubt(trace, number, index, axis, kinds.get(axis))
+                    if doubt is not None:
+                        name = self.types.names[target]
+                        raise AutogradError(
+                            f"{self.types.op}: the backward formula does not determine the gradient of "
+                            f"argument '{name}' in shard_map. Result {result} of the kernel "
+                            f'{doubt.format(axis=repr(axis))}, or register "derive".'
+                        )
+
+    def _find_doubt(
+        self, trace: _Traced, number: int, index: int, axis: Any, kind: set[bool] | None
+    ) -> str | None:
+        """Returns a sentence about a result whose cotangent has two readings in a gradient, or None."""
+        kernel = self.types.list_paths(self.targets[number], self.sources[index])
+        formula = trace.list_paths(number, index)
+        if kind is None:
+            summed = max((path.count_sums(axis) for path in formula), default=0)
+            most = max((path.count_sums(axis) for path in kernel), default=0)
+            return _SUMMED if axis not in trace.axes[number] and 0 < summed <= most else None
+        if kind == {True, False}:
+            return None if trace.is_summed(number, index, axis) else _MIXED
+        if kind == {False} and axis in trace.axes[number]:
+            return _ALIKE if any(axis in path.scaled for path in formula) else None
+        if kind == {True} and all(axis in path.scaled for path in kernel) and not trace.is_opaque:
+            return None if all(axis in path.scaled for path in formula) else _TOTAL
+        return None
+
+
+_MIXED = (
+    "adds values that are reduced over {axis} to values that are not, and both depend on the argument. "
+    "Return the two parts as two results, reduce the gradient in the formula with jax.lax.psum"
+)
+_SUMMED = (
+    "varies over {axis}, and the kernel sums over this axis what depends on the argument. The formula sums "
+    "the cotangent as often, for the sum of the kernel or for the devices that share the argument. Return "
+    'the gradient of one device, if need be cast with jax.lax.pcast(gradient, {axis}, to="varying")'
+)
+_ALIKE = (
+    "is computed alike by all devices along {axis}, and the formula multiplies its cotangent by values that "
+    "differ between them. Reduce the gradient in the formula with jax.lax.psum or pmean"
+)
+_TOTAL = (
+    "sums over {axis} what each device computes from values of its own, and the formula multiplies its "
+    "cotangent by none of these. Return the gradient of one device, without the sum over devices"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,11 +221,16 @@ class _Traced:
     cotangents: Sequence[Any]
     axes: list[Axes]
     paths: list[Paths]
+    is_opaque: bool
+
+    def list_paths(self, number: int, cotangent: int) -> list[Path]:
+        """Returns the paths of the formula from a cotangent to a gradient."""
+        index = len(self.residuals) + cotangent
+        return [path for path in self.paths[number] if path.operand == index]
 
     def is_summed(self, number: int, cotangent: int, axis: Any) -> bool:
         """Tells whether the formula reduces over an axis what a gradient has of a cotangent."""
-        index = len(self.residuals) + cotangent
-        sums = {axis in passed for source, passed in self.paths[number] if source == index}
+        sums = {axis in path.reduced for path in self.list_paths(number, cotangent)}
         return axis not in self.axes[number] and sums != {False}
 
 

@@ -23,11 +23,11 @@ def find(function: Any) -> list[set[Any]]:
     seen: list[Any] = []
 
     def inside(x: Any, w: Any) -> Any:
-        seen.extend(find_paths(jax.jit(function).trace(x, w).jaxpr, 2))
+        seen.extend(find_paths(jax.jit(function).trace(x, w).jaxpr, 2, [SUMMED, ALIKE]))
         return w
 
     jax.shard_map(inside, mesh=make_mesh(), in_specs=(P("i"), P()), out_specs=P())(jnp.ones(8), jnp.ones(()))
-    return list(map(set, seen))
+    return seen
 
 
 def add_in_while(x: Any, w: Any) -> Any:
@@ -70,4 +70,40 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_paths(name: str) -> None:
     function, due = CASES[name]
-    assert find(function) == due
+    assert [{path[:2] for path in paths if path.operand is not None} for paths in find(function)] == due
+
+
+DETAILS: dict[str, tuple[Any, set[tuple[int, int, bool]]]] = {
+    "a sum and a product": (lambda x, w: lax.psum(x * w, "i"), {(0, 1, False), (1, 1, True)}),
+    "sums in a row": (lambda x, w: lax.psum(w + lax.psum(w, "i"), "i"), {(1, 1, False), (1, 2, False)}),
+    "a loop of sums": (
+        lambda x, w: lax.fori_loop(0, 9, lambda i, c: lax.psum(c, "i"), w),
+        {(1, 1, False), (1, 2, False), (1, 3, False)},
+    ),
+    "a gather": (lambda x, w: lax.all_gather(w, "i") + x, {(0, 0, False), (1, 1, False)}),
+    "a maximum is no sum": (lambda x, w: lax.pmax(x, "i") * w, {(0, 0, False), (1, 0, False)}),
+    "the place of the device": (lambda x, w: w * lax.axis_index("i"), {(1, 0, True)}),
+    "a factor that was cast": (
+        lambda x, w: w * lax.pcast(jnp.ones(()), "i", to="varying"),
+        {(1, 0, False)},
+    ),
+    "a choice": (lambda x, w: jnp.where(x > 0, w, 0), {(0, 0, False), (1, 0, True)}),
+    "branches of a choice": (
+        lambda x, w: lax.cond(x[0] > 0, lambda w: w, lambda w: 2 * w, lax.pcast(w, "i", to="varying")),
+        {(1, 0, True)},
+    ),
+    "a write": (lambda x, w: x.at[0].add(w), {(0, 0, False), (1, 0, False)}),
+    "a write at a place": (
+        lambda x, w: jnp.zeros(3).at[lax.axis_index("i")].add(w),
+        {(1, 0, True)},
+    ),
+}
+"""For each path its operand, how many sums are on it, and whether it is scaled by what differs."""
+
+
+@pytest.mark.parametrize("name", DETAILS)
+def test_sums_and_factors(name: str) -> None:
+    function, due = DETAILS[name]
+    (paths,) = find(function)
+    found = {(each.operand, each.count_sums("i"), "i" in each.scaled) for each in paths}
+    assert {each for each in found if each[0] is not None} == due

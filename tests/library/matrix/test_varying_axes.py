@@ -66,6 +66,41 @@ def type_of(value: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(value.shape, value.dtype, manual_axis_type=kind)
 
 
+READINGS: dict[str, tuple[Any, Any, Any, str]] = {
+    "the kernel sums a shared weight": (
+        lambda x, w: x + lax.psum(w, "i"),
+        lambda x, w, g: (g, lax.psum(g.sum(), "i")),
+        lambda x, w, g: (g, lax.pcast(lax.psum(g.sum(), "i"), "i", to="varying")),
+        "sums the cotangent as often",
+    ),
+    "the kernel gathers a shared weight": (
+        lambda x, w: x * lax.all_gather(w, "i").sum(),
+        lambda x, w, g: (8 * w * g, lax.psum((g * x).sum(), "i")),
+        lambda x, w, g: (8 * w * g, lax.psum_scatter(jnp.full(8, (g * x).sum()), "i")),
+        "sums the cotangent as often",
+    ),
+    "the kernel sums what the weight multiplies": (
+        lambda x, w: w * lax.psum(x.sum(), "i"),
+        lambda x, w, g: (g * w * jnp.ones_like(x), (g * x).sum()),
+        lambda x, w, g: (g * w * jnp.ones_like(x), g * lax.psum(x.sum(), "i")),
+        "computed alike by all devices",
+    ),
+    "the formula sums a residual": (
+        lambda x, w: lax.psum((x * w).sum(), "i"),
+        lambda x, w, g: (g * w * jnp.ones_like(x), g * lax.psum(x.sum(), "i")),
+        lambda x, w, g: (g * w * jnp.ones_like(x), (g * x).sum()),
+        "multiplies its cotangent by none of these",
+    ),
+    "the kernel chooses by its own values": (
+        lambda x, w: lax.psum(jnp.where(x > 3, w, x).sum(), "i"),
+        lambda x, w, g: (jnp.where(x > 3, 0, g), g * lax.psum((x > 3).sum(), "i")),
+        lambda x, w, g: (jnp.where(x > 3, 0, g), jnp.where(x > 3, g, 0).sum()),
+        "multiplies its cotangent by none of these",
+    ),
+}
+"""A kernel, a formula that may mean two things, one that means one, and the reason of the refusal."""
+
+
 class TestResults:
     def test_a_result_of_replicated_operands_alone_counts_once(self) -> None:
         op = make_pair()
@@ -229,6 +264,33 @@ class TestGradients:
                 AutogradError, match="does not determine the gradient of argument 'w' in shard_map"
             ):
                 run(X, W)
+
+    @pytest.mark.parametrize("name", READINGS)
+    def test_a_formula_with_two_readings_is_refused_and_the_cure_is_right(self, name: str) -> None:
+        """JAX's own derivative of the kernel says what is right."""
+        kernel, doubtful, cured, reason = READINGS[name]
+
+        def differentiate(pull: Any) -> Any:
+            if pull is None:
+                return spread(jax.grad(lambda x, w: jnp.sin(kernel(x, w)).sum(), 1))
+            op: Any = custom_op(kernel, schema="(Tensor x, Tensor w) -> Tensor", compile=True)
+            op.register_autograd(lambda ctx, g: pull(*ctx.saved_tensors, g), setup_context=save_operands)
+            return spread(jax.grad(lambda x, w: jnp.sin(op(x, w)).sum(), 1))
+
+        with pytest.raises(AutogradError, match=f"argument 'w' in shard_map. Result 0 .*{reason}"):
+            differentiate(doubtful)(X, W)
+        np.testing.assert_allclose(differentiate(cured)(X, W), differentiate(None)(X, W), rtol=1e-5)
+
+    def test_a_formula_that_is_the_derivative_of_jax_has_one_reading(self) -> None:
+        def kernel(x: Any, w: Any) -> Any:
+            return x * w + lax.psum(w, "i")
+
+        op = custom_op(kernel, schema="(Tensor x, Tensor w) -> Tensor", compile=True)
+        op.register_autograd(
+            lambda ctx, g: jax.vjp(kernel, *ctx.saved_tensors)[1](g), setup_context=save_operands
+        )
+        found = spread(lambda x, w: jax.grad(lambda w: op(x, w).sum())(w))(X, W)
+        assert found == X.sum() + 8 * 8
 
     def test_the_tape_gives_them_the_types_of_their_inputs(self) -> None:
         def run(x: Any, w: Any) -> Any:
