@@ -14,7 +14,9 @@ from typing import Any
 import jax
 from jax.custom_derivatives import SymbolicZero
 
+from oplib.errors import CapturedTracerError
 from oplib.library.arguments.structure import Structure
+from oplib.library.axes.levels import to_jax_array
 
 from .bound_call import BoundCall
 from .linear import make_linear
@@ -43,8 +45,18 @@ class CapturedCall:
         self._bind_linear = bind_linear
 
     def run(self, arrays: Sequence[Any]) -> tuple[Structure, list[Any]]:
-        """Runs the call in the current trace."""
-        outputs = self._attach_rules()(*arrays)
+        """Runs the call in the current trace.
+
+        Raises:
+            CapturedTracerError: a value that the kernel closes over is differentiated.
+        """
+        try:
+            outputs = self._attach_rules()(*map(to_jax_array, arrays))
+        except jax.errors.UnexpectedTracerError:
+            raise CapturedTracerError(
+                f"{self._call}: the op closes over a value that JAX differentiates, and its rules give no "
+                'gradient for it. Make the value an argument of the op, or register "derive".'
+            ) from None
         return self.structure or self._call.structure(arrays), list(outputs)
 
     def _run_kernel(self, *arrays: Any) -> tuple[Any, ...]:
@@ -75,6 +87,7 @@ class CapturedCall:
         make_linear(self._call, (), (True,) * len(primals), inputs=primals, outputs=())
 
     def _push(self, function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        primals = tuple(map(to_jax_array, primals))
         moving = [tangent for tangent in tangents if not isinstance(tangent, SymbolicZero)]
         wanted = tuple(not isinstance(tangent, SymbolicZero) for tangent in tangents)
         planned = None

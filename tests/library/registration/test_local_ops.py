@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.errors import MissingRuleError, TracingError
+from oplib.errors import CapturedTracerError, MissingRuleError, TracingError
 from oplib.library import CustomOpDef, custom_op, opcheck, ops
 
 X = jnp.array([0.5, 1.0])
@@ -381,9 +381,18 @@ class TestTracersOfAnEnclosingTrace:
             assert jax.jvp(op, (X,), (X,))[1].tolist() == [1.0, 2.0]
         assert len(traced) == count
 
-    def test_differentiating_by_them_is_refused_as_by_custom_vjp(self) -> None:
-        with pytest.raises(jax.errors.UnexpectedTracerError):
+    def test_differentiating_by_them_is_refused_by_name(self) -> None:
+        with pytest.raises(CapturedTracerError, match=r"local::.* JAX differentiates.* argument of the op"):
             jax.grad(lambda w: make_scaled(w)(X).sum())(2.0)
+
+    def test_an_argument_may_be_a_number(self) -> None:
+        def derive(w: Any) -> Any:
+            op = make_scaled(w)
+            return op(0.5), jax.grad(op)(0.5), jax.hessian(op)(0.5)
+
+        np.testing.assert_allclose(
+            jax.jit(derive)(2.0), [2 * np.sin(0.5), 6 * np.cos(0.5), -6 * np.sin(0.5)], rtol=1e-6
+        )
 
     def test_a_missing_rule_raises(self) -> None:
         def loss(w: Any) -> Any:
