@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import pytest
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
 
-from tests.builtin.grid.calls import OPS
+from tests.builtin.grid.calls import OPS, assert_close, find_call
 from tests.builtin.grid.checks import CHECKS
 from tests.builtin.grid.grid import Cell, check_cell, list_cells, list_expected, make_parameters
 from tests.builtin.samples.samples import find_samples
@@ -32,3 +35,23 @@ def test_at_most_three_in_a_hundred_cells_are_expected_to_fail():
     cells = list_cells(CHECKS)
     expected = [cell for cell in cells if list_expected(cell)]
     assert len(expected) <= 0.03 * len(cells)
+
+
+@pytest.mark.devices(2)
+@pytest.mark.parametrize(
+    "name",
+    ["col2im", "linalg_cholesky_ex", "linalg_householder_product", "linalg_ldl_factor", "linalg_ldl_solve"],
+)
+def test_a_loop_that_begins_with_a_constant_runs_in_shard_map(name: str):
+    """JAX requires that the first carry of a loop varies as the later ones do."""
+    call = find_call(name, 0)
+    mesh = jax.make_mesh((2,), ("i",), axis_types=(AxisType.Auto,), devices=jax.devices()[:2])
+    spread = jax.shard_map(
+        lambda *arrays: [each[None] for each in call.run(*(each[0] for each in arrays))],
+        mesh=mesh,
+        in_specs=P("i"),
+        out_specs=P("i"),
+    )
+    found = jax.jit(spread)(*(jnp.stack([jnp.asarray(each)] * 2) for each in call.arrays))
+    for place in range(2):
+        assert_close([each[place] for each in found], call.run(*map(jnp.asarray, call.arrays)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from jax import lax
 
 from oplib.errors import ArgumentError, describe
+from oplib.library.axes.varying import match_varying
 
 
 def repeat_for_axes(op: str, name: str, value: Sequence[int], rank: int) -> tuple[int, ...]:
@@ -154,11 +156,9 @@ class Windows:
 
     def scatter(self, items: Any, like: Any) -> Any:
         """Sums items of windows at their positions: the transpose of :meth:`gather`, shaped as ``like``."""
-        transposed = jax.linear_transpose(
-            lambda array: self.gather(array, np.zeros((), items.dtype)),
-            jax.ShapeDtypeStruct(like, items.dtype),
-        )
-        return transposed(items)[0]
+        image, items = match_varying([jnp.zeros(like, items.dtype), items])
+        gather = functools.partial(self.gather, fill=np.zeros((), items.dtype))
+        return jax.linear_transpose(gather, image)(items)[0]
 
     def _offsets(self) -> Any:
         return itertools.product(*(range(size) for size in self.kernel))

@@ -7,12 +7,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
 
 from oplib.library.schema.parser import parse_schema
 from oplib.tensor import Tensor
+from tests.builtin.samples.drawing import Sample
 
 from .calls import Call, assert_close, assert_near, draw_weights, to_vector
-from .check import Check, accepts_complex, always, is_smooth
+from .check import Check, accepts_complex, always, is_all_real, is_smooth
 from .differences import WIDE, differ
 
 
@@ -70,12 +74,40 @@ def check_vmap(call: Call) -> None:
     assert_near((gradients[2] - gradients[0]) / (2 * WIDE), expected.hessian, 1e-4)
 
 
+def check_shard_map(call: Call) -> None:
+    """Checks values and gradients where two devices have a first array each, and share the others."""
+
+    def loss(floats: list[Any]) -> tuple[Any, Any]:
+        results = call.run(*call.with_floats(floats))
+        floating = to_vector([value for value in results if jnp.issubdtype(value.dtype, jnp.inexact)])
+        return lax.psum(jnp.sum(floating * draw_weights(floating.size)), "i"), floating[None]
+
+    def inside(own: Any, *shared: Any) -> Any:
+        (first, *rest), values = jax.grad(loss, has_aux=True)([own[0], *shared])
+        return values, first[None], rest
+
+    mesh = jax.make_mesh((2,), ("i",), axis_types=(AxisType.Auto,), devices=jax.devices()[:2])
+    floats = list(map(jnp.asarray, call.floats))
+    specs = P("i"), *(P() for _ in floats[1:])
+    spread = jax.shard_map(inside, mesh=mesh, in_specs=specs, out_specs=(P("i"), P("i"), P()))
+    values, own, shared = jax.jit(spread)(jnp.stack([floats[0]] * 2), *floats[1:])
+    due = call.split(differ(call).gradient)
+    for place in range(2):
+        assert_near(values[place], differ(call).value, 1e-12)
+        assert_near(own[place], due[0], 1e-6)
+    assert_near(to_vector(shared), 2 * to_vector(due[1:]), 1e-6)
+
+
 def check_vmap_of_values(call: Call) -> None:
     """Checks an op without a gradient over a batch of all its arrays."""
     arrays = [jnp.stack([jnp.asarray(array)] * 2) for array in call.arrays]
     expected = call.run(*map(jnp.asarray, call.arrays))
     for place in range(2):
         assert_close([value[place] for value in jax.vmap(call.run)(*arrays)], expected)
+
+
+def is_smooth_and_real(name: str, sample: Sample) -> bool:
+    return is_smooth(name, sample) and is_all_real(sample)
 
 
 def is_not_smooth(name: str, sample: Any) -> bool:
@@ -89,5 +121,6 @@ RESULTS = (
     Check("schema", check_schema, always, share=1.0, once=True),
     Check("jit", check_jit, is_smooth, share=0.1),
     Check("vmap", check_vmap, is_smooth, share=0.15),
+    Check("shard_map", check_shard_map, is_smooth_and_real, share=0.03),
     Check("vmap of values", check_vmap_of_values, is_not_smooth, share=0.1),
 )

@@ -86,7 +86,7 @@ EXPECTED_FAILURES: tuple[ExpectedFailure, ...] = (
     *(ExpectedFailure(op, "torch: complex values", NO_AXES, "f[], 0") for op in ("cummax", "cummin")),
     *(
         ExpectedFailure("mode", check, OF_EQUALS, "f[2, 4]")
-        for check in ("gradient", "second gradient", "forward mode", "jit", "vmap")
+        for check in ("gradient", "second gradient", "forward mode", "jit", "vmap", "shard_map")
     ),
     *(
         ExpectedFailure("detach", check, CUT, sample)
@@ -98,7 +98,7 @@ EXPECTED_FAILURES: tuple[ExpectedFailure, ...] = (
     ExpectedFailure("hardsigmoid", "torch: forward mode", SINGLE_SIXTH),
     *(
         ExpectedFailure("embedding.padded", check, PADDING, "f[4, 2], i[2, 3], 1")
-        for check in ("gradient", "forward mode", "jit", "vmap", "torch: forward mode")
+        for check in ("gradient", "forward mode", "jit", "vmap", "shard_map", "torch: forward mode")
     ),
     ExpectedFailure("scatter.src", "torch: *gradient", SHORT_INDEX),
     ExpectedFailure("scatter_add", "torch: *gradient", SHORT_INDEX, "f[2, 3], 0, i[1, 3], f[2, 3]"),

@@ -22,6 +22,7 @@ from oplib.builtin.kernels.promotion import check_dtypes, find_common_shape, is_
 from oplib.builtin.rows.row import LinalgRow
 from oplib.errors import ArgumentError, describe
 from oplib.library import Derivative
+from oplib.library.axes.varying import match_varying
 from oplib.tensor.dtypes import names as dtypes
 
 _ALPHA = (1 + math.sqrt(17)) / 8  # bounds the growth of the items
@@ -69,6 +70,7 @@ def _factor_one(matrix: Any, *, hermitian: bool) -> tuple[Any, Any]:
         jnp.zeros(count, dtypes.int32),
         jnp.zeros((), dtypes.bool),
     )
+    start = tuple(match_varying(start))
 
     def advance(k: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
         *kept, is_second = state
@@ -204,8 +206,8 @@ def _find_exchanges(pivots: Any) -> tuple[Any, Any, Any]:
 
     rows = jnp.broadcast_to(indices[:, None], (count, count))
     none = jnp.zeros(count, dtypes.bool)
-    start = indices, rows, none, jnp.zeros((), dtypes.bool)
-    return lax.fori_loop(np.int32(0), np.int32(count), advance, start)[:3]
+    start = match_varying([indices, rows, none, jnp.zeros((), dtypes.bool), pivots])[:4]
+    return lax.fori_loop(np.int32(0), np.int32(count), advance, tuple(start))[:3]
 
 
 def _divide_blocks(diagonal: Any, beside: Any, is_start: Any, right: Any, hermitian: bool) -> Any:

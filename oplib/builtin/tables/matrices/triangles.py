@@ -10,6 +10,7 @@ from jax import lax
 from oplib.builtin.kernels.promotion import check_dtypes, find_common_shape, is_integral, strong
 from oplib.builtin.rows.row import LinalgRow, Row
 from oplib.errors import ArgumentError, describe
+from oplib.library.axes.varying import match_varying
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 
@@ -156,7 +157,8 @@ def _householder_product(self: Any, tau: Any) -> Any:
         return product - scale * jnp.matmul(vector, jnp.matmul(_turn(vector), product)), None
 
     columns = jnp.moveaxis(below[..., : tau.shape[-1]], -1, 0), jnp.moveaxis(tau, -1, 0)
-    return lax.scan(reflect, product, columns, reverse=True)[0]
+    start = match_varying([product, *columns])[0]
+    return lax.scan(reflect, start, columns, reverse=True)[0]
 
 
 def _vander(x: Any, *, N: int | None = None) -> Any:

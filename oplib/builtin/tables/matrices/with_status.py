@@ -9,6 +9,7 @@ from jax import lax
 
 from oplib.builtin.kernels.promotion import strong
 from oplib.builtin.rows.row import LinalgRow
+from oplib.library.axes.varying import match_varying
 from oplib.tensor.dtypes import names as dtypes
 
 from .decompositions import cholesky, solve
@@ -18,7 +19,7 @@ from .triangles import find_zero
 def _cholesky_ex(self: Any, *, upper: bool = False, check_errors: bool = False) -> tuple[Any, Any]:  # noqa: ARG001  checked around the call
     factor = cholesky(self, upper=upper)
     failed = jnp.any(jnp.isnan(lax.stop_gradient(factor)), (-2, -1))
-    none = jnp.zeros(failed.shape, dtypes.int32)
+    none, failed = match_varying([jnp.zeros(failed.shape, dtypes.int32), failed])
     order = lax.cond(jnp.any(failed), _find_minor, lambda _: none, lax.stop_gradient(self))
     return factor, jnp.where(failed, order, none)
 
@@ -39,7 +40,7 @@ def _find_minor(self: Any) -> Any:
     start = matrix, jnp.zeros(self.shape[:-2], dtypes.int32)
     if not size:
         return start[1]
-    order = lax.fori_loop(0, size, eliminate, start)[1]
+    order = lax.fori_loop(0, size, eliminate, tuple(match_varying(start)))[1]
     return jnp.where(order == 0, jnp.full_like(order, size), order)  # it failed by rounding alone
 
 
