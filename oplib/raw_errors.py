@@ -17,6 +17,7 @@ from .errors import (
     ArgumentOverflowError,
     ArgumentTypeError,
     ArgumentValueError,
+    AutogradError,
     DimensionError,
     TracingError,
     UnsupportedArgumentError,
@@ -53,6 +54,7 @@ _CALL_OF = "<call of "  # begins the file name of the generated code of an op
 _OF_DERIVATIVES = re.compile(
     "autodiff|[Dd]ifferentiation rule|[Rr]everse-mode|[Ff]orward-mode|JVP|Transpose rule"
 )
+_NO_REVERSE = "Linearization failed to produce known values"  # of JAX, which names no function
 _LONGEST = 300
 _LEAKED_TYPE = re.compile(r"intermediate value with type (\S+)")
 _LEAKED_FROM = re.compile(
@@ -62,7 +64,7 @@ _LEAKED_FROM = re.compile(
 
 def explain_raw(
     error: Exception, frame: FrameType, name: str | None = None
-) -> ArgumentError | AllocationError | TracingError | None:
+) -> ArgumentError | AllocationError | AutogradError | TracingError | None:
     """Returns an error of oplib that says which call a raw one is about; None for an error of another kind.
 
     Args:
@@ -72,6 +74,12 @@ def explain_raw(
     """
     if isinstance(error, UnexpectedTracerError):
         return _explain_leak(error, _name_call(frame, name))
+    if _NO_REVERSE in str(error):
+        return AutogradError(
+            f"{_name_call(frame, name)}: JAX cannot differentiate what this call runs in reverse mode. It "
+            "contains an operation that has forward mode only, such as a Pallas kernel. Use forward mode "
+            "outside (jax.hessian, jax.jvp of jax.grad), or make the operation an op with rules of its own."
+        )
     if type(error).__module__.partition(".")[0] not in _PACKAGES:
         return None
     kind = next((own for raw, own in _KINDS if isinstance(error, raw)), None)

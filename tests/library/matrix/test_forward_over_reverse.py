@@ -193,3 +193,16 @@ def test_an_error_of_jax_in_a_derivative_is_not_about_the_arguments() -> None:
         assert not any(
             word in text for word in ("cannot use these", "_differentiate_call", "__rest", "__named")
         )
+
+
+def test_what_has_no_reverse_mode_names_the_op() -> None:
+    """JAX says only that a linearization failed."""
+    op = make_op("forward", lambda x: in_pallas(jnp.sin, x), lambda x, g: g * jnp.cos(x))
+    for differentiate in (
+        lambda: jax.grad(lambda x: jax.jvp(op, (x,), (V,))[1].sum())(X),
+        lambda: jax.jacrev(jax.jacrev(square(op)))(X),
+    ):
+        with pytest.raises(
+            AutogradError, match=r"outer::sine.*: JAX cannot differentiate .* in reverse mode"
+        ):
+            differentiate()
