@@ -238,7 +238,7 @@ class Dispatcher:
         """Does one call with a Tensor among its bound arguments, without tangents."""
         flat = take_numbers(self.record, layout, flat)
         written = check_written(self.name, self.schema, values)
-        if self.record.takes_tensors and not self.record.derivative.derive:
+        if self.record.takes_tensors and not self._is_derived(flat):
             result = self._run_on_tensors(values)
             if self._needs_comparison:
                 unboxed = [unbox(value) for value in flat]
@@ -296,6 +296,13 @@ class Dispatcher:
         }
         returned = put_back_returned_arguments(self.schema, results, values)
         return pack([aliases.get(id(value), value) for value in returned])
+
+    def _is_derived(self, flat: list[Any]) -> bool:
+        """Tells whether JAX differentiates an eager kernel, or its jvp rule if the call is recorded."""
+        record = self.record
+        if record.derivative.derive or not record.is_derived or record.kind != "tensor":
+            return record.derivative.derive
+        return self._find_wanted(read_arrays(flat)[0]) is not None
 
     def _find_wanted(self, tensors: list[Tensor | None]) -> tuple[bool, ...] | None:
         """Tells for each array whether its gradient is needed; None if the call is not recorded."""

@@ -289,3 +289,58 @@ def test_a_kernel_that_calls_one_that_reads_values_hears_of_the_inner_one() -> N
     outer = custom_op("eager::outer", lambda x: inner(x), schema="(Tensor x) -> Tensor")
     with pytest.raises(TracingError, match=r"^eager::inner: the kernel reads values"):
         jax.jit(lambda x: outer(x))(jnp.ones(2))
+
+
+def test_the_tape_derives_the_backward_of_a_jvp_rule() -> None:
+    ran: list[str] = []
+
+    @custom_op("eager::cubed")
+    def cubed(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        ran.append("kernel")
+        return x * x * x, x * y
+
+    @cubed.register_jvp
+    def push(primals, tangents):
+        ran.append("rule")
+        (x, y), (dx, dy) = primals, tangents
+        return (x**3, x * y), (5 * x**2 * dx, dx * y + x * dy)
+
+    def run(x: Tensor, y: Tensor) -> Tensor:
+        cube, product = cubed(x, y)
+        return (cube * 2 + product.sin()).sum()
+
+    leaves = [oplib.tensor([0.5, 2.0], requires_grad=True), oplib.tensor([1.0, 3.0], requires_grad=True)]
+    first = oplib.autograd.grad(run(*leaves), leaves, create_graph=True)
+    assert ran.count("kernel") <= 1  # it is traced, to compare the shapes of the results
+    (second,) = oplib.autograd.grad(first[0].sum(), leaves[:1])
+
+    def plain(x, y):
+        return (10 * x**2 + jnp.cos(x * y) * y), jnp.cos(x * y) * x
+
+    x, y = (leaf.detach().array for leaf in leaves)
+    for found, due in zip(first, plain(x, y), strict=True):
+        np.testing.assert_allclose(found.detach().array, due, rtol=1e-5)
+    np.testing.assert_allclose(second.array, 20 * x - jnp.sin(x * y) * y**2, rtol=1e-4)
+    by_jax = jax.grad(lambda x, y: (cubed(x, y)[0] * 2 + jnp.sin(cubed(x, y)[1])).sum(), (0, 1))(x, y)
+    for found, due in zip(by_jax, plain(x, y), strict=True):
+        np.testing.assert_allclose(found, due, rtol=1e-5)
+    with oplib.no_grad():
+        ran.clear()
+        cubed(*leaves)
+    assert ran == ["kernel"]
+
+
+def test_so_it_does_if_kernel_and_rule_read_values() -> None:
+    @custom_op("eager::scaled_by_sign")
+    def scaled(x: Tensor) -> Tensor:
+        return x * 2 if x.sum().item() > 0 else x * 3
+
+    @scaled.register_jvp
+    def push(primals, tangents):
+        factor = 2 if primals[0].sum().item() > 0 else 3
+        return primals[0] * factor, tangents[0] * factor
+
+    for sign, slope in ((1.0, 2.0), (-1.0, 3.0)):
+        x = oplib.tensor([sign, sign], requires_grad=True)
+        scaled(x).sum().backward()
+        assert x.grad.tolist() == [slope, slope]
