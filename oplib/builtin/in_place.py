@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
-
 from oplib.autograd.recording.in_place import note_history, write_in_place
 from oplib.errors import ArgumentTypeError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor, box, upcalls
+from oplib.tensor.storage.ingestion import to_array
 
 
 def detach_(input: Any) -> Any:
@@ -64,7 +63,7 @@ def store_in_place(tensor: Tensor, value: Any, name: str) -> None:
         name: of the in-place op.
     """
     spec = tensor._storage.spec
-    new = value if isinstance(value, Tensor) else box(jnp.asarray(value))
+    new = value if isinstance(value, Tensor) else box(to_array(value, None, None))
     write_in_place(tensor, upcalls.stored(new, list(spec.shape), spec.dtype), name)
 
 

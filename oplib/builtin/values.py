@@ -14,6 +14,7 @@ from jax.core import Tracer
 from oplib.errors import ArgumentTypeError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor, default_int_dtype, read_array
+from oplib.tensor.storage.known import find_value
 from oplib.tensor.views import ViewStorage
 
 
@@ -61,12 +62,13 @@ def read_values(op: str, value: Any) -> np.ndarray[Any, Any]:
     array = find_array(value)
     if not hasattr(array, "dtype"):
         raise ArgumentTypeError(f"{op}: it takes a Tensor. Got {describe(value)}. Use oplib.tensor(...).")
-    if isinstance(array, Tracer):
+    values = find_value(array)
+    if values is None:
         raise TracingError(
             f"{op}: it reads the values, which are not known under a trace. Got {describe(array)}. Call it "
             "outside of jit, or use where and a mask of fixed size."
         )
-    return np.asarray(array)
+    return np.asarray(values)
 
 
 _UNSIGNED = {np.dtype(f"{kind}{size}"): np.dtype(f"u{size}") for kind in "iu" for size in (1, 2, 4, 8)}

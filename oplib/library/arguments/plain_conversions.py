@@ -22,6 +22,7 @@ from oplib.tensor import Tensor
 from oplib.tensor.devices.device import Device
 from oplib.tensor.dtypes.rules import holds_numbers, normalize_dtype
 from oplib.tensor.random.generator import Generator, is_key
+from oplib.tensor.storage.known import find_value
 
 Converter = Callable[[Any], Any]
 
@@ -48,14 +49,14 @@ def _read_element(value: Any, *kinds: Any) -> Any:
         raise UnfitError
     if np.prod(value.shape, dtype=int) != 1:
         raise UnfitError
-    array = value._storage.array if isinstance(value, Tensor) else value
-    if isinstance(array, Tracer):
+    array = find_value(value._storage.array) if isinstance(value, Tensor) else value
+    if array is None or isinstance(array, Tracer):
         raise UnfitError(TRACED)
     if isinstance(value, Tensor) and value._requires_grad and modes.grad_enabled:
         raise UnfitError(WOULD_CUT)
-    if not hasattr(value, "item"):
+    if not hasattr(array, "item"):
         raise UnfitError
-    return value.item()
+    return array.item()
 
 
 def _is_symbolic(value: Any) -> bool:

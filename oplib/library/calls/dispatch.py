@@ -57,6 +57,8 @@ from oplib.modes import modes
 from oplib.tensor import Device, Tensor
 from oplib.tensor.devices.forked import check_process
 from oplib.tensor.storage.escape import is_inside_trace
+from oplib.tensor.storage.known import note_computation
+from oplib.tensor.storage.overlay import overlays
 
 from .derived_view import ViewDeriver, gives_views
 from .fast_key import FastKey, is_eligible
@@ -116,6 +118,7 @@ class Dispatcher:
         self._views = ViewDeriver(self.name) if gives_views(record) else None
         self._watch = StaticWatch(self.name)
         self._draws = record.draws
+        self._is_repeatable = overload.namespace == "oplib" and not (record.draws or record.is_ordered)
         self._has_forward = record.derivative.forward is not None
         self._needs_comparison = record.fake is not None and not record.schema.is_mutable
 
@@ -351,7 +354,14 @@ class Dispatcher:
         if device is not None:  # the results of a factory are on this device
             with jax.default_device(device.to_jax()):
                 return self._run_here(layout, arrays, donating=donating, device=device)
-        return self._run_here(layout, arrays, donating=donating)
+        found = self._run_here(layout, arrays, donating=donating)
+        self._note_computation(found[1], layout, arrays)
+        return found
+
+    def _note_computation(self, outputs: Sequence[Any], layout: Layout, arrays: Sequence[Any]) -> None:
+        """Notes how a call can be computed while a function is traced, if it is the same each time."""
+        if self._is_repeatable and overlays.current is not None:
+            note_computation(outputs, lambda given: self._run_on_arrays(layout, given)[1], list(arrays))
 
     def _run_here(
         self, layout: Layout, arrays: Sequence[Any], *, donating: bool, device: Device | None = None
@@ -387,7 +397,9 @@ class Dispatcher:
             if keeps_run or specialization.call.is_plain:
                 return specialization.record_plain(wanted, arrays)
             try:
-                return specialization.recorders[wanted](*arrays)
+                recorded = specialization.recorders[wanted](*arrays)
+                self._note_computation(recorded[1 : 1 + len(recorded[0].outputs)], layout, arrays)
+                return recorded
             except CapturedTracerError:
                 self._note_captured(specialization)
                 return specialization.record_plain(wanted, arrays)

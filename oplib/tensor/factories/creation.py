@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, Unpack
 
 import jax.numpy as jnp
@@ -24,6 +25,7 @@ from oplib.tensor.shapes.filling import fill, read_size
 from oplib.tensor.shapes.symbolic import has_symbols
 from oplib.tensor.storage.factory_options import FactoryOptions, ReadOptions, factory, read_options
 from oplib.tensor.storage.ingestion import to_array
+from oplib.tensor.storage.known import run_noted
 from oplib.tensor.tensor import Tensor, box_leaf
 
 
@@ -99,7 +101,8 @@ def eye(n: int, m: int | None = None, **options: Unpack[FactoryOptions]) -> Tens
     rows, columns = read_size("eye", (n, n if m is None else m))
     dtype, placement, requires_grad = read_options("eye", options, 2)
     require_memory("eye", (rows, columns), dtype)
-    return box_leaf(jnp.eye(rows, columns, dtype=dtype, device=placement), requires_grad)
+    make = partial(jnp.eye, rows, columns, dtype=dtype, device=placement)
+    return box_leaf(run_noted(lambda: (make(),))[0], requires_grad)
 
 
 @factory

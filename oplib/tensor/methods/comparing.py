@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from oplib.errors import ArgumentError, ArgumentValueError, DataTypeError, TracingError, describe
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.promotion import promote_types
 from oplib.tensor.storage.ingestion import to_array
+from oplib.tensor.storage.known import find_value
 from oplib.tensor.storage.metadata import TensorMetadata
 from oplib.tracebacks import entry_point
 
@@ -60,10 +60,11 @@ def allclose(
             f"allclose: the dtypes did not match. Got {describe(first)} and {describe(second)}. "
             "Convert one: tensor.to(other.dtype)."
         )
-    first, second = _broadcast(first, second)
-    if first.dtype == dtypes.bool:
-        return bool((first == second).all())
-    return bool(jnp.isclose(first, second, rtol=rtol, atol=atol, equal_nan=equal_nan).all())
+    with jax.ensure_compile_time_eval():  # the values may be known in a trace
+        first, second = _broadcast(first, second)
+        if first.dtype == dtypes.bool:
+            return bool((first == second).all())
+        return bool(jnp.isclose(first, second, rtol=rtol, atol=atol, equal_nan=equal_nan).all())
 
 
 @entry_point
@@ -93,10 +94,11 @@ def equal(input: Any, other: Any) -> bool:
     first, second = _read("equal", input, other)
     if first.shape != second.shape:
         return False
-    if first.dtype != second.dtype:
-        common = promote_types(first.dtype, second.dtype)
-        first, second = first.astype(common), second.astype(common)
-    return bool((first == second).all())
+    with jax.ensure_compile_time_eval():  # the values may be known in a trace
+        if first.dtype != second.dtype:
+            common = promote_types(first.dtype, second.dtype)
+            first, second = first.astype(common), second.astype(common)
+        return bool((first == second).all())
 
 
 def _read(op: str, *tensors: Any) -> list[Any]:
@@ -115,12 +117,13 @@ def _read_one(op: str, name: str, value: Any) -> Any:
             f"{op}(): argument '{name}' must be Tensor, or an array. Got {type(value).__name__}. "
             "Give oplib.tensor(value)."
         )
-    if isinstance(value, Tracer):
+    known = find_value(value)
+    if known is None:
         raise TracingError(
             f"{op}: a traced tensor has no values yet. Got {describe(value)}. Compare item by item with ==, "
             "and return that from the traced function."
         )
-    return value
+    return known
 
 
 def _broadcast(first: Any, second: Any) -> tuple[Any, Any]:

@@ -21,6 +21,7 @@ from oplib.errors import (
 )
 from oplib.modes import modes
 from oplib.tensor.storage.escape import is_inside_trace
+from oplib.tensor.storage.known import find_value
 from oplib.tracebacks import entry_point
 
 if TYPE_CHECKING:
@@ -42,9 +43,11 @@ class TensorValues:
     __array_priority__ = 1000  # the Tensor computes operators with a numpy array
 
     def _read(self, what: str) -> Any:
-        """Returns the concrete array."""
+        """Returns an array with values."""
         array = self.array
         if isinstance(array, Tracer):
+            if (value := find_value(array)) is not None:
+                return value
             if not is_inside_trace():
                 raise ConcreteValueError(
                     f"{what}: the tensor was made inside a traced function and is used outside of it. Got "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from functools import partial
 from typing import Any
 
 import jax
@@ -19,6 +20,7 @@ from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL, check_range, saturate
 from oplib.tensor.storage.constants import is_shareable, share_array, shared_arrays
 from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tensor.storage.ingestion import to_array
+from oplib.tensor.storage.known import note_computation, run_noted
 
 from .keywords import take_named
 from .symbolic import has_symbols, is_symbolic
@@ -126,5 +128,9 @@ def _make_filled(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], place
         check_range(np.asarray(value), dtype)
     if has_symbols(shape) or math.prod(shape) > _FROM_HOST or isinstance(value, jax.Array):
         require_memory("full", shape, dtype)
-        return jnp.full(shape, value, dtype, device=placement)
-    return jax.device_put(saturate(np.full(shape, value), dtype).astype(dtype), placement)
+        make = partial(jnp.full, shape, dtype=dtype, device=placement)
+        return run_noted(lambda given: (make(given),), value)[0]
+    values = saturate(np.full(shape, value), dtype).astype(dtype)
+    made = jax.device_put(values, placement)
+    note_computation((made,), lambda: (values,))
+    return made

@@ -26,6 +26,7 @@ from oplib.tensor.dtypes.rules import (
 )
 
 from .escape import is_inside_trace
+from .known import note_computation, run_noted
 from .metadata import TensorMetadata
 
 _DLPACK_CPU = 1
@@ -69,8 +70,11 @@ def to_array(data: Any, dtype: np.dtype[Any] | None, placement: Placement) -> ja
 def _from_jax(array: jax.Array, dtype: np.dtype[Any] | None, placement: Placement) -> jax.Array:
     if dtype is not None or array.weak_type:
         target = array.dtype if dtype is None else dtype
-        array = jax.lax.convert_element_type(saturate(array, target), target)
-    return array if placement is None else jax.device_put(array, placement)
+        convert = jax.lax.convert_element_type
+        (array,) = run_noted(lambda given: (convert(saturate(given, target), target),), array)
+    if placement is not None:
+        (array,) = run_noted(lambda given: (jax.device_put(given, placement),), array)
+    return array
 
 
 def _from_numpy(array: np.ndarray[Any, Any], dtype: np.dtype[Any] | None, placement: Placement) -> jax.Array:
@@ -98,7 +102,9 @@ def _put(array: np.ndarray[Any, Any], dtype: np.dtype[Any], placement: Placement
         uses = _uses[key] = _uses.get(key, 0) + 1
         if uses > _MANY:
             return _copy(copied)
-    return jax.device_put(copied, placement)
+    made = jax.device_put(copied, placement)
+    note_computation((made,), lambda: (copied,))
+    return made
 
 
 def _from_dlpack(data: Any, dtype: np.dtype[Any] | None, placement: Placement) -> jax.Array:

@@ -11,6 +11,7 @@ import copy
 import threading
 from collections.abc import Iterable
 from typing import Any
+from weakref import ref
 
 from jax.extend.core import get_opaque_trace_state
 
@@ -36,6 +37,8 @@ class Overlay:
         trace: the opaque state of the trace.
         device: the device of all arrays that the function may read; None for several.
         takes_writes: whether outside storages may be written.
+        computations: for each traced array whose values are known, by its ``id``: a reference to it, how it
+            is computed, and its place among the results, see ``known.py``.
     """
 
     def __init__(self, name: str, scope: int) -> None:
@@ -49,6 +52,7 @@ class Overlay:
         self.trace: object = get_opaque_trace_state()
         self.device: Any = None
         self.takes_writes = True
+        self.computations: dict[int, tuple[ref[Any], Any, int]] = {}
 
     def nest(self) -> Overlay:
         """Returns an overlay for a trace inside of this one: it has these cells, and can have others."""

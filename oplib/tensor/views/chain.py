@@ -16,6 +16,7 @@ from jax.sharding import SingleDeviceSharding
 
 from oplib.tensor.devices.forked import after_fork, is_orphan, refuse_call
 from oplib.tensor.devices.memory import require_memory
+from oplib.tensor.storage.known import run_noted
 
 from .frame import Frame, Layout, Starts, contiguous_strides, find_positions
 
@@ -189,8 +190,10 @@ class Chain:
         """Returns the view of a base. The function is compiled if the base is concrete."""
         if self.is_identity:
             return whole
+        if isinstance(whole, Tracer):
+            return self._run_traced("get", Chain.get, starts, whole)
         forms = self._forms.get("get")
-        if forms is None or isinstance(whole, Tracer) or whole.sharding.__class__ is not SingleDeviceSharding:
+        if forms is None or whole.sharding.__class__ is not SingleDeviceSharding:
             return self.run("get", Chain.get, starts, whole)
         if starts:
             return forms.by_operand(whole, starts_to_array(starts))  # as run does, inlined
@@ -226,7 +229,12 @@ class Chain:
         """Returns the base with the view replaced. The function is compiled if both are concrete."""
         if self.is_identity and part.shape == self.shape:
             return part
-        return self.run("put", Chain.put, starts, whole, part)
+        run = self._run_traced if isinstance(whole, Tracer) or isinstance(part, Tracer) else self.run
+        return run("put", Chain.put, starts, whole, part)
+
+    def _run_traced(self, name: str, function: Callable[..., Any], starts: Starts, *arrays: Any) -> Any:
+        """Runs a function of one result, as :meth:`run` does, and notes where the result comes from."""
+        return run_noted(lambda *given: (self.run(name, function, starts, *given),), *arrays)[0]
 
     def pull_back(self, grad: Any, starts: Starts) -> Any:
         """Returns the gradient of the base from that of the view. It is compiled for concrete arrays."""

@@ -21,6 +21,7 @@ from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.devices.device import find_common_device
 from oplib.tensor.storage.ended import EndedStorage
+from oplib.tensor.storage.known import note_computation, run_noted
 from oplib.tensor.storage.overlay import Overlay, overlays
 from oplib.transforms.tracing.paths import CapturedPath, Walk
 
@@ -117,6 +118,7 @@ class BodyRegion:
         for capture, array in zip(captured, arrays, strict=True):
             storage = capture.storage
             assert storage is not None
+            note_computation((array,), lambda given: (given,), one.value)  # in a trace around this one
             first = self._arrays.setdefault((id(storage), None), array)
             self._arrays[capture.key] = array
             if first is array and storage is storage.owner:
@@ -133,7 +135,7 @@ class BodyRegion:
         else:
             value = _trace_value(self.find(storage, tensor if has_history else None))
         if self._cutting and modes.grad_enabled and not self._is_varied(tensor, has_history=has_history):
-            return jax.lax.stop_gradient(value)
+            return run_noted(lambda given: (jax.lax.stop_gradient(given),), value)[0]
         return value
 
     def keep_derivative(self, tensor: Tensor, result: Tensor) -> Any:
