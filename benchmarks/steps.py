@@ -43,6 +43,7 @@ def measure(effort: Effort) -> Iterator[Row]:
     yield Row(
         "a call that captures 50 Tensors and writes them", "a budget in seconds", 60e-6, seconds=_time_call()
     )
+    yield Row("the guards of a call with 50 Tensors", "a budget in seconds", 15e-6, seconds=_time_guards())
     if importlib.util.find_spec("torch") is None:
         return
     torch: Any = importlib.import_module("torch")  # optional, and slow to import
@@ -181,6 +182,15 @@ def _time_call() -> float:
         call()
         best.append(min(Case(call).time(100, time.perf_counter) for _ in range(20)))
     return best[0] - best[1]
+
+
+def _time_guards() -> float:
+    """Seconds of ``explain`` for a call that a program serves: it does what each call does before the program."""
+    tensors = [oplib.zeros(1) for _ in range(50)]
+    add = oplib.jit(lambda: sum(tensors, oplib.zeros(1)))
+    add()
+    case = Case(add.explain)
+    return min(case.time(100, time.perf_counter) for _ in range(20))
 
 
 def _chain(x: Any, factor: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from oplib.autograd.array_functions.array_function import make_gather
 from oplib.errors import describe
 from oplib.tensor import Storage, Tensor
-from oplib.tensor.storage.fresh import ProgramOutputs, peek
+from oplib.tensor.storage.fresh import ProgramOutputs, peek, peek_all
 from oplib.tensor.storage.overlay import list_classes
 from oplib.tensor.views import ViewStorage
 from oplib.transforms.tracing.paths import CapturedPath
@@ -121,7 +121,7 @@ class ExpectedOperands:
         owners = storages if self._are_plain else [storage.owner for storage in storages]
         if not self._share_as_before(owners):
             return None
-        arrays = list(map(peek, owners))
+        arrays = peek_all(owners)
         return Found(tensors, owners, arrays, rest) if self.fit_arrays(arrays) else None
 
     def fit_kinds(self, tensors: Sequence[Tensor]) -> bool:

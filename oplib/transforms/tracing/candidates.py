@@ -70,8 +70,9 @@ class Candidates:
                 known = compared.setdefault(id(value.__globals__), set())
                 held = {name: constant for name, constant in held.items() if name not in known}
                 known |= held.keys()
+            is_class = isinstance(value, type)  # its functions are compared as one
             self.constants[id(value)] = {
-                key: constant for key, constant in held.items() if _is_constant(constant, walk)
+                key: constant for key, constant in held.items() if is_class or _is_constant(constant, walk)
             }
             is_asked = reads_all or names.probes_keys or not isinstance(value, dict)
             self.identities[id(value)] = identify(path, names) if is_asked else {"bool({})": bool(value)}

@@ -8,11 +8,13 @@ counter that only the code around a compiled function names therefore compiles n
 
 from __future__ import annotations
 
+import builtins
 import dis
 import re
 import sys
 import types
 from collections import deque
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -25,14 +27,19 @@ _DYNAMIC = frozenset({"__dict__", "__getattribute__", "asdict", "attrgetter", "f
 _OF_OBJECTS_MADE = frozenset({"__init__", "__new__", "__post_init__", "__del__", "__repr__", "__str__"})
 _UNNAMED = (list, tuple, types.CellType, types.MethodType, partial)
 _NAME = re.compile(r"\['([^']*)'\](?:\.\w+)?$|\.(\w+)$")  # at the end of a step
-_NAMED = (type, types.FunctionType, types.ModuleType)
 _OPERATIONS = {dis.opmap[name]: name for name in ("CONTAINS_OP", "DICT_MERGE", "DICT_UPDATE", "GET_ITER")}
+_SUBSCRIPTS = dis.opmap.get("BINARY_SUBSCR") or dis.opmap["BINARY_OP"]  # since Python 3.14 one of its kinds
+ABSENT = "absent from "
+_CONSTANTS = frozenset({"LOAD_CONST", "LOAD_SMALL_INT", "BUILD_SLICE"})
+_CODE_OF_CLASS = (types.FunctionType, property, staticmethod, classmethod)
 _ITERATION = frozenset({"items", "keys", "values", "dict", "list", "set", "sorted", "tuple"}) | {
     "DICT_MERGE", "DICT_UPDATE", "GET_ITER"
 }  # fmt: skip
-_PROBES_OF_KEYS = _ITERATION | {"get", "len", "pop", "setdefault", "KeyError", "CONTAINS_OP"}
+_COMPUTED_KEY = "the key of a subscript is computed"
+_PROBES_OF_KEYS = _ITERATION | {"get", "len", "pop", "setdefault", "KeyError", "CONTAINS_OP", _COMPUTED_KEY}
 _PROBES_OF_ATTRIBUTES = _DYNAMIC | {"hasattr", "AttributeError"}
-_MANY_KEYS = 1000
+_PROBES_OF_GLOBALS = {"globals", "NameError"}
+_MANY_ITEMS = 1000
 _MISSING = object()
 _OF_TENSOR = "({0}.__class__, *kind_of({0}))"
 
@@ -46,13 +53,14 @@ class NamesOfCode:
         walk: what the function leads to.
 
     Attributes:
-        known: names of attributes and globals, and the strings, which may be keys.
-        probes_keys: whether the code may ask which keys a dictionary has, or how many.
+        known: names of attributes and globals, and the strings and integers, which may be keys.
+        probes_keys: whether the code may ask which keys a dictionary has, or how many, or computes a key.
         probes_attributes: whether it may ask which attributes an object has.
+        probes_globals: whether it may ask which globals there are.
     """
 
     def __init__(self, walk: Walk) -> None:
-        self.known: set[str] = set()
+        self.known: set[Any] = set()
         self._reached: set[int] = set()
         functions = [
             path
@@ -69,19 +77,42 @@ class NamesOfCode:
                         self._add(code)
         self.probes_keys = not _PROBES_OF_KEYS.isdisjoint(self.known)
         self.probes_attributes = not _PROBES_OF_ATTRIBUTES.isdisjoint(self.known)
-        self._is_dynamic = not _DYNAMIC.isdisjoint(self.known)
-        self._iterates = not _ITERATION.isdisjoint(self.known)
+        self.probes_globals = not _PROBES_OF_GLOBALS.isdisjoint(self.known)
+        self.is_dynamic = not _DYNAMIC.isdisjoint(self.known)
+        if self.probes_attributes:
+            self.known.update(("__getattr__", "__getattribute__"))
 
     def reads_all(self, value: Any, *, is_on_the_way: bool) -> bool:
         """Whether the code may read everything that a container holds, by names that it does not show."""
         if isinstance(value, dict):
-            return is_on_the_way or self._iterates
-        return is_on_the_way and self._is_dynamic and not isinstance(value, _NAMED)
+            return is_on_the_way or (self.probes_keys and len(value) <= _MANY_ITEMS)
+        if isinstance(value, (list, tuple, deque)):
+            return is_on_the_way or len(value) <= _MANY_ITEMS
+        return self.is_dynamic and not isinstance(value, (types.FunctionType, types.ModuleType))
+
+    def list_absent(self, held: Any, others: Iterable[Any]) -> frozenset[str]:
+        """Returns the names in the code that attributes do not have, though other code may give them these.
+
+        Args:
+            held: the attributes by name.
+            others: where they are looked for next. If the code does not ask which attributes there are, the
+                absence of a name counts only if it is found there.
+        """
+        names = self.known if self.probes_attributes else self.known & set().union(*others)
+        return frozenset(name for name in names if isinstance(name, str) and name not in held)
 
     def _add(self, code: types.CodeType) -> None:
         self.known.update(code.co_names, code.co_freevars)
-        self.known.update(name for number, name in _OPERATIONS.items() if number in code.co_code[::2])
-        self.known.update(constant for constant in code.co_consts if isinstance(constant, str))
+        operations = code.co_code[::2]
+        self.known.update(name for number, name in _OPERATIONS.items() if number in operations)
+        self.known.update(constant for constant in code.co_consts if isinstance(constant, (str, int)))
+        before = ""
+        for one in dis.get_instructions(code) if _SUBSCRIPTS in operations else ():
+            if (one.opname == "BINARY_SUBSCR" or one.argrepr == "[]") and before not in _CONSTANTS:
+                self.known.add(_COMPUTED_KEY)
+            if one.opname == "LOAD_SMALL_INT":  # since Python 3.14 these are no constants of the code
+                self.known.add(one.arg)
+            before = one.opname
 
     def _is_reached(self, path: CapturedPath) -> bool:
         return any(self._is_named(route) for route in (path, *path.again))
@@ -127,10 +158,11 @@ def _get_name(path: CapturedPath) -> str | None:
     return None if match is None else match[1] or match[2]
 
 
-def read_constants(value: Any, names: set[str] | None) -> dict[Any, Any]:
+def read_constants(value: Any, names: set[Any] | None) -> dict[Any, Any]:
     """Returns what a container holds under some names that may be frozen into a program; None for all names.
 
-    A function has its globals, a list all its items, and an object also the numbers that its class has.
+    A function has its globals, an object also the numbers that its class has, and a class its own numbers and
+    functions.
     """
     if isinstance(value, types.CellType):
         held = _read_attribute(value, "cell_contents")
@@ -141,17 +173,20 @@ def read_constants(value: Any, names: set[str] | None) -> dict[Any, Any]:
     if isinstance(value, dict):
         return {key: held for key, held in value.items() if _is_listed(key, names)}
     if isinstance(value, (list, tuple, deque)):
-        return dict(enumerate(value))
+        places = range(len(value)) if names is None else [n for n in names if _is_place(n, len(value))]
+        return {place: value[place] for place in places}
     if isinstance(value, partial):
         return {"func": value.func}
     if isinstance(value, types.MethodType):
         return {}
+    if isinstance(value, type):
+        listed = vars(value).keys() if names is None else vars(value).keys() & names
+        own = {name: vars(value)[name] for name in sorted(listed) if not name.startswith("__")}
+        return {name: held for name, held in own.items() if isinstance(held, (*SCALARS, *_CODE_OF_CLASS))}
     listed = _list_attributes(value)
     values = {
         name: _read_attribute(value, name) for name in sorted(listed if names is None else listed & names)
     }
-    if isinstance(value, type):
-        values = {name: held for name, held in values.items() if isinstance(held, SCALARS)}
     return {name: held for name, held in values.items() if held is not _MISSING}
 
 
@@ -159,31 +194,66 @@ def identify(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
     """Returns what must stay as it is of a container: expressions for it, and their values.
 
     A function that is made again from the same code may stand for another, and so may an object for another
-    of its class.
+    of its class. After :data:`ABSENT` an expression gives a dictionary, and the value names that it lacks.
     """
     value, parent = path.value, None if path.parent is None else path.parent.value
     if isinstance(value, Tensor):
         return {_OF_TENSOR: (type(value), *read_kind(value))}
     if isinstance(value, types.FunctionType):
-        is_method = parent is None or isinstance(parent, type)
-        return {} if is_method else {"{}.__code__": value.__code__}
+        return _identify_function(value, names, is_method=parent is None or isinstance(parent, type))
     if isinstance(value, type):
-        return {} if "__mro__" in path.step else {"{}": value}
-    if isinstance(value, (set, frozenset)) and all(isinstance(item, SCALARS) for item in value):
-        return {"frozenset({})": frozenset(value)}
-    if isinstance(value, dict):
-        is_compared = names.probes_keys and len(value) <= _MANY_KEYS
-        is_compared &= all(isinstance(key, SCALARS) for key in value)
-        keys = {"tuple({})": tuple(value)} if is_compared else {"len({})": len(value)}
-        return {"bool({})": bool(value), **keys}
-    if isinstance(value, (list, tuple, deque, set, frozenset)):
-        return {"len({})": len(value)}
-    if isinstance(value, (types.CellType, types.ModuleType, types.MethodType)):
+        same = {} if "__mro__" in path.step else {"{}": value}
+        return same | _identify_attributes(value, names, value.__mro__[1:-1])
+    if isinstance(value, (dict, list, tuple, deque, set, frozenset)):
+        return _identify_items(value, names)
+    if isinstance(value, types.ModuleType):
+        return _identify_attributes(value, names, ())
+    if isinstance(value, (types.CellType, types.MethodType)):
         return {}
+    return {"{}.__class__": type(value)} | _identify_attributes(value, names, type(value).__mro__[:-1])
+
+
+def _identify_function(
+    function: types.FunctionType, names: NamesOfCode, *, is_method: bool
+) -> dict[str, Any]:
+    found: dict[str, Any] = {} if is_method else {"{}.__code__": function.__code__}
+    if names.probes_attributes and not is_method:
+        found[f"{ABSENT}{{}}.__dict__"] = names.list_absent(vars(function), ())
+    if names.probes_globals:
+        held = {*function.__globals__, *vars(builtins)}
+        asked = names.known if "globals" in names.known else function.__code__.co_names
+        found[f"{ABSENT}{{}}.__globals__"] = names.list_absent(held, [asked])
+    return found
+
+
+def _identify_items(value: Any, names: NamesOfCode) -> dict[str, Any]:
+    length: dict[str, Any] = {"len({})": len(value)}
+    if len(value) > _MANY_ITEMS:
+        if isinstance(value, dict):
+            length[f"{ABSENT}{{}}"] = names.list_absent(value, [names.known])
+        items = value.values() if isinstance(value, dict) else value
+        return length if any(isinstance(one, Tensor) for one in items) else {**length, "id({})": id(value)}
+    if isinstance(value, (set, frozenset)) and all(isinstance(one, SCALARS) for one in value):
+        return {"frozenset({})": frozenset(value)}
+    if not isinstance(value, dict):
+        return length
+    is_compared = names.probes_keys and all(isinstance(key, SCALARS) for key in value)
+    return {"bool({})": bool(value), **({"tuple({})": tuple(value)} if is_compared else length)}
+
+
+def _identify_attributes(value: Any, names: NamesOfCode, others: Iterable[type]) -> dict[str, Any]:
     attributes = getattr(value, "__dict__", None)
-    if names.probes_attributes and isinstance(attributes, dict):
-        return {"{}.__class__": type(value), "tuple({}.__dict__)": tuple(attributes)}
-    return {"{}.__class__": type(value)}
+    slots = () if isinstance(value, (type, types.ModuleType)) else list_slot_names(type(value))
+    empty = [name for name in slots if name in names.known and not hasattr(value, name)]
+    found: dict[str, Any] = {f"tuple([hasattr({{}}, name) for name in {empty}])": (False,) * len(empty)}
+    if not empty:
+        found = {}
+    if attributes is None:
+        return found
+    if names.is_dynamic and not isinstance(value, types.ModuleType):
+        return found | {"tuple({}.__dict__)": tuple(attributes)}
+    absent = names.list_absent(attributes, map(vars, others))
+    return found | ({f"{ABSENT}{{}}.__dict__": absent} if absent else {})
 
 
 def read_kind(tensor: Tensor) -> tuple[Any, ...]:
@@ -193,17 +263,21 @@ def read_kind(tensor: Tensor) -> tuple[Any, ...]:
 
 
 def _is_listed(key: Any, names: set[str] | None) -> bool:
-    return isinstance(key, SCALARS) if names is None else isinstance(key, str) and key in names
+    return isinstance(key, SCALARS) if names is None else isinstance(key, (str, int)) and key in names
+
+
+def _is_place(number: Any, length: int) -> bool:
+    return isinstance(number, int) and -length <= number < length
 
 
 def _list_attributes(value: Any) -> set[str]:
     names = {name for name in getattr(value, "__dict__", ()) if not name.startswith("__")}
     if isinstance(value, types.ModuleType):
         return names
-    for cls in (value if isinstance(value, type) else type(value)).__mro__[:-1]:
+    for cls in type(value).__mro__[:-1]:
         own = {name for name, held in vars(cls).items() if isinstance(held, SCALARS)}
         names |= {name for name in own if not name.startswith("__")}
-    return names | (set() if isinstance(value, type) else set(list_slot_names(type(value))))
+    return names | set(list_slot_names(type(value)))
 
 
 def _read_attribute(value: Any, name: str) -> Any:
@@ -211,7 +285,7 @@ def _read_attribute(value: Any, name: str) -> Any:
     attributes = getattr(value, "__dict__", {})
     if name in attributes:
         return attributes[name]
-    for cls in (value if isinstance(value, type) else type(value)).__mro__:
+    for cls in type(value).__mro__:
         if name in vars(cls):
             held = vars(cls)[name]
             is_slot = isinstance(held, (types.MemberDescriptorType, types.GetSetDescriptorType))

@@ -193,10 +193,15 @@ def _list_tensor(path: CapturedPath, tensor: Tensor) -> Iterator[CapturedPath]:
 
 
 def _list_class(path: CapturedPath, cls: type) -> Iterator[CapturedPath]:
+    for index, base in enumerate(cls.__mro__[1:], 1):
+        if _is_walked(base, path):
+            yield CapturedPath(base, path, f"{{}}.__mro__[{index}]", base.__name__)
     for name, item in vars(cls).items():
         if isinstance(item, (types.FunctionType, staticmethod, classmethod, property, Tensor)):
             function, step = _unwrap(item)
             yield CapturedPath(function, path, step.format(f"{{}}.__dict__[{name!r}]"), f"{path.name}.{name}")
+        elif not name.startswith("__") and (isinstance(item, _CONTAINERS) or _is_object(item)):
+            yield CapturedPath(item, path, f"{{}}.__dict__[{name!r}]", f"{path.name}.{name}")
 
 
 def _unwrap(item: Any) -> tuple[Any, str]:
@@ -220,6 +225,8 @@ def _list_function(path: CapturedPath, function: types.FunctionType) -> Iterator
     if function.__kwdefaults__:
         items, step = tuple(function.__kwdefaults__.items()), "tuple({}.__kwdefaults__.items())"
         yield CapturedPath(items, path, step, f"keyword defaults of {path.name}")
+    if function.__dict__:
+        yield CapturedPath(function.__dict__, path, "{}.__dict__", f"{path.name}.__dict__")
     if (wrapped := function.__dict__.get("__wrapped__")) is not None:
         yield CapturedPath(wrapped, path, "{}.__dict__['__wrapped__']", path.name)
 

@@ -19,7 +19,7 @@ from oplib.generated_code import define_function
 from oplib.tensor import Generator, Tensor, default_generator
 
 from .candidates import Candidates
-from .constants import identify, read_constants, read_kind
+from .constants import ABSENT, identify, read_constants, read_kind
 from .entries import read_entries
 from .paths import SCALARS, CapturedPath
 
@@ -59,11 +59,13 @@ class Reader:
         self._names_of_code = candidates.names
         self._read_values = {id(path.value) for path in paths}
         self._names: dict[int, str] = {}
-        self._lines: list[str | tuple[str, str]] = []  # plain lines, and tests with what they find
+        # plain lines, and tests with what they find, and the expression of a text that names it
+        self._lines: list[str | tuple[str, str, str]] = []
         self._namespace: dict[str, Any] = {
             "errors": _ERRORS,
             "differ": _differ,
             "are_others": _are_others,
+            "list_changed": _list_changed,
             "kind_of": read_kind,
             "default_generator": default_generator,
         }
@@ -83,7 +85,7 @@ class Reader:
 
     def explain(self, function: Any, leaves: Any) -> str:
         """Returns what differs on the ways to the operands; empty if nothing does."""
-        return self._write("''", "{reason!r}")(function, leaves)
+        return self._write("''", "{reason!r} + {detail}")(function, leaves)
 
     def _write(self, result: str, refusal: str) -> Callable[..., Any]:
         """Writes the reader.
@@ -93,10 +95,12 @@ class Reader:
             refusal: what it returns for another.
         """
         lines = [
-            line if isinstance(line, str) else f"if {line[0]}: return {refusal.format(reason=line[1])}"
+            line
+            if isinstance(line, str)
+            else f"if {line[0]}: return {refusal.format(reason=line[1], detail=line[2])}"
             for line in self._lines
         ]
-        gone = refusal.format(reason="the way to a captured Tensor has changed")
+        gone = refusal.format(reason="the way to a captured Tensor has changed", detail="''")
         text = "\n".join(
             [
                 "def read(function, leaves):",
@@ -114,8 +118,8 @@ class Reader:
         self._namespace[name] = value
         return name
 
-    def _refuse(self, test: str, reason: str) -> None:
-        self._lines.append((test, reason))
+    def _refuse(self, test: str, reason: str, detail: str = "''") -> None:
+        self._lines.append((test, reason, detail))
 
     def _read(self, path: CapturedPath) -> str:
         """Adds the line that reads a path, unless it is there, and returns the variable."""
@@ -142,10 +146,18 @@ class Reader:
 
     def _add_identity(self, identity: dict[str, Any], path: CapturedPath) -> None:
         for expression, value in identity.items():
+            if expression.startswith(ABSENT):
+                held = f"{expression.removeprefix(ABSENT).format(self._names[id(path)])}.keys()"
+                names = self._constant(value)
+                found = f"str(sorted({held} & {names}))"
+                self._refuse(f"not {held}.isdisjoint({names})", f"{path.name} has now ", found)
+                continue
             is_value = isinstance(value, (int, frozenset, tuple))
             expected = f"!= {self._constant(value)}" if is_value else f"is not {self._constant(ref(value))}()"
             reason = "is another function, or of another class, length or content"
-            if expression.startswith("tuple"):
+            if "hasattr" in expression:
+                reason = f"has an attribute now that it did not have, {expression.partition(' in ')[2][:-2]}"
+            elif expression.startswith("tuple"):
                 what = "attributes" if "__dict__" in expression else "keys"
                 shown = list(value) if len(value) <= _MAX_SHOWN else [*value[:_MAX_SHOWN], ...]
                 reason = f"has other {what} than {shown}"
@@ -161,7 +173,11 @@ class Reader:
         now = identify(path, self._names_of_code)
         before = self._identities.get(number, {})
         # what changes while it is traced is no test
-        self._add_identity({key: now[key] for key in before if now.get(key) == before[key]}, path)
+        same = {key: held for key, held in before.items() if now.get(key) == held}
+        absent = {
+            key: held & now[key] for key, held in before.items() if key.startswith(ABSENT) and key in now
+        }
+        self._add_identity(same | absent, path)
         self._add_constants(path)
 
     def _add_constants(self, path: CapturedPath) -> None:
@@ -171,9 +187,9 @@ class Reader:
         now = read_constants(value, None)
         same = {key: held for key, held in before.items() if key in now and now[key] is held}
         objects = {key: held for key, held in same.items() if not isinstance(held, SCALARS)}
-        if isinstance(value, types.FunctionType):
-            name = f"{name}.__globals__"
-        get = itemgetter if isinstance(value, (*_SIZED, types.FunctionType)) else attrgetter
+        if isinstance(value, (types.FunctionType, type)):
+            name += ".__globals__" if isinstance(value, types.FunctionType) else ".__dict__"
+        get = itemgetter if isinstance(value, (*_SIZED, types.FunctionType, type)) else attrgetter
         for test, expected in (
             ("differ", {key: held for key, held in same.items() if key not in objects}),
             ("are_others", {key: _refer(held) for key, held in objects.items() if not self._is_read(held)}),
@@ -183,9 +199,11 @@ class Reader:
             text = f"{self._constant(get(*expected))}({name})"
             if len(expected) == 1:
                 text = f"({text},)"
+            compared = f"{test}, {text}, {self._constant(tuple(expected.values()))}"
             self._refuse(
-                f"{test}({text}, {self._constant(tuple(expected.values()))})",
-                f"a number, string or the like of {path.name} has changed: {list(expected)}",
+                f"{test}({compared.removeprefix(f'{test}, ')})",
+                f"a number, string or the like of {path.name} has changed: ",
+                f"list_changed({compared}, {self._constant(tuple(expected))})",
             )
 
     def _is_read(self, value: Any) -> bool:
@@ -257,6 +275,14 @@ def _refer(value: Any) -> Callable[[], Any]:
 def _are_others(now: tuple[Any, ...], before: tuple[Callable[[], Any], ...]) -> bool:
     """Whether other objects stand where a program has found some."""
     return any(value is not refer() for value, refer in zip(now, before, strict=True))
+
+
+def _list_changed(
+    test: Callable[..., bool], now: tuple[Any, ...], before: tuple[Any, ...], keys: tuple[Any, ...]
+) -> str:
+    """Returns the keys of what has changed, as text."""
+    found = [key for key, *pair in zip(keys, now, before, strict=True) if test(*[(one,) for one in pair])]
+    return str(found if len(found) <= _MAX_SHOWN else [*found[:_MAX_SHOWN], ...])
 
 
 def _differ(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:

@@ -1,5 +1,6 @@
 """For which constants a program is compiled: those that the code may read."""
 
+import types
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
@@ -341,6 +342,137 @@ def use_sign_of_zero():
     return Case(lambda x: oplib.copysign(x, oplib.tensor(config.zero)), lambda: setattr(config, "zero", -0.0))
 
 
+def _use_appearing(holder, *, owner=None):
+    """The attribute ``rate`` of something that has none, until its owner gets it."""
+    change = partial(setattr, holder if owner is None else owner, "rate", 3.0)
+    return Case(lambda x: x * getattr(holder, "rate", 2.0), change)
+
+
+def use_attribute_that_its_class_gets():
+    kind = type("Kind", (), {})
+    return _use_appearing(kind(), owner=kind)
+
+
+def use_attribute_that_a_base_class_gets():
+    base = type("Base", (), {})
+    return _use_appearing(type("Kind", (base,), {})(), owner=base)
+
+
+def use_attribute_that_a_class_itself_gets():
+    return _use_appearing(type("Kind", (), {}))
+
+
+def use_attribute_that_a_base_of_a_class_gets():
+    base = type("Base", (), {})
+    return _use_appearing(type("Kind", (base,), {}), owner=base)
+
+
+def use_attribute_that_a_module_gets():
+    return _use_appearing(types.ModuleType("settings_of_a_user"))
+
+
+def use_attribute_that_a_function_gets():
+    return _use_appearing(lambda: None)
+
+
+def use_attribute_of_a_function():
+    def act():
+        raise AssertionError
+
+    act.rate = 2.0
+    return Case(lambda x: x * act.rate, lambda: setattr(act, "rate", 3.0))
+
+
+def use_slot_that_is_filled():
+    return _use_appearing(type("Kind", (), {"__slots__": ("rate",)})())
+
+
+def use_property_that_its_class_gets():
+    kind = type("Kind", (), {})
+    held = kind()
+    change = partial(setattr, kind, "rate", property(lambda self: 3.0))
+    return Case(lambda x: x * (held.rate if hasattr(held, "rate") else 2), change)
+
+
+def use_fallback_that_its_class_gets():
+    kind = type("Kind", (), {})
+    held = kind()
+    return Case(
+        lambda x: x * getattr(held, "rate", 2.0), lambda: setattr(kind, "__getattr__", lambda self, name: 3.0)
+    )
+
+
+def use_computed_name_that_a_class_gets():
+    kind, name = type("Kind", (), {}), ["rate"]
+    held = kind()
+    return Case(lambda x: x * getattr(held, name[0], 2.0), lambda: setattr(kind, "rate", 3.0))
+
+
+def use_method_that_is_replaced():
+    kind = type("Kind", (), {"factor": lambda self: 2.0})
+    held = kind()
+    return Case(lambda x: x * held.factor(), lambda: setattr(kind, "factor", lambda self: 3.0))
+
+
+def use_method_that_a_class_overrides():
+    base = type("Base", (), {"factor": lambda self: 2.0})
+    kind = type("Kind", (base,), {})
+    held = kind()
+    return Case(lambda x: x * held.factor(), lambda: setattr(kind, "factor", lambda self: 3.0))
+
+
+def use_method_that_an_object_overrides():
+    held = type("Kind", (), {"factor": lambda self: 2.0})()
+    return Case(lambda x: x * held.factor(), lambda: setattr(held, "factor", lambda: 3.0))
+
+
+def use_dictionary_of_a_class():
+    kind = type("Kind", (), {"options": {"rate": 2.0}})
+    held = kind()
+    return Case(lambda x: x * held.options["rate"], lambda: kind.options.update(rate=3.0))
+
+
+def use_integer_key():
+    config = {7: 2.0}
+    return Case(lambda x: x * config[7], lambda: config.update({7: 3.0}))
+
+
+def use_computed_key():
+    config, key = {"rate": 2.0}, ["rate"]
+    return Case(lambda x: x * config[key[0]], lambda: config.update(rate=3.0))
+
+
+def use_global_that_is_tried():
+    def run(x):
+        try:
+            return x * a_global_that_appears
+        except NameError:
+            return x * 2
+
+    run = types.FunctionType(run.__code__, {"NameError": NameError})
+    return Case(run, lambda: run.__globals__.update(a_global_that_appears=3.0))
+
+
+def use_item_of_a_large_list():
+    rates = [2.0] * 1001
+    return Case(lambda x: x * rates[5], lambda: rates.__setitem__(5, 3.0))
+
+
+def use_item_of_a_large_dictionary():
+    rates = dict.fromkeys(map(str, range(1001)), 2.0)
+    return Case(lambda x: x * rates["5"], lambda: rates.update({"5": 3.0}))
+
+
+def use_key_that_a_large_dictionary_exchanges():
+    rates = dict.fromkeys(map(str, range(1001)), 2.0)
+    return Case(lambda x: x * rates.get("rate", 2.0), lambda: rates.update(rate=rates.pop("7") + 1))
+
+
+def use_large_list_that_is_replaced():
+    config = SimpleNamespace(rates=[2.0] * 1001)
+    return Case(lambda x: x * sum(config.rates), lambda: setattr(config, "rates", [3.0] * 1001))
+
+
 @pytest.mark.spec("J.17")
 @pytest.mark.parametrize("make", [value for name, value in globals().items() if name.startswith("use_")])
 def test_a_number_that_the_code_reads_compiles_again(make):
@@ -397,13 +529,52 @@ def test_the_explanation_names_what_has_other_keys_or_attributes():
 
 
 @pytest.mark.spec("J.17")
-def test_a_dictionary_with_many_keys_is_compared_by_its_length():
-    config = dict.fromkeys(range(1001), 1.0)
-    step = oplib.jit(lambda x: x * (3 if "rate" in config else 2))
+def test_the_explanation_names_the_one_that_has_changed():
+    config, options = {"rate": 2.0, "scale": 1.0}, SimpleNamespace(first=1.0, second=1.0)
+    step = oplib.jit(lambda x: x * config["rate"] * config["scale"] * options.first * options.second)
     step(oplib.ones(2))
-    config["rate"] = 3.0
-    assert step(oplib.ones(2)).tolist() == [3, 3]
-    assert step.compilations == 2
+    config["scale"] = 3.0
+    assert step.explain(oplib.ones(2)).endswith("of config has changed: ['scale']")
+    config["scale"] = 1.0
+    options.second = 2.0
+    assert step.explain(oplib.ones(2)).endswith("of options has changed: ['second']")
+
+
+@pytest.mark.spec("J.17")
+def test_the_explanation_names_what_has_appeared():
+    kind = type("Kind", (), {})
+    held = kind()
+    step = oplib.jit(lambda x: x * (3 if hasattr(held, "rate") else 2))
+    step(oplib.ones(2))
+    kind.rate = 3.0
+    assert step.explain(oplib.ones(2)).endswith("Kind has now ['rate']")
+
+
+@pytest.mark.spec("J.17")
+def test_attributes_that_the_code_does_not_name_may_appear():
+    kind = type("Kind", (), {"factor": lambda self: 2.0})
+    held = kind()
+    step = oplib.jit(lambda x: x * held.factor() if hasattr(held, "factor") else x)
+    for number in range(3):
+        step(oplib.ones(2))
+        setattr(kind, f"other{number}", number)
+        setattr(held, f"other{number}", number)
+    assert step.compilations == 1
+
+
+@pytest.mark.spec("J.17")
+def test_a_dictionary_with_many_keys_is_compared_by_its_length_and_the_keys_in_the_code():
+    config = dict.fromkeys(range(1001), 1.0)
+    step = oplib.jit(lambda x: x * (3 if "rate" in config else 2) * len(config))
+    step(oplib.ones(2))
+    config[5] = 2.0
+    step(oplib.ones(2))
+    assert step.compilations == 1
+    config["rate"] = config.pop(7)
+    assert step(oplib.ones(2)).tolist() == [3003, 3003]
+    config["other"] = 3.0
+    assert step(oplib.ones(2)).tolist() == [3006, 3006]
+    assert step.compilations == 3
 
 
 def test_a_function_that_is_made_again_compiles_nothing():
