@@ -185,7 +185,7 @@ def _time_call() -> float:
 
 
 def _time_guards() -> float:
-    """Seconds of ``explain`` for a call that a program serves: it does what each call does before the program."""
+    """Seconds of ``explain``, which does what each call does before its program runs."""
     tensors = [oplib.zeros(1) for _ in range(50)]
     add = oplib.jit(lambda: sum(tensors, oplib.zeros(1)))
     add()
