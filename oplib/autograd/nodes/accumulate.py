@@ -10,7 +10,7 @@ from weakref import ref
 from oplib.autograd.tangents import write_tangent
 from oplib.errors import AutogradError, GradientTypeError, TracingError, describe
 from oplib.tensor import Tensor, box
-from oplib.tensor.storage.escape import is_escaping
+from oplib.tensor.storage.escape import is_escaping, is_made_inside
 
 from .gradient_representation import ARRAYS, is_tracer_class
 from .node import FIRST, Edge, Gradients, TapeNode, builtin_nodes
@@ -167,7 +167,7 @@ def _make_accumulator(leaf: Tensor) -> AccumulateGrad:
 
 def refuse_traced_gradient(array: Any, tensor: Tensor, role: str) -> None:
     """Raises if a traced gradient would be stored in a tensor that outlives the trace."""
-    if is_escaping(array, tensor):
+    if is_escaping(array, tensor) and not is_made_inside(tensor):
         raise TracingError(
             f"backward: a traced gradient would be stored in {role} {describe(tensor._storage.array)}, "
             f"which was made outside this trace and outlives it. Got a gradient {describe(array)} that "

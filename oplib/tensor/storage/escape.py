@@ -45,6 +45,19 @@ def is_escaping(array: Any, tensor: TensorSlots) -> bool:
     return written._trace is not None or not isinstance(held, Tracer)
 
 
+def is_made_inside(tensor: TensorSlots) -> bool:
+    """Returns whether a tensor was made while ``oplib.jit`` traces, by no factory.
+
+    It may share the memory of a tensor from outside, as the result of ``detach`` does. Its attributes end
+    with the trace all the same.
+    """
+    overlay = overlays.current
+    if overlay is None or overlay.outside is None:
+        return False
+    # the result of ``detach`` has the trace of what it comes from
+    return (tensor._trace is None or tensor._trace == _OUTSIDE) and id(tensor) not in overlay.outside
+
+
 def refuse_escape(array: Any, tensor: TensorSlots, what: str) -> None:
     """Raises if a traced value would be written into a tensor that outlives the trace.
 

@@ -37,6 +37,8 @@ class Overlay:
         trace: the opaque state of the trace.
         device: the device of all arrays that the function may read; None for several.
         takes_writes: whether outside storages may be written.
+        outside: the ``id`` of each Tensor that existed before the trace and that the function may find; None
+            where that is not known.
         computations: for each traced array whose values are known, by its ``id``: a reference to it, how it
             is computed, and its place among the results, see ``known.py``.
     """
@@ -52,6 +54,7 @@ class Overlay:
         self.trace: object = get_opaque_trace_state()
         self.device: Any = None
         self.takes_writes = True
+        self.outside: frozenset[int] | None = None
         self.computations: dict[int, tuple[ref[Any], Any, int]] = {}
 
     def nest(self) -> Overlay:

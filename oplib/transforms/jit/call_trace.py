@@ -193,6 +193,7 @@ class Trace:
     def _make_overlay(self, inputs: tuple[Any, ...], versions: list[int]) -> Overlay:
         candidates = self.candidates
         overlay = Overlay(self.name, next(_scopes))
+        overlay.outside = frozenset(candidates.numbers)
         for storage, array, version in zip(candidates.storages, inputs, versions, strict=False):
             cell = overlay.cells[storage] = Storage(array)
             cell.version = version
@@ -249,7 +250,14 @@ class Trace:
             refused.update(reasons)
             return tuple(gradient._storage.array for gradient in gradients if gradient is not None)
 
+        before = [one._grad for one, _ in self._collector.made]
         closed = jax.make_jaxpr(pull)(*specs)
+        if any(one._grad is not old for (one, _), old in zip(self._collector.made, before, strict=True)):
+            raise TracingError(
+                f"{self.name}: a backward inside of the backward of a Function gives a gradient to a Tensor "
+                "that the compiled function returns or keeps. A compiled backward cannot store it there. Use "
+                "oplib.autograd.grad there, which returns the gradient."
+            )
         without = frozenset().union(*[paths[number] for number in refused])
         has_edge = [has or index in without for index, has in enumerate(reached)]
         numbers = {id(value): number for number, value in enumerate(inputs)}

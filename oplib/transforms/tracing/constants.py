@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import builtins
 import dis
+import itertools
 import re
 import sys
 import types
@@ -28,9 +29,10 @@ _OF_OBJECTS_MADE = frozenset({"__init__", "__new__", "__post_init__", "__del__",
 _UNNAMED = (list, tuple, types.CellType, types.MethodType, partial)
 _NAME = re.compile(r"\['([^']*)'\](?:\.\w+)?$|\.(\w+)$")  # at the end of a step
 _OPERATIONS = {dis.opmap[name]: name for name in ("CONTAINS_OP", "DICT_MERGE", "DICT_UPDATE", "GET_ITER")}
-_SUBSCRIPTS = dis.opmap.get("BINARY_SUBSCR") or dis.opmap["BINARY_OP"]  # since Python 3.14 one of its kinds
 ABSENT = "absent from "
-_CONSTANTS = frozenset({"LOAD_CONST", "LOAD_SMALL_INT", "BUILD_SLICE"})
+_CONSTANTS = {dis.opmap.get(name) for name in ("LOAD_CONST", "LOAD_SMALL_INT", "BUILD_SLICE")}
+_SMALL_INTEGER = dis.opmap.get("LOAD_SMALL_INT")
+_HIDDEN = {dis.opmap["EXTENDED_ARG"], 0}  # the second stands between operations, for the interpreter
 _CODE_OF_CLASS = (types.FunctionType, property, staticmethod, classmethod)
 _ITERATION = frozenset({"items", "keys", "values", "dict", "list", "set", "sorted", "tuple"}) | {
     "DICT_MERGE", "DICT_UPDATE", "GET_ITER"
@@ -42,6 +44,16 @@ _PROBES_OF_GLOBALS = {"globals", "NameError"}
 _MANY_ITEMS = 1000
 _MISSING = object()
 _OF_TENSOR = "({0}.__class__, *kind_of({0}))"
+
+
+def _list_operations(code: types.CodeType) -> list[tuple[int, int]]:
+    """Returns the operations of code, as numbers with their arguments."""
+    return [
+        pair for pair in zip(code.co_code[::2], code.co_code[1::2], strict=True) if pair[0] not in _HIDDEN
+    ]
+
+
+_SUBSCRIPT = _list_operations(compile("a[b]", "", "eval"))[-2]
 
 
 class NamesOfCode:
@@ -103,16 +115,15 @@ class NamesOfCode:
 
     def _add(self, code: types.CodeType) -> None:
         self.known.update(code.co_names, code.co_freevars)
-        operations = code.co_code[::2]
-        self.known.update(name for number, name in _OPERATIONS.items() if number in operations)
+        operations = _list_operations(code)
+        numbers = {number for number, _ in operations}
+        self.known.update(name for number, name in _OPERATIONS.items() if number in numbers)
         self.known.update(constant for constant in code.co_consts if isinstance(constant, (str, int)))
-        before = ""
-        for one in dis.get_instructions(code) if _SUBSCRIPTS in operations else ():
-            if (one.opname == "BINARY_SUBSCR" or one.argrepr == "[]") and before not in _CONSTANTS:
-                self.known.add(_COMPUTED_KEY)
-            if one.opname == "LOAD_SMALL_INT":  # since Python 3.14 these are no constants of the code
-                self.known.add(one.arg)
-            before = one.opname
+        # since Python 3.14 small integers are no constants of the code
+        self.known.update(argument for number, argument in operations if number == _SMALL_INTEGER)
+        pairs = itertools.pairwise(operations)
+        if any(one == _SUBSCRIPT and before not in _CONSTANTS for (before, _), one in pairs):
+            self.known.add(_COMPUTED_KEY)
 
     def _is_reached(self, path: CapturedPath) -> bool:
         return any(self._is_named(route) for route in (path, *path.again))

@@ -447,3 +447,54 @@ def test_a_leaf_beside_its_view_gets_a_gradient_once():
     (mine,) = grad(oplib.jit(loss)(x), (w,))
     (its,) = grad(loss(x), (w,))
     assert mine.tolist() == its.tolist() == [[7.0, 10.0], [6.0, 8.0]]
+
+
+class DifferentiateInside(oplib.autograd.Function):
+    """A Function whose backward calls ``backward`` on Tensors that it makes, and on one that it is given."""
+
+    @staticmethod
+    def forward(ctx, x, other):
+        ctx.save_for_backward(x)
+        ctx.other = other
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        with oplib.enable_grad():
+            again = x.detach().requires_grad_()
+            again.sin().backward(grad)
+            if ctx.other is not None:
+                (ctx.other * 1).backward(grad)
+        return again.grad, None
+
+
+def test_a_backward_inside_of_the_backward_of_a_function_stays_there():
+    x = oplib.tensor([0.5, 1.0], requires_grad=True)
+    step = oplib.jit(lambda x: DifferentiateInside.apply(x, None))
+    for _ in range(2):
+        x.grad = None
+        step(x).sum().backward()
+        np.testing.assert_allclose(x.grad, np.cos([0.5, 1.0]), rtol=1e-6)
+    assert step.compilations == 1
+
+
+def keep_leaf(x, w):
+    leaf = w.detach().requires_grad_()
+    return DifferentiateInside.apply(x, leaf), leaf
+
+
+def keep_computed_leaf(x, w):
+    leaf = (w * 2).detach().requires_grad_()
+    return DifferentiateInside.apply(x, leaf), leaf
+
+
+def use_captured_leaf(x, w):
+    return DifferentiateInside.apply(x, w)
+
+
+@pytest.mark.parametrize("function", [keep_leaf, keep_computed_leaf, use_captured_leaf])
+def test_a_backward_there_gives_no_gradient_to_what_is_left_after_the_call(function):
+    x, w = oplib.ones(2, requires_grad=True), oplib.ones(2, requires_grad=True)
+    with pytest.raises(TracingError, match=r"that the compiled function returns or keeps|outlives it"):
+        oplib.jit(function)(x, w)
