@@ -89,9 +89,9 @@ def fetch_inventories() -> dict[str, tuple[str, str]]:
     Sphinx would warn of one that it cannot load, and a warning fails the build. Without a network the
     names of foreign things are plain text.
     """
-    found = {}
+    found, folder = {}, Path(tempfile.mkdtemp())
     for name, address in FOREIGN.items():
-        path = Path(tempfile.gettempdir()) / f"oplib-docs-{name}.inv"
+        path = folder / f"{name}.inv"
         try:
             with urllib.request.urlopen(f"{address}objects.inv", timeout=5) as reply:
                 data = reply.read()
