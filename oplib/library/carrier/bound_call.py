@@ -30,7 +30,7 @@ from oplib.library.kernels.array_kernel import make_strong
 from oplib.library.kernels.fake_kernel import compare_with_fake, run_fake_kernel
 from oplib.library.kernels.result_types import run_typed
 from oplib.library.kernels.running import run_kernel, trace_kernel
-from oplib.library.kernels.tracing import any_traced, run_part, trace_to_jaxpr
+from oplib.library.kernels.tracing import any_traced, trace_to_jaxpr
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Record
 from oplib.library.records.sites import find_definition
@@ -366,8 +366,7 @@ class BoundCall:
         if forward is None:
             run = partial(run_forward, self.overload, self.layout, wanted=wanted, due=due)
             forward = code.forwards[levels, wanted, due] = self._map_forward(run, levels)
-        work = partial(forward, *arrays)  # a kept trace may raise in what JAX makes of it
-        plan, outputs, extras = run_part(work, self.overload.name(), "forward", eager=True)
+        plan, outputs, extras = forward(*arrays)
         return plan, self.fit(outputs, levels, arrays, "forward"), extras
 
     def fit(

@@ -56,9 +56,8 @@ def run_part(
             better = _explain_value(op, part, layout, error)
             raise better.with_traceback(error.__traceback__) from None
     except Exception as error:
-        note = f"Raised in the {part} of {op}."
-        if not str(error).startswith(f"{op}:") and note not in getattr(error, "__notes__", ()):
-            error.add_note(note)
+        if not str(error).startswith(f"{op}:"):
+            error.add_note(f"Raised in the {part} of {op}.")
         raise
 
 

@@ -129,12 +129,6 @@ class TestRules:
             assert error.get() is None
             assert "x must be positive" in (differentiate(BAD)[1].get() or "")
 
-    def test_a_check_that_is_left_in_a_forward_names_the_op(self) -> None:
-        """The checked kernel runs, and then the forward, which no ``checkify`` has read."""
-        with pytest.raises(ValueError, match="not functionalized") as caught:
-            jax.grad(lambda x: checkify.checkify(make("forward"))(x)[1].sum())(GOOD)
-        assert "Raised in the forward of checked::forward." in caught.value.__notes__
-
     @pytest.mark.parametrize("rules", RULES)
     def test_it_is_mapped_and_differentiated_again(self, rules: str) -> None:
         op = make(rules, checks_rules=False)
