@@ -12,6 +12,7 @@ from oplib.autograd.grad_mode import no_grad
 from oplib.errors import ArgumentError, describe
 from oplib.pytree import tree_leaves
 from oplib.tensor import Tensor, upcalls
+from oplib.tensor.devices.layout import place_like
 
 
 class Hyperparameters(MutableMapping[str, Tensor]):
@@ -43,7 +44,8 @@ class Hyperparameters(MutableMapping[str, Tensor]):
                     f"{describe(tensor)}. Give a number."
                 )
             with no_grad():
-                upcalls.copy_(tensor, Tensor.from_array(array.astype(tensor.dtype)))
+                placed = place_like(array.astype(tensor.dtype), tensor._storage.array)
+                upcalls.copy_(tensor, Tensor.from_array(placed))
 
     def __delitem__(self, name: str) -> None:
         raise ArgumentError(

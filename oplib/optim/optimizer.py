@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
 import jax.numpy as jnp
-from jax.core import Tracer
 
 from oplib.autograd.grad_mode import no_grad
 from oplib.autograd.recording.in_place import write_in_place
 from oplib.errors import ArgumentTypeError, ArgumentValueError, describe
 from oplib.pytree import tree_flatten, tree_structure, tree_unflatten
 from oplib.tensor import Tensor, box
+from oplib.tensor.devices.layout import find_spread, is_spread, place_like, replicate_on_mesh
 from oplib.torch_names import HINTS
 
 from .hyperparameters import Hyperparameters
@@ -70,7 +70,7 @@ class Optimizer:
         self._owners = self._find_owners(state)
         self.state = [Tensor.from_array(_strengthen(leaf)) for leaf in flat]
         self.hyperparams = Hyperparameters(self.state, self._structure)
-        self._updates: dict[Mask, Update] = {}
+        self._updates: dict[tuple[Mask, Any], Update] = {}
 
     if not TYPE_CHECKING:  # a type checker then still finds misspelled names
 
@@ -127,16 +127,10 @@ class Optimizer:
         mask = tuple(grad is not None for grad in grads)
         if True not in mask:
             return
-        update = self._updates.get(mask)
-        if update is None:
-            update = self._updates[mask] = self._make_update(mask)
         extra = {name: value.array if isinstance(value, Tensor) else value for name, value in extra.items()}
-        arrays, state = update(
-            [param.array for param in self.params],
-            [None if grad is None else grad.array for grad in grads],
-            [tensor.array for tensor in self.state],
-            extra,
-        )
+        params, state = [param.array for param in self.params], [tensor.array for tensor in self.state]
+        update = self._find_update(mask, params, state)
+        arrays, state = update(params, [None if grad is None else grad.array for grad in grads], state, extra)
         written = [param for param, has in zip(self.params, mask, strict=True) if has]
         with no_grad():
             for tensor, array in zip([*written, *self.state], [*arrays, *state], strict=True):
@@ -189,7 +183,8 @@ class Optimizer:
                 )
         with no_grad():
             for name, tensor in zip(names, self.state, strict=True):
-                write_in_place(tensor, entries[name].detach().clone(), "load_state_dict")
+                array = place_like(entries[name].detach().clone().array, tensor.array)
+                write_in_place(tensor, box(array), "load_state_dict")
 
     # The transformation ------------------------------------------------------------------------------------
 
@@ -203,14 +198,20 @@ class Optimizer:
         return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
 
     def _place(self, state: Any, arrays: Any) -> Any:
-        """Lays the parts of the state that belong to a spread parameter out as that is."""
-        if not any(_is_spread(param) for param in self.params):
+        """Lays out the parts of the state that belong to a spread parameter as that is, others on its mesh.
+
+        A step would move these to the mesh, and the next one would be compiled for that.
+        """
+        spread = [sharding for param in self.params if (sharding := find_spread(param.array)) is not None]
+        if not spread:
             return state
+        whole = replicate_on_mesh(spread[0])
 
-        def place(part: Any, array: Any) -> Any:
-            return jax.device_put(part, array.sharding) if part.shape == array.shape else part
+        def place(part: Any, array: Any = None) -> Any:
+            own = None if array is None or part.shape != array.shape else find_spread(array)
+            return part if (own or whole) is None else jax.device_put(part, own or whole)
 
-        return self._map_params(place, state, arrays)
+        return self._map_params(place, state, arrays, place)
 
     def _find_owners(self, state: Any) -> list[int]:
         """For each leaf of the state, the number of the parameter to which it belongs; -1 if to none."""
@@ -234,8 +235,24 @@ class Optimizer:
             is_leaf=lambda part: isinstance(part, masked),
         )
 
-    def _make_update(self, mask: Mask) -> Update:
-        """Compiles a step in which just these parameters have gradients."""
+    def _find_update(self, mask: Mask, params: list[Any], state: list[Any]) -> Update:
+        """Returns the step in which just these parameters have gradients, and which keeps their layouts."""
+        layouts: Any = None
+        if any(map(is_spread, params)):
+            written = [param for param, has in zip(params, mask, strict=True) if has]
+            layouts = tuple(map(find_spread, written)), tuple(map(find_spread, state))
+        update = self._updates.get((mask, layouts))
+        if update is None:
+            update = self._updates[mask, layouts] = self._make_update(mask, layouts)
+        return update
+
+    def _make_update(self, mask: Mask, layouts: Any) -> Update:
+        """Compiles a step.
+
+        Args:
+            mask: which parameters have gradients.
+            layouts: the shardings of these, and of the state; None where all are on one device.
+        """
 
         def update(params: list[Any], grads: list[Any], state: list[Any], extra: dict[str, Any]) -> Any:
             filled = [
@@ -257,7 +274,8 @@ class Optimizer:
 
         numbers = jax.tree_util.tree_leaves(self._arrange(range(len(mask))))  # JAX sorts dictionaries
         indices = [numbers.index(number) for number in range(len(mask))]
-        return jax.jit(update, inline=True)
+        shardings = layouts and tuple(map(list, layouts))
+        return jax.jit(update, inline=True, out_shardings=shardings)
 
 
 def _import_optax() -> Any:
@@ -331,8 +349,3 @@ def _check_params(leaves: Sequence[Any]) -> list[Tensor]:
 def _strengthen(leaf: Any) -> Any:
     array = jnp.asarray(leaf)
     return jax.lax.convert_element_type(array, array.dtype) if getattr(array, "weak_type", False) else array
-
-
-def _is_spread(param: Tensor) -> bool:
-    array = param.array
-    return not isinstance(array, Tracer) and len(array.sharding.device_set) > 1

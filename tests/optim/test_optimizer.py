@@ -413,6 +413,47 @@ def test_parameters_and_state_keep_their_shardings():
     assert all(one.sharding.is_equivalent_to(spread, 2) for one in (w, *parts))
 
 
+@pytest.mark.devices(4)
+@pytest.mark.spec("J.19")
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_state_and_parameters_keep_layouts_of_their_own(is_compiled):
+    mesh = jax.make_mesh((4,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    spread, whole = (
+        jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*one)) for one in (["data"], [])
+    )
+    w = oplib.ones(8, 2).to(whole).requires_grad_()
+    optimizer = Optimizer(optax.inject_hyperparams(optax.adam)(0.1), [w])
+    assert all(one.sharding.is_equivalent_to(whole, one.ndim) for one in optimizer.state)
+    for one in optimizer.state:
+        if one.ndim:
+            one.data = one.to(spread)  # parameters are whole on each device, and their state is not
+
+    def run():
+        optimizer.zero_grad()
+        (w**3).sum().backward()
+        optimizer.step()
+
+    step = oplib.jit(run) if is_compiled else run
+    step()
+    optimizer.hyperparams["learning_rate"] = 0.2
+    saved = io.BytesIO()
+    oplib.save(optimizer.state_dict(), saved)  # a file has no layouts
+    saved.seek(0)
+    optimizer.load_state_dict(oplib.load(saved))
+    step()
+    assert w.sharding.is_equivalent_to(whole, 2)
+    for one in optimizer.state:
+        assert one.sharding.is_equivalent_to(spread if one.ndim else whole, one.ndim)
+    assert not is_compiled or step.compilations == 1
+    params, state = jnp.ones((8, 2)), None
+    for rate in (0.1, 0.2):
+        transformation = optax.adam(rate)
+        state = transformation.init(params) if state is None else state
+        updates, state = transformation.update(3 * params**2, state, params)
+        params = optax.apply_updates(params, updates)
+    np.testing.assert_allclose(w.detach(), params, rtol=1e-5)
+
+
 # Bad input ------------------------------------------------------------------------------------------------
 
 

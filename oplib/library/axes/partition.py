@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import jax
-from jax.core import Tracer
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import AxisType, NamedSharding
 
@@ -204,10 +203,3 @@ def _find_explicit_mesh(arrays: Sequence[Any]) -> Any:
 
 def _read_spec(array: Any) -> Any:
     return jax.typeof(array).sharding.spec
-
-
-def is_spread(value: Any) -> bool:
-    """Tells whether a value is a concrete array of which several devices hold parts."""
-    return (
-        isinstance(value, jax.Array) and not isinstance(value, Tracer) and len(value.sharding.device_set) > 1
-    )

@@ -41,7 +41,6 @@ from oplib.library.arguments.results import put_back_returned_arguments
 from oplib.library.arguments.structure import ONE_ARRAY, Structure, pack
 from oplib.library.arguments.trees import TreeEntry
 from oplib.library.autocast.casts import call_by_policy
-from oplib.library.axes.partition import is_spread
 from oplib.library.carrier.primitive import find_carrier
 from oplib.library.carrier.specialization import CAPACITY, Specialization, SpecializationCache, name_results
 from oplib.library.carrier.staleness import StaticWatch
@@ -56,6 +55,7 @@ from oplib.library.schema import FunctionSchema
 from oplib.modes import modes
 from oplib.tensor import Device, Tensor
 from oplib.tensor.devices.forked import check_process
+from oplib.tensor.devices.layout import is_spread
 from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tensor.storage.known import note_computation
 from oplib.tensor.storage.overlay import overlays

@@ -15,6 +15,7 @@ from oplib.library.objects.namespace import OpOverloadPacket
 from oplib.library.objects.overload import OpOverload
 from oplib.pytree import TreeSpec, tree_flatten_dataclasses, tree_unflatten
 from oplib.tensor import Generator, Storage, Tensor, box
+from oplib.tensor.devices.layout import DeviceLayout, read_layout
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.views import ViewStorage
 from oplib.transforms.tracing.paths import name_package
@@ -25,12 +26,21 @@ _LEAVES = frozenset([Tensor, Generator, bool, int, float, complex, str, np.ndarr
 
 
 class ArrayKind(NamedTuple):
-    """The properties of an array argument that a program is compiled for."""
+    """The properties of an array argument that a program is compiled for.
+
+    Attributes:
+        shape: the shape.
+        dtype: the dtype, or the class of a Python number.
+        weak_type: as JAX says.
+        typed: the sharding in the type of the array, which names the axes of an explicit mesh.
+        layout: where its items are.
+    """
 
     shape: tuple[int, ...]
     dtype: Any
     weak_type: bool
-    sharding: Any
+    typed: Any = None
+    layout: DeviceLayout | None = None
 
 
 class Key(NamedTuple):
@@ -114,7 +124,10 @@ class CallArguments(NamedTuple):
                 yield f"{name} is {mine}, and was {theirs}"
         for number, (mine, theirs) in enumerate(zip(own.kinds, other.kinds, strict=False)):
             if mine != theirs:
-                yield f"{self.name_leaf(number)} is {_show(mine)}, and was {_show(theirs)}"
+                shown = _show(mine), _show(theirs)
+                if shown[0] == shown[1]:
+                    shown = _show_layout(mine), _show_layout(theirs)
+                yield f"{self.name_leaf(number)} is {shown[0]}, and was {shown[1]}"
 
     def count_differences(self, other: Key) -> int:
         """Returns how much this call differs from one that has a program."""
@@ -219,11 +232,12 @@ class ArgumentBinder:
         if isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
             array = leaf if isinstance(leaf, jax.Array) else to_array(leaf, None, None)
             arrays.append(array)
-            aval = jax.typeof(array)
-            return ArrayKind(aval.shape, aval.dtype, aval.weak_type, getattr(array, "sharding", None))
+            aval, sharding = jax.typeof(array), getattr(array, "sharding", None)
+            layout = None if sharding is None else read_layout(sharding, aval.ndim)
+            return ArrayKind(aval.shape, aval.dtype, aval.weak_type, aval.sharding, layout)
         if kind in (float, complex) and not is_static:
             arrays.append(leaf)
-            return ArrayKind((), kind, weak_type=True, sharding=None)
+            return ArrayKind((), kind, weak_type=True)
         if kind.__hash__ is None and any(leaf is default for default in self._defaults):
             return kind, id(leaf)  # the signature keeps it
         return kind, leaf.hex() if kind is float else leaf
@@ -267,6 +281,14 @@ def _show(kind: Any) -> str:
     if isinstance(kind, ArrayKind):
         return f"{np.dtype(kind.dtype).name}{list(kind.shape)}"
     return kind.__name__ if isinstance(kind, type) else repr(kind[1])
+
+
+def _show_layout(kind: Any) -> str:
+    """Shows a kind where shape and dtype do not tell it from another."""
+    if not isinstance(kind, ArrayKind):
+        return f"{_show(kind)} of type {kind[0].__name__}" if isinstance(kind, tuple) else _show(kind)
+    weak = " of weak type" if kind.weak_type else ""
+    return f"{_show(kind)}{weak} laid out as {kind.layout} with the type {kind.typed}"
 
 
 def list_number_options(function: Callable[..., Any], signature: inspect.Signature) -> list[str]:

@@ -18,7 +18,8 @@ from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.library.axes.bodies import calls_any
 from oplib.modes import modes
 from oplib.tensor import Storage
-from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs, separate
+from oplib.tensor.devices.layout import find_spread, replicate_on_mesh
+from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs, peek, separate
 from oplib.tensor.storage.overlay import list_classes
 from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.paths import SCALARS, CapturedPath
@@ -67,7 +68,7 @@ class Program:
         self._has_run = False
         donated = [position for position, _ in self._donated]
         run = rename_function(prune(trace.closed, used), self._name)
-        self._run = jax.jit(run, donate_argnums=donated)
+        self._run = jax.jit(run, donate_argnums=donated, out_shardings=_find_layouts(trace, read))
         self._reader = self._make_reader(trace, paths)
         before = [trace.snapshot.tensors[number][2] for number in needed]
         unread = frozenset(self._at[number] for number in trace.unread_grads & self._at.keys())
@@ -311,6 +312,26 @@ class Program:
         shown = [(names.get(operand, f"operand {operand}"), how) for operand, how in changes]
         shown += [("a container", f"gets the entry {entry.key!r}") for entry in effects.entries]
         return shown + [("a Generator", "is drawn from") for _ in effects.generators]
+
+
+def _find_layouts(trace: Trace, read: Sequence[int]) -> list[Any] | None:
+    """Returns for each output its sharding over several devices; None where XLA chooses.
+
+    What is written on no device in particular moves to the mesh, and the type of its array should say so, or
+    JAX compiles again for that.
+
+    Args:
+        trace: what the function did.
+        read: the numbers of the operands that the program reads.
+    """
+    layouts, operands = list(trace.layouts), trace.candidates.operands
+    spread = [find_spread(peek(operands[number].value._storage.owner)) for number in read]
+    meshes = [one for one in spread if one is not None]
+    for operand, output, _ in trace.effects.writes if meshes else ():
+        array = peek(operands[operand].value._storage.owner)
+        if output is not None and layouts[output] is None and not array.committed:
+            layouts[output] = replicate_on_mesh(meshes[0])
+    return layouts if any(layouts) else None
 
 
 @jax.jit

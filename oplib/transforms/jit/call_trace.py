@@ -20,6 +20,7 @@ from oplib.errors import SavedTensorError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
 from oplib.tensor.devices.device import find_common_device
+from oplib.tensor.devices.layout import constrain
 from oplib.tensor.storage.ended import EndedStorage
 from oplib.tensor.storage.overlay import Overlay, observe, stop_observing
 from oplib.transforms.tracing.boundary import Boundary
@@ -115,6 +116,11 @@ class Trace:
     @property
     def effects(self) -> Effects:  # noqa: D102  described in the class
         return self._collector.effects
+
+    @property
+    def layouts(self) -> list[Any]:
+        """For each output its sharding over several devices; None where XLA chooses."""
+        return self._collector.layouts
 
     def _trace(self, call: Callable[..., Any], arrays: Sequence[Any]) -> None:
         """Traces, and leaves no mark on anything outside."""
@@ -225,7 +231,7 @@ class Trace:
             gradients, _ = _differentiate_rest(outputs, targets, cotangents, create_graph=True)
             outputs = [gradient for gradient in gradients if gradient is not None]
             edges += [(None, GradientEdge(*leaf_edge(cotangent))) for cotangent in cotangents]
-        collector.effects, collector.outputs, collector.live = Effects(), [], []
+        collector.effects, collector.outputs, collector.layouts, collector.live = Effects(), [], [], []
         for output in outputs:
             slot = collector.add_live(output) if output._grad_fn is not None else None
             self.gradients.append((collector.put(output._storage.array), slot))
@@ -241,6 +247,7 @@ class Trace:
         for number in operands:  # the hooks of operands run outside, when the gradient arrives
             self.candidates.operands[number].value._backward_hooks = None
         targets = [edge for _, edge in edges]
+        layouts = [None if number is None else self._collector.find_layout(number) for number, _ in edges]
         reached: list[bool] = []
         refused: dict[int, str] = {}
 
@@ -248,7 +255,10 @@ class Trace:
             gradients, reasons = _differentiate_rest(outputs, targets, list(map(box, cotangents)))
             reached[:] = [gradient is not None for gradient in gradients]
             refused.update(reasons)
-            return tuple(gradient._storage.array for gradient in gradients if gradient is not None)
+            pairs = zip(gradients, layouts, strict=True)
+            return tuple(
+                _lay_out(gradient._storage.array, layout) for gradient, layout in pairs if gradient is not None
+            )
 
         before = [one._grad for one, _ in self._collector.made]
         closed = jax.make_jaxpr(pull)(*specs)
@@ -268,6 +278,10 @@ class Trace:
             residuals.append((True, number) if number is not None else (False, self._collector.put(array)))
         shown = paths if len(set(paths)) > 1 else None
         return TracedBackward(operands, specs, closed.jaxpr, residuals, reached, has_edge, shown, refused)
+
+
+def _lay_out(array: Any, layout: Any) -> Any:
+    return array if layout is None else constrain(array, layout)
 
 
 def _differentiate_rest(

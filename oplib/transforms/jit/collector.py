@@ -13,7 +13,9 @@ from jax.core import Tracer
 from oplib.errors import TracingError
 from oplib.pytree import tree_flatten_dataclasses
 from oplib.tensor import Generator, Storage, Tensor, box
+from oplib.tensor.devices.layout import find_spread, is_alike
 from oplib.tensor.inference import InferenceTensor
+from oplib.tensor.storage.fresh import peek
 from oplib.tensor.storage.overlay import Overlay
 from oplib.tensor.views import AliasStorage, ViewStorage
 from oplib.transforms.tracing.boundary import Boundary
@@ -38,6 +40,7 @@ class Collector:
     Attributes:
         effects: what a call does beside computing.
         outputs: the arrays that the program returns.
+        layouts: for each of them its sharding over several devices; None where XLA chooses.
         live: the Tensors with a history that exist after the call.
         made: the Tensors that were made inside and are kept outside, each with its path if that is known.
     """
@@ -45,6 +48,7 @@ class Collector:
     def __init__(self, name: str, candidates: Candidates, snapshot: StateSnapshot) -> None:
         self.effects = Effects()
         self.outputs: list[Any] = []
+        self.layouts: list[Any] = []
         self.live: list[Tensor] = []
         self.made: list[tuple[Tensor, str]] = []
         self._name = name
@@ -52,6 +56,7 @@ class Collector:
         self._snapshot = snapshot
         self._tensors: dict[int, New] = {}
         self._storages: dict[Storage, int] = {}
+        self._layouts = {storage: find_spread(peek(storage)) for storage in candidates.storages}
         self._placed: list[tuple[Any, Any, dict[Any, Any]]] = []
         self._on_the_way = candidates.find_ancestors()
 
@@ -66,6 +71,7 @@ class Collector:
         """
         effects, candidates = self.effects, self._candidates
         self._collect_writes(overlay, inputs, versions)
+        self._lay_out_grads()
         leaves, effects.spec = tree_flatten_dataclasses(result, _is_constant)
         self._collect_owners(leaves)
         self._collect_containers()
@@ -90,15 +96,34 @@ class Collector:
             cell = overlay.cells[storage]
             is_new = cell.array is not inputs[number]
             if is_new or cell.version != version:
-                output = self.put(cell.array) if is_new else None
+                output = self.put(cell.array, self._layouts[storage]) if is_new else None
                 self.effects.writes.append((candidates.holders[number], output, cell.version - version))
 
-    def put(self, array: Any) -> int:
-        """Returns the number of an array among the outputs, which it joins if it is new."""
-        for number, output in enumerate(self.outputs):
-            if output is array:
+    def find_layout(self, operand: int) -> Any:
+        """Returns the sharding of an operand over several devices; None for a view, and on one device."""
+        storage = self._snapshot.tensors[operand][2]["_storage"]
+        return self._layouts.get(storage)  # that of a view is no candidate
+
+    def _lay_out_grads(self) -> None:
+        """Notes for the gradients that leave that each is laid out as its parameter."""
+        for number, (tensor, *_) in enumerate(self._snapshot.tensors):
+            held = tensor.__dict__.get("_grad")
+            if held is not None:
+                self._layouts.setdefault(held._storage, self.find_layout(number))
+
+    def put(self, array: Any, layout: Any = None) -> int:
+        """Returns the number of an array among the outputs, which it joins if it is new.
+
+        Args:
+            array: the array.
+            layout: its sharding; None for any. An array that has two is two outputs.
+        """
+        for number, (output, other) in enumerate(zip(self.outputs, self.layouts, strict=True)):
+            if output is array and (layout is None or other is None or is_alike(other, layout, array.ndim)):
+                self.layouts[number] = other or layout
                 return number
         self.outputs.append(array)
+        self.layouts.append(layout)
         return len(self.outputs) - 1
 
     def add_live(self, tensor: Tensor) -> int:
@@ -240,7 +265,8 @@ class Collector:
         number = self._storages.get(storage)
         if number is None:
             number = self._storages[storage] = len(self.effects.new_storages)
-            self.effects.new_storages.append((self.put(storage.array), version, is_inference))
+            output = self.put(storage.array, self._layouts.get(tensor._storage))
+            self.effects.new_storages.append((output, version, is_inference))
         return NewTensor(*flags, storage=number)
 
     def _find_root(self, tensor: Tensor) -> Source | None:

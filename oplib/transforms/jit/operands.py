@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from oplib.autograd.array_functions.array_function import make_gather
 from oplib.errors import describe
 from oplib.tensor import Storage, Tensor
+from oplib.tensor.devices.layout import describe_sharding, is_alike, is_spread
 from oplib.tensor.storage.fresh import ProgramOutputs, peek, peek_all
 from oplib.tensor.storage.overlay import list_classes
 from oplib.tensor.views import ViewStorage
@@ -99,13 +100,16 @@ class ExpectedOperands:
         ]
         self._avals = [array.aval for array in arrays]
         self._shown = [describe(array) for array in arrays]
-        self._shardings = [  # on one device the program does not depend on which it is
-            (n, array.sharding) for n, array in enumerate(arrays) if len(array.sharding.device_set) > 1
-        ]
+        self._shardings = self._list_shardings(arrays)
         self._sharing = [
             (owners.index(owner), n) for n, owner in enumerate(owners) if owners.index(owner) != n
         ]
         self._owner_count = len(set(owners))
+
+    def _list_shardings(self, arrays: Sequence[Any]) -> list[tuple[int, Any]]:
+        """The shardings that calls compare; none if all arrays are on one device, whichever that is."""
+        spread = {n for n, array in enumerate(arrays) if is_spread(array)}
+        return [(n, array.sharding) for n, array in enumerate(arrays) if spread]
 
     def list_shapes(self) -> list[tuple[str, str]]:
         """Returns the name and the shape of each operand."""
@@ -132,7 +136,14 @@ class ExpectedOperands:
         """Whether arrays have the shapes, dtypes and shardings that the program was compiled for."""
         if list(map(_get_aval, arrays)) != self._avals:
             return False
-        return all(arrays[number].sharding == sharding for number, sharding in self._shardings)
+        return next(self._find_moved(arrays), None) is None
+
+    def _find_moved(self, arrays: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """Yields the operands that are laid out in another way than they were, with their shardings then."""
+        for number, sharding in self._shardings:
+            array = arrays[number]
+            if not is_alike(array.sharding, sharding, array.ndim):
+                yield number, sharding
 
     def restore(self, tensors: Sequence[Tensor]) -> None:
         """Gives Tensors what a call may have changed of what the program was compiled for."""
@@ -179,15 +190,24 @@ class ExpectedOperands:
         storages = [tensor._storage for tensor in tensors]
         yield from self._explain_storages(storages)
         owners = [storage.owner for storage in storages]
-        for number, owner in enumerate(owners):
-            array = peek(owner)
-            if array.aval != self._avals[number]:
-                yield f"{self._names[number]} is no longer {self._shown[number]}"
-        for number, sharding in self._shardings:
-            if peek(owners[number]).sharding != sharding:
-                yield f"{self._names[number]} is on other devices"
+        arrays = list(map(peek, owners))
+        for name, array, shown in zip(self._names, arrays, self._shown, strict=True):
+            if describe(array) != shown:
+                yield f"{name} is no longer {shown}"
+        for number, sharding in self._find_moved(arrays):
+            now = describe_sharding(arrays[number].sharding)
+            yield f"{self._names[number]} is laid out as {now}, and was as {describe_sharding(sharding)}"
+        for name, array, aval in zip(self._names, arrays, self._avals, strict=True):
+            if array.aval != aval:
+                yield f"{name} has the type {_show_type(array.aval)}, and had {_show_type(aval)}"
         if not self._share_as_before(owners):
             yield "Tensors share memory that did not, or the reverse"
+
+
+def _show_type(aval: Any) -> str:
+    """Shows what :func:`describe` does not: whether a type is weak, and its mesh."""
+    weak = "weak " if aval.weak_type else ""
+    return f"{weak}{aval.str_short()} on {dict(aval.sharding.mesh.shape) or 'no mesh'}"
 
 
 def _fit(tensors: Sequence[Tensor], kind: TensorKind) -> bool:

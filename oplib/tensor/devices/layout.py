@@ -1,0 +1,87 @@
+"""Layouts: which items of an array each device holds."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import jax
+from jax.core import Tracer
+from jax.sharding import AxisType, NamedSharding, PartitionSpec, Sharding
+
+
+class DeviceLayout:
+    """The sharding of arrays with a number of dimensions, compared by the items that each device holds.
+
+    So ``P("data", None)`` and ``P("data")`` are equal, and an axis of length 1 means nothing.
+
+    Args:
+        sharding: the sharding.
+        ndim: the number of dimensions.
+    """
+
+    __slots__ = ("_hash", "ndim", "sharding")
+
+    def __init__(self, sharding: Sharding, ndim: int) -> None:
+        self.sharding = sharding
+        self.ndim = ndim
+        self._hash = hash((frozenset(sharding.device_set), sharding.memory_kind, ndim))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DeviceLayout):
+            return NotImplemented
+        return self.ndim == other.ndim and is_alike(self.sharding, other.sharding, self.ndim)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        return describe_sharding(self.sharding)
+
+
+read_layout = lru_cache(maxsize=1024)(DeviceLayout)
+
+
+def is_alike(one: Any, other: Any, ndim: int) -> bool:
+    """Whether two shardings place every item of arrays with a number of dimensions alike."""
+    return one is other or one == other or one.is_equivalent_to(other, ndim)
+
+
+def is_spread(value: Any) -> bool:
+    """Tells whether a value is a concrete array of which several devices hold parts."""
+    return (
+        isinstance(value, jax.Array) and not isinstance(value, Tracer) and len(value.sharding.device_set) > 1
+    )
+
+
+def find_spread(array: Any) -> Sharding | None:
+    """Returns the sharding of an array of which several devices hold parts; None for any other."""
+    return array.sharding if is_spread(array) else None
+
+
+def replicate_on_mesh(sharding: Sharding) -> Sharding | None:
+    """Returns the sharding with which each device of a mesh holds all items; None where there is no mesh."""
+    return NamedSharding(sharding.mesh, PartitionSpec()) if isinstance(sharding, NamedSharding) else None
+
+
+def constrain(array: Any, sharding: Any) -> Any:
+    """Lays an array out by a sharding. On an explicit mesh its type says so too."""
+    mesh = getattr(sharding, "mesh", None)
+    if mesh is not None and AxisType.Explicit in mesh.axis_types:
+        return jax.sharding.reshard(array, sharding)
+    return jax.lax.with_sharding_constraint(array, sharding)
+
+
+def place_like(array: Any, other: Any) -> Any:
+    """Returns an array laid out as another of its shape, of which several devices hold parts."""
+    return jax.device_put(array, other.sharding) if is_spread(other) else array
+
+
+def describe_sharding(sharding: Any) -> str:
+    """Returns how errors show a sharding."""
+    if isinstance(sharding, NamedSharding):
+        axes = ", ".join([f"{name}={size}" for name, size in sharding.mesh.shape.items()])
+        spec = str(sharding.spec).removeprefix("PartitionSpec")
+        return f"{spec} over ({axes})"
+    count = len(sharding.device_set)
+    return f"{next(iter(sharding.device_set))}" if count == 1 else str(sharding)
