@@ -15,6 +15,7 @@ from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
 
 from .call_log import CallLog
+from .in_body import is_in_body, run_in_body
 from .recompute import CheckpointedCall
 from .reentrant import CheckpointFunction
 
@@ -104,6 +105,8 @@ def checkpoint(
         return function(*args, **kwargs)
     log = CallLog() if debug else None
     forward, again = (log.forward, log.again) if log is not None else context_fn()
+    if is_in_body():
+        return run_in_body(function, args, kwargs, forward)
     made = CheckpointedCall(
         function,
         args,

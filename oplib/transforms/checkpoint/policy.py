@@ -86,15 +86,37 @@ class _Kept:
 Storage = defaultdict[OpOverload, list[_Kept]]
 
 
+class SelectiveContext(RepeatedContext):
+    """The context of the forward.
+
+    Attributes:
+        policy: of the user.
+    """
+
+    def __init__(self, policy: Policy, storage: Storage) -> None:
+        super().__init__(lambda: observing(partial(_keep, policy, storage)))
+        self.policy = policy
+
+
 def _keep(policy: Policy, storage: Storage, call: ObservedCall) -> Any:
     """Runs a call of the forward, asks the policy about it, and keeps the result if it is selected."""
     outcome = call.run()
     if call.overload not in SAC_IGNORED_OPS:
-        storage[call.overload].append(_decide(policy, call, outcome))
+        decision = decide(policy, call, outcome)
+        if decision in _OFFLOAD:
+            kept = _offload(outcome)
+        else:
+            kept = _Kept(map_arrays(outcome, lambda array: array)) if decision in _SAVE else _Kept()
+        storage[call.overload].append(kept)
     return outcome
 
 
-def _decide(ask: Policy, call: ObservedCall, outcome: Any) -> _Kept:
+def decide(ask: Policy, call: ObservedCall, outcome: Any) -> CheckpointPolicy:
+    """Asks a policy about a call that has run.
+
+    Raises:
+        RegistrationTypeError: the policy returns none.
+    """
     args, kwargs = call.arguments
     context = SelectiveCheckpointContext(is_recompute=False, op_output=call.read(outcome))
     answer = ask(context, call.overload, *args, **kwargs)
@@ -106,10 +128,8 @@ def _decide(ask: Policy, call: ObservedCall, outcome: Any) -> _Kept:
         )
     record = call.overload.record
     if record.takes_tensors and record.schema.is_mutable:
-        return _Kept()  # an eager kernel writes its arguments, and has to do so again
-    if policy in _OFFLOAD:
-        return _offload(outcome)
-    return _Kept(map_arrays(outcome, lambda array: array)) if policy in _SAVE else _Kept()
+        return CheckpointPolicy.MUST_RECOMPUTE  # an eager kernel writes its arguments, and has to do so again
+    return policy
 
 
 def _replay(storage: Storage, counts: defaultdict[OpOverload, int], call: ObservedCall) -> Any:
@@ -179,7 +199,7 @@ def create_selective_checkpoint_contexts(
         )
     storage: Storage = defaultdict(list)
     return (
-        RepeatedContext(lambda: observing(partial(_keep, policy, storage))),
+        SelectiveContext(policy, storage),
         RepeatedContext(lambda: observing(partial(_replay, storage, defaultdict(int)))),
     )
 
