@@ -17,6 +17,7 @@ from oplib.tensor import Tensor
 from oplib.tensor.devices.forked import check_process
 from oplib.tensor.devices.placement import Placement, find_other_placement
 from oplib.tensor.storage.constants import mark_shared
+from oplib.tensor.storage.overlay import overlays
 
 from .engine import check_edge
 
@@ -62,6 +63,8 @@ def find_root_gradient(output: Tensor, grad: Any) -> Any:
         return None
     due = output._storage.array
     if grad is None:
+        if overlays.current is not None:
+            return None  # a program makes its own: its text does not depend on what was computed before
         return _ones.get((due.shape, due.dtype, find_other_placement(due)))
     if type(grad) is not Tensor:
         return None
@@ -144,11 +147,13 @@ def _make_one(output: Tensor | GradientEdge) -> Tensor:
     due = _metadata(output)
     placement = find_other_placement(due) if isinstance(output, Tensor) else None
     key = (due.shape, due.dtype, placement)
-    ones = _ones.get(key)
+    is_traced = overlays.current is not None
+    ones = None if is_traced else _ones.get(key)
     if ones is None:
         ones = _make_ones(due, placement)
         # one committed to the devices of the current mesh serves this mesh only
-        if not isinstance(ones, Tracer) and (placement is not None or not ones.committed):
+        is_new = not (is_traced or isinstance(ones, Tracer))
+        if is_new and (placement is not None or not ones.committed):
             mark_shared(ones)
             _ones[key] = ones
     return ARRAYS.box(ones)

@@ -11,6 +11,8 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
+from oplib.tensor.storage.overlay import overlays
+
 CAPACITY = 1024
 x64: Any = jax.enable_x64  # its ``value`` is read in a third of the time of ``jax.config``
 
@@ -56,10 +58,13 @@ ARRAYS = {wide: {kind: cache.arrays for kind, cache in caches.items()} for wide,
 def to_operand(number: Any) -> Any:
     """Returns the value that a compiled call gets for a Python number: a weak scalar array, or the number.
 
-    Returns None for an integer that JAX's widest dtype does not hold; the caller must handle it.
+    Returns None for an integer that JAX's widest dtype does not hold; the caller must handle it. A program of
+    ``oplib.jit`` gets the number: its text does not depend on which numbers were used before.
     """
     if number.__class__ is int and not is_narrow(number):
         return None
+    if overlays.current is not None:
+        return number
     cache = _caches[x64.value].get(number.__class__)
     return number if cache is None else cache.find(number)
 

@@ -23,6 +23,7 @@ from oplib.library.carrier.specialization import MAX_BITS
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.inference import InferenceStorage, InferenceTensor
+from oplib.tensor.storage.overlay import overlays
 
 from .derived_view import gives_views
 from .fast_block import FastBlock, Input
@@ -37,6 +38,7 @@ SHARED_OBJECTS: dict[str, Any] = {
     "__config": config,
     "__modes": modes,
     "__new": object.__new__,
+    "__overlays": overlays,
     "__x64": x64,
 }
 """The objects that the lines of any overload may refer to."""
@@ -120,7 +122,8 @@ class _CallWriter:
         code.write(f"{operand} = None")
         tests = [f"{name}.__class__ is __{kind.__name__}" for kind in number.numbers]
         with code.block(f"if {' or '.join(tests)}:"):
-            code.write(f"{operand} = __SCALARS[__x64.value][{name}.__class__].get({name})")
+            with code.block("if __overlays.current is None:"):
+                code.write(f"{operand} = __SCALARS[__x64.value][{name}.__class__].get({name})")
             with code.block(f"if {operand} is None:"):
                 code.write(f"{operand} = __to_operand({name})")
 

@@ -17,6 +17,7 @@ from jax.sharding import SingleDeviceSharding
 from oplib.tensor.devices.forked import after_fork, is_orphan, refuse_call
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.storage.known import run_noted
+from oplib.tensor.storage.overlay import overlays
 
 from .frame import Frame, Layout, Starts, contiguous_strides, find_positions
 
@@ -312,7 +313,7 @@ _MOST = 1024
 
 def starts_to_array(starts: Starts) -> Any:
     """Returns starts as one array. An array used twice is kept on the device, which saves the transfer."""
-    held = _operands.get(starts)
+    held = None if overlays.current is not None else _operands.get(starts)
     return _keep(starts, np.array(starts, np.int32)) if held is None else held
 
 
@@ -326,12 +327,17 @@ def number_to_array(number: complex, dtype: Any, convert: Callable[[], np.ndarra
     """
     is_exact = number and number.__class__ is not complex
     key = number.__class__, number if is_exact else repr(number), dtype
-    held = _operands.get(key)
+    held = None if overlays.current is not None else _operands.get(key)
     return _keep(key, convert()) if held is None else held
 
 
 def _keep(key: Hashable, values: np.ndarray[Any, Any]) -> Any:
-    """Returns values as they are, or at their second use as an array on the device, which is kept."""
+    """Returns values as they are, or at their second use as an array on the device, which is kept.
+
+    A program of ``oplib.jit`` gets them as they are: its text does not depend on what was used before.
+    """
+    if overlays.current is not None:
+        return values
     if key not in _operands:
         if len(_operands) >= _MOST:
             _operands.clear()
