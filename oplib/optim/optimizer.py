@@ -136,8 +136,12 @@ class Optimizer:
             for tensor, array in zip([*written, *self.state], [*arrays, *state], strict=True):
                 write_in_place(tensor, box(array), "Optimizer.step")
 
-    def state_dict(self) -> dict[str, Any]:
-        """Returns a copy of the state, which :func:`oplib.save` can store.
+    def state_dict(self, *, copy: bool = False) -> dict[str, Any]:
+        """Returns the state, which :func:`oplib.save` can store.
+
+        Args:
+            copy: return copies on the same devices. Otherwise these are the Tensors that the next step
+                writes, as in torch.
 
         Example:
             >>> import optax
@@ -146,8 +150,8 @@ class Optimizer:
             >>> sorted(optimizer.state_dict()["state"])
             ['[0].count', '[0].mu[0]', '[0].nu[0]']
         """
-        pairs = zip(self._names(), self.state, strict=True)
-        return {"state": {name: tensor.detach().clone() for name, tensor in pairs}}
+        state = [tensor.detach().clone() for tensor in self.state] if copy else self.state
+        return {"state": dict(zip(self._names(), state, strict=True))}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Writes a state into that of this optimizer, all of it or nothing.

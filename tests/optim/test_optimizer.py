@@ -337,13 +337,42 @@ def test_a_stored_state_goes_on_as_before():
     assert [p.tolist() for p in first] == [p.tolist() for p in second]
 
 
-def test_a_state_dict_is_a_copy():
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_a_state_dict_holds_the_state_and_its_copy_does_not(is_compiled):
     params = make_params()
     optimizer = Optimizer(optax.adam(0.1), params)
-    stored = optimizer.state_dict()
-    take_gradients(params)
-    optimizer.step()
-    assert stored["state"]["[0].count"].item() == 0
+
+    def run():
+        optimizer.zero_grad()
+        take_gradients(params)
+        optimizer.step()
+
+    step = oplib.jit(run) if is_compiled else run
+    step()
+    held, copied = optimizer.state_dict()["state"], optimizer.state_dict(copy=True)["state"]
+    assert list(map(id, held.values())) == list(map(id, optimizer.state))
+    assert list(map(id, optimizer.state_dict()["state"].values())) == list(map(id, optimizer.state))
+    before = {name: one.tolist() for name, one in copied.items()}
+    step()
+    assert (held["[0].count"].item(), copied["[0].count"].item()) == (2, 1)
+    assert {name: one.tolist() for name, one in copied.items()} == before
+    assert all(one.tolist() != before[name] for name, one in held.items())
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert held["[0].count"].item() == 2
+    optimizer.load_state_dict({"state": copied})
+    assert {name: one.tolist() for name, one in held.items()} == before
+    assert optimizer.state_dict()["state"]["[0].count"] is held["[0].count"]
+
+
+@pytest.mark.devices(4)
+def test_a_copied_state_has_the_layouts_of_the_state():
+    mesh = jax.make_mesh((4,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    optimizer = Optimizer(optax.adam(0.1), [oplib.ones(8, 2, device=spread, requires_grad=True)])
+    copied = optimizer.state_dict(copy=True)["state"].values()
+    for one, own in zip(copied, optimizer.state, strict=True):
+        assert one is not own
+        assert one.sharding.is_equivalent_to(own.sharding, one.ndim)
 
 
 def test_the_wrong_state_is_refused_and_changes_nothing():
@@ -353,7 +382,7 @@ def test_the_wrong_state_is_refused_and_changes_nothing():
         optimizer.load_state_dict(Optimizer(optax.sgd(0.1), params).state_dict())
     with pytest.raises(ArgumentValueError, match=r"the state of another transformation. Got None"):
         optimizer.load_state_dict({})
-    wrong = optimizer.state_dict()
+    wrong = optimizer.state_dict(copy=True)
     wrong["state"]["[0].count"] += 1
     wrong["state"]["[0].nu[1]"] = oplib.ones(7)
     with pytest.raises(ArgumentValueError, match=r"'\[0\].nu\[1\]' does not fit. Got f32\[7\] for f32\[3\]"):
