@@ -57,6 +57,7 @@ with collecting_later():
 
 if _typing.TYPE_CHECKING:
     from . import masked, optim, random, signal, transforms, utils, visual
+    from .builtin.functions.placement import with_sharding_constraint
     from .builtin.functions.registry import *
     from .tensor.archive import load, save
     from .tensor.dtypes.names import int64 as long
@@ -140,6 +141,7 @@ __all__ = [
     "visual",
     "vmap",
     "while_loop",
+    "with_sharding_constraint",
 ]
 __all__ += _tensor.__all__
 __all__ += _dtypes.__all__
@@ -162,6 +164,7 @@ _late = _LateImports(
         "visual": "visual",
         "vmap": "transforms.vmap.vmap",
         "while_loop": "transforms.control_flow",
+        "with_sharding_constraint": "builtin.functions.placement",
     },
 )
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
 import jax
 from jax.core import Tracer
 from jax.sharding import AxisType, NamedSharding, PartitionSpec, Sharding
+
+from oplib.errors import ArgumentValueError, describe
 
 
 class DeviceLayout:
@@ -70,6 +73,30 @@ def constrain(array: Any, sharding: Any) -> Any:
     if mesh is not None and AxisType.Explicit in mesh.axis_types:
         return jax.sharding.reshard(array, sharding)
     return jax.lax.with_sharding_constraint(array, sharding)
+
+
+def check_shape(op: str, array: Any, sharding: Sharding) -> None:
+    """Raises where a mesh does not divide a dimension of an array.
+
+    Raises:
+        ArgumentValueError: it does not, or the sharding names more dimensions than there are.
+    """
+    if not isinstance(sharding, NamedSharding):
+        return
+    if len(sharding.spec) > len(array.shape):
+        raise ArgumentValueError(
+            f"{op}: the sharding names {len(sharding.spec)} dimensions. Got {describe(array)} for "
+            f"{describe_sharding(sharding)}. Name at most {len(array.shape)}."
+        )
+    for dim, names in enumerate(sharding.spec):
+        axes = names if isinstance(names, tuple) else (names,)
+        count = math.prod([sharding.mesh.shape.get(name, 1) for name in axes])
+        if array.shape[dim] % count:
+            raise ArgumentValueError(
+                f"{op}: the mesh does not divide dimension {dim}. Got {describe(array)} for "
+                f"{describe_sharding(sharding)}; {array.shape[dim]} is no multiple of {count}. Spread "
+                "another dimension, or pad this one."
+            )
 
 
 def place_like(array: Any, other: Any) -> Any:

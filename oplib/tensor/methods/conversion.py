@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack
 import jax
 import numpy as np
 from jax.core import Tracer
+from jax.sharding import Sharding
 
 from oplib.errors import ArgumentError
 from oplib.modes import modes
 from oplib.tensor.devices.device import Device, is_abstract
+from oplib.tensor.devices.layout import check_shape
 from oplib.tensor.devices.placement import Placement, find_target, placement_like
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.class_names import name_class, read_class
@@ -229,6 +231,8 @@ def _read_target(args: tuple[Any, ...], dtype: Any, device: Any) -> tuple[np.dty
 
 
 def _is_at(array: Any, placement: Placement) -> bool:
+    if isinstance(placement, Sharding):
+        check_shape("to", array, placement)
     if isinstance(array, Tracer):
         return False
     if isinstance(placement, jax.Device):
@@ -237,7 +241,8 @@ def _is_at(array: Any, placement: Placement) -> bool:
 
 
 def _move(tensor: Any, placement: Placement) -> Any:
-    if tensor._requires_grad and modes.grad_enabled:
+    is_laid_out = isinstance(placement, Sharding)  # in a trace JAX then lays out the value
+    if is_laid_out or (tensor._requires_grad and modes.grad_enabled):
         return upcalls.copy_to_device(tensor, placement)
     return tensor.from_array(jax.device_put(tensor.array, placement))
 
