@@ -103,7 +103,8 @@ class Tensor(
         """Makes a Tensor around a ``jax.Array`` or tracer without copying, whatever its sharding.
 
         Args:
-            array: the array, any shape and dtype. A weakly typed array becomes strongly typed.
+            array: the array, any shape and dtype. A weakly typed array becomes strongly typed. A
+                ``jax.ShapeDtypeStruct`` makes a Tensor without values, for ``lower`` of a compiled function.
             requires_grad: whether the result collects gradients (floating and complex dtypes only).
 
         Returns:
@@ -113,7 +114,7 @@ class Tensor(
             DataTypeError: ``array`` is not a jax.Array.
             AutogradError: ``requires_grad`` is set for a dtype that has no gradient.
         """
-        if not isinstance(array, jax.Array):
+        if not isinstance(array, (jax.Array, jax.ShapeDtypeStruct)):
             raise DataTypeError(
                 f"Tensor.from_array: 'array' is not a jax.Array. Got {type(array).__name__}. "
                 f"Use oplib.tensor(data) for data of other kinds."

@@ -58,7 +58,13 @@ def is_spread(value: Any) -> bool:
 
 
 def find_spread(array: Any) -> Sharding | None:
-    """Returns the sharding of an array of which several devices hold parts; None for any other."""
+    """Returns the sharding of an array of which several devices hold parts; None for any other.
+
+    A ``jax.ShapeDtypeStruct`` may have the sharding of a mesh that is not there.
+    """
+    if isinstance(array, jax.ShapeDtypeStruct):
+        sharding = array.sharding
+        return sharding if isinstance(sharding, NamedSharding) and sharding.mesh.size > 1 else None
     return array.sharding if is_spread(array) else None
 
 

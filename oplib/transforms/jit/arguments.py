@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from oplib.errors import ArgumentTypeError, describe
 from oplib.library.objects.namespace import OpOverloadPacket
@@ -229,11 +230,12 @@ class ArgumentBinder:
         kind = type(leaf)
         if isinstance(leaf, (Tensor, Generator)):
             return Tensor if isinstance(leaf, Tensor) else Generator
-        if isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
-            array = leaf if isinstance(leaf, jax.Array) else to_array(leaf, None, None)
+        if isinstance(leaf, (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)):
+            array = to_array(leaf, None, None) if isinstance(leaf, (np.ndarray, np.generic)) else leaf
             arrays.append(array)
-            aval, sharding = jax.typeof(array), getattr(array, "sharding", None)
-            layout = None if sharding is None else read_layout(sharding, aval.ndim)
+            aval = jax.typeof(array)
+            has_layout = isinstance(array, jax.Array) and not isinstance(array, Tracer)
+            layout = read_layout(array.sharding, aval.ndim) if has_layout else None
             return ArrayKind(aval.shape, aval.dtype, aval.weak_type, aval.sharding, layout)
         if kind in (float, complex) and not is_static:
             arrays.append(leaf)

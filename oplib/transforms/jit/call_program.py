@@ -44,6 +44,9 @@ class Program:
         trace: what the function did.
         leaves: of the arguments.
         donate: the buffers of written Tensors may be used again.
+
+    Attributes:
+        is_compiled: whether XLA has compiled it.
     """
 
     def __init__(self, trace: Trace, leaves: Sequence[Any], *, donate: bool) -> None:
@@ -66,6 +69,7 @@ class Program:
         named, numbers = effects.find_named(), candidates.numbers
         self._named_leaves = {index for index, leaf in enumerate(leaves) if numbers.get(id(leaf)) in named}
         self._has_run = False
+        self.is_compiled = False
         donated = [position for position, _ in self._donated]
         run = rename_function(prune(trace.closed, used), self._name)
         self._run = jax.jit(run, donate_argnums=donated, out_shardings=_find_layouts(trace, read))
@@ -283,6 +287,11 @@ class Program:
         if read:
             for position, array in zip(read, copy([inputs[n] for n in read]), strict=True):
                 inputs[position] = array
+
+    def compile(self, arguments: CallArguments, operands: Found) -> None:
+        """Compiles the program for one call. JAX finds it again when it is run."""
+        self.lower(arguments, operands).compile()
+        self.is_compiled = True
 
     def lower(self, arguments: CallArguments, operands: Found) -> jax.stages.Lowered:
         """Returns the program as JAX lowers it for one call."""

@@ -32,6 +32,7 @@ from oplib.transforms.tracing.program_table import ProgramTable
 from .arguments import ArgumentBinder, CallArguments, list_number_options
 from .call_program import Program
 from .call_trace import Trace, tracing
+from .lowering import has_no_values, lower_without_values
 from .operands import Found
 
 log = logging.getLogger("oplib.jit")
@@ -141,8 +142,14 @@ class JitFunction:
         if _is_inlined():
             return self.__wrapped__(*args, **kwargs)
         arguments = self._binder.bind(args, kwargs)
-        if any(isinstance(array, Tracer) for array in arguments.arrays):
-            return self.__wrapped__(*args, **kwargs)
+        for array in arguments.arrays:
+            if isinstance(array, Tracer):
+                return self.__wrapped__(*args, **kwargs)
+            if isinstance(array, jax.ShapeDtypeStruct):
+                raise ArgumentTypeError(
+                    f"{self.__name__}: a call needs values. Got {describe(array)}, a jax.ShapeDtypeStruct. "
+                    "Give an array, or ask for the program: function.lower(...)."
+                )
         function = self.__wrapped__
         return self._serve(
             arguments, lambda program, arguments, operands: program.run(function, arguments, operands)
@@ -162,12 +169,35 @@ class JitFunction:
 
     @entry_point
     def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
-        """Returns the program for these arguments as JAX lowers it, and runs nothing."""
-        arguments = self._binder.bind(args, kwargs)
-        return self._serve(arguments, Program.lower)
+        """Returns the program for these arguments as JAX lowers it. Nothing runs, and nothing is compiled.
 
-    def _serve(self, arguments: CallArguments, use: Callable[[Program, CallArguments, Found], Any]) -> Any:
+        ``jax.ShapeDtypeStruct``s may stand for arrays, and Tensors that are made of these for Tensors, also
+        captured ones. Their shardings may be those of a ``jax.sharding.AbstractMesh``, whose devices are not
+        there.
+
+        Returns:
+            What ``jax.jit(function).lower(...)`` returns: its ``compile()`` runs the compiler.
+        """
+        arguments = self._binder.bind(args, kwargs)
+        walk = Walk(self.__wrapped__, arguments.leaves, arguments.name_leaf)
+        if has_no_values(walk, arguments.arrays):
+            with tracing:
+                return lower_without_values(self._trace_once(arguments, walk), arguments.arrays)
+        return self._serve(arguments, Program.lower, compiles=False)
+
+    def _serve(
+        self,
+        arguments: CallArguments,
+        use: Callable[[Program, CallArguments, Found], Any],
+        *,
+        compiles: bool = True,
+    ) -> Any:
         """Uses the program for a call. Other threads may use fresh buffers while it is compiled.
+
+        Args:
+            arguments: the arguments.
+            use: what is done with the program.
+            compiles: whether that needs the compiled program.
 
         Raises:
             TracingError: the function changes what it captures.
@@ -176,9 +206,10 @@ class JitFunction:
             for _ in range(MAX_TRACES + 1):  # a call in another thread may change what was compiled for
                 with buffers:
                     served = self._find(arguments)
-                    if served is not None:
+                    if served is not None and (served[0].is_compiled or not compiles):
                         return use(*served)
-                _ = any(map(self._add_program, arguments.list_variants()))  # the first that can serve it
+                # The first that can serve it.
+                _ = any(self._add_program(one, compiles=compiles) for one in arguments.list_variants())
             raise TracingError(
                 f"{self.__name__}: the function changes what it captures while it is traced, so its program "
                 f"serves no call. Found that {self._explain_views(arguments)}. Give what changes as an "
@@ -195,13 +226,16 @@ class JitFunction:
                     return program, variant, operands
         return None
 
-    def _add_program(self, arguments: CallArguments) -> bool:
-        """Compiles a program for a call, and returns whether it can serve it.
+    def _add_program(self, arguments: CallArguments, *, compiles: bool) -> bool:
+        """Makes a program for a call, and returns whether it can serve it.
 
         Views that were taken apart must share memory with no other Tensor, and only be read.
         """
         with tracing:  # while another thread traces, Tensors may have attributes of that trace
-            if self._find(arguments) is not None:
+            served = self._find(arguments)
+            if served is not None:
+                if compiles:
+                    served[0].compile(*served[1:])
                 return True
             reason = self._explain(arguments)
             program, tensors = self._trace(arguments)
@@ -210,8 +244,8 @@ class JitFunction:
             self._programs.add(arguments.key, program)
             self._note_compilation(reason)
             operands = program.read(self.__wrapped__, arguments.leaves)
-        if operands is not None:
-            program.lower(arguments, operands).compile()  # JAX finds it again when it is run
+        if operands is not None and compiles:
+            program.compile(arguments, operands)
         return True
 
     def _explain_views(self, arguments: CallArguments) -> str:
@@ -242,14 +276,16 @@ class JitFunction:
 
     def _trace(self, arguments: CallArguments) -> tuple[Program, list[Any]]:
         """Returns a program for a call, and all Tensors that the function leads to."""
+        trace = self._trace_once(arguments, Walk(self.__wrapped__, arguments.leaves, arguments.name_leaf))
+        program = Program(trace, arguments.leaves, donate=self._donate)
+        return program, [place.value for place in trace.candidates.operands]
+
+    def _trace_once(self, arguments: CallArguments, walk: Walk) -> Trace:
         call = partial(arguments.call, self.__wrapped__)
         try:
-            candidates = Candidates(Walk(self.__wrapped__, arguments.leaves, arguments.name_leaf))
-            trace = Trace(self.__name__, call, candidates, arguments.arrays)
+            return Trace(self.__name__, call, Candidates(walk), arguments.arrays)
         except (ConcreteValueError, *CONCRETIZATION_ERRORS) as error:
             raise self._explain_value(error, arguments) from None
-        program = Program(trace, arguments.leaves, donate=self._donate)
-        return program, [path.value for path in candidates.operands]
 
     def _explain_value(self, error: Exception, arguments: CallArguments) -> ConcreteValueError:
         """The error for a function that asks for a value, with the line of the user that does."""
