@@ -119,7 +119,7 @@ class Tensor(
                 f"Tensor.from_array: 'array' is not a jax.Array. Got {type(array).__name__}. "
                 f"Use oplib.tensor(data) for data of other kinds."
             )
-        if getattr(array, "weak_type", False):
+        if isinstance(array, jax.Array) and getattr(array, "weak_type", False):
             array = jax.lax.convert_element_type(array, array.dtype)
         return box_leaf(array, requires_grad)
 

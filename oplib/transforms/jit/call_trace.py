@@ -256,9 +256,7 @@ class Trace:
             reached[:] = [gradient is not None for gradient in gradients]
             refused.update(reasons)
             pairs = zip(gradients, layouts, strict=True)
-            return tuple(
-                _lay_out(gradient._storage.array, layout) for gradient, layout in pairs if gradient is not None
-            )
+            return tuple(_lay_out(one._storage.array, layout) for one, layout in pairs if one is not None)
 
         before = [one._grad for one, _ in self._collector.made]
         closed = jax.make_jaxpr(pull)(*specs)
