@@ -15,7 +15,7 @@ from oplib.errors import TracingError
 from tests.autograd.machines import BINARY, IN_PLACE, UNARY, VIEWS, Instruction
 from tests.counts import counts
 
-from .random_worlds import BETWEEN, CONTAINERS, REGIONS, STATE, Step, World, make_tensor
+from .random_worlds import BETWEEN, CONTAINERS, METADATA, REGIONS, STATE, Step, World, make_tensor
 
 CALLS = 3
 LARGE = 1e4  # beyond this, rounding would be all that a comparison sees
@@ -30,6 +30,7 @@ KINDS = {
     "state": STATE,
     "container": CONTAINERS,
     "region": REGIONS,
+    "metadata": METADATA,
 }
 ENDINGS = ["backward", "grad", "live", "kept", "no grad"]
 
@@ -108,7 +109,8 @@ def differentiate(world: World, results: Sequence[Any], *, compiled: bool) -> No
 
 def describe(world: World, results: Sequence[Any], before: Sequence[Any]) -> tuple[dict[str, Any], Any]:
     """Returns everything that can be compared, and the arrays of all Tensors."""
-    named = {"buffer": world.buffer, "row": world.row, "kept": world.holder.kept}
+    note = getattr(world.buffer, "note", None)
+    named = {"note": note, "buffer": world.buffer, "row": world.row, "kept": world.holder.kept}
     named |= {f"leaf {number}": leaf for number, leaf in enumerate(world.leaves)}
     named |= {f"grad {number}": leaf.grad for number, leaf in enumerate(world.leaves)}
     named |= {f"past {number}": one for number, one in enumerate(world.pasts)}

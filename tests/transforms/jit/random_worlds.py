@@ -49,6 +49,18 @@ class Inner(oplib.autograd.Function):
         return again.grad
 
 
+class Turned(oplib.autograd.Function):
+    """A Function that returns a view of its argument."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x.t()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad.t()
+
+
 class World:
     """The Tensors, Generators, containers and settings that a program finds and changes."""
 
@@ -114,8 +126,10 @@ class Step(Tape):
         self.values += [world.buffer, world.row, world.holder.kept, x, *(world.pasts if has_past else ())]
 
     def step(self, instruction: Any) -> None:
-        if instruction.kind in ("state", "container", "region"):
-            table = {"state": STATE, "container": CONTAINERS, "region": REGIONS}[instruction.kind]
+        table = {"state": STATE, "container": CONTAINERS, "region": REGIONS, "metadata": METADATA}.get(
+            instruction.kind
+        )
+        if table is not None:
             table[instruction.name](self, self.values[instruction.first % len(self.values)])
         else:
             super().step(instruction)
@@ -255,6 +269,37 @@ REGIONS: dict[str, Act] = {
     "known": _use_known,
 }
 """Instructions that run code in a mode, a map, control flow or a Function."""
+
+
+def _turn(tensor: Any) -> None:
+    if tensor.ndim == 2:
+        with oplib.no_grad():
+            tensor.t_()
+
+
+def _add_dim(tensor: Any) -> None:
+    with oplib.no_grad():
+        if tensor.ndim < 3:
+            tensor.unsqueeze_(0)
+        else:
+            tensor.squeeze_()
+
+
+def _assign_data(step: Step, t: Any) -> None:
+    step.world.holder.kept.data = t.detach() * 0.5
+
+
+METADATA: dict[str, Act] = {
+    "turn the buffer": lambda step, t: _turn(step.world.buffer),
+    "turn what is kept": lambda step, t: _turn(step.world.holder.kept),
+    "turn a value": lambda step, t: None if t.is_leaf and t.requires_grad else _turn(t),
+    "add a dim": lambda step, t: _add_dim(step.world.holder.kept),
+    "assign data": _assign_data,
+    "attribute of a Tensor": lambda step, t: setattr(step.world.buffer, "note", t.detach() * 2),
+    "view of a function": lambda step, t: step.values.append(Turned.apply(t) if t.ndim == 2 else t * 1),
+    "memory of a value": lambda step, t: step.values.extend([t.detach(), t.data]),
+}
+"""Instructions that write what a Tensor is, and not its items, and that share its memory."""
 
 
 def _set_base(world: World) -> None:
