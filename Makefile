@@ -11,7 +11,7 @@ ARGS ?=
 SOAK_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-ops test-compiled test-gpu test-ecosystem soak parity bench bench-gpu docs types dist lint \
+.PHONY: help demo demo-lm quick test test-ops test-compiled test-gpu test-ecosystem soak parity bench bench-gpu docs types dist lint \
 	format generate spec check clean
 
 help:  ## show this list
@@ -19,6 +19,9 @@ help:  ## show this list
 
 demo: $(VENV)/.has-demo  ## train a classifier on real images with ops registered through oplib
 	$(BIN)/python examples/digits/train.py $(ARGS)
+
+demo-lm: $(VENV)/.has-lm  ## train a GPT on characters, on eight devices of the CPU; once more goes on from its checkpoint
+	$(BIN)/python examples/lm/train_gpt.py --mesh data=4,model=2 --fsdp --steps 300 --save-every 100 $(ARGS)
 
 quick: $(VENV)/.has-test  ## check the changed files: ruff, pyright, and the tests that mirror them
 	$(BIN)/python -m tests.quick $(ARGS)

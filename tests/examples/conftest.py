@@ -6,4 +6,4 @@ import sys
 
 from tests.documents import ROOT
 
-sys.path[:0] = [str(ROOT / "examples" / name) for name in ("digits", "kernels")]
+sys.path[:0] = [str(ROOT / "examples" / name) for name in ("digits", "kernels", "lm")]

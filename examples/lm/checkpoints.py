@@ -1,0 +1,38 @@
+"""Checkpoints by orbax, which writes while the next steps run, and reads onto another mesh too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp  # pyright: ignore[reportMissingImports] -- comes with the extra lm
+
+
+class Checkpoints:
+    """The last checkpoints of a run in a folder, which all processes share."""
+
+    def __init__(self, folder: Path) -> None:
+        keep = ocp.CheckpointManagerOptions(max_to_keep=2)
+        self._manager = ocp.CheckpointManager(folder.resolve(), options=keep)
+
+    @property
+    def latest(self) -> int | None:
+        """The number of steps before the last complete checkpoint; None if there is none."""
+        return self._manager.latest_step()
+
+    def save(self, step: int, arrays: dict[str, Any], losses: list[float]) -> None:
+        """Copies the arrays, and writes them in the background."""
+        parts = ocp.args.Composite(arrays=ocp.args.StandardSave(arrays), losses=ocp.args.JsonSave(losses))
+        self._manager.save(step, args=parts)
+
+    def load(self, arrays: dict[str, Any]) -> tuple[dict[str, Any], list[float]]:
+        """Reads the last checkpoint into the shapes, dtypes and shardings of ``arrays``."""
+        targets = jax.tree.map(ocp.utils.to_shape_dtype_struct, arrays)
+        parts = ocp.args.Composite(arrays=ocp.args.StandardRestore(targets), losses=ocp.args.JsonRestore())
+        read = self._manager.restore(self.latest, args=parts)
+        return read["arrays"], read["losses"]
+
+    def close(self) -> None:
+        """Waits until everything is written."""
+        self._manager.close()
