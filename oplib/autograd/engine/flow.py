@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from oplib.autograd.anomaly_mode import refuse_nan
 from oplib.autograd.nodes.gradient_representation import GradientRepresentation
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
+from oplib.autograd.nodes.scopes import enter_scope
 from oplib.modes import modes
 
 from .node_hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
@@ -70,7 +71,7 @@ class Flow:
         """Hands gradients along the edges and runs each node that is ready, until no node is ready."""
         waiting = self.plan.count()
         members, captures = self.plan.members, self.plan.captures
-        keep_graph, watched = self.keep_graph, modes.state.anomaly or self.is_symbolic
+        keep_graph, watched = self.keep_graph, self.is_symbolic or modes.state.anomaly or modes.state.watchers
         ready = self.ready
         arrivals = len(ready)
         while True:
@@ -152,10 +153,11 @@ class Flow:
         self.plan.count()[node] = missing
 
     def run_hooked(self, node: TapeNode, grads: list[Any]) -> Gradients:
-        """Runs one node with its hooks, and validates its results."""
-        if node.has_hooks:
-            grads = run_pre_hooks(node, grads, self)
-        return self.run_past_pre_hooks(node, grads)
+        """Runs one node with its hooks, and validates its results. A trace gives them the node's names."""
+        with enter_scope(node):
+            if node.has_hooks:
+                grads = run_pre_hooks(node, grads, self)
+            return self.run_past_pre_hooks(node, grads)
 
     def run_past_pre_hooks(self, node: TapeNode, grads: list[Any]) -> Gradients:
         """Runs a node whose hooks before it have run, and then the hooks after it."""

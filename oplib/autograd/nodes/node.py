@@ -213,6 +213,7 @@ class TapeNode(Node):
     _post_hooks: Hooks | None = None
     _metadata: dict[Any, Any] | None = None
     _location: tuple[CodeType, int] | None = None
+    _scope: Any = None
 
     # Called by the engine
 

@@ -7,6 +7,7 @@ from typing import Any
 from oplib.autograd.anomaly_mode import note_anomaly
 from oplib.autograd.nodes.locations import note_location
 from oplib.autograd.nodes.node import TapeNode
+from oplib.autograd.nodes.scopes import note_scope
 from oplib.config import config
 from oplib.modes import ModeState
 
@@ -25,7 +26,12 @@ def enter_node(node: Any, state: ModeState) -> Any:
 
 
 def note_origin(node: TapeNode, state: ModeState) -> None:
-    """Notes the line, or under anomaly detection the whole stack, of the call that made a node."""
+    """Notes the line, or under anomaly detection the whole stack, of the call that made a node.
+
+    While a function is traced, it notes the ``jax.named_scope`` of the call too.
+    """
+    if state.watchers:
+        note_scope(node)
     if state.anomaly:
         note_anomaly(node, state.run)
     elif config.record_lines and state.locations:
@@ -35,6 +41,8 @@ def note_origin(node: TapeNode, state: ModeState) -> None:
 def inherit_origin(node: TapeNode, source: Any) -> None:
     """Copies the origin of another node, if it is known."""
     if isinstance(source, TapeNode):
+        if source._scope is not None:
+            node._scope = source._scope
         if source._location is not None:
             node._location = source._location
         if source._metadata is not None and "traceback_" in source._metadata:

@@ -152,7 +152,8 @@ class RegionGraph:
             if state.node_class is None:
                 made.label = node.name()
             made.sequence_nr = modes.sequence_nr if node.sequence_nr == FIRST else node.sequence_nr
-            made.paths, made._metadata, made._location = node.paths, node._metadata, node._location
+            made.paths, made._metadata = node.paths, node._metadata
+            made._location, made._scope = node._location, node._scope
         for node, state in self._states.items():
             self._fill(node, state)
         for node in self._spliced:
