@@ -365,3 +365,8 @@ class TapeNode(Node):
             self._retained = {}
         self._retained[tensor.output_nr] = weakref.ref(tensor)
         self.has_hooks = True
+
+    def stop_retaining(self, slot: int) -> None:
+        """Stores the gradient of an output no more, because the tensor is now the output of another node."""
+        if self._retained is not None:
+            self._retained.pop(slot, None)

@@ -68,7 +68,7 @@ def take_over(tensor: Tensor, edge: Edge) -> None:
     before: Any = tensor._grad_fn
     node, slot = edge
     if before is not None and tensor._retains_grad:
-        before._retained.pop(tensor._output_nr, None)
+        before.stop_retaining(tensor._output_nr)
     tensor._requires_grad = True
     tensor._grad_fn = node
     tensor._output_nr = slot

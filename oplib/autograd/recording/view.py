@@ -20,6 +20,7 @@ from oplib.tensor import Tensor
 from oplib.tensor.inference import InferenceTensor
 from oplib.tensor.jax_node import register_kind
 from oplib.tensor.storage.class_changes import change_class
+from oplib.tensor.storage.overlay import overlays
 from oplib.tensor.views import AliasStorage, Chain, Creation, Frame, Inverse, Starts, make_chain, note_view
 from oplib.tensor.views.lineage import take_views
 from oplib.tensor.views.view_storage import make_view_storage
@@ -131,20 +132,20 @@ def turn_in_place(tensor: Tensor, frame: Frame | Chain, starts: Starts, node_cla
         turn_in_place(tangent, frame, starts, node_class)
     looked = make_view(tensor, frame, starts, node_class)
     tensor._storage.version += 1
-    views = take_views(tensor) if tensor._root is None else []
     tensor._storage = looked._storage
-    for view in views:
-        if view is not looked:
-            _turn_back(view, tensor, frame)
+    if tensor._root is None:
+        if overlays.current is not None:
+            overlays.current.turns.append((tensor, frame))
+        turn_views_back(tensor, frame, [looked])
     if looked._grad_fn is not None:
         tensor._grad_fn, tensor._output_nr = looked._grad_fn, looked._output_nr
         tensor._backward_hooks = None
     elif tensor._requires_grad:
-        _fit_gradients(tensor)
+        fit_gradients(tensor)
     return tensor
 
 
-def _fit_gradients(tensor: Tensor) -> None:
+def fit_gradients(tensor: Tensor) -> None:
     """Makes the engine compare gradients with the node of a tensor that got another shape without history."""
     edge = gradient_edge(tensor)
     if edge is not None:
@@ -154,18 +155,34 @@ def _fit_gradients(tensor: Tensor) -> None:
             tensor._accumulator = lambda: node  # it must live, and leaves hold theirs weakly
 
 
+def turn_views_back(root: Tensor, frame: Frame | Chain, others: Sequence[Tensor]) -> None:
+    """Makes the views of a root that got an additional frame show the same items as before.
+
+    Args:
+        root: the tensor.
+        frame: the additional frame.
+        others: views that show the right items already.
+    """
+    known = {*map(id, others)}
+    for view in take_views(root):
+        if id(view) not in known:
+            _turn_back(view, root, frame)
+        note_view(root, view)
+
+
 def _turn_back(view: Tensor, root: Tensor, frame: Frame | Chain) -> None:
-    """Makes a view of a root that got an additional frame show the same items as before."""
     storage: Any = view._storage
-    chain, starts = make_chain((Inverse(frame),)), ()
+    inverse = None if isinstance(frame, Chain) else frame.invert()
+    chain, starts = make_chain((inverse or Inverse(frame),)), ()
     for window, others in _split_path(storage):
         chain, starts = chain.extend(window, starts, others)
     turned = make_view_storage(root._storage, chain, starts)
     if isinstance(storage, AliasStorage):
         storage.view = turned
-    elif not isinstance(storage.base, AliasStorage) or storage.base.view is None:
-        view._storage = turned  # else it shows a part of a view that got other contents
-    note_view(root, view)
+    elif storage.owner is root._storage.owner and (
+        not isinstance(storage.base, AliasStorage) or storage.base.view is None
+    ):
+        view._storage = turned  # else it, or the root, has got other contents
 
 
 def _split_path(storage: Any) -> Sequence[tuple[Frame, Starts]]:
@@ -253,7 +270,7 @@ def refresh_history(view: Tensor) -> None:
     if not root._requires_grad:
         return
     if own is not None and view._retains_grad:
-        own._retained.pop(view._output_nr, None)
+        own.stop_retaining(view._output_nr)
     storage: Any = view._storage
     chain, starts, _ = storage.path
     node = make_view_node(root, chain, starts, storage.spec.dtype)

@@ -15,16 +15,18 @@ from oplib.autograd.recording.view import turn_in_place
 from oplib.autograd.recording.view_node import make_view_class
 from oplib.builtin.in_place import require_tensor_to_write
 from oplib.builtin.tables.shapes.memory import as_strided
-from oplib.errors import ArgumentError, AutogradError, describe
+from oplib.errors import ArgumentError, AutogradError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.shapes.filling import read_size
 from oplib.tensor.storage.escape import refuse_escape
 from oplib.tensor.storage.memory_format import check_format
+from oplib.tensor.storage.overlay import overlays
 from oplib.tensor.views import AliasStorage, ViewStorage
 from oplib.tensor.views.frame import contiguous_strides
 from oplib.tensor.views.lineage import has_views
+from oplib.tracebacks import find_frame_outside, is_inside
 
 _NODE = make_view_class("AsStridedBackward0")
 
@@ -159,6 +161,7 @@ def write_enlarging(tensor: Tensor, result: Tensor, op: str, seen: Any) -> Tenso
 
     Raises:
         ArgumentError: another tensor shares the memory.
+        TracingError: the tensor is from outside of a function that is compiled.
     """
     shape = result._storage.spec.shape
     if shape == tensor._storage.spec.shape or modes.region is not None:  # the body of a loop keeps shapes
@@ -191,6 +194,15 @@ def _refuse_shared(tensor: Tensor, op: str, shape: Sequence[int], *, held: int) 
         held: how many variables of the callers hold its storage.
     """
     is_part = isinstance(tensor._storage, (ViewStorage, AliasStorage))
+    overlay = overlays.current
+    if overlay is not None and tensor._storage in overlay.cells:
+        line = find_frame_outside(is_inside)[0]
+        raise TracingError(
+            f"{overlay.name}: {op} at {line.f_code.co_filename}:{line.f_lineno} lets a tensor from outside "
+            f"grow from {tensor.numel()} to {math.prod(shape)} items. Got {describe(tensor)}. A compiled "
+            f"program does not know who shares its memory. Use {op} outside of the function, or on a tensor "
+            "that is made inside."
+        )
     if is_part or has_views(tensor) or _count_references(tensor) > _ALONE + held:
         raise ArgumentError(
             f"{op}: the tensor must grow from {tensor.numel()} to {math.prod(shape)} items, and other "

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Sequence
+import copy
+from collections.abc import Generator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -14,13 +16,13 @@ from oplib.autograd.array_functions.array_function import ArrayFunction, Mask, m
 from oplib.autograd.array_functions.compilation import rename_function
 from oplib.autograd.array_functions.filled_plan import FilledPlan, call_jaxpr
 from oplib.autograd.nodes.accumulate import gradient_edge
-from oplib.autograd.nodes.node import NOBODY, Edge, Gradients
+from oplib.autograd.nodes.node import NOBODY, Edge, Gradients, TapeNode
 from oplib.autograd.recording.formula_node import FormulaNode
 from oplib.autograd.recording.origins import enter_node
 from oplib.autograd.saved.saved_tensor import second_pass_error
-from oplib.errors import AutogradError, SavedTensorError, TracingError
+from oplib.errors import AutogradError, TracingError
 from oplib.modes import modes
-from oplib.tensor import Tensor, box
+from oplib.tensor import Storage, Tensor, box
 from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.entries import read_entries, restore_entry
 from oplib.transforms.tracing.observed_tensor import StateSnapshot
@@ -59,7 +61,7 @@ class CallPlan(FilledPlan):
         """Raises if a gradient arrives at a result that cannot be differentiated."""
         for slot, reason in self._refused.items():
             if present[slot]:
-                raise SavedTensorError(reason)
+                raise copy.copy(reason)
 
     def _make_backward(self, present: Mask) -> ArrayFunction:
         self.check_slots(present)
@@ -71,9 +73,17 @@ class CompiledCallBackward(FormulaNode):
 
     Attributes:
         again: gives the gradients of a pass that is recorded, from cotangents as Tensors.
+        ends: for each output that retains its gradient the node that stores it, by the number of the output.
     """
 
     plan: CallPlan  # pyright: ignore[reportIncompatibleVariableOverride]  the only kind here
+
+    ends: Mapping[int, TapeNode] = MappingProxyType({})
+
+    def stop_retaining(self, slot: int) -> None:  # noqa: D102  described in TapeNode
+        super().stop_retaining(slot)
+        if slot in self.ends:
+            self.ends[slot].stop_retaining(0)
 
     def again(self, _: Sequence[Any]) -> Sequence[Any]:
         """Raises for a node that ``oplib.vmap`` has built again: the call itself is not mapped.
@@ -114,6 +124,7 @@ class Recipe(NamedTuple):
         containers: those in which the call puts something, and perhaps Generators.
         values: the arrays of the operands at the call, a key and a count for each Generator, the array
             arguments, and the cotangents of each backward that was recorded since.
+        storages: for operands that show other memory after the call their index and what they showed.
     """
 
     function: Any
@@ -121,6 +132,7 @@ class Recipe(NamedTuple):
     tensors: Sequence[Tensor]
     containers: Sequence[Any]
     values: tuple[Any, ...]
+    storages: Sequence[tuple[int, Storage]] = ()
 
 
 def list_sources(held: Sequence[int | None], operands: int, inputs: int) -> list[Any]:
@@ -171,6 +183,8 @@ class StateOfCall(NamedTuple):
             try:
                 modes.state.autocast = self.autocast
                 self.operands.restore(tensors)
+                for index, storage in recipe.storages:
+                    tensors[index]._storage = storage
                 if reason := self.operands.explain(tensors):
                     raise _changed(name, reason)
                 candidates = Candidates(Walk(function, arguments.leaves))
@@ -224,24 +238,34 @@ class Backward:
     ) -> None:
         self._state = state
         self._name = trace.name
-        self._paths, self._has_edge = backward.paths, backward.has_edge
+        self._flows, self._has_edge = backward.paths, backward.has_edge
+        self._paths = backward.paths if len(set(backward.paths)) > 1 else None
         self._orders = [*trace.orders, backward.specs]
         self._residuals = [(has, sources[number] if has else number) for has, number in backward.residuals]
         self._higher: Higher | None = None
         self._plan = CallPlan(trace.name, backward)
 
-    def make_node(
-        self, recipe: Recipe, edges: Sequence[Edge | None], outputs: Sequence[Any]
-    ) -> CompiledCallBackward:
-        """Makes the node of one call. Its writes are done: the trace has checked those of what it saves.
+    def start_node(self) -> CompiledCallBackward:
+        """Makes the node of one call. Its Tensors can refer to it before it is complete."""
+        node = _new(CompiledCallBackward)
+        node.plan, node.paths = self._plan, self._paths
+        return enter_node(node, modes.state)
+
+    def complete_node(
+        self,
+        node: Any,
+        recipe: Recipe,
+        edges: Sequence[Edge | None],
+        outputs: Sequence[Any],
+    ) -> None:
+        """Completes a node. The writes of its call are done: the trace has checked those of what it saves.
 
         Args:
+            node: the node.
             recipe: what the call was made from.
             edges: where each gradient goes.
             outputs: of the program.
         """
-        node = _new(CompiledCallBackward)
-        node.plan, node.paths = self._plan, self._paths
         # without gradient there is no edge, so that hooks of the leaf do not run
         node.edges = tuple([edge if has else None for edge, has in zip(edges, self._has_edge, strict=True)])
         saved = [recipe.values[index] if has else outputs[index] for has, index in self._residuals]
@@ -254,7 +278,10 @@ class Backward:
         node.saved = (*saved, *storages)
         node.versions = tuple([storage.version for storage in storages])
         node.again = partial(self._differentiate, recipe, edges)
-        return enter_node(node, modes.state)
+
+    def requires_grad(self, slot: int, edges: Sequence[Edge | None]) -> bool:
+        """Whether one of the results depends on something that requires grad."""
+        return any(edges[index] is not None and self._has_edge[index] for index in self._flows[slot])
 
     def _differentiate(
         self, recipe: Recipe, edges: Sequence[Edge | None], grads: Sequence[Tensor]
@@ -287,11 +314,14 @@ class Higher:
     def run(self, recipe: Recipe, edges: Sequence[Edge | None]) -> list[Tensor]:
         """Returns the gradients of one call, with a history where they have one."""
         outputs = self._run(*self._take(recipe.values))
-        node = None if self._backward is None else self._backward.make_node(recipe, edges, outputs)
+        backward, node = self._backward, None
+        if backward is not None:
+            node = backward.start_node()
+            backward.complete_node(node, recipe, edges, outputs)
         gradients: list[Tensor] = []
         for output, slot in self._gradients:
             gradient = box(outputs[output])
-            if slot is not None:
+            if slot is not None and backward is not None and backward.requires_grad(slot, edges):
                 gradient._requires_grad, gradient._grad_fn, gradient._output_nr = True, node, slot
             gradients.append(gradient)
         return gradients

@@ -66,6 +66,7 @@ class Program:
         self._read_out = range(len(needed)) if trace.backward else sorted(handed_out)
         shown = effects.find_shown() - {operand for operand, *_ in effects.writes}
         self._shown = sorted(self._at[number] for number in shown)
+        self._turned = [self._at[operand] for operand, _ in effects.storages]
         named, numbers = effects.find_named(), candidates.numbers
         self._named_leaves = {index for index, leaf in enumerate(leaves) if numbers.get(id(leaf)) in named}
         self._has_run = False
@@ -77,10 +78,11 @@ class Program:
         before = [trace.snapshot.tensors[number][2] for number in needed]
         unread = frozenset(self._at[number] for number in trace.unread_grads & self._at.keys())
         self._operands = ExpectedOperands(paths, before, unread)
-        self._backward, self._edges = None, []
+        self._backward, self._edges, self._leaves = None, [], []
         if trace.backward is not None:
             self._backward = self._make_backward(trace, trace.backward)
             self._edges = [self._at[number] for number in trace.backward.operands]
+            self._leaves = trace.backward.leaves
         self._write_back = WriteBack(effects, self._at, self._find_fresh(trace) if donate else frozenset())
         self._following: FollowingOperands | None = None
         if self._write_back.can_follow and not (self._read_out or self._shown):
@@ -146,7 +148,7 @@ class Program:
         """The outputs that stand in one storage after the call, and nowhere else."""
         jaxpr = trace.closed.jaxpr
         effects, donated = self._effects, {index for _, index in self._donated}
-        leaves = [*effects.results, *[leaf for entry in effects.entries for leaf in entry.leaves]]
+        leaves = effects.list_leaves()
         returned = {
             effects.new_tensors[result.number].storage
             for result in effects.results
@@ -154,14 +156,14 @@ class Program:
         }
         inputs = {id(var) for var in jaxpr.invars}
         holders = Counter([output for _, output, _ in effects.writes])
-        holders.update(output for output, *_ in effects.new_storages)
+        holders.update(storage.output for storage in effects.new_storages)
         holders.update(leaf[0] for leaf in leaves if isinstance(leaf, tuple))
         if trace.backward is not None:
             holders.update(number for is_input, number in trace.backward.residuals if not is_input)
         holders.update(number for number, var in enumerate(jaxpr.outvars) if id(var) in inputs)
         own = {output for operand, output, _ in effects.writes if self._at[operand] in donated}
         # Results are left out, because the first read of a fresh storage costs more.
-        own |= {output for number, (output, *_) in enumerate(effects.new_storages) if number not in returned}
+        own |= {new.output for number, new in enumerate(effects.new_storages) if number not in returned}
         return frozenset(output for output in own if output is not None and holders[output] == 1)
 
     def _find_needed(self, trace: Trace, used: Sequence[bool]) -> list[int]:
@@ -230,9 +232,9 @@ class Program:
             self._has_run = True
             recipe = None
             if self._backward is not None:
-                recipe = Recipe(
-                    function, arguments, operands.tensors, operands.rest, (*operands.arrays, *rest)
-                )
+                values, tensors = (*operands.arrays, *rest), operands.tensors
+                before = [(index, tensors[index]._storage) for index in self._turned]
+                recipe = Recipe(function, arguments, tensors, operands.rest, values, before)
             return self._finish(operands, recipe, returned[0])
         except BaseException:
             if returned:
@@ -263,12 +265,16 @@ class Program:
             self._last_outputs = weakref.ref(outputs)
             write_back.write(owners, returned)
         write_back.note(tensors)
-        node = None
-        if recipe is not None and self._backward is not None:
+        if recipe is None or self._backward is None:
+            made = write_back.make(tensors, returned, None)
+        else:
             edges = [gradient_edge(tensors[index]) for index in self._edges]
-            node = self._backward.make_node(recipe, edges, returned)
-        made = write_back.make(tensors, returned, node)
-        write_back.apply(tensors, made, node)
+            node = self._backward.start_node()
+            made = write_back.make(tensors, returned, node)
+            if self._leaves:
+                edges += [write_back.find_edge(leaf, tensors, made) for leaf in self._leaves]
+            self._backward.complete_node(node, recipe, edges, returned)
+        write_back.complete(tensors, made, returned)
         if not follows:
             write_back.make_gradients(tensors, outputs)
         count = len(self._effects.entries)
@@ -315,7 +321,7 @@ class Program:
         changes += [
             (operand, "loses its grad" if to is None else "gets a grad") for operand, to in effects.grads
         ]
-        changes += [(operand, "gets other data") for operand, *_ in effects.data]
+        changes += [(operand, "gets other data, or another shape") for operand, *_ in effects.storages]
         changes += [(operand, f"requires_grad becomes {flag}") for operand, flag in effects.flags]
         changes += [(operand, "gets a history") for operand, _ in effects.histories]
         shown = [(names.get(operand, f"operand {operand}"), how) for operand, how in changes]

@@ -16,7 +16,7 @@ from oplib.autograd.engine.backward_and_grad import grad
 from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
 from oplib.autograd.nodes.edges import GradientEdge
-from oplib.errors import SavedTensorError, TracingError, describe
+from oplib.errors import MissingRuleError, SavedTensorError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
 from oplib.tensor.devices.device import find_common_device
@@ -34,7 +34,7 @@ from oplib.transforms.tracing.observed_tensor import (
 from oplib.transforms.tracing.paths import CapturedPath
 
 from .collector import Collector
-from .effects import Effects
+from .effects import Effects, Source
 
 tracing = threading.RLock()
 """Held while a function is traced: two traces of one model would see each other's gradients."""
@@ -50,26 +50,28 @@ class TracedBackward(NamedTuple):
 
     Attributes:
         operands: those by which that can be differentiated.
+        leaves: the Tensors that collect a gradient since the call; they come after the operands.
         specs: the shapes of what can be differentiated.
         pull: the jaxpr; its inputs are residuals and then cotangents.
         residuals: for each residual whether it is an input, and the number of that input or output.
-        reached: for each of ``operands``, and then for each cotangent, whether it has a gradient.
+        reached: for each of ``operands`` and ``leaves``, and then for each cotangent, whether it has a
+            gradient.
         has_edge: for each of the same, whether a gradient may go there: it has one, or a result that cannot
             be differentiated depends on it.
-        paths: for each of ``specs`` the numbers in ``reached`` to which its gradient flows; None if that is
-            the same for all.
+        paths: for each of ``specs`` the numbers in ``reached`` to which its gradient flows.
         refused: why some of ``specs`` cannot be differentiated, by their numbers: a backward inside has freed
-            what theirs needs, or a write inside has changed it.
+            what theirs needs, a write inside has changed it, or a derivative is missing.
     """
 
     operands: list[int]
+    leaves: list[Source]
     specs: list[Any]
     pull: Any
     residuals: list[tuple[bool, int]]
     reached: list[bool]
     has_edge: list[bool]
-    paths: list[frozenset[int]] | None
-    refused: dict[int, str]
+    paths: list[frozenset[int]]
+    refused: dict[int, Exception]
 
 
 class Trace:
@@ -109,7 +111,8 @@ class Trace:
         self.unread_grads: frozenset[int] = frozenset()
         self.gradients: list[tuple[int, int | None]] = []
         self._behind = _find_behind(candidates.operands)  # a stale view looks its own up
-        self.snapshot = StateSnapshot([path.value for path in candidates.operands], candidates.containers)
+        holders = [*candidates.containers, *candidates.operands]
+        self.snapshot = StateSnapshot([path.value for path in candidates.operands], holders)
         self._collector = Collector(name, candidates, self.snapshot)
         self._trace(call, arrays)
 
@@ -190,6 +193,12 @@ class Trace:
                 boundary.edges = ()
             self.unread_grads = find_unread_grads(self.snapshot.tensors, overlay)
             collector.collect(result, overlay, inputs, versions)
+            for _, leaf in collector.leaves:
+                node: Any
+                node, slot = gradient_edge(leaf) or leaf_edge(leaf)
+                edges.append((None, GradientEdge(node, slot)))
+                if leaf._retains_grad:  # the call stores the gradient, see WriteBack.find_edge
+                    node.stop_retaining(slot)
             if self.orders:
                 self._differentiate_again(edges, inputs[first + count :])
             if collector.live:
@@ -244,12 +253,13 @@ class Trace:
         ]
         paths = [_find_targets(output, edges) for output in outputs]
         operands = [number for number, _ in edges if number is not None]
+        leaves = [source for source, _ in self._collector.leaves]
         for number in operands:  # the hooks of operands run outside, when the gradient arrives
             self.candidates.operands[number].value._backward_hooks = None
         targets = [edge for _, edge in edges]
         layouts = [None if number is None else self._collector.find_layout(number) for number, _ in edges]
         reached: list[bool] = []
-        refused: dict[int, str] = {}
+        refused: dict[int, Exception] = {}
 
         def pull(*cotangents: Any) -> tuple[Any, ...]:
             gradients, reasons = _differentiate_rest(outputs, targets, list(map(box, cotangents)))
@@ -266,7 +276,7 @@ class Trace:
                 "that the compiled function returns or keeps. A compiled backward cannot store it there. Use "
                 "oplib.autograd.grad there, which returns the gradient."
             )
-        without = frozenset().union(*[paths[number] for number in refused])
+        without = frozenset[int]().union(*[paths[number] for number in refused])
         has_edge = [has or index in without for index, has in enumerate(reached)]
         numbers = {id(value): number for number, value in enumerate(inputs)}
         residuals: list[tuple[bool, int]] = []
@@ -274,8 +284,9 @@ class Trace:
             number = numbers.get(id(value))
             array = value if isinstance(value, Tracer) else jnp.asarray(value)
             residuals.append((True, number) if number is not None else (False, self._collector.put(array)))
-        shown = paths if len(set(paths)) > 1 else None
-        return TracedBackward(operands, specs, closed.jaxpr, residuals, reached, has_edge, shown, refused)
+        return TracedBackward(
+            operands, leaves, specs, closed.jaxpr, residuals, reached, has_edge, paths, refused
+        )
 
 
 def _lay_out(array: Any, layout: Any) -> Any:
@@ -284,18 +295,21 @@ def _lay_out(array: Any, layout: Any) -> Any:
 
 def _differentiate_rest(
     outputs: Sequence[Tensor], targets: Sequence[Any], cotangents: Sequence[Tensor], **options: bool
-) -> tuple[Sequence[Tensor | None], dict[int, str]]:
-    """Returns the gradients of all outputs that can be differentiated, and why others cannot be."""
+) -> tuple[Sequence[Tensor | None], dict[int, Exception]]:
+    """Returns the gradients of all outputs that can be differentiated, and why others cannot be.
+
+    A derivative that is missing raises where somebody asks for it, as in the uncompiled run.
+    """
     options = {"retain_graph": True, "allow_unused": True, **options}
-    refused: dict[int, str] = {}
+    refused: dict[int, Exception] = {}
     try:
         return grad(outputs, targets, cotangents, **options), refused
-    except SavedTensorError:
+    except (SavedTensorError, MissingRuleError):
         for number, output in enumerate(outputs):
             try:
                 jax.eval_shape(partial(_differentiate_one, output, targets), output._storage.array)
-            except SavedTensorError as error:
-                refused[number] = str(error)
+            except (SavedTensorError, MissingRuleError) as error:
+                refused[number] = type(error)(str(error))  # without its traceback
     kept = [number for number in range(len(outputs)) if number not in refused]
     if not kept:
         return [None] * len(targets), refused

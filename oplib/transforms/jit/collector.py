@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import types
 from collections import deque
-from collections.abc import Sequence
 from typing import Any
 
 import jax
 from jax.core import Tracer
 
+from oplib.autograd.recording.view import StaleView
 from oplib.errors import TracingError
+from oplib.library.records.sites import find_definition
 from oplib.pytree import tree_flatten_dataclasses
-from oplib.tensor import Generator, Storage, Tensor, box
+from oplib.tensor import Generator, Storage, Tensor
 from oplib.tensor.devices.layout import find_spread, is_alike
 from oplib.tensor.inference import InferenceTensor
+from oplib.tensor.methods.copying import users_attributes
 from oplib.tensor.storage.fresh import peek
 from oplib.tensor.storage.overlay import Overlay
-from oplib.tensor.views import AliasStorage, ViewStorage
+from oplib.tensor.views import AliasStorage
 from oplib.transforms.tracing.boundary import Boundary
 from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.entries import read_entries, restore_entry
@@ -25,6 +27,7 @@ from oplib.transforms.tracing.observed_tensor import StateSnapshot
 from oplib.transforms.tracing.paths import SCALARS, CapturedPath, Walk, name_package
 
 from .effects import Effects, New, NewEntry, NewTensor, Operand, Source
+from .memory import MemoryAfterCall
 
 _OF_CODE = (types.CellType, types.FunctionType)
 
@@ -42,22 +45,22 @@ class Collector:
         outputs: the arrays that the program returns.
         layouts: for each of them its sharding over several devices; None where XLA chooses.
         live: the Tensors with a history that exist after the call.
+        leaves: the Tensors after the call that collect a gradient, and did not before it.
         made: the Tensors that were made inside and are kept outside, each with its path if that is known.
     """
 
     def __init__(self, name: str, candidates: Candidates, snapshot: StateSnapshot) -> None:
-        self.effects = Effects()
-        self.outputs: list[Any] = []
-        self.layouts: list[Any] = []
-        self.live: list[Tensor] = []
-        self.made: list[tuple[Tensor, str]] = []
+        self.outputs: list[Any]
+        self.layouts: list[Any]
+        self.live: list[Tensor]
+        self.leaves: list[tuple[Source, Tensor]]
+        self.made: list[tuple[Tensor, str]]
         self._name = name
         self._candidates = candidates
         self._snapshot = snapshot
-        self._tensors: dict[int, New] = {}
-        self._storages: dict[Storage, int] = {}
         self._layouts = {storage: find_spread(peek(storage)) for storage in candidates.storages}
-        self._placed: list[tuple[Any, Any, dict[Any, Any]]] = []
+        self._memory = MemoryAfterCall(snapshot, self._put_storage)
+        self._reset()
         self._on_the_way = candidates.find_ancestors()
 
     def collect(self, result: Any, overlay: Overlay, inputs: tuple[Any, ...], versions: list[int]) -> None:
@@ -69,21 +72,37 @@ class Collector:
             inputs: of the jaxpr.
             versions: of the storages, before the trace.
         """
+        self._collect_once(result, overlay, inputs, versions)
+        if self._memory.must_begin_again():
+            self._reset()
+            self._collect_once(result, overlay, inputs, versions)
+
+    def _reset(self) -> None:
+        """Starts a collection."""
+        self.effects = Effects()
+        self.outputs, self.layouts, self.live, self.made, self.leaves = [], [], [], [], []
+        self._tensors: dict[int, New] = {}
+        self._placed: list[tuple[Any, Any, dict[Any, Any]]] = []
+
+    def _collect_once(
+        self, result: Any, overlay: Overlay, inputs: tuple[Any, ...], versions: list[int]
+    ) -> None:
         effects, candidates = self.effects, self._candidates
         self._collect_writes(overlay, inputs, versions)
         self._lay_out_grads()
+        self._collect_storages(overlay)
         leaves, effects.spec = tree_flatten_dataclasses(result, _is_constant)
-        self._collect_owners(leaves)
         self._collect_containers()
         effects.results = [self._collect_result(leaf) for leaf in leaves]
         for number, (tensor, _, before) in enumerate(self._snapshot.tensors):
             self._collect_tensor(number, tensor, before, is_grad_set=id(tensor) in overlay.set_grads)
         for alias, version in self._snapshot.aliases.values():
-            if alias.version != version:
+            if alias.version != version and not _is_counted(alias, overlay):
                 operand, index = self._snapshot.find_alias(alias)
                 effects.alias_writes.append((operand, index, alias.version - version))
         for number, path in enumerate(candidates.generators):
             self._collect_generator(number, overlay.shadows[path.value])
+        effects.new_storages = self._memory.new
 
     def _collect_writes(self, overlay: Overlay, inputs: tuple[Any, ...], versions: list[int]) -> None:
         """Collects writes into storages.
@@ -99,6 +118,18 @@ class Collector:
                 output = self.put(cell.array, self._layouts[storage]) if is_new else None
                 self.effects.writes.append((candidates.holders[number], output, cell.version - version))
 
+    def _collect_storages(self, overlay: Overlay) -> None:
+        """Collects the operands that show other memory, or the same in another shape."""
+        effects, numbers = self.effects, self._candidates.numbers
+        for number, (tensor, _, before) in enumerate(self._snapshot.tensors):
+            storage = tensor.__dict__["_storage"]
+            if storage is not before["_storage"]:
+                effects.storages.append((number, self._memory.find(storage)))
+        self._turned = {tensor._storage for tensor, _ in overlay.turns}
+        effects.turns = [
+            (numbers[id(tensor)], frame) for tensor, frame in overlay.turns if id(tensor) in numbers
+        ]
+
     def find_layout(self, operand: int) -> Any:
         """Returns the sharding of an operand over several devices; None for a view, and on one device."""
         storage = self._snapshot.tensors[operand][2]["_storage"]
@@ -110,6 +141,9 @@ class Collector:
             held = tensor.__dict__.get("_grad")
             if held is not None:
                 self._layouts.setdefault(held._storage, self.find_layout(number))
+
+    def _put_storage(self, storage: Storage) -> int:
+        return self.put(storage.array, self._layouts.get(storage))
 
     def put(self, array: Any, layout: Any = None) -> int:
         """Returns the number of an array among the outputs, which it joins if it is new.
@@ -131,12 +165,6 @@ class Collector:
         self.live.append(tensor)
         return len(self.live) - 1
 
-    def _collect_owners(self, leaves: Sequence[Any]) -> None:
-        """Collects Tensors that hold their arrays, before the views of these arrays."""
-        for leaf in leaves:
-            if isinstance(leaf, Tensor) and leaf._storage is leaf._storage.owner:
-                self._source(leaf)
-
     def _collect_result(self, leaf: Any) -> Any:
         if isinstance(leaf, Tensor):
             return self._source(leaf)
@@ -155,16 +183,34 @@ class Collector:
         held = attributes.get("_grad")
         if is_grad_set or held is not before.get("_grad"):
             effects.grads.append((number, None if held is None else self._source(held)))
-        if attributes["_storage"] is not before["_storage"]:
-            count = attributes["_storage"].version - before["_storage"].version
-            effects.data.append((number, self._source_of_data(tensor), count))
-        node = tensor._grad_fn
-        if tensor._root is not None:
-            return
+        if attributes.get("_retains_grad", False) and not before.get("_retains_grad", False):
+            effects.retained.append(number)
+        self._refuse_hooks(tensor, before, self._candidates.operands[number].name)
+        if isinstance(tensor, StaleView):
+            return  # it looks its history up
+        node = attributes.get("_grad_fn")
         if node is not None and not isinstance(node, Boundary):
-            effects.histories.append((number, self.add_live(tensor)))
-        elif tensor._requires_grad != before.get("_requires_grad", False):
+            if tensor._root is None:
+                effects.histories.append((number, self.add_live(tensor)))
+        elif tensor._requires_grad != before.get("_requires_grad", False) or (
+            node is None and before.get("_grad_fn") is not None
+        ):
             effects.flags.append((number, tensor._requires_grad))
+            if tensor._requires_grad:
+                self.leaves.append((Operand(number), tensor))
+
+    def _refuse_hooks(self, tensor: Tensor, before: dict[str, Any], name: str) -> None:
+        """Raises if a hook was registered on a Tensor that outlives the call, and is still there."""
+        for attribute in ("_backward_hooks", "_post_accumulate_hooks"):
+            known = self._snapshot.list_hooks(before.get(attribute))
+            for number, hook in (getattr(tensor, attribute) or {}).items():
+                if number not in known:
+                    shown = f"{getattr(hook, '__qualname__', hook)} of {find_definition(hook)}"
+                    raise TracingError(
+                        f"{self._name}: a hook was registered on {name} while the function was traced, and a "
+                        f"call of the program registers none. Got {shown}. Register it outside of the "
+                        "function, or remove it inside by its handle."
+                    )
 
     def _collect_generator(self, number: int, shadow: Generator) -> None:
         seed, key, count = shadow.read_state()
@@ -182,7 +228,10 @@ class Collector:
     def _collect_containers(self) -> None:
         """Notes Tensors that stand in a place of a container now, and refuses numbers that have changed."""
         for number, (path, before) in enumerate(self._snapshot.containers):
-            for key, value in (read_entries(path.value) or {}).items():
+            now = read_entries(path.value) or {}
+            for key in before.keys() - now.keys() if isinstance(path.value, Tensor) else ():
+                self._refuse_scalar(path, key, before[key], "nothing")
+            for key, value in now.items():
                 if key in before and before[key] is value:
                     continue
                 is_added = key not in before and not isinstance(path.value, (list, deque, set))
@@ -201,7 +250,7 @@ class Collector:
         """
         if isinstance(holder, _OF_CODE):
             return False
-        if id(holder) in self._on_the_way:
+        if id(holder) in self._on_the_way or isinstance(holder, Tensor):
             return True
         is_users = name_package(type(holder)) != "oplib" and not isinstance(holder, (dict, list, deque, set))
         return is_users and key in self._candidates.constants.get(id(holder), ())
@@ -210,12 +259,12 @@ class Collector:
         """Notes what a container holds now, if a call can make it again."""
         leaves, spec = tree_flatten_dataclasses(value)
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        if is_placed and (tensors or isinstance(value, SCALARS)):
+        is_kept = isinstance(value, SCALARS) or isinstance(self._snapshot.containers[number][0].value, Tensor)
+        if is_placed and (tensors or is_kept):
             path, before = self._snapshot.containers[number]
             self._placed.append((path.value, key, before))
             operand = self._candidates.numbers.get(id(key))
             shown = key if operand is None else Operand(operand)
-            self._collect_owners(leaves)
             sources = [self._collect_result(leaf) for leaf in leaves]
             self.effects.entries.append(NewEntry(number, shown, sources, spec))
         else:
@@ -240,51 +289,50 @@ class Collector:
         number = self._candidates.numbers.get(id(tensor))
         if number is not None:
             return Operand(number)
-        source = self._tensors.get(id(tensor))
-        if source is None:
+        found = self._tensors.get(id(tensor))
+        if found is None:
+            described = self._describe(tensor)
+            found = self._tensors[id(tensor)] = New(len(self.effects.new_tensors))
+            self.effects.new_tensors.append(described)
             self.made.append((tensor, ""))
-            source = self._tensors[id(tensor)] = New(len(self.effects.new_tensors))
-            self.effects.new_tensors.append(self._describe(tensor))
-        return source
+            self._collect_more(found, tensor)
+        return found
 
     def _describe(self, tensor: Tensor) -> NewTensor:
-        storage = tensor._storage
-        owner = storage.owner
         slot = self.add_live(tensor) if tensor._requires_grad and tensor._grad_fn is not None else None
-        base = self._candidates.find_storage(owner)
-        flags = tensor._requires_grad, slot, isinstance(tensor, InferenceTensor)
-        if base is not None and storage is owner:
-            return NewTensor(*flags, base=base)
-        shown = self._storages.get(owner)
-        if (base, shown) != (None, None) and isinstance(storage, ViewStorage) and _is_fixed(storage):
-            root, chain, starts = self._find_root(tensor), storage.chain, storage.starts
-            return NewTensor(*flags, shown, base, root, chain, starts, tensor._creation)
-        version, is_inference = storage.version, storage.is_inference
-        if storage is not owner:  # a view of a Tensor made inside: its items alone are left after the call
-            storage = Storage(storage.array)
-        number = self._storages.get(storage)
-        if number is None:
-            number = self._storages[storage] = len(self.effects.new_storages)
-            output = self.put(storage.array, self._layouts.get(tensor._storage))
-            self.effects.new_storages.append((output, version, is_inference))
-        return NewTensor(*flags, storage=number)
+        storage, root = tensor._storage, tensor._root
+        is_copied = storage not in self._turned and self._memory.is_copied(storage)
+        return NewTensor(
+            tensor._requires_grad,
+            slot,
+            self._memory.copy(storage) if is_copied else self._memory.find(storage),
+            isinstance(tensor, InferenceTensor),
+            None if is_copied or root is None else self._source(root),
+            0 if is_copied else tensor._creation,
+            tensor._read_only,
+            tensor._retains_grad and slot is not None,
+        )
 
-    def _find_root(self, tensor: Tensor) -> Source | None:
-        """Returns the Tensor of which another is a view, if it is there after the call."""
-        if tensor._root is None:
-            return None
-        number = self._candidates.numbers.get(id(tensor._root))
-        return self._tensors.get(id(tensor._root)) if number is None else Operand(number)
+    def _collect_more(self, found: New, tensor: Tensor) -> None:
+        """Collects what a new Tensor has beside its memory and its history."""
+        if tensor._grad is not None:
+            self.effects.new_grads.append((found.number, self._source(tensor._grad)))
+        if tensor._retains_grad and tensor._grad_fn is not None:
+            self._refuse_hooks(tensor, {}, "a result that retains its gradient")
+            self.leaves.append((found, tensor))
+        if tensor._grad_fn is None and tensor._requires_grad:
+            self.leaves.append((found, tensor))
+            self._refuse_hooks(tensor, {}, "a leaf that is returned")
+        for name, value in users_attributes(tensor).items():
+            leaves, spec = tree_flatten_dataclasses(value)
+            sources = [self._collect_result(leaf) for leaf in leaves]
+            self.effects.attributes.append(NewEntry(found.number, name, sources, spec))
 
-    def _source_of_data(self, tensor: Tensor) -> Source:
-        """A Tensor that shows the memory that ``tensor.data = value`` has given to an operand."""
-        storage: Any = tensor._storage
-        shown = box(None)
-        shown._storage = storage.cell if isinstance(storage, AliasStorage) else storage
-        for number, path in enumerate(self._candidates.operands):
-            if path.value._storage is shown._storage:
-                return Operand(number)
-        return self._source(shown)
+
+def _is_counted(alias: AliasStorage, overlay: Overlay) -> bool:
+    """Whether the writes through an alias are counted by a storage of the overlay."""
+    counters = (alias.counter, None if alias.former is None else alias.former())
+    return any(counter is not None and counter.owner in overlay.cells for counter in counters)
 
 
 def _is_equal(before: Any, after: Any) -> bool:
@@ -306,8 +354,3 @@ def _show_entry(path: CapturedPath, key: Any) -> str:
         return f"an item of {path.name}"
     is_item = isinstance(path.value, (dict, list, deque))
     return f"{path.name}[{key!r}]" if is_item else f"{path.name}.{key}"
-
-
-def _is_fixed(storage: ViewStorage) -> bool:
-    """Whether a view shows the same items at every call."""
-    return storage.base is storage.owner and not any(isinstance(start, Tracer) for start in storage.starts)

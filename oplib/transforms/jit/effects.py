@@ -29,30 +29,78 @@ Source = Operand | New
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """A storage that existed before the call.
+
+    Attributes:
+        operand: the number of an operand.
+        way: the attributes that lead from the storage of the operand to it, such as ``base.cell``; empty for
+            the storage of the operand itself.
+    """
+
+    operand: int
+    way: str = ""
+
+
+StorageSource = Held | int
+"""A storage: one that existed before, or the number of one that the call makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewStorage:
+    """How one storage is made. It holds an output, or shows another storage, as a view or as ``data`` does.
+
+    Attributes:
+        output: the output that it holds; None if it shows another storage.
+        version: how often it was written.
+        is_inference: whether it was made in inference mode.
+        base: the storage that it shows.
+        chain: the frames from there to the view; None for ``data``.
+        starts: of the chain.
+        counter: the storage that counts the writes through ``data``, if it is not an own one.
+        former: the storage that a Tensor had before its ``data`` was assigned.
+        view: the storage of the view that it was before.
+    """
+
+    output: int | None
+    version: int = 0
+    is_inference: bool = False
+    base: StorageSource | None = None
+    chain: Any = None
+    starts: Any = ()
+    counter: StorageSource | None = None
+    former: StorageSource | None = None
+    view: StorageSource | None = None
+
+    def list_held(self) -> list[int]:
+        """Returns the operands that it refers to."""
+        shown = (self.base, self.counter, self.former, self.view)
+        return [source.operand for source in shown if isinstance(source, Held)]
+
+
+@dataclass(frozen=True, slots=True)
 class NewTensor:
-    """How one Tensor is made from the outputs.
+    """How one Tensor is made.
 
     Attributes:
         requires_grad: whether it does.
         slot: which output of the node of the call it is; None without history.
+        storage: its storage.
         is_inference: whether it was made in inference mode.
-        storage: number of the new storage that it shows; None if it shows the storage of ``base``.
-        base: the operand whose storage it shows.
         root: the Tensor of which it is a view, made before; None for a Tensor that is no view.
-        chain: the frames from the base to the view; None where it shows the whole storage.
-        starts: of the chain.
         creation: how the view was made.
+        read_only: the op whose result cannot be written.
+        retains_grad: whether it keeps its gradient, though it has a history.
     """
 
     requires_grad: bool
     slot: int | None
+    storage: StorageSource
     is_inference: bool = False
-    storage: int | None = None
-    base: int | None = None
     root: Source | None = None
-    chain: Any = None
-    starts: Any = ()
     creation: int = 0
+    read_only: str | None = None
+    retains_grad: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +108,7 @@ class NewEntry:
     """The entry of a container under a key after the call.
 
     Attributes:
-        container: its number.
+        container: its number; of an attribute of a new Tensor, that of the Tensor.
         key: the key; an operand for a Tensor.
         leaves: as in :attr:`Effects.results`.
         spec: the structure of the leaves.
@@ -81,13 +129,17 @@ class Effects:
             counts), and how often it was written.
         alias_writes: for ``tensor.data``, the operand, the number of the alias among those of the operand,
             and how often it was written through it.
-        new_storages: for each new storage its output, its version, and whether it is of inference mode.
+        new_storages: the storages that a call makes.
         new_tensors: the Tensors that a call makes.
+        new_grads: for new Tensors that have a gradient: the Tensor.
+        attributes: those that users have set on new Tensors.
         grads: for operands whose ``grad`` has another value: the Tensor, or None.
-        data: for operands whose ``data`` was assigned: the Tensor whose memory they share, and how often they
-            were written after that.
-        flags: for operands whose ``requires_grad`` has changed: the value.
+        storages: for operands that show other memory, or show it in another way: their storage.
+        turns: the operands that no view is and that got another shape or other strides in place, each with
+            the frame; one that was turned twice is there twice.
+        flags: for operands whose ``requires_grad`` has changed, or that have lost their history: the value.
         histories: for operands that were written with a history: the output of the node.
+        retained: the operands that keep their gradient from now on.
         entries: what containers hold after the call that they did not hold before.
         generators: for each Generator that was drawn from how often, or the state it was set to.
         results: the leaves of the result: a Tensor, the number of an array in a tuple, or a constant in a
@@ -97,30 +149,42 @@ class Effects:
 
     writes: list[tuple[int, int | None, int]] = field(default_factory=list)
     alias_writes: list[tuple[int, int, int]] = field(default_factory=list)
-    new_storages: list[tuple[int, int, bool]] = field(default_factory=list)
+    new_storages: list[NewStorage] = field(default_factory=list)
     new_tensors: list[NewTensor] = field(default_factory=list)
+    new_grads: list[tuple[int, Source]] = field(default_factory=list)
+    attributes: list[NewEntry] = field(default_factory=list)
     grads: list[tuple[int, Source | None]] = field(default_factory=list)
-    data: list[tuple[int, Source, int]] = field(default_factory=list)
+    storages: list[tuple[int, StorageSource]] = field(default_factory=list)
+    turns: list[tuple[int, Any]] = field(default_factory=list)
     flags: list[tuple[int, bool]] = field(default_factory=list)
     histories: list[tuple[int, int]] = field(default_factory=list)
+    retained: list[int] = field(default_factory=list)
     entries: list[NewEntry] = field(default_factory=list)
     generators: list[tuple[int, int | tuple[int, Any, int]]] = field(default_factory=list)
     results: list[Any] = field(default_factory=list)
     spec: Any = None
 
+    def list_leaves(self) -> list[Any]:
+        """Returns the leaves of the result, and of what containers and new Tensors hold."""
+        held = (*self.entries, *self.attributes)
+        return [*self.results, *[leaf for entry in held for leaf in entry.leaves]]
+
     def find_named(self) -> set[int]:
         """Returns the operands that a call writes, returns, or changes in another way."""
-        named = {change[0] for change in (*self.writes, *self.alias_writes, *self.grads, *self.data)}
-        named |= {change[0] for change in (*self.flags, *self.histories)} | self.find_shown()
-        for tensor in self.new_tensors:
-            if tensor.base is not None:
-                named.add(tensor.base)
-            if isinstance(tensor.root, Operand):
-                named.add(tensor.root.number)
-        return named
+        named = {change[0] for change in (*self.writes, *self.alias_writes, *self.grads, *self.storages)}
+        named |= (
+            {change[0] for change in (*self.flags, *self.histories)} | {*self.retained} | self.find_shown()
+        )
+        return named | {tensor.root.number for tensor in self.new_tensors if isinstance(tensor.root, Operand)}
 
     def find_shown(self) -> set[int]:
-        """Returns the operands that a call returns, or puts somewhere."""
-        shown = [*self.results, *[change[1] for change in (*self.grads, *self.data)]]
-        shown += [source for entry in self.entries for source in (entry.key, *entry.leaves)]
-        return {source.number for source in shown if isinstance(source, Operand)}
+        """Returns the operands that a call returns or puts somewhere, and those whose memory others show."""
+        shown = [*self.list_leaves(), *[change[1] for change in (*self.grads, *self.new_grads)]]
+        shown += [entry.key for entry in self.entries]
+        found = {source.number for source in shown if isinstance(source, Operand)}
+        storages = [
+            *[tensor.storage for tensor in self.new_tensors],
+            *[change[1] for change in self.storages],
+        ]
+        found |= {storage.operand for storage in storages if isinstance(storage, Held)}
+        return found.union(*[storage.list_held() for storage in self.new_storages])

@@ -16,7 +16,7 @@ from oplib.tensor import Storage, Tensor
 from oplib.tensor.devices.layout import describe_sharding, is_alike, is_spread
 from oplib.tensor.storage.fresh import ProgramOutputs, peek, peek_all
 from oplib.tensor.storage.overlay import list_classes
-from oplib.tensor.views import ViewStorage
+from oplib.tensor.views import AliasStorage, ViewStorage
 from oplib.transforms.tracing.paths import CapturedPath
 
 _PLAIN = list_classes(Storage(None))
@@ -94,10 +94,9 @@ class ExpectedOperands:
         owners = [storage.owner for storage in storages]
         arrays = [peek(owner) for owner in owners]
         self._classes = [list_classes(storage) for storage in storages]
-        self._are_plain = all(cls == _PLAIN for cls in self._classes)
-        self._views = [
-            (n, storage.chain, storage.starts) for n, storage in enumerate(storages) if _is_view(storage)
-        ]
+        self._are_plain = all(one == _PLAIN for one in self._classes)
+        layers = [_list_layers(storage) for storage in storages]
+        self._layers = [(number, one) for number, one in enumerate(layers) if one]
         self._avals = [array.aval for array in arrays]
         self._shown = [describe(array) for array in arrays]
         self._shardings = self._list_shardings(arrays)
@@ -171,9 +170,8 @@ class ExpectedOperands:
         for number, (storage, classes) in enumerate(zip(storages, self._classes, strict=True)):
             if storage.__class__ not in classes:
                 yield f"{self._names[number]} is a view, or was one"
-        for number, chain, starts in self._views:
-            storage = storages[number]
-            if _is_view(storage) and (storage.chain is not chain or storage.starts != starts):
+        for number, layers in self._layers:
+            if _list_layers(storages[number]) != layers:
                 yield f"{self._names[number]} is another view"
 
     def explain(self, tensors: Sequence[Tensor]) -> str:
@@ -257,5 +255,16 @@ def _hook_keys(*hooks: dict[Any, Any] | None) -> tuple[Any, ...]:
     return tuple([None if group is None else tuple(group) for group in hooks])
 
 
-def _is_view(storage: Any) -> bool:
-    return isinstance(storage, ViewStorage)
+def _list_layers(storage: Any) -> list[Any]:
+    """Returns the ways in which a storage shows another one: the chains of views, and None for ``data``."""
+    found: list[Any] = []
+    while storage.__class__ not in _PLAIN:
+        if isinstance(storage, ViewStorage):
+            found.append((storage.chain, storage.starts))
+            storage = storage.base
+        elif isinstance(storage, AliasStorage):
+            found.append(None)
+            storage = storage.cell
+        else:
+            break
+    return found

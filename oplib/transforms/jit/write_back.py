@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import ref
 
 from oplib.autograd.array_functions.array_function import make_gather
-from oplib.autograd.nodes.node import TapeNode
-from oplib.autograd.recording.rebase import note_write, rebase_history
+from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.autograd.nodes.node import Edge, TapeNode
+from oplib.autograd.recording.rebase import Overwritten, note_write, rebase_history
+from oplib.autograd.recording.view import fit_gradients, turn_views_back
 from oplib.pytree import tree_unflatten
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.inference import InferenceStorage, InferenceTensor
 from oplib.tensor.storage.fresh import ProgramOutputs, attach_output, make_fresh, peek, poke
 from oplib.tensor.views import AliasStorage, note_view
+from oplib.tensor.views.lineage import share_requires_grad
 from oplib.tensor.views.view_storage import make_view_storage
 from oplib.transforms.tracing.entries import put_entry
-from oplib.transforms.tracing.observed_tensor import list_aliases
+from oplib.transforms.tracing.observed_tensor import list_aliases, list_behind
 
-from .effects import Effects, New, NewTensor, Operand
+from .effects import Effects, New, NewTensor, Operand, Source
 
 _new: Any = object.__new__
 
@@ -40,22 +44,28 @@ class WriteBack:
         self._counted = [(at[operand], count) for operand, output, count in effects.writes if output is None]
         self._take_written = make_gather([at[operand] for operand, _, _ in effects.writes])
         self._take_fresh = make_gather(self.written)
-        self._are_plain = all(
-            tensor == NewTensor(requires_grad=False, slot=None, storage=number)
-            for number, tensor in enumerate(effects.new_tensors)
-        )
+        storages = list(enumerate(effects.new_storages))
+        self._showing = [(number, new) for number, new in storages if new.base is not None]
+        others = (effects.new_grads, effects.attributes, effects.storages, self._showing)
+        self._are_plain = not any(others) and effects.new_tensors == [
+            NewTensor(requires_grad=False, slot=None, storage=number) for number, _ in storages
+        ]
+        self._shown: list[Any] = [new.storage for new in effects.new_tensors]
+        self._kinds = list(map(_sort_attributes, effects.new_tensors))
+        self._changes_histories = any((effects.histories, effects.flags, effects.retained))
         self._sort_gradients(fresh)
         self._sort_new()
         writes = [(output, count) for _, output, count in effects.writes if output in fresh]
-        lasting = [(effects.new_storages[source.number][0], 0) for _, source in self._lasting]
-        self._take_outputs = make_gather([output for output, _ in (*writes, *lasting)])
+        lasting = [(effects.new_storages[source.number].output, 0) for _, source in self._lasting]
+        outputs = [output for output, _ in (*writes, *lasting)]
+        self._take_outputs = make_gather([output for output in outputs if output is not None])
         self._counts = [count for _, count in (*writes, *lasting)]
 
     def _sort_gradients(self, fresh: frozenset[int]) -> None:
         """Tells gradients that stand at one leaf and nowhere else from others."""
         effects = self._effects
         made = [(self._at[operand], source) for operand, source in effects.grads]
-        shown = [*effects.results, *[leaf for entry in effects.entries for leaf in entry.leaves]]
+        shown = effects.list_leaves()
         holders = Counter(
             [source.number for source in (*shown, *[source for _, source in made]) if isinstance(source, New)]
         )
@@ -63,7 +73,7 @@ class WriteBack:
             (index, source)
             for index, source in made
             if isinstance(source, New) and self._are_plain and holders[source.number] == 1
-            if effects.new_storages[source.number][0] in fresh
+            if effects.new_storages[source.number].output in fresh
         ]
         self._other_grads = [gradient for gradient in made if gradient not in self._lasting]
         self.leaves = [index for index, _ in self._lasting]
@@ -72,18 +82,19 @@ class WriteBack:
     def _sort_new(self) -> None:
         """Says which storages each call makes, and which only a call that follows no other."""
         lasting = {source.number for _, source in self._lasting}
-        kinds = [
-            (number, output, version, InferenceStorage if is_inference else Storage)
-            for number, (output, version, is_inference) in enumerate(self._effects.new_storages)
+        storages = self._effects.new_storages
+        self._new = [
+            (number, new.output, new.version, InferenceStorage if new.is_inference else Storage)
+            for number, new in enumerate(storages)
+            if new.output is not None and number not in lasting
         ]
-        self._new = [kind for kind in kinds if kind[0] not in lasting]
-        self._lasting_versions = [kinds[source.number][2] for _, source in self._lasting]
+        self._lasting_versions = [storages[source.number].version for _, source in self._lasting]
 
     @property
     def can_follow(self) -> bool:
         """Whether a call may follow another: it writes into fresh storages, and into no others."""
         effects = self._effects
-        others = (effects.alias_writes, effects.histories, effects.flags, effects.data)
+        others = (effects.alias_writes, effects.histories, effects.flags, effects.storages, effects.retained)
         are_fresh = len(effects.writes) == len(self.written)
         return self._are_plain and bool(self.written) and are_fresh and not any(others)
 
@@ -133,25 +144,98 @@ class WriteBack:
                 storage.array = array
 
     def make(self, tensors: Sequence[Tensor], returned: Sequence[Any], node: TapeNode | None) -> list[Any]:
-        """Makes the new Tensors, but for the gradients that :meth:`make_gradients` makes."""
+        """Gives operands their histories, and makes the new Tensors and the storages of operands.
+
+        The gradients that :meth:`make_gradients` makes are left out.
+        """
         storages: list[Any] = [None] * len(self._effects.new_storages)
         for number, output, version, kind in self._new:
             storage = storages[number] = _new(kind)
             poke(storage, returned[output])
             storage.version = version
         made: list[Any] = []
-        if not self._are_plain:
-            for new in self._effects.new_tensors:
-                made.append(self._make_tensor(new, tensors, storages, node))
-                if new.root is not None:
-                    root = made[-1]._root = self._give(new.root, tensors, made)
-                    note_view(root, made[-1])
+        if self._are_plain:
+            made += storages
+            for number, *_ in self._new:
+                tensor = made[number] = _new(Tensor)
+                tensor._storage = storages[number]
+            if self._changes_histories:
+                self._change_histories(tensors, node)
             return made
-        made += storages
-        for number, *_ in self._new:
-            tensor = made[number] = _new(Tensor)
-            tensor._storage = storages[number]
+        if self._showing:
+            self._show(tensors, storages)
+        shown = [  # before operands show others
+            storages[source] if source.__class__ is int else self._find(source, tensors, storages)
+            for source in self._shown
+        ]
+        if self._effects.storages:
+            self._turn(tensors, storages)
+        if self._changes_histories:
+            self._change_histories(tensors, node)
+        for storage, (kind, slot, root, others) in zip(shown, self._kinds):  # noqa: B905  the keyword costs time
+            tensor = _new(kind)
+            made.append(tensor)
+            tensor._storage = storage
+            if slot is not None:
+                tensor._requires_grad, tensor._grad_fn, tensor._output_nr = True, node, slot
+            if others:
+                tensor.__dict__.update(others)
+            if root is not None:
+                tensor._root = self._give(root, tensors, made)
+                note_view(tensor._root, tensor)
         return made
+
+    def _show(self, tensors: Sequence[Tensor], storages: list[Any]) -> None:
+        """Makes the storages that show others."""
+        for number, described in self._showing:
+            base, counter, former, view = [
+                self._find(source, tensors, storages)
+                for source in (described.base, described.counter, described.former, described.view)
+            ]
+            if described.chain is not None:
+                storages[number] = make_view_storage(base, described.chain, described.starts)
+                continue
+            alias = storages[number] = AliasStorage(base, described.version)
+            alias.counter, alias.view = counter or alias.counter, view
+            alias.former = None if former is None else ref(former)
+
+    def _find(self, source: Any, tensors: Sequence[Tensor], storages: Sequence[Any]) -> Any:
+        """Returns a storage that is there before the call, or that the call makes."""
+        if source.__class__ is int:
+            return storages[source]
+        if source is None:
+            return None
+        storage: Any = tensors[self._at[source.operand]]._storage
+        for name in source.way.split(".") if source.way else ():
+            storage = dict(list_behind(storage)).get(name)
+        return storage
+
+    def _turn(self, tensors: Sequence[Tensor], storages: Sequence[Any]) -> None:
+        """Gives operands their storages, and lets their views show the same items as before."""
+        changes = self._effects.storages
+        shown = [self._find(source, tensors, storages) for _, source in changes]
+        changed = [tensors[self._at[operand]] for operand, _ in changes]
+        for tensor, storage in zip(changed, shown, strict=True):
+            tensor._storage = storage
+        rewritten = {operand for operand, _ in self._effects.histories}
+        for operand, frame in self._effects.turns:
+            tensor = tensors[self._at[operand]]
+            turn_views_back(tensor, frame, changed)
+            if tensor._requires_grad and operand not in rewritten:
+                fit_gradients(tensor)
+
+    def _change_histories(self, tensors: Sequence[Tensor], node: TapeNode | None) -> None:
+        """Gives operands their histories, before new views of them are made."""
+        effects, at = self._effects, self._at
+        for operand, slot in effects.histories:
+            rebase_history(tensors[at[operand]], None if node is None else (node, slot))
+        for operand, value in effects.flags:
+            tensor = tensors[at[operand]]
+            tensor._grad_fn, tensor._output_nr, tensor._requires_grad = None, 0, value
+            if value and tensor._views is not None:
+                share_requires_grad(tensor)
+        for operand in effects.retained:
+            tensors[at[operand]].retain_grad()
 
     def make_gradients(self, tensors: Sequence[Tensor], outputs: ProgramOutputs) -> None:
         """Gives leaves gradients that are fresh. Calls that follow put other arrays into these."""
@@ -163,40 +247,17 @@ class WriteBack:
             grad._storage = make_fresh(outputs, slot, version)
             leaf._grad = grad
 
-    def _make_tensor(
-        self, new: NewTensor, tensors: Sequence[Tensor], storages: list[Storage], node: TapeNode | None
-    ) -> Tensor:
-        tensor = _new(InferenceTensor if new.is_inference else Tensor)
-        if new.storage is not None:
-            tensor._storage = storages[new.storage]
-        else:
-            assert new.base is not None
-            tensor._storage = tensors[self._at[new.base]]._storage.owner
-        if new.chain is not None:
-            tensor._storage = make_view_storage(tensor._storage, new.chain, new.starts)
-        if new.creation:
-            tensor._creation = new.creation
-        if new.requires_grad:
-            tensor._requires_grad = True
-        if new.slot is not None:
-            tensor._grad_fn, tensor._output_nr = node, new.slot
-        return tensor
-
-    def apply(self, tensors: Sequence[Tensor], made: Sequence[Tensor], node: Any) -> None:
-        """Gives operands their new gradients, histories and data."""
-        effects, at = self._effects, self._at
-
-        for operand, slot in effects.histories:
-            rebase_history(tensors[at[operand]], (node, slot))
-        for operand, value in effects.flags:
-            tensors[at[operand]]._requires_grad = value
-        for operand, source, count in effects.data:
-            tensor = tensors[at[operand]]
-            tensor._storage = AliasStorage(
-                self._give(source, tensors, made)._storage, tensor._storage.version + count
-            )
+    def complete(self, tensors: Sequence[Tensor], made: Sequence[Tensor], outputs: Sequence[Any]) -> None:
+        """Gives Tensors their gradients, but for those of :meth:`make_gradients`, and new ones attributes."""
         for index, source in self._other_grads:
             tensors[index]._grad = None if source is None else self._give(source, tensors, made)
+        if self._are_plain:
+            return
+        for number, source in self._effects.new_grads:
+            made[number]._grad = self._give(source, tensors, made)
+        for attribute in self._effects.attributes:
+            leaves = [self._give(leaf, tensors, made, outputs) for leaf in attribute.leaves]
+            made[attribute.container].__dict__[attribute.key] = tree_unflatten(leaves, attribute.spec)
 
     def put_entries(
         self, containers: Sequence[Any], tensors: Sequence[Tensor], made: Sequence[Tensor], outputs: Any
@@ -212,6 +273,17 @@ class WriteBack:
         leaves = [self._give(result, tensors, made, outputs) for result in self._effects.results]
         return tree_unflatten(leaves, self._effects.spec)
 
+    def find_edge(self, source: Source, tensors: Sequence[Tensor], made: Sequence[Tensor]) -> Edge | None:
+        """Returns where the gradient of a Tensor goes that collects one since the call."""
+        tensor: Tensor = self._give(source, tensors, made)
+        if not tensor._retains_grad:
+            return gradient_edge(tensor)
+        call: Any = tensor._grad_fn
+        end: Any = Overwritten.make(tensor)  # the backward of the call gives the gradient that it retains
+        end._retained, end.has_hooks = {0: ref(tensor)}, True
+        call.ends = {**call.ends, tensor._output_nr: end}
+        return end, 0
+
     def _give(
         self, source: Any, tensors: Sequence[Tensor], made: Sequence[Tensor], outputs: Sequence[Any] = ()
     ) -> Any:
@@ -221,6 +293,18 @@ class WriteBack:
         if isinstance(source, New):
             return made[source.number]
         return outputs[source[0]] if isinstance(source, tuple) else source[0]
+
+
+def _sort_attributes(new: NewTensor) -> tuple[type[Tensor], int | None, Any, dict[str, Any]]:
+    """Returns the class of a new Tensor, its slot, its root, and the attributes that few Tensors have."""
+    others = {
+        "_creation": new.creation,
+        "_read_only": new.read_only,
+        "_retains_grad": new.retains_grad,
+        "_requires_grad": new.requires_grad and new.slot is None,
+    }
+    kind = InferenceTensor if new.is_inference else Tensor
+    return kind, new.slot, new.root, {name: value for name, value in others.items() if value}
 
 
 def _sort_writes(

@@ -77,6 +77,11 @@ class Candidates:
             is_asked = reads_all or names.probes_keys or not isinstance(value, dict)
             self.identities[id(value)] = identify(path, names) if is_asked else {"bool({})": bool(value)}
         for path in self.operands:
+            held = read_constants(path.value, names.known)
+            if held:
+                self.constants[id(path.value)] = {
+                    key: one for key, one in held.items() if _is_constant(one, walk)
+                }
             if path.parent is not None and names.lead_to(path):
                 self.identities[id(path.value)] = identify(path, names)
 

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 from oplib.tensor import Generator, Tensor
+from oplib.tensor.methods.copying import users_attributes
 
 from .entries import list_codes, list_slot_names
 from .paths import SCALARS, CapturedPath, Walk, name_package
@@ -172,9 +173,13 @@ def _get_name(path: CapturedPath) -> str | None:
 def read_constants(value: Any, names: set[Any] | None) -> dict[Any, Any]:
     """Returns what a container holds under some names that may be frozen into a program; None for all names.
 
-    A function has its globals, an object also the numbers that its class has, and a class its own numbers and
-    functions.
+    A function has its globals, an object also the numbers that its class has, a class its own numbers and
+    functions, and a Tensor the attributes that users have set.
     """
+    if isinstance(value, Tensor):
+        return {
+            name: held for name, held in users_attributes(value).items() if names is None or name in names
+        }
     if isinstance(value, types.CellType):
         held = _read_attribute(value, "cell_contents")
         return {} if held is _MISSING else {"cell_contents": held}

@@ -8,6 +8,9 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Any
 
+from oplib.tensor import Tensor
+from oplib.tensor.methods.copying import users_attributes
+
 _MISSING = object()
 _WITHOUT = (type, types.ModuleType, types.MethodType, tuple, frozenset, functools.partial)
 
@@ -15,7 +18,8 @@ _WITHOUT = (type, types.ModuleType, types.MethodType, tuple, frozenset, functool
 def read_entries(value: Any) -> dict[Any, Any] | None:
     """Returns what a container holds that a user changes; None for other objects.
 
-    A function holds the globals that its code names, and a closure cell its content.
+    A function holds the globals that its code names, a closure cell its content, and a Tensor the attributes
+    that users have set.
     """
     if isinstance(value, dict):
         return OrderedDict(value)
@@ -28,6 +32,8 @@ def read_entries(value: Any) -> dict[Any, Any] | None:
         return {name: value.__globals__[name] for name in names if name in value.__globals__}
     if isinstance(value, _WITHOUT):
         return None
+    if isinstance(value, Tensor):
+        return users_attributes(value)
     entries = {name: getattr(value, name, _MISSING) for name in list_slot_names(type(value))}
     if isinstance(value, types.CellType):
         entries = {"cell_contents": read_cell(value)}

@@ -17,7 +17,7 @@ from oplib.tensor import Tensor
 from oplib.tensor.jax_node import register_kind
 from oplib.tensor.storage.class_changes import change_class
 from oplib.tensor.storage.overlay import Overlay, overlays
-from oplib.tensor.views import AliasStorage
+from oplib.tensor.views import AliasStorage, ViewStorage
 
 from .entries import read_entries, restore_entries
 from .paths import CapturedPath
@@ -127,21 +127,20 @@ def use_overlay(overlay: Overlay, **settings: Any) -> Generator[None]:
 
     Args:
         overlay: of the trace.
-        **settings: fields of the mode state during this time.
+        **settings: ``tracing``, ``tracing_scope`` or ``region`` of the mode state during this time.
     """
     state, outer = modes.state, overlays.current
-    before = {name: getattr(state, name) for name in settings}
+    watchers, tracing, scope, region = state.watchers, state.tracing, state.tracing_scope, state.region
     try:
         overlays.current = overlay
         state.watchers += 1
         for name, value in settings.items():
             setattr(state, name, value)
         yield
-    finally:
-        for name, value in before.items():
-            setattr(state, name, value)
-        state.watchers -= 1
+    finally:  # without calls, between which an interrupt could come
         overlays.current = outer
+        state.watchers, state.tracing, state.tracing_scope = watchers, tracing, scope
+        state.region = region
 
 
 class StateSnapshot:
@@ -168,6 +167,14 @@ class StateSnapshot:
         self.aliases = {
             id(alias): (alias, alias.version) for tensor in tensors for alias in list_aliases(tensor._storage)
         }
+        self._alias_views = [(alias, alias.view) for alias, _ in self.aliases.values()]
+        known = {id(tensor) for tensor, *_ in self.tensors}
+        self._others = [
+            (view, view.__class__, dict(view.__dict__))
+            for _, views in self._views.values()
+            for reference in views[1:]
+            if (view := reference()) is not None and id(view) not in known
+        ]
         self.containers = [
             (path, entries) for path in containers if (entries := read_entries(path.value)) is not None
         ]
@@ -182,7 +189,7 @@ class StateSnapshot:
 
     def restore(self) -> None:
         """Puts everything back. An observed Tensor has kept its attributes, and its class is put back."""
-        for tensor, kind, attributes in self.tensors:
+        for tensor, kind, attributes in (*self.tensors, *self._others):
             was_observed = is_observed_tensor(tensor)
             if type(tensor) is not kind:
                 change_class(tensor, kind)
@@ -197,6 +204,12 @@ class StateSnapshot:
             views[:] = before
         for alias, version in self.aliases.values():
             alias.version = version
+        for alias, view in self._alias_views:
+            alias.view = view
+
+    def list_hooks(self, hooks: Any) -> dict[int, Any]:
+        """Returns the hooks that a dictionary of hooks had before."""
+        return next((before for held, before in self._hooks if held is hooks), {})
 
     def restore_containers(self) -> None:
         """Puts the entries of containers back."""
@@ -211,6 +224,17 @@ def _put_back(held: dict[Any, Any], before: dict[Any, Any]) -> None:
     for key, value in before.items():
         if key not in held or held[key] is not value:
             held[key] = value
+
+
+def list_behind(storage: Any) -> list[tuple[str, Any]]:
+    """Returns the storages to which a storage refers, by the names of its attributes."""
+    if isinstance(storage, ViewStorage):
+        return [("base", storage.base)]
+    if not isinstance(storage, AliasStorage):
+        return []
+    former = None if storage.former is None else storage.former()
+    behind = ("cell", storage.cell), ("counter", storage.counter), ("view", storage.view), ("former", former)
+    return [(name, other) for name, other in behind if other is not None]
 
 
 def list_aliases(storage: Any) -> list[AliasStorage]:

@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from oplib.tensor import Generator, Tensor, default_generator
+from oplib.tensor.methods.copying import users_attributes
 
 from .entries import is_empty_cell, list_names, list_own_slots
 
@@ -190,6 +191,8 @@ def _list_tensor(path: CapturedPath, tensor: Tensor) -> Iterator[CapturedPath]:
     for attribute in ("_backward_hooks", "_post_accumulate_hooks"):
         for number, hook in (tensor.__dict__.get(attribute) or {}).items():
             yield CapturedPath(hook, path, f"{{}}.{attribute}[{number}]", f"a hook of {path.name}")
+    for name, held in users_attributes(tensor).items():
+        yield CapturedPath(held, path, f"{{}}.__dict__[{name!r}]", f"{path.name}.{name}")
 
 
 def _list_class(path: CapturedPath, cls: type) -> Iterator[CapturedPath]:

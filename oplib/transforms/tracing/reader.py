@@ -138,7 +138,7 @@ class Reader:
             self._read(path)
             if not isinstance(path.value, (Tensor, Generator)):
                 self._add_identity(identify(path, self._names_of_code), path)
-                self._add_constants(path)
+            self._add_constants(path)
         return self._names[id(path)]
 
     def _add_wanted(self, path: CapturedPath | None) -> str:
