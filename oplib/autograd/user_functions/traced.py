@@ -21,6 +21,7 @@ from oplib.autograd.nodes.gradient_representation import ARRAYS, is_tracer_class
 from oplib.modes import modes
 from oplib.tensor import Tensor, read_array
 from oplib.tensor.storage.escape import refuse_escape
+from oplib.tensor.storage.overlay import overlays
 
 from .function_call import FunctionCall
 from .function_node import BackwardCFunction, refuse_gradient
@@ -32,10 +33,16 @@ Arrays = Sequence[Any]
 
 
 def is_differentiated_by_jax(cls: Any, call: FunctionCall) -> bool:
-    """Returns whether JAX gets the rule of a call off the tape: an input is traced, and there is a rule."""
+    """Returns whether JAX gets the rule of a call off the tape: an input is traced, and there is a rule.
+
+    In the trace of ``oplib.jit`` itself the tape alone differentiates.
+    """
     if call.tangents is not None or not cls._is_users:
         return False
     if cls.backward is cls._root.backward and cls.vjp is cls._root.vjp:
+        return False
+    overlay = overlays.current
+    if overlay is not None and overlay.takes_writes and overlay.is_current_trace():
         return False
     return any(is_tracer_class[type(read_array(tensor))] for tensor in call.inputs)
 
