@@ -135,7 +135,7 @@ class ExpectedOperands:
         """Whether arrays have the shapes, dtypes and shardings that the program was compiled for."""
         if list(map(_get_aval, arrays)) != self._avals:
             return False
-        return next(self._find_moved(arrays), None) is None
+        return not self._shardings or next(self._find_moved(arrays), None) is None
 
     def _find_moved(self, arrays: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """Yields the operands that are laid out in another way than they were, with their shardings then."""
