@@ -354,14 +354,14 @@ class Dispatcher:
         if device is not None:  # the results of a factory are on this device
             with jax.default_device(device.to_jax()):
                 return self._run_here(layout, arrays, donating=donating, device=device)
-        found = self._run_here(layout, arrays, donating=donating)
-        self._note_computation(found[1], layout, arrays)
-        return found
+        structure, outputs = self._run_here(layout, arrays, donating=donating)
+        self._note_computation(outputs, layout, arrays)
+        return structure, outputs
 
     def _note_computation(self, outputs: Sequence[Any], layout: Layout, arrays: Sequence[Any]) -> None:
-        """Notes how a call can be computed while a function is traced, if it is the same each time."""
+        """Notes how the outputs of a call are computed, while a function is traced."""
         if self._is_repeatable and overlays.current is not None:
-            note_computation(outputs, lambda given: self._run_on_arrays(layout, given)[1], list(arrays))
+            note_computation(outputs, lambda operands: self._run_on_arrays(layout, operands)[1], list(arrays))
 
     def _run_here(
         self, layout: Layout, arrays: Sequence[Any], *, donating: bool, device: Device | None = None

@@ -129,7 +129,7 @@ def _make_filled(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], place
     if has_symbols(shape) or math.prod(shape) > _FROM_HOST or isinstance(value, jax.Array):
         require_memory("full", shape, dtype)
         make = partial(jnp.full, shape, dtype=dtype, device=placement)
-        return run_noted(lambda given: (make(given),), value)[0]
+        return run_noted(lambda item: (make(item),), value)[0]
     values = saturate(np.full(shape, value), dtype).astype(dtype)
     made = jax.device_put(values, placement)
     note_computation((made,), lambda: (values,))

@@ -71,9 +71,9 @@ def _from_jax(array: jax.Array, dtype: np.dtype[Any] | None, placement: Placemen
     if dtype is not None or array.weak_type:
         target = array.dtype if dtype is None else dtype
         convert = jax.lax.convert_element_type
-        (array,) = run_noted(lambda given: (convert(saturate(given, target), target),), array)
+        (array,) = run_noted(lambda source: (convert(saturate(source, target), target),), array)
     if placement is not None:
-        (array,) = run_noted(lambda given: (jax.device_put(given, placement),), array)
+        (array,) = run_noted(lambda source: (jax.device_put(source, placement),), array)
     return array
 
 

@@ -1,7 +1,7 @@
 """Known values: those of traced arrays that are computed from numbers of Python only.
 
-While a function is traced, the overlay notes of each array that is made of numbers, or computed from such
-arrays, how it is computed. Nothing is computed before a value is asked for.
+While a function is traced, the overlay holds a computation for each array that comes from such numbers. The
+computation runs when a value is asked for.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _MOST_ITEMS = 4096
 
 
 class Computation:
-    """How some arrays are computed.
+    """A function and its operands, from which some arrays are computed when a value is asked for.
 
     Attributes:
-        function: computes them.
+        function: takes the operands, and returns the arrays.
         structure: of the operands: a tree of JAX.
-        operands: arrays with values, and for the others their computation and the place among its results.
-        results: the arrays with values, once they were asked for.
+        operands: the leaves of the tree: arrays with values, and a :class:`Result` for each of the others.
+        results: the arrays with values; None before they are computed.
     """
 
     __slots__ = ("function", "operands", "results", "structure")
@@ -38,14 +38,35 @@ class Computation:
         self.results: Sequence[Any] | None = None
 
     def list_missing(self) -> list[Computation]:
-        """Returns the computations of operands that were not computed yet."""
-        return [one[0] for one in self.operands if one.__class__ is tuple and one[0].results is None]
+        """Returns the computations of operands that have not run."""
+        sources = [operand.computation for operand in self.operands if isinstance(operand, Result)]
+        return [source for source in sources if source.results is None]
 
     def compute(self) -> None:
-        """Computes the results, when those of all operands are there."""
-        values = [one[0].results[one[1]] if one.__class__ is tuple else one for one in self.operands]
+        """Computes the results, after the computations of all operands have run."""
+        values = [operand.read() if isinstance(operand, Result) else operand for operand in self.operands]
         self.results = self.function(*jax.tree_util.tree_unflatten(self.structure, values))
         self.operands = []
+
+
+class Result:
+    """One result of a computation.
+
+    Attributes:
+        computation: returns the result.
+        index: of the result among those of the computation.
+    """
+
+    __slots__ = ("computation", "index")
+
+    def __init__(self, computation: Computation, index: int) -> None:
+        self.computation = computation
+        self.index = index
+
+    def read(self) -> Any:
+        """Returns the array with values, after its computation has run."""
+        assert self.computation.results is not None
+        return self.computation.results[self.index]
 
 
 def note_computation(results: Sequence[Any], function: Callable[..., Sequence[Any]], *operands: Any) -> None:
@@ -57,26 +78,36 @@ def note_computation(results: Sequence[Any], function: Callable[..., Sequence[An
         *operands: trees of arrays.
     """
     overlay = overlays.current
-    if overlay is None or any(getattr(one, "size", 0) > _MOST_ITEMS for one in results):
+    if overlay is None or any(getattr(array, "size", 0) > _MOST_ITEMS for array in results):
         return
+    computations = overlay.computations
     leaves, structure = jax.tree_util.tree_flatten(operands)
-    known = [overlay.computations.get(id(one)) if isinstance(one, Tracer) else (None, one) for one in leaves]
-    if None in known:
-        return
-    given = [one[1] if one[0] is None else one[1:] for one in known if one is not None]
-    computation, noted = Computation(function, given, structure), overlay.computations
-    for place, array in enumerate(results):
+    known: list[Any] = []
+    for leaf in leaves:
+        if isinstance(leaf, Tracer):
+            if id(leaf) not in computations:
+                return
+            leaf = computations[id(leaf)][1]
+        known.append(leaf)
+    computation = Computation(function, known, structure)
+    for index, array in enumerate(results):
         if isinstance(array, Tracer):
-            number = id(array)
-            noted[number] = ref(array, partial(_forget, noted, number)), computation, place
+            key = id(array)
+            reference = ref(array, partial(_forget, computations, key))
+            computations[key] = reference, Result(computation, index)
 
 
-def _forget(noted: dict[int, Any], number: int, _: Any) -> None:
-    noted.pop(number, None)
+def _forget(computations: dict[int, Any], key: int, _: Any) -> None:
+    computations.pop(key, None)
 
 
 def run_noted(function: Callable[..., Sequence[Any]], *operands: Any) -> Sequence[Any]:
-    """Runs a function of arrays, and notes it as the computation of its results."""
+    """Runs a function of arrays, and notes it as the computation of its results.
+
+    Args:
+        function: returns arrays for the operands.
+        *operands: trees of arrays.
+    """
     results = function(*operands)
     note_computation(results, function, *operands)
     return results
@@ -87,18 +118,17 @@ def find_value(array: Any) -> Any:
     if not isinstance(array, Tracer):
         return array
     overlay = overlays.current
-    found = None if overlay is None else overlay.computations.get(id(array))
-    if found is None:
+    entry = None if overlay is None else overlay.computations.get(id(array))
+    if entry is None:
         return None
-    _, computation, place = found
-    ahead: list[Computation] = [computation]
+    pending = [entry[1].computation]  # a list, since a recursion would end at a long chain of operands
     with jax.ensure_compile_time_eval():
-        while ahead:
-            missing = [] if ahead[-1].results is not None else ahead[-1].list_missing()
+        while pending:
+            missing = pending[-1].list_missing()
             if missing:
-                ahead += missing
-            else:
-                last = ahead.pop()
-                if last.results is None:
-                    last.compute()
-    return computation.results[place]
+                pending += missing
+                continue
+            last = pending.pop()
+            if last.results is None:
+                last.compute()
+    return entry[1].read()

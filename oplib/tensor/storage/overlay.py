@@ -40,8 +40,8 @@ class Overlay:
         takes_writes: whether outside storages may be written.
         outside: the ``id`` of each Tensor that existed before the trace and that the function may find; None
             where that is not known.
-        computations: for each traced array whose values are known, by its ``id``: a reference to it, how it
-            is computed, and its place among the results, see ``known.py``.
+        computations: for each traced array whose values are known, by its ``id``: a reference to it, and the
+            ``Result`` of ``known.py`` that computes it.
     """
 
     def __init__(self, name: str, scope: int) -> None:
@@ -57,7 +57,7 @@ class Overlay:
         self.device: Any = None
         self.takes_writes = True
         self.outside: frozenset[int] | None = None
-        self.computations: dict[int, tuple[ref[Any], Any, int]] = {}
+        self.computations: dict[int, tuple[ref[Any], Any]] = {}
 
     def nest(self) -> Overlay:
         """Returns an overlay for a trace inside of this one: it has these cells, and can have others."""

@@ -234,8 +234,8 @@ class Chain:
         return run("put", Chain.put, starts, whole, part)
 
     def _run_traced(self, name: str, function: Callable[..., Any], starts: Starts, *arrays: Any) -> Any:
-        """Runs a function of one result, as :meth:`run` does, and notes where the result comes from."""
-        return run_noted(lambda *given: (self.run(name, function, starts, *given),), *arrays)[0]
+        """Runs a function of one result, as :meth:`run` does, and notes how the result is computed."""
+        return run_noted(lambda *operands: (self.run(name, function, starts, *operands),), *arrays)[0]
 
     def pull_back(self, grad: Any, starts: Starts) -> Any:
         """Returns the gradient of the base from that of the view. It is compiled for concrete arrays."""

@@ -118,7 +118,7 @@ class BodyRegion:
         for capture, array in zip(captured, arrays, strict=True):
             storage = capture.storage
             assert storage is not None
-            note_computation((array,), lambda given: (given,), capture.value)  # in a trace around this one
+            note_computation((array,), lambda array: (array,), capture.value)  # in a trace around this one
             first = self._arrays.setdefault((id(storage), None), array)
             self._arrays[capture.key] = array
             if first is array and storage is storage.owner:
@@ -135,7 +135,7 @@ class BodyRegion:
         else:
             value = _trace_value(self.find(storage, tensor if has_history else None))
         if self._cutting and modes.grad_enabled and not self._is_varied(tensor, has_history=has_history):
-            return run_noted(lambda given: (jax.lax.stop_gradient(given),), value)[0]
+            return run_noted(lambda array: (jax.lax.stop_gradient(array),), value)[0]
         return value
 
     def keep_derivative(self, tensor: Tensor, result: Tensor) -> Any:
