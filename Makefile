@@ -39,7 +39,7 @@ test-compiled: $(VENV)/.has-test $(VENV)/.has-parity  ## run the tests of the ta
 		tests/parity $(ARGS)
 
 # In ten minutes about 4,000 random programs, spread over the nine tests that run them, and 3,000 compiled ones. Each
-# run draws others; it prints the seed.
+# run draws other programs, and prints its seed.
 soak: $(VENV)/.has-test $(VENV)/.has-parity  ## for SOAK_SECONDS: interrupts, threads, processes, bad values, random programs
 	OPLIB_SOAK_SECONDS=$(SOAK_SECONDS) RANDOM_GRAPHS=$$(($(SOAK_SECONDS) * 4000 / 600 / 9 + 1)) \
 		OPLIB_TEST_SEED=$${OPLIB_TEST_SEED:-$$(date +%s)} \
