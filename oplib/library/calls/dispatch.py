@@ -59,6 +59,7 @@ from oplib.tensor.devices.layout import is_spread
 from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tensor.storage.known import note_computation
 from oplib.tensor.storage.overlay import overlays
+from oplib.tracebacks import call_compiled
 
 from .derived_view import ViewDeriver, gives_views
 from .fast_key import FastKey, is_eligible
@@ -373,8 +374,9 @@ class Dispatcher:
             return specialization.run_plain(*arrays)
         try:
             if self.is_fast and self.returns_one:  # as the fast path does, so that nothing is compiled twice
-                return ONE_ARRAY, (specialization.run_one(*arrays),)
-            return specialization.run_donating(*arrays) if donating else specialization.run(*arrays)
+                return ONE_ARRAY, (call_compiled(specialization.run_one, *arrays),)
+            run = specialization.run_donating if donating else specialization.run
+            return call_compiled(run, *arrays)
         except CapturedTracerError:
             self._note_captured(specialization)
         except ReadValueError:
@@ -397,7 +399,7 @@ class Dispatcher:
             if keeps_run or specialization.call.is_plain:
                 return specialization.record_plain(wanted, arrays)
             try:
-                recorded = specialization.recorders[wanted](*arrays)
+                recorded = call_compiled(specialization.recorders[wanted], *arrays)
                 self._note_computation(recorded[1 : 1 + len(recorded[0].outputs)], layout, arrays)
                 return recorded
             except CapturedTracerError:

@@ -24,6 +24,7 @@ from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.inference import InferenceStorage, InferenceTensor
 from oplib.tensor.storage.overlay import overlays
+from oplib.tracebacks import CarriedError
 
 from .derived_view import gives_views
 from .fast_block import FastBlock, Input
@@ -43,7 +44,7 @@ SHARED_OBJECTS: dict[str, Any] = {
 }
 """The objects that the lines of any overload may refer to."""
 for _object in (
-    *(InferenceStorage, InferenceTensor, Storage, Tensor, Tracer),
+    *(CarriedError, InferenceStorage, InferenceTensor, Storage, Tensor, Tracer),
     *(float, int, isinstance, len, str),  # an argument may have such a name
     *(freeze_ints, freeze_softly, note_location, note_write, to_operand),
 ):

@@ -20,12 +20,15 @@ from oplib.generated_code import (
     CodeWriter,
     compile_function,
     define_function,
+    indent,
     render_parameters,
     write_function,
 )
 
 from .fast_block import FastBlock
 from .fast_lines import SHARED_OBJECTS, write_block
+
+_RELEASING = ("except __CarriedError as __carried:", "    __carried.release()")
 
 
 class FastPath:
@@ -101,7 +104,7 @@ class FastPath:
                 write_block(code, block)
         code.write(*self._end)
         function: Any = self.function
-        source = write_function(self._head, code.lines)
+        source = write_function(self._head, ["try:", *indent(code.lines), *_RELEASING])
         function.__code__ = compile_function(source, function.__code__.co_filename)
         self._size = size
 

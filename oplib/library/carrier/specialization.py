@@ -21,6 +21,7 @@ from oplib.library.kernels.tracing import any_traced
 from oplib.library.objects.overload import OpOverload
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.views import read_operands
+from oplib.tracebacks import carry_errors
 
 from .bound_call import BoundCall
 from .plain_function import bind_plain, make_plain_function
@@ -101,7 +102,9 @@ class Specialization:
         self.run_forward = partial(carrier.run_forward, call)
         self.run: Callable[..., tuple[Structure, tuple[Any, ...]]] = _compile(run, call)
         self.run_one: Callable[..., Any] = _compile(run_one, call)
-        self.run_donating = jax.jit(run, donate_argnums=tuple(donated)) if donated else self.run
+        self.run_donating = (
+            jax.jit(carry_errors(run), donate_argnums=tuple(donated)) if donated else self.run
+        )
         self._carrier = carrier
 
     @cached_property
@@ -141,7 +144,7 @@ class Specialization:
                 return self.record_plain(wanted, arrays)
             return self._record_derived(wanted, arrays)
 
-        return jax.jit(rename_function(record, self.overload.name()), inline=True)
+        return jax.jit(carry_errors(rename_function(record, self.overload.name())), inline=True)
 
     def _record_derived(self, wanted: Mask, arrays: Sequence[Any]) -> Recorded:
         structure = self.call.structure(arrays)
@@ -292,9 +295,10 @@ def _compile(run: Callable[..., Results], call: BoundCall) -> Callable[..., Resu
     A local op is bound in the trace itself: its formula may close over a tracer, which JAX does not move out
     of a jit that it transposes.
     """
+    carrying = carry_errors(run)
     if not call.is_transient:
-        return jax.jit(run, inline=True)
-    make = cache(lambda: jax.jit(run, inline=True))
+        return jax.jit(carrying, inline=True)
+    make = cache(lambda: jax.jit(carrying, inline=True))
     return lambda *arrays: (run if any_traced(arrays) else make())(*arrays)
 
 
