@@ -14,8 +14,10 @@ from jax.core import Tracer
 from oplib.builtin.kernels.dims import name_indices
 from oplib.builtin.kernels.interpolation import check_counts
 from oplib.builtin.rows.choice import Check
+from oplib.builtin.tables.pointwise.polynomials import FAMILIES as POLYNOMIALS
+from oplib.builtin.tables.pointwise.polynomials import MOST_STEPS
 from oplib.builtin.values import are_indices, find_array, is_traced
-from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, describe
 from oplib.tensor import Tensor, read_array
 from oplib.tensor.devices.memory import require_memory
 
@@ -144,7 +146,7 @@ def _adaptive(name: str) -> Check:
     def check(input: Any, output_size: Any, *_: Any) -> None:
         given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * rank
         sizes = [one for one in given if isinstance(one, int)]
-        require_memory(name, sizes, getattr(input, "dtype", None))
+        require_memory(name, sizes, getattr(input, "dtype", None), listed=True)
 
     return Check(check)
 
@@ -152,7 +154,20 @@ def _adaptive(name: str) -> Check:
 def _check_dimension(input: Any, p: Any) -> None:
     """Checks that the terms of mvlgamma fit into memory: a trace lists them."""
     if isinstance(p, int):
-        require_memory("mvlgamma", (p,), getattr(input, "dtype", None))
+        require_memory("mvlgamma", (p,), getattr(input, "dtype", None), listed=True)
+
+
+def _degree(name: str) -> Check:
+    """Checks a degree that is a number: the recurrence takes a step for each."""
+
+    def check(x: Any, n: Any) -> None:
+        if isinstance(n, (int, float)) and n > MOST_STEPS:
+            raise ArgumentValueError(
+                f"{name.replace('_', '.', 1)}: the degree is too large. Got {n:g} for {describe(x)}; the "
+                f"largest is {MOST_STEPS}. Use an asymptotic formula."
+            )
+
+    return Check(check)
 
 
 @jax.jit
@@ -197,6 +212,7 @@ _MAKERS: tuple[tuple[Callable[[str], Check], tuple[str, ...]], ...] = (
     (_adaptive, tuple(f"adaptive_avg_pool{rank}d" for rank in (1, 2, 3))),
     (_adaptive, tuple(f"adaptive_max_pool{rank}d_with_indices" for rank in (1, 2, 3))),
     (make_share_check, ("binary_cross_entropy",)),
+    (_degree, tuple(f"special_{name}" for name in POLYNOMIALS)),
 )
 CHECKED = {
     **{name: make(name) for make, names in _MAKERS for name in names},

@@ -63,9 +63,8 @@ def _find_stops(indices_or_sections: Any, length: int, op: str) -> list[int]:
         raise ArgumentError(
             f"{op}: number of sections must be larger than 0. Got {indices_or_sections}. Give at least 1."
         )
-    require_memory(
-        f"{op} into {indices_or_sections} parts", (indices_or_sections, _BYTES_OF_A_PART), np.dtype(np.uint8)
-    )
+    parts = (indices_or_sections, _BYTES_OF_A_PART)
+    require_memory(f"{op} into {indices_or_sections} parts", parts, np.dtype(np.uint8), listed=True)
     short, longer = divmod(length, indices_or_sections)
     return [
         index * short + min(index, longer) for index in range(1, indices_or_sections)

@@ -19,7 +19,9 @@ _ALWAYS_FITS = 2**28
 _JAX = str(Path(jax.__file__).parent)
 
 
-def require_memory(subject: str, shape: Sequence[Any], dtype: Any, *, in_jit: bool = False) -> None:
+def require_memory(
+    subject: str, shape: Sequence[Any], dtype: Any, *, in_jit: bool = False, listed: bool = False
+) -> None:
     """Raises if an array of this shape cannot exist.
 
     In a trace of a user's function an array larger than the memory is accepted, because XLA may fuse it.
@@ -29,6 +31,7 @@ def require_memory(subject: str, shape: Sequence[Any], dtype: Any, *, in_jit: bo
         shape: its shape. A symbolic shape is accepted.
         dtype: its dtype.
         in_jit: whether the caller is the body of a compiled function of oplib, which JAX traces.
+        listed: whether Python makes something for each item, also in a trace.
 
     Raises:
         AllocationError: the array has more bytes than can be addressed, or than the memory has.
@@ -38,7 +41,7 @@ def require_memory(subject: str, shape: Sequence[Any], dtype: Any, *, in_jit: bo
     size = math.prod(shape) * getattr(dtype, "itemsize", 1)
     if size < _ALWAYS_FITS:
         return
-    memory = _ADDRESSES - 1 if _is_inside_jax(in_jit=in_jit) else find_memory()
+    memory = _ADDRESSES - 1 if not listed and _is_inside_jax(in_jit=in_jit) else find_memory()
     if size > memory:
         raise AllocationError(
             f"{subject}: the result does not fit into memory. Got "

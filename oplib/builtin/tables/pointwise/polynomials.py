@@ -59,6 +59,16 @@ def _make_chebyshev(kind: str, doc: str, factor: int, addend: int) -> dict[str, 
     return {name: _Family(doc, first, _double), f"shifted_{name}": shifted}
 
 
+def _step_legendre(x: Any, k: Any, now: Any, before: Any) -> Any:
+    """Near 1 and -1 adds the difference of two degrees: the usual formula would lose all digits of it."""
+    one = _number(1, x)
+    sign = jnp.where(x < _number(0, x), -one, one)
+    odd = k + k + one
+    change = k * (sign * now - before) + odd * (sign * x - one) * (sign * now)
+    near = sign * now + change / (k + one)
+    return jnp.where(sign * x > _number(0.5, x), near, (odd * x * now - k * before) / (k + one))
+
+
 _OF = "Chebyshev polynomial of the {} kind of degree n"
 FAMILIES: dict[str, _Family] = {
     **_make_chebyshev("t", _OF.format("first"), 1, 0),
@@ -80,18 +90,17 @@ FAMILIES: dict[str, _Family] = {
         lambda x: _number(1, x) - x,
         lambda x, k, now, before: ((k + k + _number(1, x) - x) * now - k * before) / (k + _number(1, x)),
     ),
-    "legendre_polynomial_p": _Family(
-        "Legendre polynomial of degree n",
-        lambda x: x,
-        lambda x, k, now, before: ((k + k + _number(1, x)) * x * now - k * before) / (k + _number(1, x)),
-    ),
+    "legendre_polynomial_p": _Family("Legendre polynomial of degree n", lambda x: x, _step_legendre),
 }
+MOST_STEPS = 2**24
+"""The largest degree: float32 counts no further, and it takes a second."""
 
 
 def _recur(family: _Family, n: Any, x: Any) -> Any:
-    """Evaluates the polynomials by their recurrence, up to the largest degree; below degree 0 they are 0."""
+    """Evaluates the polynomials by their recurrence; below degree 0 they are 0, above the largest nan."""
     degree = jnp.trunc(n)
-    most = jnp.max(degree, initial=0)
+    is_far = ~(degree <= strong(MOST_STEPS, degree))  # nan too
+    most = jnp.max(jnp.where(is_far, jnp.zeros_like(degree), degree), initial=0)
     one = jnp.ones_like(x)
 
     def advance(state: Any) -> Any:
@@ -102,6 +111,7 @@ def _recur(family: _Family, n: Any, x: Any) -> Any:
 
     start = (strong(1, x), jnp.where(degree >= one, family.first(x), one), one)
     _, value, _ = lax.while_loop(lambda state: state[0] < most, advance, start)
+    value = jnp.where(is_far, jnp.full_like(x, jnp.nan), value)
     return jnp.where(degree < jnp.zeros_like(x), jnp.zeros_like(x), value)
 
 
