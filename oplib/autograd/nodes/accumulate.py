@@ -43,6 +43,9 @@ class AccumulateGrad(TapeNode):
     def name(self) -> str:  # noqa: D102
         return "oplib::autograd::AccumulateGrad"
 
+    def __repr__(self) -> str:
+        return f"<AccumulateGrad of a leaf {describe(self.variable._storage.array)}>"
+
     @property
     def input_metadata(self) -> Sequence[Any]:  # pyright: ignore[reportIncompatibleVariableOverride]  lazy
         """The shape and dtype of the leaf."""

@@ -10,14 +10,11 @@ import linecache
 import sys
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oplib.autograd.mode_decorator import Flag
 from oplib.modes import modes
 from oplib.tracebacks import is_inside
-
-if TYPE_CHECKING:
-    from .backward_run import BackwardRun
 
 Location = tuple[CodeType, int]
 """A code object, and the offset of an instruction in it."""
@@ -74,13 +71,13 @@ def locate_line(location: Location) -> tuple[CodeType, int]:
     return code, next(lines, None) or code.co_firstlineno
 
 
-def note_location(node: Any, run: BackwardRun | None) -> None:
+def note_location(node: Any, run: Any) -> None:
     """Stores the innermost frame outside of oplib as the location of a node. Every recorded call pays for it.
 
     Args:
         node: a new node.
-        run: the run of the engine. The location of its node is also that of nodes that it makes, unless user
-            code is between them.
+        run: the BackwardRun of the engine, or None. The location of its node is also that of nodes that it
+            makes, unless user code is between them.
     """
     engine = None if run is None or run.node is None else _ENGINE
     frame: FrameType | None = sys._getframe(2)  # the caller is of oplib
@@ -90,7 +87,7 @@ def note_location(node: Any, run: BackwardRun | None) -> None:
             node._location = (code, frame.f_lasti)
             return
         if engine is not None and code.co_filename == engine:
-            node._location = run.node._location  # pyright: ignore[reportOptionalMemberAccess]
+            node._location = run.node._location  # pyright: ignore[reportOptionalMemberAccess]  tested above
             return
         frame = frame.f_back
 

@@ -14,6 +14,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from weakref import WeakValueDictionary
@@ -27,6 +28,8 @@ from oplib.autograd.tangents import TangentSlot
 from oplib.errors import AutogradError, GradientTypeError
 from oplib.hooks import RemovableHandle
 from oplib.tensor import Storage, Tensor
+
+from .locations import locate_line
 
 if TYPE_CHECKING:
     from .backward_run import BackwardRun
@@ -308,7 +311,16 @@ class TapeNode(Node):
         return ""
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} object at {id(self):#x}>"
+        return f"<{type(self).__name__}{self._tell_origin()}>"
+
+    def _tell_origin(self) -> str:
+        """Returns the op and the line that recorded the node, as far as it knows them."""
+        op = self.op_name()
+        told = [f" of {op}"] if op else []
+        if self._location is not None:
+            code, line = locate_line(self._location)
+            told.append(f" at {Path(code.co_filename).name}:{line}")
+        return "".join(told)
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:  # noqa: D102

@@ -95,8 +95,11 @@ class OpDescription:
 
     def __str__(self) -> str:
         head = [self.schema, "  ·  ".join(filter(None, (self.summary, self.kind, name_site(self.where)))), ""]
-        rows = [f"  {fact.rule:<13} {fact.status.value}  {_tell(fact)}" for fact in self.rules]
-        return "\n".join([*head, *rows, *self.list_advice()])
+        return "\n".join([*head, *self.list_rules(), *self.list_advice()])
+
+    def list_rules(self) -> list[str]:
+        """Returns one line for each rule: its status, and its source or the reason why there is none."""
+        return [f"  {fact.rule:<13} {fact.status.value}  {_tell(fact)}" for fact in self.rules]
 
     def list_advice(self) -> list[str]:
         """Returns what to register next, as lines; empty if every rule is there."""

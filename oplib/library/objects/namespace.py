@@ -12,7 +12,7 @@ from oplib.library.records.qualname import Qualname, name_nearest
 
 from .deferral import settle, settle_all
 from .overload import NamedObjects, OpOverload, Redirecting, explain_unknown
-from .signature import SIGNATURE_OF_ANY, LateSignature, make_signature
+from .signature import SIGNATURE_OF_ANY, LateDocstring, LateSignature, make_signature
 
 
 class OpOverloadPacket(Redirecting):
@@ -79,6 +79,14 @@ class OpOverloadPacket(Redirecting):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return find_packet, (self._qualified_op_name,)
+
+
+def _write_help(packet: OpOverloadPacket) -> str:
+    """Returns the help of the overloads, one after another."""
+    return "\n\n".join(str(overload.__doc__) for overload in packet._overloads)
+
+
+OpOverloadPacket.__doc__ = LateDocstring(OpOverloadPacket.__doc__, _write_help)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class OpNamespace:

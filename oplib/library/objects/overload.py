@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import textwrap
 import threading
 from collections.abc import Callable
 from pickle import PicklingError
@@ -21,7 +22,7 @@ from oplib.tracebacks import entry_point
 from .deferral import settle, settle_all
 from .description import OpDescription, describe_record, find_forward_refusal
 from .jax_names import explain_attribute
-from .signature import LateSignature, make_signature
+from .signature import LateDocstring, LateSignature, make_signature
 
 Named = TypeVar("Named")
 
@@ -198,7 +199,6 @@ class OpOverload(Redirecting):
         Late building keeps importing many ops cheap, and attaching several rules to one op too.
         """
         self.record = record
-        self.__doc__ = _describe(record)
         self._drop_dispatcher()
         self.alive = True
         self._build = build
@@ -251,11 +251,21 @@ class OpOverload(Redirecting):
         )
 
 
-def _describe(record: Record) -> str:
-    """Returns the text of ``help``: the schema, the kernel's docstring, and the place of registration."""
+def write_help(op: OpOverload) -> str:
+    """Returns the text of ``help``: the kernel's docstring, signature, schema, rules, and place."""
+    record = op.record
     said = next((getattr(kernel, "__doc__", None) for kernel in record.kernels.values()), None)
-    own = [] if said is None else [inspect.cleandoc(said)]
-    return "\n\n".join([str(record.schema), *own, f"Registered at {record.where}."])
+    rules = "\n".join(describe_record(record).list_rules())
+    return "\n\n".join([
+        *([] if said is None else [inspect.cleandoc(said)]),
+        f"Signature:\n    {record.name}{make_signature(record.schema)}",
+        f"Schema:\n    {record.schema}",
+        f"Rules:\n{textwrap.indent(rules, '  ')}",
+        f"Registered at {record.where}.",
+    ])  # fmt: skip
+
+
+OpOverload.__doc__ = LateDocstring(OpOverload.__doc__, write_help)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 overloads: NamedObjects[OpOverload] = NamedObjects()

@@ -20,6 +20,17 @@ class LateSignature:
         return None if instance is None else self._find(instance)
 
 
+class LateDocstring:
+    """The ``__doc__`` of an object, made when it is read; the class keeps its own docstring."""
+
+    def __init__(self, doc: str | None, find: Callable[[Any], str]) -> None:
+        self._doc = doc
+        self._find = find
+
+    def __get__(self, instance: Any, owner: type) -> str | None:
+        return self._doc if instance is None else self._find(instance)
+
+
 def make_signature(schema: FunctionSchema) -> Signature:
     """Returns the signature of a schema: its types are the annotations, as text.
 

@@ -13,6 +13,7 @@ import numpy as np
 from oplib.errors import RegistrationError
 from oplib.library.objects.description import OpDescription
 from oplib.library.objects.overload import OpOverload, Redirecting, find_overload
+from oplib.library.objects.signature import LateDocstring
 from oplib.library.records.platforms import find_slot
 from oplib.library.records.record import Tag
 from oplib.library.schema import FunctionSchema
@@ -34,7 +35,8 @@ class CustomOpDef(Redirecting, Generic[P, R]):
     It is pickled and copied by its name. If ``custom_op`` defines the name anew, the object calls the new op.
 
     Attributes:
-        __name__: the name of the decorated function; docstring, module and ``__wrapped__`` are copied too.
+        __name__: the name of the decorated function; module and ``__wrapped__`` are copied too.
+            ``__doc__`` is the function's docstring, with signature, schema and rules.
     """
 
     if TYPE_CHECKING:  # at run time __call__ is a slot, which needs no frame
@@ -64,7 +66,6 @@ class CustomOpDef(Redirecting, Generic[P, R]):
         self.__name__ = getattr(fn, "__name__", op.name())
         self.__qualname__ = getattr(fn, "__qualname__", self.__name__)
         self.__module__ = getattr(fn, "__module__", __name__)
-        self.__doc__ = getattr(fn, "__doc__", None)
         self.__wrapped__ = fn
         self.__annotations__ = dict(getattr(fn, "__annotations__", {}))
 
@@ -139,6 +140,8 @@ class CustomOpDef(Redirecting, Generic[P, R]):
         finally:
             registry.set_disabled(qualname, slot, disabled=was_off)
 
+
+CustomOpDef.__doc__ = LateDocstring(CustomOpDef.__doc__, lambda op: op._opoverload.__doc__)  # pyright: ignore[reportAttributeAccessIssue]
 
 _defined: dict[str, CustomOpDef[..., Any]] = {}
 

@@ -221,6 +221,9 @@ class FunctionSchema:
     def __str__(self) -> str:
         return self._text
 
+    def __repr__(self) -> str:
+        return self._text
+
     @cached_property
     def _text(self) -> str:
         arguments = list(map(str, self.arguments))

@@ -1,6 +1,7 @@
 """A record for every node that runs, where the logger is at DEBUG."""
 
 import logging
+import re
 
 import jax
 import jax.numpy as jnp
@@ -35,10 +36,10 @@ def test_every_node_of_a_backward_is_logged_once_with_what_it_gets(records):
     x = oplib.ones(2, 3).requires_grad_()
     y = (x * x).sum()
     y.backward()
-    assert [text.split(" object at")[0] for text in records] == [
-        "Executing: <SumBackward0",
-        "Executing: <MulBackward0",
-        "Executing: <AccumulateGrad",
+    assert [re.sub(r" at .*| with .*", "", text) for text in records] == [
+        "Executing: <SumBackward0 of oplib::sum",
+        "Executing: <MulBackward0 of oplib::mul.Tensor",
+        "Executing: <AccumulateGrad of a leaf f32[2,3]>",
     ]
     assert [text.split(" with grad_outputs: ")[1] for text in records] == [
         "[f32[]]",
@@ -76,7 +77,7 @@ def test_a_record_comes_after_the_hooks_that_were_there(records):
 def test_a_leaf_that_is_only_captured_is_not_logged(records):
     x = oplib.tensor(1.0, requires_grad=True)
     oplib.autograd.grad(x * x, x)
-    assert [text.split(" object")[0] for text in records] == ["Executing: <MulBackward0"]
+    assert [text.split(" of ")[0] for text in records] == ["Executing: <MulBackward0"]
 
 
 @pytest.mark.spec("000.28")

@@ -1,11 +1,14 @@
 """The class Node."""
 
 import gc
+import inspect
+import re
 
 import pytest
 
 import oplib
 from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
+from oplib.autograd.nodes.locations import record_locations
 from oplib.autograd.nodes.node import Node, TapeNode, builtin_nodes
 from oplib.errors import AutogradError, GradientTypeError
 from tests.autograd.functions import Double
@@ -60,10 +63,31 @@ def test_builtin_nodes_are_no_instances_of_a_handwritten_subclass(x):
 def test_names_and_repr(x):
     node, accumulator = (x * 2).grad_fn, gradient_edge(x)[0]
     assert node.name() == "MulBackward0"
-    assert repr(node) == f"<MulBackward0 object at {id(node):#x}>"
     assert accumulator.name() == "oplib::autograd::AccumulateGrad"
     assert type(accumulator) is AccumulateGrad
     assert type(accumulator).__name__ == "AccumulateGrad"
+
+
+def test_the_text_of_a_node_tells_its_op_and_line_and_no_address(x):
+    node = (x * 2).grad_fn
+    line = inspect.currentframe().f_lineno - 1
+    assert repr(node) == f"<MulBackward0 of oplib::mul.Scalar at test_node.py:{line}>"
+    assert repr(gradient_edge(x)[0]) == "<AccumulateGrad of a leaf f32[2]>"
+    with record_locations(False):
+        assert repr((x * 2).grad_fn) == "<MulBackward0 of oplib::mul.Scalar>"
+
+
+def test_the_text_of_a_node_of_a_function_names_its_class(x):
+    class Twice(oplib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    assert re.fullmatch(r"<TwiceBackward at test_node.py:\d+>", repr(Twice.apply(x).grad_fn))
 
 
 @pytest.mark.spec("000.4")

@@ -36,10 +36,32 @@ def test_inspect_and_help_read_overloads_and_packets():
     assert str(inspect.signature(packet.default)) == "(x: 'Tensor', by: 'float' = 2.0) -> 'Tensor'"
     assert inspect.signature(packet) == inspect.signature(packet.default)
     assert list(inspect.signature(scale).parameters) == ["x", "by"]
-    told = pydoc.render_doc(packet.default, renderer=pydoc.plaintext)
-    assert "signed::scale(Tensor x, float by=2.) -> Tensor" in told
-    assert "Scales, and says so." in told
-    assert "test_signature.py" in told
+    for op in (scale, packet, packet.default):
+        told = pydoc.render_doc(op, renderer=pydoc.plaintext)
+        assert "Scales, and says so.\n" in told
+        assert "\n        signed::scale(x: 'Tensor', by: 'float' = 2.0) -> 'Tensor'\n" in told
+        assert "signed::scale(Tensor x, float by=2.) -> Tensor" in told
+        assert "\n        backward      –  no formula is registered\n" in told
+        assert "test_signature.py" in told
+
+
+def test_the_help_of_an_op_follows_its_rules():
+    op = custom_op("signed::ruled", lambda x: x, schema="(Tensor x) -> Tensor")
+    assert "backward      –" in op.__doc__
+    op.register_autograd(lambda ctx, grad: grad)
+    assert "backward      ●" in op.__doc__
+
+
+def test_the_help_of_an_op_with_several_overloads_has_all_schemas():
+    told = pydoc.render_doc(oplib.ops.oplib.add, renderer=pydoc.plaintext)
+    assert [name for name in oplib.ops.oplib.add.overloads() if f"add.{name}(" not in told] == []
+    assert OpOverload.__doc__.startswith("An op under its qualified name")
+
+
+def test_the_text_of_a_schema_is_its_repr():
+    schema = oplib.ops.oplib.exp.default._schema
+    assert repr(schema) == str(schema) == "oplib::exp(Tensor self) -> Tensor"
+    assert repr([schema]) == f"[{schema}]"
 
 
 def test_of_several_overloads_the_arguments_choose_one_and_so_any_are_taken():

@@ -193,7 +193,9 @@ class TestObject:
     def test_it_looks_like_its_function(self):
         assert repr(module_level) == "<CustomOpDef(cop::module_level)>"
         assert module_level.__name__ == "module_level"
-        assert module_level.__doc__ == "Adds one, and says so."
+        assert module_level.__doc__.startswith("Adds one, and says so.\n\nSignature:\n")
+        assert module_level.__doc__ == module_level._opoverload.__doc__
+        assert type(module_level).__doc__.startswith("An op made by ``custom_op``")
         assert module_level.__module__ == __name__
         assert list(inspect.signature(module_level).parameters) == ["x"]
 
