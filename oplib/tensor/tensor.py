@@ -19,6 +19,7 @@ from .methods.aliasing import TensorAliasing
 from .methods.comparing import TensorComparison
 from .methods.conversion import TensorConversion, TensorDtypes
 from .methods.copying import TensorCopying
+from .methods.displays import TensorDisplays
 from .methods.history import TensorHistory
 from .methods.op_methods import OpMethods
 from .methods.operators import TensorOperators
@@ -43,6 +44,7 @@ class Tensor(
     TensorValues,
     TensorCopying,
     TensorComparison,
+    TensorDisplays,
     OpMethods["Tensor"],
 ):
     """A multi-dimensional array with ``requires_grad``, ``grad``, a version, and in-place operations.

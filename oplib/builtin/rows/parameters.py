@@ -13,6 +13,8 @@ from typing import Any
 
 from oplib.errors import ArgumentTypeError, describe
 
+from .numpy_calls import answer_numpy, is_of_numpy
+
 Function = Callable[..., Any]
 FURTHER_NAMES = {"axis": "dim", "keepdims": "keepdim"}
 NUMBERS_INSIDE = {
@@ -120,20 +122,28 @@ def loosen(
         loose.append(parameter)
     tests = "".join(f" or {one} is __absent" for one in absent)
     values = ", ".join(f"{parameter.name!r}: {parameter.name}" for parameter in parameters)
-    line = f"    if names{tests}: return __again(**__rename({{{values}}}, names){more})"
-    rename = _Renaming(name, {parameter.name: parameter.default for parameter in loose})
-    return loose, line, {"__absent": _ABSENT, "__rename": rename}
+    line = f"    if names{tests}: return __respell(__again, {{{values}}}, names{more})"
+    respell = _Respelling(name, {parameter.name: parameter.default for parameter in loose})
+    return loose, line, {"__absent": _ABSENT, "__respell": respell}
 
 
-class _Renaming:
-    """Puts arguments that were given by further names in their place."""
+class _Respelling:
+    """Calls a function with the arguments that were given by further names in their place."""
 
     def __init__(self, name: str, defaults: Mapping[str, Any]) -> None:
         self._name = name.replace("linalg_", "linalg.")
         self._defaults = defaults
         self._meant = {further: own for further, own in FURTHER_NAMES.items() if own in defaults}
 
-    def __call__(self, values: dict[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    def __call__(
+        self, function: Function, values: dict[str, Any], named: Mapping[str, Any], **more: Any
+    ) -> Any:
+        if is_of_numpy(self._name, named):
+            tensor, given = values["input"], {"keepdims": values["keepdim"], "dtype": values.get("dtype")}
+            return answer_numpy(self._name, function, tensor, given | dict(named))
+        return function(**self._rename(values, named), **more)
+
+    def _rename(self, values: dict[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the arguments by their own names.
 
         Raises:

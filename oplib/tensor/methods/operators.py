@@ -133,6 +133,9 @@ class TensorOperators(Generic[TensorT]):
     def __abs__(self) -> TensorT:
         return upcalls.abs(self)
 
+    def __round__(self, ndigits: Any = None) -> TensorT:
+        return upcalls.round(self) if ndigits is None else upcalls.round(self, decimals=ndigits)
+
     def __iadd__(self, other: Any) -> TensorT:
         return upcalls.add_(self, other) if isinstance(other, OPERANDS) else leave(other)
 

@@ -172,8 +172,14 @@ class TensorValues:
         return int(number)  # a bool is not accepted as an index
 
     def __format__(self, format_spec: str) -> str:
-        if self._storage.array.ndim or (isinstance(self._storage.array, Tracer) and not format_spec):
-            return object.__format__(self, format_spec)
+        array = self._storage.array
+        if not format_spec and (array.ndim or isinstance(array, Tracer)):
+            return str(self)
+        if array.ndim:
+            raise ArgumentTypeError(
+                f"format: unsupported format string passed to Tensor.__format__. Got {format_spec!r} for "
+                f"{describe(array)}. Format one item, or set oplib.set_printoptions."
+            )
         return format(self.item(), format_spec)
 
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import oplib
 from oplib.errors import ArgumentError, ArgumentTypeError
 from oplib.tensor import box, tensor, upcalls
 
@@ -125,3 +126,10 @@ def test_membership_compares_with_every_item(monkeypatch: pytest.MonkeyPatch) ->
     assert 3 not in tensor([1.0, 2.0])
     with pytest.raises(ArgumentError, match=r"Tensor\.__contains__ only supports Tensor or scalar\. Got 'a'"):
         _ = "a" in tensor([1.0])
+
+
+def test_round_is_the_function_of_oplib_and_recorded():
+    x = oplib.tensor([2.5, -1.234], requires_grad=True)
+    assert round(x).tolist() == oplib.round(x).tolist() == [2.0, -1.0]
+    assert round(x, 1).tolist() == oplib.round(x, decimals=1).tolist()
+    assert round(x).requires_grad
