@@ -9,7 +9,7 @@ import typing as _typing
 from collections import ChainMap as _ChainMap
 from math import e, inf, nan, pi
 
-from .importing import LateImports as _LateImports, collecting_later
+from .importing import LateImports as _LateImports, collecting_later, import_together
 
 with collecting_later():
     from . import (
@@ -90,7 +90,16 @@ upcalls.fill(
     made_when_asked=_ChainMap(_registry.UPCALLS, _late_upcalls),  # pyright: ignore[reportArgumentType]  it is only read
 )
 add_op_methods(_registry.METHODS)
-del (add_op_methods, collecting_later, mark_inference, run_tensor_backward, upcalls, view_alike)
+import_together("einops._backends", f"{__name__}.einops_backend")
+del (
+    add_op_methods,
+    collecting_later,
+    import_together,
+    mark_inference,
+    run_tensor_backward,
+    upcalls,
+    view_alike,
+)
 
 __all__ = [
     "Tag",

@@ -1,11 +1,19 @@
-"""How the package is imported: without garbage collection, and rarely used modules at their first use."""
+"""How the package is imported: without garbage collection, and rarely used modules at their first use.
+
+A module that serves another package is imported together with that package.
+"""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator, Iterator, Mapping
+import sys
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 
@@ -63,3 +71,47 @@ class LateImports(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._modules)
+
+
+def import_together(foreign: str, own: str) -> None:
+    """Imports a module of ours as soon as one of another package is imported, or now if it is.
+
+    Args:
+        foreign: the full name of the module of the other package.
+        own: the full name of our module.
+    """
+    if foreign in sys.modules:
+        import_module(own)
+    else:
+        sys.meta_path.insert(0, _Companion(foreign, own))
+
+
+class _Companion(MetaPathFinder):
+    """Waits for the import of a module, and imports another one after it. Other imports cost one comparison.
+
+    It finds nothing itself: it asks the other finders, and takes itself away.
+    """
+
+    def __init__(self, foreign: str, own: str) -> None:
+        self._foreign, self._own = foreign, own
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002  the signature is Python's
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> ModuleSpec | None:
+        if fullname != self._foreign:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(fullname)
+        loader: Any = None if spec is None else spec.loader
+        if loader is not None:
+            execute = loader.exec_module
+
+            def execute_both(module: ModuleType) -> None:
+                execute(module)
+                import_module(self._own)
+
+            loader.exec_module = execute_both
+        return spec
