@@ -56,7 +56,7 @@ with collecting_later():
     from .torch_names import describe_missing as _describe_missing
 
 if _typing.TYPE_CHECKING:
-    from . import masked, optim, random, signal, transforms, utils, visual
+    from . import array_api, masked, optim, random, signal, transforms, utils, visual
     from .builtin.functions.placement import with_sharding_constraint
     from .builtin.functions.registry import *
     from .tensor.archive import load, save
@@ -74,6 +74,7 @@ newaxis = None
 _late_upcalls = _LateImports(
     __name__,
     {
+        "array_api": "array_api",
         "apply_in_map": "transforms.vmap.mapped_function",
         "copy_to_device": "builtin.functions.placement",
         "execute_compiled": "autograd.compiled_autograd.execution",
@@ -105,6 +106,7 @@ __all__ = [
     "Tag",
     "__version__",
     "amp",
+    "array_api",
     "autocast",
     "autograd",
     "clear_autocast_cache",
@@ -159,6 +161,7 @@ __all__ += _registry.__all__
 _late = _LateImports(
     __name__,
     {
+        "array_api": "array_api",
         "cond": "transforms.control_flow",
         "jit": "transforms.jit.function",
         "load": "tensor.archive",

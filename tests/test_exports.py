@@ -63,7 +63,7 @@ DIFFERENT_IN_LINALG = {
 
 def test_a_name_that_several_facades_list_is_one_thing():
     found: dict[str, list[object]] = {}
-    for facade in FACADES:
+    for facade in set(FACADES) - {"oplib.array_api"}:  # its names are the standard's
         for name in list_exports(facade):
             thing = getattr(importlib.import_module(facade), name)
             if callable(thing) and not any(thing is other for other in found.setdefault(name, [])):

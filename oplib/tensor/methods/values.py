@@ -22,10 +22,13 @@ from oplib.errors import (
 from oplib.modes import modes
 from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tensor.storage.known import find_value
+from oplib.tensor.upcalls import upcalls
 from oplib.tracebacks import entry_point
 
 if TYPE_CHECKING:
     from oplib.tensor.storage.storage import Storage
+
+_API_VERSIONS = (None, "2021.12", "2022.12", "2023.12", "2024.12")
 
 
 class TensorValues:
@@ -107,6 +110,29 @@ class TensorValues:
 
     def __dlpack_device__(self) -> tuple[Any, int]:
         return self._read("__dlpack_device__").__dlpack_device__()
+
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
+        if api_version not in _API_VERSIONS:
+            raise ArgumentValueError(
+                f"__array_namespace__: there is no such version. Got {api_version!r}. There are "
+                f"{', '.join(filter(None, _API_VERSIONS))}."
+            )
+        return upcalls.array_api
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+        """Returns the tensor on another device, as ``to`` does; the array API standard asks for this name.
+
+        Args:
+            device: the device.
+            stream: None; JAX has no streams.
+
+        Raises:
+            ArgumentValueError: a stream is given.
+        """
+        if stream is not None:
+            raise ArgumentValueError(f"to_device: JAX has no streams. Got {describe(stream)}. Leave it out.")
+        moved: Any = self
+        return moved.to(device)
 
     def item(self) -> bool | int | float | complex:
         """Returns the value of a tensor with one item as a Python number.
