@@ -93,6 +93,7 @@ from oplib.tensor.devices.determinism import use_deterministic_algorithms as use
 from oplib.tensor.factories.creation import zeros as zeros
 from oplib.tensor.factories.likeness import zeros_like as zeros_like
 from oplib.tensor.dtypes.names import *
+from . import array_api as array_api
 from . import masked as masked
 from . import optim as optim
 from . import random as random

@@ -92,6 +92,41 @@ assert_type(map_softclip(None, (0,), a, 1.0), tuple[jax.Array, int])
 assert_type(softclip_again(a), jax.Array)
 assert_type(register_sharding(softclip, "... -> ..."), str)
 assert_type(softclip.__name__, str)
+
+
+@oplib.custom_op("typed::eager")
+def eager(x: oplib.Tensor, by: float = 2.0) -> oplib.Tensor:
+    return x * by
+
+
+assert_type(eager(t, 3.0), oplib.Tensor)
+assert_type(eager(a, by=3.0), jax.Array)
+
+
+def step(x: oplib.Tensor, n: int, *, scale: float = 1.0) -> tuple[oplib.Tensor, int]:
+    return x * scale, n
+
+
+@oplib.jit(static_argnames="scale")
+def scaled(x: oplib.Tensor, scale: float) -> oplib.Tensor:
+    return x * scale
+
+
+class Model:
+    @oplib.jit
+    def forward(self, x: oplib.Tensor) -> oplib.Tensor:
+        return x
+
+
+assert_type(oplib.jit(step)(t, 2, scale=2.0), tuple[oplib.Tensor, int])
+assert_type(scaled(t, 2.0), oplib.Tensor)
+assert_type(Model().forward(t), oplib.Tensor)
+assert_type(Model().forward.compilations, int)
+assert_type(oplib.ones(3), oplib.Tensor)
+assert_type(oplib.zeros((2, 3), dtype=oplib.float32), oplib.Tensor)
+assert_type(oplib.rand(3, requires_grad=True), oplib.Tensor)
+assert_type(oplib.randn_like(t), oplib.Tensor)
+assert_type(oplib.ones_like(t), oplib.Tensor)
 """
 START = """
 import jax
@@ -106,7 +141,11 @@ def softclip(x: jax.Array, limit: float = 1.0) -> jax.Array:
 def rule(ctx: Context, g: jax.Array) -> jax.Array:
     return g
 
-a = jnp.ones(3)
+@oplib.jit
+def step(x: oplib.Tensor, n: int) -> oplib.Tensor:
+    return x
+
+a, t = jnp.ones(3), oplib.ones(3)
 """
 WRONG = [
     'softclip(a, "two")',
@@ -125,6 +164,11 @@ WRONG = [
     'oplib.custom_op("typed::f", rule, autograd="drive")',
     "oplib.custom_op(3, rule)",
     "Context().needs_input_grad.first",
+    'step(t, "two")',
+    "step(t)",
+    "step(t, 1).expp",
+    "step.lowered(t)",
+    "oplib.ones(3).expp",
 ]
 
 

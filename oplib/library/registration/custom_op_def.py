@@ -45,9 +45,10 @@ class CustomOpDef(Redirecting, Generic[P, R]):
         @overload
         def __call__(self, tensor: Tensor | Sequence[Tensor], /, *args: Any, **kwargs: Any) -> Tensor: ...
 
-        @overload  # a kernel on the host
+        @overload  # a kernel on the host, or on Tensors
         def __call__(
-            self: CustomOpDef[Concatenate[np.ndarray[Any, Any], ...], Any],
+            self: CustomOpDef[Concatenate[np.ndarray[Any, Any], ...], Any]
+            | CustomOpDef[Concatenate[Tensor, ...], Any],
             array: jax.Array,
             /,
             *args: Any,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, Protocol, Unpack
 
 import jax.numpy as jnp
 import numpy as np
@@ -29,7 +29,15 @@ from oplib.tensor.storage.known import run_noted
 from oplib.tensor.tensor import Tensor, box_leaf
 
 
-def _make_filled(name: str, value: int, what: str, example: str):
+class SizedFactory(Protocol):
+    """A factory of a shape, for type checkers."""
+
+    def __call__(self, *sizes: Any, size: Any = None, **options: Unpack[FactoryOptions]) -> Tensor:
+        """Makes a Tensor."""
+        ...
+
+
+def _make_filled(name: str, value: int, what: str, example: str) -> SizedFactory:
     def filled(*sizes: Any, size: Any = None, **options: Unpack[FactoryOptions]) -> Tensor:
         shape = read_size(name, sizes, size)
         return _fill(shape, value, read_options(name, options, len(shape)))

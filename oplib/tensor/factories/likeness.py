@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any, Protocol, Unpack
 
 from oplib.tensor.shapes.filling import fill, fill_like
 from oplib.tensor.storage.factory_options import FactoryOptions, factory, read_options_like
@@ -34,7 +34,15 @@ def full_like(input: Tensor, fill_value: Any, **options: Unpack[FactoryOptions])
     return _fill_like("full_like", input, fill_value, options)
 
 
-def _make_filled(name: str, value: int, what: str, example: str):
+class LikeFactory(Protocol):
+    """A factory of Tensors like another one, for type checkers."""
+
+    def __call__(self, input: Tensor, **options: Unpack[FactoryOptions]) -> Tensor:
+        """Makes a Tensor."""
+        ...
+
+
+def _make_filled(name: str, value: int, what: str, example: str) -> LikeFactory:
     def filled(input: Tensor, **options: Unpack[FactoryOptions]) -> Tensor:
         return _fill_like(name, input, value, options)
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any, Protocol, Unpack
 
 from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError
 from oplib.tensor.dtypes.rules import FLOATING, INTEGRAL, default_int_dtype
@@ -28,7 +28,21 @@ Example:
 """
 
 
-def _make_floats(name: str, **words: str):
+class DrawingFactory(Protocol):
+    """A factory of random Tensors of a shape, for type checkers."""
+
+    def __call__(
+        self,
+        *sizes: Any,
+        size: Any = None,
+        generator: Generator | None = None,
+        **options: Unpack[FactoryOptions],
+    ) -> Tensor:
+        """Makes a Tensor."""
+        ...
+
+
+def _make_floats(name: str, **words: str) -> DrawingFactory:
     def draw(
         *sizes: Any, size: Any = None, generator: Generator | None = None, **options: Unpack[FactoryOptions]
     ) -> Tensor:
@@ -142,7 +156,17 @@ Example:
 """
 
 
-def _make_floats_like(draw: str):
+class DrawingLikeFactory(Protocol):
+    """A factory of random Tensors like another one, for type checkers."""
+
+    def __call__(
+        self, input: Tensor, *, generator: Generator | None = None, **options: Unpack[FactoryOptions]
+    ) -> Tensor:
+        """Makes a Tensor."""
+        ...
+
+
+def _make_floats_like(draw: str) -> DrawingLikeFactory:
     name = f"{draw}_like"
 
     def drawn_like(

@@ -12,7 +12,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 import jax
 from jax.core import Tracer
@@ -35,6 +35,13 @@ from .call_trace import Trace, tracing
 from .lowering import has_no_values, lower_without_values
 from .operands import Found
 
+if TYPE_CHECKING:
+    from oplib.library.registration.custom_op_def import CustomOpDef
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+S = TypeVar("S")
 log = logging.getLogger("oplib.jit")
 MANY_PROGRAMS = 8
 MAX_TRACES = 3  # for one call
@@ -54,7 +61,7 @@ class Programs(ProgramTable[Program]):
         self.lock = threading.RLock()
 
 
-class JitFunction:
+class JitFunction(Generic[P, R]):
     """A function that runs as one compiled program. Make it with :func:`jit`.
 
     Attributes:
@@ -88,6 +95,16 @@ class JitFunction:
                     f"are {', '.join(signature.parameters)}. Correct the name."
                 )
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+
+        @overload
+        def __get__(
+            self: JitFunction[Concatenate[Any, Q], S], instance: object, owner: type | None = None
+        ) -> JitFunction[Q, S]: ...
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Binds the function as a method; each instance has programs of its own."""
         if instance is None:
@@ -109,10 +126,10 @@ class JitFunction:
                 number = 0
         return held.setdefault(number, Programs())
 
-    def __copy__(self) -> JitFunction:
+    def __copy__(self) -> Self:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> JitFunction:
+    def __deepcopy__(self, memo: dict[int, Any]) -> JitFunction[P, R]:
         wrapped = copy.deepcopy(self.__wrapped__, memo)
         return (
             self if wrapped is self.__wrapped__ else JitFunction(wrapped, self._static, donate=self._donate)
@@ -137,7 +154,7 @@ class JitFunction:
             self._programs.by_key.clear()
 
     @entry_point
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs the program for these arguments, and compiles it if it is new."""
         if _is_inlined():
             return self.__wrapped__(*args, **kwargs)
@@ -308,6 +325,24 @@ class JitFunction:
         )
 
 
+@overload  # an op takes Tensors or arrays
+def jit(
+    function: CustomOpDef[..., Any], *, static_argnames: str | Iterable[str] = (), donate: bool = True
+) -> JitFunction[..., Any]: ...
+
+
+@overload
+def jit(
+    function: Callable[P, R], *, static_argnames: str | Iterable[str] = (), donate: bool = True
+) -> JitFunction[P, R]: ...
+
+
+@overload
+def jit(
+    function: None = None, *, static_argnames: str | Iterable[str] = (), donate: bool = True
+) -> Callable[[Callable[P, R]], JitFunction[P, R]]: ...
+
+
 def jit(
     function: Callable[..., Any] | None = None,
     *,
@@ -381,7 +416,7 @@ def _read_signature(function: Callable[..., Any]) -> inspect.Signature:
         ) from None
 
 
-def _make_again(function: Any, static: tuple[str, ...], donate: bool) -> JitFunction:
+def _make_again(function: Any, static: tuple[str, ...], donate: bool) -> JitFunction[..., Any]:
     """Makes a pickled function; a method that is compiled in the body of its class is compiled already."""
     return function if isinstance(function, JitFunction) else JitFunction(function, static, donate=donate)
 
