@@ -41,6 +41,7 @@ class ModeState:
             must be set too.
         map_levels: the open levels of ``oplib.vmap``, the innermost last.
         multithreading: the flag of ``set_multithreading_enabled``.
+        node_hooks: a pair of hooks, before and after, that each node gets that a backward pass runs; or None.
         observers: the observers of calls, the innermost last.
         region: the body of a control flow function that this thread traces, which decides what array a Tensor
             has there; an object of the transforms floor, or None.
@@ -73,6 +74,7 @@ class ModeState:
     locations: bool = True
     map_levels: tuple[Any, ...] = ()
     multithreading: bool = True
+    node_hooks: tuple[Any, Any] | None = None
     observers: tuple[Any, ...] = ()
     region: Any = None
     run: Any = None

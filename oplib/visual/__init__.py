@@ -3,6 +3,7 @@
 from .gradients import EdgeStatistics, FirstBad, GradientReport
 from .graph import Graph, graph
 from .groups import FunctionSummary
+from .profile_report import ProfileReport, ProfileRow, profile
 from .program_report import ProgramReport, program
 from .records import NodeRecord, SavedRecord, read_nodes
 from .rules import OpsTable, tabulate_rules as ops
@@ -16,11 +17,14 @@ __all__ = [
     "Graph",
     "NodeRecord",
     "OpsTable",
+    "ProfileReport",
+    "ProfileRow",
     "ProgramReport",
     "SavedRecord",
     "graph",
     "graph_text",
     "ops",
+    "profile",
     "program",
     "read_nodes",
 ]

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 from typing import Any
 
-from oplib.errors import ArgumentTypeError, ArgumentValueError, describe
+from oplib.errors import ArgumentTypeError, describe
 from oplib.tracebacks import entry_point
 from oplib.transforms.jit.function import JitFunction
 
-from .graph import write_text
 from .node_drawing import format_bytes
-from .svg import read_asset
+from .report import Report, write_section
 from .text import align
 
 _MEMORY = {
@@ -28,7 +25,7 @@ _MEMORY = {
 
 
 @dataclass(frozen=True)
-class ProgramReport:
+class ProgramReport(Report):
     """The program that a compiled function runs for some arguments. Make it with :func:`program`.
 
     Attributes:
@@ -60,50 +57,13 @@ class ProgramReport:
         effects = list(map(list, self.effects))
         return [("operands", operands), ("effects", effects), ("cost", cost), ("memory", memory)]
 
-    def html(self) -> str:
-        """Returns a page for browsers: one file that needs no network."""
-        style = read_asset("graph.css") + read_asset("program.css")
-        head = f'<meta charset="utf-8"><title>{escape(self.name)}</title>'
-        view = '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        return (
-            f'<!doctype html><html lang="en"><head>{head}{view}<style>{style}</style></head>'
-            f"<body>{self._write_body()}</body></html>"
-        )
-
     def _write_body(self) -> str:
-        tables: list[str] = []
-        for title, rows in self._list_tables():
-            cells = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
-            shown = "".join(f"<tr>{row}</tr>" for row in cells) or "<tr><td>none</td></tr>"
-            tables.append(f"<section><h2>{title}</h2><div><table>{shown}</table></div></section>")
+        tables = [write_section(title, rows) for title, rows in self._list_tables()]
         return (
             f'<main class="oplib-graph oplib-program"><h1>program of <b>{escape(self.name)}</b></h1>'
             f'<div class="tables">{"".join(tables)}</div>'
             f"<h2>jaxpr</h2><pre>{escape(self.jaxpr)}</pre></main>"
         )
-
-    def _repr_html_(self) -> str:
-        style = read_asset("graph.css") + read_asset("program.css")
-        return f"<style>{style}</style>{self._write_body()}"
-
-    @entry_point
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the report to a file, as text or HTML, and returns the path.
-
-        Args:
-            path: ends in ``.html`` or ``.txt``.
-
-        Raises:
-            ArgumentValueError: the ending names no form.
-            DataError: the file cannot be written.
-        """
-        path = Path(path)
-        if path.suffix not in (".html", ".txt"):
-            raise ArgumentValueError(
-                f"program.save: the ending of the path names no form. Got {str(path)!r}. Choose .html or "
-                ".txt."
-            )
-        return write_text(path, self.html() if path.suffix == ".html" else str(self), "program.save")
 
 
 @entry_point

@@ -188,7 +188,7 @@ def _make_records(nodes: Sequence[Node], params: Mapping[str, Tensor]) -> list[N
             unnamed += name is None
             label, kind = (f"leaf{unnamed}", "leaf") if name is None else (name, "parameter")
         else:
-            label, kind = _name_op(node)
+            label, kind = name_op_of(node)
         saved, is_freed = read_saved(node)
         edges = [(None if target is None else numbers[target], slot) for target, slot in node.next_functions]
         records.append(
@@ -217,7 +217,7 @@ def name_node(node: Any) -> str:
         return type(node).__name__
 
 
-def _name_op(node: Any) -> tuple[str, str]:
+def name_op_of(node: Any) -> tuple[str, str]:
     """Returns the name of the op of a node, and its kind."""
     op = node._forward_cls._op_name if isinstance(node, BackwardCFunction) else ""
     if not op and hasattr(node, "op_name"):
@@ -226,6 +226,11 @@ def _name_op(node: Any) -> tuple[str, str]:
         name = name_node(node).rpartition("::")[2]
         kind = "custom" if isinstance(node, BackwardCFunction) else "built-in"
         return name.rstrip("0123456789").removesuffix("Backward") or name, kind
+    return show_op(op)
+
+
+def show_op(op: str) -> tuple[str, str]:
+    """Returns the name of an op as pictures show it, and its kind: ``built-in`` or ``custom``."""
     is_builtin = op.startswith(_NAMESPACE)
     namespace, _, rest = op.removeprefix(_NAMESPACE).rpartition("::")
     name = rest.partition(".")[0]

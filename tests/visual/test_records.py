@@ -25,6 +25,7 @@ def test_a_record_has_op_shapes_saved_values_line_and_number():
 
 def test_a_tensor_that_several_nodes_save_has_one_key():
     x = oplib.ones(5, requires_grad=True)
+    _ = x.sin(), x.cos()  # the call that compiles may keep a new array of the same buffer
     first, second = [node for node in read_nodes((x.sin() * 2.0) + x.cos()) if node.op in {"sin", "cos"}]
     assert first.saved[0].key == second.saved[0].key
     (product,) = [node for node in read_nodes(x * x) if node.op == "mul"]

@@ -1,10 +1,10 @@
-"""Logging of every node that a backward pass runs, while the logger is at DEBUG."""
+"""Logging of every node that a backward pass runs, while the logger is at DEBUG; hooks on all of them."""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -12,17 +12,19 @@ import jax
 from oplib.autograd.nodes.edges import GradientEdge, find_node
 from oplib.autograd.nodes.node import Node
 from oplib.errors import describe_dtype
+from oplib.hooks import RemovableHandle
 from oplib.modes import modes
 from oplib.tensor import Tensor
 
 from .engine import get_python_engine
 
+Hook = Callable[..., Any]
 log = logging.getLogger("oplib.autograd.graph")
 
 
 def is_logging() -> bool:
-    """Returns whether nodes are logged now."""
-    return log.isEnabledFor(logging.DEBUG)
+    """Returns whether nodes are logged now, or get hooks of ``modes.state.node_hooks``."""
+    return log.isEnabledFor(logging.DEBUG) or modes.state.node_hooks is not None
 
 
 def register_logging_hooks(t_outputs: Iterable[Tensor | GradientEdge | None]) -> Callable[[], None]:
@@ -34,8 +36,17 @@ def register_logging_hooks(t_outputs: Iterable[Tensor | GradientEdge | None]) ->
     Returns:
         A function that removes all these hooks.
     """
+    return _register(t_outputs, (_log_node,), ())
+
+
+def _register(
+    t_outputs: Iterable[Tensor | GradientEdge | None], before: Sequence[Hook], after: Sequence[Hook]
+) -> Callable[[], None]:
     roots = [find_node(output) for output in t_outputs if output is not None]
-    handles = [node.register_prehook(_log_node) for node in _walk(root for root in roots if root is not None)]
+    handles: list[RemovableHandle] = []
+    for node in _walk(root for root in roots if root is not None):
+        handles += map(node.register_prehook, before)
+        handles += map(node.register_hook, after)
 
     def unregister_hooks() -> None:
         for handle in handles:
@@ -49,8 +60,12 @@ def engine_run_backward(t_outputs: tuple[Any, ...], *args: Any, **kwargs: Any) -
     if not is_logging():
         return get_python_engine().run_backward(t_outputs, *args, **kwargs)
     outputs = t_outputs if isinstance(t_outputs, tuple) else ()  # pyright: ignore[reportUnnecessaryIsInstance]  the engine reports other types
-    unregister_hooks = register_logging_hooks(
-        output for output in outputs if isinstance(output, (Tensor, GradientEdge))
+    hooks = modes.state.node_hooks
+    before = [*([_log_node] if log.isEnabledFor(logging.DEBUG) else ()), *([hooks[0]] if hooks else ())]
+    unregister_hooks = _register(
+        [output for output in outputs if isinstance(output, (Tensor, GradientEdge))],
+        before,
+        [hooks[1]] if hooks else [],
     )
     try:
         return get_python_engine().run_backward(t_outputs, *args, **kwargs)

@@ -1,0 +1,212 @@
+"""The profile of a step: time and saved bytes of each op, forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from html import escape
+from time import perf_counter
+from typing import Any
+
+import jax
+from jax.core import Tracer
+
+from oplib.errors import ArgumentTypeError, describe
+from oplib.library.objects.observers import ObservedCall, observing
+from oplib.modes import modes
+from oplib.pytree import tree_leaves
+from oplib.tensor import Tensor
+from oplib.tracebacks import entry_point
+
+from .node_drawing import format_bytes
+from .records import name_op_of, read_saved, show_op
+from .report import Report, write_section
+from .text import align
+from .traversal import collect_edges
+
+_HEADS = ("op", "calls", "forward", "backward", "saved", "")
+_OTHER = "(Python, views, compiled programs)"
+
+
+@dataclass(slots=True)
+class ProfileRow:
+    """What the calls of one op cost in a step.
+
+    Attributes:
+        op: its name, as pictures show it.
+        calls: how many calls of it ran forward.
+        forward: seconds in these calls, until their results were there.
+        backward: seconds in the nodes that they recorded, and in hooks on these.
+        nbytes: what these nodes keep for the backward; an array that several keep counts for the first.
+    """
+
+    op: str
+    calls: int = 0
+    forward: float = 0.0
+    backward: float = 0.0
+    nbytes: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """Forward and backward together."""
+        return self.forward + self.backward
+
+
+@dataclass(frozen=True)
+class ProfileReport(Report):
+    """The costs of a step by op. Make it with :func:`profile`.
+
+    Attributes:
+        name: of the step.
+        rows: one for each op; the one with the most time comes first.
+        total: seconds of the whole step.
+    """
+
+    name: str
+    rows: Sequence[ProfileRow]
+    total: float
+
+    def __str__(self) -> str:
+        head = f"profile of {self.name}: {_show_seconds(self.total)}"
+        return "\n".join([head, "", *align(self._list_rows())])
+
+    def _list_rows(self) -> list[list[str]]:
+        rows = [
+            [
+                one.op,
+                f"{one.calls}",
+                _show_seconds(one.forward),
+                _show_seconds(one.backward),
+                format_bytes(one.nbytes),
+                f"{one.seconds / self.total:.0%}",
+            ]
+            for one in self.rows
+        ]
+        rest = max(self.total - sum(one.seconds for one in self.rows), 0.0)
+        return [list(_HEADS), *rows, [_OTHER, "", _show_seconds(rest), "", "", f"{rest / self.total:.0%}"]]
+
+    def _write_body(self) -> str:
+        return (
+            f'<main class="oplib-graph oplib-program"><h1>profile of <b>{escape(self.name)}</b>: '
+            f"{_show_seconds(self.total)}</h1>{write_section('by op', self._list_rows())}</main>"
+        )
+
+
+def _show_seconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.3f} ms" if seconds else "–"
+
+
+@entry_point
+def profile(step: Callable[..., Any], *args: Any, **kwargs: Any) -> ProfileReport:
+    """Returns time and saved bytes of each op in a step. It calls the step twice: the first call compiles.
+
+    Each op is waited for, so that its time is its own; the step takes longer than without the profile. Ops
+    are seen where they run one by one. A function of ``oplib.jit`` is one program, and counts as Python: its
+    ops are in the trace of ``jax.profiler``.
+
+    Args:
+        step: a function, usually one that computes a loss and calls ``backward``.
+        *args: its arguments.
+        **kwargs: its arguments by name.
+
+    Returns:
+        A report with ``rows`` and ``total``; ``str``, ``html()`` and ``save(path)`` show it.
+
+    Raises:
+        ArgumentTypeError: ``step`` cannot be called.
+
+    Example:
+        >>> import oplib
+        >>> x = oplib.ones(8, 8, requires_grad=True)
+        >>> report = oplib.visual.profile(lambda: (x.exp() * x).sum().backward())
+        >>> sorted((row.op, row.calls) for row in report.rows), sum(row.nbytes for row in report.rows)
+        ([('accumulate', 0), ('exp', 1), ('mul', 1), ('sum', 1)], 512)
+    """
+    if not callable(step):
+        raise ArgumentTypeError(
+            f"profile: expected a function. Got {describe(step)} of type {type(step).__name__}. Give the "
+            "step, and its arguments after it."
+        )
+    with _Profiler().watching():  # watched calls take a way of their own, which is compiled too
+        step(*args, **kwargs)
+    profiler = _Profiler()
+    start = perf_counter()
+    with profiler.watching():
+        results = step(*args, **kwargs)
+        _wait(results)
+        total = perf_counter() - start
+    profiler.read_graph(results)
+    rows = sorted(profiler.rows.values(), key=lambda row: -row.seconds)
+    return ProfileReport(getattr(step, "__name__", type(step).__name__), rows, total)
+
+
+@dataclass(slots=True)
+class _Profiler:
+    """Collects the rows of one call of a step."""
+
+    rows: dict[str, ProfileRow] = field(default_factory=dict[str, ProfileRow])
+    seen: set[Any] = field(default_factory=set[Any])
+    """The nodes whose saved values are counted."""
+    kept: dict[int, Any] = field(default_factory=dict[int, Any])
+    """The saved arrays that are counted, by identity; they live so long that no other takes their place."""
+    started: float = 0.0
+
+    @contextmanager
+    def watching(self) -> Generator[None]:
+        state = modes.state
+        before, state.node_hooks = state.node_hooks, (self._start_node, self._end_node)
+        try:
+            with observing(self._observe):
+                yield
+        finally:
+            state.node_hooks = before
+
+    def _find_row(self, op: str) -> ProfileRow:
+        return self.rows.setdefault(op, ProfileRow(op))
+
+    def _observe(self, call: ObservedCall) -> Any:
+        start = perf_counter()
+        outcome = call.run()
+        _wait(outcome)
+        row = self._find_row(show_op(call.overload.name())[0])
+        if modes.state.run is None:
+            row.calls += 1
+            row.forward += perf_counter() - start
+        return outcome
+
+    def _start_node(self, *_: Any) -> None:
+        self._count_saved(modes.state.run.node)
+        self.started = perf_counter()
+
+    def _end_node(self, grad_inputs: Any, *_: Any) -> None:
+        _wait(grad_inputs)
+        self._find_row(_name(modes.state.run.node)).backward += perf_counter() - self.started
+
+    def read_graph(self, results: Any) -> None:
+        """Counts what the nodes keep that no backward has run."""
+        roots: list[Any] = [one.grad_fn for one in tree_leaves(results) if isinstance(one, Tensor)]
+        for node in collect_edges(root for root in roots if root is not None):
+            self._count_saved(node)
+
+    def _count_saved(self, node: Any) -> None:
+        if node in self.seen:
+            return
+        self.seen.add(node)
+        for _, value in read_saved(node)[0]:
+            if hasattr(value, "nbytes") and id(value) not in self.kept:
+                self.kept[id(value)] = value
+                self._find_row(_name(node)).nbytes += value.nbytes
+
+
+def _name(node: Any) -> str:
+    name = name_op_of(node)[0]
+    return "accumulate" if name == "AccumulateGrad" else name
+
+
+def _wait(values: Any) -> None:
+    """Waits for arrays and Tensors. Traced ones have no values to wait for."""
+    for one in jax.tree_util.tree_leaves(values, is_leaf=lambda value: isinstance(value, Tensor)):
+        array = one._storage.array if isinstance(one, Tensor) else one
+        if isinstance(array, jax.Array) and not isinstance(array, Tracer):
+            jax.block_until_ready(array)
