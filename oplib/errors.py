@@ -212,7 +212,13 @@ class GradcheckError(CheckError, RuntimeError):
 
 
 class OpCheckError(CheckError):
-    """An op with a wrong rule."""
+    """An op with a wrong rule.
+
+    Attributes:
+        failure: the error of the test that has failed.
+    """
+
+    failure: Exception | None = None
 
 
 class OpMismatchError(CheckError, AssertionError):

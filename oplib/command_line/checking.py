@@ -101,7 +101,7 @@ def _print_failures(reports: Sequence[OpReport], page: str | None) -> None:
     for report in reports:
         for name, error in report.failures.items():
             print_colored(f"\n{report.description.name}: {name_check(name)}", {name_check(name): "bold red"})
-            print(f"  {error.__cause__ or error}")
+            print(f"  {getattr(error, 'failure', None) or error}")
     details = f" · details: {page}" if page else ""
     summary = f"{failed} failed, {len(checks) - failed - skipped} passed, {skipped} skipped{details}"
     print_colored(f"\n  {summary}", {f"{failed} failed": "bold red" if failed else "green"})
@@ -139,7 +139,7 @@ def make_junit(reports: Sequence[OpReport]) -> str:
                 suite, "testcase", classname=report.description.name, name=name, time=f"{check.seconds:.3f}"
             )
             if check.error is not None:
-                cause = check.error.__cause__ or check.error
+                cause = getattr(check.error, "failure", None) or check.error
                 ET.SubElement(case, "failure", type=type(cause).__name__, message=str(cause))
             elif check.skipped:
                 ET.SubElement(case, "skipped", message=check.skipped)

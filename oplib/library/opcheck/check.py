@@ -7,7 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
-from oplib.errors import ArgumentTypeError, OpCheckError, RegistrationError, RegistrationValueError, describe
+from oplib.errors import (
+    ArgumentTypeError,
+    OpCheckError,
+    OplibError,
+    RegistrationError,
+    RegistrationValueError,
+    describe,
+)
 from oplib.library.objects.namespace import OpOverloadPacket
 from oplib.library.objects.overload import HasOverload, OpOverload, resolve_op
 from oplib.markup import escape
@@ -130,7 +137,7 @@ def opcheck(
         For each test ``"SUCCESS"``, ``"SKIPPED: ..."`` or its exception. The dictionary prints as a table.
 
     Raises:
-        OpCheckError: a test has failed; the cause is its exception.
+        OpCheckError: a test has failed; its exception is ``failure``.
         ArgumentTypeError: ``args`` is no tuple or list, or ``kwargs`` is no dictionary.
         RegistrationValueError: ``op`` is another object, a test is unknown, or only one tolerance is given.
         RegistrationError: a packet with several overloads.
@@ -166,7 +173,11 @@ def opcheck(
             results[name] = "SUCCESS" if reason is None else f"SKIPPED: {reason}"
         except Exception as error:
             if raise_exception:
-                raise OpCheckError(f"opcheck({overload}, ...): {name} failed with {error}") from error
+                failed = OpCheckError(f"opcheck({overload}, ...): {name} failed with {error}")
+                failed.failure = error
+                if isinstance(error, OplibError):
+                    raise failed from None  # its text is in this one
+                raise failed from error
             results[name] = error
         results.seconds[name] = time.perf_counter() - start
     return results

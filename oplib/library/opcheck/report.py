@@ -149,7 +149,7 @@ def _render_check(check: CheckResult | None) -> str:
 
 def _render_failure(report: OpReport, name: str) -> str:
     error = report.failures[name]
-    cause = error.__cause__ or error
+    cause = getattr(error, "failure", None) or error
     jacobians = getattr(cause, "jacobians", None)
     maps = "" if jacobians is None else render_jacobians(*jacobians)
     return (

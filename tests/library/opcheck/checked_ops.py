@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import traceback
 
 import jax
 import numpy as np
 import pytest
 
 import oplib
-from oplib.errors import OpCheckError
+from oplib.errors import OpCheckError, OplibError
 from oplib.library import Library, custom_op, opcheck, ops
 
 _numbers = itertools.count()
@@ -65,4 +66,6 @@ def assert_fails(op, args, test, kind, text):
     """Asserts that exactly this test fails, with this error."""
     with pytest.raises(OpCheckError, match=f"(?s){test} failed with .*{text}") as caught:
         opcheck(op, args, test_utils=test)
-    assert isinstance(caught.value.__cause__, kind)
+    assert isinstance(caught.value.failure, kind)
+    told = "".join(traceback.format_exception(caught.value))
+    assert told.count(str(caught.value.failure).splitlines()[0]) == 1 or not issubclass(kind, OplibError)

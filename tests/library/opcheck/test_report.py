@@ -15,7 +15,7 @@ def make_failure(numerical, analytical):
     cause = GradcheckError("the <numbers> differ")
     cause.jacobians = numerical, analytical
     error = OpCheckError("failed")
-    error.__cause__ = cause
+    error.failure = cause
     return error
 
 
