@@ -1,5 +1,6 @@
 """The docstrings of functions that are generated from rows."""
 
+import doctest
 import inspect
 
 import jax
@@ -8,6 +9,7 @@ import pytest
 
 import oplib
 from oplib.builtin.functions.description import describe_dtypes
+from oplib.builtin.functions.examples import EXAMPLES
 from oplib.builtin.functions.explanations import BY_NAME, BY_OP
 from oplib.builtin.functions.families import ROWS
 from oplib.builtin.functions.registry import FFT, FUNCTIONS, LINALG, OVERLOADS, SPECIAL, UPCALLS
@@ -135,6 +137,8 @@ def test_the_docstring_of_softmax_describes_each_argument():
         "\nGradient:\n    A formula of the op.\n"
         "\nSource:\n    torch.softmax\n"
         "\nOverloads:\n    softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor\n"
+        "\nExample:\n    >>> import oplib\n    >>> oplib.softmax(oplib.tensor([0.0, 1.0]), dim=0)\n"
+        "    tensor([0.2689, 0.7311])\n"
     )
 
 
@@ -186,3 +190,19 @@ def test_an_op_raises_the_errors_that_its_docstring_lists():
     assert "ArgumentTypeError: an argument has a type" in oplib.atan2.__doc__
     with pytest.raises(oplib.errors.ArgumentTypeError):
         oplib.atan2(ones, "one")
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_of_a_function_is_right(name):
+    function = getattr(oplib, name)
+    runner = doctest.DocTestRunner()
+    (case,) = doctest.DocTestFinder(recurse=False).find(function, name, module=False, globs={})
+    said = []
+    runner.run(case, out=said.append)
+    assert len(case.examples) == 2
+    assert runner.summarize(verbose=False).failed == 0, "".join(said)
+
+
+def test_the_functions_that_are_used_most_have_an_example():
+    assert len(EXAMPLES) >= 50
+    assert [name for name in EXAMPLES if f"\n    >>> oplib.{name}(" not in getattr(oplib, name).__doc__] == []
