@@ -48,7 +48,7 @@ def _prepare(options: argparse.Namespace) -> tuple[OpOverload, Call]:
     """Returns the op and a call of it."""
     if options.module is not None:
         load_module(options.module)
-    op = find_overload(options.op, subject="oplib")
+    op = find_overload(options.op, subject="op")
     shapes = dict(map(_read_shape, options.shape)) or None
     calls = samples(op, shapes=shapes)
     if not calls:

@@ -20,7 +20,7 @@ from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
 
 from .node_drawing import format_bytes
-from .records import name_op_of, read_saved, show_op
+from .records import name_op, name_op_of, read_saved
 from .report import Report, write_section
 from .text import align
 from .traversal import collect_edges
@@ -169,7 +169,7 @@ class _Profiler:
         start = perf_counter()
         outcome = call.run()
         _wait(outcome)
-        row = self._find_row(show_op(call.overload.name())[0])
+        row = self._find_row(name_op(call.overload.name())[0])
         if modes.state.run is None:
             row.calls += 1
             row.forward += perf_counter() - start

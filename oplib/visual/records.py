@@ -226,10 +226,10 @@ def name_op_of(node: Any) -> tuple[str, str]:
         name = name_node(node).rpartition("::")[2]
         kind = "custom" if isinstance(node, BackwardCFunction) else "built-in"
         return name.rstrip("0123456789").removesuffix("Backward") or name, kind
-    return show_op(op)
+    return name_op(op)
 
 
-def show_op(op: str) -> tuple[str, str]:
+def name_op(op: str) -> tuple[str, str]:
     """Returns the name of an op as pictures show it, and its kind: ``built-in`` or ``custom``."""
     is_builtin = op.startswith(_NAMESPACE)
     namespace, _, rest = op.removeprefix(_NAMESPACE).rpartition("::")
