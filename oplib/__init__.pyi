@@ -101,6 +101,7 @@ from . import signal as signal
 from . import transforms as transforms
 from . import utils as utils
 from . import visual as visual
+from oplib.builtin.functions.placement import with_sharding_constraint as with_sharding_constraint
 from oplib.tensor.archive import load as load
 from oplib.tensor.archive import save as save
 from oplib.tensor.dtypes.names import int64 as int64
