@@ -2,6 +2,9 @@
 
 import pytest
 
+import oplib
+from oplib.errors import ArgumentError
+
 from .programs import shaped_leaf
 
 OUT = {
@@ -60,5 +63,48 @@ def test_a_saved_tensor_that_out_overwrites_is_found_by_its_version(assert_agree
         loss = (y * y).sum()
         lib.add(lib.ones(3), 1, out=z)
         loss.backward()
+
+    assert_agrees(program)
+
+
+SHARERS = {
+    "view": lambda b: b.view(-1),
+    "row": lambda b: b[0],
+    "transposed": lambda b: b.t(),
+    "detached": lambda b: b.detach(),
+}
+
+
+@pytest.mark.parametrize("kind", SHARERS)
+def test_views_see_what_is_written_into_a_tensor_of_their_shape(assert_agrees, kind):
+    def program(lib):
+        b = lib.zeros(2, 3)
+        v = SHARERS[kind](b)
+        lib.sum(lib.arange(24.0).reshape(4, 2, 3), 0, out=b)
+        return b, v, v._version > 0
+
+    assert_agrees(program)
+
+
+@pytest.mark.parametrize("kind", SHARERS)
+@pytest.mark.parametrize("shape", [(4, 5), (4, 2, 6), (4, 6)])
+def test_a_tensor_whose_memory_others_share_takes_no_other_shape(kind, shape):
+    """torch resizes the memory under them; a view would show items that are not there."""
+    b = oplib.zeros(2, 3)
+    v = SHARERS[kind](b)
+    with pytest.raises(ArgumentError, match=r"sum: the tensor must be resized from 6 to .* share its memory"):
+        oplib.sum(oplib.ones(*shape), 0, out=b)
+    assert v.sum().item() == 0
+
+
+def test_in_a_compiled_function_a_captured_tensor_still_takes_another_shape(assert_agrees):
+    def program(lib):
+        out = lib.zeros(0)
+
+        def step(x):
+            lib.add(x, 1, out=out)
+            return out * 2
+
+        return (oplib.jit(step) if lib is oplib else step)(lib.ones(3)), out
 
     assert_agrees(program)

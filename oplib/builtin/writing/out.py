@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from oplib.autograd.grad_mode import no_grad
 from oplib.autograd.recording.in_place import check_may_write, has_required_grad, refuse_cast
@@ -17,6 +18,8 @@ from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.storage.escape import refuse_escape
 from oplib.tensor.views import ViewStorage
+
+from .resizing import refuse_shared
 
 Function = Callable[..., Any]
 
@@ -34,7 +37,8 @@ def write_out(name: str, call: Callable[[], Any], out: Any, values: Sequence[Any
 
     Raises:
         ArgumentTypeError: ``out`` is no Tensor, or there are too many or too few.
-        ArgumentError: ``out`` is a view of another shape, or its dtype cannot hold the result.
+        ArgumentError: ``out`` is a view of another shape, or would get one while other tensors share its
+            memory, or its dtype cannot hold the result.
         AutogradError: an argument or ``out`` requires grad, while grad mode is on.
     """
     outs: tuple[Any, ...] = tuple(out) if isinstance(out, (tuple, list)) else (out,)
@@ -85,6 +89,7 @@ def _resize(name: str, out: Tensor, array: Any) -> None:
             f"{name}: argument 'out' is a view and cannot get another shape. Got {describe(spec)} for "
             f"{describe(array)}. Give a view of the shape of the result."
         )
+    refuse_shared(out, name, array.shape, held=None if isinstance(array, Tracer) else 0)
     if spec.size:
         warnings.warn(
             f"{name}: An output with one or more elements was resized since it had shape {list(spec.shape)}, "

@@ -166,7 +166,7 @@ def write_enlarging(tensor: Tensor, result: Tensor, op: str, seen: Any) -> Tenso
     shape = result._storage.spec.shape
     if shape == tensor._storage.spec.shape or modes.region is not None:  # the body of a loop keeps shapes
         return write_in_place(tensor, result, op, seen)
-    _refuse_shared(tensor, op, shape, held=1)  # generated code has a variable that holds the storage
+    refuse_shared(tensor, op, shape, held=1)  # generated code has a variable that holds the storage
     refuse_escape(result._storage.array, tensor, op)
     if not tensor._storage.exchange(seen, result._storage.array):
         return None
@@ -175,7 +175,7 @@ def write_enlarging(tensor: Tensor, result: Tensor, op: str, seen: Any) -> Tenso
 
 
 def _grow(tensor: Tensor, shape: tuple[int, ...]) -> Any:
-    _refuse_shared(tensor, "resize_", shape, held=0)
+    refuse_shared(tensor, "resize_", shape, held=0)
     storage = tensor._storage
     items = storage.array.reshape(-1)
     require_memory("resize_", shape, tensor.dtype)
@@ -184,29 +184,29 @@ def _grow(tensor: Tensor, shape: tuple[int, ...]) -> Any:
     return tensor
 
 
-def _refuse_shared(tensor: Tensor, op: str, shape: Sequence[int], *, held: int) -> None:
-    """Raises ArgumentError if another tensor shares the memory of one that must grow.
+def refuse_shared(tensor: Tensor, op: str, shape: Sequence[int], *, held: int | None) -> None:
+    """Raises ArgumentError if another tensor shares the memory of one that gets another size.
 
     Args:
         tensor: the tensor.
         op: the in-place op, for errors.
         shape: the shape it would have.
-        held: how many variables of the callers hold its storage.
+        held: how many variables of the callers hold its storage; None in a trace, which holds it too.
     """
-    is_part = isinstance(tensor._storage, (ViewStorage, AliasStorage))
     overlay = overlays.current
     if overlay is not None and tensor._storage in overlay.cells:
         line = find_frame_outside(is_inside)[0]
         raise TracingError(
-            f"{overlay.name}: {op} at {line.f_code.co_filename}:{line.f_lineno} lets a tensor from outside "
-            f"grow from {tensor.numel()} to {math.prod(shape)} items. Got {describe(tensor)}. A compiled "
+            f"{overlay.name}: {op} at {line.f_code.co_filename}:{line.f_lineno} changes the size of a tensor from "
+            f"outside from {tensor.numel()} to {math.prod(shape)} items. Got {describe(tensor)}. A compiled "
             f"program does not know who shares its memory. Use {op} outside of the function, or on a tensor "
             "that is made inside."
         )
-    if is_part or has_views(tensor) or _count_references(tensor) > _ALONE + held:
+    is_shared = isinstance(tensor._storage, (ViewStorage, AliasStorage)) or has_views(tensor)
+    if is_shared or (held is not None and _count_references(tensor) > _ALONE + held):
         raise ArgumentError(
-            f"{op}: the tensor must grow from {tensor.numel()} to {math.prod(shape)} items, and other "
-            f"tensors share its memory, which cannot grow under them. Got {describe(tensor)}. Make a "
+            f"{op}: the tensor must be resized from {tensor.numel()} to {math.prod(shape)} items, and other "
+            f"tensors share its memory, which cannot change under them. Got {describe(tensor)}. Make a "
             f"tensor of its own with clone(), and use {op} on that."
         )
 

@@ -35,7 +35,7 @@ def test_a_larger_tensor_keeps_its_items_and_zeros_follow() -> None:
 def test_a_tensor_whose_memory_others_share_does_not_grow(share: Any) -> None:
     x = oplib.ones(3)
     other = share(x)
-    with pytest.raises(ArgumentError, match="must grow from 3 to 4 items, and other tensors share"):
+    with pytest.raises(ArgumentError, match="must be resized from 3 to 4 items, and other tensors share"):
         x.resize_(4)
     assert x.shape == (3,)
     del other
@@ -59,7 +59,7 @@ def test_addbmm_does_not_grow_where_others_share_the_memory(share: Any) -> None:
     batches = oplib.ones(1, 2, 3), oplib.ones(1, 3, 4)
     x = oplib.ones(1, 1)
     other = share(x)
-    with pytest.raises(ArgumentError, match="addbmm_: the tensor must grow from 1 to 8 items"):
+    with pytest.raises(ArgumentError, match="addbmm_: the tensor must be resized from 1 to 8 items"):
         x.addbmm_(*batches)
     assert (x.tolist(), x._version) == ([[1.0]], 0)
     del other
