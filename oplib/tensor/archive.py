@@ -185,8 +185,10 @@ class _Writer:
 
     def encode(self, value: Any, path: str) -> Any:
         """Returns the JSON of a value. ``path`` names its place in errors."""
-        if value is None or type(value) in (bool, int, str):
+        if value is None or type(value) in (bool, str):
             return value
+        if type(value) is int:
+            return _check_digits(value, path)
         encode = _ENCODERS.get(type(value))
         if encode is not None:
             return encode(self, value, path)
@@ -266,6 +268,17 @@ def _find_kind(value: Any, array: Any, path: str) -> str:
             "jax.random.key_data(key), and make the key again by jax.random.wrap_key_data."
         )
     return "key"
+
+
+def _check_digits(value: int, path: str) -> int:
+    try:
+        str(value)
+    except ValueError:
+        raise DataError(
+            f"save: {path} has more digits than Python writes. Got an integer of {value.bit_length()} bits. "
+            "Save its bytes as an array of uint8."
+        ) from None
+    return value
 
 
 def _member(number: int) -> str:

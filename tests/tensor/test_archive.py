@@ -501,3 +501,9 @@ def test_a_header_that_is_no_python_is_damage(header):
 
     with pytest.raises(DataError, match="damaged"):
         oplib.load(edit_members(change))
+
+
+def test_an_integer_with_more_digits_than_python_writes_is_refused_by_its_place(tmp_path):
+    with pytest.raises(DataError, match=r"save: the tree\['a'\] has more digits .* an integer of 19932 bits"):
+        oplib.save({"a": 10**6000}, tmp_path / "big")
+    assert not list(tmp_path.iterdir())
