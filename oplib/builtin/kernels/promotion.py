@@ -7,6 +7,7 @@ The code runs while a kernel is traced, and makes each conversion explicit. So t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -187,6 +188,28 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
         return lax.convert_element_type(function(*wide), dtype)
 
     return computed
+
+
+def get_items(get: Callable[..., Any], array: Any, *indices: Any) -> Any:
+    """Returns selected items of an array; in half precision the gradients of one item are added in single.
+
+    Args:
+        get: a linear function ``(array, *indices)`` that selects items.
+        array: the items.
+        *indices: arrays of integers.
+    """
+    return _pick_halves(get, array, *indices) if array.dtype in _HALF else get(array, *indices)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _pick_halves(get: Callable[..., Any], array: Any, *indices: Any) -> Any:
+    return get(array, *indices)
+
+
+@_pick_halves.defjvp
+def _push_halves(get: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    indices = primals[1:]
+    return get(*primals), in_single(lambda wide: get(wide, *indices))(tangents[0])
 
 
 def strong(value: Any, like: Any) -> Any:

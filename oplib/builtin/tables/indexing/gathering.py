@@ -9,7 +9,7 @@ from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.index_rules import check_fit, check_index, check_vector, list_indices
-from oplib.builtin.kernels.promotion import strong
+from oplib.builtin.kernels.promotion import get_items, strong
 from oplib.builtin.rows.row import NetworkRow, Row, constant
 from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import default_int_dtype
@@ -27,7 +27,11 @@ def _gather(self: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> An
         return jnp.zeros(index.shape, self.dtype)
     if not self.ndim:
         return jnp.broadcast_to(self, index.shape)
-    return self.at[list_indices(index, axis)].get(mode="clip", wrap_negative_indices=False)
+
+    def get(array: Any, index: Any) -> Any:
+        return array.at[list_indices(index, axis)].get(mode="clip", wrap_negative_indices=False)
+
+    return get_items(get, self, index)
 
 
 def _index_select(self: Any, dim: int, index: Any) -> Any:
@@ -39,7 +43,11 @@ def _index_select(self: Any, dim: int, index: Any) -> Any:
                 f"{describe(self)}. Give one index."
             )
         return self
-    return jnp.take(self, jnp.atleast_1d(index), axis=find_dim("index_select", self.ndim, dim), mode="clip")
+    return _take_slices(self, jnp.atleast_1d(index), find_dim("index_select", self.ndim, dim))
+
+
+def _take_slices(array: Any, index: Any, axis: int) -> Any:
+    return get_items(lambda array, index: jnp.take(array, index, axis=axis, mode="clip"), array, index)
 
 
 def _take(self: Any, index: Any) -> Any:
@@ -50,7 +58,7 @@ def _take(self: Any, index: Any) -> Any:
             "with items."
         )
     flat = lax.reshape(self, (self.size,))
-    return jnp.take(flat, _from_start(index, self.size), mode="clip")
+    return _take_slices(flat, _from_start(index, self.size), 0)
 
 
 def _take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
@@ -69,13 +77,14 @@ def _take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
             f"match or are 1 except along dim {axis}. Got {describe(self)} and {describe(indices)}. Reshape "
             "one of them."
         )
-    return jnp.take_along_axis(self, _from_start(indices, self.shape[axis]), axis, mode="clip")
+    along = _from_start(indices, self.shape[axis])
+    return get_items(lambda array, index: jnp.take_along_axis(array, index, axis, mode="clip"), self, along)
 
 
 def _embedding(weight: Any, indices: Any, padding_idx: int) -> Any:
     """Looks up rows; the padding row has no gradient."""
     check_index("embedding", indices)
-    rows = jnp.take(weight, indices, axis=0, mode="clip")
+    rows = _take_slices(weight, indices, 0)
     if padding_idx < 0:
         return rows
     is_padding = lax.expand_dims(indices == strong(padding_idx, indices), (indices.ndim,))

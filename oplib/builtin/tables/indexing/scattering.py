@@ -10,7 +10,7 @@ from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.index_rules import check_fit, check_index, check_vector, list_indices
-from oplib.builtin.kernels.promotion import find_common_shape, is_integral, strong
+from oplib.builtin.kernels.promotion import find_common_shape, in_single, is_integral, strong
 from oplib.builtin.rows.row import SELECTED, Row
 from oplib.errors import ArgumentError, DimensionError, UnsupportedDtypeError, describe
 from oplib.tensor import default_int_dtype
@@ -47,9 +47,14 @@ def _cut_to(src: Any, index: Any) -> Any:
 _OF_BOOLS = {"add": "max", "multiply": "min"}
 
 
-def combine(target: Any, put: str, items: Any, **options: Any) -> Any:
+def combine(array: Any, index: Any, put: str, items: Any, **options: Any) -> Any:
     """Writes items at positions by a method of ``.at[...]``; a sum of bools is "or", a product "and"."""
-    return getattr(target, _OF_BOOLS.get(put, put) if items.dtype == dtypes.bool else put)(items, **options)
+    method = _OF_BOOLS.get(put, put) if items.dtype == dtypes.bool else put
+
+    def write(array: Any, items: Any) -> Any:
+        return getattr(array.at[index], method)(items, **options)
+
+    return write(array, items) if put == "set" else in_single(write)(array, items)
 
 
 def _scatter_with(op: str, put: str) -> Any:
@@ -61,8 +66,8 @@ def _scatter_with(op: str, put: str) -> Any:
         if not index.size:
             return self
         if not self.ndim:
-            return combine(self.at[()], put, lax.reshape(src, ()))
-        return combine(self.at[list_indices(index, axis)], put, _cut_to(src, index), mode="drop")
+            return combine(self, (), put, lax.reshape(src, ()))
+        return combine(self, list_indices(index, axis), put, _cut_to(src, index), mode="drop")
 
     return kernel
 
@@ -97,15 +102,18 @@ def _reduce_at(self: Any, indices: Any, items: Any, reduce: str, *, include_self
     if reduce == "prod" and self.ndim and items.size and self.size:
         return multiply_scattered(self, indices, items, include_self=include_self)
     start = self if include_self else self.at[indices].set(_neutral(reduce, self), mode="drop")
-    target = start.at[indices]
     if reduce != "mean":
-        return combine(target, _REDUCTIONS[reduce], items, mode="drop")
-    total = combine(target, "add", items, mode="drop")
-    ones = jnp.ones(items.shape, self.dtype)
-    start_counts = jnp.full(self.shape, int(include_self), self.dtype)
+        return combine(start, indices, _REDUCTIONS[reduce], items, mode="drop")
+    return in_single(lambda start, items: _find_means(start, indices, items, include_self))(start, items)
+
+
+def _find_means(start: Any, indices: Any, items: Any, include_self: bool) -> Any:
+    total = combine(start, indices, "add", items, mode="drop")
+    ones = jnp.ones(items.shape, start.dtype)
+    start_counts = jnp.full(start.shape, int(include_self), start.dtype)
     counts = start_counts.at[indices].add(ones, mode="drop")
     counts = jnp.where(counts == strong(0, counts), strong(1, counts), counts)
-    return jnp.floor_divide(total, counts) if is_integral(self.dtype) else total / counts
+    return jnp.floor_divide(total, counts) if is_integral(start.dtype) else total / counts
 
 
 def _check_reduce(op: str, reduce: str, self: Any) -> None:
@@ -153,7 +161,7 @@ def _index_with(op: str, put: str) -> Any:
         axis = find_dim(op, self.ndim, dim)
         items = source if alpha is None else source * lax.convert_element_type(alpha, source.dtype)
         if not self.ndim:
-            return combine(self.at[()], put, lax.reshape(items, ()))
+            return combine(self, (), put, lax.reshape(items, ()))
         expected = (*self.shape[:axis], index.size, *self.shape[axis + 1 :])
         if items.shape != expected:
             kind = DimensionError if op == "index_copy" else ArgumentError
@@ -162,7 +170,7 @@ def _index_with(op: str, put: str) -> Any:
                 f"of the tensor. Got {describe(index)} and {describe(source)} for dim {axis} of "
                 f"{describe(self)}. Give a source of shape {list(expected)}."
             )
-        return combine(self.at[_whole(axis, index)], put, items, mode="drop")
+        return combine(self, _whole(axis, index), put, items, mode="drop")
 
     return kernel
 
@@ -219,9 +227,9 @@ def _put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
             "put: expected source and index to have the same number of elements. Got "
             f"{describe(source)} and {describe(index)}. Give one item for each place."
         )
-    flat = lax.reshape(self, (self.size,)).at[lax.reshape(index, (index.size,))]
+    flat, places = lax.reshape(self, (self.size,)), lax.reshape(index, (index.size,))
     items = lax.reshape(source, (source.size,))
-    written = combine(flat, "add" if accumulate else "set", items, mode="drop")
+    written = combine(flat, places, "add" if accumulate else "set", items, mode="drop")
     return lax.reshape(written, self.shape)
 
 
@@ -347,8 +355,8 @@ def multiply_scattered(whole: Any, index: tuple[Any, ...], items: Any, *, includ
 
 def _combine(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[Any, Any]:
     """Combines two runs sorted by target: returns the last target and the product of its items."""
-    same = first[0] == second[0]
-    return second[0], jnp.where(same, first[1] * second[1], second[1])
+    factor = jnp.where(first[0] == second[0], first[1], strong(1, first[1]))
+    return second[0], factor * second[1]
 
 
 def _find_flat(shape: tuple[int, ...], index: tuple[Any, ...]) -> Any:

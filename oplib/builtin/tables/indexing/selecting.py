@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from oplib.builtin.kernels import view_rules as rules
-from oplib.builtin.kernels.promotion import broadcast_to, find_common_shape
+from oplib.builtin.kernels.promotion import broadcast_to, find_common_shape, get_items
 from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.creation.constants import store
 from oplib.errors import ArgumentError, DimensionError, describe
@@ -46,7 +46,7 @@ def _span(length: int, step: int) -> int:
 
 
 def _index(self: Any, indices: Sequence[Any], dims: Sequence[int]) -> Any:
-    return self[_arrange(self.ndim, indices, dims)]
+    return get_items(lambda array, *indices: array[_arrange(array.ndim, indices, dims)], self, *indices)
 
 
 def _arrange(ndim: int, indices: Sequence[Any], dims: Sequence[int]) -> tuple[Any, ...]:
@@ -117,9 +117,8 @@ def _find_positions(shape: tuple[int, ...], windows: Any) -> Any:
 
 def _index_put(self: Any, indices: Sequence[Any], values: Any, dims: Sequence[int], accumulate: bool) -> Any:
     where = _arrange(self.ndim, indices, dims)
-    target = self.at[where]
     values = store("index_put", values, jax.eval_shape(lambda array: array[where], self).shape, self.dtype)
-    return combine(target, "add" if accumulate else "set", values)
+    return combine(self, where, "add" if accumulate else "set", values)
 
 
 def _masked_fill(self: Any, mask: Any, value: Any) -> Any:
