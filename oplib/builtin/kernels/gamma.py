@@ -34,6 +34,9 @@ def compute_zeta(s: Any, q: Any) -> Any:
     sign = jnp.where(lax.rem(s, strong(2, s)) == zero, one, -one)
     below = result[0] + sign * (result[1] - result[2])
     result = jnp.where(is_below, jnp.where(lax.floor(s) == s, below, strong(math.nan, q)), result[0])
+    # Far out the sum is an integral; JAX's function takes the square of q, which is inf there.
+    is_far = (q > strong(1 / jnp.finfo(q.dtype).eps ** 2, q)) & ~jnp.isinf(q)
+    result = jnp.where(is_far, lax.pow(jnp.where(is_far, q, one), one - s) / (s - one), result)
     result = jnp.where(s < one, strong(math.nan, q), result)
     return jnp.where((s == one) | ((q <= zero) & is_whole & (s > one)), strong(math.inf, q), result)
 

@@ -102,9 +102,7 @@ class Specialization:
         self.run_forward = partial(carrier.run_forward, call)
         self.run: Callable[..., tuple[Structure, tuple[Any, ...]]] = _compile(run, call)
         self.run_one: Callable[..., Any] = _compile(run_one, call)
-        self.run_donating = (
-            jax.jit(carry_errors(run), donate_argnums=tuple(donated)) if donated else self.run
-        )
+        self.run_donating = jax.jit(carry_errors(run), donate_argnums=tuple(donated)) if donated else self.run
         self._carrier = carrier
 
     @cached_property

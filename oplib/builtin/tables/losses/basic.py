@@ -157,7 +157,7 @@ def _bce(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean"
 @jax.custom_jvp
 def _lack_of_belief(x: Any, y: Any) -> Any:
     """Computes ``-y log(x) - (1 - y) log(1 - x)``, with torch's gradients where a logarithm is clipped."""
-    return -(y * _clip_log(x) + (strong(1, x) - y) * _clip_log(strong(1, x) - x))
+    return -(y * _clip_log(x) + (strong(1, x) - y) * _clip_log_of_rest(x))
 
 
 @_lack_of_belief.defjvp
@@ -165,14 +165,24 @@ def _push_lack_of_belief(primals: Any, tangents: Any) -> tuple[Any, Any]:
     x, y = primals
     rest = strong(1, x) - x
     by_x = (x - y) / lax.max(rest * x, strong(1e-12, x))
-    by_y = _clip_log(rest) - _clip_log(x)
+    by_y = _clip_log_of_rest(x) - _clip_log(x)
     return _lack_of_belief(x, y), by_x * tangents[0] + by_y * tangents[1]
 
 
 def _clip_log(x: Any) -> Any:
     """Clips a logarithm at -100, so that one item cannot make the mean infinite."""
-    low, is_none = strong(-100, x), x <= strong(0, x)
-    log = lax.log(jnp.where(is_none, strong(1, x), x))
+    is_none = x <= strong(0, x)
+    return _clip(lax.log(jnp.where(is_none, strong(1, x), x)), is_none)
+
+
+def _clip_log_of_rest(x: Any) -> Any:
+    """Clips log(1 - x), which keeps the digits of a small x."""
+    is_none = x >= strong(1, x)
+    return _clip(lax.log1p(jnp.where(is_none, strong(0, x), -x)), is_none)
+
+
+def _clip(log: Any, is_none: Any) -> Any:
+    low = strong(-100, log)
     return jnp.where(is_none | (log < low), low, log)
 
 

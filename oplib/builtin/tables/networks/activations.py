@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -32,7 +33,18 @@ def _where_positive(x: Any, above: Any, below: Any) -> Any:
 
 def _expm1_below(x: Any) -> Any:
     """Returns exp(x) - 1 for negative x, and a finite value elsewhere, so that no gradient becomes nan."""
-    return lax.expm1(jnp.where(x > strong(0, x), strong(0, x), x))
+    return _expm1(jnp.where(x > strong(0, x), strong(0, x), x))
+
+
+@jax.custom_jvp
+def _expm1(x: Any) -> Any:
+    return lax.expm1(x)
+
+
+@_expm1.defjvp
+def _differentiate_expm1(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """Computes exp(x): JAX adds 1 to the result, which near -1 loses its digits."""
+    return _expm1(*primals), lax.exp(*primals) * tangents[0]
 
 
 def _leaky_relu(x: Any, negative_slope: float) -> Any:

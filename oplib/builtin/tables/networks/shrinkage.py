@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.promotion import check_dtypes, in_single, strong, to_floating
 from oplib.builtin.rows.row import NetworkRow
+from oplib.builtin.tables.pointwise.basic import find_sign
 from oplib.errors import ArgumentError, describe
 
 from .activations import keep_within, make_activation
@@ -39,7 +41,20 @@ def _hardsigmoid(x: Any) -> Any:
 
 def _softsign(x: Any) -> Any:
     x = to_floating(x)
-    return x / (strong(1, x) + lax.convert_element_type(lax.abs(x), x.dtype))
+    return _divide_by_size(x) if x.dtype.kind != "c" else x / (strong(1, x) + lax.abs(x).astype(x.dtype))
+
+
+@jax.custom_jvp
+def _divide_by_size(x: Any) -> Any:
+    return x / (strong(1, x) + lax.abs(x))
+
+
+@_divide_by_size.defjvp
+def _differentiate_softsign(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """Divides by the square: the difference of two quotients would lose its digits far out."""
+    (x,) = primals
+    size = strong(1, x) + x * find_sign(x)
+    return _divide_by_size(x), tangents[0] / (size * size)
 
 
 def _tanhshrink(x: Any) -> Any:

@@ -96,18 +96,21 @@ def _choose_by(is_first: Any) -> Any:
     return lambda x, y: jnp.where(is_first(x, y), x, y)
 
 
-def _log_sum(power: Any, log: Any) -> Any:
+def _log_sum(log_of_base: float) -> Any:
     def compute(x: Any, y: Any) -> Any:
         top = lax.stop_gradient(lax.max(jnp.real(x), jnp.real(y)))
         top = jnp.where(jnp.isinf(top), strong(0, top), top)  # the sum of two infinities would be nan
         top = lax.convert_element_type(top, x.dtype)
         if x.dtype in COMPLEX:
-            return top + log(power(x - top) + power(y - top))
+            return top + lax.log(lax.exp(x - top) + lax.exp(y - top))
         # One argument that is inf is the result, with the derivative 1; of two it is nan.
-        inf, zero = strong(jnp.inf, x), strong(0, x)
+        inf, zero, scale = strong(jnp.inf, x), strong(0, x), strong(log_of_base, x)
         is_x, is_y = (x == inf) & (y < inf), (y == inf) & (x < inf)
-        finite = [jnp.where(is_x | is_y, zero, one) for one in (x, y)]
-        found = top + log(power(finite[0] - top) + power(finite[1] - top))
+        x_finite, y_finite = (jnp.where(is_x | is_y, zero, one) for one in (x, y))
+        is_first = x_finite >= y_finite
+        above = jnp.where(is_first, x_finite, y_finite) - top
+        below = jnp.where(is_first, y_finite, x_finite) - top
+        found = top + lax.log1p(lax.expm1(above * scale) + lax.exp(below * scale)) / scale
         return jnp.where(is_x, x, jnp.where(is_y, y, found))
 
     return in_single(compute)
@@ -115,9 +118,13 @@ def _log_sum(power: Any, log: Any) -> Any:
 
 def _xlogy(x: Any, y: Any) -> Any:
     """Returns x * log(y), and 0 where x is 0, unless y is nan."""
-    is_none = (x == strong(0, x)) & ~jnp.isnan(y)
-    logarithm = lax.log(jnp.where(is_none & (y <= strong(0, y)), strong(1, y), y))
-    return x * logarithm
+    return x * lax.log(replace_unless_finite(x, y, lax.log, 1))
+
+
+def replace_unless_finite(x: Any, y: Any, logarithm: Any, value: float) -> Any:
+    """Returns y, and another value where x is 0 and the logarithm of y is infinite or none."""
+    is_none = ~jnp.isnan(y) & ~jnp.isfinite(logarithm(lax.stop_gradient(y)))
+    return jnp.where((x == strong(0, x)) & is_none, strong(value, y), y)
 
 
 def _nextafter_backward(ctx: Any, g: Any) -> Any:
@@ -138,7 +145,7 @@ def _save_exponent(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001 
 
 def _frexp_backward(ctx: Any, g: Any, h: Any) -> Any:  # noqa: ARG001  the exponents have no gradient
     (exponent,) = ctx.saved_tensors
-    return g / lax.exp2(lax.convert_element_type(exponent, g.dtype))
+    return jnp.ldexp(g, -exponent)
 
 
 def _frexp(self: Any) -> tuple[Any, Any]:
@@ -172,7 +179,7 @@ def _pair(
 ROWS = (
     make_unary("deg2rad", _scale(math.pi / 180), "degrees as radians", dtypes="bihf"),
     make_unary("rad2deg", _scale(180 / math.pi), "radians as degrees", dtypes="bihf"),
-    make_unary("sinc", _sinc, "sin(pi * self) / (pi * self)"),
+    make_unary("sinc", in_single(_sinc), "sin(pi * self) / (pi * self)"),
     make_unary(
         "i0",
         in_single(_i0),
@@ -196,8 +203,8 @@ ROWS = (
         "the smaller of two items, ignoring nan; of equal items the first",
         derivative=choose_first(_is_smaller),
     ),
-    _pair("logaddexp", _log_sum(lax.exp, lax.log), "log(exp(self) + exp(other))", dtypes="hfc"),
-    _pair("logaddexp2", _log_sum(lax.exp2, jnp.log2), "log2(2 ** self + 2 ** other)", dtypes="hf"),
+    _pair("logaddexp", _log_sum(1.0), "log(exp(self) + exp(other))", dtypes="hfc"),
+    _pair("logaddexp2", _log_sum(math.log(2.0)), "log2(2 ** self + 2 ** other)", dtypes="hf"),
     *make_pairs(
         "xlogy",
         elementwise("xlogy", _xlogy, floating=True),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.custom_derivatives import SymbolicZero
 
 from oplib.builtin.kernels.promotion import (
     broadcast,
@@ -70,12 +74,37 @@ def _reversed(function: Any) -> Any:
     return lambda x, y: function(y, x)
 
 
+@jax.custom_jvp
+def find_quotient(x: Any, y: Any) -> Any:
+    """Divides as JAX does, with a derivative that squares nothing."""
+    return lax.div(x, y)
+
+
+@partial(find_quotient.defjvp, symbolic_zeros=True)
+def _differentiate_quotient(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """Divides by y twice, as torch does: its square is 0 or inf long before y is.
+
+    The order matters: transposed it is (g / y) * value, whereas XLA makes a square of (g * value) / y.
+    """
+    (x, y), (of_x, of_y) = primals, tangents
+    value = find_quotient(x, y)
+    parts = [] if isinstance(of_x, SymbolicZero) else [find_quotient(of_x, y)]
+    parts += [] if isinstance(of_y, SymbolicZero) else [-find_quotient(value * of_y, y)]
+    return value, sum(parts[1:], parts[0])
+
+
 def _neg(array: Any) -> Any:
     return lax.neg(array)
 
 
 def _abs(array: Any) -> Any:
-    return array if array.dtype.kind == "u" else lax.abs(array)
+    if array.dtype.kind == "u":
+        return array
+    size = lax.abs(array)
+    if array.dtype.kind != "c":
+        return size
+    is_infinite = jnp.isinf(lax.real(array)) | jnp.isinf(lax.imag(array))  # where the other part is nan too
+    return jnp.where(is_infinite, strong(jnp.inf, size), size)
 
 
 def find_sign(x: Any) -> Any:
@@ -188,7 +217,7 @@ ARITHMETIC = (
     *make_pairs("mul", elementwise("mul", _mul), "self * other", kinds=ONE_NUMBER, aliases=("multiply",)),
     *make_pairs(
         "div",
-        elementwise("div", lax.div, floating=True),
+        elementwise("div", find_quotient, floating=True),
         "self / other, a floating result for integers too",
         kinds=ONE_NUMBER,
         result="mixed",
@@ -196,7 +225,7 @@ ARITHMETIC = (
     ),
     ItemRow(
         "rdiv.Scalar(Tensor self, Scalar other) -> Tensor",
-        elementwise("rdiv", _reversed(lax.div), floating=True),
+        elementwise("rdiv", _reversed(find_quotient), floating=True),
         "other / self, a floating result for integers too",
         operand=("other",),
         source="torch.Tensor.__rtruediv__",

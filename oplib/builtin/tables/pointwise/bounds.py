@@ -22,6 +22,7 @@ from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
 from oplib.library import Derivative
 from oplib.tensor.dtypes.rules import COMPLEX
 
+from .basic import find_quotient
 from .shared_rows import ONE_NUMBER, make_pairs
 
 _NOT_DIVIDED = Derivative(missing="torch has none either: use div with rounding_mode, whose gradient is 0")
@@ -248,7 +249,7 @@ BLENDS = (
         dtypes="hfc",
     ),
     *_make_combined("addcmul", lax.mul, "*", "ihfc"),
-    *_make_combined("addcdiv", lax.div, "/", "hfc"),
+    *_make_combined("addcdiv", find_quotient, "/", "hfc"),
 )
 
 # Nan and infinity -------------------------------------------------------------------------------------------

@@ -144,10 +144,11 @@ TRIGONOMETRIC = (
 def _atan2_backward(ctx: Any, g: Any) -> Any:
     """Computes the gradient; it is 0 at the origin, where the formula would be 0 / 0."""
     y, x = broadcast(ctx.saved_tensors, "atan2")
-    squares = x * x + y * y
-    is_origin = squares == strong(0, squares)
-    scale = jnp.where(is_origin, strong(0, g), g / jnp.where(is_origin, strong(1, squares), squares))
-    return sum_like((scale * x, -scale * y), ctx.saved_tensors)
+    length = jnp.hypot(x, y)  # its square would be 0 or inf for numbers that are neither
+    is_origin = length == strong(0, length)
+    safe = jnp.where(is_origin, strong(1, length), length)
+    scale = jnp.where(is_origin, strong(0, g), g / safe)
+    return sum_like((scale * (x / safe), -scale * (y / safe)), ctx.saved_tensors)
 
 
 _ATAN2 = Derivative(backward=_atan2_backward, setup_context=save_inputs)

@@ -20,7 +20,7 @@ from oplib.errors import ArgumentError, MissingRuleError, describe
 from oplib.importing import LateImports
 from oplib.library import Derivative
 
-from .arithmetic import divide_sine
+from .arithmetic import divide_sine, replace_unless_finite
 from .basic import find_sign
 from .shared_rows import make_pairs
 
@@ -120,8 +120,7 @@ def _entr_backward(ctx: Any, g: Any) -> Any:
 
 def _xlog1py(x: Any, y: Any) -> Any:
     """Returns x * log1p(y), and 0 where x is 0, unless y is nan."""
-    is_none = (x == strong(0, x)) & ~jnp.isnan(y)
-    return x * lax.log1p(jnp.where(is_none & (y <= strong(-1, y)), strong(0, y), y))
+    return x * lax.log1p(replace_unless_finite(x, y, lax.log1p, 0))
 
 
 # Bessel functions -------------------------------------------------------------------------------------------

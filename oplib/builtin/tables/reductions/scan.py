@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.promotion import in_single, is_integral, to_floating
+from oplib.builtin.kernels.promotion import in_single, is_integral, strong, to_floating
 from oplib.builtin.rows.row import SELECTED, Row
 from oplib.tensor import default_int_dtype
 
@@ -28,7 +28,17 @@ def _cumulative(op: str, scan: Any) -> Any:
 def _logcumsumexp(self: Any, dim: int) -> Any:
     array = to_floating(self)
     axis = find_dim("logcumsumexp", array.ndim, dim)
-    return in_single(lambda wide: lax.cumlogsumexp(wide, axis))(array) if array.ndim else array
+    return in_single(lambda wide: _scan_exponentials(wide, axis))(array) if array.ndim else array
+
+
+def _scan_exponentials(array: Any, axis: int) -> Any:
+    """Returns inf from the first inf on: JAX's derivative there would be that of what follows alone."""
+    if array.dtype.kind == "c":
+        return lax.cumlogsumexp(array, axis)
+    is_infinite = array == strong(jnp.inf, array)
+    sums = lax.cumlogsumexp(jnp.where(is_infinite, strong(-jnp.inf, array), array), axis)
+    is_past = lax.cummax(is_infinite.astype(jnp.int8), axis) > 0
+    return jnp.where(is_past & ~jnp.isnan(sums), strong(jnp.inf, sums), sums)
 
 
 def _running(op: str, is_better: Any) -> Any:
