@@ -32,7 +32,43 @@ SUMS = {
     "weighted nll_loss": lambda x: F.nll_loss(
         x.reshape(-1, 10), oplib.arange(MANY // 10) % 10, weight=oplib.full((10,), 0.3, dtype=x.dtype)
     ),
+    "scatter_add": lambda x: zeros_like(x).scatter_add(0, places(), x) / 16,
+    "scatter_reduce mean": lambda x: zeros_like(x).scatter_reduce(0, places(), x, "mean"),
+    "index_add": lambda x: zeros_like(x).index_add(0, places(), x) / 16,
+    "index_reduce mean": lambda x: zeros_like(x).index_reduce(0, places(), x, "mean"),
+    "index_put": lambda x: zeros_like(x).index_put((places(),), x, accumulate=True) / 16,
+    "put": lambda x: zeros_like(x).put(places(), x, accumulate=True) / 16,
+    "embedding_bag": lambda x: F.embedding_bag(oplib.arange(MANY)[None], x[:, None], mode="mean"),
+    "gather": lambda x: x[:3].gather(0, places()) * 0.01,
+    "index_select": lambda x: x[:3].index_select(0, places()) * 0.01,
+    "take": lambda x: x[:3].take(places()) * 0.01,
+    "take_along_dim": lambda x: oplib.take_along_dim(x[:3], places(), 0) * 0.01,
+    "indexing": lambda x: x[:3][places()] * 0.01,
+    "embedding": lambda x: F.embedding(places(), x[:3, None]) * 0.01,
+    "repeat": lambda x: x[:1].repeat(MANY) * 0.01,
+    "broadcasting": lambda x: (x[:1] + x.detach()) * 0.01,
+    "log_softmax": lambda x: x.reshape(10, -1).log_softmax(1)[:, 0],
+    "batch_norm": lambda x: F.batch_norm(x.reshape(-1, 10), None, None, training=True)[:5],
+    "running moments": lambda x: find_moments(x.reshape(-1, 10)),
+    "layer_norm": lambda x: F.layer_norm(x, (MANY,))[:5],
+    "matmul": lambda x: x[None] @ x.detach()[:, None],
+    "cosine_similarity": lambda x: F.cosine_similarity(x, x.detach().flip(0), 0),
+    "trapezoid": lambda x: oplib.trapezoid(x) / 16,
 }
+
+
+def places() -> Any:
+    return oplib.arange(MANY) % 3
+
+
+def zeros_like(x: Any) -> Any:
+    return oplib.zeros(3, dtype=x.dtype)
+
+
+def find_moments(x: Any) -> Any:
+    mean, var = oplib.zeros(10, dtype=x.dtype), oplib.ones(10, dtype=x.dtype)
+    F.batch_norm(x, mean, var, training=True, momentum=1.0)
+    return oplib.stack([mean, var])
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -43,14 +79,60 @@ def test_halves_accumulate_in_single(name: str, dtype: str) -> None:
     single = half.detach().float().requires_grad_()
     results = [SUMS[name](one) for one in (half, single)]
     for one in results:
-        one.backward(oplib.ones_like(one))
+        if one.requires_grad:
+            one.backward(oplib.ones_like(one))
     step = {"float16": 2.0**-10, "bfloat16": 2.0**-7}[dtype]
-    for ours, exact in zip((results[0], half.grad), (results[1], single.grad), strict=True):
+    pairs = [(results[0], results[1])] + ([] if half.grad is None else [(half.grad, single.grad)])
+    for ours, exact in pairs:
         least = 6e-8 if dtype == "float16" else 1e-38  # the smallest number of the format
         size = float(exact.abs().max().item())
         np.testing.assert_allclose(
             ours.detach().float().numpy(), exact.detach().numpy(), rtol=2 * step, atol=max(least, step * size)
         )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_million_halves_accumulate_in_single(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "MANY", 1_000_000)
+    for name in SUMS:
+        test_halves_accumulate_in_single(name, dtype)
+
+
+def test_a_product_of_scattered_items_keeps_nan_where_it_is() -> None:
+    src = oplib.tensor([[NAN, INF], [0.0, -2.0]], requires_grad=True)
+    zeros = oplib.zeros(2, 2, dtype=oplib.int32)
+    oplib.ones(2, 2).scatter_reduce(1, zeros, src, "prod")[1].sum().backward()
+    assert src.grad[1].tolist() == [-2.0, 0.0]
+
+
+FAR = {
+    "div": ([1e25, 1e-10, 0.0], [1e20, 1e-20, 1e-20]),
+    "atan2": ([1e-20, 1e20, -1e20], [1e-20, 1e20, 1e-20]),
+    "hypot": ([2e-38, 1e30, -3e-38], [4e-38, 1e30, 0.0]),
+}
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+@pytest.mark.parametrize("name", FAR)
+def test_gradients_square_nothing_that_is_too_large_or_small_for_it(name: str, compiles: bool) -> None:
+    def find(x: Any, y: Any) -> Any:
+        value = getattr(oplib, name)(x, y)
+        return (value, *oplib.autograd.grad(value, [x, y], oplib.ones_like(value)))
+
+    def find_exactly(x: float, y: float) -> tuple[float, float, float]:
+        length = np.hypot(x, y)
+        return {
+            "div": lambda: (x / y, 1 / y, -x / y / y),
+            "atan2": lambda: (np.arctan2(x, y), y / length / length, -x / length / length),
+            "hypot": lambda: (length, x / length, y / length),
+        }[name]()
+
+    leaves = [oplib.tensor(one, requires_grad=True) for one in FAR[name]]
+    found = (oplib.jit(find) if compiles else find)(*leaves)
+    exact = zip(*(find_exactly(x, y) for x, y in zip(*FAR[name], strict=True)), strict=True)
+    for ours, right in zip(found, exact, strict=True):
+        np.testing.assert_allclose(ours.detach().numpy(), right, rtol=1e-6, atol=1.2e-38)
 
 
 INF, NAN = float("inf"), float("nan")
