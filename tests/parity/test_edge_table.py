@@ -148,7 +148,7 @@ def find_wrong(name: str, text: str, points: list[list[Any]], dtype: str) -> Ite
             if not (
                 abs(mine[place] - exact) <= TOLERANCE[dtype] * abs(exact) + least or mine[place] == exact
             ):
-                yield f"{name} {kind} at {at!r}: {mine[place]!r}, exactly {exact!r}, torch {expected[place]!r}"
+                yield f"{name} {kind} at {at}: {mine[place]!r}, exactly {exact!r}, torch {expected[place]!r}"
 
 
 TABLES = {"items": ITEMS, "pairs": PAIRS, "rows": ROWS}
