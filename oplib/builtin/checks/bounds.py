@@ -14,8 +14,7 @@ from jax.core import Tracer
 from oplib.builtin.kernels.dims import name_indices
 from oplib.builtin.kernels.interpolation import check_counts
 from oplib.builtin.rows.choice import Check
-from oplib.builtin.tables.pointwise.polynomials import FAMILIES as POLYNOMIALS
-from oplib.builtin.tables.pointwise.polynomials import MOST_STEPS
+from oplib.builtin.tables.pointwise.polynomials import FAMILIES as POLYNOMIALS, MOST_STEPS
 from oplib.builtin.values import are_indices, find_array, is_traced
 from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, describe
 from oplib.tensor import Tensor, read_array
