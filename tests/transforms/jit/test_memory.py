@@ -221,7 +221,7 @@ def test_a_tensor_from_outside_that_would_grow_is_refused():
         weight.resize_(4)
 
     with pytest.raises(
-        TracingError, match=r"grow: resize_ at .*test_memory.py:\d+ lets a tensor from outside"
+        TracingError, match=r"grow: resize_ at .*test_memory.py:\d+ resizes a tensor from outside"
     ):
         oplib.jit(grow)()
     assert weight.shape == (2,)
