@@ -84,7 +84,7 @@ FOREIGN = {
 
 
 def fetch_inventories() -> dict[str, tuple[str, str]]:
-    """Returns the inventories of foreign documentation that can be had.
+    """Returns the inventories of foreign documentation that can be fetched.
 
     Sphinx would warn of one that it cannot load, and a warning fails the build. Without a network the
     names of foreign things are plain text.
@@ -96,7 +96,7 @@ def fetch_inventories() -> dict[str, tuple[str, str]]:
             with urllib.request.urlopen(f"{address}objects.inv", timeout=5) as reply:
                 data = reply.read()
         except OSError:
-            break  # most likely there is no network: do not wait for the others
+            break  # without a network each further address would take five seconds
         if data.startswith(b"# Sphinx inventory"):
             path.write_bytes(data)
             found[name] = (address, str(path))
@@ -184,7 +184,7 @@ def read_property(
 def quote_overloads(
     app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
 ) -> None:
-    """Makes code of the schemas in the docstring of a built-in op: a star in them begins no emphasis."""
+    """Writes the schemas in the docstring of a built-in op as code, since a star would begin emphasis."""
     if "Overloads:" in lines:
         start = lines.index("Overloads:") + 1
         lines[start - 1 :] = [
@@ -227,6 +227,6 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-skip-member", skip_member)
     app.connect("autodoc-process-docstring", read_property, priority=400)  # before napoleon
     app.connect("autodoc-process-docstring", quote_overloads, priority=400)
-    for name in ("connected_components", "jax", "rust-sugiyama", "traitlets"):  # they tell of each step
+    for name in ("connected_components", "jax", "rust-sugiyama", "traitlets"):  # they log each step
         logging.getLogger(name).setLevel(logging.WARNING)
     app.connect("missing-reference", find_public_name)

@@ -1,7 +1,7 @@
 """Flow charts: the text of a ```mermaid block becomes an SVG, by the layout of ``oplib.visual``.
 
-A code host draws such a block itself. The site would need a script of several megabytes for it. The
-part of the language that is understood here is that of the grammar in :func:`read_chart`.
+A code host draws such a block itself. The site would need a script of several megabytes for it.
+:func:`read_chart` describes the part of the language that is supported.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def read_chart(text: str) -> Chart:
     chart = Chart()
     head, *lines = [line.strip() for line in text.strip().splitlines()]
     if head != "flowchart TB":
-        raise ValueError(f"a chart begins with 'flowchart TB'; got {head!r}")
+        raise ValueError(
+            f"chart: the first line must be 'flowchart TB'. Got {head!r}. Other directions are not supported."
+        )
     for line in filter(None, lines):
         _read_line(chart, line)
     return chart
@@ -77,7 +79,9 @@ def _read_line(chart: Chart, line: str) -> None:
     while at < len(line):
         box = _BOX.match(line, at)
         if box is None:
-            raise ValueError(f"this line of a chart has no box where one is expected: {line!r}")
+            raise ValueError(
+                f'chart: a box is expected at {line[at:]!r}. Got the line {line!r}. Write name["text"].'
+            )
         name, shape, text, kind = box.groups()
         if text is not None:
             chart.boxes[name] = Box(text.split("<br>"), kind or "", shape == "([")
@@ -92,7 +96,9 @@ def _read_line(chart: Chart, line: str) -> None:
         before, at = name, box.end()
         arrow = _ARROW.match(line, at)
         if arrow is None and at < len(line):
-            raise ValueError(f"this line of a chart has no arrow where one is expected: {line!r}")
+            raise ValueError(
+                f"chart: an arrow is expected at {line[at:]!r}. Got the line {line!r}. Write --> or -.->."
+            )
         at = arrow.end() if arrow else at
 
 

@@ -31,7 +31,7 @@ _TITLES = {
     "creation": "Creation and random numbers",
     "composed": "Functions of several ops",
 }
-_PLACES = {
+_MODULES = {
     "oplib": REGISTRY.functions,
     "oplib.linalg": REGISTRY.linalg,
     "oplib.fft": REGISTRY.fft,
@@ -56,7 +56,7 @@ def write_ops_pages(folder: Path) -> None:
     for family in FAMILIES:
         pages[family.__name__.split(".")[3]] += _write_family(family, shown)
     made = {row.op for family in FAMILIES for row in family.ROWS}
-    pages["composed"] += [_write_entry(path) for op in COMPOSED if op not in made for path in _find_paths(op)]
+    pages["composed"] += [write_entry(path) for op in COMPOSED if op not in made for path in _find_paths(op)]
     for name, entries in pages.items():
         text = "\n".join([f"# {_TITLES[name]}", "", *entries])
         _write(folder / f"{name}.md", text)
@@ -71,24 +71,31 @@ def _write(path: Path, text: str) -> None:
 
 
 def _write_family(family: Any, shown: set[Any]) -> Iterator[str]:
-    """Yields the title of a family and the entries of its ops; a function of two ops has one entry."""
+    """Yields the title of a family and the entries of its ops, but no entry of a function in ``shown``."""
     yield f"## {(family.__doc__ or '').splitlines()[0].rstrip('.')}\n"
     for op in dict.fromkeys(row.op for row in family.ROWS):
         paths = list(_find_paths(op))
         if paths and _look_up(paths[0]) not in shown:
             shown.add(_look_up(paths[0]))
-            yield _write_entry(paths[0], op, paths[1:])
+            yield write_entry(paths[0], op, paths[1:])
 
 
 def _find_paths(op: str) -> Iterator[str]:
     """Yields the public functions of an op."""
-    for module, names in _PLACES.items():
+    for module, names in _MODULES.items():
         prefix = f"{module.rpartition('.')[2]}_"
         if op in names:
             yield f"{module}.{op.removeprefix(prefix) if module != 'oplib' else op}"
 
 
-def _write_entry(path: str, op: str = "", others: Iterable[str] = ()) -> str:
+def write_entry(path: str, op: str = "", others: Iterable[str] = ()) -> str:
+    """Returns the entry of a public function.
+
+    Args:
+        path: of the function, such as ``oplib.linalg.inv``.
+        op: the op that it calls; without one the entry has no shapes and no example.
+        others: further paths of the function.
+    """
     lines = [f".. autofunction:: {path}", ""]
     names = ", ".join(f"``{other}``" for other in others)
     if names:
@@ -134,13 +141,13 @@ def _shorten(value: Any) -> Any:
 
 
 def _rate(sample: Sample) -> tuple[bool, int]:
-    """Returns how well a sample is an example: few numbers, but some."""
+    """Returns a key by which the best example is the largest: arrays of several items, and few of them."""
     sizes = [leaf.size for leaf in jax.tree.leaves((sample.args, sample.kwargs)) if hasattr(leaf, "size")]
     return min(sizes, default=0) > 1, -sum(sizes)
 
 
 def _count_tensors(overload: Any) -> int:
-    return sum(one.has_tensor for one in overload.record.schema.arguments)
+    return sum(argument.has_tensor for argument in overload.record.schema.arguments)
 
 
 def _show_shapes(values: Any) -> str:
@@ -149,7 +156,7 @@ def _show_shapes(values: Any) -> str:
 
 
 def _show_example(path: str, sample: Sample) -> list[str]:
-    """Returns the lines of a call and of what it returns; none if the function takes something else."""
+    """Returns the lines of a call and its result; none if the function takes other arguments than its op."""
     lines: list[str] = []
     words = [_spell(value, lines) for value in sample.args]
     words += [f"{key}={_spell(value, lines)}" for key, value in sample.kwargs.items()]
@@ -158,7 +165,7 @@ def _show_example(path: str, sample: Sample) -> list[str]:
     try:
         exec("\n".join(lines), namespace)
         result = eval(code, namespace)
-    except Exception:  # noqa: BLE001  the function takes its arguments in another form than its op
+    except Exception:  # noqa: BLE001  the function takes other arguments than its op
         return []
     return [*(f">>> {line}" for line in lines), f">>> {code}", *repr(result).splitlines()]
 
@@ -172,5 +179,5 @@ def _spell(value: Any, lines: list[str]) -> str:
         lines.append(f"{'xyzabcdef'[len(lines)]} = oplib.tensor({items})")
         return lines[-1][0]
     if isinstance(value, list):
-        return f"[{', '.join(_spell(one, lines) for one in value)}]"
+        return f"[{', '.join(_spell(item, lines) for item in value)}]"
     return f"oplib.{value}" if isinstance(value, np.dtype) else repr(value)
