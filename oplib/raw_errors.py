@@ -76,8 +76,8 @@ def explain_raw(
         return _explain_leak(error, _name_call(frame, name))
     if _NO_REVERSE in str(error):
         return AutogradError(
-            f"{_name_call(frame, name)}: JAX cannot differentiate what this call runs in reverse mode. It "
-            "contains an operation that has forward mode only, such as a Pallas kernel. Use forward mode "
+            f"{_name_call(frame, name)}: JAX cannot differentiate this call in reverse mode. It runs "
+            "an operation that has forward mode only, such as a Pallas kernel. Use forward mode "
             "outside (jax.hessian, jax.jvp of jax.grad), or make the operation an op with rules of its own."
         )
     if type(error).__module__.partition(".")[0] not in _PACKAGES:

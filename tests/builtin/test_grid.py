@@ -42,7 +42,7 @@ def test_at_most_three_in_a_hundred_cells_are_expected_to_fail():
     ["col2im", "linalg_cholesky_ex", "linalg_householder_product", "linalg_ldl_factor", "linalg_ldl_solve"],
 )
 def test_a_loop_that_begins_with_a_constant_runs_in_shard_map(name: str):
-    """JAX requires that the first carry of a loop varies as the later ones do."""
+    """JAX requires one type of all carries of a loop, so the constant must vary over the axis too."""
     call = find_call(name, 0)
     mesh = jax.make_mesh((2,), ("i",), axis_types=(AxisType.Auto,), devices=jax.devices()[:2])
     spread = jax.shard_map(
@@ -51,6 +51,6 @@ def test_a_loop_that_begins_with_a_constant_runs_in_shard_map(name: str):
         in_specs=P("i"),
         out_specs=P("i"),
     )
-    found = jax.jit(spread)(*(jnp.stack([jnp.asarray(each)] * 2) for each in call.arrays))
-    for place in range(2):
-        assert_close([each[place] for each in found], call.run(*map(jnp.asarray, call.arrays)))
+    results = jax.jit(spread)(*(jnp.stack([jnp.asarray(each)] * 2) for each in call.arrays))
+    for device in range(2):
+        assert_close([each[device] for each in results], call.run(*map(jnp.asarray, call.arrays)))

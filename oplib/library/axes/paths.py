@@ -1,4 +1,4 @@
-"""The paths from the operands of a kernel or formula to its results, and what happens to a value on each.
+"""The paths from the operands of a kernel or formula to its results, and the steps on each path.
 
 Inside ``shard_map`` a result that does not vary over an axis can be a sum over the devices (``psum``), or a
 value that every device computes alike. The cotangent of the first belongs to the values of all devices, that
@@ -18,7 +18,7 @@ Axes = frozenset[Any]
 
 _EACH = frozenset({"psum", "psum_invariant", "pmax", "pmin", "pvary", "optimization_barrier"})
 _SUMS = frozenset({"psum", "psum_invariant", "all_gather", "all_to_all", "reduce_scatter"})
-"""Collectives that give each device a part of the values of the others. Their transposes are among them."""
+"""Collectives that give each device a part of the values of the others; their transposes are in the set."""
 
 _FACTORS = {
     **dict.fromkeys(("add", "add_any", "sub", "concatenate", "pad"), slice(0)),
@@ -26,7 +26,7 @@ _FACTORS = {
     **dict.fromkeys(("scatter", "scatter-add"), slice(1, 2)),
     "dynamic_update_slice": slice(2, None),
 }
-"""The operands of a primitive that change what it takes from the others; all operands, if it is not here."""
+"""The operands by which a primitive multiplies or selects the other ones; all operands if it is not a key."""
 
 
 class Path(NamedTuple):
@@ -36,7 +36,7 @@ class Path(NamedTuple):
         operand: the index of the operand from which it comes; None for a value that is no operand.
         reduced: the axes over which a step reduces: its operand varies over them, and its result does not.
         sums: how many steps sum or gather over an axis, for each axis, counted up to :data:`MANY`.
-        scaled: the axes over which a step multiplies by, or chooses by, a value that differs between devices.
+        scaled: the axes over which a step multiplies by, or selects by, a value that differs between devices.
     """
 
     operand: int | None
@@ -104,15 +104,15 @@ class _Walk:
             return self.follow(bodies[0], operands)
         if name in _EACH:
             sides = zip(operands, equation.invars, equation.outvars, strict=True)
-            return [_pass(equation, paths, read, made) for paths, read, made in sides]
+            return [_pass(equation, paths, operand, result) for paths, operand, result in sides]
         if name in OPAQUE:  # one device runs it, whatever the types of its results
             return [frozenset().union(*operands)] * len(equation.outvars)
         if not operands:  # such as axis_index
             return [_ELSEWHERE] * len(equation.outvars)
         scaled = list(zip(self._scale(equation, operands), equation.invars, strict=True))
         return [
-            frozenset().union(*(_pass(equation, paths, read, made) for paths, read in scaled))
-            for made in equation.outvars
+            frozenset().union(*(_pass(equation, paths, operand, result) for paths, operand in scaled))
+            for result in equation.outvars
         ]
 
     def _follow_loop(self, body: Any, operands: list[Paths], carry: slice) -> list[Paths]:
@@ -162,9 +162,9 @@ def _have_same_shape(outer: Any, inner: Any) -> bool:
     return outer.aval.shape == inner.aval.shape
 
 
-def _pass(equation: Any, paths: Paths, read: Any, made: Any) -> Paths:
-    """Adds to paths what an equation does to one operand for one result."""
-    reduced = find_varying(read.aval) - find_varying(made.aval)
+def _pass(equation: Any, paths: Paths, operand: Any, result: Any) -> Paths:
+    """Adds to paths the step from one operand of an equation to one result."""
+    reduced = find_varying(operand.aval) - find_varying(result.aval)
     summed = _name_axes(equation) if equation.primitive.name in _SUMS else ()
     return frozenset(
         path._replace(reduced=path.reduced | reduced, sums=_count(path, summed)) for path in paths

@@ -160,36 +160,44 @@ class _TypedFormula:
         """Raises if a gradient may be the share of one device or the sum of all shares.
 
         Raises:
-            AutogradError: both are possible, or the formula is neither.
+            AutogradError: the paths of kernel and formula do not tell which of the two it is.
         """
         for number, target in enumerate(self.targets):
-            for index, result in enumerate(self.sources):
+            for cotangent, result in enumerate(self.sources):
                 kinds = self.types.classify(target, result)
                 for axis in self.types.find_shared(target):
-                    doubt = self._find_doubt(trace, number, index, axis, kinds.get(axis))
-                    if doubt is not None:
+                    reason = self._find_ambiguity(trace, number, cotangent, axis, kinds.get(axis))
+                    if reason is not None:
                         name = self.types.names[target]
                         raise AutogradError(
                             f"{self.types.op}: the backward formula does not determine the gradient of "
                             f"argument '{name}' in shard_map. Result {result} of the kernel "
-                            f'{doubt.format(axis=repr(axis))}, or register "derive".'
+                            f'{reason.format(axis=repr(axis))}, or register "derive".'
                         )
 
-    def _find_doubt(
-        self, trace: _Traced, number: int, index: int, axis: Any, kind: set[bool] | None
+    def _find_ambiguity(
+        self, trace: _Traced, number: int, cotangent: int, axis: Any, kinds: set[bool] | None
     ) -> str | None:
-        """Returns a sentence about a result whose cotangent has two readings in a gradient, or None."""
-        kernel = self.types.list_paths(self.targets[number], self.sources[index])
-        formula = trace.list_paths(number, index)
-        if kind is None:
+        """Returns why the share of a cotangent in a gradient has two readings along an axis, or None.
+
+        Args:
+            trace: of the formula.
+            number: the index of the gradient among those of the formula.
+            cotangent: the index of the cotangent among those of the formula.
+            axis: an axis along which the devices share the argument.
+            kinds: as :meth:`GradientTypes.classify` returns them; None if the result varies over the axis.
+        """
+        kernel = self.types.list_paths(self.targets[number], self.sources[cotangent])
+        formula = trace.list_paths(number, cotangent)
+        if kinds is None:
             summed = max((path.count_sums(axis) for path in formula), default=0)
             most = max((path.count_sums(axis) for path in kernel), default=0)
             return _SUMMED if axis not in trace.axes[number] and 0 < summed <= most else None
-        if kind == {True, False}:
-            return None if trace.is_summed(number, index, axis) else _MIXED
-        if kind == {False} and axis in trace.axes[number]:
+        if kinds == {True, False}:
+            return None if trace.is_summed(number, cotangent, axis) else _MIXED
+        if kinds == {False} and axis in trace.axes[number]:
             return _ALIKE if any(axis in path.scaled for path in formula) else None
-        if kind == {True} and all(axis in path.scaled for path in kernel) and not trace.is_opaque:
+        if kinds == {True} and all(axis in path.scaled for path in kernel) and not trace.is_opaque:
             return None if all(axis in path.scaled for path in formula) else _TOTAL
         return None
 
@@ -199,23 +207,32 @@ _MIXED = (
     "Return the two parts as two results, reduce the gradient in the formula with jax.lax.psum"
 )
 _SUMMED = (
-    "varies over {axis}, and the kernel sums over this axis what depends on the argument. The formula sums "
-    "the cotangent as often, for the sum of the kernel or for the devices that share the argument. Return "
-    'the gradient of one device, if need be cast with jax.lax.pcast(gradient, {axis}, to="varying")'
+    "varies over {axis}, and the kernel sums values over this axis that depend on the argument. The formula "
+    "sums the cotangent as often: as the transpose of that sum, or over the devices that share the argument. "
+    'Return the gradient of one device, cast with jax.lax.pcast(gradient, {axis}, to="varying") if it does '
+    "not vary"
 )
 _ALIKE = (
     "is computed alike by all devices along {axis}, and the formula multiplies its cotangent by values that "
     "differ between them. Reduce the gradient in the formula with jax.lax.psum or pmean"
 )
 _TOTAL = (
-    "sums over {axis} what each device computes from values of its own, and the formula multiplies its "
-    "cotangent by none of these. Return the gradient of one device, without the sum over devices"
+    "sums over {axis} products with values that differ between the devices, and the formula multiplies its "
+    "cotangent by none of these values. Return the gradient of one device, without the sum over devices"
 )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Traced:
-    """The operands on which a formula has been traced, and the axes and paths of its gradients."""
+    """The operands on which a formula has been traced, and the axes and paths of its gradients.
+
+    Attributes:
+        residuals: with the types that the formula accepts.
+        cotangents: likewise.
+        axes: for each gradient, the axes over which it varies.
+        paths: for each gradient, its paths from the operands.
+        is_opaque: whether the formula contains a call that JAX cannot look into.
+    """
 
     residuals: Sequence[Any]
     cotangents: Sequence[Any]
@@ -229,7 +246,7 @@ class _Traced:
         return [path for path in self.paths[number] if path.operand == index]
 
     def is_summed(self, number: int, cotangent: int, axis: Any) -> bool:
-        """Tells whether the formula reduces over an axis what a gradient has of a cotangent."""
+        """Tells whether the formula reduces over an axis on each path from a cotangent to a gradient."""
         sums = {axis in path.reduced for path in self.list_paths(number, cotangent)}
         return axis not in self.axes[number] and sums != {False}
 

@@ -91,9 +91,9 @@ def check_shard_map(call: Call) -> None:
     spread = jax.shard_map(inside, mesh=mesh, in_specs=specs, out_specs=(P("i"), P("i"), P()))
     values, own, shared = jax.jit(spread)(jnp.stack([floats[0]] * 2), *floats[1:])
     due = call.split(differ(call).gradient)
-    for place in range(2):
-        assert_near(values[place], differ(call).value, 1e-12)
-        assert_near(own[place], due[0], 1e-6)
+    for device in range(2):
+        assert_near(values[device], differ(call).value, 1e-12)
+        assert_near(own[device], due[0], 1e-6)
     assert_near(to_vector(shared), 2 * to_vector(due[1:]), 1e-6)
 
 

@@ -70,7 +70,10 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_paths(name: str) -> None:
     function, due = CASES[name]
-    assert [{path[:2] for path in paths if path.operand is not None} for paths in find(function)] == due
+    assert [
+        {(path.operand, path.reduced) for path in paths if path.operand is not None}
+        for paths in find(function)
+    ] == due
 
 
 DETAILS: dict[str, tuple[Any, set[tuple[int, int, bool]]]] = {
@@ -81,24 +84,24 @@ DETAILS: dict[str, tuple[Any, set[tuple[int, int, bool]]]] = {
         {(1, 1, False), (1, 2, False), (1, 3, False)},
     ),
     "a gather": (lambda x, w: lax.all_gather(w, "i") + x, {(0, 0, False), (1, 1, False)}),
-    "a maximum is no sum": (lambda x, w: lax.pmax(x, "i") * w, {(0, 0, False), (1, 0, False)}),
-    "the place of the device": (lambda x, w: w * lax.axis_index("i"), {(1, 0, True)}),
+    "a maximum, which is no sum": (lambda x, w: lax.pmax(x, "i") * w, {(0, 0, False), (1, 0, False)}),
+    "the index of the device": (lambda x, w: w * lax.axis_index("i"), {(1, 0, True)}),
     "a factor that was cast": (
         lambda x, w: w * lax.pcast(jnp.ones(()), "i", to="varying"),
         {(1, 0, False)},
     ),
-    "a choice": (lambda x, w: jnp.where(x > 0, w, 0), {(0, 0, False), (1, 0, True)}),
-    "branches of a choice": (
+    "a selection": (lambda x, w: jnp.where(x > 0, w, 0), {(0, 0, False), (1, 0, True)}),
+    "branches of a selection": (
         lambda x, w: lax.cond(x[0] > 0, lambda w: w, lambda w: 2 * w, lax.pcast(w, "i", to="varying")),
         {(1, 0, True)},
     ),
     "a write": (lambda x, w: x.at[0].add(w), {(0, 0, False), (1, 0, False)}),
-    "a write at a place": (
+    "a write at an index of the device": (
         lambda x, w: jnp.zeros(3).at[lax.axis_index("i")].add(w),
         {(1, 0, True)},
     ),
 }
-"""For each path its operand, how many sums are on it, and whether it is scaled by what differs."""
+"""A function, and for each of its paths: the operand, the number of sums, and whether it is scaled."""
 
 
 @pytest.mark.parametrize("name", DETAILS)

@@ -330,7 +330,7 @@ def test_the_tape_derives_the_backward_of_a_jvp_rule() -> None:
     assert ran == ["kernel"]
 
 
-def test_so_it_does_if_kernel_and_rule_read_values() -> None:
+def test_the_tape_derives_the_backward_of_a_jvp_rule_that_reads_values() -> None:
     @custom_op("eager::scaled_by_sign")
     def scaled(x: Tensor) -> Tensor:
         return x * 2 if x.sum().item() > 0 else x * 3

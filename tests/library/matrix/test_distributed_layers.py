@@ -23,9 +23,9 @@ SUMS = pytest.mark.parametrize("sums", [False, True], ids=["part of one device",
 
 def differentiate(function: Any, specs: Any, *arrays: Any) -> Any:
     """Returns gradients by all arrays; each has the layout of its array."""
-    places = tuple(range(len(arrays)))
+    positions = tuple(range(len(arrays)))
     spread = jax.shard_map(
-        jax.grad(lambda *values: jnp.sin(function(*values)), places),
+        jax.grad(lambda *values: jnp.sin(function(*values)), positions),
         mesh=make_mesh(shape=(COUNT,)),
         in_specs=specs,
         out_specs=specs,
@@ -108,7 +108,7 @@ def test_batch_norm_over_all_devices(sums: bool) -> None:
 
 @SUMS
 def test_a_vector_of_length_one_with_a_shared_scale(sums: bool) -> None:
-    """The formula sums over the devices for the length, and once more for the scale if it sums there too."""
+    """The gradient of x needs a sum over the devices. One of the two formulas sums that of the scale too."""
 
     def kernel(x: Any, scale: Any) -> Any:
         return x * scale / jnp.sqrt(lax.psum((x * x).sum(), "i"))

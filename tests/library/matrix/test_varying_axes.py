@@ -98,7 +98,7 @@ READINGS: dict[str, tuple[Any, Any, Any, str]] = {
         "multiplies its cotangent by none of these",
     ),
 }
-"""A kernel, a formula that may mean two things, one that means one, and the reason of the refusal."""
+"""A kernel, a formula with two readings, a formula with one, and the reason in the error about the first."""
 
 
 class TestResults:
@@ -267,7 +267,7 @@ class TestGradients:
 
     @pytest.mark.parametrize("name", READINGS)
     def test_a_formula_with_two_readings_is_refused_and_the_cure_is_right(self, name: str) -> None:
-        """JAX's own derivative of the kernel says what is right."""
+        """The expected gradient is JAX's own derivative of the kernel."""
         kernel, doubtful, cured, reason = READINGS[name]
 
         def differentiate(pull: Any) -> Any:
