@@ -46,15 +46,15 @@ def is_escaping(array: Any, tensor: TensorSlots) -> bool:
 
 
 def is_made_inside(tensor: TensorSlots) -> bool:
-    """Returns whether a tensor was made while ``oplib.jit`` traces, by no factory.
+    """Returns whether an op, and no factory, made a tensor while ``oplib.jit`` traces.
 
-    It may share the memory of a tensor from outside, as the result of ``detach`` does. Its attributes end
-    with the trace all the same.
+    The tensor may share memory with one from outside, as the result of ``detach`` does. Nevertheless its
+    attributes end with the trace.
     """
     overlay = overlays.current
     if overlay is None or overlay.outside is None:
         return False
-    # the result of ``detach`` has the trace of what it comes from
+    # ``detach`` copies the trace of its argument
     return (tensor._trace is None or tensor._trace == _OUTSIDE) and id(tensor) not in overlay.outside
 
 

@@ -118,7 +118,7 @@ class BodyRegion:
         for capture, array in zip(captured, arrays, strict=True):
             storage = capture.storage
             assert storage is not None
-            note_computation((array,), lambda array: (array,), capture.value)  # in a trace around this one
+            note_computation((array,), lambda array: (array,), capture.value)  # known in the outer trace
             first = self._arrays.setdefault((id(storage), None), array)
             self._arrays[capture.key] = array
             if first is array and storage is storage.owner:

@@ -244,7 +244,9 @@ def test_what_a_body_captures_has_a_value_in_a_compiled_function_only():
 def test_a_value_is_computed_when_it_is_asked_for(monkeypatch):
     computed = []
     compute = Computation.compute
-    monkeypatch.setattr(Computation, "compute", lambda one: (computed.append(one), compute(one)))
+    monkeypatch.setattr(
+        Computation, "compute", lambda computation: (computed.append(computation), compute(computation))
+    )
 
     @oplib.jit
     def step(x, count):
