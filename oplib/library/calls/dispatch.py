@@ -302,11 +302,15 @@ class Dispatcher:
         return pack([aliases.get(id(value), value) for value in returned])
 
     def _is_derived(self, flat: list[Any]) -> bool:
-        """Tells whether JAX differentiates an eager kernel, or its jvp rule if the call is recorded."""
+        """Tells whether JAX differentiates a kernel on Tensors in this call.
+
+        With ``autograd="derive"`` it does in all calls, and with a jvp rule in those that are recorded.
+        """
         record = self.record
-        if record.derivative.derive or not record.is_derived or record.kind != "tensor":
-            return record.derivative.derive
-        return self._find_wanted(read_arrays(flat)[0]) is not None
+        if record.derivative.derive:
+            return True
+        has_rule = record.is_derived and record.kind == "tensor"
+        return has_rule and self._find_wanted(read_arrays(flat)[0]) is not None
 
     def _find_wanted(self, tensors: list[Tensor | None]) -> tuple[bool, ...] | None:
         """Tells for each array whether its gradient is needed; None if the call is not recorded."""
