@@ -197,8 +197,8 @@ def refuse_shared(tensor: Tensor, op: str, shape: Sequence[int], *, held: int | 
     if overlay is not None and tensor._storage in overlay.cells:
         line = find_frame_outside(is_inside)[0]
         raise TracingError(
-            f"{overlay.name}: {op} at {line.f_code.co_filename}:{line.f_lineno} resizes a tensor from outside "
-            f"from {tensor.numel()} to {math.prod(shape)} items. Got {describe(tensor)}. A compiled "
+            f"{overlay.name}: {op} at {line.f_code.co_filename}:{line.f_lineno} resizes a tensor from "
+            f"outside, from {tensor.numel()} to {math.prod(shape)} items. Got {describe(tensor)}. A compiled "
             f"program does not know who shares its memory. Use {op} outside of the function, or on a tensor "
             "that is made inside."
         )

@@ -220,9 +220,7 @@ def test_a_tensor_from_outside_that_would_grow_is_refused():
     def grow():
         weight.resize_(4)
 
-    with pytest.raises(
-        TracingError, match=r"grow: resize_ at .*test_memory.py:\d+ resizes a tensor from outside"
-    ):
+    with pytest.raises(TracingError, match=r"grow: resize_ at .*test_memory.py:\d+ resizes a tensor from"):
         oplib.jit(grow)()
     assert weight.shape == (2,)
     assert oplib.jit(lambda x: (x * 2).resize_(4))(oplib.ones(2)).shape == (4,)
