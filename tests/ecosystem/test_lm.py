@@ -1,4 +1,4 @@
-"""Checkpoints of the language model by orbax: a run that is killed goes on exactly, also on another mesh."""
+"""Checkpoints of the GPT by orbax: a run that is killed goes on exactly, also on another mesh."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The language model: the losses of every layout are those of plain JAX on one device."""
+"""The GPT of the example: the losses of every layout are those of plain JAX on one device."""
 
 from __future__ import annotations
 
