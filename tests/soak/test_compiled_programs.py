@@ -1,4 +1,4 @@
-"""Random programs of ``oplib.jit``, again and again: a compiled program leaves what the plain one leaves."""
+"""Random programs of ``oplib.jit``, for a share of the soak: compiled runs are compared with plain ones."""
 
 from __future__ import annotations
 

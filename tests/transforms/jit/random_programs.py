@@ -39,11 +39,11 @@ class Program(NamedTuple):
     """A program.
 
     Attributes:
-        lines: what each call does.
-        roots: which values are differentiated.
-        ending: how.
-        between: what happens after each call.
-        unread: how many calls come before each call whose effects are read.
+        lines: the instructions of a call.
+        roots: the indices of the values that are differentiated.
+        ending: how they are differentiated, one of ``ENDINGS``.
+        between: keys of ``BETWEEN``, one after each call.
+        unread: the number of calls before each call whose effects are read.
         has_past: whether it reads and writes views that have a history before the call.
     """
 
@@ -55,7 +55,7 @@ class Program(NamedTuple):
     has_past: bool = False
 
     def call(self, world: World, x: Any) -> Any:
-        """Does what one call does."""
+        """Runs one call: the lines, and the derivative of the roots."""
         if self.ending == "no grad":
             with oplib.no_grad():
                 return self.run(world, x).values[-2:]
@@ -100,7 +100,7 @@ def make_starts(roots: Sequence[Any]) -> list[Any]:
 
 
 def differentiate(world: World, results: Sequence[Any], *, compiled: bool) -> None:
-    """Runs the backward of what came back with a history, or was left with one."""
+    """Runs a backward from all results, and Tensors of the world, that require grad."""
     live = [one for one in (*results, *world.pasts) if one is not None and one.requires_grad]
     if live:
         with enable() if compiled else contextlib.nullcontext():
@@ -108,7 +108,7 @@ def differentiate(world: World, results: Sequence[Any], *, compiled: bool) -> No
 
 
 def describe(world: World, results: Sequence[Any], before: Sequence[Any]) -> tuple[dict[str, Any], Any]:
-    """Returns everything that can be compared, and the arrays of all Tensors."""
+    """Returns facts about the Tensors and Generators that a call leaves, and the arrays of the Tensors."""
     note = getattr(world.buffer, "note", None)
     named = {"note": note, "buffer": world.buffer, "row": world.row, "kept": world.holder.kept}
     named |= {f"leaf {number}": leaf for number, leaf in enumerate(world.leaves)}
@@ -139,12 +139,12 @@ def describe(world: World, results: Sequence[Any], before: Sequence[Any]) -> tup
 
 
 def run(program: Program, *, compiled: bool, compiled_backward: bool = False) -> list[Any]:
-    """Returns what is there after each call, or the error that ended the run.
+    """Returns what :func:`describe` returns after each call and backward, or the error that ended the run.
 
     Args:
         program: the program.
         compiled: whether each call runs compiled.
-        compiled_backward: whether a backward pass outside does.
+        compiled_backward: whether each backward outside of a call runs compiled.
     """
     world = World()
     found: list[Any] = []
@@ -189,16 +189,16 @@ def compare(theirs: Sequence[Any], mine: Sequence[Any]) -> None:
     assert len(theirs) == len(mine)
 
 
-def is_tame(found: Sequence[Any]) -> bool:
+def is_comparable(found: Sequence[Any]) -> bool:
     """Whether all numbers of a run are finite, and so small that rounding does not hide a difference."""
     arrays = [array for one in found if isinstance(one, tuple) for array in one[1].values()]
     return all(np.isfinite(array).all() and (np.abs(array) < LARGE).all() for array in arrays)
 
 
 def check_program(program: Program) -> None:
-    """Raises AssertionError, with the program, if it leaves something else when it is compiled."""
+    """Raises AssertionError, with the program, if a compiled run differs from the plain one."""
     plain = run(program, compiled=False)
-    if not is_tame(plain):
+    if not is_comparable(plain):
         return
     counts["random programs of oplib.jit"] += 1
     try:

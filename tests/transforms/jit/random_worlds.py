@@ -1,4 +1,4 @@
-"""What random programs of ``oplib.jit`` find, read and change: Tensors, containers, settings, and so on."""
+"""The state of random programs of ``oplib.jit``, and the instructions that read and change it."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ CONTAINERS: dict[str, Act] = {
     "defaults": lambda step, t: step.values.append(step.world.scale(t)),
     "layers": _apply_layers,
 }
-"""Instructions that read what changes between calls and is no Tensor."""
+"""Instructions that read values other than Tensors, which change between calls."""
 
 
 def _scan(step: Step, t: Any) -> None:
@@ -343,4 +343,4 @@ BETWEEN: dict[str, Callable[[World], object]] = {
     "turn layers": lambda world: world.layers.reverse(),
     "replace options": lambda world: setattr(world, "options", dict(world.options, rate=0.3)),
 }
-"""What happens between two calls."""
+"""Changes of a world between two calls."""
