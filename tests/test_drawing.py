@@ -78,7 +78,7 @@ def test_an_error_of_an_example_fails_the_build():
         draw_pictures("```python\n1 / 0\n```\n<!-- picture: 1 -->\n", "page.md")
 
 
-def test_pictures_have_other_colours_in_either_theme():
+def test_pictures_have_other_colours_in_a_dark_theme():
     light, dark = re.findall(r'data-theme="\w+"\] .oplib-graph\{(--paper:[^;]*);', follow_theme())
     assert light != dark
 

@@ -105,7 +105,7 @@ DETAILS: dict[str, tuple[Any, set[tuple[int, int, bool]]]] = {
 
 
 @pytest.mark.parametrize("name", DETAILS)
-def test_sums_and_factors(name: str) -> None:
+def test_a_path_counts_its_sums_and_names_the_axes_of_its_factors(name: str) -> None:
     function, due = DETAILS[name]
     (paths,) = find(function)
     found = {(each.operand, each.count_sums("i"), "i" in each.scaled) for each in paths}

@@ -195,7 +195,7 @@ def test_an_error_of_jax_in_a_derivative_is_not_about_the_arguments() -> None:
         )
 
 
-def test_what_has_no_reverse_mode_names_the_op() -> None:
+def test_an_error_about_missing_reverse_mode_names_the_op() -> None:
     """JAX says only that a linearization failed."""
     op = make_op("forward", lambda x: in_pallas(jnp.sin, x), lambda x, g: g * jnp.cos(x))
     for differentiate in (

@@ -381,7 +381,7 @@ class TestTracersOfAnEnclosingTrace:
             assert jax.jvp(op, (X,), (X,))[1].tolist() == [1.0, 2.0]
         assert len(traced) == count
 
-    def test_differentiating_by_them_is_refused_by_name(self) -> None:
+    def test_the_gradient_by_a_captured_tracer_is_refused_by_name(self) -> None:
         with pytest.raises(CapturedTracerError, match=r"local::.* JAX differentiates.* argument of the op"):
             jax.grad(lambda w: make_scaled(w)(X).sum())(2.0)
 

@@ -469,7 +469,7 @@ class DifferentiateInside(oplib.autograd.Function):
         return again.grad, None
 
 
-def test_a_backward_inside_of_the_backward_of_a_function_stays_there():
+def test_a_backward_inside_of_the_backward_of_a_function_adds_nothing_to_outer_gradients():
     x = oplib.tensor([0.5, 1.0], requires_grad=True)
     step = oplib.jit(lambda x: DifferentiateInside.apply(x, None))
     for _ in range(2):
@@ -494,7 +494,7 @@ def use_captured_leaf(x, w):
 
 
 @pytest.mark.parametrize("function", [keep_leaf, keep_computed_leaf, use_captured_leaf])
-def test_a_backward_there_gives_no_gradient_to_what_is_left_after_the_call(function):
+def test_a_backward_inside_gives_no_gradient_to_a_tensor_that_outlives_the_call(function):
     x, w = oplib.ones(2, requires_grad=True), oplib.ones(2, requires_grad=True)
     with pytest.raises(TracingError, match=r"that the compiled function returns or keeps|outlives it"):
         oplib.jit(function)(x, w)

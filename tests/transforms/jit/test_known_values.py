@@ -151,7 +151,7 @@ KNOWN += [choose, repeat_while, compare, iterate]
 
 
 @pytest.mark.parametrize("function", KNOWN, ids=lambda function: function.__name__)
-def test_what_is_computed_from_numbers_has_a_value(function):
+def test_a_tensor_computed_from_numbers_has_a_value(function):
     x = oplib.tensor([1.0, 2.0, 3.0])
     step = oplib.jit(function)
     want = function(x).tolist()
@@ -159,7 +159,7 @@ def test_what_is_computed_from_numbers_has_a_value(function):
     assert step.compilations == 1
 
 
-def test_a_loop_outside_of_a_compiled_function_has_these_values_too():
+def test_a_loop_outside_of_a_compiled_function_has_known_values():
     x = oplib.tensor([1.0, 2.0, 3.0], requires_grad=True)
     read_in_loop(x).backward()
     assert x.grad.tolist() == [26.0] * 3
@@ -211,7 +211,7 @@ ASKING = [value for name, value in globals().items() if name.startswith("ask_")]
 
 
 @pytest.mark.parametrize("function", ASKING, ids=lambda function: function.__name__)
-def test_what_depends_on_something_else_has_none(function):
+def test_a_tensor_that_depends_on_other_values_has_none(function):
     with pytest.raises((ConcreteValueError, TracingError), match=r"value of a Tensor is needed|is not known"):
         oplib.jit(function)(oplib.ones(3))
 
@@ -231,7 +231,7 @@ def test_an_op_of_the_user_gives_no_known_value(kind):
         oplib.jit(lambda x: op(oplib.ones(1)).item())(oplib.ones(3))
 
 
-def test_what_a_body_captures_has_a_value_in_a_compiled_function_only():
+def test_a_captured_tensor_of_a_body_has_a_value_in_a_compiled_function_only():
     def branch(x):
         outer = oplib.tensor(2.0) + 1
         return oplib.cond(x.sum() > 0, lambda row: row * (outer + 1).item(), lambda row: row, x)
