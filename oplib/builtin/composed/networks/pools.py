@@ -221,15 +221,19 @@ def _make_max_unpool(rank: int) -> Function:
 def _find_unpooled(
     name: str, shape: Sequence[int], kernel_size: Any, stride: Any, padding: Any, output_size: Any
 ) -> list[int]:
-    """Returns the sizes before pooling."""
+    """Returns the sizes of the pooled axes before pooling: those of ``output_size``, or the smallest ones.
+
+    Raises:
+        ArgumentValueError: a size of ``output_size`` differs by a stride or more from the smallest one.
+    """
     rank = len(shape)
-    kernel, pad = (_spread(numbers, rank) for numbers in (kernel_size, padding))
-    step = kernel if stride is None else _spread(stride, rank)
+    widths, paddings = (_spread(numbers, rank) for numbers in (kernel_size, padding))
+    strides = widths if stride is None else _spread(stride, rank)
     sizes = [
-        (have - 1) * move + size - 2 * less
-        for have, move, size, less in zip(shape, step, kernel, pad, strict=True)
+        (length - 1) * distance + width - 2 * margin
+        for length, distance, width, margin in zip(shape, strides, widths, paddings, strict=True)
     ]
-    return sizes if output_size is None else _read_sizes(name, list(output_size), sizes, step)
+    return sizes if output_size is None else _read_sizes(name, list(output_size), sizes, strides)
 
 
 def _check_unpooled(name: str, indices: Any, sizes: Sequence[int]) -> None:
@@ -253,7 +257,7 @@ def _read_sizes(name: str, sizes: list[int], least: Sequence[int], step: Sequenc
     ):
         raise ArgumentValueError(
             f"{name}: invalid output_size {sizes}: each size must be nearer than a stride to "
-            f"{list(least)}. Got strides {list(step)}. Give the size of what was pooled."
+            f"{list(least)}. Got strides {list(step)}. Give the size before pooling."
         )
     return wanted
 
