@@ -37,7 +37,7 @@ from oplib.library.records.sites import find_definition
 
 from .call_code import CallCode, Results
 from .example_loop import run_examples
-from .vmap_rule import Batched, refuse_batched, run_vmap_rule
+from .vmap_rule import Batched, check_batched, run_vmap_rule
 
 Shapes = tuple[jax.ShapeDtypeStruct, ...]
 
@@ -255,7 +255,7 @@ class BoundCall:
             def run(*values: Any) -> Batched:
                 batched = run_vmap_rule(self.record, self.layout, level, values)
                 example = take_examples((level,), values)
-                refuse_batched(self.record.name, self.record.vmap, batched, self.find_due(example)[1])
+                check_batched(self.record, batched, self.find_due(example))
                 structure, flat, shared = batched
                 strong = tuple(make_strong(value) for value in flat)
                 return structure, self.fit(strong, (level,), values, "batching rule"), shared

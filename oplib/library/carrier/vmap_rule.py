@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from oplib.errors import DimensionError, ResultError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.results import check_results, leave_out_returned_arguments
-from oplib.library.arguments.structure import Structure, make_structure
+from oplib.library.arguments.structure import Structure, make_structure, require_same_structure
 from oplib.library.axes.levels import Level
 from oplib.library.kernels.array_kernel import read_result, split_written
 from oplib.library.kernels.tracing import run_part
@@ -71,29 +71,32 @@ def run_vmap_rule(record: Record, layout: Layout, level: Level, arrays: Sequence
     values, out_dims = _complete(record, layout, answer, list(zip(arguments, dims, strict=True)))
     subject = f"{record.name}: the batching rule"
     structure, flat = make_structure(values, len(layout.written_indices), read_result, subject=subject)
-    spread = _spread_dims(record, out_dims, structure, flat)
+    spread = _spread_dims(record, out_dims, structure)
     fronted = [_front(record, *pair, level.size) for pair in zip(flat, spread, strict=True)]
     return structure, fronted, Shared(tuple(dim is None for dim in spread))
 
 
-def refuse_batched(op: str, rule: Any, batched: Batched, due: Sequence[Any]) -> None:
-    """Raises if a batching rule says that a result is not batched, and it is the kernel's for each example.
+def check_batched(record: Record, batched: Batched, due: tuple[Structure | None, Sequence[Any]]) -> None:
+    """Compares the results of a batching rule with those of the kernel for one example.
 
     Args:
-        op: the name of the op.
-        rule: the batching rule.
-        batched: its results, with the batch in front.
-        due: the results of the kernel for one example; empty if they are not known.
+        record: the record of the op.
+        batched: the results of its batching rule, with the batch in front.
+        due: structure, shapes and dtypes of the kernel's results, if they are known.
 
     Raises:
-        ResultError: it is.
+        ResultError: the rule returns another structure, or says of a batched result that it is not batched.
     """
-    _, flat, shared = batched
-    for index, (value, is_shared, aval) in enumerate(zip(flat, shared.flags, due, strict=bool(due))):
+    structure, flat, shared = batched
+    tree, avals = due
+    part = f"the vmap rule at {find_definition(record.vmap)}"
+    if tree is not None and (record.schema.has_result_tree or len(flat) != len(avals)):
+        require_same_structure(record.name, part, structure, tree)
+    for index, (value, is_shared, aval) in enumerate(zip(flat, shared.flags, avals, strict=bool(avals))):
         size, *shape = value.shape
         if is_shared and any(_puts_in(size, axis, aval.shape) == shape for axis in range(len(shape))):
             raise ResultError(
-                f"{op}: result {index} of the vmap rule at {find_definition(rule)} is batched, and its place "
+                f"{record.name}: result {index} of {part} is batched, and its place "
                 f"of the batch axis is None. Got {describe(jax.ShapeDtypeStruct(shape, value.dtype))} for a "
                 f"batch of {size}; the kernel returns {describe(aval)} for one example. Return the place."
             )
@@ -125,11 +128,11 @@ def _list_dims(record: Record, out_dims: Any, values: Sequence[Any]) -> list[Any
         return [out_dims] * len(values)
     entries = out_dims if isinstance(out_dims, tuple) and len(values) != 1 else (out_dims,)
     if len(entries) != len(values):
-        raise _refuse_dims(record, out_dims, values)
+        raise _refuse_dims(record, out_dims, describe(tuple(values)))
     return list(entries)
 
 
-def _spread_dims(record: Record, dims: Sequence[Any], structure: Structure, flat: Sequence[Any]) -> list[Any]:
+def _spread_dims(record: Record, dims: Sequence[Any], structure: Structure) -> list[Any]:
     """Returns the position for each array."""
     try:
         spread = structure.spread(dims, _is_dim)
@@ -137,14 +140,14 @@ def _spread_dims(record: Record, dims: Sequence[Any], structure: Structure, flat
         spread = [()]
     if not all(map(_is_dim, spread)):
         shown = dims[0] if len(dims) == 1 else tuple(dims)
-        raise _refuse_dims(record, shown, structure.rebuild(flat))
+        raise _refuse_dims(record, shown, repr(structure))
     return spread
 
 
-def _refuse_dims(record: Record, out_dims: Any, values: Any) -> ResultError:
+def _refuse_dims(record: Record, out_dims: Any, results: str) -> ResultError:
     return ResultError(
         f"{record.name}: the vmap staticmethod returned incompatible out_dims. Got {out_dims!r} for "
-        f"{describe(tuple(values))}. Return one int for all outputs, or the structure of the outputs with "
+        f"{results}. Return one int for all outputs, or the structure of the outputs with "
         "an int or None for each; a bool, as of a rule of JAX's custom_vmap, is no position."
     )
 

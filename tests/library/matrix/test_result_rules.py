@@ -130,7 +130,10 @@ class TestBatchingRules:
     @pytest.mark.parametrize(
         ("answer", "told"),
         [
-            (lambda x: (Pair(x, [x, x.sum(1)]), Pair(0, [0])), r"incompatible out_dims. Got Pair"),
+            (
+                lambda x: (Pair(x, [x, x.sum(1)]), Pair(0, [0])),
+                r"incompatible out_dims. Got Pair.* for Pair\(first=\*, ",
+            ),
             (lambda x: (Pair(x, [x, x.sum(1)]), (0, [0, 0])), r"incompatible out_dims. Got \(0, \[0, 0\]\)"),
             (lambda x: (Pair(x, [x, x.sum(1)]), Pair(0, [0, True])), "incompatible out_dims"),
             (lambda x: ({"first": x}, 0), r"the batching rule's result has the wrong type.* names Pair"),
@@ -140,6 +143,46 @@ class TestBatchingRules:
         split.register_vmap(lambda info, in_dims, x: answer(x))
         with pytest.raises(ResultError, match=f"tree_rules::split: .*{told}"):
             jax.vmap(split)(jnp.stack([X, 2 * X]))
+
+    @pytest.mark.parametrize(
+        ("answer", "shown"),
+        [
+            (lambda x: {"b": 3 * x, "c": 2 * x}, r"{'b': \*, 'c': \*}"),
+            (lambda x: [2 * x, 3 * x], r"\[\*, \*\]"),
+            (lambda x: {"a": 2 * x, "b": 3 * x, "c": x}, r"{'a': \*, 'b': \*, 'c': \*}"),
+            (lambda x: {"a": 2 * x}, r"{'a': \*}"),
+            (lambda x: {"a": 2 * x, "b": 3}, r"{'a': \*, 'b': 3}"),
+        ],
+        ids=["other keys", "a list", "more arrays", "fewer arrays", "a number"],
+    )
+    @pytest.mark.parametrize("kind", [jax.Array, oplib.Tensor])
+    def test_the_structure_is_compared_with_that_of_the_kernel(
+        self, kind: type, answer: Any, shown: str
+    ) -> None:
+        def kernel(x: Any) -> Any:
+            return {"a": 2 * x, "b": 3 * x}
+
+        kernel.__annotations__ = {"x": kind, "return": Any}
+        op = custom_op("tree_rules::mapped", kernel)
+        op.register_vmap(lambda info, in_dims, x: (answer(x), 0))
+        told = (
+            rf"tree_rules::mapped: the vmap rule at \S*{HERE}:\d+ and the kernel return results of different "
+            rf"structures. Got {shown}, and from the kernel {{'a': \*, 'b': \*}}"
+        )
+        rows = jnp.stack([X, 2 * X])
+        for call in (lambda: jax.vmap(op)(rows), lambda: oplib.vmap(op)(oplib.Tensor.from_array(rows))):
+            with pytest.raises(ResultError, match=told):
+                call()
+        assert "different structures" in str(opcheck(op, (X,), raise_exception=False)["test_vmap"])
+
+    def test_a_list_of_another_length_is_refused(self) -> None:
+        @custom_op("tree_rules::listed")
+        def listed(x: jax.Array) -> list[jax.Array]:
+            return [x, 2 * x]
+
+        listed.register_vmap(lambda info, in_dims, x: ([x], 0))
+        with pytest.raises(ResultError, match=r"listed: the vmap rule at .*Got \[\*\], .* \[\*, \*\]"):
+            jax.vmap(listed)(jnp.stack([X, X]))
 
 
 @pytest.mark.devices(8)
