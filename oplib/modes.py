@@ -47,7 +47,7 @@ class ModeState:
             has there; an object of the transforms floor, or None.
         run: the innermost run of the engine, an object of the autograd floor, or None.
         sequence_nr: the number of the next node that this thread records.
-        tracing: the name of the op whose compiled kernel or rule oplib is tracing, or None.
+        tracing: the op and the kernel or rule of it that oplib is tracing, for errors; None if there is none.
         tracing_scope: the number of such traces so far; a tensor made inside one stores it.
         view_replay: torch's flag of view replay, which has no effect.
         vmap_levels: the number of maps over a batch dimension that oplib has opened around a run.

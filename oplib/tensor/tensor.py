@@ -152,9 +152,10 @@ class Tensor(
                     "object that the function refers to."
                 )
             raise TracingError(
-                f"{modes.tracing}: the kernel or rule reads a Tensor from outside while it is traced. "
-                f"Got {describe(self._storage.array)}, which would be frozen into the compiled code. "
-                f"Make it an argument of the op, or define the op with compile=False."
+                f"{modes.tracing} reads a Tensor from outside while it is traced. Got "
+                f"{describe(self._storage.array)}, which would be frozen into the compiled code. Make it an "
+                "argument of the op, or a part of a function that is one: jax.tree_util.Partial(lambda w, x: "
+                "..., w). Or define the op with compile=False."
             )
 
     def detach(self) -> Tensor:

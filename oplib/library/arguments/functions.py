@@ -10,6 +10,7 @@ functions are called by rules only.
 from __future__ import annotations
 
 import copy
+import dis
 import functools
 import inspect
 import sys
@@ -147,24 +148,22 @@ class _ClosureSearch:
     def refuse_history(self, subject: str) -> None:
         """Raises ArgumentError for a Tensor with a history in a variable or argument of a function.
 
-        A Tensor that an object holds may be one that the function never reads. If a compiled kernel reads it,
-        that raises.
+        The variables are those of enclosing functions, and the global ones that the code reads. A Tensor that
+        an object holds may be one that the function never reads. If a compiled kernel reads it, that raises.
         """
-        tensors = [
-            value for value in self._objects.values() if isinstance(value, Tensor) and value.requires_grad
-        ]
-        for tensor in tensors if modes.grad_enabled else ():
+        objects = self._objects.values() if modes.grad_enabled else ()
+        for tensor in filter(_has_history, objects):
             holders = [id(tensor)]
             for key in holders:  # the list grows
                 holder = self._objects[key]
                 if isinstance(holder, (CellType, FunctionType, functools.partial)):
-                    raise ArgumentError(
-                        f"{subject} is a function that closes over a Tensor with a history. Got "
-                        f"{describe(tensor)}, whose gradient would be lost. Pass the Tensor as an "
-                        "argument of the op, and let the function take it."
-                    )
+                    raise _refuse_tensor(subject, tensor)
                 if holder is tensor or isinstance(holder, (dict, list, tuple)):
                     holders.extend(parent for parent in self._parents[key] if parent not in holders)
+        for function in objects:
+            if isinstance(function, FunctionType):
+                for tensor in filter(_has_history, _read_globals(function)):
+                    raise _refuse_tensor(subject, tensor)
 
     def fill(self, replace: Callable[[int], Any]) -> Any:
         """Returns a copy of the function; ``replace`` gives the new value for the id of an old one."""
@@ -179,6 +178,27 @@ class _ClosureSearch:
             return made[key]
 
         return convert(self._root)
+
+
+def _has_history(value: object) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad
+
+
+def _refuse_tensor(subject: str, tensor: Any) -> ArgumentError:
+    return ArgumentError(
+        f"{subject} is a function that closes over a Tensor with a history. Got {describe(tensor)}, whose "
+        "gradient would be lost. Pass the Tensor as an argument of the op, or as a part of the function: "
+        "jax.tree_util.Partial(lambda w, x: ..., w)."
+    )
+
+
+def _read_globals(function: FunctionType) -> Iterable[Any]:
+    """Returns the Tensors among the global variables that a function reads."""
+    code, variables = function.__code__, function.__globals__
+    if not any(isinstance(variables.get(name), Tensor) for name in code.co_names):  # attributes too
+        return ()
+    names = {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
+    return [value for name in names if isinstance(value := variables.get(name), Tensor)]
 
 
 def _list_parts(value: Any) -> Iterable[Any]:

@@ -125,6 +125,14 @@ class Layout:
         rest = iter(tangents)
         return [rebuild_tangent(entry, rest) for entry in self.entries]
 
+    def list_functions(self) -> list[str]:
+        """Returns the names of the arguments that are functions or contain some."""
+        return [
+            argument.name
+            for argument, entry in zip(self.schema.arguments, self.entries, strict=True)
+            if isinstance(entry, TreeEntry) and (argument.is_object or entry.is_transient)
+        ]
+
     def find_argument(self, position: int) -> str:
         """Returns the name of the argument that contains the array at a flat position."""
         for argument, entry in zip(self.schema.arguments, self.entries, strict=True):

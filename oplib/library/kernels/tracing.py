@@ -51,7 +51,7 @@ def run_part(
         if eager:
             return run_with_grad_off(work)
         try:
-            return run_with_grad_off(_run_traced, work, op)
+            return run_with_grad_off(_run_traced, work, _name_part(op, part, layout))
         except CONCRETIZATION_ERRORS as error:
             better = _explain_value(op, part, layout, error)
             raise better.with_traceback(error.__traceback__) from None
@@ -82,13 +82,19 @@ def any_traced(arrays: Iterable[Any]) -> bool:
     return any(isinstance(array, Tracer) for array in arrays)
 
 
-def _run_traced(work: Callable[[], Result], op: str) -> Result:
-    """Marks the running thread as tracing a kernel or rule of ``op``; nests."""
+def _name_part(op: str, part: str, layout: Layout | None) -> str:
+    """Returns how an error calls what reads a Tensor: the part, or a function that is an argument."""
+    functions = layout.list_functions() if layout is not None else []
+    return f"{op}: the {part}" + "".join(f" or argument '{name}'" for name in functions)
+
+
+def _run_traced(work: Callable[[], Result], subject: str) -> Result:
+    """Marks the running thread as tracing a kernel or rule, which is the subject of errors; nests."""
     state = modes.state
     before = state.tracing, state.tracing_scope
     scope = next(_scopes)
     try:
-        state.tracing, state.tracing_scope = op, scope
+        state.tracing, state.tracing_scope = subject, scope
         state.watchers += 1
         return work()
     finally:

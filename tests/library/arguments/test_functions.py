@@ -20,6 +20,7 @@ from oplib.library import CustomOpDef, custom_op, opcheck
 
 pytestmark = [pytest.mark.usefixtures("with_64_bits", "forget_ops"), pytest.mark.spec("D.34")]
 X = np.array([1.0, 2.0])
+WEIGHT, FIXED = oplib.ones(2, requires_grad=True), oplib.ones(2)
 
 
 def apply_derived(name: str) -> CustomOpDef:
@@ -339,13 +340,50 @@ def test_a_tensor_with_a_history_in_a_closure_is_refused(make: Any, plain: bool)
     held = {"t": t * 2}
     oplib.config.compile_kernels = not plain
     try:
-        for f in (lambda x: x * t.array, lambda x: x * held["t"].array, partial(lambda t, x: x * t.array, t)):
+        for f in (
+            lambda x: x * t.array,
+            lambda x: x * held["t"].array,
+            partial(lambda t, x: x * t.array, t),
+            lambda x: x * WEIGHT.array,
+        ):
             with pytest.raises(
-                ArgumentError, match=r"functions::apply: argument 'f' .* history.* Pass the Tens"
+                ArgumentError,
+                match=r"functions::apply: argument 'f' .* history.* Pass the Tens.*Partial\(lambda w, x",
             ):
                 op(f, oplib.tensor(X))
     finally:
         oplib.config.compile_kernels = True
+
+
+@pytest.mark.parametrize("where", ["an enclosing function", "a global variable"])
+def test_a_tensor_without_a_history_in_a_closure_is_refused_where_it_is_compiled(where: str) -> None:
+    op, own = apply_derived("functions::apply"), oplib.tensor(X)
+    f = (lambda x: x * own) if where == "an enclosing function" else (lambda x: x * FIXED)
+    told = (
+        r"functions::apply: the kernel or argument 'f' reads a Tensor from outside while it is traced\. Got "
+        r"f\d+\[2\].* jax\.tree_util\.Partial\(lambda w, x: \.\.\., w\)"
+    )
+    with pytest.raises(TracingError, match=told):
+        op(f, oplib.tensor(X))
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_partial_carries_a_tensor_and_its_gradient(plain: bool) -> None:
+    op = apply_derived("functions::apply")
+    weight, x = oplib.tensor(3 * X, requires_grad=True), oplib.tensor(X, requires_grad=True)
+    oplib.config.compile_kernels = not plain
+    try:
+        op(jax.tree_util.Partial(lambda w, x: w * x**2, weight), x).sum().backward()
+    finally:
+        oplib.config.compile_kernels = True
+    check_equal(weight.grad.array, X**2)
+    check_equal(x.grad.array, 6 * X**2)
+
+
+def test_a_global_name_that_a_function_uses_for_an_attribute_is_no_variable() -> None:
+    op = apply_derived("functions::apply")
+    held = type("Held", (), {"WEIGHT": 3.0})()
+    assert op(lambda x: x * held.WEIGHT, oplib.tensor(X)).tolist() == [3.0, 6.0]
 
 
 def test_one_that_an_object_holds_is_refused_where_it_is_read() -> None:
