@@ -128,8 +128,8 @@ def place_call(
     front = tuple(f"batch{index}" for index in reversed(range(len(levels))))
     ranks = [len(shape.shape) - len(own) for shape, own in zip(shapes[0], fronts, strict=True)]
     read = _ask(rule, layout, ranks)
-    arguments = _spread_arguments(layout, read.operands)
-    results = _spread_results(layout, structure, arguments, read.results)
+    arguments = _spread_arguments(layout, read.text, read.operands)
+    results = _spread_results(layout, structure, arguments, read)
     fitter = _Fitter(layout.schema, read)
     operands = [
         fitter.fit(entry.axes, shape, before, entry.subject)
@@ -177,7 +177,7 @@ class _Fitter:
         return axes
 
 
-def _spread_arguments(layout: Layout, entries: Sequence[Axes]) -> list[_Entry]:
+def _spread_arguments(layout: Layout, text: str, entries: Sequence[Axes]) -> list[_Entry]:
     """Returns the entry of each flat array; a number operand has no axes."""
     spread: list[_Entry] = []
     rest = iter(enumerate(entries))
@@ -187,7 +187,7 @@ def _spread_arguments(layout: Layout, entries: Sequence[Axes]) -> list[_Entry]:
         if isinstance(form, TreeEntry):
             told = f"argument '{argument.name}' is a tree of arrays"
             raise refuse_rule(
-                layout.schema, "", told, "Give arrays that are partitioned arguments of their own"
+                layout.schema, text, told, "Give arrays that are partitioned arguments of their own"
             )
         if isinstance(form, tuple):
             spread.extend([entry] * sum(form))
@@ -197,9 +197,10 @@ def _spread_arguments(layout: Layout, entries: Sequence[Axes]) -> list[_Entry]:
 
 
 def _spread_results(
-    layout: Layout, structure: Structure, arguments: list[_Entry], entries: Sequence[Axes]
+    layout: Layout, structure: Structure, arguments: list[_Entry], rule: ShardingRule
 ) -> list[_Entry]:
     """Returns the entry of each flat result; the new value of a written argument has the argument's entry."""
+    entries = rule.results
     names = [layout.schema.arguments[index].name for index in layout.written_indices]
     spread = [entry for name in names for entry in arguments if entry.argument == name]
     forms = structure.entries[structure.written :]
@@ -207,7 +208,8 @@ def _spread_results(
     if len(entries) != len(layout.schema.returns):  # a tree has an entry for each of its arrays
         if len(entries) != total:
             told = f"it has {len(entries)} entries for results, and there are {total} arrays: {structure}"
-            raise refuse_rule(layout.schema, "", told, "Write one entry per result, or one per array in them")
+            cure = "Write one entry per result, or one per array in them"
+            raise refuse_rule(layout.schema, rule.text, told, cure)
         return spread + [_Entry(axes, f"result {index}") for index, axes in enumerate(entries)]
     own = [
         _Entry(axes, f"result {index}")
@@ -221,12 +223,12 @@ def _spread_results(
 
 def _ask(rule: Rule, layout: Layout, ranks: Sequence[int]) -> ShardingRule:
     """Parses a text; calls a function with arrays whose axes are all partitioned differently."""
-    schema = layout.schema
+    schema, name = layout.schema, getattr(rule, "__name__", "function")
     if isinstance(rule, str):
         return read_sharding_rule(schema, rule)
     arguments = [argument for argument in schema.arguments if argument.has_tensor]
     by_name: dict[str, int] = {}
-    for entry, rank in zip(_spread_arguments(layout, [()] * len(arguments)), ranks, strict=True):
+    for entry, rank in zip(_spread_arguments(layout, name, [()] * len(arguments)), ranks, strict=True):
         by_name.setdefault(entry.argument, rank)
     specs = [
         PartitionSpec(*(f"{argument.name}{axis}" for axis in range(by_name.get(argument.name, 0))))
@@ -238,7 +240,7 @@ def _ask(rule: Rule, layout: Layout, ranks: Sequence[int]) -> ShardingRule:
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise refuse_rule(
             schema,
-            getattr(rule, "__name__", "function"),
+            name,
             f"it returned {describe(answer)}",
             "Return (specs of the arguments, specs of the results), or a text",
         )

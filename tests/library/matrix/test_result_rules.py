@@ -221,8 +221,23 @@ class TestShardingRules:
     def test_another_number_of_entries_is_refused_with_the_tree(self, split: CustomOpDef) -> None:
         split.register_sharding("i -> i, i")
         told = r"it has 2 entries for results, and there are 3 arrays: Pair\(first=\*, second=\[\*, \*\]\)"
-        with pytest.raises(RegistrationValueError, match=f"tree_rules::split: the sharding rule.*{told}"):
+        with pytest.raises(
+            RegistrationValueError, match=f"split: the sharding rule 'i -> i, i' does not fit.*{told}"
+        ):
             jax.jit(split)(put(X, make_mesh(shape=(1,)), "i"))
+
+    @pytest.mark.parametrize("rule", ["i -> i", lambda x: (x, x)], ids=["text", "function"])
+    def test_an_argument_that_is_a_tree_is_refused_with_the_rule(self, rule: Any) -> None:
+        @custom_op("tree_rules::weigh")
+        def weigh(tree: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+            return tree["w"] * x
+
+        weigh.register_sharding(rule)
+        name = rule if isinstance(rule, str) else rule.__name__
+        told = f"weigh: the sharding rule '{name}' does not fit the op: argument 'tree' is a tree of arrays"
+        x = put(X, make_mesh(shape=(1,)), "i")
+        with pytest.raises(RegistrationValueError, match=told):
+            jax.jit(weigh)({"w": x}, x)
 
 
 class TestWrongTrees:
