@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -193,6 +195,24 @@ def test_a_new_package_passes_its_tests(tmp_path, monkeypatch, capsys):
         env=os.environ | paths,
     )
     assert "plain JAX" in done.stdout, done.stderr
+
+
+def test_a_new_package_says_where_oplib_comes_from(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "fresh_ops"]) == 0
+    project = tomllib.loads(Path("fresh_ops/pyproject.toml").read_text())
+    assert project["project"]["dependencies"] == []
+    workflow = Path("fresh_ops/.github/workflows/test.yml").read_text()
+    assert workflow.index('pip install "${OPLIB:?fill in OPLIB') < workflow.index("pip install -e")
+    assert "Install oplib first" in Path("fresh_ops/README.md").read_text()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs", "oplib"])
+def test_no_text_asks_an_index_for_oplib(page):
+    files = [ROOT / page] if page.endswith(".md") else list((ROOT / page).rglob("*"))
+    texts = {file: file.read_text() for file in files if file.suffix in (".md", ".py", ".txt")}
+    assert texts
+    assert [file for file, text in texts.items() if re.search(r"pip install \W*oplib\b", text)] == []
 
 
 BAD_INPUT = [
