@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import jax.numpy as jnp
 
-from oplib.builtin.kernels.promotion import find_common_shape
+from oplib.builtin.kernels.promotion import broadcast_to, find_common_shape
 from oplib.builtin.rows.row import ProductRow
 from oplib.errors import ArgumentError, describe
 
@@ -19,20 +20,46 @@ def _check(op: str, self: Any, other: Any) -> None:
         )
 
 
-def _matmul(self: Any, other: Any) -> Any:
-    _check("matmul", self, other)
-    if not self.ndim or not other.ndim:
+def check_factors(op: str, x: Any, y: Any) -> None:
+    """Raises if two arrays have no matrix product. It does not look at the batches.
+
+    Raises:
+        ArgumentError: one has no axis, or the summed axes differ in size.
+    """
+    if not x.ndim or not y.ndim:
         raise ArgumentError(
-            f"matmul: both arguments need to be at least 1D. Got {describe(self)} and {describe(other)}. "
-            f"Multiply numbers with *."
+            f"{op}: both arguments need to be at least 1D. Got {describe(x)} and {describe(y)}. Multiply "
+            "numbers with *."
         )
-    rows = other.shape[-2] if other.ndim > 1 else other.shape[0]
-    if self.shape[-1] != rows:
+    if x.shape[-1] != y.shape[max(y.ndim - 2, 0)]:
+        first = "the size of the first" if x.ndim == 1 else "the last axis of the first"
+        second = "that of the second" if y.ndim == 1 else "the last axis but one of the second"
+        cure = "Cut or pad one of them" if x.ndim == y.ndim == 1 else "Transpose one of them"
         raise ArgumentError(
-            f"matmul: the shapes cannot be multiplied. Got {describe(self)} and {describe(other)}; the last "
-            "axis of the first must equal the last but one of the second. Transpose one of them."
+            f"{op}: the shapes cannot be multiplied. Got {describe(x)} and {describe(y)}; {first} must equal "
+            f"{second}. {cure}."
         )
-    find_common_shape("matmul", self, other, lead=-2)
+
+
+def broadcast_to_product(op: str, name: str, array: Any, product: Any) -> Any:
+    """Broadcasts an operand that is added to a product.
+
+    Raises:
+        ArgumentError: its shape does not broadcast to that of the product.
+    """
+    with suppress(ValueError):
+        if jnp.broadcast_shapes(array.shape, product.shape) == product.shape:
+            return broadcast_to(array, product.shape)
+    raise ArgumentError(
+        f"{op}: the {name} does not broadcast to the product. Got {describe(array)} for a product "
+        f"{describe(product)}. Reshape it."
+    )
+
+
+def _matmul(self: Any, other: Any, op: str = "matmul") -> Any:
+    _check(op, self, other)
+    check_factors(op, self, other)
+    find_common_shape(op, self, other, lead=-2)
     return jnp.matmul(self, other)
 
 
@@ -42,7 +69,7 @@ def _mm(self: Any, mat2: Any) -> Any:
             f"mm: both arguments are matrices. Got {describe(self)} and {describe(mat2)}. Use matmul for "
             "the others."
         )
-    return _matmul(self, mat2)
+    return _matmul(self, mat2, "mm")
 
 
 ROWS = (

@@ -26,6 +26,8 @@ from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 
+from .matmul import broadcast_to_product, check_factors
+
 # Products ---------------------------------------------------------------------------------------------------
 
 
@@ -39,16 +41,11 @@ def _check_ranks(op: str, ranks: Sequence[int], *operands: Any) -> None:
 
 
 def _multiply(op: str, x: Any, y: Any) -> Any:
-    if not x.ndim or not y.ndim:
+    check_factors(op, x, y)
+    if x.ndim == 3 == y.ndim and x.shape[0] != y.shape[0]:
         raise ArgumentError(
-            f"{op}: both arguments need to be at least 1D. Got {describe(x)} and {describe(y)}. Use * for "
-            "numbers."
-        )
-    rows = y.shape[-2] if y.ndim > 1 else y.shape[0]
-    if x.shape[-1] != rows or (x.ndim == 3 == y.ndim and x.shape[0] != y.shape[0]):
-        raise ArgumentError(
-            f"{op}: the shapes cannot be multiplied. Got {describe(x)} and {describe(y)}; the last axis of "
-            "the first must equal the last but one of the second. Transpose one of them."
+            f"{op}: the shapes cannot be multiplied. Got {describe(x)} and {describe(y)}; the first axes "
+            "must have the same size. Use matmul for batches that broadcast."
         )
     return jnp.matmul(x, y)
 
@@ -253,12 +250,8 @@ def _add_product(op: str, multiply: Any) -> Any:
             )
         product = multiply(first, second)
         own = compute_dtype(product.dtype, (product, beta, alpha))
-        x, y = broadcast([lax.convert_element_type(array, own) for array in (self, product)], op)
-        if y.shape != product.shape:
-            raise ArgumentError(
-                f"{op}: the tensor does not broadcast to the product. Got {describe(self)} for "
-                f"{describe(product)}. Reshape it."
-            )
+        x = lax.convert_element_type(broadcast_to_product(op, "tensor", self, product), own)
+        y = lax.convert_element_type(product, own)
         scale, factor = (lax.convert_element_type(array, own) for array in (beta, alpha))
         is_off = scale == strong(0, scale)  # then self is not read, not even its nan
         kept = jnp.where(lax.broadcast(is_off, x.shape), strong(0, x), x * lax.broadcast(scale, x.shape))
@@ -313,8 +306,14 @@ SUMS_OF_PRODUCTS = (
 
 def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
     check_dtypes("linear", *(array for array in (input, weight, bias) if array is not None))
+    if weight.ndim == 2 and input.shape[-1:] not in ((), weight.shape[1:]):
+        raise ArgumentError(
+            f"linear: the input has {input.shape[-1]} features, and the weight {describe(weight)} takes "
+            f"{weight.shape[1]}. Got input {describe(input)}. Give a weight of shape [out_features, "
+            "in_features]."
+        )
     product = _multiply("linear", input, jnp.swapaxes(weight, 0, 1) if weight.ndim == 2 else weight)
-    return product if bias is None else product + broadcast([bias, product], "linear")[0]
+    return product if bias is None else product + broadcast_to_product("linear", "bias", bias, product)
 
 
 def _bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
@@ -335,7 +334,7 @@ def _bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
             "Give one number for each row of the weight."
         )
     product = jnp.einsum("...i,oij,...j->...o", input1, weight, input2)
-    return product if bias is None else product + broadcast([bias, product], "bilinear")[0]
+    return product if bias is None else product + broadcast_to_product("bilinear", "bias", bias, product)
 
 
 _MODES_OF_CDIST = (
