@@ -16,7 +16,7 @@ from jax.core import Tracer
 from oplib.autograd.grad_mode import no_grad
 from oplib.autograd.recording.in_place import check_may_write, write_in_place
 from oplib.config import config
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor, box, upcalls
 from oplib.tensor.factories.from_data import tensor
@@ -28,12 +28,35 @@ Tensors = Tensor | Iterable[Tensor]
 _LEAST = 1e-6  # torch's constant: added to the norm, so that gradients of 0 stay 0
 
 
-def _list(tensors: Tensors) -> list[Tensor]:
-    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+def _list(where: str, tensors: Tensors) -> list[Tensor]:
+    """Returns tensors as a list.
+
+    Raises:
+        ArgumentTypeError: they are no Tensors.
+    """
+    listed = [tensors] if isinstance(tensors, Tensor) or not isinstance(tensors, Iterable) else list(tensors)
+    wrong = [one for one in listed if not isinstance(one, Tensor)]
+    if wrong:
+        raise ArgumentTypeError(
+            f"{where} holds no Tensors. Got {describe(wrong[0])}. Give a Tensor or several."
+        )
+    return listed
 
 
 def _list_gradients(parameters: list[Tensor]) -> list[Any]:
     return [parameter.grad for parameter in parameters if parameter.grad is not None]
+
+
+def _read_number(where: str, value: Any) -> float:
+    """Returns a number as a float.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(f"{where} is no number. Got {describe(value)}. Give a float.") from None
 
 
 def _read_threshold(where: str, value: Any, dtype: Any) -> Any:
@@ -42,12 +65,13 @@ def _read_threshold(where: str, value: Any, dtype: Any) -> Any:
     A Tensor stays one, so that it may be an operand of a compiled function.
 
     Raises:
+        ArgumentTypeError: it is no number.
         ArgumentError: it has not exactly one item.
     """
     if isinstance(value, jax.Array):
         value = Tensor.from_array(value)
     if not isinstance(value, Tensor):
-        return float(value)
+        return _read_number(where, value)
     if value.numel() != 1:
         raise ArgumentError(
             f"{where} is one number for all gradients. Got {describe(value)}. Give a float, or a Tensor with "
@@ -128,6 +152,7 @@ def get_total_norm(
 
     Raises:
         ArgumentError: the norm is not finite and ``error_if_nonfinite`` is True.
+        ArgumentTypeError: there is another thing than Tensors, or ``norm_type`` is no number.
 
     Gradient:
         None: the function runs without grad mode.
@@ -140,14 +165,20 @@ def get_total_norm(
         >>> get_total_norm([oplib.tensor([3.0]), oplib.tensor([[4.0]])])
         tensor(5.)
     """
-    listed, order = _list(tensors), float(norm_type)
+    listed = _list("get_total_norm: argument 'tensors'", tensors)
+    return _compute_total("get_total_norm", listed, norm_type, error_if_nonfinite)
+
+
+def _compute_total(caller: str, listed: list[Tensor], norm_type: float, is_strict: bool) -> Tensor:
+    """Returns the norm of all items of tensors; strict means that it must be finite."""
+    order = _read_number(f"{caller}: argument 'norm_type'", norm_type)
     if not listed:
         return tensor(0.0)
     with no_grad():
         total: Any = _find_norm(listed, order)
-    if error_if_nonfinite and not math.isfinite(total.item()):
+    if is_strict and not math.isfinite(total.item()):
         raise ArgumentError(
-            f"get_total_norm: the total norm of order {order} is non-finite, so gradients cannot be clipped "
+            f"{caller}: the total norm of order {order} is non-finite, so gradients cannot be clipped "
             f"by it. Got {total.item()} of {len(listed)} tensors, the first of them {describe(listed[0])}. "
             "Leave error_if_nonfinite out to scale by it nevertheless."
         )
@@ -171,6 +202,7 @@ def clip_grads_with_norm_(
 
     Raises:
         ArgumentError: ``max_norm`` is a Tensor of several items.
+        ArgumentTypeError: ``max_norm`` is no number, or there is another thing than Tensors.
 
     Gradient:
         None: the function runs without grad mode.
@@ -186,11 +218,16 @@ def clip_grads_with_norm_(
         >>> w.grad
         tensor([0.5000])
     """
-    gradients = _list_gradients(_list(parameters))
+    caller = "clip_grads_with_norm_"
+    (total,) = _list(f"{caller}: argument 'total_norm'", [total_norm])
+    _clip(caller, _list(f"{caller}: argument 'parameters'", parameters), max_norm, total)
+
+
+def _clip(caller: str, parameters: list[Tensor], max_norm: float | Tensor, total: Tensor) -> None:
     with no_grad():
-        most = _read_threshold("clip_grads_with_norm_: argument 'max_norm'", max_norm, total_norm.dtype)
-        factor = upcalls.clamp_max(most / (total_norm + _LEAST), 1.0)
-        _scale(gradients, factor)
+        most = _read_threshold(f"{caller}: argument 'max_norm'", max_norm, total.dtype)
+        factor = upcalls.clamp_max(most / (total + _LEAST), 1.0)
+        _scale(_list_gradients(parameters), factor)
 
 
 @entry_point
@@ -199,7 +236,7 @@ def clip_grad_norm_(
     max_norm: float | Tensor,
     norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
-    foreach: bool | None = None,
+    foreach: bool | None = None,  # noqa: ARG001  torch's signature
 ) -> Tensor:
     """Scales the gradients of parameters, in place, so that their joint norm is at most ``max_norm``.
 
@@ -216,6 +253,7 @@ def clip_grad_norm_(
     Raises:
         ArgumentError: the norm is not finite and ``error_if_nonfinite`` is True, or ``max_norm`` is a Tensor
             of several items.
+        ArgumentTypeError: ``max_norm`` or ``norm_type`` is no number, or there is another thing than Tensors.
 
     Gradient:
         None: the function runs without grad mode.
@@ -232,15 +270,15 @@ def clip_grad_norm_(
         >>> w.grad
         tensor([0.6000, 0.8000])
     """
-    listed = _list(parameters)
+    listed = _list("clip_grad_norm_: argument 'parameters'", parameters)
     if not listed and isinstance(parameters, GeneratorType):
         warnings.warn(
             "clip_grad_norm_: `parameters` is an empty generator, and no gradient is clipped. Give a list: a "
             "generator that was iterated before is empty.",
             stacklevel=2,
         )
-    total = get_total_norm(_list_gradients(listed), norm_type, error_if_nonfinite, foreach)
-    clip_grads_with_norm_(listed, max_norm, total, foreach)
+    total = _compute_total("clip_grad_norm_", _list_gradients(listed), norm_type, error_if_nonfinite)
+    _clip("clip_grad_norm_", listed, max_norm, total)
     return total
 
 
@@ -260,6 +298,7 @@ def clip_grad_value_(
 
     Raises:
         ArgumentError: ``clip_value`` is a Tensor of several items.
+        ArgumentTypeError: ``clip_value`` is no number, or there is another thing than Tensors.
 
     Gradient:
         None: the function runs without grad mode.
@@ -276,6 +315,6 @@ def clip_grad_value_(
         tensor([ 2.0000, -2.5000])
     """
     with no_grad():
-        for gradient in _list_gradients(_list(parameters)):
+        for gradient in _list_gradients(_list("clip_grad_value_: argument 'parameters'", parameters)):
             bound = _read_threshold("clip_grad_value_: argument 'clip_value'", clip_value, gradient.dtype)
             gradient.clamp_(-bound, bound)

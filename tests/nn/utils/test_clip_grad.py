@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.errors import ArgumentError
+from oplib.errors import ArgumentError, ArgumentTypeError
 from oplib.nn.utils import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 
 
@@ -87,6 +87,25 @@ def test_a_threshold_of_several_items_is_refused_and_nothing_is_written(clip):
     with pytest.raises(ArgumentError, match=r"is one number for all gradients. Got f32\[2\]"):
         clip(parameter, oplib.ones(2))
     assert parameter.grad.tolist() == [3.0, 4.0]
+
+
+W = oplib.ones(2)
+REFUSED = [
+    (lambda: clip_grad_norm_(W, "a"), "clip_grad_norm_: argument 'max_norm' is no number. Got 'a'"),
+    (lambda: clip_grad_norm_(W, 1.0, "a"), "clip_grad_norm_: argument 'norm_type' is no number. Got 'a'"),
+    (lambda: clip_grad_norm_(3, 1.0), "clip_grad_norm_: argument 'parameters' holds no Tensors. Got 3"),
+    (lambda: clip_grad_norm_([W, 3], 1.0), "clip_grad_norm_: argument 'parameters' holds no Tensors. Got 3"),
+    (lambda: clip_grads_with_norm_(W, 1.0, 2.0), "clip_grads_with_norm_: argument 'total_norm' holds no T"),
+    (lambda: clip_grads_with_norm_(W, None, W.sum()), "clip_grads_with_norm_: argument 'max_norm' is no nu"),
+    (lambda: get_total_norm([1.0]), "get_total_norm: argument 'tensors' holds no Tensors. Got 1.0"),
+    (lambda: clip_grad_value_(["w"], 1.0), "clip_grad_value_: argument 'parameters' holds no Tensors. Got"),
+]
+
+
+@pytest.mark.parametrize(("call", "told"), REFUSED)
+def test_a_wrong_argument_is_named_with_the_function_that_was_called(call, told):
+    with pytest.raises(ArgumentTypeError, match=f"^{told}"):
+        call()
 
 
 def test_gradients_that_share_memory_are_scaled_one_after_the_other():
