@@ -12,6 +12,7 @@ from jax.core import Tracer
 from oplib.errors import AutogradError, OplibError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor
+from oplib.tracebacks import find_user_level
 
 from .nodes.locations import find_frame, locate_line, note_location, show_location
 
@@ -80,7 +81,7 @@ class detect_anomaly:  # noqa: N801
         warnings.warn(
             "Anomaly Detection has been enabled. This mode will increase the runtime and should only be "
             "enabled for debugging.",
-            stacklevel=2,
+            stacklevel=find_user_level(),
         )
 
     def __enter__(self) -> None:
@@ -178,6 +179,6 @@ def _tell_forward(error: Exception, node: TapeNode) -> None:
         parent = parent.metadata.get("parent_")
     error.add_note(text)
     try:
-        warnings.warn(text, UserWarning, stacklevel=2)
+        warnings.warn(text, UserWarning, stacklevel=find_user_level())
     except UserWarning:  # warnings are errors here; the error being raised says the same
         return

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from oplib.errors import ArgumentTypeError
 from oplib.modes import modes
+from oplib.tracebacks import find_user_level
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -94,7 +95,7 @@ def _choose_wrapper(mode: Mode, function: Any) -> Callable[[Mode, Any], Callable
             f"{type(mode).__name__}: decorating a class is deprecated, and makes a function of it. Decorate "
             f"{function.__name__}.__init__ instead.",
             FutureWarning,
-            stacklevel=3,
+            stacklevel=find_user_level(),
         )
         return _wrap_function
     if inspect.isgeneratorfunction(function):

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from oplib.library.objects.overload import OpOverload, list_overloads
+from oplib.tracebacks import is_inside
 
 
 class CommandError(Exception):
@@ -91,11 +92,12 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def _find_line(error: BaseException) -> str:
+    """Returns the innermost line of the user's code, in parentheses."""
     step, line = error.__traceback__, ""
     while step is not None:
-        code = step.tb_frame.f_code
-        if "importlib" not in code.co_filename and code.co_filename != __file__:
-            line = f" ({Path(code.co_filename).name}:{step.tb_lineno})"
+        file = step.tb_frame.f_code.co_filename
+        if "importlib" not in file and not is_inside[file]:
+            line = f" ({Path(file).name}:{step.tb_lineno})"
         step = step.tb_next
     return line
 

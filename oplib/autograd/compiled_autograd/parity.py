@@ -10,6 +10,7 @@ from typing import Any
 
 from oplib.autograd.array_functions.array_function import shape_of
 from oplib.errors import AutogradError
+from oplib.tracebacks import find_user_level
 
 from .compilers import check_compiler
 from .state import Compiler, counters, runtime_wrapper
@@ -35,7 +36,9 @@ class FakeBackwardCFunction:
     def __getattr__(self, name: str) -> Any:
         if name == "saved_variables":
             warnings.warn(
-                "ctx.saved_variables is deprecated. Read ctx.saved_tensors.", DeprecationWarning, stacklevel=2
+                "ctx.saved_variables is deprecated. Read ctx.saved_tensors.",
+                DeprecationWarning,
+                stacklevel=find_user_level(),
             )
             return self.saved_tensors
         return getattr(self.real, name)

@@ -12,7 +12,7 @@ from oplib.autograd.nodes.edges import GradientEdge
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.errors import AutogradError, GradientTypeError, GradientValueError
 from oplib.tensor import Tensor
-from oplib.tracebacks import entry_point
+from oplib.tracebacks import entry_point, find_user_level
 
 from .batched import run_batched
 from .node_logging import engine_run_backward
@@ -150,7 +150,9 @@ def grad(  # noqa: PLR0917  torch's order of arguments
     else:
         if not only_inputs:
             warnings.warn(
-                "grad: only_inputs is deprecated and ignored; it is always true.", FutureWarning, stacklevel=3
+                "grad: only_inputs is deprecated and ignored; it is always true.",
+                FutureWarning,
+                stacklevel=find_user_level(),
             )
         with in_its_width(roots):
             gradients = _find_grads(roots, wanted, options)
@@ -228,7 +230,11 @@ def _no_inputs(caller: str, purpose: str) -> AutogradError:
 
 
 def _take_deprecated(grad_tensors: Grads, grad_variables: Grads) -> Grads:
-    warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=4)
+    warnings.warn(
+        "`grad_variables` is deprecated. Use `grad_tensors` instead.",
+        FutureWarning,
+        stacklevel=find_user_level(),
+    )
     if grad_tensors is not None:
         raise AutogradError(
             "backward: `grad_tensors` and `grad_variables` (deprecated) were both given. They are two "
@@ -247,7 +253,7 @@ def _warn_of_cycle() -> None:
             "is freed only when Python collects garbage. Use oplib.autograd.grad, or set grad to None "
             "after use.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=find_user_level(),
         )
 
 

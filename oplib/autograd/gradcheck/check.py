@@ -10,7 +10,7 @@ import jax
 
 from oplib.errors import CheckOptionError, GradcheckError
 from oplib.tensor import Tensor
-from oplib.tracebacks import entry_point
+from oplib.tracebacks import entry_point, find_user_level
 
 from .backward import check_undefined_gradients, check_zero_gradients
 from .batched import check_batched_gradients
@@ -123,7 +123,7 @@ def passes_checks(
                     "has a surrogate gradient, by register_autograd(..., surrogate=True). Everything else is "
                     "checked.",
                     UserWarning,
-                    stacklevel=4,
+                    stacklevel=find_user_level(),
                 )
             run_checks(problem, options, fast_mode=fast_mode)
     except GradcheckError:

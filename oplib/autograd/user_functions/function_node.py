@@ -17,6 +17,7 @@ from oplib.autograd.saved.saved_tensor import SavedTensor, second_pass_error
 from oplib.errors import AutogradError
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
+from oplib.tracebacks import find_user_level
 
 from .context import FunctionCtx
 from .traceable import describe_backward, trace_backward
@@ -74,7 +75,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         warnings.warn(
             f"{self.name()}: 'saved_variables' is deprecated; use 'saved_tensors'",
             DeprecationWarning,
-            stacklevel=2,
+            stacklevel=find_user_level(),
         )
         return self.saved_tensors
 

@@ -15,6 +15,7 @@ from oplib.autograd.recording.view import make_view
 from oplib.errors import AutogradError, describe
 from oplib.tensor import Tensor
 from oplib.tensor.views import Creation, Reshape
+from oplib.tracebacks import find_user_level
 
 from .function_node import BackwardCFunction
 
@@ -80,7 +81,8 @@ def _dirty(
     for tensor in ctx.dirty_tensors:
         if id(tensor) not in input_ids:
             warnings.warn(
-                f"{ctx.name()}: mark_dirty() received a tensor that is not an input of forward.", stacklevel=4
+                f"{ctx.name()}: mark_dirty() received a tensor that is not an input of forward.",
+                stacklevel=find_user_level(),
             )
         is_leaf = tensor._requires_grad and tensor._grad_fn is None
         if recording and is_leaf and all(tensor is not marked for marked in ctx.non_differentiable):

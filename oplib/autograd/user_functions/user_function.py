@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from oplib.errors import AutogradError, MissingRuleError
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
-from oplib.tracebacks import refine_error
+from oplib.tracebacks import find_user_level, refine_error
 
 from .function_call import Binding, FunctionCall
 from .function_node import BackwardCFunction
@@ -83,7 +83,7 @@ class Function(metaclass=FunctionMeta):
             f"{type(self).__name__}: a Function should not be instantiated. Its methods are static and its "
             f"state is ctx. Call {type(self).__name__}.apply(...).",
             DeprecationWarning,
-            stacklevel=2,
+            stacklevel=find_user_level(),
         )
 
     def __call__(self, *args: object, **kwargs: object) -> Any:  # noqa: ARG002  any call is an error

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from oplib.errors import ArgumentTypeError, describe
+from oplib.tracebacks import find_user_level
 
 from .numpy_calls import answer_numpy, is_of_numpy
 
@@ -55,7 +56,7 @@ def sort_numbers(op: str, given: Sequence[Any], named: Mapping[str, Any]) -> tup
     warnings.warn(
         f"{op}: this overload is deprecated. Write {op}(..., "
         f"{', '.join(f'{key}={one!r}' for key, one in zip(keywords, numbers, strict=False))}).",
-        stacklevel=3,
+        stacklevel=find_user_level(),
     )
     return tensors, dict(zip(keywords, numbers, strict=False))
 

@@ -18,6 +18,7 @@ from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.storage.escape import refuse_escape
 from oplib.tensor.views import ViewStorage
+from oplib.tracebacks import find_user_level
 
 from .resizing import refuse_shared
 
@@ -95,5 +96,5 @@ def _resize(name: str, out: Tensor, array: Any) -> None:
             f"{name}: An output with one or more elements was resized since it had shape {list(spec.shape)}, "
             f"which does not match the required output shape {list(array.shape)}. Give out= a tensor of that "
             "shape, or one without items.",
-            stacklevel=5,
+            stacklevel=find_user_level(),
         )

@@ -8,6 +8,7 @@ from typing import Any
 from oplib.autograd.mode_decorator import Mode
 from oplib.modes import modes
 from oplib.tensor.dtypes.rules import find_dtype
+from oplib.tracebacks import find_user_level
 
 from .settings import DEFAULTS, LOW, AutocastScope, find_device_type, read_settings
 
@@ -63,7 +64,7 @@ class autocast(Mode):  # noqa: N801  torch's name
             warnings.warn(
                 f"autocast: {self.device} has no autocast with {self.fast_dtype}, so it is off. Choose "
                 "bfloat16 or float16.",
-                stacklevel=2,
+                stacklevel=find_user_level(),
             )
             self.enabled = False
 

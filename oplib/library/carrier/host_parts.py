@@ -24,6 +24,7 @@ from oplib.library.axes.partition import Part, ShardedCall, cut_levels
 from oplib.library.kernels.fake_kernel import run_fake_kernel
 from oplib.library.kernels.host_kernel import bind_host_kernel
 from oplib.library.kernels.kernel_choice import choose_kernel
+from oplib.tracebacks import find_user_level
 
 _TARGETS = {
     "cpu": "xla_ffi_python_cpu_callback",
@@ -171,5 +172,5 @@ def _warn_of_gathering(call: ShardedCall, jaxpr: Any) -> None:
         f"{record.name}: its arrays will be gathered on each device. The program is for several devices, and "
         f"XLA cannot look into the kernel to cut it. {cure}",
         CompilationWarning,
-        stacklevel=2,
+        stacklevel=find_user_level(),
     )

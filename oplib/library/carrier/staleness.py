@@ -7,6 +7,7 @@ import warnings
 
 from oplib.errors import CompilationWarning
 from oplib.library.arguments.layout import Fixed, Layout
+from oplib.tracebacks import find_user_level
 
 LIMIT = 8
 
@@ -50,5 +51,5 @@ class StaticWatch:
             f"{self._op}: static argument '{name}' has taken {LIMIT} values, and the op compiled anew for "
             f"each. If it changes often, declare it an operand: custom_op(..., operand=('{name}',)).",
             CompilationWarning,
-            stacklevel=2,
+            stacklevel=find_user_level(),
         )

@@ -223,7 +223,7 @@ def _warn_of_replacement(qualname: Qualname, first: Contribution, function: Any,
             f"{qualname}: a second op of this name replaces the first. The first is "
             f"{find_definition(first.value.function)}, registered at {first.site}; the second is "
             f"{find_definition(function)}, registered at {site}. Choose another name for one of them.",
-            stacklevel=site.stacklevel,
+            stacklevel=find_site().stacklevel,
         )
 
 

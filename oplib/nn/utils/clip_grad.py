@@ -20,7 +20,7 @@ from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor, box, upcalls
 from oplib.tensor.factories.from_data import tensor
-from oplib.tracebacks import entry_point
+from oplib.tracebacks import entry_point, find_user_level
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
@@ -275,7 +275,7 @@ def clip_grad_norm_(
         warnings.warn(
             "clip_grad_norm_: `parameters` is an empty generator, and no gradient is clipped. Give a list: a "
             "generator that was iterated before is empty.",
-            stacklevel=2,
+            stacklevel=find_user_level(),
         )
     total = _compute_total("clip_grad_norm_", _list_gradients(listed), norm_type, error_if_nonfinite)
     _clip("clip_grad_norm_", listed, max_norm, total)

@@ -12,7 +12,7 @@ from oplib.tensor.devices.placement import find_placement
 from oplib.tensor.dtypes.rules import normalize_dtype
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.tensor import Tensor
-from oplib.tracebacks import entry_point, refine_error
+from oplib.tracebacks import entry_point, find_user_level, refine_error
 
 
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -50,7 +50,7 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
             "tensor: the data is a Tensor, and its history is not copied. "
             "Write source.detach().clone() for a copy, with .requires_grad_(True) for a new leaf.",
             UserWarning,
-            stacklevel=2,
+            stacklevel=find_user_level(),
         )
     try:
         return _box_data(data, dtype, device, requires_grad)

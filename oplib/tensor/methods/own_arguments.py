@@ -11,7 +11,7 @@ from oplib.errors import ArgumentError, describe
 from oplib.tensor.shapes.keywords import take_named
 from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
-from oplib.tracebacks import entry_point, refine_error
+from oplib.tracebacks import entry_point, find_user_level, refine_error
 
 if TYPE_CHECKING:
     from oplib.tensor.storage.storage import Storage
@@ -277,7 +277,7 @@ def _warn_of_reversing(rank: int) -> None:
     warnings.warn(
         f"T: the use of x.T on tensors of dimension other than 2 to reverse their shape is deprecated in "
         f"torch. Got {rank} dimensions. Use x.mT for batches of matrices, or x.permute.",
-        stacklevel=3,
+        stacklevel=find_user_level(),
     )
 
 

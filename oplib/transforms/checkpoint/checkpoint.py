@@ -12,7 +12,7 @@ from jax.core import Tracer
 from oplib.errors import ArgumentValueError
 from oplib.modes import modes
 from oplib.tensor import Tensor
-from oplib.tracebacks import entry_point
+from oplib.tracebacks import entry_point, find_user_level
 
 from .call_log import CallLog
 from .in_body import is_in_body, run_in_body
@@ -124,7 +124,7 @@ def _choose_default(caller: str) -> bool:
     warnings.warn(
         f"{caller}: the use_reentrant parameter should be passed explicitly. It is True now, as in torch, "
         "which excludes grad(), inputs= and keyword arguments. Pass use_reentrant=False.",
-        stacklevel=4,
+        stacklevel=find_user_level(),
     )
     return True
 

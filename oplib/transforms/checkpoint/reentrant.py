@@ -14,6 +14,7 @@ from oplib.library.autocast.settings import AutocastScope
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.random.draw_log import DrawLog
+from oplib.tracebacks import find_user_level
 
 from .region_contexts import run_and_restore
 
@@ -119,5 +120,5 @@ def check_backward_validity(inputs: Iterable[Any]) -> None:
         warnings.warn(
             f"checkpoint: None of the inputs have requires_grad=True. Gradients will be None. Got "
             f"{describe(values)}. Give an argument that requires grad, or set use_reentrant=False.",
-            stacklevel=2,
+            stacklevel=find_user_level(),
         )

@@ -144,8 +144,9 @@ class TestHostKernels:
         x = put(X, make_mesh(), "i")
         with pytest.warns(
             CompilationWarning, match=r"shard::sine: its arrays will be gathered.*register_sharding"
-        ):
+        ) as warned:
             result = jax.jit(sine)(x)
+        assert [one.filename for one in warned] == [__file__]
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             jax.jit(lambda x: sine(x) + 1)(x)

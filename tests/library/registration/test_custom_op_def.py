@@ -143,8 +143,9 @@ class TestPlaceOfADefinition:
             r"cop::f: a second op of this name replaces the first. The first is /first.py:4, registered at "
             r"/first.py:4; the second is /second.py:4, registered at /second.py:4. Choose another name"
         )
-        with pytest.warns(UserWarning, match=text):
+        with pytest.warns(UserWarning, match=text) as warned:
             self.run("/second.py", "f", 2)
+        assert [(one.filename, one.lineno) for one in warned] == [("/second.py", 4)]
         assert ops.cop.f(X)[0] == 0
         assert ops.cop.f(X + 1)[0] == 2
 

@@ -34,8 +34,9 @@ def test_a_norm_that_is_not_finite_is_an_error_where_asked_for_and_nothing_is_wr
 
 
 def test_an_empty_generator_is_warned_of():
-    with pytest.warns(UserWarning, match="clip_grad_norm_: `parameters` is an empty generator"):
+    with pytest.warns(UserWarning, match="clip_grad_norm_: `parameters` is an empty generator") as warned:
         assert clip_grad_norm_((one for one in ()), 1.0).item() == 0.0
+    assert [one.filename for one in warned] == [__file__]
 
 
 def test_the_norm_of_nothing_is_0():

@@ -15,6 +15,7 @@ from oplib.builtin.single_ops import ops
 from oplib.builtin.values import box_like, read_known
 from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError, describe
 from oplib.tensor import Generator
+from oplib.tracebacks import find_user_level
 
 # Grids ------------------------------------------------------------------------------------------------------
 
@@ -24,7 +25,7 @@ def _warn_of_corners(name: str, align_corners: bool | None) -> bool:
         warnings.warn(
             f"{name}: align_corners is False by default, in torch since 1.3.0. Pass "
             "align_corners=False, or True for the behaviour before.",
-            stacklevel=4,  # the caller of the function and its guard
+            stacklevel=find_user_level(),
         )
     return bool(align_corners)
 
@@ -308,7 +309,9 @@ def gumbel_softmax(
         tensor([1., 1.])
     """
     if eps != 1e-10:  # the caller of the guard and of the further names
-        warnings.warn("gumbel_softmax: eps is deprecated and has no effect. Leave it out.", stacklevel=4)
+        warnings.warn(
+            "gumbel_softmax: eps is deprecated and has no effect. Leave it out.", stacklevel=find_user_level()
+        )
     drawn = ops.log(ops.exponential(ops.detach(logits), generator=generator))
     shares = ops.softmax((logits - drawn) / tau, dim)
     if not hard:

@@ -16,6 +16,7 @@ from oplib.builtin.values import find_array, is_traced
 from oplib.docstrings import complete_docstring
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.generated_code import parse_literal
+from oplib.tracebacks import find_user_level
 
 Function = Callable[..., Any]
 
@@ -70,7 +71,7 @@ def warn_of_sizes(name: str, first: Any, target: Any) -> None:
         warnings.warn(
             f"{name}: Using a target size ({list(target.shape)}) that is different to the input size "
             f"({list(first.shape)}). They are broadcast to one; ensure they have the same size.",
-            stacklevel=3,
+            stacklevel=find_user_level(),
         )
 
 

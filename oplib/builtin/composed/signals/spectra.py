@@ -14,6 +14,7 @@ from oplib.builtin.values import make_zeros, read_known
 from oplib.errors import ArgumentError, UnsupportedArgumentError, describe
 from oplib.tensor import get_default_dtype
 from oplib.tensor.factories.from_data import tensor
+from oplib.tracebacks import find_user_level
 
 _LEAST = 1e-11  # torch's bound: below it the windows together omit an item
 
@@ -247,7 +248,7 @@ def _lengthen(signal: Any, missing: int) -> Any:
     warnings.warn(
         f"istft: the length of signal is shorter than the length parameter, and {missing} zeros are added. "
         "Leave it out, or check n_fft and hop_length.",
-        stacklevel=4,
+        stacklevel=find_user_level(),
     )
     return ops.pad(signal, (0, missing))
 

@@ -23,6 +23,7 @@ from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, d
 from oplib.library.arguments.plain_conversions import TRACED
 from oplib.tensor import Generator, Tensor, get_default_dtype
 from oplib.tensor.dtypes.rules import COMPLEX, FLOATING
+from oplib.tracebacks import find_user_level
 
 Function = Callable[..., Any]
 _ALPHA = 1.7580993408473766  # the product of SELU's scale and alpha: minus its limit for low inputs
@@ -225,7 +226,7 @@ def _count_features(name: str, rank: int, input: Any) -> int:
         warnings.warn(
             f"{name}: Received a {input.ndim}-D input, which {name} does not expect. The first two axes "
             "are taken for batch and channels, or the first one without a batch. Give an axis for each.",
-            stacklevel=4,  # the caller of the function and its guard
+            stacklevel=find_user_level(),
         )
     return 2 if rank == 2 or input.ndim == rank + 2 else 1
 
