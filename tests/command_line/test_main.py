@@ -93,6 +93,17 @@ def test_one_op_with_its_rules_and_a_call(module, capsys):
     assert json.loads(capsys.readouterr().out)["schema"] == "oplib::sin(Tensor self) -> Tensor"
 
 
+def test_a_built_in_op_has_no_place(capsys):
+    assert main(["show", "oplib::exp"]) == 0
+    printed = capsys.readouterr().out
+    assert "array kernel, compiled  ·  built in\n" in printed
+    assert "backward      ●  register_autograd\n" in printed
+    assert main(["ops", "oplib"]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:-2]
+    assert len(lines) > 500
+    assert all(line.endswith("  built in") for line in lines)
+
+
 @pytest.mark.slow
 def test_a_right_module_passes_its_check(module, capsys):
     assert main(["check", module, "--quick"]) == 0
@@ -219,6 +230,10 @@ BAD_INPUT = [
     (["ops", "nowhere"], "the namespace 'nowhere' has no op"),
     (["show", "no::op"], "the operator no::op does not exist"),
     (["show", "op"], "op"),
+    (
+        ["show", "oplib::add"],
+        "Got oplib::add, which has oplib::add.Scalar, oplib::add.Tensor, oplib::add.scaled.",
+    ),
     (["check", "no_file.py"], "there is no file no_file.py"),
     (["check", "no.such.module"], "no.such.module cannot be imported: No module named 'no'"),
     (["check", "json"], "json registers no op"),
@@ -226,6 +241,7 @@ BAD_INPUT = [
         ["check", "broken.py"],
         "broken.py cannot be imported: ZeroDivisionError: division by zero (broken.py:2)",
     ),
+    (["check", "refused.py"], "(refused.py:4)"),
     (["check", "leaves.py"], "leaves.py cannot be imported: SystemExit: 3"),
     (["ops", "oplib", "--html", "no/folder.html"], "no/folder.html cannot be written: No such file"),
     (["bench", "oplib::sin", "--shape", "self"], "--shape self: not of the form NAME=N,M"),
@@ -244,6 +260,7 @@ BAD_INPUT = [
 def test_bad_input_gives_one_line_and_status_2(words, told, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("broken.py").write_text("import os\n1 / 0\n")
+    Path("refused.py").write_text("import oplib\n\n\n@oplib.custom_op('a::b')\ndef b(x): return x\n")
     Path("leaves.py").write_text("raise SystemExit(3)\n")
     Path("graphs.py").write_text(GRAPH)
     Path("taken").mkdir()

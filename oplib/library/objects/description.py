@@ -18,6 +18,7 @@ from oplib.errors import AutogradError, MissingRuleError
 from oplib.library.records.platforms import list_platforms, list_slots
 from oplib.library.records.record import Record
 from oplib.library.records.sites import find_definition
+from oplib.tracebacks import is_own
 
 RULES = (
     "kernel cpu", "kernel gpu", "kernel tpu", "fake", "backward", "forward mode", "vmap", "sharding",
@@ -51,7 +52,7 @@ class RuleFact:
         rule: one of ``RULES``.
         status: how the op comes to it.
         text: the source of the rule, or the reason why there is none.
-        where: ``file:line`` of a registered function; None for other rules.
+        where: ``file:line`` of a function that a user registered; None for other rules.
         advice: the call that registers the rule; None if nothing is to be done.
     """
 
@@ -75,7 +76,7 @@ class OpDescription:
         schema: the schema, as text.
         summary: the first line of the kernel's docstring; may be empty.
         kind: how the kernels run, in words.
-        where: ``file:line`` of the registration.
+        where: ``file:line`` of the registration; "built in" for ops of oplib.
         rules: one fact for each of ``RULES``, in that order.
     """
 
@@ -152,7 +153,7 @@ def describe_record(record: Record, refused: str | None = None) -> OpDescription
         schema=str(record.schema),
         summary="" if said is None else inspect.cleandoc(said).splitlines()[0],
         kind=_name_kind(record),
-        where=record.where,
+        where="built in" if record.is_built_in else record.where,
         rules=rules,
     )
 
@@ -171,7 +172,7 @@ def _register(record: Record, name: str, *arguments: str) -> str:
 
 def _registered(rule: str, function: Any, by: str) -> RuleFact:
     line = find_definition(function) if callable(function) else "?"
-    return RuleFact(rule, Status.registered, by, None if line == "?" else line)
+    return RuleFact(rule, Status.registered, by, None if line == "?" or is_own[line] else line)
 
 
 def _describe_kernel(record: Record, family: str) -> RuleFact:

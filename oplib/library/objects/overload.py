@@ -261,7 +261,7 @@ def write_help(op: OpOverload) -> str:
         f"Signature:\n    {record.name}{make_signature(record.schema)}",
         f"Schema:\n    {record.schema}",
         f"Rules:\n{textwrap.indent(rules, '  ')}",
-        f"Registered at {record.where}.",
+        "Built in." if record.is_built_in else f"Registered at {record.where}.",
     ])  # fmt: skip
 
 
@@ -294,10 +294,16 @@ def find_overload(name: str, *, subject: str = "ops") -> OpOverload:
 
 def explain_unknown(name: str, *, subject: str) -> str:
     """Returns the text of the error about a name that is not registered."""
+    names = [op.name() for op in list_overloads()]
+    own = [other for other in names if other.startswith(f"{name}.")]
+    if own:
+        return (
+            f"{subject}: the name of an overload needs its ending. Got {name}, which has {', '.join(own)}. "
+            "Choose one of these."
+        )
     return (
-        f"{subject}: the operator {name} does not exist. "
-        f"{name_nearest(name, [op.name() for op in list_overloads()])} Correct the name, or import the "
-        "module that registers it."
+        f"{subject}: the operator {name} does not exist. {name_nearest(name, names)} Correct the name, or "
+        "import the module that registers it."
     )
 
 
