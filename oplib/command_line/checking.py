@@ -34,6 +34,8 @@ def check_modules(options: argparse.Namespace) -> int:
     names = [name for name in DEFAULT_TEST_UTILS if not (options.quick and name in SLOW_CHECKS)]
     ops = {op.name(): op for module in options.modules for op in load_ops(module)}
     reports: list[OpReport] = []
+    if not options.json:
+        print(f"  {', '.join(map(name_check, names))}\n  ✓ passed   ✗ failed   – skipped\n")
     for op in ops.values():
         reports.append(check_op(op, names))
         if not options.json:

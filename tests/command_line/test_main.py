@@ -108,6 +108,11 @@ def test_a_built_in_op_has_no_place(capsys):
 def test_a_right_module_passes_its_check(module, capsys):
     assert main(["check", module, "--quick"]) == 0
     printed = capsys.readouterr().out
+    assert printed.splitlines()[:3] == [
+        "  schema, autograd registration, fake kernel, compiled, gradients, forward mode",
+        "  ✓ passed   ✗ failed   – skipped",
+        "",
+    ]
     assert "commands::cube   ✓ ✓ ✓ ✓ ✓ ✓" in printed
     assert "commands::odd    –   no arguments are known" in printed
     assert "0 failed, 6 passed, 1 skipped" in printed
