@@ -51,6 +51,8 @@ class Pair:
 
     def name_formula(self) -> str:
         """Returns the probable place of a mistake, for messages."""
+        if self.problem.formula and not self.forward:
+            return self.problem.formula
         node = self.problem.outputs[self.output].grad_fn
         ends = "" if node is None else f", of which {node.name()} is the last"
         rule = "jvp rules" if self.forward else "backward formulas"

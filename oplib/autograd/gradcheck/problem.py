@@ -26,10 +26,14 @@ class Problem:
         wanted: the indices of the inputs to check: Tensors that require grad.
         outputs: the results at the inputs, as a tuple.
         differentiable: the indices of the outputs that require grad.
+        formula: how errors call the backward formula that is checked; empty if it may be one of several.
     """
 
-    def __init__(self, func: Func, inputs: Sequence[Any], *, in_double: bool = True) -> None:
+    def __init__(
+        self, func: Func, inputs: Sequence[Any], *, in_double: bool = True, formula: str = ""
+    ) -> None:
         self.func = func
+        self.formula = formula
         self.inputs = tuple(map(to_double, inputs)) if in_double else tuple(inputs)
         self.wanted = tuple(index for index, value in enumerate(self.inputs) if needs_grad(value))
         if not self.wanted:

@@ -16,6 +16,7 @@ from oplib.autograd.gradcheck.coordinates import count_coordinates
 from oplib.autograd.gradcheck.problem import Problem, to_double
 from oplib.autograd.gradcheck.second import gradgradcheck
 from oplib.errors import MissingRuleError
+from oplib.library.records.sites import find_definition
 from oplib.tensor import Tensor
 
 from .comparison import Tolerance, require_equal
@@ -46,18 +47,29 @@ def check_gradients(sample: Sample, tolerance: Tolerance) -> str | None:
         return reason
     with jax.enable_x64(True):
         if keeps_double(sample):
-            _run_checks(*_make_problem(sample, to_double), within(tolerance, DOUBLE), in_double=True)
+            leaves, call = _make_problem(sample, to_double)
+            _run_checks(Problem(call, leaves, formula=_name_formula(sample)), within(tolerance, DOUBLE))
             return reason
     leaves, call = _make_problem(sample, lambda leaf: leaf)
     if not all(leaf.array.dtype in (np.float32, np.complex64) for leaf in leaves):
         return "finite differences need arguments in single or double precision"
-    _run_checks(leaves, call, within(tolerance, SINGLE), in_double=False)
+    problem = Problem(call, leaves, in_double=False, formula=_name_formula(sample))
+    _run_checks(problem, within(tolerance, SINGLE))
     return reason
 
 
-def _run_checks(leaves: list[Tensor], call: Callable[..., Any], options: Options, *, in_double: bool) -> None:
-    is_large = sum(count_coordinates(leaf.array) for leaf in leaves) > _LARGEST
-    run_checks(Problem(call, leaves, in_double=in_double), options, fast_mode=is_large)
+def _run_checks(problem: Problem, options: Options) -> None:
+    is_large = sum(count_coordinates(leaf.array) for leaf in problem.inputs) > _LARGEST
+    run_checks(problem, options, fast_mode=is_large)
+
+
+def _name_formula(sample: Sample) -> str:
+    """Returns how errors call the formula of the op; empty if JAX or the ops of the kernel give it."""
+    formula = sample.overload.record.derivative.backward
+    if formula is None:
+        return ""
+    name = getattr(formula, "__name__", formula)
+    return f"the function registered with register_autograd, {name} at {find_definition(formula)}"
 
 
 def within(tolerance: Tolerance, options: Options) -> Options:
