@@ -37,6 +37,7 @@ class OpCase:
             OpCheckError: it fails.
             pytest.skip.Exception: there was nothing to check, or the op has no sample.
         """
+        __tracebackhide__ = True  # pytest shows the user's line and the message
         if self.sample is None:
             pytest.skip(
                 f"{self.op.name()}: no arguments are known that it accepts. Give it some with "

@@ -54,6 +54,12 @@ def test_a_wrong_formula_fails_its_checks_only(run):
     result = run(2, "-m", "not oplib_slow")
     result.assert_outcomes(passed=1, failed=1, skipped=1, deselected=1)
     result.stdout.fnmatch_lines(["*plugged::cube-0-gradients*FAILED*"])
+    lines = result.outlines
+    shown = lines[lines.index(next(line for line in lines if "= FAILURES =" in line)) :]
+    assert any(line.strip().startswith(">") and "case()" in line for line in shown)
+    assert any(line.startswith("E ") and "test_gradients failed with" in line for line in shown)
+    assert len(shown) < 40, shown
+    assert not any("oplib/" in line for line in shown[:-2])
 
 
 def test_a_namespace_without_ops_is_refused():

@@ -159,6 +159,7 @@ def opcheck(
         Traceback (most recent call last):
         oplib.errors.OpCheckError: opcheck(opcheck_doc.cube.default, ...): test_gradients failed with ...
     """
+    __tracebackhide__ = True  # pytest would print this whole function above the message
     names = _list_tests(test_utils)
     tolerance = _make_tolerance(rtol, atol)
     positional, keywords = _take_arguments(op, args), _take_keywords(op, kwargs)
