@@ -45,6 +45,7 @@ S = TypeVar("S")
 log = logging.getLogger("oplib.jit")
 MANY_PROGRAMS = 8
 MAX_TRACES = 3  # for one call
+_NO_INDEX = "Only integer scalar arrays can be converted"  # begins JAX's TypeError for a traced float
 
 
 class Programs(ProgramTable[Program]):
@@ -303,12 +304,13 @@ class JitFunction(Generic[P, R]):
             return Trace(self.__name__, call, Candidates(walk), arguments.arrays)
         except (ConcreteValueError, *CONCRETIZATION_ERRORS) as error:
             raise self._explain_value(error, arguments) from None
+        except TypeError as error:
+            if not str(error).startswith(_NO_INDEX) or not arguments.list_floats():
+                raise
+            raise self._explain_index(error, arguments) from None
 
     def _explain_value(self, error: Exception, arguments: CallArguments) -> ConcreteValueError:
         """The error for a function that asks for a value, with the line of the user that does."""
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in frames if not is_inside[frame.filename]]
-        where = f" at {own[-1].filename}:{own[-1].lineno}: `{own[-1].line}`" if own else ""
         first = str(error).partition("\n")[0].removesuffix(".")
         cures: list[str] = []
         if not isinstance(error, ConcreteValueError):  # the other says it itself
@@ -320,9 +322,29 @@ class JitFunction(Generic[P, R]):
         if floats:
             cures.append(f" Floats are operands, here {', '.join(floats)}; static_argnames compiles one in.")
         return ConcreteValueError(
-            f"{self.__name__}: the value of a Tensor is needed while the function is compiled{where}. "
+            f"{self.__name__}: the value of a Tensor is needed while the function is compiled"
+            f"{_find_place(error)}. "
             f"{first}.{''.join(cures)}"
         )
+
+    def _explain_index(self, error: Exception, arguments: CallArguments) -> ConcreteValueError:
+        """The error for a float argument that the function takes as a count or an index."""
+        floats = arguments.list_floats()
+        told = f"{', '.join(floats)} are floats, hence operands"
+        if len(floats) == 1:
+            told = f"{floats[0]} is a float, hence an operand"
+        return ConcreteValueError(
+            f"{self.__name__}: an integer is needed while the function is compiled{_find_place(error)}. "
+            f"Here {told} without a value. Pass an int, which is compiled in, or use static_argnames and "
+            "int()."
+        )
+
+
+def _find_place(error: Exception) -> str:
+    """Returns the innermost line of the user in a traceback, as a part of a message; empty if none is."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not is_inside[frame.filename]]
+    return f" at {own[-1].filename}:{own[-1].lineno}: `{own[-1].line}`" if own else ""
 
 
 @overload  # an op takes Tensors or arrays

@@ -123,6 +123,25 @@ def test_where_the_value_of_a_float_is_needed_the_error_names_the_argument():
         oplib.jit(lambda x, count: float(x.sum()))(oplib.ones(2), jnp.ones(2))
 
 
+def test_a_float_that_is_a_count_or_an_index_is_named():
+    @oplib.jit
+    def double(x, n):
+        for _ in range(n):
+            x = x * 2
+        return x
+
+    x = oplib.ones(2)
+    told = r"double: an integer is needed .*test_arguments\.py:\d+: `for _ in range\(n\):`\. "
+    cure = "Here argument 'n' is a float, hence an operand .* Pass an int"
+    with pytest.raises(TracingError, match=told + cure):
+        double(x, 3.0)
+    assert double(x, 3).tolist() == [8.0, 8.0]
+    with pytest.raises(TracingError, match="Here argument 'n', argument 'm' are floats, hence operands"):
+        oplib.jit(lambda n, m: [1, 2][n])(0.0, 1.0)
+    with pytest.raises(TypeError, match="Only integer scalar arrays"):  # no float is to blame
+        oplib.jit(lambda x, n: [1, 2][x])(jnp.ones(()), 1)
+
+
 @pytest.mark.parametrize(
     "ask",
     [lambda x: x.sum().item(), lambda x: float(x.sum()), lambda x: bool(x.sum() > 0), lambda x: x.tolist()],
