@@ -316,6 +316,13 @@ def _is_named(member: Any) -> bool:
     return isinstance(member, tuple) and len(member) == 2 and isinstance(member[0], str)
 
 
+def _name_way(value: Any) -> str:
+    """Returns how the parameters in an object are given."""
+    ways = ("parameters", "named_parameters")
+    way = next((way for way in ways if callable(getattr(value, way, None))), None)
+    return "Tensors that require grad" if way is None else f"its parameters: model.{way}()"
+
+
 def _check_params(leaves: Sequence[Any]) -> list[Tensor]:
     """Returns the parameters among leaves.
 
@@ -330,7 +337,7 @@ def _check_params(leaves: Sequence[Any]) -> list[Tensor]:
         if not isinstance(leaf, Tensor):
             raise ArgumentTypeError(
                 f"Optimizer: a parameter is no Tensor. Got {describe(leaf)}, of type {type(leaf).__name__}. "
-                "Give Tensors that require grad."
+                f"Give {_name_way(leaf)}."
             )
         if leaf._grad_fn is not None:
             raise ArgumentValueError(

@@ -4,6 +4,7 @@ import copy
 import io
 import logging
 import sys
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -493,6 +494,16 @@ def test_state_and_parameters_keep_layouts_of_their_own(is_compiled):
         (lambda w: Optimizer(0.1, [w]), ArgumentTypeError, "'transformation' is none of optax. Got 0.1"),
         (lambda w: Optimizer(optax.sgd(0.1), []), ArgumentValueError, "got an empty parameter list"),
         (lambda w: Optimizer(optax.sgd(0.1), [1.0]), ArgumentTypeError, "a parameter is no Tensor. Got 1.0"),
+        (
+            lambda w: Optimizer(optax.sgd(0.1), SimpleNamespace(parameters=lambda: [w])),
+            ArgumentTypeError,
+            r"of type SimpleNamespace. Give its parameters: model.parameters\(\)",
+        ),
+        (
+            lambda w: Optimizer(optax.sgd(0.1), SimpleNamespace(named_parameters=lambda: [("w", w)])),
+            ArgumentTypeError,
+            r"Give its parameters: model.named_parameters\(\)",
+        ),
         (lambda w: Optimizer(optax.sgd(0.1), [w, w]), ArgumentValueError, r"is given twice. Got f32\[2,3\]"),
         (
             lambda w: Optimizer(optax.sgd(0.1), [w * 2]),

@@ -28,7 +28,7 @@ Tensors = Tensor | Iterable[Tensor]
 _LEAST = 1e-6  # torch's constant: added to the norm, so that gradients of 0 stay 0
 
 
-def _list(where: str, tensors: Tensors) -> list[Tensor]:
+def _list(where: str, tensors: Any) -> list[Tensor]:
     """Returns tensors as a list.
 
     Raises:
