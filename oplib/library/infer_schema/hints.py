@@ -126,11 +126,18 @@ def read_open_hint(hint: Any) -> SchemaType:
 
     An annotation without a type of its own is static (``Any``) if it can hold no array, such as a callable or
     a tuple of tuples of numbers. Otherwise it is a pytree (``Tree``), and each value shows what is an array.
+    A function such as ``jnp.array`` is refused: it stands for a class by mistake.
     """
     try:
         return read_hint(hint)
     except UnsupportedHintError:
+        _refuse_function(hint)
         return ANY if is_static_hint(hint) else TREE
+
+
+def _refuse_function(hint: Any) -> None:
+    if isinstance(resolve_alias(hint), types.FunctionType | types.BuiltinFunctionType):
+        raise UnsupportedHintError("It is a function. Annotate a type, such as jax.Array or numpy.ndarray.")
 
 
 def is_static_hint(hint: Any) -> bool:
@@ -168,6 +175,7 @@ def read_result_hint(hint: Any) -> SchemaType:
     is_plain = isinstance(type_, BaseType) and type_.name in _RETURNED and type_.choices is None
     if type_ is not None and (is_plain or (type_ == _TENSORS and typing.get_origin(hint) is list)):
         return type_
+    _refuse_function(hint)
     if is_static_hint(hint):
         raise UnsupportedHintError
     return BaseType("Any", container=_find_container(hint))

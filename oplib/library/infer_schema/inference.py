@@ -120,8 +120,14 @@ def _read_type(signature: Signature, parameter: Parameter) -> SchemaType:
             f"varkwargs. Give it a name of its own; for many tensors, annotate list[Tensor]."
         )
     _require_hint(signature, parameter)
+    return _read_parameter(signature, parameter, read_hint)
+
+
+def _read_parameter(
+    signature: Signature, parameter: Parameter, read: Callable[[Any], SchemaType]
+) -> SchemaType:
     try:
-        return read_hint(parameter.annotation)
+        return read(parameter.annotation)
     except UnsupportedHintError as error:
         advice = f" {error}" if str(error) else ""
         raise signature.refuse(
@@ -139,7 +145,7 @@ def _read_any_type(signature: Signature, parameter: Parameter) -> SchemaType:
         )
     _require_hint(signature, parameter)
     if parameter.kind is not Parameter.VAR_POSITIONAL:
-        return read_open_hint(parameter.annotation)
+        return _read_parameter(signature, parameter, read_open_hint)
     if find_hint_kind(parameter.annotation) is None:
         raise signature.refuse(
             f"Parameter *{parameter.name} has unsupported type {render_hint(parameter.annotation)}. Only "

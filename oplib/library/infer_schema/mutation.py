@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Iterable, Mapping
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, Protocol
 
 from oplib.library.schema import (
@@ -123,9 +124,10 @@ def _name_tags(tags: Tags | NamedTag | None) -> set[str]:
 def _read_returns(signature: Signature, hint: Any, read: Any = read_return_hint) -> Any:
     try:
         return read(hint)
-    except UnsupportedHintError:
+    except UnsupportedHintError as error:
+        advice = f" {error}" if str(error) else ""
         raise signature.refuse(
-            f"Return has unsupported type {render_hint(hint)}. {SUPPORTED_RETURNS}."
+            f"Return has unsupported type {render_hint(hint)}.{advice} {SUPPORTED_RETURNS}."
         ) from None
 
 
@@ -208,6 +210,6 @@ def _read_or_none(hint: Any) -> SchemaType | None:
 
 def render_hint(hint: Any) -> str:
     """Returns an annotation as code spells it."""
-    if isinstance(hint, type) and not typing.get_args(hint):
+    if isinstance(hint, type | FunctionType | BuiltinFunctionType) and not typing.get_args(hint):
         return hint.__name__ if hint.__module__ == "builtins" else f"{hint.__module__}.{hint.__qualname__}"
     return str(hint)

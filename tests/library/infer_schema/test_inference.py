@@ -396,3 +396,21 @@ def test_the_default_of_an_int_has_64_bits():
 
     with pytest.raises(SchemaInferenceError, match="level"):
         infer_schema(kernel)
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [(jnp.array, "jax.numpy.array"), (np.array, "numpy.array"), ("np.array", "numpy.array")],
+)
+def test_a_function_in_the_place_of_a_type_is_refused(function, name):
+    def parameter(x: function) -> jax.Array:
+        return x
+
+    def result(x: jax.Array) -> function:
+        return x
+
+    told = rf"{name}\. It is a function\. Annotate a type, such as jax\.Array or numpy\.ndarray\. Supported"
+    with pytest.raises(SchemaInferenceError, match=f"Parameter x has unsupported type {told}"):
+        infer_schema(parameter)
+    with pytest.raises(SchemaInferenceError, match=f"Return has unsupported type {told}"):
+        infer_schema(result)
