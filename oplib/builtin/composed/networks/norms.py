@@ -9,7 +9,7 @@ import numpy as np
 
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
-from oplib.errors import ArgumentError, ArgumentValueError, describe
+from oplib.errors import ArgumentError, ArgumentValueError, describe, describe_dtype
 from oplib.tensor import Tensor
 
 
@@ -137,11 +137,13 @@ def _check_running(op: str, input: Any, *moments: Any) -> None:
                 f"Pass oplib.Tensor.from_array({name}), and read its array afterwards."
             )
         is_fit = running.dtype in (input.dtype, np.dtype(np.float32)) and not running.requires_grad
-        if not is_fit or (input.ndim > 1 and tuple(running.shape) != (input.shape[1],)):
+        sizes = tuple(running.shape) if input.ndim < 2 else (input.shape[1],)
+        if not is_fit or tuple(running.shape) != sizes:
+            due = f"{describe_dtype(input.dtype)}{list(sizes)}"
             raise ArgumentError(
                 f"{op}: argument '{name}' is to hold one number for each channel, of the dtype of the input "
                 f"or float32, and to require no grad. Got {describe(running)} for {describe(input)}. Make it "
-                "anew."
+                f"anew: {due}."
             )
 
 
