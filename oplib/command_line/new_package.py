@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import keyword
 from pathlib import Path
 from string import Template
@@ -24,7 +25,7 @@ def make_package(options: argparse.Namespace) -> int:
     """Writes the package into a new folder.
 
     Raises:
-        CommandError: the name cannot be a package, or the folder exists.
+        CommandError: the name cannot be a package, is that of an installed one, or the folder exists.
     """
     name: str = options.name
     if not name.isidentifier() or keyword.iskeyword(name) or name == "oplib":
@@ -34,6 +35,10 @@ def make_package(options: argparse.Namespace) -> int:
     target = Path(name)
     if target.exists():
         raise CommandError(f"{target} exists already; choose another name")
+    if importlib.util.find_spec(name) is not None:
+        raise CommandError(
+            f"{name!r} is the name of an installed package, which the new one would hide; choose another name"
+        )
     for source in sorted(TEMPLATE.rglob("*.txt")):
         relative = source.relative_to(TEMPLATE).as_posix().removesuffix(".txt").replace("NAME", name)
         path = target / relative

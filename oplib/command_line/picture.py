@@ -49,5 +49,5 @@ def draw_graph(options: argparse.Namespace) -> int:
     if options.output is None:
         print(picture)
     else:
-        picture.save(options.output)
+        print(f"  {picture.save(options.output)}")
     return 0

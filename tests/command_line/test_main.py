@@ -179,6 +179,7 @@ def test_the_graph_of_a_loss(tmp_path, monkeypatch, capsys):
     assert "weight  f32[2]" in capsys.readouterr().out
     assert main(["graph", "user_ops_graph.py:loss", "--run", "-o", "loss.svg"]) == 0
     assert "weight" in Path("loss.svg").read_text()
+    assert capsys.readouterr().out == "  loss.svg\n"
 
 
 def test_the_doctor(capsys, monkeypatch):
@@ -257,6 +258,8 @@ BAD_INPUT = [
     (["graph", "graphs.py:fails"], "fails raises ValueError: no data"),
     (["graph", "graphs.py:loss", "-o", "loss.bmp"], "loss.bmp"),
     (["new", "class"], "'class' cannot be the name of a package"),
+    (["new", "jax"], "'jax' is the name of an installed package, which the new one would hide"),
+    (["new", "json"], "'json' is the name of an installed package"),
     (["new", "taken"], "taken exists already"),
 ]
 
