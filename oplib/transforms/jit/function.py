@@ -365,6 +365,7 @@ def jit(
 ) -> Callable[[Callable[P, R]], JitFunction[P, R]]: ...
 
 
+@entry_point
 def jit(
     function: Callable[..., Any] | None = None,
     *,

@@ -223,6 +223,10 @@ def test_a_float_argument_may_be_any_number_of_an_op():
             lambda: oplib.jit(lambda x: x)(1, 2),
             r"<lambda>: too many positional arguments. Call it as .*\(x\)",
         ),
+        (
+            lambda: oplib.jit(len, fullgraph=True),
+            r"jit: cannot use .* keyword argument 'fullgraph'\. Correct the call: help\(\) of the function",
+        ),
         (lambda: oplib.jit(lambda x: x)(y=1), r"<lambda>: missing a required argument: 'x'"),
         (
             lambda: oplib.jit(sum)(iter([1])),
