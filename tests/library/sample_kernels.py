@@ -15,7 +15,7 @@ KINDS = {"compiled": jax.Array, "host": np.ndarray, "eager": Tensor}
 
 ILLEGAL_NAMES = {
     "": "expected the name of an op",
-    "a-b": "found '-'",
+    "a-b": "found '-'. The parts of a name are identifiers, of letters, digits and underscores",
     "1x": "found '1x'",
     "x.y.z": r"found '\.'",
     "f.default": "'default' is not a legal overload name",

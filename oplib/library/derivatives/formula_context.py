@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
@@ -120,8 +121,10 @@ class FormulaContext(Context):
     def __getattr__(self, name: str) -> Any:
         own = ("saved_tensors", "needs_input_grad", "_op", "_saver")
         kept = sorted(attribute for attribute in self.__dict__ if attribute not in own)
+        near = get_close_matches(name, [*own[:2], *kept], n=1)
         raise AttributeError(
             f"{self.__dict__.get('_op')}: ctx.{name} is read in the backward formula, and was never set. "
+            f"{''.join(f'The nearest name is ctx.{other}. ' for other in near)}"
             f"{_tell_how_to_save(self.__dict__.get('_saver', ''), kept, 'Set it')}",
             name=name,
             obj=self,

@@ -80,6 +80,8 @@ class Parser(DefaultReader):
             self.fail(
                 "'(' and the arguments", "A schema is name(arguments) -> returns, and only the name is here."
             )
+        if not self.at("("):
+            self.fail("'('", "The parts of a name are identifiers, of letters, digits and underscores.")
         arguments = self._read_arguments()
         self.expect("->")
         returns = self._read_returns()

@@ -409,6 +409,18 @@ def test_an_attribute_that_a_forward_did_not_set_is_one_of_the_forward():
         make_sine(jax.Array, None, lambda ctx, g: g * ctx.scale)
 
 
+@pytest.mark.parametrize(("read", "near"), [("save_tensors", "saved_tensors"), ("othr", "other")])
+def test_the_nearest_name_of_a_ctx_is_told(read, near):
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.other = 2
+        return x
+
+    with pytest.raises(
+        AttributeError, match=rf"ctx\.{read} is .*set\. The nearest name is ctx\.{near}\. Its"
+    ):
+        make_sine(jax.Array, forward, lambda ctx, g: g * getattr(ctx, read))
+
+
 @pytest.mark.parametrize("annotation", [jax.Array, oplib.Tensor])
 @pytest.mark.parametrize("formula", [use_saved, lambda ctx, g: g * ctx.saved_tensors[0]])
 @pytest.mark.parametrize(
