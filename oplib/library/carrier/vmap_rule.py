@@ -69,7 +69,7 @@ def run_vmap_rule(record: Record, layout: Layout, level: Level, arrays: Sequence
             f"{type(answer).__name__}. Return the batched output and the place of its batch axis."
         )
     values, out_dims = _complete(record, layout, answer, list(zip(arguments, dims, strict=True)))
-    subject = f"{record.name}: the batching rule"
+    subject = f"{record.name}: {_name_rule(record)}"
     structure, flat = make_structure(values, len(layout.written_indices), read_result, subject=subject)
     spread = _spread_dims(record, out_dims, structure)
     fronted = [_front(record, *pair, level.size) for pair in zip(flat, spread, strict=True)]
@@ -89,7 +89,7 @@ def check_batched(record: Record, batched: Batched, due: tuple[Structure | None,
     """
     structure, flat, shared = batched
     tree, avals = due
-    part = f"the vmap rule at {find_definition(record.vmap)}"
+    part = _name_rule(record)
     if tree is not None and (record.schema.has_result_tree or len(flat) != len(avals)):
         require_same_structure(record.name, part, structure, tree)
     for index, (value, is_shared, aval) in enumerate(zip(flat, shared.flags, avals, strict=bool(avals))):
@@ -100,6 +100,11 @@ def check_batched(record: Record, batched: Batched, due: tuple[Structure | None,
                 f"of the batch axis is None. Got {describe(jax.ShapeDtypeStruct(shape, value.dtype))} for a "
                 f"batch of {size}; the kernel returns {describe(aval)} for one example. Return the place."
             )
+
+
+def _name_rule(record: Record) -> str:
+    """Returns how errors call the rule."""
+    return f"the vmap rule at {find_definition(record.vmap)}"
 
 
 def _puts_in(size: int, axis: int, shape: Sequence[int]) -> list[int]:
@@ -115,7 +120,7 @@ def _complete(
     if indices and not record.takes_tensors:
         values = split_written(record, layout, indices, output)
         return values, _list_dims(record, out_dims, values)
-    values = check_results(layout.schema, "the batching rule")(output)
+    values = check_results(layout.schema, _name_rule(record))(output)
     pairs = list(zip(values, _list_dims(record, out_dims, values), strict=True))
     written = [arguments[index] for index in indices]
     pairs = [*written, *leave_out_returned_arguments(layout.schema, pairs)]
