@@ -232,7 +232,12 @@ excuse(
 excuse(
     "frexp", "dx", lambda x, **_: np.abs(x) > 1e150, "ours is 2 ** -exponent; torch's power is one of singles"
 )
-excuse("addcdiv", "dx", lambda x, small, **_: np.abs(x) == small, "the sum 1 + 1/x - 1/x of halves; torch has -inf")
+excuse(
+    "addcdiv",
+    "dx",
+    lambda x, small, **_: np.abs(x) == small,
+    "1 + 1/x - 1/x of halves; torch has -inf",
+)
 excuse("logaddexp2", "value", lambda x, y=0, **_: (x == -1) & (y == -1), "0; torch rounds the logarithm of 2")
 excuse(
     "addcdiv of pairs",
