@@ -145,7 +145,8 @@ def _spread_dims(record: Record, dims: Sequence[Any], structure: Structure) -> l
         spread = [()]
     if not all(map(_is_dim, spread)):
         shown = dims[0] if len(dims) == 1 else tuple(dims)
-        raise _refuse_dims(record, shown, repr(structure))
+        results = repr(structure)
+        raise _refuse_dims(record, shown, "one array" if results == "*" else results)
     return spread
 
 

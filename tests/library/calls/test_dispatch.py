@@ -391,7 +391,7 @@ def test_an_argument_called_device_steers_nothing_beside_tensors(hint: Any) -> N
             r"another batch size. Got f32\[2,2\] with the batch at 0, and .* has 3",
         ),
         (lambda x: (x, 5), DimensionError, r"out of range. Got 5 for f32\[3,2\]"),
-        (lambda x: (x, "first"), ResultError, r"incompatible out_dims. Got 'first' for \(f32\[3,2\],\)"),
+        (lambda x: (x, "first"), ResultError, r"incompatible out_dims. Got 'first' for one array"),
         (lambda x: x, ResultError, r"must give two returns, \(output, out_dims\)"),
     ],
 )
