@@ -126,7 +126,8 @@ METHODS_LEFT_OUT = {
         "__format__",
         "__array__",
         "__dlpack__",
-    ),  # Python calls them
+        "__treescope_repr__",
+    ),  # Python, or the library of the name, calls them
 }
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from oplib.tracebacks import entry_point
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -15,7 +17,7 @@ def collect(functions: dict[str, Any], package: str = "oplib.array_api") -> Call
         name = function.__name__.removeprefix("_")
         function.__name__ = function.__qualname__ = name
         function.__module__ = package
-        functions[name] = function
+        functions[name] = entry_point(function)
         return function
 
     return enter
