@@ -82,7 +82,7 @@ class Listener(logging.Handler):
         self.lines = []
 
     def emit(self, record):
-        self.lines.append(re.sub("0x[0-9a-f]+", "", record.getMessage()))
+        self.lines.append(re.sub(r"<(\w+)[^>]*>", r"<\1>", record.getMessage()))
 
 
 @PROGRAMS.add

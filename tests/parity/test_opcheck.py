@@ -134,7 +134,7 @@ def test_calls_are_taken_and_refused_alike(assert_agrees, name):
     assert_agrees(program)
 
 
-def test_a_failure_is_raised_from_its_cause(assert_agrees):
+def test_a_failure_holds_the_error_of_its_test(assert_agrees):
     def program(lib):
         world = World(lib)
         op = make(world, lambda x: x.add_(1) * 2)
@@ -145,7 +145,7 @@ def test_a_failure_is_raised_from_its_cause(assert_agrees):
             text = "test_schema failed with" in str(
                 error
             ) and "not defined as mutable but was mutated" in str(error)
-            cause = isinstance(error.__cause__, RuntimeError)
+            cause = isinstance(error.failure if lib is oplib else error.__cause__, RuntimeError)
             return type(error).__name__, text, cause, given.tolist(), given._version
         return None
 

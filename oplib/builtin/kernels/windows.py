@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from oplib.errors import ArgumentError, ArgumentValueError, describe
+from oplib.errors import ArgumentError, describe
 from oplib.library.axes.varying import match_varying
 
 
@@ -20,13 +20,13 @@ def repeat_for_axes(op: str, name: str, value: Sequence[int], rank: int) -> tupl
     """Returns one number per axis; a single number counts for all axes.
 
     Raises:
-        ArgumentValueError: there is neither one number nor one per axis.
+        ArgumentError: there is neither one number nor one per axis.
     """
     numbers = tuple(value)
     if len(numbers) == 1:
         numbers *= rank
     if len(numbers) != rank:
-        raise ArgumentValueError(
+        raise ArgumentError(
             f"{op}: expected one number or {rank} for '{name}'. Got {list(value)}. Give as many."
         )
     return numbers

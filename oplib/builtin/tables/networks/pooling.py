@@ -15,7 +15,7 @@ from oplib.builtin.kernels.interpolation import find_ranges, interpolate
 from oplib.builtin.kernels.promotion import in_single, is_integral, strong
 from oplib.builtin.kernels.windows import Windows, check_input_rank, check_numbers, repeat_for_axes
 from oplib.builtin.rows.row import NetworkRow, Row
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.tensor import default_int_dtype
 
 # Poolings ---------------------------------------------------------------------------------------------------
@@ -112,6 +112,11 @@ def _count_items(windows: Windows, sizes: Sequence[int], count_include_pad: bool
 
 def _find_counts(op: str, rank: int, input: Any, output_size: Sequence[int], *, has_channels: bool) -> Any:
     check_input_rank(op, rank, input, has_channels=has_channels)
+    if len(output_size) >= input.ndim:
+        raise ArgumentValueError(
+            f"{op}: expected at most {rank} numbers for 'output_size'. Got {list(output_size)} for "
+            f"{describe(input)}. Give one for each axis of positions."
+        )
     counts = repeat_for_axes(op, "output_size", output_size, rank)
     check_numbers(op, least=0, output_size=counts)
     return counts
