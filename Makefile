@@ -12,7 +12,7 @@ SOAK_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-lm quick test test-ops test-compiled test-gpu test-ecosystem soak parity bench bench-gpu docs types dist lint \
-	format generate spec check clean
+	format generate spec check check-whole clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ dist: $(VENV)/.has-dist  ## build sdist and wheel, and try them in fresh environ
 	$(BIN)/python -m tests.distribution $$(.ci/find_python 3.11) $$(.ci/find_python 3.13 3.12)
 
 check: lint test  ## everything a change must pass
+
+check-whole:  ## .ci/run without its draw: all slow tests, and all tests in each lane (90 minutes)
+	.ci/run --whole
 
 clean:  ## remove environments, caches and what was written
 	rm -rf .venv* .hypothesis .import_linter_cache .pytest_cache .ruff_cache build dist out *.egg-info

@@ -23,7 +23,7 @@ import pytest
 from oplib.config import config
 from oplib.library.registration.registry import registry
 from tests import compiled_runs, counts
-from tests.seed import describe_seed, seed_programs
+from tests.seed import describe_seed, seed_programs, select_share
 
 # A first call compiles, so the duration of an example says nothing.
 hypothesis.settings.register_profile("oplib", deadline=None, max_examples=50)
@@ -72,10 +72,12 @@ def pytest_report_header() -> list[str]:
     return [describe_seed(), *left_out]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Returns the seed of the run, for tests of random programs."""
+@pytest.hookimpl(trylast=True)  # the share is one of the tests that markers and options leave
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Seeds the tests of random programs, and leaves the tests of this run."""
     seed_programs(items)
     compiled_runs.select(items)
+    select_share(config, items)
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:

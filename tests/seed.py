@@ -4,6 +4,7 @@
 The workers of a run read the same environment, so they collect the same tests.
 ``OPLIB_OPS_SAMPLES=all`` takes everything that else is drawn from. Where not everything has been tried yet,
 the draw is *steady*: each run takes the same, unless ``OPLIB_STEADY_SEED`` gives another number.
+``OPLIB_TEST_SHARE=4`` runs a quarter of the tests, drawn by the seed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pytest
 T = TypeVar("T")
 SEED = int(os.environ.get("OPLIB_TEST_SEED", "0"))
 STEADY_SEED = int(os.environ.get("OPLIB_STEADY_SEED", "0"))
+SHARE = int(os.environ.get("OPLIB_TEST_SHARE", "1"))
 TAKE_ALL = os.environ.get("OPLIB_OPS_SAMPLES") == "all"
 
 
@@ -42,6 +44,15 @@ def seed_programs(items: Sequence[pytest.Item]) -> None:
             hypothesis.seed(SEED)(getattr(test, "__func__", test))
 
 
+def select_share(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselects all tests but the share of the run."""
+    if SHARE > 1:
+        drawn = set(make_random("tests").sample(range(len(items)), -(-len(items) // SHARE)))
+        config.hook.pytest_deselected(items=[item for index, item in enumerate(items) if index not in drawn])
+        items[:] = [item for index, item in enumerate(items) if index in drawn]
+
+
 def describe_seed() -> str:
     """Returns the line that tells how to draw the same again."""
-    return f"samples and random programs are drawn with OPLIB_TEST_SEED={SEED}"
+    share = f", and one test of {SHARE}" if SHARE > 1 else ""
+    return f"samples and random programs{share} are drawn with OPLIB_TEST_SEED={SEED}"

@@ -49,6 +49,29 @@ def test_the_cells_of_the_grid_are_those_of_the_seed(monkeypatch):
     assert found[1] != found[2]
 
 
+def select_numbers(monkeypatch, number, share):
+    """Returns the tests that a run with this seed and share keeps, of a hundred, and those that it leaves out."""
+    monkeypatch.setattr(seed, "SEED", number)
+    monkeypatch.setattr(seed, "SHARE", share)
+    items, left_out = list(range(100)), []
+    hook = SimpleNamespace(pytest_deselected=lambda items: left_out.extend(items))
+    seed.select_share(SimpleNamespace(hook=hook), items)
+    return items, left_out
+
+
+def test_a_share_of_the_tests_is_that_of_the_seed(monkeypatch):
+    items, left_out = select_numbers(monkeypatch, 1, 4)
+    assert len(items) == 25
+    assert sorted(items + left_out) == list(range(100))
+    assert items == sorted(items) == select_numbers(monkeypatch, 1, 4)[0]
+    assert items != select_numbers(monkeypatch, 2, 4)[0]
+    assert set().union(*(select_numbers(monkeypatch, number, 4)[0] for number in range(60))) == set(range(100))
+
+
+def test_without_a_share_all_tests_run(monkeypatch):
+    assert select_numbers(monkeypatch, 1, 1) == (list(range(100)), [])
+
+
 @pytest.mark.slow
 def test_a_run_tells_its_seed_at_the_start_and_after_a_failure(tmp_path):
     failing = tmp_path / "test_failing.py"
