@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+import jax
+
 
 @dataclass(frozen=True)
 class ExpectedFailure:
@@ -46,6 +48,9 @@ LARGEST_OF_COMPLEX = (
 )
 VALUE_ERROR_OF_DTYPE = (
     "torch raises ValueError of a dtype, by this op alone; here UnsupportedDtypeError as by all ops"
+)
+ERF_OF_JAX = (
+    "JAX 0.12 itself cannot differentiate erf and erfc in shard_map: the numbers in their rule do not vary"
 )
 SWAPPED = "torch's gradient is that of the items that src replaces, and 0 for those that stay"
 LOST_TANGENT = "torch drops the tangents of this product without a word"
@@ -107,6 +112,17 @@ EXPECTED_FAILURES: tuple[ExpectedFailure, ...] = (
         "nanmean", "torch: out", "torch refuses an integer out= with NotImplementedError, here as elsewhere"
     ),
     ExpectedFailure("where.Scalar*", "torch: out", TORCH_WITHOUT_OUT),
+    *(
+        ExpectedFailure(op, "shard_map", ERF_OF_JAX, samples)
+        for op, samples in (
+            ("erf", "*"),
+            ("erfc", "*"),
+            ("special_ndtr", "*"),
+            ("special_erfcx", "*"),
+            ("gelu", "f[2, 3]"),
+        )
+        if jax.__version_info__ >= (0, 12)
+    ),
 )
 
 
