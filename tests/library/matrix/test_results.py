@@ -150,6 +150,7 @@ def test_one_array_of_the_tree_alone_has_a_gradient(op: CustomOpDef, form: str) 
         assert_same((x.grad.array, w.grad.array), due)
 
 
+@pytest.mark.slow
 def test_tensors_in_both_modes_and_orders_agree_with_finite_differences(
     kind: str, op: CustomOpDef, form: str
 ) -> None:
@@ -197,6 +198,7 @@ def test_a_compiled_step_returns_the_tree(op: CustomOpDef, form: str) -> None:
     assert_same((x.grad.array, w.grad.array), jax.grad(loss_of(compute, form), (0, 1))(X, W))
 
 
+@pytest.mark.slow
 def test_opcheck_checks_each_array(op: CustomOpDef, form: str) -> None:
     results = opcheck(op, (X, W, form)), opcheck(op, (*make_tensors(), form))
     told = {str(result) for each in results for result in each.values()} - {"SUCCESS"}
