@@ -63,18 +63,6 @@ class RunPlan:
             self.waiting = _count_arrivals(self.roots)[0]
         return self.waiting
 
-    def restrict(
-        self,
-        members: set[TapeNode],
-        needed: set[TapeNode],
-        captures: dict[TapeNode, list[tuple[int, int]]],
-        captures_count: int,
-    ) -> None:
-        """Restricts the run to known nodes; the arguments are the attributes of these names."""
-        self.members, self.needed = members, needed
-        self.captures, self.captures_count = captures, captures_count
-        self.waiting = _count_arrivals(self.roots, needed, members)[0]
-
     def executes(self, node: Node) -> bool:
         """Returns whether the run has executed ``node`` or will execute it."""
         if self.members is not None:

@@ -119,11 +119,6 @@ class Candidates:
                 "tensor.to(device) outside of the function."
             )
 
-    def find_storage(self, storage: Storage) -> int | None:
-        """Returns the operand that shows a storage; None for one that was made inside."""
-        numbers = (n for n, known in zip(self.holders, self.storages, strict=True) if known is storage)
-        return next(numbers, None)
-
     def find_ancestors(self) -> set[int]:
         """Returns the ``id`` of every object on the way to an operand."""
         ancestors: set[int] = set()
