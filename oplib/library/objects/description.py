@@ -17,7 +17,7 @@ import numpy as np
 from oplib.errors import AutogradError, MissingRuleError
 from oplib.library.records.platforms import list_platforms, list_slots
 from oplib.library.records.record import Record
-from oplib.library.records.sites import find_definition
+from oplib.library.records.sites import find_definition, find_doc
 from oplib.tracebacks import is_own
 
 RULES = (
@@ -138,7 +138,7 @@ def describe_record(record: Record, refused: str | None = None) -> OpDescription
         refused: the reason why JAX could not derive forward mode for some arguments; None if it could, or if
             that was not tried.
     """
-    said = next((kernel.__doc__ for kernel in record.kernels.values() if kernel.__doc__), None)
+    said = next(filter(None, map(find_doc, record.kernels.values())), None)
     rules = (
         *(_describe_kernel(record, family) for family in ("cpu", "gpu", "tpu")),
         _describe_fake(record),

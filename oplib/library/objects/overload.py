@@ -14,6 +14,7 @@ from oplib.errors import RegistrationError, RegistrationValueError, UnknownOpera
 from oplib.library.arguments.recording import unbox
 from oplib.library.records.qualname import LocalQualname, Qualname, name_nearest, parse_qualname
 from oplib.library.records.record import Function, Record, Tag
+from oplib.library.records.sites import find_doc
 from oplib.library.schema import FunctionSchema
 from oplib.pytree import tree_map
 from oplib.tensor.devices.forked import after_fork, is_orphan, refuse_call
@@ -254,7 +255,7 @@ class OpOverload(Redirecting):
 def write_help(op: OpOverload) -> str:
     """Returns the text of ``help``: the kernel's docstring, signature, schema, rules, and place."""
     record = op.record
-    said = next((getattr(kernel, "__doc__", None) for kernel in record.kernels.values()), None)
+    said = next(map(find_doc, record.kernels.values()), None)
     rules = "\n".join(describe_record(record).list_rules())
     return "\n\n".join([
         *([] if said is None else [inspect.cleandoc(said)]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import os
 import re
@@ -47,6 +48,12 @@ def find_definition(function: Any) -> str:
     """Returns the line at which a function begins, as ``file:line``."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return "?" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def find_doc(function: Any) -> str | None:
+    """Returns the docstring of a function; of a ``functools.partial`` that of its function."""
+    inner = inspect.unwrap(function)
+    return inner.func.__doc__ if isinstance(inner, functools.partial) else function.__doc__
 
 
 def find_origin(function: Any) -> tuple[str, str]:
