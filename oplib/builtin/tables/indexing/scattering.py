@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -57,19 +58,16 @@ def combine(array: Any, index: Any, put: str, items: Any, **options: Any) -> Any
     return write(array, items) if put == "set" else in_single(write)(array, items)
 
 
-def _scatter_with(op: str, put: str) -> Any:
-    def kernel(self: Any, dim: int, index: Any, src: Any) -> Any:
-        axis = find_dim(op, self.ndim, dim)
-        check_fit(op, self, index, axis)
-        _check_dtype(op, self, src)
-        _check_source(op, index, src)
-        if not index.size:
-            return self
-        if not self.ndim:
-            return combine(self, (), put, lax.reshape(src, ()))
-        return combine(self, list_indices(index, axis), put, _cut_to(src, index), mode="drop")
-
-    return kernel
+def _scatter_by(op: str, put: str, self: Any, dim: int, index: Any, src: Any) -> Any:
+    axis = find_dim(op, self.ndim, dim)
+    check_fit(op, self, index, axis)
+    _check_dtype(op, self, src)
+    _check_source(op, index, src)
+    if not index.size:
+        return self
+    if not self.ndim:
+        return combine(self, (), put, lax.reshape(src, ()))
+    return combine(self, list_indices(index, axis), put, _cut_to(src, index), mode="drop")
 
 
 def _scatter_value(self: Any, dim: int, index: Any, value: Any) -> Any:
@@ -152,27 +150,23 @@ def _whole(axis: int, index: Any) -> tuple[Any, ...]:
     return (*(slice(None),) * axis, index)
 
 
-def _index_with(op: str, put: str) -> Any:
-    """Makes the kernel of index_add and index_copy, on whole slices along a dim."""
-
-    def kernel(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = None) -> Any:
-        check_vector(op, index)
-        _check_dtype(op, self, source)
-        axis = find_dim(op, self.ndim, dim)
-        items = source if alpha is None else source * lax.convert_element_type(alpha, source.dtype)
-        if not self.ndim:
-            return combine(self, (), put, lax.reshape(items, ()))
-        expected = (*self.shape[:axis], index.size, *self.shape[axis + 1 :])
-        if items.shape != expected:
-            kind = DimensionError if op == "index_copy" else ArgumentError
-            raise kind(
-                f"{op}: number of indices should be equal to source.size(dim), and the other sizes to those "
-                f"of the tensor. Got {describe(index)} and {describe(source)} for dim {axis} of "
-                f"{describe(self)}. Give a source of shape {list(expected)}."
-            )
-        return combine(self, _whole(axis, index), put, items, mode="drop")
-
-    return kernel
+def _put_slices(op: str, put: str, self: Any, dim: int, index: Any, source: Any, *, alpha: Any = None) -> Any:
+    """Computes index_add or index_copy, on whole slices along a dim."""
+    check_vector(op, index)
+    _check_dtype(op, self, source)
+    axis = find_dim(op, self.ndim, dim)
+    items = source if alpha is None else source * lax.convert_element_type(alpha, source.dtype)
+    if not self.ndim:
+        return combine(self, (), put, lax.reshape(items, ()))
+    expected = (*self.shape[:axis], index.size, *self.shape[axis + 1 :])
+    if items.shape != expected:
+        kind = DimensionError if op == "index_copy" else ArgumentError
+        raise kind(
+            f"{op}: number of indices should be equal to source.size(dim), and the other sizes to those "
+            f"of the tensor. Got {describe(index)} and {describe(source)} for dim {axis} of "
+            f"{describe(self)}. Give a source of shape {list(expected)}."
+        )
+    return combine(self, _whole(axis, index), put, items, mode="drop")
 
 
 def _index_reduce(
@@ -256,13 +250,13 @@ ROWS = (
     ),
     Row(
         "scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-        _scatter_with("scatter", "set"),
+        partial(_scatter_by, "scatter", "set"),
         "with the items of src at given indices along a dim",
         in_place=True,
     ),
     Row(
         "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-        _scatter_with("scatter_add", "add"),
+        partial(_scatter_by, "scatter_add", "add"),
         "with the items of src added at given indices along a dim",
         in_place=True,
         autocast="cuda widest",
@@ -278,14 +272,14 @@ ROWS = (
     ),
     Row(
         "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
-        _index_with("index_add", "add"),
+        partial(_put_slices, "index_add", "add"),
         "with the slices of source added at given indices of a dim",
         operand=("alpha",),
         in_place=True,
     ),
     Row(
         "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
-        _index_with("index_copy", "set"),
+        partial(_put_slices, "index_copy", "set"),
         "with the slices of source at given indices of a dim",
         in_place=True,
         autocast="cpu widest",

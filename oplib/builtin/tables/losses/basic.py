@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -51,14 +52,12 @@ def reduce_losses(op: str, losses: Any, reduction: str, *, weights: Any = None) 
     )
 
 
-def _pair(op: str, function: Any) -> Any:
-    """Makes the kernel of a loss of pairs of items."""
-
-    def kernel(input: Any, target: Any, *numbers: Any, reduction: str = "mean") -> Any:
-        compute = in_single(lambda x, y: reduce_losses(op, function(x, y, *numbers), reduction))
-        return compute(*meet(op, input, target))
-
-    return kernel
+def _compare_pairs(
+    op: str, function: Any, input: Any, target: Any, *numbers: Any, reduction: str = "mean"
+) -> Any:
+    """Computes a loss of pairs of items."""
+    compute = in_single(lambda x, y: reduce_losses(op, function(x, y, *numbers), reduction))
+    return compute(*meet(op, input, target))
 
 
 def _size(x: Any) -> Any:
@@ -100,32 +99,32 @@ def _kl_div(x: Any, y: Any, log_target: bool) -> Any:
 
 
 def _kernel_kl_div(input: Any, target: Any, *, log_target: bool = False, reduction: str = "mean") -> Any:
-    if reduction == "batchmean":
-        total = _pair("kl_div", lambda x, y: _kl_div(x, y, log_target))(input, target, reduction="sum")
-        return total / strong(input.shape[0], total)
-    return _pair("kl_div", lambda x, y: _kl_div(x, y, log_target))(input, target, reduction=reduction)
+    is_mean = reduction == "batchmean"
+    how = "sum" if is_mean else reduction
+    loss = _compare_pairs("kl_div", _kl_div, input, target, log_target, reduction=how)
+    return loss / strong(input.shape[0], loss) if is_mean else loss
 
 
 PAIRS = (
     LossRow(
         "mse_loss(Tensor input, Tensor target, *, str reduction='mean') -> Tensor",
-        _pair("mse_loss", lambda x, y: lax.square(x - y)),
+        partial(_compare_pairs, "mse_loss", lambda x, y: lax.square(x - y)),
         "squared differences",
     ),
     LossRow(
         "l1_loss(Tensor input, Tensor target, *, str reduction='mean') -> Tensor",
-        _pair("l1_loss", lambda x, y: _size(x - y)),
+        partial(_compare_pairs, "l1_loss", lambda x, y: _size(x - y)),
         "absolute differences",
         dtypes="ihfc",
     ),
     LossRow(
         "smooth_l1_loss(Tensor input, Tensor target, float beta=1., *, str reduction='mean') -> Tensor",
-        _pair("smooth_l1_loss", _smooth_l1),
+        partial(_compare_pairs, "smooth_l1_loss", _smooth_l1),
         "squared differences / (2 beta) below beta, absolute differences - beta / 2 above",
     ),
     LossRow(
         "huber_loss(Tensor input, Tensor target, float delta=1., *, str reduction='mean') -> Tensor",
-        _pair("huber_loss", _huber),
+        partial(_compare_pairs, "huber_loss", _huber),
         "half the squared differences below delta, delta * (absolute differences - delta / 2) above",
     ),
     LossRow(

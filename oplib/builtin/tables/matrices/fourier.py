@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -37,22 +38,18 @@ def _check_count(op: str, self: Any, count: int) -> None:
         )
 
 
-def _along(op: str) -> Any:
+def _transform_along(op: str, self: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
     transform = getattr(jnp.fft, op)
-
-    def kernel(self: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
-        array = _prepare(op, self, norm)
-        axis = find_dim(f"fft.{op}", array.ndim, dim)
-        if not array.ndim:
-            raise DimensionError(
-                f"fft.{op}: a tensor without dims has no {dim}. Got {describe(self)}. Reshape it."
-            )
-        length = array.shape[axis]
-        size = 2 * (length - 1) if op in _TO_REALS else length
-        _check_count(op, self, min(size if n is None else n, length))
-        return transform(array, n, axis, norm)
-
-    return kernel
+    array = _prepare(op, self, norm)
+    axis = find_dim(f"fft.{op}", array.ndim, dim)
+    if not array.ndim:
+        raise DimensionError(
+            f"fft.{op}: a tensor without dims has no {dim}. Got {describe(self)}. Reshape it."
+        )
+    length = array.shape[axis]
+    size = 2 * (length - 1) if op in _TO_REALS else length
+    _check_count(op, self, min(size if n is None else n, length))
+    return transform(array, n, axis, norm)
 
 
 _TURNED = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
@@ -67,27 +64,25 @@ def _find_transform(kind: str) -> Any:
     return getattr(jnp.fft, f"{kind}n")
 
 
-def _over(op: str) -> Any:
+def _transform_over(
+    op: str,
+    self: Any,
+    s: Sequence[int] | None = None,
+    dim: Sequence[int] | None = None,
+    norm: str | None = None,
+) -> Any:
     kind = op[:-1]
     transform = _find_transform(kind)
-
-    def kernel(
-        self: Any, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
-    ) -> Any:
-        array = _prepare(op, self, norm)
-        axes = _find_axes(op, array, s, dim)
-        sizes = [array.shape[axis] for axis in axes]
-        if kind in _TO_REALS and axes:
-            sizes[-1] = 2 * (sizes[-1] - 1)
-        wanted = (
-            sizes if s is None else [have if due == -1 else due for have, due in zip(sizes, s, strict=True)]
-        )
-        _check_count(op, self, min([*wanted, *(array.shape[axis] for axis in axes)], default=1))
-        if not axes:
-            return _to_complex(array)
-        return transform(array, tuple(wanted), axes, norm)
-
-    return kernel
+    array = _prepare(op, self, norm)
+    axes = _find_axes(op, array, s, dim)
+    sizes = [array.shape[axis] for axis in axes]
+    if kind in _TO_REALS and axes:
+        sizes[-1] = 2 * (sizes[-1] - 1)
+    wanted = sizes if s is None else [have if due == -1 else due for have, due in zip(sizes, s, strict=True)]
+    _check_count(op, self, min([*wanted, *(array.shape[axis] for axis in axes)], default=1))
+    if not axes:
+        return _to_complex(array)
+    return transform(array, tuple(wanted), axes, norm)
 
 
 def _find_axes(op: str, array: Any, s: Sequence[int] | None, dim: Sequence[int] | None) -> tuple[int, ...]:
@@ -115,21 +110,18 @@ def _to_complex(array: Any) -> Any:
     return array if array.dtype in COMPLEX else lax.complex(array, jnp.zeros_like(array))
 
 
-def _shift(op: str) -> Any:
-    def kernel(self: Any, dim: Sequence[int] | None = None) -> Any:
-        axes = find_dims(f"fft.{op}", self, dim)
-        shifts = [
-            math.ceil(self.shape[axis] / 2) if op == "ifftshift" else self.shape[axis] // 2 for axis in axes
-        ]
-        return jnp.roll(self, shifts, axes) if axes else self
-
-    return kernel
+def _shift(op: str, self: Any, dim: Sequence[int] | None = None) -> Any:
+    axes = find_dims(f"fft.{op}", self, dim)
+    shifts = [
+        math.ceil(self.shape[axis] / 2) if op == "ifftshift" else self.shape[axis] // 2 for axis in axes
+    ]
+    return jnp.roll(self, shifts, axes) if axes else self
 
 
 def _row(op: str, doc: str) -> Row:
     return Row(
         f"fft_{op}(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor",
-        _along(op),
+        partial(_transform_along, op),
         doc,
         dtypes="bif" if op in _OF_REALS else "bifc",
         autocast="cpu float32",
@@ -140,7 +132,7 @@ def _row_over(op: str, doc: str) -> Row:
     dims = "int[1] dim=[-2, -1]" if op.endswith("2") else "int[1]? dim=None"
     return Row(
         f"fft_{op}(Tensor self, int[1]? s=None, {dims}, str? norm=None) -> Tensor",
-        _over(op),
+        partial(_transform_over, op),
         doc,
         dtypes="bif" if op[:-1] in _OF_REALS else "bifc",
         autocast="cpu float32",
@@ -169,7 +161,7 @@ ROWS = (
         for kind, doc in _OVER.items()
     ),
     *(
-        Row(f"fft_{op}(Tensor self, int[1]? dim=None) -> Tensor", _shift(op), doc)
+        Row(f"fft_{op}(Tensor self, int[1]? dim=None) -> Tensor", partial(_shift, op), doc)
         for op, doc in (
             ("fftshift", "frequencies in increasing order, with 0 in the middle"),
             ("ifftshift", "inverse of fftshift"),

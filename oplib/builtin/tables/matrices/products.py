@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -234,30 +235,28 @@ PRODUCTS = (
 # Sums with products -----------------------------------------------------------------------------------------
 
 
-def _add_product(op: str, multiply: Any) -> Any:
-    """Makes the kernel of ``beta * self + alpha * product``."""
-
-    def kernel(self: Any, first: Any, second: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-        check_dtypes(op, self, first, second)
-        if (
-            op == "addr"
-            and is_integral(self.dtype)
-            and not (is_integral(beta.dtype) and is_integral(alpha.dtype))
-        ):
-            raise ArgumentError(
-                f"addr: for integral input tensors, beta and alpha must not be floating point numbers. Got "
-                f"{describe(self)}, beta {describe(beta)} and alpha {describe(alpha)}. Give integers."
-            )
-        product = multiply(first, second)
-        own = compute_dtype(product.dtype, (product, beta, alpha))
-        x = lax.convert_element_type(broadcast_to_product(op, "tensor", self, product), own)
-        y = lax.convert_element_type(product, own)
-        scale, factor = (lax.convert_element_type(array, own) for array in (beta, alpha))
-        is_off = scale == strong(0, scale)  # then self is not read, not even its nan
-        kept = jnp.where(lax.broadcast(is_off, x.shape), strong(0, x), x * lax.broadcast(scale, x.shape))
-        return lax.convert_element_type(kept + y * lax.broadcast(factor, y.shape), product.dtype)
-
-    return kernel
+def _add_product(
+    op: str, multiply: Any, self: Any, first: Any, second: Any, *, beta: Any = 1, alpha: Any = 1
+) -> Any:
+    """Computes ``beta * self + alpha * product``."""
+    check_dtypes(op, self, first, second)
+    if (
+        op == "addr"
+        and is_integral(self.dtype)
+        and not (is_integral(beta.dtype) and is_integral(alpha.dtype))
+    ):
+        raise ArgumentError(
+            f"addr: for integral input tensors, beta and alpha must not be floating point numbers. Got "
+            f"{describe(self)}, beta {describe(beta)} and alpha {describe(alpha)}. Give integers."
+        )
+    product = multiply(first, second)
+    own = compute_dtype(product.dtype, (product, beta, alpha))
+    x = lax.convert_element_type(broadcast_to_product(op, "tensor", self, product), own)
+    y = lax.convert_element_type(product, own)
+    scale, factor = (lax.convert_element_type(array, own) for array in (beta, alpha))
+    is_off = scale == strong(0, scale)  # then self is not read, not even its nan
+    kept = jnp.where(lax.broadcast(is_off, x.shape), strong(0, x), x * lax.broadcast(scale, x.shape))
+    return lax.convert_element_type(kept + y * lax.broadcast(factor, y.shape), product.dtype)
 
 
 def _summed(op: str, x: Any, y: Any) -> Any:
@@ -269,7 +268,7 @@ def _added(op: str, names: str, multiply: Any, doc: str, **facts: Any) -> Row:
     first, second = names.split()
     return Row(
         f"{op}(Tensor self, Tensor {first}, Tensor {second}, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-        _add_product(op, multiply),
+        partial(_add_product, op, multiply),
         f"beta * self + alpha * {doc}",
         operand=("beta", "alpha"),
         in_place=True,

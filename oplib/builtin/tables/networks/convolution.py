@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -94,34 +95,31 @@ def _name_padding(
     return _same_padding(sizes, holes)
 
 
-def _convolve(rank: int) -> Any:
+def _convolve(
+    rank: int,
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Sequence[int] = (1,),
+    padding: Sequence[int] | str = (0,),
+    dilation: Sequence[int] = (1,),
+    groups: int = 1,
+) -> Any:
     op = f"conv{rank}d"
-
-    def kernel(
-        input: Any,
-        weight: Any,
-        bias: Any = None,
-        stride: Sequence[int] = (1,),
-        padding: Sequence[int] | str = (0,),
-        dilation: Sequence[int] = (1,),
-        groups: int = 1,
-    ) -> Any:
-        _check(op, input, weight, bias, rank=rank, groups=groups)
-        steps, holes = (
-            repeat_for_axes(op, "stride", stride, rank),
-            repeat_for_axes(op, "dilation", dilation, rank),
-        )
-        check_numbers(op, stride=steps, dilation=holes)
-        if isinstance(padding, str):
-            pads = _name_padding(op, padding, weight.shape[2:], steps=steps, holes=holes)
-        else:
-            check_numbers(op, least=0, padding=padding)
-            pads = [(width, width) for width in repeat_for_axes(op, "padding", padding, rank)]
-        _check_sizes(op, input, weight, pads=pads, holes=holes)
-        options = {"window_strides": steps, "padding": pads, "rhs_dilation": holes}
-        return _convolve_batch(input, weight, bias, groups, **options)
-
-    return kernel
+    _check(op, input, weight, bias, rank=rank, groups=groups)
+    steps, holes = (
+        repeat_for_axes(op, "stride", stride, rank),
+        repeat_for_axes(op, "dilation", dilation, rank),
+    )
+    check_numbers(op, stride=steps, dilation=holes)
+    if isinstance(padding, str):
+        pads = _name_padding(op, padding, weight.shape[2:], steps=steps, holes=holes)
+    else:
+        check_numbers(op, least=0, padding=padding)
+        pads = [(width, width) for width in repeat_for_axes(op, "padding", padding, rank)]
+    _check_sizes(op, input, weight, pads=pads, holes=holes)
+    options = {"window_strides": steps, "padding": pads, "rhs_dilation": holes}
+    return _convolve_batch(input, weight, bias, groups, **options)
 
 
 def _convolve_batch(input: Any, weight: Any, bias: Any, groups: int, **options: Any) -> Any:
@@ -136,37 +134,32 @@ def _convolve_batch(input: Any, weight: Any, bias: Any, groups: int, **options: 
     return result if input.ndim == rank + 2 else lax.squeeze(result, (0,))
 
 
-def _transpose(rank: int) -> Any:
+def _transpose(
+    rank: int,
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Sequence[int] = (1,),
+    padding: Sequence[int] = (0,),
+    output_padding: Sequence[int] = (0,),
+    groups: int = 1,
+    dilation: Sequence[int] = (1,),
+) -> Any:
     op = f"conv_transpose{rank}d"
-
-    def kernel(
-        input: Any,
-        weight: Any,
-        bias: Any = None,
-        stride: Sequence[int] = (1,),
-        padding: Sequence[int] = (0,),
-        output_padding: Sequence[int] = (0,),
-        groups: int = 1,
-        dilation: Sequence[int] = (1,),
-    ) -> Any:
-        _check(op, input, weight, bias, rank=rank, groups=groups)
-        steps, holes = (
-            repeat_for_axes(op, "stride", stride, rank),
-            repeat_for_axes(op, "dilation", dilation, rank),
-        )
-        pads, extra = (
-            repeat_for_axes(op, "padding", padding, rank),
-            repeat_for_axes(op, "output_padding", output_padding, rank),
-        )
-        _check_transposed(op, input, weight, steps=steps, holes=holes, pads=pads, extra=extra)
-        reach = [hole * (size - 1) for size, hole in zip(weight.shape[2:], holes, strict=True)]
-        around = [(far - pad, far - pad + more) for far, pad, more in zip(reach, pads, extra, strict=True)]
-        options = {"window_strides": (1,) * rank, "padding": around, "rhs_dilation": holes}
-        return _convolve_batch(
-            input, _flip(weight, groups, rank), bias, groups, lhs_dilation=steps, **options
-        )
-
-    return kernel
+    _check(op, input, weight, bias, rank=rank, groups=groups)
+    steps, holes = (
+        repeat_for_axes(op, "stride", stride, rank),
+        repeat_for_axes(op, "dilation", dilation, rank),
+    )
+    pads, extra = (
+        repeat_for_axes(op, "padding", padding, rank),
+        repeat_for_axes(op, "output_padding", output_padding, rank),
+    )
+    _check_transposed(op, input, weight, steps=steps, holes=holes, pads=pads, extra=extra)
+    reach = [hole * (size - 1) for size, hole in zip(weight.shape[2:], holes, strict=True)]
+    around = [(far - pad, far - pad + more) for far, pad, more in zip(reach, pads, extra, strict=True)]
+    options = {"window_strides": (1,) * rank, "padding": around, "rhs_dilation": holes}
+    return _convolve_batch(input, _flip(weight, groups, rank), bias, groups, lhs_dilation=steps, **options)
 
 
 def _check_transposed(
@@ -210,7 +203,7 @@ def _rows(rank: int) -> tuple[Row, Row, Row]:
         Row(
             f"conv{rank}d.padding({head}, {many} stride=1, str padding='valid', {many} dilation=1, int "
             "groups=1) -> Tensor",
-            _convolve(rank),
+            partial(_convolve, rank),
             f"{doc}, with a named padding",
             source=source,
             dtypes="ihfc",
@@ -219,7 +212,7 @@ def _rows(rank: int) -> tuple[Row, Row, Row]:
         Row(
             f"conv{rank}d({head}, {many} stride=1, {many} padding=0, {many} dilation=1, int groups=1) -> "
             "Tensor",
-            _convolve(rank),
+            partial(_convolve, rank),
             doc,
             source=source,
             dtypes="ihfc",
@@ -228,7 +221,7 @@ def _rows(rank: int) -> tuple[Row, Row, Row]:
         NetworkRow(
             f"conv_transpose{rank}d({head}, {many} stride=1, {many} padding=0, {many} output_padding=0, "
             f"int groups=1, {many} dilation=1) -> Tensor",
-            _transpose(rank),
+            partial(_transpose, rank),
             f"transpose of the {doc}",
             dtypes="ihfc",
             autocast="low",

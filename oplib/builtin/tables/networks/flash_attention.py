@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -92,27 +93,21 @@ def _differentiate(
 # The kernels of accelerators --------------------------------------------------------------------------------
 
 
-def _attend_on(platform: str) -> Callable[..., Any]:
-    def attend(query: Any, key: Any, value: Any, is_causal: bool, scale: float) -> tuple[Any, Any]:
-        if not _fits(query, key, value):
-            return _attend(query, key, value, is_causal, scale)
-        kernels = _find_kernels()
-        return kernels.attend(
-            kernels.PLATFORMS[platform], query, key, value, is_causal=is_causal, scale=scale
-        )
-
-    return attend
+def _attend_on(
+    platform: str, query: Any, key: Any, value: Any, is_causal: bool, scale: float
+) -> tuple[Any, Any]:
+    if not _fits(query, key, value):
+        return _attend(query, key, value, is_causal, scale)
+    kernels = _find_kernels()
+    return kernels.attend(kernels.PLATFORMS[platform], query, key, value, is_causal=is_causal, scale=scale)
 
 
-def _differentiate_on(platform: str) -> Callable[..., Any]:
-    def differentiate(*operands: Any) -> Any:
-        *arrays, is_causal, scale = operands
-        if not _fits(*arrays[:3]):
-            return _differentiate(*operands)
-        kernels = _find_kernels()
-        return kernels.differentiate(kernels.PLATFORMS[platform], arrays, is_causal=is_causal, scale=scale)
-
-    return differentiate
+def _differentiate_on(platform: str, *operands: Any) -> Any:
+    *arrays, is_causal, scale = operands
+    if not _fits(*arrays[:3]):
+        return _differentiate(*operands)
+    kernels = _find_kernels()
+    return kernels.differentiate(kernels.PLATFORMS[platform], arrays, is_causal=is_causal, scale=scale)
 
 
 def _fits(query: Any, key: Any, value: Any) -> bool:
@@ -175,7 +170,7 @@ ROWS = (
         _attend,
         "attention without a mask, and the logarithms of the sums of exponentials",
         derivative=Derivative(backward=_backward, setup_context=_save),
-        kernels=(("tpu", _attend_on("tpu")), ("gpu", _attend_on("gpu"))),
+        kernels=(("tpu", partial(_attend_on, "tpu")), ("gpu", partial(_attend_on, "gpu"))),
         jvp=_push_through(_attend),
         sharding="... g l e, ... s e, ... s v -> ... g l v, ... g l need_replication={l, v}",
         source=_SOURCE,
@@ -189,7 +184,7 @@ ROWS = (
         _differentiate,
         "gradients of query, key and value of flash_attention",
         derivative=Derivative(backward=_backward_again, setup_context=_save_inputs),
-        kernels=(("tpu", _differentiate_on("tpu")), ("gpu", _differentiate_on("gpu"))),
+        kernels=(("tpu", partial(_differentiate_on, "tpu")), ("gpu", partial(_differentiate_on, "gpu"))),
         jvp=_push_through(_differentiate),
         # the gradient of a key is a sum over the queries that share it
         sharding="... g l e, ... s e, ... s v, ... g l, ... g l, ... g l v -> ... g l e, ... s e, ... s v "

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,37 +19,33 @@ from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 
 
-def _make_kernel(rank: int) -> Callable[..., tuple[Any, Any]]:
+def _pool(
+    rank: int, input: Any, kernel_size: Sequence[int], output_size: Sequence[int], random_samples: Any
+) -> tuple[Any, Any]:
+    """Returns values and positions; of equal items the first counts, and the last nan."""
     op = f"fractional_max_pool{rank}d"
-
-    def kernel(
-        input: Any, kernel_size: Sequence[int], output_size: Sequence[int], random_samples: Any
-    ) -> tuple[Any, Any]:
-        """Returns values and positions; of equal items the first counts, and the last nan."""
-        check_input_rank(op, rank, input)
-        kernel = repeat_for_axes(op, "kernel_size", kernel_size, rank)
-        counts = repeat_for_axes(op, "output_size", output_size, rank)
-        check_numbers(op, kernel_size=kernel)
-        check_numbers(op, least=0, output_size=counts)
-        _check_fit(op, input, kernel, counts)
-        _check_samples(op, rank, input, random_samples)
-        batched = input if input.ndim == rank + 2 else lax.expand_dims(input, (0,))
-        samples = lax.stop_gradient(random_samples[: batched.shape[0]])
-        if samples.dtype.itemsize < 4:  # half precision does not hold all places
-            samples = lax.convert_element_type(samples, dtypes.float32)
-        samples = samples[..., ::-1] if rank == 2 else samples  # torch's order there is width, height
-        indices = _find_indices(batched.shape[2:], kernel, counts, samples)
-        items = lax.reshape(batched, (*batched.shape[:2], 1, math.prod(batched.shape[2:])))
-        windows = jnp.take_along_axis(items, indices, -1, mode="promise_in_bounds")
-        best = lax.expand_dims(_find_largest(lax.stop_gradient(windows)), (indices.ndim - 1,))
-        shape = (*input.shape[:-rank], *counts)
-        values, where = (
-            lax.reshape(jnp.take_along_axis(array, best, -1, mode="promise_in_bounds"), shape)
-            for array in (windows, indices)
-        )
-        return values, lax.convert_element_type(where, default_int_dtype())
-
-    return kernel
+    check_input_rank(op, rank, input)
+    kernel = repeat_for_axes(op, "kernel_size", kernel_size, rank)
+    counts = repeat_for_axes(op, "output_size", output_size, rank)
+    check_numbers(op, kernel_size=kernel)
+    check_numbers(op, least=0, output_size=counts)
+    _check_fit(op, input, kernel, counts)
+    _check_samples(op, rank, input, random_samples)
+    batched = input if input.ndim == rank + 2 else lax.expand_dims(input, (0,))
+    samples = lax.stop_gradient(random_samples[: batched.shape[0]])
+    if samples.dtype.itemsize < 4:  # half precision does not hold all places
+        samples = lax.convert_element_type(samples, dtypes.float32)
+    samples = samples[..., ::-1] if rank == 2 else samples  # torch's order there is width, height
+    indices = _find_indices(batched.shape[2:], kernel, counts, samples)
+    items = lax.reshape(batched, (*batched.shape[:2], 1, math.prod(batched.shape[2:])))
+    windows = jnp.take_along_axis(items, indices, -1, mode="promise_in_bounds")
+    best = lax.expand_dims(_find_largest(lax.stop_gradient(windows)), (indices.ndim - 1,))
+    shape = (*input.shape[:-rank], *counts)
+    values, where = (
+        lax.reshape(jnp.take_along_axis(array, best, -1, mode="promise_in_bounds"), shape)
+        for array in (windows, indices)
+    )
+    return values, lax.convert_element_type(where, default_int_dtype())
 
 
 def _check_fit(op: str, input: Any, kernel: Sequence[int], counts: Sequence[int]) -> None:
@@ -112,7 +109,7 @@ ROWS = tuple(
     Row(
         f"sampled_max_pool{rank}d(Tensor input, int[{rank}] kernel_size, int[{rank}] output_size, "
         "Tensor random_samples) -> (Tensor, Tensor)",
-        _make_kernel(rank),
+        partial(_pool, rank),
         "maximum of each window at a random place, and its position in its channel",
         source=f"torch.nn.functional.fractional_max_pool{rank}d_with_indices",
         dtypes="hf",

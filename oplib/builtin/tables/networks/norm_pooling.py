@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.library import Derivative
 
-from .pooling import make_avg_pool, make_max_pool
+from .pooling import avg_pool, max_pool
 
 # By norms ---------------------------------------------------------------------------------------------------
 
@@ -29,53 +30,46 @@ def _root(total: Any, order: float) -> Any:
     return jnp.where(is_none, strong(0, total), root)
 
 
-def _lp_pool(rank: int) -> Any:
-    average, largest = make_avg_pool(rank), make_max_pool(rank)
+def _lp_pool(
+    rank: int,
+    input: Any,
+    norm_type: float,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    ceil_mode: bool = False,
+) -> Any:
+    array = to_floating(input)
+    if math.isinf(norm_type):
+        sign = strong(math.copysign(1, norm_type), array)
+        return sign * max_pool(rank, sign * jnp.abs(array), kernel_size, stride, ceil_mode=ceil_mode)[0]
+    count = math.prod(repeat_for_axes(f"lp_pool{rank}d", "kernel_size", kernel_size, rank))
 
-    def kernel(
-        input: Any,
-        norm_type: float,
-        kernel_size: Sequence[int],
-        stride: Sequence[int] = (),
-        ceil_mode: bool = False,
-    ) -> Any:
-        array = to_floating(input)
-        if math.isinf(norm_type):
-            sign = strong(math.copysign(1, norm_type), array)
-            return sign * largest(sign * jnp.abs(array), kernel_size, stride, ceil_mode=ceil_mode)[0]
-        count = math.prod(repeat_for_axes(f"lp_pool{rank}d", "kernel_size", kernel_size, rank))
+    def compute(x: Any) -> Any:
+        powers = lax.pow(x, strong(norm_type, x))
+        means = avg_pool(rank, powers, kernel_size, stride, ceil_mode=ceil_mode)
+        return _root(means * strong(count, means), norm_type)
 
-        def compute(x: Any) -> Any:
-            means = average(lax.pow(x, strong(norm_type, x)), kernel_size, stride, ceil_mode=ceil_mode)
-            return _root(means * strong(count, means), norm_type)
-
-        return in_single(compute)(array)
-
-    return kernel
+    return in_single(compute)(array)
 
 
 # Unpooling --------------------------------------------------------------------------------------------------
 
 
-def _max_unpool(rank: int) -> Any:
+def _max_unpool(rank: int, input: Any, indices: Any, output_size: Sequence[int]) -> Any:
     op = f"max_unpool{rank}d"
-
-    def kernel(input: Any, indices: Any, output_size: Sequence[int]) -> Any:
-        if indices.dtype.kind not in "iu":
-            raise ArgumentError(f"{op}: indices are integers. Got {describe(indices)}. Convert them.")
-        if indices.shape != input.shape or input.ndim not in (rank + 1, rank + 2) or len(output_size) != rank:
-            raise ArgumentError(
-                f"{op}: expected {rank + 1}D or {rank + 2}D input, and indices of the same shape. Got "
-                f"{describe(input)}, {describe(indices)} and sizes {list(output_size)}. Give those of a pool."
-            )
-        lead, count = input.shape[:-rank], math.prod(input.shape[:-rank])
-        rows = (count, input.size // max(count, 1))
-        flat = jnp.zeros((count, math.prod(output_size)), input.dtype)
-        row = lax.broadcasted_iota(indices.dtype, rows, 0)
-        positions = row, lax.reshape(indices, rows)
-        return flat.at[positions].set(lax.reshape(input, rows), mode="drop").reshape(*lead, *output_size)
-
-    return kernel
+    if indices.dtype.kind not in "iu":
+        raise ArgumentError(f"{op}: indices are integers. Got {describe(indices)}. Convert them.")
+    if indices.shape != input.shape or input.ndim not in (rank + 1, rank + 2) or len(output_size) != rank:
+        raise ArgumentError(
+            f"{op}: expected {rank + 1}D or {rank + 2}D input, and indices of the same shape. Got "
+            f"{describe(input)}, {describe(indices)} and sizes {list(output_size)}. Give those of a pool."
+        )
+    lead, count = input.shape[:-rank], math.prod(input.shape[:-rank])
+    rows = (count, input.size // max(count, 1))
+    flat = jnp.zeros((count, math.prod(output_size)), input.dtype)
+    row = lax.broadcasted_iota(indices.dtype, rows, 0)
+    positions = row, lax.reshape(indices, rows)
+    return flat.at[positions].set(lax.reshape(input, rows), mode="drop").reshape(*lead, *output_size)
 
 
 def _save_indices(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
@@ -146,14 +140,14 @@ def _rows(rank: int) -> tuple[Row, ...]:
         NetworkRow(
             f"lp_pool{rank}d(Tensor input, float norm_type, {many} kernel_size, {many} stride=[], "
             "bool ceil_mode=False) -> Tensor",
-            _lp_pool(rank),
+            partial(_lp_pool, rank),
             "roots of the sums of powers of each window",
             dtypes="bihf",
             autocast="cpu float32" if rank == 3 else "",
         ),
         NetworkRow(
             f"max_unpool{rank}d(Tensor input, Tensor indices, int[] output_size) -> Tensor",
-            _max_unpool(rank),
+            partial(_max_unpool, rank),
             "items at their positions before max pooling, and 0 elsewhere",
             derivative=Derivative(backward=_unpool_backward(rank), setup_context=_save_indices),
             dtypes="hf",

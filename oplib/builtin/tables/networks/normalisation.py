@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -22,15 +23,12 @@ _HALF = frozenset({dtypes.float16, dtypes.bfloat16})
 # Softmax ----------------------------------------------------------------------------------------------------
 
 
-def _along(op: str, function: Any) -> Any:
-    def kernel(self: Any, dim: int, *, dtype: Any = None) -> Any:
-        array = self if dtype is None else lax.convert_element_type(self, dtype)
-        axis = find_dim(op, array.ndim, dim)
-        if not array.ndim:
-            return in_single(lambda x: lax.squeeze(function(lax.expand_dims(x, (0,)), 0), (0,)))(array)
-        return in_single(lambda x: function(x, axis))(array) if array.size else array
-
-    return kernel
+def _normalise_along(op: str, function: Any, self: Any, dim: int, *, dtype: Any = None) -> Any:
+    array = self if dtype is None else lax.convert_element_type(self, dtype)
+    axis = find_dim(op, array.ndim, dim)
+    if not array.ndim:
+        return in_single(lambda x: lax.squeeze(function(lax.expand_dims(x, (0,)), 0), (0,)))(array)
+    return in_single(lambda x: function(x, axis))(array) if array.size else array
 
 
 def _save_output(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
@@ -65,7 +63,7 @@ _ALONG = "(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"
 SOFTMAX = (
     Row(
         f"softmax{_ALONG}",
-        _along("softmax", jax.nn.softmax),
+        partial(_normalise_along, "softmax", jax.nn.softmax),
         "exp(self), divided by its sum along a dim",
         derivative=Derivative(backward=_softmax_backward, setup_context=_save_output),
         dtypes="hf",
@@ -75,7 +73,7 @@ SOFTMAX = (
     ),
     Row(
         f"log_softmax{_ALONG}",
-        _along("log_softmax", jax.nn.log_softmax),
+        partial(_normalise_along, "log_softmax", jax.nn.log_softmax),
         "logarithm of softmax",
         derivative=Derivative(backward=_log_softmax_backward, setup_context=_save_output),
         dtypes="hf",
@@ -85,7 +83,7 @@ SOFTMAX = (
     ),
     Row(
         f"softmin{_ALONG}",
-        _along("softmin", lambda x, axis: jax.nn.softmax(-x, axis)),
+        partial(_normalise_along, "softmin", lambda x, axis: jax.nn.softmax(-x, axis)),
         "softmax of -self",
         source="torch.nn.functional.softmin",
         dtypes="hf",

@@ -21,36 +21,32 @@ from oplib.tensor import default_int_dtype
 # Poolings ---------------------------------------------------------------------------------------------------
 
 
-def make_max_pool(rank: int) -> Any:
-    """Makes the kernel that returns the maximum of each window, and its position."""
+def max_pool(
+    rank: int,
+    input: Any,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    ceil_mode: bool = False,
+) -> tuple[Any, Any]:
+    """Returns values and positions; the gradient goes to the first of equal items."""
     op = f"max_pool{rank}d"
-
-    def kernel(
-        input: Any,
-        kernel_size: Sequence[int],
-        stride: Sequence[int] = (),
-        padding: Sequence[int] = (0,),
-        dilation: Sequence[int] = (1,),
-        ceil_mode: bool = False,
-    ) -> tuple[Any, Any]:
-        """Returns values and positions; the gradient goes to the first of equal items."""
-        check_input_rank(op, rank, input)
-        sizes = input.shape[-rank:]
-        where: dict[str, Any] = {
-            "kernel": kernel_size,
-            "stride": stride,
-            "padding": padding,
-            "dilation": dilation,
-        }
-        windows = Windows(op, sizes, **where, ceil_mode=ceil_mode)
-        lowest = strong(jnp.iinfo(input.dtype).min if is_integral(input.dtype) else -jnp.inf, input)
-        numbers = _number_items(sizes)
-        flat = lax.broadcast_in_dim(numbers, input.shape, tuple(range(input.ndim - rank, input.ndim)))
-        items, indices = windows.gather(input, lowest), windows.gather(flat, strong(-1, flat))
-        is_there = indices >= strong(0, indices)
-        return _take_first(jnp.where(is_there, lax.stop_gradient(items), lowest), items, indices, 0)
-
-    return kernel
+    check_input_rank(op, rank, input)
+    sizes = input.shape[-rank:]
+    where: dict[str, Any] = {
+        "kernel": kernel_size,
+        "stride": stride,
+        "padding": padding,
+        "dilation": dilation,
+    }
+    windows = Windows(op, sizes, **where, ceil_mode=ceil_mode)
+    lowest = strong(jnp.iinfo(input.dtype).min if is_integral(input.dtype) else -jnp.inf, input)
+    numbers = _number_items(sizes)
+    flat = lax.broadcast_in_dim(numbers, input.shape, tuple(range(input.ndim - rank, input.ndim)))
+    items, indices = windows.gather(input, lowest), windows.gather(flat, strong(-1, flat))
+    is_there = indices >= strong(0, indices)
+    return _take_first(jnp.where(is_there, lax.stop_gradient(items), lowest), items, indices, 0)
 
 
 def _number_items(sizes: Sequence[int]) -> Any:
@@ -66,28 +62,25 @@ def _take_first(key: Any, items: Any, indices: Any, axis: int) -> tuple[Any, Any
     return lax.squeeze(first, (axis,)), lax.squeeze(where, (axis,))
 
 
-def make_avg_pool(rank: int) -> Any:
-    """Makes the kernel that returns the mean of each window."""
+def avg_pool(
+    rank: int,
+    input: Any,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """Returns the mean of each window."""
     op = f"avg_pool{rank}d"
-
-    def kernel(
-        input: Any,
-        kernel_size: Sequence[int],
-        stride: Sequence[int] = (),
-        padding: Sequence[int] = (0,),
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> Any:
-        check_input_rank(op, rank, input)
-        sizes = input.shape[-rank:]
-        windows = Windows(op, sizes, kernel=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode)
-        if divisor_override == 0:
-            raise ArgumentError(f"{op}: divisor must not be zero. Got {describe(input)}. Leave it out.")
-        counts = divisor_override or _count_items(windows, sizes, count_include_pad)
-        return in_single(lambda wide: _divide(windows.sum(wide), jnp.asarray(counts, wide.dtype)))(input)
-
-    return kernel
+    check_input_rank(op, rank, input)
+    sizes = input.shape[-rank:]
+    windows = Windows(op, sizes, kernel=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode)
+    if divisor_override == 0:
+        raise ArgumentError(f"{op}: divisor must not be zero. Got {describe(input)}. Leave it out.")
+    counts = divisor_override or _count_items(windows, sizes, count_include_pad)
+    return in_single(lambda wide: _divide(windows.sum(wide), jnp.asarray(counts, wide.dtype)))(input)
 
 
 def _divide(total: Any, counts: Any) -> Any:
@@ -122,35 +115,27 @@ def _find_counts(op: str, rank: int, input: Any, output_size: Sequence[int], *, 
     return counts
 
 
-def _adaptive_avg_pool(rank: int) -> Any:
+def _adaptive_avg_pool(rank: int, input: Any, output_size: Sequence[int]) -> Any:
     op = f"adaptive_avg_pool{rank}d"
-
-    def kernel(input: Any, output_size: Sequence[int]) -> Any:
-        result, counts = input, _find_counts(op, rank, input, output_size, has_channels=rank == 3)
-        for axis, count in zip(range(input.ndim - rank, input.ndim), counts, strict=True):
-            mean = partial(jnp.mean, axis=axis, keepdims=True)
-            parts = [
-                in_single(mean)(lax.slice_in_dim(result, start, stop, axis=axis))
-                for start, stop in find_ranges(input.shape[axis], count)
-            ]
-            result = lax.concatenate(parts or [lax.slice_in_dim(result, 0, 0, axis=axis)], axis)
-        return result
-
-    return kernel
+    result, counts = input, _find_counts(op, rank, input, output_size, has_channels=rank == 3)
+    for axis, count in zip(range(input.ndim - rank, input.ndim), counts, strict=True):
+        mean = partial(jnp.mean, axis=axis, keepdims=True)
+        parts = [
+            in_single(mean)(lax.slice_in_dim(result, start, stop, axis=axis))
+            for start, stop in find_ranges(input.shape[axis], count)
+        ]
+        result = lax.concatenate(parts or [lax.slice_in_dim(result, 0, 0, axis=axis)], axis)
+    return result
 
 
-def _adaptive_max_pool(rank: int) -> Any:
+def _adaptive_max_pool(rank: int, input: Any, output_size: Sequence[int]) -> tuple[Any, Any]:
+    """Returns values and positions; the gradient goes to the first of equal items."""
     op = f"adaptive_max_pool{rank}d"
-
-    def kernel(input: Any, output_size: Sequence[int]) -> tuple[Any, Any]:
-        """Returns values and positions; the gradient goes to the first of equal items."""
-        counts = _find_counts(op, rank, input, output_size, has_channels=True)
-        sizes = input.shape[-rank:]
-        items, indices = (_gather_ranges(array, counts) for array in (input, _number_items(sizes)))
-        indices = jnp.broadcast_to(indices, items.shape)
-        return _take_first(lax.stop_gradient(items), items, indices, items.ndim - 1)
-
-    return kernel
+    counts = _find_counts(op, rank, input, output_size, has_channels=True)
+    sizes = input.shape[-rank:]
+    items, indices = (_gather_ranges(array, counts) for array in (input, _number_items(sizes)))
+    indices = jnp.broadcast_to(indices, items.shape)
+    return _take_first(lax.stop_gradient(items), items, indices, items.ndim - 1)
 
 
 def _gather_ranges(array: Any, counts: Sequence[int]) -> Any:
@@ -176,7 +161,7 @@ def _rows(rank: int) -> tuple[Row, ...]:
         Row(
             f"max_pool{rank}d_with_indices(Tensor input, {many} kernel_size, {many} stride=[], {many} "
             f"padding=0, {many} dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
-            make_max_pool(rank),
+            partial(max_pool, rank),
             "maximum of each window, and its position in its channel",
             source=f"{functional}.max_pool{rank}d_with_indices",
             dtypes="ihf",
@@ -185,7 +170,7 @@ def _rows(rank: int) -> tuple[Row, ...]:
         Row(
             f"avg_pool{rank}d(Tensor input, {many} kernel_size, {many} stride=[], {many} padding=0, "
             "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
-            make_avg_pool(rank),
+            partial(avg_pool, rank),
             "mean of each window",
             source=f"{functional}.avg_pool{rank}d",
             dtypes="ihf",
@@ -193,7 +178,7 @@ def _rows(rank: int) -> tuple[Row, ...]:
         ),
         Row(
             f"adaptive_avg_pool{rank}d(Tensor input, {many} output_size) -> Tensor",
-            _adaptive_avg_pool(rank),
+            partial(_adaptive_avg_pool, rank),
             "means of a given number of windows",
             source=f"{functional}.adaptive_avg_pool{rank}d",
             dtypes="hf",
@@ -201,7 +186,7 @@ def _rows(rank: int) -> tuple[Row, ...]:
         ),
         Row(
             f"adaptive_max_pool{rank}d_with_indices(Tensor input, {many} output_size) -> (Tensor, Tensor)",
-            _adaptive_max_pool(rank),
+            partial(_adaptive_max_pool, rank),
             "maxima of a given number of windows, and their positions",
             source=f"{functional}.adaptive_max_pool{rank}d_with_indices",
             dtypes="hf",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -34,13 +35,10 @@ def _ask(op: str, function: Any, doc: str, dtypes: str = "bihf") -> Row:
     )
 
 
-def _is_infinite(sign: int) -> Any:
-    def kernel(self: Any) -> Any:
-        if is_integral(self.dtype):
-            return jnp.zeros(self.shape, bool)
-        return self == strong(sign * math.inf, self)
-
-    return kernel
+def _is_infinite(sign: int, self: Any) -> Any:
+    if is_integral(self.dtype):
+        return jnp.zeros(self.shape, bool)
+    return self == strong(sign * math.inf, self)
 
 
 def _i0(x: Any) -> Any:
@@ -188,8 +186,8 @@ ROWS = (
         dtypes="bihf",
     ),
     _ask("signbit", _signbit, "whether self is negative, including -0.0"),
-    _ask("isposinf", _is_infinite(1), "whether self is positive infinity"),
-    _ask("isneginf", _is_infinite(-1), "whether self is negative infinity"),
+    _ask("isposinf", partial(_is_infinite, 1), "whether self is positive infinity"),
+    _ask("isneginf", partial(_is_infinite, -1), "whether self is negative infinity"),
     _ask("isreal", _isreal, "whether the imaginary part is 0", "bihfc"),
     _pair(
         "fmax",

@@ -41,25 +41,21 @@ def _refuse_bool(op: str, *operands: Any) -> None:
         )
 
 
-def _scaled(op: str, function: Any, check: Any = None) -> Any:
-    """Makes the kernel of ``add`` or ``sub`` with ``alpha``."""
-
-    def kernel(self: Any, other: Any, *, alpha: Any) -> Any:
-        if check is not None:
-            check(op, self, other)
-        dtype = promote_operands(self, other)
-        if is_integral(dtype) and not is_integral(alpha.dtype):
-            raise ArgumentError(
-                f"{op}: for integral input tensors, argument 'alpha' must not be a floating point number. "
-                f"Got {describe(self)}, {describe(other)} and alpha {describe(alpha)}. Convert one of the "
-                "operands."
-            )
-        own = compute_dtype(dtype, (self, other, alpha))
-        x, y = broadcast([lax.convert_element_type(operand, own) for operand in (self, other)], op)
-        factor = lax.broadcast(lax.convert_element_type(alpha, own), y.shape)
-        return lax.convert_element_type(function(x, _mul(y, factor)), dtype)
-
-    return kernel
+def _add_scaled(op: str, function: Any, self: Any, other: Any, *, alpha: Any, check: Any = None) -> Any:
+    """Computes ``add`` or ``sub`` with ``alpha``."""
+    if check is not None:
+        check(op, self, other)
+    dtype = promote_operands(self, other)
+    if is_integral(dtype) and not is_integral(alpha.dtype):
+        raise ArgumentError(
+            f"{op}: for integral input tensors, argument 'alpha' must not be a floating point number. "
+            f"Got {describe(self)}, {describe(other)} and alpha {describe(alpha)}. Convert one of the "
+            "operands."
+        )
+    own = compute_dtype(dtype, (self, other, alpha))
+    x, y = broadcast([lax.convert_element_type(operand, own) for operand in (self, other)], op)
+    factor = lax.broadcast(lax.convert_element_type(alpha, own), y.shape)
+    return lax.convert_element_type(function(x, _mul(y, factor)), dtype)
 
 
 def _add(x: Any, y: Any) -> Any:
@@ -187,7 +183,7 @@ ARITHMETIC = (
     *make_pairs("add", elementwise("add", _add), "self + other", kinds=ONE_NUMBER),
     ItemRow(
         "add.scaled(Tensor self, Tensor other, *, Scalar alpha) -> Tensor",
-        _scaled("add", _add),
+        partial(_add_scaled, "add", _add),
         "self + alpha * other",
         operand=("alpha",),
     ),
@@ -201,7 +197,7 @@ ARITHMETIC = (
     ),
     ItemRow(
         "sub.scaled(Tensor self, Tensor other, *, Scalar alpha) -> Tensor",
-        _scaled("sub", lax.sub, _refuse_bool),
+        partial(_add_scaled, "sub", lax.sub, check=_refuse_bool),
         "self - alpha * other",
         operand=("alpha",),
         dtypes="ihfc",

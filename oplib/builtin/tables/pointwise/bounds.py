@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -198,30 +199,26 @@ def _lerp(self: Any, end: Any, weight: Any) -> Any:
     return lax.convert_element_type(blend, self.dtype)
 
 
-def _add_combined(op: str, combine: Any) -> Any:
-    """Makes the kernel of ``self + value * combine(first, second)``."""
-
-    def kernel(self: Any, tensor1: Any, tensor2: Any, *, value: Any = None) -> Any:
-        dtype = promote_operands(self, tensor1, tensor2)
-        if op == "addcdiv" and is_integral(tensor1.dtype) and is_integral(tensor2.dtype):
-            raise ArgumentError(
-                f"addcdiv: integer division is not supported. Got {describe(self)}, {describe(tensor1)} and "
-                f"{describe(tensor2)}. Convert them to a floating dtype."
-            )
-        factors = [] if value is None else [value]
-        own = compute_dtype(dtype, (self, tensor1, tensor2, *factors))
-        operands = [lax.convert_element_type(array, own) for array in (self, tensor1, tensor2, *factors)]
-        x, first, second, *scale = broadcast(operands, op)
-        combined = combine(first, second)
-        return lax.convert_element_type(x + (scale[0] * combined if scale else combined), dtype)
-
-    return kernel
+def _add_combined(op: str, combine: Any, self: Any, tensor1: Any, tensor2: Any, *, value: Any = None) -> Any:
+    """Computes ``self + value * combine(first, second)``."""
+    dtype = promote_operands(self, tensor1, tensor2)
+    if op == "addcdiv" and is_integral(tensor1.dtype) and is_integral(tensor2.dtype):
+        raise ArgumentError(
+            f"addcdiv: integer division is not supported. Got {describe(self)}, {describe(tensor1)} and "
+            f"{describe(tensor2)}. Convert them to a floating dtype."
+        )
+    factors = [] if value is None else [value]
+    own = compute_dtype(dtype, (self, tensor1, tensor2, *factors))
+    operands = [lax.convert_element_type(array, own) for array in (self, tensor1, tensor2, *factors)]
+    x, first, second, *scale = broadcast(operands, op)
+    combined = combine(first, second)
+    return lax.convert_element_type(x + (scale[0] * combined if scale else combined), dtype)
 
 
 def _make_combined(op: str, combine: Any, sign: str, dtypes: str) -> Iterator[Row]:
     """Makes the rows of ``addcmul`` or ``addcdiv``, without a factor and with one."""
     tensors = "Tensor self, Tensor tensor1, Tensor tensor2"
-    kernel, formula = _add_combined(op, combine), f"tensor1 {sign} tensor2"
+    kernel, formula = partial(_add_combined, op, combine), f"tensor1 {sign} tensor2"
     facts: dict[str, Any] = {"dtypes": dtypes, "autocast": "cuda widest"}
     yield ItemRow(f"{op}.unscaled({tensors}) -> Tensor", kernel, f"self + {formula}", in_place=True, **facts)
     yield ItemRow(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -179,16 +180,17 @@ def refuse_empty(op: str, self: Any, axes: Sequence[int]) -> None:
             )
 
 
-def _find_whole(op: str, reduce: Any) -> Any:
-    def kernel(self: Any) -> Any:
-        if not self.size:
-            raise ArgumentError(
-                f"{op}: expected reduction dim to be specified for a tensor without items. Got "
-                f"{describe(self)}. Pass dim=, or a tensor with items."
-            )
-        return reduce(self)
+def _refuse_no_items(op: str, self: Any, kind: type[Exception]) -> None:
+    if not self.size:
+        raise kind(
+            f"{op}: expected reduction dim to be specified for a tensor without items. Got "
+            f"{describe(self)}. Pass dim=, or a tensor with items."
+        )
 
-    return kernel
+
+def _find_whole(op: str, reduce: Any, self: Any) -> Any:
+    _refuse_no_items(op, self, ArgumentError)
+    return reduce(self)
 
 
 def take_at(array: Any, indices: Any, axis: int) -> Any:
@@ -196,62 +198,44 @@ def take_at(array: Any, indices: Any, axis: int) -> Any:
     return jnp.take_along_axis(array, lax.expand_dims(indices, (axis,)), axis, mode="promise_in_bounds")
 
 
-def _find_along(op: str, find: Any) -> Any:
-    """Makes a kernel whose gradient goes to the selected item only: the first of equal items."""
-
-    def kernel(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
-        axis = find_dim(op, self.ndim, dim)
-        if not self.ndim:
-            return self, lax.full((), 0, default_int_dtype())
-        refuse_empty(op, self, [axis])
-        picked = find(self, axis, default_int_dtype())
-        values = take_at(self, picked, axis)
-        if keepdim:
-            return values, lax.expand_dims(picked, (axis,))
-        return lax.squeeze(values, (axis,)), picked
-
-    return kernel
+def _find_along(op: str, find: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    """Returns items and indices; the gradient goes to the selected item only: the first of equal items."""
+    axis = find_dim(op, self.ndim, dim)
+    if not self.ndim:
+        return self, lax.full((), 0, default_int_dtype())
+    refuse_empty(op, self, [axis])
+    picked = find(self, axis, default_int_dtype())
+    values = take_at(self, picked, axis)
+    if keepdim:
+        return values, lax.expand_dims(picked, (axis,))
+    return lax.squeeze(values, (axis,)), picked
 
 
-def _find_index(op: str, find: Any) -> Any:
-    def kernel(self: Any, dim: int | None, keepdim: bool) -> Any:
-        if dim is None:
-            if not self.size:
-                raise DimensionError(
-                    f"{op}: expected reduction dim to be specified for a tensor without items. Got "
-                    f"{describe(self)}. Pass dim=, or a tensor with items."
-                )
-            index = find(lax.reshape(self, (self.size,)), 0, default_int_dtype())
-            return lax.reshape(index, (1,) * self.ndim) if keepdim else index
-        axis = find_dim(op, self.ndim, dim)
-        if not self.ndim:
-            return lax.full((), 0, default_int_dtype())
-        refuse_empty(op, self, [axis])
-        index = find(self, axis, default_int_dtype())
-        return lax.expand_dims(index, (axis,)) if keepdim else index
-
-    return kernel
+def _find_index(op: str, find: Any, self: Any, dim: int | None, keepdim: bool) -> Any:
+    if dim is None:
+        _refuse_no_items(op, self, DimensionError)
+        index = find(lax.reshape(self, (self.size,)), 0, default_int_dtype())
+        return lax.reshape(index, (1,) * self.ndim) if keepdim else index
+    axis = find_dim(op, self.ndim, dim)
+    if not self.ndim:
+        return lax.full((), 0, default_int_dtype())
+    refuse_empty(op, self, [axis])
+    index = find(self, axis, default_int_dtype())
+    return lax.expand_dims(index, (axis,)) if keepdim else index
 
 
-def _extreme(op: str, reduce: Any) -> Any:
-    def kernel(self: Any, dim: Sequence[int], keepdim: bool) -> Any:
-        axes = find_dims(op, self, dim)
-        if not dim and not self.size:
-            raise ArgumentError(
-                f"{op}: expected reduction dim to be specified for a tensor without items. Got "
-                f"{describe(self)}. Pass dim=, or a tensor with items."
-            )
-        refuse_empty(op, self, axes)
-        return reduce(self, axis=axes, keepdims=keepdim)
-
-    return kernel
+def _find_extreme(op: str, reduce: Any, self: Any, dim: Sequence[int], keepdim: bool) -> Any:
+    axes = find_dims(op, self, dim)
+    if not dim:
+        _refuse_no_items(op, self, ArgumentError)
+    refuse_empty(op, self, axes)
+    return reduce(self, axis=axes, keepdims=keepdim)
 
 
 def _aminmax(self: Any, *, dim: int | None, keepdim: bool) -> tuple[Any, Any]:
     dims = [] if dim is None else [dim]
-    return _extreme("aminmax", jnp.min)(self, dims, keepdim), _extreme("aminmax", jnp.max)(
-        self, dims, keepdim
-    )
+    lowest, highest = (_find_extreme("aminmax", find, self, dims, keepdim) for find in (jnp.min, jnp.max))
+    return lowest, highest
 
 
 def _extremum(op: str, adjective: str, reduce: Any, find: Any, choose: Any) -> tuple[Row, ...]:
@@ -259,7 +243,7 @@ def _extremum(op: str, adjective: str, reduce: Any, find: Any, choose: Any) -> t
     return (
         Row(
             f"{op}(Tensor self) -> Tensor",
-            _find_whole(op, reduce),
+            partial(_find_whole, op, reduce),
             f"{adjective}est item; equal items share the gradient",
             derivative=OF_ALL,
             dtypes="bihf",
@@ -267,7 +251,7 @@ def _extremum(op: str, adjective: str, reduce: Any, find: Any, choose: Any) -> t
         ),
         Row(
             f"{op}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-            _find_along(op, find),
+            partial(_find_along, op, find),
             f"{adjective}est items along a dim, and their indices",
             derivative=OF_CHOSEN,
             dtypes="bihf",
@@ -281,7 +265,7 @@ def _extremum(op: str, adjective: str, reduce: Any, find: Any, choose: Any) -> t
         ),
         Row(
             f"a{op}(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
-            _extreme(f"a{op}", reduce),
+            partial(_find_extreme, f"a{op}", reduce),
             f"{adjective}est items over given axes, or over all; equal items share the gradient",
             derivative=ALONG,
             dtypes="bihf",
@@ -289,7 +273,7 @@ def _extremum(op: str, adjective: str, reduce: Any, find: Any, choose: Any) -> t
         ),
         Row(
             f"arg{op}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
-            _find_index(f"arg{op}", find),
+            partial(_find_index, f"arg{op}", find),
             f"index of the {adjective}est item, of equal items the first",
             derivative=_STEP,
             dtypes="ihf",
@@ -315,29 +299,25 @@ EXTREMA = (
 # Tests of all items -----------------------------------------------------------------------------------------
 
 
-def _ask(op: str, reduce: Callable[..., Any]) -> Any:
-    """Makes the kernel; as in torch, uint8 gives uint8, and an empty list of dims means no reduction."""
-
-    def kernel(self: Any, dim: Sequence[int] | None, keepdim: bool) -> Any:
-        is_there = self if self.dtype == dtypes.bool else self != strong(0, self)
-        axes = find_dims(op, self, dim) if dim is None or len(dim) else ()
-        answer = reduce(is_there, axis=axes, keepdims=keepdim)
-        return lax.convert_element_type(answer, dtypes.uint8) if self.dtype == dtypes.uint8 else answer
-
-    return kernel
+def _ask(op: str, reduce: Callable[..., Any], self: Any, dim: Sequence[int] | None, keepdim: bool) -> Any:
+    """As in torch, uint8 gives uint8, and an empty list of dims means no reduction."""
+    is_there = self if self.dtype == dtypes.bool else self != strong(0, self)
+    axes = find_dims(op, self, dim) if dim is None or len(dim) else ()
+    answer = reduce(is_there, axis=axes, keepdims=keepdim)
+    return lax.convert_element_type(answer, dtypes.uint8) if self.dtype == dtypes.uint8 else answer
 
 
 QUESTIONS = (
     Row(
         f"all(Tensor self, {_DIM}) -> Tensor",
-        _ask("all", jnp.all),
+        partial(_ask, "all", jnp.all),
         "whether all items are nonzero",
         derivative=_STEP,
         out=True,
     ),
     Row(
         f"any(Tensor self, {_DIM}) -> Tensor",
-        _ask("any", jnp.any),
+        partial(_ask, "any", jnp.any),
         "whether one of the items is nonzero",
         derivative=_STEP,
         out=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -123,16 +124,13 @@ def _nanmedian(self: Any) -> Any:
     return _median(self, _nanmedian_index)
 
 
-def _median_along(op: str, find: Any) -> Any:
-    def kernel(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
-        axis = find_dim(op, self.ndim, dim)
-        refuse_empty(op, self, [axis])
-        if not self.ndim:
-            return self, lax.full((), 0, default_int_dtype())
-        indices = find(self, axis)
-        return _finish(take_at(self, indices, axis), indices, axis, keepdim=keepdim)
-
-    return kernel
+def _find_median_along(op: str, find: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    axis = find_dim(op, self.ndim, dim)
+    refuse_empty(op, self, [axis])
+    if not self.ndim:
+        return self, lax.full((), 0, default_int_dtype())
+    indices = find(self, axis)
+    return _finish(take_at(self, indices, axis), indices, axis, keepdim=keepdim)
 
 
 def _mode(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
@@ -212,7 +210,7 @@ ROWS = (
     ),
     Row(
         "median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        _median_along("median", _median_index),
+        partial(_find_median_along, "median", _median_index),
         "medians along a dim, and their indices",
         derivative=OF_CHOSEN,
         dtypes="ihf",
@@ -227,7 +225,7 @@ ROWS = (
     ),
     Row(
         "nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        _median_along("nanmedian", _nanmedian_index),
+        partial(_find_median_along, "nanmedian", _nanmedian_index),
         "medians along a dim of all items except nan, and their indices",
         derivative=OF_CHOSEN,
         dtypes="ihf",

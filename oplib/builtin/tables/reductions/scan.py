@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,16 +14,12 @@ from oplib.builtin.rows.row import SELECTED, Row
 from oplib.tensor import default_int_dtype
 
 
-def _cumulative(op: str, scan: Any) -> Any:
-    """Makes the kernel of a cumulative sum or product; integers accumulate in int64."""
-
-    def kernel(self: Any, dim: int, *, dtype: Any = None) -> Any:
-        axis = find_dim(op, self.ndim, dim)
-        kind = dtype or (default_int_dtype() if is_integral(self.dtype) else self.dtype)
-        array = lax.convert_element_type(self, kind)
-        return in_single(lambda wide: scan(wide, axis))(array) if array.ndim else array
-
-    return kernel
+def _accumulate(op: str, scan: Any, self: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Computes a cumulative sum or product; integers accumulate in int64."""
+    axis = find_dim(op, self.ndim, dim)
+    kind = dtype or (default_int_dtype() if is_integral(self.dtype) else self.dtype)
+    array = lax.convert_element_type(self, kind)
+    return in_single(lambda wide: scan(wide, axis))(array) if array.ndim else array
 
 
 def _logcumsumexp(self: Any, dim: int) -> Any:
@@ -69,13 +66,13 @@ _CHOSEN: dict[str, Any] = {"derivative": SELECTED, "dtypes": "bihf", "out": True
 ROWS = (
     Row(
         "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
-        _cumulative("cumsum", lax.cumsum),
+        partial(_accumulate, "cumsum", lax.cumsum),
         "cumulative sum along a dim",
         **_SUMMED,
     ),
     Row(
         "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
-        _cumulative("cumprod", lax.cumprod),
+        partial(_accumulate, "cumprod", lax.cumprod),
         "cumulative product along a dim",
         **_SUMMED,
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -55,15 +56,12 @@ def _flip(self: Any, dims: Sequence[int]) -> Any:
     return lax.rev(self, find_dims("flip", self, dims)) if dims else self
 
 
-def _flip_axis(op: str, axis: int) -> Any:
-    def kernel(self: Any) -> Any:
-        if self.ndim <= axis:
-            raise ArgumentError(
-                f"{op}: input must be >= {axis + 1}-d. Got {describe(self)}. Add an axis with unsqueeze."
-            )
-        return lax.rev(self, (axis,))
-
-    return kernel
+def _flip_axis(op: str, axis: int, self: Any) -> Any:
+    if self.ndim <= axis:
+        raise ArgumentError(
+            f"{op}: input must be >= {axis + 1}-d. Got {describe(self)}. Add an axis with unsqueeze."
+        )
+    return lax.rev(self, (axis,))
 
 
 def _roll(self: Any, shifts: Sequence[int], dims: Sequence[int]) -> Any:
@@ -93,15 +91,12 @@ def _rot90(self: Any, k: int, dims: Sequence[int]) -> Any:
 # Triangles and diagonals ------------------------------------------------------------------------------------
 
 
-def _triangle(op: str, cut: Any) -> Any:
-    def kernel(self: Any, diagonal: int) -> Any:
-        if self.ndim < 2:
-            raise ArgumentError(
-                f"{op}: input tensor must have at least 2 dimensions. Got {describe(self)}. Add an axis."
-            )
-        return cut(self, diagonal)
-
-    return kernel
+def _cut_triangle(op: str, cut: Any, self: Any, diagonal: int) -> Any:
+    if self.ndim < 2:
+        raise ArgumentError(
+            f"{op}: input tensor must have at least 2 dimensions. Got {describe(self)}. Add an axis."
+        )
+    return cut(self, diagonal)
 
 
 def _diag(self: Any, diagonal: int) -> Any:
@@ -262,22 +257,17 @@ def _channel_shuffle(input: Any, groups: int) -> Any:
 # Joined -----------------------------------------------------------------------------------------------------
 
 
-def _joined(op: str, join: Any) -> Any:
-    def kernel(tensors: Sequence[Any]) -> Any:
-        if not tensors:
-            raise ArgumentError(f"{op}: expects a non-empty list of tensors. Got none. Give at least one.")
-        dtype = (
-            jnp.result_type(*tensors) if len({tensor.dtype for tensor in tensors}) > 1 else tensors[0].dtype
-        )
-        try:
-            return join([lax.convert_element_type(tensor, dtype) for tensor in tensors])
-        except (TypeError, ValueError):
-            raise ArgumentError(
-                f"{op}: sizes of tensors must match except in the dimension they are joined along. Got "
-                f"{', '.join(map(describe, tensors))}. Reshape one of them."
-            ) from None
-
-    return kernel
+def _join(op: str, join: Any, tensors: Sequence[Any]) -> Any:
+    if not tensors:
+        raise ArgumentError(f"{op}: expects a non-empty list of tensors. Got none. Give at least one.")
+    dtype = jnp.result_type(*tensors) if len({tensor.dtype for tensor in tensors}) > 1 else tensors[0].dtype
+    try:
+        return join([lax.convert_element_type(tensor, dtype) for tensor in tensors])
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"{op}: sizes of tensors must match except in the dimension they are joined along. Got "
+            f"{', '.join(map(describe, tensors))}. Reshape one of them."
+        ) from None
 
 
 ROWS = (
@@ -308,13 +298,13 @@ ROWS = (
     ),
     Row(
         "fliplr(Tensor self) -> Tensor",
-        _flip_axis("fliplr", 1),
+        partial(_flip_axis, "fliplr", 1),
         "the items, mirrored along axis 1",
         result="shape",
     ),
     Row(
         "flipud(Tensor self) -> Tensor",
-        _flip_axis("flipud", 0),
+        partial(_flip_axis, "flipud", 0),
         "the items, mirrored along axis 0",
         result="shape",
     ),
@@ -331,7 +321,7 @@ ROWS = (
     ),
     Row(
         "tril(Tensor self, int diagonal=0) -> Tensor",
-        _triangle("tril", jnp.tril),
+        partial(_cut_triangle, "tril", jnp.tril),
         "the matrix with 0 above a diagonal",
         in_place=True,
         result="shape",
@@ -340,7 +330,7 @@ ROWS = (
     ),
     Row(
         "triu(Tensor self, int diagonal=0) -> Tensor",
-        _triangle("triu", jnp.triu),
+        partial(_cut_triangle, "triu", jnp.triu),
         "the matrix with 0 below a diagonal",
         in_place=True,
         result="shape",
@@ -381,20 +371,20 @@ ROWS = (
     ),
     Row(
         "hstack(Tensor[] tensors) -> Tensor",
-        _joined("hstack", jnp.hstack),
+        partial(_join, "hstack", jnp.hstack),
         "tensors joined along axis 1",
         out=True,
     ),
     Row(
         "vstack(Tensor[] tensors) -> Tensor",
-        _joined("vstack", jnp.vstack),
+        partial(_join, "vstack", jnp.vstack),
         "tensors joined along axis 0",
         out=True,
         aliases=("row_stack",),
     ),
     Row(
         "dstack(Tensor[] tensors) -> Tensor",
-        _joined("dstack", jnp.dstack),
+        partial(_join, "dstack", jnp.dstack),
         "tensors joined along axis 2",
         out=True,
     ),
