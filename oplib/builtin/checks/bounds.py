@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -60,94 +61,64 @@ def check_index_range(op: str, index: Any, length: int, *, low: int = 0, but: in
         )
 
 
-def _along(name: str) -> Check:
-    def check(input: Any, dim: Any, index: Any, *_: Any, **__: Any) -> None:
-        shape = input.shape or (1,)  # a tensor without axes has one position
-        if isinstance(dim, int) and -len(shape) <= dim < len(shape):
-            length = shape[dim]
-            check_index_range(name, index, length, low=-length if name in _FROM_THE_END else 0)
-
-    return Check(check)
+def _along(name: str, input: Any, dim: Any, index: Any, *_: Any, **__: Any) -> None:
+    shape = input.shape or (1,)  # a tensor without axes has one position
+    if isinstance(dim, int) and -len(shape) <= dim < len(shape):
+        length = shape[dim]
+        check_index_range(name, index, length, low=-length if name in _FROM_THE_END else 0)
 
 
-def _along_and_value(name: str) -> Check:
-    check_indices = _along(name).arguments
-    assert check_indices is not None
-
-    def check(input: Any, dim: Any, index: Any, value: Any) -> None:
-        check_indices(input, dim, index)
-        check_fits(name, input, value)
-
-    return Check(check)
+def _along_and_value(name: str, input: Any, dim: Any, index: Any, value: Any) -> None:
+    _along(name, input, dim, index)
+    check_fits(name, input, value)
 
 
-def _flat(name: str) -> Check:
-    def check(input: Any, index: Any, *_: Any) -> None:
-        length = math.prod(input.shape)
-        check_index_range(name, index, length, low=-length)
-
-    return Check(check)
+def _flat(name: str, input: Any, index: Any, *_: Any) -> None:
+    length = math.prod(input.shape)
+    check_index_range(name, index, length, low=-length)
 
 
-def _along_dim(name: str) -> Check:
-    def check(input: Any, indices: Any, dim: Any) -> None:
-        if dim is None or (isinstance(dim, int) and -input.ndim <= dim < input.ndim):
-            length = math.prod(input.shape) if dim is None else input.shape[dim]
-            check_index_range(name, indices, length, low=-length)
-
-    return Check(check)
+def _along_dim(name: str, input: Any, indices: Any, dim: Any) -> None:
+    if dim is None or (isinstance(dim, int) and -input.ndim <= dim < input.ndim):
+        length = math.prod(input.shape) if dim is None else input.shape[dim]
+        check_index_range(name, indices, length, low=-length)
 
 
-def _of_classes(name: str) -> Check:
-    def check(input: Any, target: Any, weight: Any, *, ignore_index: int, **_: Any) -> None:  # noqa: ARG001
-        if shape := input.shape:
-            check_index_range(name, target, shape[1 if len(shape) > 1 else 0], but=ignore_index)
-
-    return Check(check)
+def _of_classes(name: str, input: Any, target: Any, weight: Any, *, ignore_index: int, **_: Any) -> None:  # noqa: ARG001
+    if shape := input.shape:
+        check_index_range(name, target, shape[1 if len(shape) > 1 else 0], but=ignore_index)
 
 
-def _of_labels(name: str) -> Check:
+def _of_labels(name: str, input: Any, target: Any, *_: Any, **__: Any) -> None:
     """Checks several labels per row, in which -1 marks the end of the row."""
     low = -1 if name == "multilabel_margin_loss" else 0
-
-    def check(input: Any, target: Any, *_: Any, **__: Any) -> None:
-        if input.ndim:
-            check_index_range(name, target, input.shape[-1], low=low)
-
-    return Check(check)
+    if input.ndim:
+        check_index_range(name, target, input.shape[-1], low=low)
 
 
-def _masked(name: str) -> Check:
+def _masked(name: str, input: Any, mask: Any, source: Any) -> None:
     """Checks that masked_scatter has a source item per position; counts only if the source may be short."""
-
-    def check(input: Any, mask: Any, source: Any) -> None:
-        array = read_array(mask) if isinstance(mask, Tensor) else mask
-        is_known = getattr(array, "dtype", None) == np.dtype(bool) and not isinstance(array, Tracer)
-        if is_known and array.shape == input.shape and math.prod(source.shape) < math.prod(input.shape):
-            count = int(np.asarray(array).sum())
-            if count > math.prod(source.shape):
-                raise ArgumentError(
-                    f"{name}: the source has too few items. Got {describe(source)} "
-                    f"for {count} positions. Pass {count} items."
-                )
-
-    return Check(check)
+    array = read_array(mask) if isinstance(mask, Tensor) else mask
+    is_known = getattr(array, "dtype", None) == np.dtype(bool) and not isinstance(array, Tracer)
+    if is_known and array.shape == input.shape and math.prod(source.shape) < math.prod(input.shape):
+        count = int(np.asarray(array).sum())
+        if count > math.prod(source.shape):
+            raise ArgumentError(
+                f"{name}: the source has too few items. Got {describe(source)} "
+                f"for {count} positions. Pass {count} items."
+            )
 
 
 def _check_padding(input: Any, pad: Any, mode: Any, value: Any) -> None:  # noqa: ARG001
     check_fits("pad", input, value)
 
 
-def _adaptive(name: str) -> Check:
+def _adaptive(name: str, input: Any, output_size: Any, *_: Any) -> None:
     """Checks that the result of an adaptive pooling fits into memory, before a trace lists its windows."""
     rank = int(name.removesuffix("_with_indices")[-2])
-
-    def check(input: Any, output_size: Any, *_: Any) -> None:
-        given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * rank
-        sizes = [one for one in given if isinstance(one, int)]
-        require_memory(name, sizes, getattr(input, "dtype", None), listed=True)
-
-    return Check(check)
+    given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * rank
+    sizes = [one for one in given if isinstance(one, int)]
+    require_memory(name, sizes, getattr(input, "dtype", None), listed=True)
 
 
 def _check_dimension(input: Any, p: Any) -> None:
@@ -156,17 +127,13 @@ def _check_dimension(input: Any, p: Any) -> None:
         require_memory("mvlgamma", (p,), getattr(input, "dtype", None), listed=True)
 
 
-def _degree(name: str) -> Check:
+def _degree(name: str, x: Any, n: Any) -> None:
     """Checks a degree that is a number: the recurrence takes a step for each."""
-
-    def check(x: Any, n: Any) -> None:
-        if isinstance(n, (int, float)) and n > MOST_STEPS:
-            raise ArgumentValueError(
-                f"{name.replace('_', '.', 1)}: the degree is too large. Got {n:g} for {describe(x)}; the "
-                f"largest is {MOST_STEPS}. Use an asymptotic formula."
-            )
-
-    return Check(check)
+    if isinstance(n, (int, float)) and n > MOST_STEPS:
+        raise ArgumentValueError(
+            f"{name.replace('_', '.', 1)}: the degree is too large. Got {n:g} for {describe(x)}; the "
+            f"largest is {MOST_STEPS}. Use an asymptotic formula."
+        )
 
 
 @jax.jit
@@ -175,23 +142,19 @@ def _find_extremes(*arrays: Any) -> Any:
     return jnp.stack([jnp.stack([jnp.min(array), jnp.max(array)]).astype(jnp.float32) for array in arrays])
 
 
-def make_share_check(name: str) -> Check:
-    """Makes the check of a loss that refuses probabilities outside [0, 1], if the values are known."""
-
-    def check(result: Any, input: Any, target: Any, *_: Any, **__: Any) -> Any:
-        arrays = [find_array(array) for array in (input, target)]
-        if all(map(_has_values, arrays)):
-            extremes = zip(("input", "target"), np.asarray(_find_extremes(*arrays)), strict=True)
-            for kind, (low, high) in extremes:
-                if not (low >= 0 and high <= 1):  # also refuses nan
-                    raise ArgumentError(
-                        f"{name}: all elements of {kind} should be between 0 and 1. Got {describe(input)} "
-                        f"and {describe(target)}, {kind} from {low:.6g} to {high:.6g}. Take sigmoid of it, "
-                        f"or use {name}_with_logits."
-                    )
-        return result
-
-    return Check(result=check)  # other errors have priority
+def _check_shares(result: Any, input: Any, target: Any, *_: Any, **__: Any) -> Any:
+    """Refuses probabilities outside [0, 1], if the values are known. Other errors have priority."""
+    arrays = [find_array(array) for array in (input, target)]
+    if all(map(_has_values, arrays)):
+        extremes = zip(("input", "target"), np.asarray(_find_extremes(*arrays)), strict=True)
+        for kind, (low, high) in extremes:
+            if not (low >= 0 and high <= 1):  # also refuses nan
+                raise ArgumentError(
+                    f"binary_cross_entropy: all elements of {kind} should be between 0 and 1. Got "
+                    f"{describe(input)} and {describe(target)}, {kind} from {low:.6g} to {high:.6g}. Take "
+                    "sigmoid of it, or use binary_cross_entropy_with_logits."
+                )
+    return result
 
 
 def _has_values(array: Any) -> bool:
@@ -199,7 +162,7 @@ def _has_values(array: Any) -> bool:
     return is_array and array.size > 0 and jnp.issubdtype(array.dtype, jnp.floating)
 
 
-_MAKERS: tuple[tuple[Callable[[str], Check], tuple[str, ...]], ...] = (
+_CHECKS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
     (_along, ("gather", "index_select", "scatter", "scatter_add", "scatter_reduce")),
     (_along, ("index_add", "index_copy", "index_reduce")),
     (_along_and_value, ("index_fill",)),
@@ -210,11 +173,11 @@ _MAKERS: tuple[tuple[Callable[[str], Check], tuple[str, ...]], ...] = (
     (_of_labels, ("multi_margin_loss", "multilabel_margin_loss")),
     (_adaptive, tuple(f"adaptive_avg_pool{rank}d" for rank in (1, 2, 3))),
     (_adaptive, tuple(f"adaptive_max_pool{rank}d_with_indices" for rank in (1, 2, 3))),
-    (make_share_check, ("binary_cross_entropy",)),
     (_degree, tuple(f"special_{name}" for name in POLYNOMIALS)),
 )
 CHECKED = {
-    **{name: make(name) for make, names in _MAKERS for name in names},
+    **{name: Check(partial(check, name)) for check, names in _CHECKS for name in names},
+    "binary_cross_entropy": Check(result=_check_shares),
     "interpolate": Check(check_counts),
     "mvlgamma": Check(_check_dimension),
     "pad": Check(_check_padding),
