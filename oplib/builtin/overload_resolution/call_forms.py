@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from oplib.builtin.registration import make_results
@@ -23,44 +24,36 @@ def _refuse_keepdim(name: str, keepdim: Any) -> ArgumentTypeError:
     )
 
 
-def _extremum(name: str) -> Chooser:
+def choose_extremum(name: str, overloads: Overloads) -> OverloadChoice:
     """Makes ``max(input)``, ``max(input, dim, keepdim)`` and ``max(input, other)``, or ``min``."""
+    whole, along, pair = (overloads[f"{name}{kind}"] for kind in ("", ".dim", ".other"))
+    results = make_results(along._schema)
+    assert results is not None
 
-    def choose(overloads: Overloads) -> OverloadChoice:
-        whole, along, pair = (overloads[f"{name}{kind}"] for kind in ("", ".dim", ".other"))
-        results = make_results(along._schema)
-        assert results is not None
+    def function(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+        if isinstance(dim, int):
+            return results(*along.call(input, dim, keepdim))
+        if keepdim is not False:
+            raise _refuse_keepdim(name, keepdim)
+        if dim is None and other is None:
+            return whole.call(input)
+        return pair.call(input, take_operand(dim if other is None else other))
 
-        def function(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-            if isinstance(dim, int):
-                return results(*along.call(input, dim, keepdim))
-            if keepdim is not False:
-                raise _refuse_keepdim(name, keepdim)
-            if dim is None and other is None:
-                return whole.call(input)
-            return pair.call(input, take_operand(dim if other is None else other))
-
-        return OverloadChoice(function, Branch("", whole, (0,)), Branch(when_tensor(1), pair, (0, 1)))
-
-    return choose
+    return OverloadChoice(function, Branch("", whole, (0,)), Branch(when_tensor(1), pair, (0, 1)))
 
 
-def _median(name: str) -> Chooser:
+def choose_median(name: str, overloads: Overloads) -> OverloadChoice:
     """Makes ``median(input)`` and ``median(input, dim, keepdim)``, or ``nanmedian``."""
+    whole, along = overloads[name], overloads[f"{name}.dim"]
+    results = make_results(along._schema)
+    assert results is not None
 
-    def choose(overloads: Overloads) -> OverloadChoice:
-        whole, along = overloads[name], overloads[f"{name}.dim"]
-        results = make_results(along._schema)
-        assert results is not None
+    def function(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+        if dim is None and keepdim is not False:
+            raise _refuse_keepdim(name, keepdim)
+        return whole.call(input) if dim is None else results(*along.call(input, dim, keepdim))
 
-        def function(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
-            if dim is None and keepdim is not False:
-                raise _refuse_keepdim(name, keepdim)
-            return whole.call(input) if dim is None else results(*along.call(input, dim, keepdim))
-
-        return OverloadChoice(function)
-
-    return choose
+    return OverloadChoice(function)
 
 
 def choose_prod(overloads: Overloads) -> OverloadChoice:
@@ -77,37 +70,33 @@ def choose_prod(overloads: Overloads) -> OverloadChoice:
     return OverloadChoice(function)
 
 
-def _moment(name: str) -> Chooser:
+def choose_moment(name: str, overloads: Overloads) -> OverloadChoice:
     """Makes ``var(input, dim=None, unbiased=None, keepdim=False, *, correction=None)`` and the like.
 
     Torch's older form has ``unbiased`` in the place of ``dim`` where all axes are meant.
     """
+    overload = overloads[name]
 
-    def choose(overloads: Overloads) -> OverloadChoice:
-        overload = overloads[name]
+    def function(
+        input: Any,
+        dim: Any = None,
+        unbiased: bool | None = None,
+        keepdim: bool = False,
+        *,
+        correction: float | None = None,
+    ) -> Any:
+        if isinstance(dim, bool):
+            dim, unbiased = None, dim
+        if unbiased is not None:
+            if correction is not None:
+                raise ArgumentTypeError(
+                    f"{name}: only one of unbiased and correction can be given. Got unbiased={unbiased} "
+                    f"and correction={correction}. Give correction, of which unbiased=True is 1."
+                )
+            correction = int(unbiased)
+        return overload.call(input, dim, correction=correction, keepdim=keepdim)
 
-        def function(
-            input: Any,
-            dim: Any = None,
-            unbiased: bool | None = None,
-            keepdim: bool = False,
-            *,
-            correction: float | None = None,
-        ) -> Any:
-            if isinstance(dim, bool):
-                dim, unbiased = None, dim
-            if unbiased is not None:
-                if correction is not None:
-                    raise ArgumentTypeError(
-                        f"{name}: only one of unbiased and correction can be given. Got unbiased={unbiased} "
-                        f"and correction={correction}. Give correction, of which unbiased=True is 1."
-                    )
-                correction = int(unbiased)
-            return overload.call(input, dim, correction=correction, keepdim=keepdim)
-
-        return OverloadChoice(function)
-
-    return choose
+    return OverloadChoice(function)
 
 
 def choose_detach(overloads: Overloads) -> OverloadChoice:
@@ -131,27 +120,23 @@ def choose_conj(overloads: Overloads) -> OverloadChoice:
     return OverloadChoice(function)
 
 
-def _conv(rank: int) -> Chooser:
+def choose_conv(rank: int, overloads: Overloads) -> OverloadChoice:
     """Makes ``conv2d``, whose padding may be a name."""
+    by_numbers, by_name = overloads[f"conv{rank}d"], overloads[f"conv{rank}d.padding"]
 
-    def choose(overloads: Overloads) -> OverloadChoice:
-        by_numbers, by_name = overloads[f"conv{rank}d"], overloads[f"conv{rank}d.padding"]
+    def function(  # noqa: PLR0917  torch's signature
+        input: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Any:
+        overload = by_name if isinstance(padding, str) else by_numbers
+        return overload.call(input, weight, bias, stride, padding, dilation, groups)
 
-        def function(  # noqa: PLR0917  torch's signature
-            input: Any,
-            weight: Any,
-            bias: Any = None,
-            stride: Any = 1,
-            padding: Any = 0,
-            dilation: Any = 1,
-            groups: int = 1,
-        ) -> Any:
-            overload = by_name if isinstance(padding, str) else by_numbers
-            return overload.call(input, weight, bias, stride, padding, dilation, groups)
-
-        return OverloadChoice(function)
-
-    return choose
+    return OverloadChoice(function)
 
 
 def choose_sort(overloads: Overloads) -> OverloadChoice:
@@ -215,15 +200,15 @@ def choose_pad(overloads: Overloads) -> OverloadChoice:
 
 
 OF_FORMS: dict[str, Chooser] = {
-    **{f"conv{rank}d": _conv(rank) for rank in (1, 2, 3)},
+    **{f"conv{rank}d": partial(choose_conv, rank) for rank in (1, 2, 3)},
     "linalg_matrix_norm": choose_matrix_norm,
     "histogram": choose_histogram,
     "sort": choose_sort,
-    "max": _extremum("max"),
-    "min": _extremum("min"),
-    **{name: _median(name) for name in ("median", "nanmedian")},
+    "max": partial(choose_extremum, "max"),
+    "min": partial(choose_extremum, "min"),
+    **{name: partial(choose_median, name) for name in ("median", "nanmedian")},
     "prod": choose_prod,
-    **{name: _moment(name) for name in ("var", "std", "var_mean", "std_mean")},
+    **{name: partial(choose_moment, name) for name in ("var", "std", "var_mean", "std_mean")},
     "pad": choose_pad,
     "detach": choose_detach,
     "conj": choose_conj,

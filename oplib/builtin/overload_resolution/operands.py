@@ -6,6 +6,7 @@ The common cases are told by the class of one operand, since these functions sta
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -34,6 +35,12 @@ def take_operand(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else to_array(value, None, None)
 
 
+def take_quotient_operand(value: Any) -> Any:
+    """Returns the operand of a division for a value, see :func:`take_operand`."""
+    operand = take_operand(value)
+    return float(operand) if is_wide(operand) else operand
+
+
 def choose_comparison(name: str, overloads: Overloads) -> OverloadChoice:
     """Makes ``f(input, other)`` of a comparison, where ``other`` may be a number, however large."""
     on_tensor, on_number = overloads[f"{name}.Tensor"], overloads[f"{name}.Scalar"]
@@ -49,8 +56,9 @@ def choose_comparison(name: str, overloads: Overloads) -> OverloadChoice:
     return OverloadChoice(function, Branch(when_number(1), on_number), Branch("", on_tensor))
 
 
-def choose_scaled(on_tensor: OpOverload, on_number: OpOverload, scaled: OpOverload) -> OverloadChoice:
+def choose_scaled(name: str, overloads: Overloads) -> OverloadChoice:
     """Makes ``f(input, other, *, alpha=1)`` of ``add`` and ``sub``."""
+    on_tensor, on_number, scaled = (overloads[f"{name}.{kind}"] for kind in ("Tensor", "Scalar", "scaled"))
 
     def function(input: Any, other: Any, *, alpha: Any = 1) -> Any:
         other = take_operand(other)
@@ -85,10 +93,10 @@ def choose_div(overloads: Overloads) -> OverloadChoice:
     rounded = {True: overloads["div.Scalar_mode"], False: overloads["div.Tensor_mode"]}
 
     def function(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
-        other = take_operand(other)
+        other = take_quotient_operand(other) if rounding_mode is None else take_operand(other)
         is_number = isinstance(other, NUMBERS)
         if rounding_mode is None:
-            return exact[is_number].call(input, to_quotient_operand(other))
+            return exact[is_number].call(input, other)
         return rounded[is_number].call(input, other, rounding_mode=rounding_mode)
 
     return OverloadChoice(
@@ -137,8 +145,11 @@ def choose_clamp(overloads: Overloads) -> OverloadChoice:
     )
 
 
-def choose_reversed(of: str, on_number: OpOverload, read: Function = take_operand) -> OverloadChoice:
+def choose_reversed(
+    name: str, of: str, overloads: Overloads, *, read: Function = take_operand
+) -> OverloadChoice:
     """Makes ``f(input, other)`` which computes ``other op input``, by the function of the op ``of``."""
+    on_number = overloads[f"{name}.Scalar"]
 
     def function(input: Any, other: Any) -> Any:
         other = read(other)
@@ -234,10 +245,6 @@ def choose_copy(overloads: Overloads) -> OverloadChoice:
     return OverloadChoice(function, Branch(when_number(1), fill), Branch(when_tensor(1), copy))
 
 
-def _comparison(name: str) -> Chooser:
-    return lambda overloads: choose_comparison(name, overloads)
-
-
 def choose_scatter(overloads: Overloads) -> OverloadChoice:
     """Makes ``scatter(input, dim, index, src)``, where ``src`` may be a number."""
     by_items, by_number = overloads["scatter.src"], overloads["scatter.value"]
@@ -251,30 +258,16 @@ def choose_scatter(overloads: Overloads) -> OverloadChoice:
     return OverloadChoice(function)
 
 
-def _scaled(name: str) -> Chooser:
-    return lambda overloads: choose_scaled(
-        *[overloads[f"{name}.{kind}"] for kind in ("Tensor", "Scalar", "scaled")]
-    )
-
-
-def _combined(name: str) -> Chooser:
-    return lambda overloads: choose_combined(name, overloads)
-
-
-def _reversed(name: str, of: str, read: Function = take_operand) -> Chooser:
-    return lambda overloads: choose_reversed(of, overloads[f"{name}.Scalar"], read)
-
-
 OF_OPERANDS: dict[str, Chooser] = {
-    "add": _scaled("add"),
-    "sub": _scaled("sub"),
-    "addcmul": _combined("addcmul"),
-    "addcdiv": _combined("addcdiv"),
-    "rsub": _reversed("rsub", "sub"),
+    "add": partial(choose_scaled, "add"),
+    "sub": partial(choose_scaled, "sub"),
+    "addcmul": partial(choose_combined, "addcmul"),
+    "addcdiv": partial(choose_combined, "addcdiv"),
+    "rsub": partial(choose_reversed, "rsub", "sub"),
     "div": choose_div,
-    "rdiv": _reversed("rdiv", "div", lambda other: to_quotient_operand(take_operand(other))),
+    "rdiv": partial(choose_reversed, "rdiv", "div", read=take_quotient_operand),
     "pow": choose_pow,
-    **{name: _comparison(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{name: partial(choose_comparison, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     "copy": choose_copy,
     "scatter": choose_scatter,
     "clamp": choose_clamp,
@@ -293,11 +286,6 @@ _LIMIT = 2**63  # torch has no larger integers
 def is_wide(value: Any) -> TypeGuard[int]:
     """Tells whether a value is a 64-bit integer for which no dtype is available."""
     return value.__class__ is int and not is_narrow(value) and -_LIMIT <= value < _LIMIT
-
-
-def to_quotient_operand(value: Any) -> Any:
-    """Returns the operand of a division for a number."""
-    return float(value) if is_wide(value) else value
 
 
 def compare_with_wide(name: str, tensor: Any, other: int) -> bool | None:
