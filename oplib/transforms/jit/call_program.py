@@ -30,8 +30,7 @@ from .arguments import CallArguments
 from .call_backward import Backward, Recipe, StateOfCall, list_sources
 from .call_trace import Trace, TracedBackward
 from .effects import New, Operand
-from .following import FollowingOperands
-from .operands import ExpectedOperands, Found
+from .operands import ExpectedOperands, FollowingOperands, Found
 from .write_back import WriteBack
 
 _CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback"})

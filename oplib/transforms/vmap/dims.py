@@ -1,4 +1,4 @@
-"""Batch dimensions: ``in_dims`` and ``out_dims`` applied to trees of arguments and results."""
+"""Batch dimensions: ``in_dims`` and ``out_dims`` applied to trees, and dims added and moved."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
+
 from oplib.errors import ArgumentValueError, DataTypeError, DimensionError, describe
+from oplib.library.carrier.unmapped_values import UnmappedValue
 from oplib.pytree import TreeSpec, tree_flatten
-from oplib.tensor import Tensor
+from oplib.tensor import Tensor, upcalls
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,3 +158,22 @@ def spread_dims(dims: Any, spec: TreeSpec) -> list[Any] | None:
             return None
         spread += part
     return spread
+
+
+def with_batch(value: UnmappedValue, size: int) -> UnmappedValue:
+    """Adds the batch axis to a value that is the same in all examples."""
+    if value.is_batched:
+        return value
+    return UnmappedValue(jnp.broadcast_to(value.array[None], (size, *value.array.shape)), True)
+
+
+def repeat(tensor: Tensor, size: int) -> Tensor:
+    """Repeats a tensor that is the same in all examples. The tape records it."""
+    return upcalls.expand(upcalls.unsqueeze(tensor, 0), (size, *tensor._storage.array.shape))
+
+
+def move_batch(tensor: Tensor, source: int, target: int) -> Tensor:
+    """Moves one dim of a tensor to another place. The tape records it."""
+    dims = [dim for dim in range(tensor._storage.array.ndim) if dim != source]
+    dims.insert(target, source)
+    return upcalls.permute(tensor, dims)

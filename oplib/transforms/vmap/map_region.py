@@ -27,7 +27,7 @@ from oplib.tensor import Tensor, upcalls
 from oplib.tensor.storage.map_level import MapAxis, MapLevel, run_in_levels
 from oplib.transforms.tracing.boundary import Boundary
 
-from .batch_dims import move_batch, repeat, with_batch
+from .dims import move_batch, repeat, with_batch
 from .region_graph import RegionGraph
 
 _NO_BACKWARD = (

@@ -16,7 +16,7 @@ from oplib.modes import modes
 from oplib.pytree import tree_flatten, tree_unflatten
 from oplib.tensor import Tensor
 
-from .batch_dims import move_batch, repeat
+from .dims import move_batch, repeat
 from .spliced_node import call_spliced
 
 

@@ -24,7 +24,7 @@ from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.storage.map_level import MapLevel, run_in_levels
 
-from .batch_dims import repeat, with_batch
+from .dims import repeat, with_batch
 
 _new: Any = object.__new__
 Function = Callable[[list[Tensor], list[bool]], list[Tensor]]

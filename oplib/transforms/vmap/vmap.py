@@ -12,8 +12,7 @@ from oplib.tensor import Tensor, upcalls
 from oplib.tensor.random.draw_log import DrawLog
 from oplib.tracebacks import entry_point
 
-from .batch_dims import move_batch, repeat
-from .dims import Arguments, normalize_dim, read_arguments, take_results_apart
+from .dims import Arguments, move_batch, normalize_dim, read_arguments, repeat, take_results_apart
 from .map_region import Mapped, Region
 
 Randomness = Literal["error", "different", "same"]
