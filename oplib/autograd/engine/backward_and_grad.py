@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import jax.numpy as jnp
@@ -16,7 +16,6 @@ from oplib.tracebacks import entry_point, find_user_level
 
 from .batched import run_batched
 from .node_logging import engine_run_backward
-from .overrides import find_overrides, hand_over, is_tensor_like
 from .root_gradients import make_root_gradients
 from .undo_log import GradUndoLog
 from .wide_graph import in_its_width
@@ -276,3 +275,39 @@ def _zeros_like(wanted: Tensor | GradientEdge, position: int, *, requires_grad: 
     zeros = ARRAYS.box(jnp.zeros_like(wanted._storage.array))
     zeros._requires_grad = requires_grad
     return zeros
+
+
+def is_tensor_like(value: object) -> bool:
+    """Returns whether a value is a Tensor, or of a class that takes over calls."""
+    return isinstance(value, Tensor) or hasattr(type(value), "__oplib_function__")
+
+
+def find_overrides(values: Iterable[object]) -> list[type[Any]]:
+    """Returns the classes of ``values`` that take over calls, each once, a subclass before its base.
+
+    These have a classmethod ``__oplib_function__(func, types, args, kwargs)``, which receives the whole call.
+    The contract is that of ``__torch_function__``.
+    """
+    classes: list[type[Any]] = []
+    for value in values:
+        cls = type(value)
+        if cls is Tensor or cls in classes or not hasattr(cls, "__oplib_function__"):
+            continue
+        index = next((at for at, other in enumerate(classes) if issubclass(cls, other)), len(classes))
+        classes.insert(index, cls)
+    return classes
+
+
+def hand_over(
+    func: Callable[..., Any], overrides: list[type[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Calls each class's ``__oplib_function__`` until one answers, or raises GradientTypeError."""
+    for cls in overrides:
+        result = cls.__oplib_function__(func, tuple(overrides), args, kwargs)
+        if result is not NotImplemented:
+            return result
+    names = ", ".join(cls.__name__ for cls in overrides)
+    raise GradientTypeError(
+        f"{func.__name__}: no implementation for these types. {names}.__oplib_function__ returned "
+        "NotImplemented. Handle the function there, or give Tensors."
+    )

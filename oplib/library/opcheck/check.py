@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
+import jax
+import numpy as np
+
 from oplib.errors import (
     ArgumentTypeError,
     OpCheckError,
@@ -16,18 +19,20 @@ from oplib.errors import (
     describe,
 )
 from oplib.library.objects.namespace import OpOverloadPacket
+from oplib.library.objects.observers import ObservedCall, observing
 from oplib.library.objects.overload import HasOverload, OpOverload, resolve_op
 from oplib.markup import escape
+from oplib.pytree import tree_leaves, tree_map
+from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
 
 from .batching import check_vmap
-from .called_op import find_called_op
 from .comparison import Tolerance
 from .fake import check_fake
 from .forward_mode import check_forward_mode
 from .gradients import check_gradients, check_second_gradients
 from .report import CheckResult, OpReport, make_report
-from .sample import Sample
+from .sample import Sample, is_inexact
 from .schema import check_registration, check_schema
 from .tracing import check_traced
 
@@ -244,3 +249,42 @@ def _make_tolerance(rtol: float | None, atol: float | None) -> Tolerance:
             f"atol={atol}. Give the other one too."
         )
     return Tolerance(rtol or None, atol or None)
+
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def find_called_op(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[OpOverload, tuple[Any, ...], dict[str, Any]]:
+    """Calls a function, and returns the op that it calls, with the positional and keyword arguments.
+
+    Arrays become Tensors, which require grad if no Tensor is among the arguments.
+
+    Raises:
+        RegistrationValueError: it calls no op, or several.
+    """
+    calls: list[tuple[OpOverload, Arguments]] = []
+
+    def note(call: ObservedCall) -> Any:
+        calls.append((call.overload, call.arguments))
+        return call.run()
+
+    has_tensors = any(isinstance(value, Tensor) for value in tree_leaves((args, kwargs)))
+
+    def to_tensor(value: Any) -> Any:
+        if not isinstance(value, (jax.Array, np.ndarray)):
+            return value
+        return Tensor.from_array(value, requires_grad=not has_tensors and is_inexact(value))
+
+    tensors, keywords = tree_map(to_tensor, (tuple(args), dict(kwargs)))
+    with observing(note):
+        function(*tensors, **keywords)
+    if len(calls) != 1:
+        names = ", ".join(str(overload) for overload, _ in calls) or "none"
+        raise RegistrationValueError(
+            f"opcheck({function.__name__}, ...): it checks one op, and this function does not call one. It "
+            f"calls {names}. Check each op by itself, such as ops.ns.f.default; gradcheck takes any function."
+        )
+    overload, (positional, keyword_only) = calls[0]
+    return overload, positional, keyword_only

@@ -6,7 +6,7 @@ import pytest
 
 import oplib
 from oplib.autograd import backward, grad
-from oplib.autograd.engine.overrides import find_overrides, is_tensor_like
+from oplib.autograd.engine.backward_and_grad import find_overrides, is_tensor_like
 from oplib.errors import GradientTypeError
 
 
