@@ -130,7 +130,8 @@ class FunctionRegistry:
             "given": lambda name: _GIVEN[name](),
         }
         self.aliases = {alias: op for op, rows in self._rows.items() for alias in rows[0].aliases}
-        self.taking_out = {op for op, rows in self._rows.items() if rows[0].out and op not in composed}
+        first = {op: rows[0] for op, rows in self._rows.items() if op not in composed}
+        self.taking_out = {op for op, row in first.items() if row.out or row.exact_out}
         self.taking_out |= {name for name, record in composed.items() if record.out}
         self._lay_out_in_place()
         self._lay_out_functions()

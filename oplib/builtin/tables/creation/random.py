@@ -215,7 +215,6 @@ ROWS = (
         _multinomial,
         "positions, drawn with the weights of each row",
         dtypes="hf",
-        out=True,
         exact_out=True,
     ),
     Row(

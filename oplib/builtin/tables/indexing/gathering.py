@@ -106,14 +106,12 @@ ROWS = (
         "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
         _gather,
         "items at given indices along a dim",
-        out=True,
         exact_out=True,
     ),
     Row(
         "index_select(Tensor self, int dim, Tensor index) -> Tensor",
         _index_select,
         "slices at given indices of a dim",
-        out=True,
         exact_out=True,
     ),
     Row(
@@ -126,7 +124,6 @@ ROWS = (
         "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
         _take_along_dim,
         "items at given indices along a dim; the other axes broadcast",
-        out=True,
         exact_out=True,
     ),
     NetworkRow(

@@ -291,7 +291,6 @@ EXTREMA = (
         "smallest and largest items; equal items share the gradient",
         derivative=OF_EXTREMA,
         dtypes="bihf",
-        out=True,
         exact_out=True,
     ),
 )

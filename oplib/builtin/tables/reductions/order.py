@@ -161,7 +161,6 @@ ROWS = (
         "items sorted along a dim, and their indices; the order is always stable",
         derivative=OF_SORTED,
         dtypes="bihf",
-        out=True,
         exact_out=True,
     ),
     Row(
@@ -188,7 +187,6 @@ ROWS = (
         "the k largest or smallest items along a dim, sorted, and their indices",
         derivative=OF_LARGEST,
         dtypes="ihf",
-        out=True,
         exact_out=True,
     ),
     Row(
@@ -197,7 +195,6 @@ ROWS = (
         "the k-th smallest items along a dim, and their indices",
         derivative=OF_CHOSEN,
         dtypes="ihf",
-        out=True,
         exact_out=True,
     ),
     Row(
@@ -236,7 +233,6 @@ ROWS = (
         "most frequent items along a dim, the smallest of several, and their last indices",
         derivative=OF_CHOSEN,
         dtypes="bihf",
-        out=True,
         exact_out=True,
     ),
 )

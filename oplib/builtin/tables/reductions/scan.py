@@ -62,7 +62,7 @@ def _running(op: str, is_better: Any) -> Any:
 
 
 _SUMMED: dict[str, Any] = {"in_place": True, "result": "shape", "out": True, "autocast": "cuda float32"}
-_CHOSEN: dict[str, Any] = {"derivative": SELECTED, "dtypes": "bihf", "out": True, "exact_out": True}
+_CHOSEN: dict[str, Any] = {"derivative": SELECTED, "dtypes": "bihf", "exact_out": True}
 ROWS = (
     Row(
         "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
@@ -82,7 +82,6 @@ ROWS = (
         "logarithm of the cumulative sum of exponentials",
         dtypes="hfc",
         result="shape",
-        out=True,
         exact_out=True,
     ),
     Row(

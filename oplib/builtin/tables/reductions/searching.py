@@ -82,7 +82,6 @@ ROWS = (
         "indices of items that are not 0: as many rows as are asked for, so that it can be traced",
         derivative=_INDICES,
         dtypes="bihfc",
-        out=True,
         exact_out=True,
     ),
 )

@@ -227,7 +227,6 @@ ROWS = (
         "number of items in each of several intervals of equal width, by default between the extrema",
         derivative=constant("counts are piecewise constant in the items"),
         dtypes="hf",
-        out=True,
         exact_out=True,
     ),
     Row(
@@ -237,7 +236,6 @@ ROWS = (
         "number of items, or sum of weights, in each interval of equal width; and the edges",
         derivative=_UNTOLD,
         dtypes="f",
-        out=True,
         exact_out=True,
     ),
     Row(

@@ -325,7 +325,6 @@ ROWS = (
         "the matrix with 0 above a diagonal",
         in_place=True,
         result="shape",
-        out=True,
         exact_out=True,
     ),
     Row(
@@ -334,14 +333,12 @@ ROWS = (
         "the matrix with 0 below a diagonal",
         in_place=True,
         result="shape",
-        out=True,
         exact_out=True,
     ),
     Row(
         "diag(Tensor self, int diagonal=0) -> Tensor",
         _diag,
         "diagonal of a matrix, or the matrix with a given diagonal",
-        out=True,
         exact_out=True,
     ),
     Row(
