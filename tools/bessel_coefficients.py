@@ -18,8 +18,6 @@ HEAD = '''"""Polynomials for Bessel and Airy functions, written by ``tools/besse
 
 Each is in powers of t, the highest first. ``kernels/bessel.py`` says what t is, and how they are used.
 """
-
-from __future__ import annotations
 '''
 POINTS = 48
 EDGE = 8

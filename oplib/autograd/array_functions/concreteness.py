@@ -1,7 +1,5 @@
 """The errors that mean: the value of a traced array is needed."""
 
-from __future__ import annotations
-
 import jax
 
 from oplib.errors import TracingError

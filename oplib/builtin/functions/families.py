@@ -1,7 +1,5 @@
 """All built-in ops, and all functions that are made of several ops: the tables, put together."""
 
-from __future__ import annotations
-
 from oplib.builtin import composed
 from oplib.builtin.composed.matrices import SUBJECTS as _OF_MATRICES
 from oplib.builtin.composed.networks import SUBJECTS as _OF_NETWORKS

@@ -3,8 +3,6 @@
 Each is in powers of t, the highest first. ``kernels/bessel.py`` says what t is, and how they are used.
 """
 
-from __future__ import annotations
-
 AI_BELOW = (
     *(1.9191687495752465e-11, -8.754932352734531e-11, -3.068945212512197e-10, 4.00473593581243e-09),
     *(-8.23114800758126e-09, -7.108669622444184e-08, 4.7228104331665947e-07, -1.6243815911962483e-07),

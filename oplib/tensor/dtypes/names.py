@@ -3,8 +3,6 @@
 Import the module, not its names: some of them shadow Python's builtins, as in torch.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

@@ -3,8 +3,6 @@
 A view applies a chain of *frames* to its base. A frame is a pair of pure functions, ``get`` and ``put``.
 """
 
-from __future__ import annotations
-
 from .chain import Chain as Chain, make_chain as make_chain
 from .diagonal import Diagonal as Diagonal
 from .frame import Frame as Frame, Inverse as Inverse, Starts as Starts
