@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
 
-from oplib.autograd.nodes.edges import GradientEdge, find_node
-from oplib.autograd.nodes.node import Node
+from oplib.autograd.nodes.edges import GradientEdge, find_node, walk_nodes
 from oplib.errors import describe_dtype
 from oplib.hooks import RemovableHandle
 from oplib.modes import modes
@@ -44,7 +42,7 @@ def _register(
 ) -> Callable[[], None]:
     roots = [find_node(output) for output in t_outputs if output is not None]
     handles: list[RemovableHandle] = []
-    for node in _walk(root for root in roots if root is not None):
+    for node in walk_nodes(root for root in roots if root is not None):
         handles += map(node.register_prehook, before)
         handles += map(node.register_hook, after)
 
@@ -71,19 +69,6 @@ def engine_run_backward(t_outputs: tuple[Any, ...], *args: Any, **kwargs: Any) -
         return get_python_engine().run_backward(t_outputs, *args, **kwargs)
     finally:
         unregister_hooks()
-
-
-def _walk(roots: Iterable[Node]) -> Iterable[Node]:
-    """Yields each node behind the roots once, the nearest first."""
-    ahead = deque(roots)
-    seen: set[Node] = set()
-    while ahead:
-        node = ahead.popleft()
-        if node in seen:
-            continue
-        seen.add(node)
-        yield node
-        ahead.extend(following for following, _ in node.next_functions if following is not None)
 
 
 def _log_node(grad_outputs: tuple[Tensor | None, ...]) -> None:

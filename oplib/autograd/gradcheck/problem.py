@@ -9,6 +9,7 @@ from typing import Any, cast
 import jax.numpy as jnp
 import numpy as np
 
+from oplib.autograd.nodes.edges import walk_nodes
 from oplib.errors import ArgumentValueError, GradcheckError, describe
 from oplib.tensor import Storage, Tensor
 
@@ -58,18 +59,11 @@ class Problem:
     def find_surrogates(self) -> list[str]:
         """Returns the names of the ops in the graph whose formula is declared a surrogate gradient."""
         names: set[str] = set()
-        visited: set[Any] = set()
-        waiting: list[Any] = [output.grad_fn for output in self.differentiable_outputs]
-        while waiting:
-            node = waiting.pop()
-            if node is None or node in visited:
-                continue
-            visited.add(node)
+        for node in walk_nodes([output.grad_fn for output in self.differentiable_outputs]):
             plan = getattr(node, "plan", None)
             if plan is not None and plan.is_surrogate:
                 names.add(plan.op_name)
             names.update(getattr(getattr(node, "_forward_cls", None), "_surrogates", tuple)())
-            waiting.extend(edge[0] for edge in node.next_functions)
         return sorted(names)
 
     @property

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from oplib.errors import AutogradError, describe
 from oplib.tensor import Tensor
@@ -51,6 +53,18 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
             "does not require grad. Set requires_grad=True on it or on an input of it."
         )
     return GradientEdge(*edge)
+
+
+def walk_nodes(roots: Iterable[Any]) -> Iterator[Node]:
+    """Yields each node behind some roots, which may be None, once, the nearest first; without recursion."""
+    ahead = deque(roots)
+    seen: set[Node] = set()
+    while ahead:
+        node = ahead.popleft()
+        if node is not None and node not in seen:
+            seen.add(node)
+            yield node
+            ahead.extend(following for following, _ in node.next_functions)
 
 
 def find_node(output: Tensor | GradientEdge) -> Node | None:

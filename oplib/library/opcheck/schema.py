@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from oplib.autograd.grad_mode import enable_grad
+from oplib.autograd.nodes.edges import walk_nodes
 from oplib.autograd.user_functions.function_node import BackwardCFunction
 from oplib.errors import AutogradError, OpMismatchError, ResultError, describe
 from oplib.library.kernels.tensor_kernel import find_tensors
@@ -93,13 +93,6 @@ def check_registration(sample: Sample, _: Tolerance) -> str | None:
 
 def _find_functions(result: Tensor) -> Iterator[str]:
     """Yields the names of the users' Functions in the graph of a result."""
-    visited: set[Any] = set()
-    waiting: list[Any] = [result.grad_fn]
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in visited:
-            continue
-        visited.add(node)
+    for node in walk_nodes([result.grad_fn]):
         if isinstance(node, BackwardCFunction):
             yield node.name()
-        waiting.extend(edge[0] for edge in node.next_functions)
