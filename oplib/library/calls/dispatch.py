@@ -242,7 +242,7 @@ class Dispatcher:
         """Does one call with a Tensor among its bound arguments, without tangents."""
         flat = take_numbers(self.record, layout, flat)
         written = check_written(self.name, self.schema, values)
-        if self.record.takes_tensors and not self._is_derived(flat):
+        if self.record.is_eager and not self._uses_jvp_rule(flat):
             result = self._run_on_tensors(values)
             if self._needs_comparison:
                 unboxed = [unbox(value) for value in flat]
@@ -301,15 +301,9 @@ class Dispatcher:
         returned = put_back_returned_arguments(self.schema, results, values)
         return pack([aliases.get(id(value), value) for value in returned])
 
-    def _is_derived(self, flat: list[Any]) -> bool:
-        """Tells whether JAX differentiates a kernel on Tensors in this call.
-
-        With ``autograd="derive"`` it does in all calls, and with a jvp rule in those that are recorded.
-        """
-        record = self.record
-        if record.derivative.derive:
-            return True
-        has_rule = record.is_derived and record.kind == "tensor"
+    def _uses_jvp_rule(self, flat: list[Any]) -> bool:
+        """Tells whether JAX differentiates an eager kernel: by its jvp rule, in a call that is recorded."""
+        has_rule = self.record.is_derived and self.record.kind == "tensor"
         return has_rule and self._find_wanted(read_arrays(flat)[0]) is not None
 
     def _find_wanted(self, tensors: list[Tensor | None]) -> tuple[bool, ...] | None:

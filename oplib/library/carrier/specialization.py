@@ -251,8 +251,7 @@ class Specialization:
         # To find what a derivative reads, its kernel is traced. Under jax.disable_jit no kernel of a user is.
         record = self.overload.record
         is_disabled = record.is_custom and is_jit_disabled()
-        is_eager = record.takes_tensors and not record.derivative.derive
-        is_traced = not (record.is_plain or is_eager or is_disabled or self.call.captures)
+        is_traced = not (record.is_plain or record.is_eager or is_disabled or self.call.captures)
         if is_traced not in self._plain:
             self._plain[is_traced] = make_plain_function(self.call, compiled=is_traced)
         return self._plain[is_traced]

@@ -176,6 +176,11 @@ class Record(Definition):
         return self.kind in {"tensor", "composite"}
 
     @property
+    def is_eager(self) -> bool:
+        """Whether the tape runs the kernel on Tensors, and JAX does not differentiate it by request."""
+        return self.takes_tensors and not self.derivative.derive
+
+    @property
     def is_built_in(self) -> bool:
         """Whether the op is one of oplib's, which take and refuse what torch's do."""
         return self.schema.name.startswith("oplib::")
