@@ -96,7 +96,7 @@ class Collector:
         effects.results = [self._collect_result(leaf) for leaf in leaves]
         for number, (tensor, _, before) in enumerate(self._snapshot.tensors):
             self._collect_tensor(number, tensor, before, is_grad_set=id(tensor) in overlay.set_grads)
-        for alias, version in self._snapshot.aliases.values():
+        for alias, version, _ in self._snapshot.aliases:
             if alias.version != version and not _is_counted(alias, overlay):
                 operand, index = self._snapshot.find_alias(alias)
                 effects.alias_writes.append((operand, index, alias.version - version))

@@ -164,10 +164,8 @@ class StateSnapshot:
             for tensor, _, attributes in self.tensors
             if attributes.get("_views") is not None
         }
-        self.aliases = {
-            id(alias): (alias, alias.version) for tensor in tensors for alias in list_aliases(tensor._storage)
-        }
-        self._alias_views = [(alias, alias.view) for alias, _ in self.aliases.values()]
+        aliases = {id(alias): alias for tensor in tensors for alias in list_aliases(tensor._storage)}
+        self.aliases = [(alias, alias.version, alias.view) for alias in aliases.values()]
         known = {id(tensor) for tensor, *_ in self.tensors}
         self._others = [
             (view, view.__class__, dict(view.__dict__))
@@ -197,15 +195,13 @@ class StateSnapshot:
                 self._views.pop(id(tensor), None)
                 continue
             _put_back(tensor.__dict__, attributes)
-        for held, before in (*self._hooks,):
+        for held, before in self._hooks:
             held.clear()
             held.update(before)
         for views, before in self._views.values():
             views[:] = before
-        for alias, version in self.aliases.values():
-            alias.version = version
-        for alias, view in self._alias_views:
-            alias.view = view
+        for alias, version, view in self.aliases:
+            alias.version, alias.view = version, view
 
     def list_hooks(self, hooks: Any) -> dict[int, Any]:
         """Returns the hooks that a dictionary of hooks had before."""
