@@ -60,9 +60,9 @@ def run_in_body(
     region = _Region(function, args, kwargs, context)
     tensors, layout = flatten_leaves(region.tensors, "checkpoint: its arguments")
     captured = list_captured(Walk([function, args, kwargs], []))
-    types = tuple(jax.typeof(one._storage.array) for one in tensors)
+    types = tuple(jax.typeof(tensor._storage.array) for tensor in tensors)
     traced = BodyFunction(region, "checkpoint: 'function'", (layout,), types, captured)
-    body = traced.trace([one._requires_grad for one in tensors], recording=modes.grad_enabled)
+    body = traced.trace([tensor._requires_grad for tensor in tensors], recording=modes.grad_enabled)
     policy = jax.checkpoint_policies.save_and_offload_only_these_names(
         names_which_can_be_saved=[_KEPT],
         names_which_can_be_offloaded=[_OFFLOADED],
@@ -73,7 +73,7 @@ def run_in_body(
     # Both computations stand in two bodies, so XLA finds no common expressions.
     marked = jax.checkpoint(lambda *arrays: tuple(run(*arrays)), prevent_cse=False, policy=policy)
     program = FlowProgram(ArrayFunction(marked, "Checkpoint"), body.layouts, tuple(body.requires_grad))
-    return region.arrange(program.run([*[one.tensor for one in body.captured], *tensors]).results)
+    return region.arrange(program.run([*[capture.tensor for capture in body.captured], *tensors]).results)
 
 
 class _Region:
