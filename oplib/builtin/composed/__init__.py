@@ -12,14 +12,5 @@ from . import (
     wider_signatures,
 )
 
-SUBJECTS = (
-    conversions,
-    data_dependent,
-    wider_signatures,
-    parts,
-    products,
-    quantiles,
-    sequences,
-    shapes,
-    statistics,
-)
+_OF_VALUES = (conversions, data_dependent, wider_signatures)
+SUBJECTS = (*_OF_VALUES, parts, products, quantiles, sequences, shapes, statistics)
