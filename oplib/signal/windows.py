@@ -9,10 +9,9 @@ Example:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from inspect import Parameter
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from oplib.tensor.factories.from_data import tensor
 from oplib.tracebacks import entry_point
 
 _Array = np.ndarray[Any, Any]
+_Fill = Callable[..., _Array]
 _DOC = """Makes {what}.
 
 Args:
@@ -50,21 +50,6 @@ Example:
     >>> oplib.signal.windows.{name}(1{given})
     tensor([1.])
 """
-
-
-class _Window(NamedTuple):
-    """One window.
-
-    Attributes:
-        what: it is.
-        fill: computes the items from their places, from the span of a symmetric or periodic window, and from
-            the numbers.
-        numbers: the default and the meaning of further arguments; those without a default are required.
-    """
-
-    what: str
-    fill: Callable[..., _Array]
-    numbers: Mapping[str, tuple[Any, str]] = MappingProxyType({})
 
 
 def _sum_cosines(positions: _Array, span: float, a: Any) -> _Array:
@@ -114,43 +99,17 @@ def _fix(*a: float) -> Callable[[_Array, float], _Array]:
     return lambda positions, span: _sum_cosines(positions, span, a)
 
 
-_WINDOWS: dict[str, _Window] = {
-    "bartlett": _Window("a triangle", lambda positions, span: 1 - np.abs(2 * positions / span - 1)),
-    "blackman": _Window("a sum of two cosines", _fix(0.42, 0.5, 0.08)),
-    "cosine": _Window(
-        "half a period of a sine", lambda positions, span: np.sin(np.pi * (positions + 0.5) / (span + 1))
-    ),
-    "exponential": _Window(
-        "an exponential decay to both sides",
-        _fill_exponential,
-        {
-            "center": (None, "the place of the largest item of a periodic window; by default the middle"),
-            "tau": (1.0, "the length of the decay"),
-        },
-    ),
-    "gaussian": _Window("a bell curve", _fill_gaussian, {"std": (1.0, "the standard deviation, in items")}),
-    "general_cosine": _Window(
-        "a sum of cosines",
-        _sum_cosines,
-        {"a": (Parameter.empty, "the factors of the cosines, alternately subtracted")},
-    ),
-    "general_hamming": _Window(
-        "a raised cosine",
-        lambda positions, span, alpha: _sum_cosines(positions, span, (alpha, 1 - alpha)),
-        {"alpha": (0.54, "the constant term")},
-    ),
-    "hamming": _Window("a raised cosine above 0", _fix(0.54, 0.46)),
-    "hann": _Window("a raised cosine", _fix(0.5, 0.5)),
-    "kaiser": _Window(
-        "a window of Bessel functions",
-        _fill_kaiser,
-        {"beta": (12.0, "the shape; a larger one makes it narrower")},
-    ),
-    "nuttall": _Window("a sum of three cosines", _fix(0.3635819, 0.4891775, 0.1365995, 0.0106411)),
-}
+def _make_window(name: str, what: str, fill: _Fill, **numbers: tuple[Any, str]) -> Callable[..., Tensor]:
+    """Makes the function of a window.
 
+    Args:
+        name: of the function.
+        what: the window is.
+        fill: computes the items from their places, from the span of a symmetric or periodic window, and from
+            the numbers.
+        **numbers: the default and the meaning of further arguments; those without a default are required.
+    """
 
-def _make_window(name: str, window: _Window) -> Callable[..., Tensor]:
     def model(
         M: int,  # noqa: N803  torch's name
         *,
@@ -163,8 +122,7 @@ def _make_window(name: str, window: _Window) -> Callable[..., Tensor]:
     signature = inspect.signature(model)
     count, *others = signature.parameters.values()
     further = [
-        Parameter(number, Parameter.KEYWORD_ONLY, default=default)
-        for number, (default, _) in window.numbers.items()
+        Parameter(number, Parameter.KEYWORD_ONLY, default=default) for number, (default, _) in numbers.items()
     ]
     signature = signature.replace(parameters=[count, *further, *others])
 
@@ -172,48 +130,77 @@ def _make_window(name: str, window: _Window) -> Callable[..., Tensor]:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         values = bound.arguments
-        numbers = {number: values[number] for number in window.numbers}
+        given = {number: values[number] for number in numbers}
         kind = get_default_dtype() if values["dtype"] is None else np.dtype(values["dtype"])
         if values["M"] < 0 or kind not in (dtypes.float32, dtypes.float64):
             raise _refuse(
                 name, f"expects a non-negative M, and float32 or float64. Got {values['M']} and {kind}"
             )
-        items = _compute(window, values["M"], values["sym"], numbers)
+        items = _compute(fill, values["M"], values["sym"], given)
         return tensor(
             items.tolist(), dtype=kind, device=values["device"], requires_grad=values["requires_grad"]
         )
 
     make.__signature__ = signature
     make.__name__ = make.__qualname__ = name
-    told = "".join(f"\n    {number}: {meaning}." for number, (_, meaning) in window.numbers.items())
-    has_factors = "a" in window.numbers
+    told = "".join(f"\n    {number}: {meaning}." for number, (_, meaning) in numbers.items())
+    has_factors = "a" in numbers
     example = ", a=[1.0]" if has_factors else ""
     errors = "\n    ArgumentTypeError: the factors are no sequence." if has_factors else ""
-    make.__doc__ = _DOC.format(what=window.what, name=name, numbers=told, given=example, errors=errors)
+    make.__doc__ = _DOC.format(what=what, name=name, numbers=told, given=example, errors=errors)
     return entry_point(make)
 
 
-def _compute(window: _Window, count: int, sym: bool, numbers: dict[str, Any]) -> _Array:
+def _compute(fill: _Fill, count: int, sym: bool, numbers: dict[str, Any]) -> _Array:
     require_memory("signal.windows", (count,), np.dtype(np.float64))
     if count > 1:
-        return window.fill(np.arange(count, dtype=np.float64), float(count - 1 if sym else count), **numbers)
+        return fill(np.arange(count, dtype=np.float64), float(count - 1 if sym else count), **numbers)
     with np.errstate(all="ignore"):
-        items = window.fill(np.zeros(1), 0.0 if sym else 1.0, **numbers)  # the numbers are checked
+        items = fill(np.zeros(1), 0.0 if sym else 1.0, **numbers)  # the numbers are checked
     has_center = numbers.get("center") is not None  # it need not be that of the window
     return items[:count] if has_center else np.ones(count)
 
 
-bartlett = _make_window("bartlett", _WINDOWS["bartlett"])
-blackman = _make_window("blackman", _WINDOWS["blackman"])
-cosine = _make_window("cosine", _WINDOWS["cosine"])
-exponential = _make_window("exponential", _WINDOWS["exponential"])
-gaussian = _make_window("gaussian", _WINDOWS["gaussian"])
-general_cosine = _make_window("general_cosine", _WINDOWS["general_cosine"])
-general_hamming = _make_window("general_hamming", _WINDOWS["general_hamming"])
-hamming = _make_window("hamming", _WINDOWS["hamming"])
-hann = _make_window("hann", _WINDOWS["hann"])
-kaiser = _make_window("kaiser", _WINDOWS["kaiser"])
-nuttall = _make_window("nuttall", _WINDOWS["nuttall"])
+bartlett = _make_window(
+    "bartlett", "a triangle", lambda positions, span: 1 - np.abs(2 * positions / span - 1)
+)
+blackman = _make_window("blackman", "a sum of two cosines", _fix(0.42, 0.5, 0.08))
+cosine = _make_window(
+    "cosine",
+    "half a period of a sine",
+    lambda positions, span: np.sin(np.pi * (positions + 0.5) / (span + 1)),
+)
+exponential = _make_window(
+    "exponential",
+    "an exponential decay to both sides",
+    _fill_exponential,
+    center=(None, "the place of the largest item of a periodic window; by default the middle"),
+    tau=(1.0, "the length of the decay"),
+)
+gaussian = _make_window(
+    "gaussian", "a bell curve", _fill_gaussian, std=(1.0, "the standard deviation, in items")
+)
+general_cosine = _make_window(
+    "general_cosine",
+    "a sum of cosines",
+    _sum_cosines,
+    a=(Parameter.empty, "the factors of the cosines, alternately subtracted"),
+)
+general_hamming = _make_window(
+    "general_hamming",
+    "a raised cosine",
+    lambda positions, span, alpha: _sum_cosines(positions, span, (alpha, 1 - alpha)),
+    alpha=(0.54, "the constant term"),
+)
+hamming = _make_window("hamming", "a raised cosine above 0", _fix(0.54, 0.46))
+hann = _make_window("hann", "a raised cosine", _fix(0.5, 0.5))
+kaiser = _make_window(
+    "kaiser",
+    "a window of Bessel functions",
+    _fill_kaiser,
+    beta=(12.0, "the shape; a larger one makes it narrower"),
+)
+nuttall = _make_window("nuttall", "a sum of three cosines", _fix(0.3635819, 0.4891775, 0.1365995, 0.0106411))
 
 __all__ = [
     "bartlett",
