@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask, make_gather
-from oplib.autograd.array_functions.compilation import rename_function
 from oplib.autograd.array_functions.filled_plan import FilledPlan, call_jaxpr
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import NOBODY, Edge, Gradients, TapeNode
@@ -27,7 +26,7 @@ from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.entries import read_entries, restore_entry
 from oplib.transforms.tracing.observed_tensor import StateSnapshot
 from oplib.transforms.tracing.paths import Walk
-from oplib.transforms.tracing.pruning import find_used_inputs, prune
+from oplib.transforms.tracing.pruning import prune
 from oplib.transforms.tracing.reader import Reader
 
 from .arguments import CallArguments
@@ -303,9 +302,9 @@ class Higher:
     """
 
     def __init__(self, trace: Trace, sources: Sequence[Any], state: StateOfCall) -> None:
-        used = find_used_inputs(trace.closed.jaxpr)
+        used, run = prune(trace.closed, f"{trace.name}_derivative")
         self._take = make_gather([source for source, use in zip(sources, used, strict=True) if use])
-        self._run = jax.jit(rename_function(prune(trace.closed, used), f"{trace.name}_derivative"))
+        self._run = jax.jit(run)
         self._gradients = trace.gradients
         self._backward = None
         if trace.backward is not None:

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.array_functions.array_function import make_gather
-from oplib.autograd.array_functions.compilation import rename_function
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.library.axes.bodies import calls_any
 from oplib.modes import modes
@@ -23,7 +22,7 @@ from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs, peek, separ
 from oplib.tensor.storage.overlay import list_classes
 from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.paths import SCALARS, CapturedPath
-from oplib.transforms.tracing.pruning import find_used_inputs, prune
+from oplib.transforms.tracing.pruning import prune
 from oplib.transforms.tracing.reader import Reader
 
 from .arguments import CallArguments
@@ -53,7 +52,7 @@ class Program:
         self._effects = effects = trace.effects
         candidates = trace.candidates
         jaxpr = trace.closed.jaxpr
-        used = find_used_inputs(jaxpr)
+        used, run = prune(trace.closed, self._name)
         needed = self._find_needed(trace, used)
         read = [holder for holder, use in zip(candidates.holders, used, strict=False) if use]
         candidates.check_devices(self._name, read)
@@ -71,7 +70,6 @@ class Program:
         self._has_run = False
         self.is_compiled = False
         donated = [position for position, _ in self._donated]
-        run = rename_function(prune(trace.closed, used), self._name)
         self._run = jax.jit(run, donate_argnums=donated, out_shardings=_find_layouts(trace, read))
         self._reader = self._make_reader(trace, paths)
         before = [trace.snapshot.tensors[number][2] for number in needed]

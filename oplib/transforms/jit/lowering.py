@@ -8,10 +8,9 @@ from typing import Any
 import jax
 from jax.sharding import AbstractMesh
 
-from oplib.autograd.array_functions.compilation import rename_function
 from oplib.tensor.devices.layout import find_spread
 from oplib.transforms.tracing.paths import Walk
-from oplib.transforms.tracing.pruning import find_used_inputs, prune
+from oplib.transforms.tracing.pruning import prune
 
 from .call_trace import Trace
 
@@ -30,14 +29,13 @@ def lower_without_values(trace: Trace, arrays: Sequence[Any]) -> jax.stages.Lowe
         arrays: the array arguments.
     """
     inputs = [*trace.candidates.read(), *arrays]
-    used = find_used_inputs(trace.closed.jaxpr)
+    used, run = prune(trace.closed, trace.name)
     read = [one for one, use in zip(inputs, used, strict=True) if use]
     numbers = {operand: number for number, operand in enumerate(trace.candidates.holders)}
     written = {numbers[operand] for operand, output, _ in trace.effects.writes if output is not None}
     kept = [number for number, use in enumerate(used) if use]
     donated = [place for place, number in enumerate(kept) if number in written and trace.backward is None]
     layouts = trace.layouts if any(trace.layouts) else None
-    run = rename_function(prune(trace.closed, used), trace.name)
     traced = jax.jit(run, donate_argnums=donated, out_shardings=layouts).trace(*read)
     is_elsewhere = any(isinstance(getattr(find_spread(one), "mesh", None), AbstractMesh) for one in read)
     return traced.lower(lowering_platforms=(jax.default_backend(),) if is_elsewhere else None)

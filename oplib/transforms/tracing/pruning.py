@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from jax.extend.core import jaxpr_as_fun
+
+from oplib.autograd.array_functions.compilation import rename_function
 
 
 def find_used_inputs(jaxpr: Any) -> list[bool]:
@@ -15,12 +17,12 @@ def find_used_inputs(jaxpr: Any) -> list[bool]:
     return [id(var) in read for var in jaxpr.invars]
 
 
-def prune(closed: Any, used: Sequence[bool]) -> Callable[..., Any]:
-    """The function of a jaxpr that takes only the inputs that are used."""
-    run = jaxpr_as_fun(closed)
+def prune(closed: Any, name: str) -> tuple[list[bool], Callable[..., Any]]:
+    """Returns which inputs of a jaxpr are used, and its function of these under a name."""
+    run, used = jaxpr_as_fun(closed), find_used_inputs(closed.jaxpr)
 
     def pruned(*values: Any) -> Any:
         arguments = iter(values)
         return run(*[next(arguments) if use else None for use in used])
 
-    return pruned
+    return used, rename_function(pruned, name)
