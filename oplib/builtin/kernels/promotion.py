@@ -163,13 +163,9 @@ def elementwise(
     return kernel
 
 
-def comparison(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes the kernel of a comparison, which returns bools."""
-
-    def kernel(self: Any, other: Any) -> Any:
-        return function(*meet(op, self, other))
-
-    return kernel
+def compare_items(op: str, function: Callable[..., Any], self: Any, other: Any) -> Any:
+    """Computes a comparison, which returns bools."""
+    return function(*meet(op, self, other))
 
 
 def on_floating(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -58,36 +59,27 @@ def _share(x: Any, y: Any, g: Any, ctx: Any) -> Any:
     return broadcast_to(g, x.shape) * is_it / broadcast_to(count, x.shape)
 
 
-def _share_by(is_worse: Any) -> Any:
-    """Returns the formula of the extremum of two items; if one is nan, both get the whole gradient."""
-
-    def backward(ctx: Any, g: Any) -> Any:
-        x, y = (
-            lax.convert_element_type(array, g.dtype) for array in broadcast(ctx.saved_tensors, "extremum")
-        )
-        part, none = jnp.where(x == y, g * strong(0.5, g), g), strong(0, g)
-        grads = jnp.where(is_worse(x, y), none, part), jnp.where(is_worse(y, x), none, part)
-        return sum_like(grads, ctx.saved_tensors)
-
-    return backward
+def _share_by(is_worse: Any, ctx: Any, g: Any) -> Any:
+    """Computes the gradient of the extremum of two items; if one is nan, both get the whole gradient."""
+    x, y = _read_pair(ctx, g)
+    part, none = jnp.where(x == y, g * strong(0.5, g), g), strong(0, g)
+    grads = jnp.where(is_worse(x, y), none, part), jnp.where(is_worse(y, x), none, part)
+    return sum_like(grads, ctx.saved_tensors)
 
 
-def _give_by(is_first: Any) -> Any:
-    """Returns the formula of an op that chooses one of two items, which alone gets the gradient."""
+def _give_by(is_first: Any, ctx: Any, g: Any) -> Any:
+    """Computes the gradient of an op that chooses one of two items, which alone gets it."""
+    chosen, none = is_first(*_read_pair(ctx, g)), strong(0, g)
+    return sum_like((jnp.where(chosen, g, none), jnp.where(chosen, none, g)), ctx.saved_tensors)
 
-    def backward(ctx: Any, g: Any) -> Any:
-        x, y = (
-            lax.convert_element_type(array, g.dtype) for array in broadcast(ctx.saved_tensors, "extremum")
-        )
-        chosen, none = is_first(x, y), strong(0, g)
-        return sum_like((jnp.where(chosen, g, none), jnp.where(chosen, none, g)), ctx.saved_tensors)
 
-    return backward
+def _read_pair(ctx: Any, g: Any) -> list[Any]:
+    return [lax.convert_element_type(array, g.dtype) for array in broadcast(ctx.saved_tensors, "extremum")]
 
 
 def choose_first(is_first: Any) -> Derivative:
     """Returns the derivative of ``where(is_first(x, y), x, y)``."""
-    return Derivative(backward=_give_by(is_first), setup_context=save_inputs, selects=True)
+    return Derivative(backward=partial(_give_by, is_first), setup_context=save_inputs, selects=True)
 
 
 OF_ALL = Derivative(backward=_share_of_all, setup_context=_save_both, selects=True)
@@ -99,8 +91,8 @@ ALONG = Derivative(backward=_share_along, setup_context=_save_along, selects=Tru
 OF_EXTREMA = Derivative(backward=_share_of_extrema, setup_context=_save_extrema, selects=True)
 """The formula of smallest and largest items: ``(self, *, dim, keepdim)``."""
 
-LARGER = Derivative(backward=_share_by(lax.lt), setup_context=save_inputs, selects=True)
+LARGER = Derivative(backward=partial(_share_by, lax.lt), setup_context=save_inputs, selects=True)
 """The formula of the larger of two items."""
 
-SMALLER = Derivative(backward=_share_by(lax.gt), setup_context=save_inputs, selects=True)
+SMALLER = Derivative(backward=partial(_share_by, lax.gt), setup_context=save_inputs, selects=True)
 """The formula of the smaller of two items."""

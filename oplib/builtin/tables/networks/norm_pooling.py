@@ -76,16 +76,13 @@ def _save_indices(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  
     ctx.save_for_backward(inputs[1])
 
 
-def _unpool_backward(rank: int) -> Any:
-    def backward(ctx: Any, g: Any) -> Any:
-        """Returns the gradient; an item that several windows share gets it from each of them, as in torch."""
-        (indices,) = ctx.saved_tensors
-        count = max(math.prod(g.shape[:-rank]), 1)
-        rows, columns = (lax.reshape(array, (count, array.size // count)) for array in (g, indices))
-        items = jnp.take_along_axis(rows, columns, 1, mode="clip")
-        return lax.reshape(items, indices.shape), None, None
-
-    return backward
+def _unpool_backward(rank: int, ctx: Any, g: Any) -> Any:
+    """Returns the gradient; an item that several windows share gets it from each of them, as in torch."""
+    (indices,) = ctx.saved_tensors
+    count = max(math.prod(g.shape[:-rank]), 1)
+    rows, columns = (lax.reshape(array, (count, array.size // count)) for array in (g, indices))
+    items = jnp.take_along_axis(rows, columns, 1, mode="clip")
+    return lax.reshape(items, indices.shape), None, None
 
 
 # By channels ------------------------------------------------------------------------------------------------
@@ -149,7 +146,7 @@ def _rows(rank: int) -> tuple[Row, ...]:
             f"max_unpool{rank}d(Tensor input, Tensor indices, int[] output_size) -> Tensor",
             partial(_max_unpool, rank),
             "items at their positions before max pooling, and 0 elsewhere",
-            derivative=Derivative(backward=_unpool_backward(rank), setup_context=_save_indices),
+            derivative=Derivative(backward=partial(_unpool_backward, rank), setup_context=_save_indices),
             dtypes="hf",
             autocast="cpu float32",
         ),

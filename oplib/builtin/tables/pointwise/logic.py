@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ from jax import lax
 
 from oplib.builtin.kernels.promotion import (
     broadcast,
-    comparison,
+    compare_items,
     elementwise,
     is_integral,
     promote_operands,
@@ -28,7 +29,7 @@ _BITS = constant("integers have no gradient")
 def _compare(op: str, function: Any, sign: str, **facts: Any) -> tuple[Row, ...]:
     taken = "bihfc" if op in ("eq", "ne") else "bihf"  # complex numbers have no order
     facts |= {"derivative": _STEP, "dtypes": taken, "result": "bools", "kinds": ONE_NUMBER}
-    return make_pairs(op, comparison(op, function), f"self {sign} other", **facts)
+    return make_pairs(op, partial(compare_items, op, function), f"self {sign} other", **facts)
 
 
 def _where(condition: Any, self: Any, other: Any) -> Any:
