@@ -149,7 +149,7 @@ class FunctionRegistry:
     # Views --------------------------------------------------------------------------------------------------
 
     def _lay_out_in_place(self) -> None:
-        ops = [op for op, rows in self._rows.items() if any(row.in_place for row in rows)]
+        ops = [op for op, rows in self._rows.items() if any(row.has_in_place_form for row in rows)]
         ops += [name for name, record in self.composed.items() if record.in_place]
         names = [f"{op}_" for op in (*ops, *_TURNED, "index_put")] + list(_WRITTEN)
         keys = {name: ("in place", name) for name in names}

@@ -62,7 +62,7 @@ class Row:
         is_internal: no function of this name is public; methods and lower floors call it.
         aliases: further names of torch for the function and the method.
         in_place_functions: which names of in-place forms are functions too, as in torch: "exp_" at the root,
-            "nn.functional.relu_" there.
+            "nn.functional.relu_" there. An op that has some has an in-place form.
         network_name: of the function in ``nn.functional``, where ``origin`` does not tell.
         inplace_at: the position of ``inplace`` in the function of ``nn.functional``, which then writes its
             argument; 0 if there is none. Parameters from there on are not taken.
@@ -129,6 +129,11 @@ class Row:
         """The name of the public function in ``nn.functional``; empty if there is none."""
         is_there = self.origin.startswith("torch.nn.functional.") and not self.is_internal
         return self.network_name or (self.op if is_there else "")
+
+    @property
+    def has_in_place_form(self) -> bool:
+        """Whether there is a form that writes the first argument."""
+        return self.in_place or bool(self.in_place_functions)
 
     @property
     def tags(self) -> tuple[Tag, ...]:

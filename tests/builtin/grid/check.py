@@ -76,7 +76,7 @@ def starts_with_tensor(sample: Sample) -> bool:
 
 
 def has_in_place_form(name: str, sample: Sample) -> bool:
-    return ROW_OF[name].in_place and starts_with_tensor(sample)
+    return ROW_OF[name].has_in_place_form and starts_with_tensor(sample)
 
 
 def is_smooth_in_place(name: str, sample: Sample) -> bool:

@@ -74,7 +74,6 @@ BOUNDS = (
         f"self, limited to [min, max]; {_INSIDE}",
         derivative=SELECTED,
         operand=("min", "max"),
-        in_place=True,
         dtypes="ihf",
         aliases=("clip",),
         in_place_functions=("clamp_", "clip_"),
@@ -276,7 +275,6 @@ ROWS = (
         _nan_to_num,
         "self with nan and infinities replaced, by default by 0 and the largest finite numbers",
         derivative=SELECTED,
-        in_place=True,
         in_place_functions=("nan_to_num_",),
     ),
 )
