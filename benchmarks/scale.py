@@ -1,69 +1,19 @@
-"""The cost of a node of a backward, in a large graph compared with a small one."""
+"""What grows with a program: its parameters, lists, layers, files and nodes."""
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator
 
-import oplib
-from oplib.autograd.nodes.node import TapeNode
-
-from .rounds import Case, Effort, compare
-from .sample_ops import make_arrays, make_constants, make_leaves
+from . import large_files, long_lists, many_nodes, many_parameters, scanned_layers, steps
+from .rounds import Effort
 from .table import Row
 
-TITLE = "a backward over many nodes, cost of each"
-LARGE, MIDDLE, SMALL = 1_000_000, 50_000, 10_000
-
-
-class _Pass(TapeNode):
-    """Passes its gradient on, which shows the engine's own cost without arithmetic."""
-
-    results_are_checked = True
-
-    def apply(self, grads: Any, run: Any) -> Any:  # noqa: ARG002  the engine passes it to every node
-        return grads
+TITLE = "what grows: parameters, lists, layers, files, nodes"
 
 
 def measure(effort: Effort) -> Iterator[Row]:
-    """Yields the bounded row, on nodes that only pass a gradient on, and a reported one on real ops."""
-    few = replace(effort, seconds=0.0, least_rounds=3)  # each round takes as long as the large graph
-    cases = [Case(_run_again, make_chain(count), units=count) for count in (LARGE, SMALL)]
-    what = f"{LARGE:,} nodes that pass a gradient on"
-    yield Row(what, f"{SMALL:,} of them", 1.5, compare(*cases, few))
-    del cases
-    gc.collect()
-    large, small = (_make_products(count) for count in (MIDDLE, SMALL))
-    cases = [Case(_run_again, large, units=MIDDLE), Case(_run_again, small, units=SMALL)]
-    what = f"{MIDDLE:,} multiplications"
-    yield Row(what, f"{SMALL:,} of them", None, compare(*cases, few))
-
-
-def _run_again(root: oplib.Tensor) -> None:
-    oplib.autograd.backward(root, retain_graph=True)
-
-
-def make_chain(count: int) -> oplib.Tensor:
-    """Makes a chain of nodes that compute nothing, from a leaf to the scalar root of its backward."""
-    (leaf,) = make_leaves(make_arrays(1, ()))
-    node, slot = oplib.autograd.graph.get_gradient_edge(leaf)[:2]
-    metadata: Sequence[Any] = (leaf.array,)
-    for number in range(count):
-        above = object.__new__(_Pass)
-        above.edges = ((node, slot),)
-        above.input_metadata = metadata
-        above.sequence_nr = number
-        node, slot = above, 0
-    root = leaf.detach()
-    root._requires_grad = True
-    root._grad_fn = node
-    return root
-
-
-def _make_products(count: int) -> oplib.Tensor:
-    (value,), (factor,) = make_leaves(make_arrays(1, ())), make_constants(make_arrays(1, ()))
-    for _ in range(count):
-        value = value * factor
-    return value
+    """Yields the rows of each kind of growth; those of nodes last, because they leave a large heap."""
+    for part in (many_parameters, long_lists, scanned_layers, large_files):
+        yield from part.measure(effort)
+    yield from steps.measure_chain_outside(effort)
+    yield from many_nodes.measure(effort)
