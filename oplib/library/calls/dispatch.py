@@ -70,7 +70,7 @@ MAX_PATTERNS = 8  # each adds a dozen lines to generated code
 MAX_LENGTHS = 8  # each adds a block, with a few lines for each item
 _late = LateImports("oplib.library", {"autograd": "autograd"})  # few programs have kernels on Tensors
 _NO_NAMES: Mapping[str, Any] = MappingProxyType({})
-MAX_ITEMS = 16  # longer lists take the complete path: the compiled call costs more than the rest
+MAX_ITEMS = 16  # the code for longer lists reads them in loops, and has no lines for how they are recorded
 
 
 class Dispatcher:
@@ -137,6 +137,8 @@ class Dispatcher:
 
     def add_pattern(self, plan: BackwardPlan) -> None:
         """Adds the pattern of a recorded call for the fast path."""
+        if self.fast_key.lists and plan.input_count > MAX_ITEMS:
+            return
         pattern = find_pattern(plan)
         if pattern is not None and pattern not in self.patterns and len(self.patterns) < MAX_PATTERNS:
             self.patterns.append(pattern)

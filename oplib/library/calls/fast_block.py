@@ -9,19 +9,21 @@ from typing import NamedTuple
 
 from oplib.library.schema import Argument, FunctionSchema
 
-from .dispatch import Dispatcher
+from .dispatch import MAX_ITEMS, Dispatcher
 
 
 class Input(NamedTuple):
-    """One array of a compiled call.
+    """One array of a compiled call, or those of a long list.
 
     Attributes:
         name: the variable that holds the argument, or the item of a list.
         numbers: the classes of numbers that the argument may have. It is a tensor if there are none.
+        is_list: the variable holds a list of tensors, which the code reads in loops.
     """
 
     name: str
     numbers: tuple[type, ...] = ()
+    is_list: bool = False
 
     def variable(self, hint: str) -> str:
         """Returns another variable that belongs to the input."""
@@ -41,10 +43,12 @@ class Input(NamedTuple):
 class CallKind(NamedTuple):
     """The calls in which the same optional tensors are given and lists of tensors have the same lengths.
 
+    Those of all lengths with more than ``MAX_ITEMS`` tensors in lists are one kind.
+
     Attributes:
         tests: the expressions that are true for these calls.
         key: the lines of the key of the specialization.
-        lists: the lists of tensors, and the variables that hold their items.
+        lists: the lists of tensors, and the variables that hold their items; empty if the lists are long.
         inputs: the arrays of the compiled call, in its order.
     """
 
@@ -94,25 +98,35 @@ class FastBlock:
         """Returns the kinds of calls that it serves."""
         key, names = self.dispatcher.fast_key, self.names
         absences = itertools.product((False, True), repeat=len(key.optional))
-        for absent, lengths in itertools.product(absences, list(self.dispatcher.lengths)):
+        list_names = [names[index] for index in key.lists]
+        several: list[tuple[int, ...] | None] = [*self.dispatcher.lengths, *([None] if list_names else [])]
+        for absent, lengths in itertools.product(absences, several):
             is_absent = {names[index]: flag for index, flag in zip(key.optional, absent, strict=True)}
-            length_of = {names[index]: length for index, length in zip(key.lists, lengths, strict=True)}
             tests = [f"{name} is {'None' if flag else 'not None'}" for name, flag in is_absent.items()]
-            for name, length in length_of.items():
-                tests += [f"{name}.__class__ in __LISTS", f"__len({name}) == {length}"]
-            lists = {
-                name: [f"__{index}_of_{name}" for index in range(length)]
-                for name, length in length_of.items()
-            }
-            inputs = self._list_inputs(is_absent, lists)
+            tests += [f"{name}.__class__ in __LISTS" for name in list_names]
+            measured = [f"__len({name})" for name in list_names]
+            if lengths is None:
+                tests.append(f"{' + '.join(measured)} > {MAX_ITEMS}")
+                items = {name: [Input(name, is_list=True)] for name in list_names}
+                lists: dict[str, list[str]] = {}
+            else:
+                pairs = list(zip(measured, map(str, lengths), strict=True))
+                tests += [f"{own} == {length}" for own, length in pairs]
+                measured = [length for _, length in pairs]
+                lists = {
+                    name: [f"__{index}_of_{name}" for index in range(length)]
+                    for name, length in zip(list_names, lengths, strict=True)
+                }
+                items = {name: list(map(Input, variables)) for name, variables in lists.items()}
+            inputs = self._list_inputs(is_absent, items)
             if inputs:
-                yield CallKind(tests, key.render(names, absent, lengths), lists, inputs)
+                yield CallKind(tests, key.render(names, absent, measured), lists, inputs)
 
-    def _list_inputs(self, is_absent: Mapping[str, bool], lists: Mapping[str, list[str]]) -> list[Input]:
+    def _list_inputs(self, is_absent: Mapping[str, bool], items: Mapping[str, list[Input]]) -> list[Input]:
         inputs: list[Input] = []
         for name, argument in zip(self.names, self.dispatcher.schema.arguments, strict=True):
-            if name in lists:
-                inputs += map(Input, lists[name])
+            if name in items:
+                inputs += items[name]
             elif argument.has_tensor and not is_absent.get(name):
                 inputs.append(Input(name))
             elif argument.name in self.dispatcher.record.operand:

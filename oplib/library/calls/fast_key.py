@@ -109,16 +109,16 @@ class FastKey:
         static = [item for index, items in self.static for item in items.make(values[index])]
         return (*static, *[values[index] is None for index in self.optional], *self.measure(values))
 
-    def render(self, names: Sequence[str], absent: Sequence[bool], lengths: Sequence[int]) -> list[str]:
+    def render(self, names: Sequence[str], absent: Sequence[bool], lengths: Sequence[str]) -> list[str]:
         """Returns the lines of a key in generated code, without commas at their ends.
 
         Args:
             names: the variables that hold the arguments.
             absent: for each optional tensor, whether it is None.
-            lengths: of the lists of tensors.
+            lengths: of the lists of tensors, as expressions.
         """
         static = [items.text.format(names[index]) for index, items in self.static]
-        return [*static, *map(repr, absent), *map(repr, lengths)]
+        return [*static, *map(repr, absent), *lengths]
 
     def measure(self, values: Sequence[Any]) -> tuple[int, ...]:
         """Returns the lengths of the lists of tensors in a call."""

@@ -45,7 +45,7 @@ SHARED_OBJECTS: dict[str, Any] = {
 """The objects that the lines of any overload may refer to."""
 for _object in (
     *(CarriedError, InferenceStorage, InferenceTensor, Storage, Tensor, Tracer),
-    *(float, int, isinstance, len, str),  # an argument may have such a name
+    *(float, int, isinstance, len, map, str, type),  # an argument may have such a name
     *(freeze_ints, freeze_softly, note_location, note_write, to_operand),
 ):
     SHARED_OBJECTS[f"__{_object.__name__}"] = _object
@@ -91,6 +91,7 @@ class _CallWriter:
         self._dispatcher = block.dispatcher
         self._inputs = inputs
         self._tensors = [argument for argument in inputs if not argument.numbers]
+        self._has_long_list = any(argument.is_list for argument in inputs)
 
     def write(self) -> None:
         """Writes the lines for Tensors, and for arrays."""
@@ -99,23 +100,23 @@ class _CallWriter:
             if argument.numbers:
                 self._write_operand(argument)
         if block.writes:
-            with code.block(f"if {self._test_classes('is __Tensor')}:"):
+            with code.block(f"if {self._test_classes('__Tensor')}:"):
                 self._write_in_place()
             return
-        array_test = self._test_classes(f"in {code.refer(self._dispatcher.array_types, 'ARRAY_TYPES')}")
+        array_test = self._test_classes(code.refer(self._dispatcher.array_types, "ARRAY_TYPES"))
         if gives_views(self._dispatcher.record):  # the complete path makes views of Tensors
             head = f"if {array_test}:"
         else:
-            test = "in __TENSORS" if block.in_inference else "is __Tensor"
-            with code.block(f"if {self._test_classes(test)}:"):
+            classes = "__TENSORS" if block.in_inference else "__Tensor"
+            with code.block(f"if {self._test_classes(classes)}:"):
                 self._write_tensor_call()
             head = f"elif {array_test}:"
         with code.block(head):
-            self._write_return(
-                self._call(
-                    [argument.array if argument.numbers else argument.name for argument in self._inputs]
-                )
-            )
+            arrays = [
+                argument.array if argument.numbers else _spread(argument, argument.name)
+                for argument in self._inputs
+            ]
+            self._write_return(self._call(arrays))
 
     def _write_operand(self, number: Input) -> None:
         """Writes what the compiled call gets for a number; None if the complete path has to look at it."""
@@ -128,10 +129,22 @@ class _CallWriter:
             with code.block(f"if {operand} is None:"):
                 code.write(f"{operand} = __to_operand({name})")
 
-    def _test_classes(self, test: str) -> str:
-        """Returns the test of whether all tensors have a class, and all numbers can be passed."""
+    def _test_classes(self, classes: str) -> str:
+        """Returns the test of whether all tensors have a class, and all numbers can be passed.
+
+        Args:
+            classes: the variable of the class or of a set of classes.
+        """
+        is_sole = classes == "__Tensor"
+        list_test, test = (
+            (f"== {{{classes}}}", f"is {classes}") if is_sole else (f"<= {classes}", f"in {classes}")
+        )
         return " and ".join(
-            f"{argument.array} is not None" if argument.numbers else f"{argument.name}.__class__ {test}"
+            f"{argument.array} is not None"
+            if argument.numbers
+            else f"{{*__map(__type, {argument.name})}} {list_test}"
+            if argument.is_list
+            else f"{argument.name}.__class__ {test}"
             for argument in self._inputs
         )
 
@@ -149,7 +162,7 @@ class _CallWriter:
 
     def _read_arrays(self) -> list[str]:
         return [
-            argument.array if argument.numbers else f"{argument.name}._storage.operand"
+            argument.array if argument.numbers else _spread(argument, _read(argument, "_storage.operand"))
             for argument in self._inputs
         ]
 
@@ -182,22 +195,30 @@ class _CallWriter:
         """Writes a call that needs a gradient: its node, if it is recorded in a known way."""
         code = self._code
         for tensor in self._tensors:
-            code.write(f"{tensor.variable('needs_grad')} = {tensor.name}._requires_grad")
-        needed = _any(tensor.variable("needs_grad") for tensor in self._tensors)
+            code.write(f"{tensor.variable('needs_grad')} = {_read(tensor, '_requires_grad')}")
+        needed = _any(
+            f"True in {tensor.variable('needs_grad')}" if tensor.is_list else tensor.variable("needs_grad")
+            for tensor in self._tensors
+        )
         with code.block(f"if __state.grad_enabled and {needed}:"):
             code.write(f"__recorder = __specialization.{self._choose_recorder()}")
             for tensor in self._tensors:
+                if tensor.is_list:
+                    code.write(f"{tensor.array} = {_read(tensor, '_storage.operand')}")
+                    continue
                 code.write(
                     f"{tensor.storage} = {tensor.name}._storage", f"{tensor.array} = {tensor.storage}.operand"
                 )
-            arrays = [argument.array for argument in self._inputs]
+            arrays = [_spread(argument, argument.array) for argument in self._inputs]
             code.write(f"__result = __recorder({', '.join(arrays)})")
             code.write("__plan = __result[0]", "__pattern = __plan.pattern")
-            for pattern in self._dispatcher.patterns:
+            for pattern in [] if self._has_long_list else self._dispatcher.patterns:
                 if len(pattern.wanted) == len(self._inputs):
                     with code.block(f"if __pattern is {code.refer(pattern, 'PATTERN')}:"):
                         self._write_node(pattern)
-            tensors = ["None" if argument.numbers else argument.name for argument in self._inputs]
+            tensors = [
+                "None" if argument.numbers else _spread(argument, argument.name) for argument in self._inputs
+            ]
             block = code.refer(self._block, "block")
             code.write(
                 f"return __record_new({block}, __result, {render_tuple(tensors)}, {render_tuple(arrays)})"
@@ -206,8 +227,11 @@ class _CallWriter:
     def _choose_recorder(self) -> str:
         """Returns the expression of the recorder: for few arrays its index has one bit per array."""
         flags = ["" if argument.numbers else argument.variable("needs_grad") for argument in self._inputs]
-        if len(flags) > MAX_BITS:
-            return f"recorders[{render_tuple([flag or 'False' for flag in flags])}]"
+        if len(flags) > MAX_BITS or self._has_long_list:
+            pairs = zip(self._inputs, flags, strict=True)
+            return (
+                f"recorders[{render_tuple([_spread(argument, flag or 'False') for argument, flag in pairs])}]"
+            )
         return f"recorders_by_bits[{_add_bits([(flag, 1 << at) for at, flag in enumerate(flags) if flag])}]"
 
     def _write_node(self, pattern: Pattern) -> None:
@@ -307,6 +331,18 @@ class _CallWriter:
                 with code.block(f"if {written}._views is not None:"):
                     code.write(f"__note_write({written})")
                 code.write(f"return {written}")
+
+
+def _read(argument: Input, attribute: str) -> str:
+    """Returns the expression of an attribute of a tensor, or of those of all tensors of a list."""
+    if argument.is_list:
+        return f"[__one.{attribute} for __one in {argument.name}]"
+    return f"{argument.name}.{attribute}"
+
+
+def _spread(argument: Input, value: str) -> str:
+    """Returns an expression among the items of a tuple; that of a list gives one item for each tensor."""
+    return f"*{value}" if argument.is_list else value
 
 
 def _any(tests: Iterable[str]) -> str:

@@ -193,6 +193,8 @@ LISTS: list[Callable[[Tensor], Tensor]] = [
     lambda x: oplib.stack([x]),
     lambda x: oplib.hstack((x, x * 2.0)),
     lambda x: ops.oplib.einsum("ij,jk", [x, x]),
+    lambda x: oplib.cat([x, x.detach(), *[x * 2.0] * MAX_ITEMS]),
+    lambda x: oplib.stack((x[0], *[x.t()[1]] * MAX_ITEMS), -1),
 ]
 
 
@@ -227,6 +229,39 @@ def test_lengths_that_code_is_written_for_are_bounded_and_other_calls_are_right(
     source = inspect.getsource(oplib.vstack)
     assert source.count("__len(tensors) == ") == MAX_LENGTHS
     assert f"__len(tensors) == {MAX_ITEMS + 1}" not in source
+
+
+@pytest.mark.fast_path
+def test_a_long_list_in_each_mode_and_of_each_class_gives_what_the_complete_path_gives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def call(*items: Any) -> tuple[type, bool, bool, list[float]]:
+        found = oplib.cat([*items, *items[:1] * MAX_ITEMS])
+        boxed = found if isinstance(found, Tensor) else Tensor.from_array(found)
+        return type(found), boxed.requires_grad, boxed.is_inference(), boxed.detach().tolist()
+
+    def call_all() -> list[Any]:
+        x, array = leaf(), jnp.asarray(X)
+        with oplib.inference_mode():
+            found = [call(x, x)]
+            made_there = x * 2.0
+        with oplib.no_grad():
+            found.append(call(x, x))
+        return [*found, *(call(*items) for items in [(x, array), (array, array), (x.detach(), made_there)])]
+
+    found = [call_all() for _ in range(3)]
+    monkeypatch.setattr(config, "fast_path", False)
+    assert found == [call_all()] * 3
+
+
+@pytest.mark.fast_path
+def test_a_long_list_with_something_else_than_tensors_is_refused() -> None:
+    x = leaf()
+    for _ in range(3):
+        oplib.cat([x] * (MAX_ITEMS + 2))
+    for wrong in (1.0, None, "x"):
+        with pytest.raises((oplib.errors.ArgumentError, TypeError), match=r"cat"):
+            oplib.cat([*[x] * (MAX_ITEMS + 1), wrong])  # pyright: ignore[reportArgumentType]  that is refused
 
 
 @pytest.mark.parametrize("make", [list, tuple, iter], ids=["list", "tuple", "iterator"])
