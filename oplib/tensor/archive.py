@@ -42,7 +42,7 @@ from .devices.memory import require_memory
 from .devices.placement import find_placement
 from .dtypes.rules import normalize_dtype
 from .random.generator import is_key
-from .storage.ingestion import to_array
+from .storage.ingestion import adopt_array
 from .tensor import Tensor
 
 File = str | os.PathLike[str] | IO[bytes]
@@ -50,6 +50,8 @@ File = str | os.PathLike[str] | IO[bytes]
 _VERSION = 1
 _TREE = "tree.json"
 _HEADER = 2**16  # bytes that a member may have beside its items
+_CHUNK = 2**18  # bytes that are read at once, which stay in a cache of the processor
+_ALIGNMENT = 64  # of memory that JAX does not copy
 _DAMAGES = (
     zipfile.BadZipFile,
     zlib.error,
@@ -236,9 +238,7 @@ class _Writer:
         """Adds an array with what else its entry says, and returns its number."""
         entry = {"dtype": str(array.dtype), "shape": array.shape, "requires_grad": requires_grad, **more}
         self._entries.append(entry)
-        if array.dtype.kind not in _NATIVE:
-            array = array.view(f"u{array.dtype.itemsize}")
-        self._arrays.append(array)
+        self._arrays.append(array.view(_find_stored(array.dtype)))
         return len(self._arrays) - 1
 
     def write(self, text: str, file: IO[bytes]) -> None:
@@ -320,7 +320,7 @@ class _Reader:
 
     def read(self) -> Any:
         """Reads the archive."""
-        page = json.loads(self._read_member(_TREE, None))
+        page = json.loads(self._archive.read(self._find_member(_TREE, None)))
         if not isinstance(page, dict) or page.get("oplib") != _VERSION:
             raise DataError(
                 f"load: the file is of a version that is not read. Got {describe(page)}. This is version "
@@ -358,7 +358,7 @@ class _Reader:
         values = self._read_array(number, entry)
         if kind == "numpy":
             return values
-        array = to_array(values, normalize_dtype(values.dtype), self._placement)
+        array = adopt_array(values.astype(normalize_dtype(values.dtype), copy=False), self._placement)
         if kind == "key":
             return jax.random.wrap_key_data(array, impl=str(entry["impl"]))
         if kind == "jax":
@@ -376,20 +376,18 @@ class _Reader:
         size = None if dtype is None else math.prod(shape) * dtype.itemsize
         if dtype is not None:
             require_memory("load", shape, dtype)
-        content = io.BytesIO(self._read_member(_member(number), size))
-        stored = dtype
-        if dtype is not None and dtype.kind not in _NATIVE:
-            stored = np.dtype(f"u{dtype.itemsize}")
-        with converting:  # a header is Python text
-            if stored is not None:
-                _compare_header(content, number, shape, stored)
-            values = np.lib.format.read_array(content, allow_pickle=False)
-        if values.shape != shape or (dtype is None and str(values.dtype) != name):
+        info = self._find_member(_member(number), size)
+        with self._archive.open(info) as member:
+            if dtype is not None:
+                return _read_items(member, number, shape, dtype)
+            with converting:  # a header is Python text
+                values = np.lib.format.read_array(io.BytesIO(member.read()), allow_pickle=False)
+        if values.shape != shape or str(values.dtype) != name:
             raise _misfit(number, f"{name} {shape}", f"{values.dtype} {values.shape}")
-        return values if dtype is None else values.view(dtype)
+        return values
 
-    def _read_member(self, name: str, size: int | None) -> bytes:
-        """Reads a member after a look at how long it becomes.
+    def _find_member(self, name: str, size: int | None) -> zipfile.ZipInfo:
+        """Finds a member, and looks at how long it becomes.
 
         Args:
             name: of the member.
@@ -406,18 +404,44 @@ class _Reader:
                 f"from {info.compress_size}, compressed by method {info.compress_type}; there can be {most}. "
                 "Save it again."
             )
-        return self._archive.read(info)
+        return info
 
 
-def _compare_header(content: io.BytesIO, number: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Raises where the header of an array has another shape or dtype than its entry."""
-    version = np.lib.format.read_magic(content)
-    is_first = version == (1, 0)
-    read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
-    shape_in_file, _, kind = read(content)
+def _read_items(
+    member: IO[bytes], number: int, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> np.ndarray[Any, Any]:
+    """Reads an array into memory that JAX takes as it is, and that nothing else holds."""
+    is_fortran = _read_header(member, number, shape, _find_stored(dtype))
+    memory = np.empty(math.prod(shape) * dtype.itemsize + _ALIGNMENT, np.uint8)
+    items = memory[-memory.ctypes.data % _ALIGNMENT :][: memory.size - _ALIGNMENT]
+    place = 0
+    while chunk := member.read(_CHUNK):
+        items[place : place + len(chunk)] = np.frombuffer(chunk, np.uint8)  # raises if there are too many
+        place += len(chunk)
+    if place != items.size:
+        raise _misfit(number, f"{items.size} bytes", f"{place} bytes")
+    values = items.view(dtype)
+    return values.reshape(shape[::-1]).T if is_fortran else values.reshape(shape)
+
+
+def _find_stored(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Returns the dtype as which a file stores another one."""
+    return dtype if dtype.kind in _NATIVE else np.dtype(f"u{dtype.itemsize}")
+
+
+def _read_header(member: IO[bytes], number: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+    """Returns whether the items are in Fortran's order.
+
+    Raises:
+        DataError: the header of an array has another shape or dtype than its entry.
+    """
+    with converting:  # a header is Python text
+        is_first = np.lib.format.read_magic(member) == (1, 0)
+        read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
+        shape_in_file, is_fortran, kind = read(member)
     if shape_in_file != shape or kind != dtype:
         raise _misfit(number, f"{dtype} {shape}", f"{kind} {shape_in_file}")
-    content.seek(0)
+    return is_fortran
 
 
 def _misfit(number: int, expected: str, got: str) -> DataError:

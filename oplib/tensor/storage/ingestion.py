@@ -102,8 +102,14 @@ def _put(array: np.ndarray[Any, Any], dtype: np.dtype[Any], placement: Placement
         uses = _uses[key] = _uses.get(key, 0) + 1
         if uses > _MANY:
             return _copy(copied)
-    made = jax.device_put(copied, placement)
-    note_computation((made,), lambda: (copied,))
+    return adopt_array(copied, placement)
+
+
+def adopt_array(array: np.ndarray[Any, Any], placement: Placement) -> jax.Array:
+    """Returns a ``jax.Array`` of a numpy array that no other code holds, and may take its memory."""
+    check_process()
+    made = jax.device_put(array, placement)
+    note_computation((made,), lambda: (array,))
     return made
 
 
