@@ -31,12 +31,12 @@ def measure(effort: Effort) -> Iterator[Row]:
 
 
 def _time_first_calls(layers: int) -> Comparison:
-    """Traces and lowers the step for widths that nothing else has. The time of XLA is subtracted."""
+    """Makes the step for widths that nothing else has, without the time that XLA compiles and computes."""
     compiling: list[float] = []
 
-    def note(event: str, seconds: float, **_: Any) -> None:
+    def note(event: str, duration_secs: float, **_: Any) -> None:
         if event == "/jax/core/compile/backend_compile_duration":
-            compiling.append(seconds)
+            compiling.append(duration_secs)
 
     jax.monitoring.register_event_duration_secs_listener(note)
     times: tuple[list[float], list[float]] = ([], [])
@@ -45,8 +45,9 @@ def _time_first_calls(layers: int) -> Comparison:
             gc.collect()
             compiling.clear()
             start = time.perf_counter()
-            wait(run())
+            result = run()
             times[side].append(time.perf_counter() - start - sum(compiling))
+            wait(result)
     return Comparison(tuple(times[0]), tuple(times[1]))
 
 

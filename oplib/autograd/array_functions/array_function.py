@@ -25,7 +25,7 @@ from oplib.config import config
 from .array_types import match_type, sum_gradient
 from .compilation import is_uncompiled, rename_function
 from .concreteness import VALUE_ERRORS
-from .liveness import find_dependent, find_forwarded, find_live_inputs
+from .liveness import drop_dead, find_dependent, find_forwarded, find_live_inputs
 from .tokens import next_token
 from .width import note_width
 
@@ -71,7 +71,8 @@ class ArrayFunction:
         self.is_formula = is_formula
         self.selects = selects
         self.token = next_token()
-        self.run: Callable[..., Arrays] = jax.jit(self._name(function), inline=True) if compiled else function
+        traced = drop_dead(function) if is_formula else function
+        self.run: Callable[..., Arrays] = jax.jit(self._name(traced), inline=True) if compiled else function
         self.kept: tuple[Any, Any, Arrays] | None = None
         self._vjps: dict[tuple[Mask, Mask], ArrayFunction] = {}
         self._jvps: dict[Mask, ArrayFunction] = {}

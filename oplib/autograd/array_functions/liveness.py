@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
-from jax.extend.core import subjaxprs
+from jax.extend.core import jaxpr_as_fun, subjaxprs
+
+from .compilation import is_jit_disabled
+
+Arrays = tuple[Any, ...]
 
 _COSTLY = frozenset(
     {
@@ -51,6 +56,29 @@ def is_costly(jaxpr: Any) -> bool:
     return any(equation.primitive.name in _COSTLY for equation in jaxpr.eqns) or any(
         map(is_costly, subjaxprs(jaxpr))
     )
+
+
+def drop_dead(function: Callable[..., Arrays]) -> Callable[..., Arrays]:
+    """Returns a function that evaluates only what its results and effects read. Call it while it is traced.
+
+    A formula that JAX derives from a kernel computes the kernel too. XLA removes that, but a program of many
+    formulas would be traced and lowered with it.
+    """
+
+    def run(*arrays: Any) -> Arrays:
+        if is_jit_disabled():
+            return function(*arrays)
+        closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arrays)
+        live = {var for var in closed.jaxpr.outvars if not _is_literal(var)}
+        kept: list[Any] = []
+        for equation in reversed(closed.jaxpr.eqns):
+            if equation.effects or not live.isdisjoint(equation.outvars):
+                live.update(var for var in equation.invars if not _is_literal(var))
+                kept.append(equation)
+        smaller = closed.replace(jaxpr=closed.jaxpr.replace(eqns=kept[::-1]))
+        return jax.tree.unflatten(jax.tree.structure(shapes), jaxpr_as_fun(smaller)(*arrays))
+
+    return run
 
 
 def find_forwarded(jaxpr: Any) -> tuple[int, ...] | None:

@@ -6,9 +6,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from oplib.autograd.array_functions.liveness import find_dependent, find_forwarded, find_live_inputs
+import oplib
+from oplib.autograd.array_functions.liveness import (
+    drop_dead,
+    find_dependent,
+    find_forwarded,
+    find_live_inputs,
+)
+from oplib.library.axes.bodies import find_bodies
 
 
 def jaxpr_of(function: Any, count: int) -> Any:
@@ -91,3 +99,44 @@ def test_an_output_depends_on_an_input_that_it_reads(
     jaxpr = jaxpr_of(function, 2)
     assert find_dependent(jaxpr, (True, False), skips_choices=False) == dependent
     assert find_dependent(jaxpr, (True, False), skips_choices=True) == without_choices
+
+
+def test_what_nothing_reads_is_dropped_and_effects_and_absent_results_stay(capfd: Any) -> None:
+    def function(x: Any, y: Any) -> tuple[Any, ...]:
+        jnp.exp(x)
+        jax.debug.print("seen {}", jnp.sin(x))
+        return None, y + 1, {"y": y}
+
+    smaller = drop_dead(function)
+    names = [equation.primitive.name for equation in jaxpr_of(smaller, 2).eqns]
+    assert len(names) == 3
+    assert {"sin", "add"} < set(names)
+    absent, added, held = jax.jit(smaller)(jnp.zeros(2), jnp.ones(2))
+    jax.effects_barrier()
+    assert capfd.readouterr().out == "seen [0. 0.]\n"
+    assert absent is None
+    np.testing.assert_array_equal(added, held["y"] + 1)
+
+
+def count_equations(jaxpr: Any) -> int:
+    equations = getattr(jaxpr, "jaxpr", jaxpr).eqns
+    return len(equations) + sum(count_equations(body) for one in equations for body in find_bodies(one))
+
+
+def test_a_recorded_and_differentiated_program_has_hardly_more_equations_than_that_of_jax() -> None:
+    values = [np.full((4, 4), 0.1 * place, np.float32) for place in range(12)]
+
+    def find_loss(tanh: Any, weights: Any, x: Any) -> Any:
+        for weight in weights:
+            x = tanh(x @ weight + weight[0])
+        return ((x - 1.0) ** 2).mean()
+
+    def record(values: Any, x: Any) -> list[Any]:
+        weights = [oplib.Tensor.from_array(value, requires_grad=True) for value in values]
+        find_loss(oplib.tanh, weights, oplib.Tensor.from_array(x)).backward()
+        return [weight.grad.array for weight in weights if weight.grad is not None]
+
+    by_hand = jax.grad(lambda values, x: find_loss(jnp.tanh, values, x))
+    arrays = [*map(jnp.asarray, values)]
+    mine, its = (count_equations(jax.make_jaxpr(one)(arrays, arrays[1])) for one in (record, by_hand))
+    assert mine <= 1.2 * its
