@@ -93,7 +93,7 @@ def explain_raw(
     advices = (advice for words, advice in _ADVICE_FOR_TEXTS if words.match(text))
     advice = next(advices, _ADVICE.get(kind, _OTHER_ADVICE))
     return kind(
-        f"{name}: cannot use these arguments. Got {_describe_arguments(frame) or 'none'}; "
+        f"{name}: cannot use these arguments. Got {_describe_arguments(frame, name) or 'none'}; "
         f"{type(error).__name__}: {shown.removesuffix('.')}. {advice}"
     )
 
@@ -123,15 +123,23 @@ def _explain_leak(error: UnexpectedTracerError, name: str) -> TracingError:
     )
 
 
-def _describe_arguments(frame: FrameType) -> str:
+def _describe_arguments(frame: FrameType, name: str) -> str:
     code = frame.f_code
     count = code.co_argcount + code.co_kwonlyargcount
     names = [*code.co_varnames[:count]]
     names += code.co_varnames[count : count + bool(code.co_flags & 4) + bool(code.co_flags & 8)]
     values = frame.f_locals
-    arguments = [(name, values[name]) for name in names if name in values]
+    arguments = [(own, values[own]) for own in names if own in values]
+    if arguments and arguments[0][0] == "args":
+        arguments[0] = ("args", _drop_unmade(arguments[0][1], name))
     # The generated code of an op has *__rest and **__named for what does not fit its signature.
-    named = [(name, value) for name, value in arguments if not name.startswith("__") or len(value)]
+    named = [(own, value) for own, value in arguments if not own.startswith("__") or len(value)]
     return ", ".join(
-        describe(value) if name.startswith("__") else f"{name} {describe(value)}" for name, value in named
+        describe(value) if own.startswith("__") else f"{own} {describe(value)}" for own, value in named
     )
+
+
+def _drop_unmade(args: tuple[object, ...], name: str) -> tuple[object, ...]:
+    """Drops the object that a constructor was to make: its repr reads attributes that are not set yet."""
+    is_unmade = bool(args) and any(base.__name__ == name for base in type(args[0]).__mro__)
+    return args[1:] if is_unmade else args

@@ -95,13 +95,16 @@ def entry_point(function: Callable[P, R]) -> Callable[P, R]:
         >>> half(3)
         1.5
     """
+    name = function.__name__
+    if name == "__init__":  # errors name the class
+        name = function.__qualname__.split(".")[-2]
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            if better := refine_error(error, function.__name__):
+            if better := refine_error(error, name):
                 raise better from error
             raise
 

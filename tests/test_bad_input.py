@@ -135,3 +135,25 @@ def test_a_missing_argument_is_no_defect_of_oplib(call, missing):
         ArgumentTypeError, match=rf"(scan|while_loop): .*{missing}.* Correct the call: help\(\)"
     ):
         call()
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda: oplib.optim.Optimizer([oplib.ones(1)], lr=0.1),
+            r"Optimizer: .*Got args \(\[f32\[1\]\],\), kwargs {'lr': 0.1}; TypeError: .* got an unexpected",
+        ),
+        (
+            lambda: oplib.Generator(1, 2, 3),
+            r"Generator: .*Got args \(1, 2, 3\), .*takes from 1 to 2 positional",
+        ),
+        (lambda: oplib.library.Library(), r"Library: .*missing 2 required positional arguments: 'ns' and"),
+        (lambda: type("Mine", (oplib.optim.Optimizer,), {})(), r"Optimizer: .*missing 2 required"),
+    ],
+    ids=["Optimizer", "Generator", "Library", "subclass"],
+)
+def test_a_wrong_call_of_a_class_names_the_class_and_shows_what_it_was_given(call, text):
+    with pytest.raises(ArgumentTypeError, match=text) as caught:
+        call()
+    assert "Correct the call" in str(caught.value)

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from docs.drawing import ops_pages
 from docs.drawing.flowchart import draw_chart, read_chart
 from docs.drawing.ops_pages import write_entry
 from docs.drawing.pictures import draw_pictures, follow_theme, set_tabs
@@ -96,6 +97,32 @@ def test_the_entry_of_an_op_shows_shapes_and_what_its_example_returns():
     example = re.search(r">>> x = oplib.tensor\((.*)\)\n\s+>>> oplib.sinh\(x\)\n\s+tensor\((.*)\)", entry)
     given, shown = ([float(number) for number in re.findall(r"-?[\d.]+", text)] for text in example.groups())
     np.testing.assert_allclose(np.sinh(given), shown, atol=1e-4)
+
+
+def test_the_entry_of_a_function_of_several_ops_shows_the_shapes_of_calls_that_have_run():
+    assert "``f32[2,3] -> f32[2,2]``" in write_entry("oplib.cov")
+    assert "``f32[1,2,2] -> f32[1,1,1]``" in write_entry(
+        "oplib.nn.functional.max_pool2d", others=["oplib.max_pool2d"]
+    )
+
+
+def test_the_shapes_of_a_function_that_reads_values_are_those_of_a_run():
+    assert "``i32[3] -> i32[2]``" in write_entry("oplib.nonzero")
+
+
+def test_the_example_of_an_op_that_draws_numbers_has_a_seed():
+    entry = write_entry("oplib.poisson", "poisson")
+    assert entry.index("oplib.manual_seed(0)") < entry.index(">>> oplib.poisson(x)")
+    assert "``f32[3,4] -> f32[3,4]``" in entry
+
+
+def test_each_public_function_of_an_op_has_one_entry(monkeypatch, tmp_path):
+    entries: list[str] = []
+    monkeypatch.setattr(ops_pages, "write_entry", lambda path, *_, **__: entries.append(path) or "")
+    ops_pages.write_ops_pages(tmp_path)
+    assert len(entries) == len(set(entries)) > 490
+    assert {"oplib.cov", "oplib.linalg.inv", "oplib.nn.functional.unfold", "oplib.fft.fft2"} <= set(entries)
+    assert "oplib.unfold" not in entries
 
 
 def test_a_block_of_a_notebook_does_not_hide_the_example_after_it():

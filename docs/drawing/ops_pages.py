@@ -5,6 +5,7 @@ The pages are written when the site is built, and are not tracked.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ import numpy as np
 import oplib
 from oplib.builtin.functions.families import COMPOSED, FAMILIES
 from oplib.builtin.functions.registry import REGISTRY
-from oplib.errors import describe
 from tests.builtin.samples.drawing import Sample
+from tests.builtin.samples.random import SAMPLES as OF_RANDOM
 from tests.builtin.samples.samples import find_samples
+
+from .watched_calls import show_call, watch_calls
 
 _TITLES = {
     "pointwise": "Pointwise functions",
@@ -49,14 +52,26 @@ ops on one page, with their dtypes and overloads.
 
 
 def write_ops_pages(folder: Path) -> None:
-    """Writes a page for each package of tables, and their index."""
+    """Writes a page for each package of tables, and their index.
+
+    Each program runs once, and most of the time goes into compiling: XLA leaves its optimizations out.
+    """
+    disabled = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    try:
+        _write_ops_pages(folder)
+    finally:
+        jax.config.update("jax_disable_most_optimizations", disabled)
+
+
+def _write_ops_pages(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     pages: dict[str, list[str]] = {name: [] for name in _TITLES}
     shown: set[Any] = set()
     for family in FAMILIES:
         pages[family.__name__.split(".")[3]] += _write_family(family, shown)
     made = {row.op for family in FAMILIES for row in family.ROWS}
-    pages["composed"] += [write_entry(path) for op in COMPOSED if op not in made for path in _find_paths(op)]
+    pages["composed"] += [entry for op in COMPOSED if op not in made for entry in _write_composed(op)]
     for name, entries in pages.items():
         text = "\n".join([f"# {_TITLES[name]}", "", *entries])
         _write(folder / f"{name}.md", text)
@@ -80,12 +95,23 @@ def _write_family(family: Any, shown: set[Any]) -> Iterator[str]:
             yield write_entry(paths[0], op, paths[1:])
 
 
+def _write_composed(op: str) -> Iterator[str]:
+    """Yields the entries of a function of several ops: one for all paths that lead to one function."""
+    paths: dict[Any, list[str]] = {}
+    for path in _find_paths(op):
+        paths.setdefault(_look_up(path), []).append(path)
+    for places in paths.values():
+        shown = next((path for path in places if path.startswith("oplib.nn.")), places[0])
+        yield write_entry(shown, others=[path for path in places if path != shown])
+
+
 def _find_paths(op: str) -> Iterator[str]:
-    """Yields the public functions of an op."""
+    """Yields the public functions of an op; ``nn.functional.unfold`` is not that of the op ``unfold``."""
     for module, names in _MODULES.items():
         prefix = f"{module.rpartition('.')[2]}_"
-        if op in names:
-            yield f"{module}.{op.removeprefix(prefix) if module != 'oplib' else op}"
+        for name, (form, own) in names.keys_by_name.items():
+            if own == op and (name == op or form == "network"):
+                yield f"{module}.{name.removeprefix(prefix) if module != 'oplib' else name}"
 
 
 def write_entry(path: str, op: str = "", others: Iterable[str] = ()) -> str:
@@ -93,21 +119,25 @@ def write_entry(path: str, op: str = "", others: Iterable[str] = ()) -> str:
 
     Args:
         path: of the function, such as ``oplib.linalg.inv``.
-        op: the op that it calls; without one the entry has no shapes and no example.
+        op: the op that it calls. A function of several ops has none: its shapes are those of calls in its
+            docstring and in the tests beside torch, and its docstring has the example.
         others: further paths of the function.
     """
-    lines = [f".. autofunction:: {path}", ""]
+    lines, others = [f".. autofunction:: {path}", ""], list(others)
     names = ", ".join(f"``{other}``" for other in others)
     if names:
         lines += [f"   Also as {names}.", ""]
     function = _look_up(path)
     calls = list(_find_calls(op)) if op else []
-    if calls:
-        shapes = ", ".join(dict.fromkeys(f"``{shape}``" for _, shape in calls))
+    found = [shape for _, shape in calls] or _find_shapes([path, *others])
+    shapes = ", ".join(f"``{shape}``" for shape in dict.fromkeys(found))
+    if shapes:
         lines += [f"   **Shapes**: {shapes}", ""]
     if calls and "Example:" not in (function.__doc__ or ""):
-        example = _show_example(path, max((sample for sample, _ in calls), key=_rate))
-        if example:
+        is_random = any(name.partition(".")[0] == op for name in OF_RANDOM)
+        samples = sorted((sample for sample, _ in calls), key=_rate, reverse=True)
+        examples = (_show_example(path, sample, is_random=is_random) for sample in samples)
+        if example := next(filter(None, examples), None):
             lines += ["   .. code-block:: pycon", "", *[f"      {line}" for line in example], ""]
     return "\n".join(["```{eval-rst}", *lines, "```", ""])
 
@@ -123,13 +153,28 @@ def _find_calls(op: str) -> Iterator[tuple[Sample, str]]:
     """Yields samples of an op that the tests have, with the shapes of arguments and results."""
     packet = getattr(oplib.ops.oplib, op)
     overload = max((getattr(packet, name) for name in packet.overloads()), key=_count_tensors)
-    for sample in find_samples(overload)[:_MOST_SHAPES]:
+    for sample in _find_samples(overload)[:_MOST_SHAPES]:
         args, kwargs = jax.tree.map(_shorten, (tuple(sample.args), dict(sample.kwargs)))
         try:
             result = jax.eval_shape(lambda: overload.functional(*args, **kwargs))  # noqa: B023
         except Exception:  # noqa: BLE001  the shape depends on values
             result = overload(*args, **kwargs)
-        yield Sample(args, kwargs), f"{_show_shapes((args, kwargs))} -> {_show_shapes(result)}"
+        yield Sample(args, kwargs), show_call(args, kwargs, result)
+
+
+def _find_samples(overload: Any) -> list[Sample]:
+    """Returns samples of the tests; those of an op that draws numbers stand apart, since values vary."""
+    return OF_RANDOM.get(overload.name().partition("::")[2], []) or find_samples(overload)
+
+
+def _find_shapes(paths: list[str]) -> Iterator[str]:
+    """Yields the shapes of arguments and results of some calls of a function."""
+    seen: dict[str, None] = {}
+    for call in itertools.chain.from_iterable(map(watch_calls, paths)):
+        seen[call] = None
+        if len(seen) == _MOST_SHAPES:
+            break
+    yield from seen
 
 
 def _shorten(value: Any) -> Any:
@@ -150,16 +195,12 @@ def _count_tensors(overload: Any) -> int:
     return sum(argument.has_tensor for argument in overload.record.schema.arguments)
 
 
-def _show_shapes(values: Any) -> str:
-    leaves = [leaf for leaf in jax.tree.leaves(values) if hasattr(leaf, "shape") and hasattr(leaf, "dtype")]
-    return ", ".join(map(describe, leaves))
-
-
-def _show_example(path: str, sample: Sample) -> list[str]:
+def _show_example(path: str, sample: Sample, *, is_random: bool) -> list[str]:
     """Returns the lines of a call and its result; none if the function takes other arguments than its op."""
     lines: list[str] = []
     words = [_spell(value, lines) for value in sample.args]
     words += [f"{key}={_spell(value, lines)}" for key, value in sample.kwargs.items()]
+    lines += ["oplib.manual_seed(0)"] if is_random else []
     code = f"{path}({', '.join(words)})"
     namespace: dict[str, Any] = {"oplib": oplib}
     try:

@@ -15,6 +15,7 @@ from oplib.pytree import tree_flatten, tree_structure, tree_unflatten
 from oplib.tensor import Tensor, box
 from oplib.tensor.devices.layout import find_spread, is_spread, place_like, replicate_on_mesh
 from oplib.torch_names import HINTS
+from oplib.tracebacks import entry_point
 
 from .hyperparameters import Hyperparameters
 
@@ -51,6 +52,7 @@ class Optimizer:
         tensor([0.8000, 1.6000], requires_grad=True)
     """
 
+    @entry_point
     def __init__(self, transformation: Any, params: Any) -> None:
         _import_optax()
         if not callable(getattr(transformation, "init", None)) or not callable(

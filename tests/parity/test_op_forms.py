@@ -18,31 +18,15 @@ import pytest
 import oplib
 from tests.seed import draw_cases
 
-from .forms_of_fourier import FOURIER
-from .forms_of_layers import LAYERS
-from .forms_of_losses import LOSSES
-from .forms_of_names import NAMES
-from .forms_of_networks import NETWORKS
-from .forms_of_shapes import SHAPES
-from .forms_of_special import SPECIAL
-from .forms_of_statistics import STATISTICS
-from .forms_of_triangles import TRIANGLES
+from .forms import FORMS, draw_data, name_values
 
 torch = pytest.importorskip("torch")
 
-RNG = np.random.default_rng(3)
-DATA = {
-    "x": np.round(RNG.normal(size=(2, 3)), 3),
-    "v": np.round(RNG.normal(size=7), 3),
-    "cube": np.round(RNG.normal(size=(2, 3, 4)), 3),
-    "square": np.round(RNG.normal(size=(3, 3)) + 3 * np.eye(3), 3),
-    "image": np.round(RNG.normal(size=(2, 2, 5, 6)), 3),
-}
+DATA = draw_data()
 KINDS = (IndexError, NotImplementedError, TypeError, ValueError, RuntimeError)
 
 
-FORMS = (*SHAPES, *NETWORKS, *LAYERS, *LOSSES, *STATISTICS, *FOURIER, *SPECIAL, *TRIANGLES, *NAMES)
-FORMS = draw_cases(FORMS, len(FORMS) // 8, "forms")
+DRAWN = draw_cases(FORMS, len(FORMS) // 8, "forms")
 
 
 def run(lib: Any, form: str) -> tuple[list[Any], list[Any], type[Exception] | None]:
@@ -52,8 +36,7 @@ def run(lib: Any, form: str) -> tuple[list[Any], list[Any], type[Exception] | No
         for name, data in DATA.items()
         if re.search(rf"\b{name}\b", form)
     }
-    names = {"lib": lib, "F": lib.nn.functional, **{name: leaf * 1 for name, leaf in leaves.items()}}
-    names |= {"i": lib.tensor([[0, 2, 1], [3, 0, 0]])}
+    names = name_values(lib, {name: leaf * 1 for name, leaf in leaves.items()})
     try:
         found = eval(form, names)
     except Exception as error:  # noqa: BLE001  what is raised is compared
@@ -85,7 +68,7 @@ def assert_alike(mine: Any, other: Any) -> None:
     np.testing.assert_allclose(mine[0], other[0], rtol=2e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", DRAWN)
 def test_a_form_gives_what_it_gives_on_torch_or_is_refused_by_the_same_class_of_error(form: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

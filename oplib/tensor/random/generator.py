@@ -49,6 +49,7 @@ class Generator:
 
     device: Device
 
+    @entry_point
     def __init__(self, device: Any = "cpu") -> None:
         self.device = device if isinstance(device, Device) else Device(device)
         self._seed = _DEFAULT_SEED
