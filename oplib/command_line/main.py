@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -44,6 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: the words of the command line; None for those of the process.
     """
+    if sys.stdout is None:  # the process began without one
+        print("oplib: the output is closed", file=sys.stderr)
+        return 2
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # the marks of tables are not in every encoding
     options = make_parser().parse_args(arguments)
     try:
         status: int = options.run(options)

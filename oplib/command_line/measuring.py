@@ -60,7 +60,9 @@ def _read_shape(text: str) -> tuple[str, tuple[int, ...]]:
     name, sign, sizes = text.partition("=")
     try:
         if sign:
-            return name, tuple(int(size) for size in sizes.split(",") if size)
+            shape = tuple(int(size) for size in sizes.split(",") if size)
+            if min(shape, default=0) >= 0:
+                return name, shape
     except ValueError:
         pass
     raise CommandError(f"--shape {text}: not of the form NAME=N,M")

@@ -50,7 +50,7 @@ def write_file(path: str, text: str) -> None:
         CommandError: it cannot be written.
     """
     try:
-        Path(path).write_text(text)
+        Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
         raise CommandError(f"{path} cannot be written: {error.strerror}") from None
 
@@ -64,6 +64,8 @@ def load_module(name: str) -> ModuleType:
     Raises:
         CommandError: there is none, or its import fails.
     """
+    if not (name.endswith(".py") or all(part.isidentifier() for part in name.split("."))):
+        raise CommandError(f"{name!r} is neither a file.py nor the name of a module")
     try:
         if name.endswith(".py"):
             return _load_file(Path(name))

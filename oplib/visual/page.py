@@ -58,19 +58,24 @@ def write_page(
     if report is not None and report.first is not None:
         reached = f"<b>{report.reached} of {report.leaf_count}</b>"
         shown += f'<span class="chip alarm">not finite: {reached} gradients</span>'
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
     parts = {
         "title": escape(label),
         "chips": shown,
         "style": read_asset("graph.css") + read_asset("page.css"),
         "arrows": draw_arrows(),
-        "data": text,
+        "data": _embed(data),
         "script": read_asset("page.js"),
     }
     page = read_asset("page.html")
     for name, part in parts.items():
         page = page.replace(f"<!--{name}-->", part, 1)
     return page
+
+
+def _embed(data: Any) -> str:
+    """Returns data as JSON for a script: a name or line of the user may end it, or begin a comment in it."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+    return text.replace("</", "<\\/").replace("<!", "\\u003c!")
 
 
 def _pack_block(block: Block, count: int) -> dict[str, Any]:

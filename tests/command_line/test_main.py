@@ -251,6 +251,9 @@ BAD_INPUT = [
     (["check", "leaves.py"], "leaves.py cannot be imported: SystemExit: 3"),
     (["ops", "oplib", "--html", "no/folder.html"], "no/folder.html cannot be written: No such file"),
     (["bench", "oplib::sin", "--shape", "self"], "--shape self: not of the form NAME=N,M"),
+    (["bench", "oplib::sin", "--shape", "self=2,-1"], "--shape self=2,-1: not of the form NAME=N,M"),
+    (["check", "."], "'.' is neither a file.py nor the name of a module"),
+    (["check", ""], "'' is neither a file.py nor the name of a module"),
     (["bench", "oplib::sin", "--shape", "other=2"], "'shapes' names 'other'"),
     (["graph", "graphs.py"], "graphs.py is not of the form FILE.py:FUNCTION"),
     (["graph", "graphs.py:nothing"], "graphs.py has no function 'nothing'"),
@@ -286,6 +289,22 @@ def test_a_closed_pipe_gives_one_line_and_status_2():
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == "oplib: the output was closed\n"
+
+
+@pytest.mark.slow
+def test_an_output_that_is_closed_from_the_start_gives_one_line_and_status_2():
+    command = ["bash", "-c", f"{sys.executable} -m oplib ops >&-"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "oplib: the output is closed\n")
+
+
+@pytest.mark.slow
+def test_marks_that_the_encoding_of_the_output_lacks_are_replaced():
+    command = [sys.executable, "-m", "oplib", "ops", "oplib"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert done.stderr == ""
+    assert re.search(r"oplib::relu +\?", done.stdout)
 
 
 @pytest.mark.slow

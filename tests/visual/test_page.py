@@ -141,6 +141,26 @@ def test_the_wheel_zooms_and_a_drag_moves(open_page):
     assert zoomed != moved
 
 
+LINE = "return x.sin().sum()  # <!--script--> <!-- <script> </script> <img src=x onerror='window.hit=1'>"
+
+
+def test_names_and_lines_of_the_user_are_shown_as_text(open_page, tmp_path):
+    path = tmp_path / "a<b>&.py"
+    path.write_text(f"def f(x):\n    {LINE}\n")
+    names = {}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    x = oplib.ones(2, requires_grad=True)
+    page = open_page(graph(names["f"](x), {"\"><img src=x onerror='window.hit=2'>": x}, run=True))
+    shown = ""
+    for number in range(3):
+        page.locator(f"#world .node[data-n='{number}']").first.click()
+        shown += page.locator("#panel").inner_text()
+    assert LINE in shown
+    assert "<img src=x onerror='window.hit=2'>" in shown
+    assert page.locator("img").count() == 0
+    assert page.evaluate("window.hit") is None
+
+
 def test_ten_thousand_nodes_open_closed_within_two_seconds(open_page):
     x = y = oplib.ones(2, requires_grad=True)
     for _ in range(2_500):
