@@ -302,7 +302,7 @@ class Higher:
     """
 
     def __init__(self, trace: Trace, sources: Sequence[Any], state: StateOfCall) -> None:
-        used, run = prune(trace.closed, f"{trace.name}_derivative")
+        used, run = prune(trace.run, trace.closed, f"{trace.name}_derivative")
         self._take = make_gather([source for source, use in zip(sources, used, strict=True) if use])
         self._run = jax.jit(run)
         self._gradients = trace.gradients

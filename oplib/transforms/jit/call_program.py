@@ -52,7 +52,7 @@ class Program:
         self._effects = effects = trace.effects
         candidates = trace.candidates
         jaxpr = trace.closed.jaxpr
-        used, run = prune(trace.closed, self._name)
+        used, run = prune(trace.run, trace.closed, self._name)
         needed = self._find_needed(trace, used)
         read = [holder for holder, use in zip(candidates.holders, used, strict=False) if use]
         candidates.check_devices(self._name, read)

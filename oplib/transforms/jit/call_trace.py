@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
+from jax.extend.core import jaxpr_as_fun
 
+from oplib.autograd.array_functions.compilation import rename_function
 from oplib.autograd.engine.backward_and_grad import grad
 from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
@@ -86,6 +88,7 @@ class Trace:
             that, and so on, as lists of shapes. Writes into Tensors are no effects then.
 
     Attributes:
+        run: the function as JAX has traced it. A call in another trace is one equation, and traces nothing.
         closed: the jaxpr; see :class:`.candidates.Candidates` for its inputs.
         effects: what a call does beside computing.
         backward: that of what the function returns with a history; None without.
@@ -131,20 +134,26 @@ class Trace:
         inputs = [*self.candidates.read(), *arrays, *cotangents]
         self._device = find_common_device(inputs)
 
-        def run(*values: Any) -> tuple[Any, ...]:
+        def run_traced(*values: Any) -> list[Any]:
             return self._run(call, len(arrays), values)
 
+        def run(*values: Any) -> list[Any]:
+            return steps[0](*values)
+
+        steps: list[Callable[..., Any]] = [run_traced]
+        self.run = jax.jit(rename_function(run, self.name))
         collector = self._collector
         observed: list[Storage] = []
         try:
             observe(self.candidates.storages, observed)
-            self.closed = jax.jit(run).trace(*inputs).jaxpr
+            self.closed = self.run.trace(*inputs).jaxpr
             self._refuse_leaked(len(inputs))
         except BaseException:
             self.snapshot.restore_containers()
             raise
         else:
             collector.restore_entries()
+            steps[0] = jaxpr_as_fun(self.closed)  # for other types of inputs; holds nothing of the trace
         finally:
             try:
                 self._restore(observed)
@@ -176,7 +185,7 @@ class Trace:
             tensor._storage = EndedStorage(self.name, where)
         collector.live, collector.made, collector.outputs = [], [], []
 
-    def _run(self, call: Callable[..., Any], count: int, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _run(self, call: Callable[..., Any], count: int, inputs: tuple[Any, ...]) -> list[Any]:
         """Runs the function on the values of JAX's trace."""
         candidates, collector = self.candidates, self._collector
         versions = [storage.version for storage in candidates.storages]
@@ -203,7 +212,7 @@ class Trace:
                 self._differentiate_again(edges, inputs[first + count :])
             if collector.live:
                 self.backward = self._differentiate(edges, inputs)
-        return tuple(collector.outputs)
+        return collector.outputs
 
     def _make_overlay(self, inputs: tuple[Any, ...], versions: list[int]) -> Overlay:
         candidates = self.candidates

@@ -29,7 +29,7 @@ def lower_without_values(trace: Trace, arrays: Sequence[Any]) -> jax.stages.Lowe
         arrays: the array arguments.
     """
     inputs = [*trace.candidates.read(), *arrays]
-    used, run = prune(trace.closed, trace.name)
+    used, run = prune(trace.run, trace.closed, trace.name)
     read = [one for one, use in zip(inputs, used, strict=True) if use]
     numbers = {operand: number for number, operand in enumerate(trace.candidates.holders)}
     written = {numbers[operand] for operand, output, _ in trace.effects.writes if output is not None}

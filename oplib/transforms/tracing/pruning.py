@@ -1,11 +1,11 @@
-"""Jaxprs as functions that take only the inputs that are used."""
+"""Traced functions that take only the inputs that are used."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from jax.extend.core import jaxpr_as_fun
+import jax.numpy as jnp
 
 from oplib.autograd.array_functions.compilation import rename_function
 
@@ -17,12 +17,20 @@ def find_used_inputs(jaxpr: Any) -> list[bool]:
     return [id(var) in read for var in jaxpr.invars]
 
 
-def prune(closed: Any, name: str) -> tuple[list[bool], Callable[..., Any]]:
-    """Returns which inputs of a jaxpr are used, and its function of these under a name."""
-    run, used = jaxpr_as_fun(closed), find_used_inputs(closed.jaxpr)
+def prune(run: Callable[..., Any], closed: Any, name: str) -> tuple[list[bool], Callable[..., Any]]:
+    """Returns which inputs of a jaxpr are used, and its function of these under a name.
+
+    Args:
+        run: the jitted function whose jaxpr it is. It is not traced again: a call is one equation. Zeros
+            stand for the inputs that are not used.
+        closed: the jaxpr.
+        name: of the new function.
+    """
+    used, avals = find_used_inputs(closed.jaxpr), closed.in_avals
 
     def pruned(*values: Any) -> Any:
         arguments = iter(values)
-        return run(*[next(arguments) if use else None for use in used])
+        pairs = zip(used, avals, strict=True)
+        return run(*[next(arguments) if use else jnp.zeros(aval.shape, aval.dtype) for use, aval in pairs])
 
     return used, rename_function(pruned, name)
