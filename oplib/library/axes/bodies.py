@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-import jax
-
 OPAQUE = frozenset({"ffi_call", "pure_callback", "io_callback"})
 """Primitives into which neither JAX nor XLA can look."""
 
@@ -21,8 +19,6 @@ def calls_any(jaxpr: Any, names: Collection[str]) -> bool:
 
 def find_bodies(equation: Any) -> list[Any]:
     """Returns the jaxprs, closed or not, among the parameters of an equation."""
-    return list(filter(_is_jaxpr, jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr)))
-
-
-def _is_jaxpr(value: Any) -> bool:
-    return hasattr(value, "eqns")
+    values = equation.params.values()
+    members = [one for value in values for one in (value if isinstance(value, (tuple, list)) else (value,))]
+    return [one for one in members if hasattr(one, "eqns")]

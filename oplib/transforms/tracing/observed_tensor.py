@@ -8,7 +8,6 @@ snapshot puts everything else back, so that the trace leaves no mark.
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections.abc import Generator, Iterable
 from typing import Any
 
@@ -78,7 +77,8 @@ class ObservedTensor(Tensor):
 
 def _has_setter(name: str) -> bool:
     """Whether the class, and not the dictionary of a Tensor, decides what an assignment does."""
-    return hasattr(type(inspect.getattr_static(Tensor, name, None)), "__set__")
+    found = next((vars(kind)[name] for kind in Tensor.__mro__ if name in vars(kind)), None)
+    return hasattr(type(found), "__set__")
 
 
 ObservedTensor.__name__ = ObservedTensor.__qualname__ = "Tensor"
