@@ -29,6 +29,7 @@ from .methods.values import TensorValues
 from .shapes.construction import construct
 from .storage.class_changes import change_class
 from .storage.constants import own_array
+from .storage.fresh import is_large, own
 from .storage.overlay import overlays
 from .storage.storage import Storage
 from .upcalls import upcalls
@@ -204,6 +205,17 @@ def box_leaf(array: Any, requires_grad: object) -> Tensor:
         upcalls.mark_inference(tensor)
     if requires_grad:
         tensor.requires_grad = True
+    return tensor
+
+
+def box_new(array: Any, requires_grad: object) -> Tensor:
+    """Makes a leaf around an array that a computation has made for it, and that nothing else holds.
+
+    The first write uses the buffer of a large one.
+    """
+    tensor = box_leaf(array, requires_grad)
+    if is_large(array.shape):
+        own(tensor._storage)
     return tensor
 
 

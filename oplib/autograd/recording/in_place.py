@@ -137,6 +137,8 @@ def write_in_place(tensor: Tensor, result: Tensor, op: str, seen: Any = None) ->
         ArgumentError: the result has another shape, or a dtype of a higher kind.
         TracingError: a traced value would be stored in a tensor that outlives the trace.
     """
+    if result is tensor:  # the op has used its buffer
+        return tensor
     storage, own = tensor._storage, result._storage
     state = modes.state
     if (

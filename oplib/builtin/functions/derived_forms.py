@@ -13,15 +13,18 @@ from oplib.builtin.in_place import require_tensor_to_write
 from oplib.builtin.writing.resizing import write_enlarging
 from oplib.docstrings import complete_docstring
 from oplib.generated_code import parse
+from oplib.library.calls.own_buffer import choose_call
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.shapes.keywords import take_named
+from oplib.tensor.storage.fresh import look
 
 from .specification import FunctionSpec
 
 _INPLACE = {"inplace": "a bool, by default False; whether the result is written into `input`, a Tensor."}
 # the checks pass whatever the operands are if none of these holds
 _MAY_NOT_WRITE = "{0}._root is not None or {0}._read_only or {0}._requires_grad or __modes.state.watchers"
+_LOOK = "__storage.array if __storage.__class__ is __Storage else __look(__storage)"
 _WRITE = "__written = __write({}, None, {!r}, __seen)\nif __written is not None: return __written\ncontinue"
 
 
@@ -45,8 +48,8 @@ def specify_in_place(
         f"        __check_may_write({first}, {name!r}, ({operands}){uniform})",
         "    while True:",  # as update_in_place does
         f"        __storage = {first}._storage",
-        "        __seen = __storage.array if __storage.__class__ is __Storage else __storage.owner.array",
-        *_write_results(spec.lines, _WRITE.format(first, name)),
+        f"        __seen = {_LOOK}",
+        *_write_results(spec.lines, _WRITE.format(first, name), first),
     )
     used = {
         "__Tensor": Tensor,
@@ -54,6 +57,8 @@ def specify_in_place(
         "__require_tensor": require_tensor_to_write,
         "__check_may_write": check_may_write,
         "__Storage": Storage,
+        "__choose_call": choose_call,
+        "__look": look,
         "__write": write_enlarging if enlarges else write_in_place,
     }
     doc = (
@@ -74,23 +79,35 @@ def specify_in_place(
 class _ReturnWriter(ast.NodeTransformer):
     """Puts statements in the place of each return; the first one takes the value as its second argument."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, written: str) -> None:
         self._text = text
+        self._written = written
 
     def visit_Return(self, node: ast.Return) -> list[ast.stmt]:
         first, *others = parse(self._text).body
         assert isinstance(first, ast.Assign)
         assert isinstance(first.value, ast.Call)
         assert node.value is not None
-        first.value.args[1] = node.value
+        first.value.args[1] = self._choose_calls(node.value)
         return [first, *others]
 
+    def _choose_calls(self, value: ast.expr) -> ast.expr:
+        """Lets calls of ops, whose results are the value, use the buffer of the written argument."""
+        match value:
+            case ast.IfExp(test, body, orelse):
+                return ast.IfExp(test, self._choose_calls(body), self._choose_calls(orelse))
+            case ast.Call(ast.Attribute(op, "call"), [ast.Name(name), *_]) if name == self._written:
+                chosen = ast.Call(ast.Name("__choose_call"), [op, value.args[0]], [])
+                return ast.Call(chosen, value.args, value.keywords)
+            case _:
+                return value
 
-def _write_results(lines: Sequence[str], write: str) -> Iterator[str]:
-    """The lines of a body in a loop, which write what the body returns."""
+
+def _write_results(lines: Sequence[str], write: str, written: str) -> Iterator[str]:
+    """The lines of a body in a loop, which write what the body returns into the argument ``written``."""
     body = parse(textwrap.dedent("\n".join(["if True:", *lines]))).body[0]
-    written = _ReturnWriter(write).visit(body)
-    return map("    {}".format, ast.unparse(written).splitlines()[1:])
+    changed = _ReturnWriter(write, written).visit(body)
+    return map("    {}".format, ast.unparse(changed).splitlines()[1:])
 
 
 def specify_with_flag(spec: FunctionSpec, at: int, name: str) -> FunctionSpec:

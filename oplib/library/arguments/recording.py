@@ -29,11 +29,11 @@ def read_arrays(flat: Sequence[Any]) -> tuple[list[Tensor | None], list[Any]]:
             arrays.append(value.array)
         else:
             tensors.append(None)
-            arrays.append(_to_constant(value))
+            arrays.append(to_constant(value))
     return tensors, arrays
 
 
-def _to_constant(value: Any) -> Any:
+def to_constant(value: Any) -> Any:
     """Converts a number operand or an array among Tensors; copies a numpy array by the dtype rules."""
     if isinstance(value, (int, float)):
         operand = to_operand(value)

@@ -7,6 +7,7 @@ variable that belongs to an argument contains the argument: ``__other_array``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import prod
 from typing import Any
 
 from jax.core import Tracer
@@ -23,15 +24,18 @@ from oplib.library.carrier.specialization import MAX_BITS
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.inference import InferenceStorage, InferenceTensor
+from oplib.tensor.storage.fresh import LARGE
 from oplib.tensor.storage.overlay import overlays
 from oplib.tracebacks import CarriedError
 
 from .derived_view import gives_views
 from .fast_block import FastBlock, Input
 from .fast_key import LISTS, freeze_ints, freeze_softly
+from .own_buffer import exchange_for_result
 
 SHARED_OBJECTS: dict[str, Any] = {
     "__KEY_ERRORS": (TypeError, ValueError, OplibError),  # of an argument that cannot stand in a key
+    "__LARGE": LARGE,
     "__LISTS": LISTS,
     "__NOBODY": NOBODY,
     "__SCALARS": ARRAYS,
@@ -45,8 +49,8 @@ SHARED_OBJECTS: dict[str, Any] = {
 """The objects that the lines of any overload may refer to."""
 for _object in (
     *(CarriedError, InferenceStorage, InferenceTensor, Storage, Tensor, Tracer),
-    *(float, int, isinstance, len, map, str, type),  # an argument may have such a name
-    *(freeze_ints, freeze_softly, note_location, note_write, to_operand),
+    *(float, int, isinstance, len, map, prod, str, type),  # an argument may have such a name
+    *(exchange_for_result, freeze_ints, freeze_softly, note_location, note_write, to_operand),
 ):
     SHARED_OBJECTS[f"__{_object.__name__}"] = _object
 
@@ -327,10 +331,14 @@ class _CallWriter:
                 "    and __storage.array is __array",  # no other thread runs from here, see Storage.exchange
             )
             with code.block("):"):
-                code.write("__storage.array = __output", "__storage.version += 1")
-                with code.block(f"if {written}._views is not None:"):
-                    code.write(f"__note_write({written})")
-                code.write(f"return {written}")
+                with code.block("if __prod(__output.aval.shape) < __LARGE:"):
+                    code.write("__storage.array = __output", "__storage.version += 1", "__is_done = True")
+                with code.block("else:"):
+                    code.write("__is_done = __exchange_for_result(__storage, __array, __output)")
+                with code.block("if __is_done:"):
+                    with code.block(f"if {written}._views is not None:"):
+                        code.write(f"__note_write({written})")
+                    code.write(f"return {written}")
 
 
 def _read(argument: Input, attribute: str) -> str:

@@ -106,6 +106,16 @@ class Specialization:
         self._carrier = carrier
 
     @cached_property
+    def run_in_buffer(self) -> Any:
+        """As ``run_one``, but reuses the buffer of the first array."""
+        return jax.jit(self.run_one, donate_argnums=0)
+
+    @cached_property
+    def buffer_calls(self) -> dict[Hashable, bool]:
+        """Whether the result of ``run_in_buffer`` fits into the buffer, by signature."""
+        return {}
+
+    @cached_property
     def function(self) -> ArrayFunction:
         """The op as a pure array function, for differentiation by JAX."""
         return self._hold_plans(ArrayFunction)

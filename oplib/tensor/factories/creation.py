@@ -26,7 +26,7 @@ from oplib.tensor.shapes.symbolic import has_symbols
 from oplib.tensor.storage.factory_options import FactoryOptions, ReadOptions, factory, read_options
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.storage.known import run_noted
-from oplib.tensor.tensor import Tensor, box_leaf
+from oplib.tensor.tensor import Tensor, box_leaf, box_new
 
 
 class SizedFactory(Protocol):
@@ -87,7 +87,7 @@ def _find_dtype(value: Any) -> np.dtype[Any]:
 
 def _fill(shape: tuple[int, ...], value: Any, options: ReadOptions) -> Tensor:
     dtype, placement, requires_grad = options
-    return box_leaf(fill(shape, value, dtype, placement), requires_grad)
+    return box_new(fill(shape, value, dtype, placement), requires_grad)
 
 
 @factory
@@ -110,7 +110,7 @@ def eye(n: int, m: int | None = None, **options: Unpack[FactoryOptions]) -> Tens
     dtype, placement, requires_grad = read_options("eye", options, 2)
     require_memory("eye", (rows, columns), dtype)
     make = partial(jnp.eye, rows, columns, dtype=dtype, device=placement)
-    return box_leaf(run_noted(lambda: (make(),))[0], requires_grad)
+    return box_new(run_noted(lambda: (make(),))[0], requires_grad)
 
 
 @factory

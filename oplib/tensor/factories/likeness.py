@@ -7,16 +7,16 @@ from typing import Any, Protocol, Unpack
 
 from oplib.tensor.shapes.filling import fill, fill_like
 from oplib.tensor.storage.factory_options import FactoryOptions, factory, read_options_like
-from oplib.tensor.tensor import Tensor, box_leaf
+from oplib.tensor.tensor import Tensor, box_new
 
 
 def _fill_like(op: str, input: Tensor, value: Any, options: FactoryOptions) -> Tensor:
     if not options and hasattr(input, "_storage"):
-        return box_leaf(fill_like(input._storage.array, value), requires_grad=False)
+        return box_new(fill_like(input._storage.array, value), requires_grad=False)
     array, (dtype, placement, requires_grad) = read_options_like(op, input, options)
     if options.get("dtype") is None and options.get("device") is None:
-        return box_leaf(fill_like(array, value), requires_grad)
-    return box_leaf(fill(array.shape, value, dtype, placement), requires_grad)
+        return box_new(fill_like(array, value), requires_grad)
+    return box_new(fill(array.shape, value, dtype, placement), requires_grad)
 
 
 @factory

@@ -10,7 +10,7 @@ from oplib.tensor.dtypes.rules import FLOATING, INTEGRAL, default_int_dtype
 from oplib.tensor.shapes.filling import read_size
 from oplib.tensor.shapes.keywords import read_bounds
 from oplib.tensor.storage.factory_options import FactoryOptions, factory, read_options, read_options_like
-from oplib.tensor.tensor import Tensor, box_leaf
+from oplib.tensor.tensor import Tensor, box_new
 
 from .generator import Generator
 from .sampling import draw_floats, draw_integers, draw_order, find_last_integer
@@ -49,7 +49,7 @@ def _make_floats(name: str, **words: str) -> DrawingFactory:
         shape = read_size(name, sizes, size)
         dtype, placement, requires_grad = read_options(name, options, len(shape))
         drawn = draw_floats(name, shape, dtype, generator=generator, placement=placement)
-        return box_leaf(drawn, requires_grad)
+        return box_new(drawn, requires_grad)
 
     draw.__name__ = draw.__qualname__ = name
     draw.__doc__ = _FLOATS.format(name=name, **words)
@@ -102,7 +102,7 @@ def randint(
     shape = read_size("randint", (lengths,))
     dtype, placement, requires_grad = read_options("randint", options, len(shape), default_int_dtype)
     drawn = draw_integers("randint", shape, (least, most), dtype, generator=generator, placement=placement)
-    return box_leaf(drawn, requires_grad)
+    return box_new(drawn, requires_grad)
 
 
 @factory
@@ -136,7 +136,7 @@ def randperm(n: int, *, generator: Generator | None = None, **options: Unpack[Fa
             f"randperm: n cannot be greater than {find_last_integer(dtype) + 1} for {dtype.name}. Got n={n}. "
             "Use a wider dtype."
         )
-    return box_leaf(draw_order(size, dtype, generator=generator, placement=placement), requires_grad)
+    return box_new(draw_order(size, dtype, generator=generator, placement=placement), requires_grad)
 
 
 # Like another tensor ----------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def _make_floats_like(draw: str) -> DrawingLikeFactory:
     ) -> Tensor:
         array, (dtype, placement, requires_grad) = read_options_like(name, input, options)
         drawn = draw_floats(draw, array.shape, dtype, generator=generator, placement=placement)
-        return box_leaf(drawn, requires_grad)
+        return box_new(drawn, requires_grad)
 
     drawn_like.__name__ = drawn_like.__qualname__ = name
     drawn_like.__doc__ = _FLOATS_LIKE.format(draw=draw)
@@ -213,4 +213,4 @@ def randint_like(
     span = read_bounds("randint_like", bounds, low=low, high=high)
     array, (dtype, placement, requires_grad) = read_options_like("randint_like", input, options)
     drawn = draw_integers("randint_like", array.shape, span, dtype, generator=generator, placement=placement)
-    return box_leaf(drawn, requires_grad)
+    return box_new(drawn, requires_grad)

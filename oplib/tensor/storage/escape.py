@@ -10,6 +10,7 @@ from jax.extend.core import get_opaque_trace_state
 
 from oplib.errors import TracingError, describe
 from oplib.modes import modes
+from oplib.tensor.devices.forked import is_orphan
 
 from .overlay import overlays
 from .tensor_slots import TensorSlots
@@ -21,6 +22,12 @@ with jax.ensure_compile_time_eval():  # a trace may import the package
 def is_inside_trace() -> bool:
     """Returns whether JAX traces the calling code. New arrays are then values of the trace."""
     return get_opaque_trace_state() != _OUTSIDE
+
+
+def runs_at_once() -> bool:
+    """Returns whether a compiled function of arrays runs here: no trace, no ``disable_jit``, no orphan."""
+    is_disabled: bool = jax.config.jax_disable_jit  # pyright: ignore[reportAttributeAccessIssue]  made late
+    return not (is_disabled or is_orphan() or is_inside_trace())
 
 
 def is_escaping(array: Any, tensor: TensorSlots) -> bool:

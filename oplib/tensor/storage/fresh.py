@@ -4,14 +4,20 @@ A program of ``oplib.jit`` leaves the arrays that it returns in one :class:`Prog
 storages find them. So a call that follows another replaces one list, and touches no storage. The first read
 makes a storage ordinary: from then on other code may hold the array. A program that uses the buffers of fresh
 storages holds :data:`buffers` until the new arrays are there, and readers in other threads wait for it.
+
+A large array that an eager factory or in-place write has made is fresh too, and the next write uses its
+buffer (:func:`rewrite`; ADR 44).
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
+
+from jax.core import Tracer
 
 from .class_changes import change_class
 from .storage import Storage
@@ -19,6 +25,9 @@ from .storage import Storage
 _ARRAY: Any = Storage.__dict__["array"]
 _VERSION: Any = Storage.__dict__["version"]
 _get_array = _ARRAY.__get__
+
+LARGE = 2**18
+"""The number of items from which on eager writes use buffers again; smaller arrays are copied as fast."""
 
 buffers = threading.RLock()
 """Held while buffers of fresh storages are in use. Two locks could wait for each other, so there is one."""
@@ -88,8 +97,11 @@ class FreshStorage(Storage):
     @version.setter
     def version(self, value: int) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  a slot there
         with buffers:
-            make_ordinary(self)
-            _VERSION.__set__(self, value)
+            if self.__class__ is FreshStorage:
+                outputs, (index, count, _) = self.outputs, self.slot
+                outputs.versions[index] = value - outputs.calls * count
+            else:
+                _VERSION.__set__(self, value)
 
     @property
     def spec(self) -> Any:
@@ -156,11 +168,88 @@ def make_fresh(outputs: ProgramOutputs, slot: OutputSlot, version: int) -> Stora
     return storage
 
 
+def is_large(shape: Sequence[int]) -> bool:
+    """Returns whether eager writes use the buffers of arrays of this shape again."""
+    size = math.prod(shape)
+    return size.__class__ is int and size >= LARGE  # not symbolic
+
+
+def own(storage: Any) -> None:
+    """Makes the storage of a new Tensor fresh, unless its array is traced.
+
+    Args:
+        storage: no other code has it yet, and its array has no other holder.
+    """
+    if storage.__class__ is Storage and not isinstance(storage.array, Tracer):
+        exchange_for_own(storage, storage.array, storage.array, counted=False)
+
+
+def exchange_for_own(storage: Any, seen: Any, array: Any, *, counted: bool = True) -> bool:
+    """Does what ``exchange`` of an ordinary storage does, with an array that nothing else holds.
+
+    At no time does another thread find the array in an ordinary storage, where it could take it unseen.
+    """
+    with buffers:
+        outputs = ProgramOutputs([array], [1])
+        slot = outputs.slots[0]
+        # No other thread runs until the class has changed, see Storage.exchange.
+        if storage.__class__ is not Storage or storage.array is not seen:
+            return False
+        outputs.versions[0] = storage.version + counted
+        storage.array, storage.version = outputs, slot  # where a fresh storage has them
+        change_class(storage, FreshStorage)
+        return True
+
+
+def rewrite(storage: Any, run: Callable[..., Any], operands: Sequence[Any], seen: Any = None) -> bool:
+    """Replaces the array of a fresh storage by one in the same buffer, and counts the write.
+
+    Args:
+        storage: the storage.
+        run: a compiled function, which has run on such operands before. It donates its first one, which is
+            the array, and returns another of the same shape and dtype. It calls no code of users.
+        operands: the others.
+        seen: the array that the storage must hold; None for any.
+
+    Returns:
+        Whether it is done. If not, the storage is not fresh, or it holds another array.
+    """
+    returned: list[Any] = []
+    with buffers:
+        if storage.__class__ is not FreshStorage or (seen is not None and peek(storage) is not seen):
+            return False
+        outputs = ProgramOutputs(returned, [1])
+        outputs.versions.append(0)
+        slot = outputs.slots[0]
+        try:
+            # An interrupt comes between two steps of Python, and here the call and the append are one.
+            returned.extend(itertools.starmap(run, ((peek(storage), *operands),)))
+            attach_output(storage, outputs, slot)
+        except BaseException:
+            if returned and peek(storage) is not returned[0]:
+                attach_output(storage, outputs, slot)
+            raise
+        return True
+
+
 def peek(storage: Any) -> Any:
     """Returns the array of a storage that is not a view. The storage stays fresh."""
     if storage.__class__ is FreshStorage:
         return storage.outputs.arrays[storage.slot[0]]
     return _get_array(storage)
+
+
+def look(storage: Any) -> Any:
+    """Returns the array of the owner, for comparing it. A fresh owner stays fresh.
+
+    So another thread may delete what is returned. Only shape, dtype and identity may be read.
+    """
+    owner = storage.owner
+    if owner.__class__ is FreshStorage:
+        with buffers:
+            if owner.__class__ is FreshStorage:
+                return peek(owner)
+    return owner.array
 
 
 def peek_all(storages: Sequence[Any]) -> list[Any]:

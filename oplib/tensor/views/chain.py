@@ -16,6 +16,7 @@ from jax.sharding import SingleDeviceSharding
 
 from oplib.tensor.devices.forked import after_fork, is_orphan, refuse_call
 from oplib.tensor.devices.memory import require_memory
+from oplib.tensor.storage.fresh import is_large
 from oplib.tensor.storage.known import run_noted
 from oplib.tensor.storage.overlay import overlays
 
@@ -38,6 +39,7 @@ class Chain:
         shape: the shape of the view.
         start_count: the number of starts of all frames. Those of the first frame come first.
         is_identity: whether the view shows its base unchanged.
+        is_large: whether writes use the buffer of the base again, see ``storage/fresh.py``.
         tape_functions: functions that the tape makes for the chain, by name.
         reads_to_wait: compiled calls read the views themselves when this number is 0, see ``operand.py``.
     """
@@ -49,12 +51,14 @@ class Chain:
         self.start_count = sum(frame.start_count for frame in frames)
         self._is_injective = all(frame.is_injective for frame in frames)
         self.is_identity = all(frame.is_identity for frame in frames)
+        self.is_large = is_large(self.in_shape) and not self.is_identity and 0 not in self.shape
         self.tape_functions: dict[str, Any] = {}
         self._forms: dict[str, _Forms] = {}
         self._extensions: dict[Frame, tuple[Chain, Combine]] = {}
         self.reads_to_wait = _READS_BEFORE_PROGRAMS
         self._program_count = 0
         self._parts: dict[int, tuple[ref[Any], ref[Any]]] = {}  # base and view, by the id of the base
+        self._calls: set[Hashable] = set()  # of large bases
 
     @cached_property
     def is_injective(self) -> bool:
@@ -220,6 +224,13 @@ class Chain:
             self._parts.clear()
         self._parts[id(whole)] = ref(whole), ref(part)
 
+    def has_read(self, whole: Any) -> bool:
+        """Returns whether such a base was asked about before, so that reading it compiles nothing."""
+        key = whole.dtype, whole.sharding, whole.committed
+        has_read = key in self._calls
+        self._calls.add(key)
+        return has_read and whole.sharding.__class__ is SingleDeviceSharding
+
     def note_program(self) -> None:
         """Counts the programs that contain the chain. After the last one the chain runs by itself again."""
         self._program_count += 1
@@ -232,6 +243,29 @@ class Chain:
             return part
         run = self._run_traced if isinstance(whole, Tracer) or isinstance(part, Tracer) else self.run
         return run("put", Chain.put, starts, whole, part)
+
+    @cached_property
+    def _put_into(self) -> Callable[..., Any]:
+        return jax.jit(partial(Chain.put, self), donate_argnums=0)
+
+    def find_writer(self, whole: Any, part: Any, starts: Starts) -> tuple[Any, Any, bool]:
+        """Returns a compiled function that donates its first argument, a base, and puts the view into it.
+
+        Args:
+            whole: the base.
+            part: what is put.
+            starts: the starts.
+
+        Returns:
+            The function, its other arguments, and whether it has run on such arrays. The first run is for a
+            copy of the base: in it JAX runs in Python, where an interrupt would lose the result.
+        """
+        operands = part, starts_to_array(starts)
+        classes = tuple(map(type, operands))
+        key = whole.dtype, whole.sharding, whole.committed, part.shape, part.dtype, classes
+        has_run = key in self._calls
+        self._calls.add(key)
+        return self._put_into, operands, has_run
 
     def _run_traced(self, name: str, function: Callable[..., Any], starts: Starts, *arrays: Any) -> Any:
         """Runs a function of one result, as :meth:`run` does, and notes how the result is computed."""

@@ -8,9 +8,12 @@ import weakref
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
+from oplib.tensor.storage.escape import runs_at_once
+from oplib.tensor.storage.fresh import FreshStorage, buffers, exchange_for_own, look, peek, rewrite
 from oplib.tensor.storage.storage import Storage
 
 from .chain import Chain, make_chain, starts_to_array
@@ -19,6 +22,7 @@ from .operand import ViewOperand
 
 _new: Any = object.__new__
 _READ_BY_CALL: Any = (lambda: None, None)
+_OWNING = (Storage, FreshStorage)
 
 
 class ViewStorage(Storage):
@@ -45,8 +49,19 @@ class ViewStorage(Storage):
 
     @property
     def array(self) -> Any:
-        """The current array."""
-        whole = self.base.array
+        """The current array. Reading a small part of a fresh base leaves the base fresh."""
+        base = self.base
+        if base.__class__ is FreshStorage and self.chain.is_large and runs_at_once():
+            with buffers:  # no other thread uses the buffer of the base until the call is on its way
+                if base.__class__ is FreshStorage and self.chain.has_read(peek(base)):
+                    return self._read(peek(base))
+        whole = base.array
+        kept = self._kept
+        if kept is not None and kept[0]() is whole:
+            return kept[1]
+        return self._read(whole)
+
+    def _read(self, whole: Any) -> Any:
         kept = self._kept
         if kept is not None and kept[0]() is whole:
             return kept[1]
@@ -69,7 +84,7 @@ class ViewStorage(Storage):
         if self._kept is None and not chain.is_identity:
             if chain.reads_to_wait:
                 chain.reads_to_wait -= 1
-            else:
+            elif self.base.__class__ is not FreshStorage:
                 whole = self.base.array
                 if not isinstance(whole, Tracer) and whole.sharding.__class__ is SingleDeviceSharding:
                     self._kept = _READ_BY_CALL
@@ -158,7 +173,7 @@ class ViewStorage(Storage):
     def write(self, array: Any) -> None:
         """Writes through the chain into the base, and counts the write there."""
         base = self.base
-        while not self.exchange(base.array if base.__class__ is Storage else base.owner.array, array):
+        while not self.exchange(base.array if base.__class__ is Storage else look(base), array):
             pass  # another thread has written elsewhere in the base
 
     def replace(self, array: Any) -> None:
@@ -169,7 +184,13 @@ class ViewStorage(Storage):
     def exchange(self, seen: Any, array: Any, *, counted: bool = True) -> bool:
         """Writes through the chain, unless the base was written since the owner held ``seen``."""
         base, chain = self.base, self.chain
+        if chain.is_large and counted:
+            done = self._exchange_large(seen, array)
+            if done is not None:
+                return done
         if base.__class__ is Storage:  # as below, inlined
+            if base.array is not seen:  # then the buffer of `seen` may be in use again
+                return False
             whole = chain.write(seen, array, self.starts)
             if base.array is not seen:
                 return False
@@ -182,6 +203,24 @@ class ViewStorage(Storage):
         if array.shape == chain.shape and isinstance(array, jax.Array):
             self._hold(whole, array)
         return True
+
+    def _exchange_large(self, seen: Any, array: Any) -> bool | None:
+        """Writes into the buffer of the base if that is fresh, else into a copy, and leaves the base fresh.
+
+        Returns:
+            As ``exchange``; None if an array is traced or on several devices, or the base is an alias.
+        """
+        base, run_here = self.base, runs_at_once() and not isinstance(array, Tracer)
+        if not run_here or base.__class__ not in _OWNING or isinstance(seen, Tracer):
+            return None
+        if seen.sharding.__class__ is not SingleDeviceSharding:
+            return None
+        run, operands, has_run = self.chain.find_writer(seen, array, self.starts)
+        if has_run and base.__class__ is FreshStorage:
+            return rewrite(base, run, operands, seen)
+        if base.array is not seen:  # from here on no other thread uses the buffer
+            return False
+        return exchange_for_own(base, seen, run(jnp.copy(seen), *operands))
 
 
 class AliasStorage(Storage):
