@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 import oplib
 
@@ -15,11 +16,13 @@ from .table import Row
 
 TITLE = "views, and writes through them, over the bare cached jit"
 CONTROL = "jax.jit of the same on arrays"
+DONATED = "jax.jit of the same, donated"
 ROW = 3
+LARGE = (2**14, 2**10)  # 64 MB
 
 
 def measure(effort: Effort) -> Iterator[Row]:
-    """Yields one row after another; none has a bound."""
+    """Yields one row after another; only a write into a large Tensor has a bound."""
     (array,) = arrays = make_arrays(1)
     (plain,) = make_constants(arrays)
     (leaf,) = make_leaves(arrays)
@@ -35,10 +38,44 @@ def measure(effort: Effort) -> Iterator[Row]:
     yield Row(
         "a copy, x[3] *= 2.0 and backward", "the same with a product", None, _compare_steps(leaf, effort)
     )
+    row, whole = oplib.ones(LARGE[1]), oplib.ones(*LARGE)
+    for what, bound, write, by_hand, operand in (
+        ("x[3] = row, of 64 MB", 20.0, _set_row, _set_array_row, row),
+        ("x.add_(y), of 64 MB", None, _add_in_place, jnp.add, whole),
+    ):
+        own = _Donating(by_hand, operand.array)
+        yield Row(what, DONATED, bound, compare(Case(write, oplib.zeros(*LARGE), operand), Case(own), effort))
 
 
 def _compare_steps(leaf: oplib.Tensor, effort: Effort) -> Any:
     return compare(Case(_step_in_place, leaf), Case(_step_out_of_place, leaf), effort)
+
+
+class _Donating:
+    """A compiled function that writes into its own array at each call, as one writes it by hand."""
+
+    def __init__(self, function: Any, operand: jax.Array) -> None:
+        self._run = jax.jit(function, donate_argnums=0)
+        self._array = jnp.zeros(LARGE)
+        self._operand = operand
+
+    def __call__(self) -> jax.Array:
+        self._array = self._run(self._array, self._operand)
+        return self._array
+
+
+def _set_array_row(x: jax.Array, row: jax.Array) -> jax.Array:
+    return x.at[ROW].set(row)
+
+
+def _set_row(x: oplib.Tensor, row: oplib.Tensor) -> oplib.Tensor:
+    x[ROW] = row
+    return x[ROW]  # waiting for it leaves the memory to the next write
+
+
+def _add_in_place(x: oplib.Tensor, y: oplib.Tensor) -> oplib.Tensor:
+    x.add_(y)
+    return x[ROW]
 
 
 def _take(x: Any) -> Any:

@@ -51,23 +51,35 @@ class ViewStorage(Storage):
     def array(self) -> Any:
         """The current array. Reading a small part of a fresh base leaves the base fresh."""
         base = self.base
-        if base.__class__ is FreshStorage and self.chain.is_large and runs_at_once():
-            with buffers:  # no other thread uses the buffer of the base until the call is on its way
-                if base.__class__ is FreshStorage and self.chain.has_read(peek(base)):
-                    return self._read(peek(base))
+        if base.__class__ is FreshStorage:
+            part = self._read_fresh(base)
+            if part is not None:
+                return part
         whole = base.array
-        kept = self._kept
-        if kept is not None and kept[0]() is whole:
-            return kept[1]
-        return self._read(whole)
-
-    def _read(self, whole: Any) -> Any:
         kept = self._kept
         if kept is not None and kept[0]() is whole:
             return kept[1]
         part = self.chain.read(whole, self.starts)
         self._hold(whole, part)
         return part
+
+    def _read_fresh(self, base: Storage) -> Any:
+        """Reads a large base and leaves it fresh; None if it has to be read like any other.
+
+        No other thread uses the buffer of the base until the call is on its way. The first read of its kind
+        compiles, and takes no lock.
+        """
+        if not self.chain.is_large or not runs_at_once():
+            return None
+        with buffers:
+            if base.__class__ is not FreshStorage or not self.chain.has_read(peek(base)):
+                return None
+            whole = peek(base)
+            kept = self._kept
+            if kept is None or kept[0]() is not whole:
+                self._hold(whole, self.chain.read(whole, self.starts))
+                kept = self._kept
+            return None if kept is None else kept[1]
 
     @array.setter
     def array(self, value: Any) -> None:
