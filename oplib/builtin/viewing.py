@@ -80,7 +80,7 @@ def make_turner(rule: Function, name: str) -> Function:
         check_may_turn(input, f"{name}_")
         named = {FURTHER_NAMES.get(given, given): value for given, value in kwargs.items()}
         frame, starts = rule(input._storage.spec, *args, **named)
-        return turn_in_place(input, frame, starts, node_class)
+        return turn_in_place(input, frame, starts, node_class, f"{name}_")
 
     turn.__doc__ = f"As ``{name}``, in place: ``input`` itself has the other shape, and is returned."
     return turn

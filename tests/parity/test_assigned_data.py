@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -116,6 +118,54 @@ def test_a_write_after_assigned_data_is_noticed_by_the_node_that_saved_the_tenso
             continue
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             loss.backward()
+
+
+ACTS: dict[str, Callable[[Any, Any, Any], object]] = {
+    "data of the base": lambda lib, base, view: setattr(base, "data", lib.arange(6.0).view(2, 3) * 2),
+    "data of the view": lambda lib, base, view: setattr(view, "data", lib.arange(3.0) + 10),
+    "a shape of the base": lambda lib, base, view: base.unsqueeze_(0),
+    "a shape of the view": lambda lib, base, view: view.unsqueeze_(0),
+    "a write": lambda lib, base, view: base.mul_(2),
+}
+
+
+@pytest.mark.parametrize("order", list(permutations(ACTS, 4)), ids=str)
+def test_shapes_after_assigned_data_again_and_again(order: tuple[str, ...]) -> None:
+    results = []
+    for lib in (oplib, torch):
+        base = lib.arange(6.0).view(2, 3).clone()
+        view = base[0]
+        for name in order * 3:
+            ACTS[name](lib, base, view)
+        results.append([(tuple(one.shape), one.tolist(), one._version) for one in (base, view)])
+    assert results[0] == results[1]
+
+
+def test_gradients_of_a_view_of_a_root_whose_shape_and_data_were_changed() -> None:
+    results = []
+    for lib in (oplib, torch):
+        leaf = lib.ones(2, 3).requires_grad_()
+        root = leaf * 1
+        root.unsqueeze_(0)
+        root.data = lib.ones(1, 2, 3) * 5
+        root[0].mul_(3)
+        (root * 2).sum().backward()
+        results.append([root.tolist(), leaf.grad.tolist()])
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("picks", [(0,), (1,), (0, 1), (1, 0), (0, 0, 1)])
+def test_gradients_of_a_tensor_that_got_another_shape_without_record_add_up(picks: tuple[int, ...]) -> None:
+    results = []
+    for lib in (oplib, torch):
+        leaf, kept = lib.ones(2, 3, requires_grad=True), lib.zeros(2, 3)
+        kept.copy_(leaf * 2)
+        with lib.no_grad():
+            kept.unsqueeze_(0)
+        roots = [(kept, kept * 3)[pick] for pick in picks]
+        lib.autograd.backward(roots, [lib.ones(1, 2, 3)] * len(roots))
+        results.append(leaf.grad.tolist())
+    assert results[0] == results[1]
 
 
 def test_assigned_data_keeps_no_old_array_alive() -> None:

@@ -16,7 +16,7 @@ from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.autograd.nodes.scopes import enter_scope
 from oplib.modes import modes
 
-from .node_hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
+from .node_hooks import fit_received, run_post_hooks, run_pre_hooks, run_tensor_hooks
 from .plan import RunPlan
 from .undo_log import GradUndoLog
 from .validation import validate_results
@@ -190,6 +190,8 @@ class Flow:
         if buffer is None:
             buffer = self.buffers[node] = [None] * len(node.input_metadata)
         if grad is not None:
+            if node.fits_gradients:  # those that arrive may have several shapes
+                grad = fit_received(node, _put_alone(grad, slot, node), self)[slot]
             held = buffer[slot]
             buffer[slot] = grad if held is None else self.representation.add(held, grad)
         missing = waiting[node] = waiting[node] - 1

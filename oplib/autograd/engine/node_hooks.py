@@ -25,7 +25,7 @@ RETAINED = "retained gradients"
 def run_pre_hooks(node: TapeNode, grads: list[Any], run: BackwardRun) -> list[Any]:
     """Runs everything that comes before a node: tensor hooks, retained gradients, node pre-hooks."""
     if node.fits_gradients:
-        grads = _fit(node, grads, run)
+        grads = fit_received(node, grads, run)
     for kind in before:
         grads = kind.run(node, grads, run)
     return grads
@@ -45,7 +45,7 @@ def run_post_hooks(node: TapeNode, results: Gradients, grads: list[Any], run: Ba
     return results
 
 
-def _fit(node: TapeNode, grads: list[Any], run: BackwardRun) -> list[Any]:
+def fit_received(node: TapeNode, grads: list[Any], run: BackwardRun) -> list[Any]:
     """Fits gradients to a node whose tensor got another shape; a leaf had its old shape when it was used."""
     if not node.edges and grads[0] is not None:
         shape = node.input_metadata[0].shape

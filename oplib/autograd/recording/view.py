@@ -20,6 +20,7 @@ from oplib.tensor import Tensor
 from oplib.tensor.inference import InferenceTensor
 from oplib.tensor.jax_node import register_kind
 from oplib.tensor.storage.class_changes import change_class
+from oplib.tensor.storage.escape import refuse_escape
 from oplib.tensor.storage.overlay import overlays
 from oplib.tensor.views import AliasStorage, Chain, Creation, Frame, Inverse, Starts, make_chain, note_view
 from oplib.tensor.views.lineage import take_views
@@ -115,7 +116,9 @@ def make_views(
     return tuple(views)
 
 
-def turn_in_place(tensor: Tensor, frame: Frame | Chain, starts: Starts, node_class: type[ViewNode]) -> Tensor:
+def turn_in_place(
+    tensor: Tensor, frame: Frame | Chain, starts: Starts, node_class: type[ViewNode], op: str
+) -> Tensor:
     """Adds a frame to the view that a tensor is of its memory, as ``transpose_`` does.
 
     Args:
@@ -123,13 +126,19 @@ def turn_in_place(tensor: Tensor, frame: Frame | Chain, starts: Starts, node_cla
         frame: the additional frame. It must show every item once.
         starts: the starts of the windows of the frame.
         node_class: the class of the node if the tensor has a history.
+        op: the in-place op, for errors.
+
+    Raises:
+        TracingError: the body of control flow captures the tensor.
     """
     owner: Any = tensor._storage.owner
+    if modes.region is not None:
+        refuse_escape(owner.array, tensor, op)
     if owner.is_inference:
         owner.check_mode()
     tangent = find_tangent(tensor) if modes.state.watchers else None
     if tangent is not None:
-        turn_in_place(tangent, frame, starts, node_class)
+        turn_in_place(tangent, frame, starts, node_class, op)
     looked = make_view(tensor, frame, starts, node_class)
     tensor._storage.version += 1
     tensor._storage = looked._storage
@@ -173,9 +182,11 @@ def turn_views_back(root: Tensor, frame: Frame | Chain, others: Sequence[Tensor]
 def _turn_back(view: Tensor, root: Tensor, frame: Frame | Chain) -> None:
     storage: Any = view._storage
     inverse = None if isinstance(frame, Chain) else frame.invert()
-    chain, starts = make_chain((inverse or Inverse(frame),)), ()
-    for window, others in _split_path(storage):
-        chain, starts = chain.extend(window, starts, others)
+    path, others, _ = storage.path
+    shaped = make_chain((inverse or Inverse(frame),)).reshape((), path.in_shape)
+    if shaped is None:
+        return  # since the root has got other contents, the view shows the former ones
+    chain, starts = shaped[0].extend(path, shaped[1], others)
     turned = make_view_storage(root._storage, chain, starts)
     if isinstance(storage, AliasStorage):
         storage.view = turned

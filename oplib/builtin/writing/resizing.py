@@ -147,7 +147,7 @@ def _turn(tensor: Tensor, op: str, size: tuple[int, ...], stride: tuple[int, ...
             f"{describe(tensor)}. Delete the views first, or use as_strided, which makes a view."
         )
     frame, starts = as_strided(tensor._storage.spec, size, stride, offset)
-    return turn_in_place(tensor, frame, starts, _NODE)
+    return turn_in_place(tensor, frame, starts, _NODE, op)
 
 
 def write_enlarging(tensor: Tensor, result: Tensor, op: str, seen: Any) -> Tensor | None:

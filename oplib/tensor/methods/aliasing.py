@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Generic, Self
+from typing import Any, Generic, Self, cast
 
 from oplib.errors import ArgumentError, ArgumentTypeError, AutogradError, describe
 from oplib.modes import modes
+from oplib.tensor.storage.escape import refuse_escape
 from oplib.tensor.storage.memory_format import (
     MemoryFormat,
     MemoryLayout,
@@ -19,7 +20,7 @@ from oplib.tensor.storage.memory_format import (
 )
 from oplib.tensor.storage.metadata import check_dim
 from oplib.tensor.storage.storage import Storage
-from oplib.tensor.storage.tensor_slots import TensorT
+from oplib.tensor.storage.tensor_slots import TensorSlots, TensorT
 from oplib.tensor.upcalls import upcalls
 from oplib.tensor.views import AliasStorage, ViewStorage
 from oplib.tracebacks import entry_point
@@ -56,6 +57,7 @@ class TensorAliasing(Generic[TensorT]):
         Raises:
             ArgumentError: the assigned value is not a Tensor.
             AutogradError: the assigned tensor has another dtype, and this tensor requires grad.
+            TracingError: the assigned tensor holds a value of a trace that this tensor outlives.
 
         Example:
             >>> import oplib
@@ -80,8 +82,13 @@ class TensorAliasing(Generic[TensorT]):
                 f"data: a tensor that requires grad keeps its dtype. Got {describe(new)} for "
                 f"{describe(own)}. Convert it first."
             )
-        has_views = self._views is not None
-        self._storage = AliasStorage.move(self._storage, value._storage, has_views=has_views)
+        refuse_escape(value._storage.owner.array, cast("TensorSlots", self), "data")
+        self._storage = AliasStorage.move(
+            self._storage,
+            value._storage,
+            has_views=self._views is not None,
+            is_view=self._root is not None,
+        )
 
     def set_(self, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Self:
         """Makes this tensor share the memory of another one: ``tensor.data = source``, counted as a write.

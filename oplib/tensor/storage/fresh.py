@@ -252,11 +252,6 @@ def look(storage: Any) -> Any:
     return owner.array
 
 
-def peek_all(storages: Sequence[Any]) -> list[Any]:
-    """Returns what :func:`peek` returns for each storage, in a third of the time if none is fresh."""
-    return list(map(peek if FreshStorage in set(map(type, storages)) else _get_array, storages))
-
-
 def _peek_version(storage: Any) -> int:
     outputs, (index, count, _) = storage.outputs, storage.slot
     return outputs.versions[index] + outputs.calls * count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property, lru_cache, partial
 from typing import Any
@@ -21,6 +22,7 @@ from oplib.tensor.storage.known import run_noted
 from oplib.tensor.storage.overlay import overlays
 
 from .frame import Frame, Layout, Starts, contiguous_strides, find_positions
+from .reshape import Reshape
 
 Combine = Callable[[Starts, Starts], Starts] | None
 _MOST_PARTS = 16
@@ -110,6 +112,13 @@ class Chain:
             return chain, own + others
         first = self.start_count - self.frames[-1].start_count
         return chain, own[:first] + combine(own[first:], others)
+
+    def reshape(self, own: Starts, shape: tuple[int, ...]) -> tuple[Chain, Starts] | None:
+        """Returns the chain with its items in another shape; None if that has another number of items."""
+        if shape == self.shape:
+            return self, own
+        is_possible = math.prod(shape) == math.prod(self.shape)
+        return self.extend(Reshape.between(self.shape, shape), own, ()) if is_possible else None
 
     def _attach(self, frame: Frame) -> tuple[Chain, Combine]:
         last = self.frames[-1]

@@ -149,7 +149,11 @@ class ViewStorage(Storage):
         base = self.base
         if isinstance(base, AliasStorage) and base.view is not None:
             before, starts, spec = base.view.path
-            return *before.extend(self.chain, starts, self.starts), spec
+            shaped = before.reshape(starts, self.chain.in_shape)  # `data` may have another shape
+            if shaped is None:
+                return before, starts, spec
+            chain, starts = shaped
+            return *chain.extend(self.chain, starts, self.starts), spec
         return self.chain, self.starts, base.spec
 
     @property
@@ -257,13 +261,16 @@ class AliasStorage(Storage):
         self.view: ViewStorage | None = None
 
     @staticmethod
-    def move(old: Storage, cell: Storage, *, has_views: bool) -> AliasStorage:
+    def move(old: Storage, cell: Storage, *, has_views: bool, is_view: bool) -> AliasStorage:
         """Makes the storage of a tensor that is given other contents, and keeps its version and view."""
         made = AliasStorage(cell, old.version)
         if isinstance(old, AliasStorage):
             made.counter, made.former, made.view = old.counter, old.former, old.view
         elif isinstance(old, ViewStorage):
-            made.counter = made.view = old
+            made.view = old if is_view else None  # else the tensor is a root that shows its memory so
+            made.counter = old.base
+            while isinstance(made.counter, ViewStorage):
+                made.counter = made.counter.base
         elif has_views:
             made.counter = old
         else:  # a reference that is not weak would keep the old array alive for nobody

@@ -6,9 +6,10 @@ tangents as they do anywhere, so the rules of users are found.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,11 +19,14 @@ from oplib.autograd.array_functions.array_function import ArrayFunction, has_gra
 from oplib.autograd.forward_ad import make_dual, unpack_dual
 from oplib.autograd.recording.formula_node import call_recorded, keep_tangents
 from oplib.autograd.tangents import carries_tangents, find_tangent, run_without_tangents, set_tangent
+from oplib.errors import TracingError, describe
 from oplib.modes import modes
 from oplib.pytree import tree_flatten, tree_unflatten
 from oplib.tensor import Storage, Tensor, zeros_like
+from oplib.tensor.methods.copying import users_attributes
 from oplib.transforms.tracing.candidates import Candidates
-from oplib.transforms.tracing.paths import Walk
+from oplib.transforms.tracing.entries import restore_entry
+from oplib.transforms.tracing.paths import CapturedPath, Walk
 from oplib.transforms.tracing.program_table import ProgramTable, read_program_settings
 from oplib.transforms.tracing.reader import Reader
 
@@ -137,14 +141,17 @@ _lock = threading.Lock()  # of the table
 
 
 def run_program(
-    functions: Sequence[Callable[..., Any]], arguments: Sequence[Tensor], static: Hashable, build: Builder
+    functions: Sequence[Callable[..., Any]],
+    arguments: Sequence[Tensor],
+    static: tuple[Hashable, ...],
+    build: Builder,
 ) -> Outcome:
     """Runs a call of control flow, by a program that has been made for such a call, or a new one.
 
     Args:
         functions: of the user.
         arguments: the leaves of its arguments.
-        static: what else distinguishes programs.
+        static: what else distinguishes programs, first the name of the function of oplib.
         build: makes the program, and says which bodies it runs; gets what they may read.
     """
     is_traced = modes.state.watchers or any(
@@ -162,13 +169,41 @@ def run_program(
     captured = list_captured(walk)
     is_stored = key is not None and not any(isinstance(capture.value, Tracer) for capture in captured)
     candidates = Candidates(walk) if is_stored else None
-    program, bodies = build(captured)
+    with _refuse_kept(static[0], walk):
+        program, bodies = build(captured)
     read = [capture for body in bodies for capture in body.captured]
     outcome = program.run([*[capture.tensor for capture in read], *arguments])
     if candidates is not None and all(capture.can_be_found for capture in read):
         with _lock:
             _programs.add(key, StoredProgram(program, read, candidates))
     return outcome
+
+
+@contextlib.contextmanager
+def _refuse_kept(what: Hashable, walk: Walk) -> Generator[None]:
+    """Raises if a body keeps a value of its trace as an attribute of a Tensor that it captures."""
+    before = [(path, users_attributes(path.value)) for path in walk.tensors.values()]
+    kept: list[tuple[CapturedPath, str, Any]] = []
+    try:
+        yield
+    finally:
+        for path, attributes in before:
+            now = users_attributes(path.value)
+            changed = [name for name in now if now[name] is not attributes.get(name)]
+            kept += [(path, name, now[name]) for name in changed if _holds_traced(now[name], walk)]
+        for path, name, _ in kept:
+            restore_entry(path.value, name, dict(before)[path])
+    for path, name, value in kept:
+        raise TracingError(
+            f"{what}: the function keeps a value of its trace as an attribute of a Tensor that it captures. "
+            f"Got {describe(value)} for {path.name}.{name}. Return the value, and assign it after the call."
+        )
+
+
+def _holds_traced(value: Any, walk: Walk) -> bool:
+    leaves = [leaf for leaf in tree_flatten(value)[0] if id(leaf) not in walk.tensors]
+    arrays = [leaf._storage.owner.array if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+    return any(isinstance(array, Tracer) for array in arrays)
 
 
 def _identify(function: Callable[..., Any]) -> Hashable:

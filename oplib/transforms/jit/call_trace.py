@@ -18,7 +18,7 @@ from oplib.autograd.engine.backward_and_grad import grad
 from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
 from oplib.autograd.nodes.edges import GradientEdge
-from oplib.errors import MissingRuleError, SavedTensorError, TracingError, describe
+from oplib.errors import AutogradError, MissingRuleError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
 from oplib.tensor.devices.device import find_common_device
@@ -307,17 +307,17 @@ def _differentiate_rest(
 ) -> tuple[Sequence[Tensor | None], dict[int, Exception]]:
     """Returns the gradients of all outputs that can be differentiated, and why others cannot be.
 
-    A derivative that is missing raises where somebody asks for it, as in the uncompiled run.
+    A derivative that cannot be computed raises where somebody asks for it, as in the uncompiled run.
     """
     options = {"retain_graph": True, "allow_unused": True, **options}
     refused: dict[int, Exception] = {}
     try:
         return grad(outputs, targets, cotangents, **options), refused
-    except (SavedTensorError, MissingRuleError):
+    except (AutogradError, MissingRuleError):
         for number, output in enumerate(outputs):
             try:
                 jax.eval_shape(partial(_differentiate_one, output, targets), output._storage.array)
-            except (SavedTensorError, MissingRuleError) as error:
+            except (AutogradError, MissingRuleError) as error:
                 refused[number] = type(error)(str(error))  # without its traceback
     kept = [number for number in range(len(outputs)) if number not in refused]
     if not kept:

@@ -96,8 +96,11 @@ class Collector:
         effects.results = [self._collect_result(leaf) for leaf in leaves]
         for number, (tensor, _, before) in enumerate(self._snapshot.tensors):
             self._collect_tensor(number, tensor, before, is_grad_set=id(tensor) in overlay.set_grads)
+        counters: set[Storage] = set()
         for alias, version, _ in self._snapshot.aliases:
-            if alias.version != version and not _is_counted(alias, overlay):
+            counter = _find_counter(alias)
+            if alias.version != version and counter not in counters and not _is_counted(alias, overlay):
+                counters.add(counter)  # which several aliases may share
                 operand, index = self._snapshot.find_alias(alias)
                 effects.alias_writes.append((operand, index, alias.version - version))
         for number, path in enumerate(candidates.generators):
@@ -327,6 +330,14 @@ class Collector:
             leaves, spec = tree_flatten_dataclasses(value)
             sources = [self._collect_result(leaf) for leaf in leaves]
             self.effects.attributes.append(NewEntry(found.number, name, sources, spec))
+
+
+def _find_counter(alias: AliasStorage) -> Storage:
+    """Returns the storage that holds the version of an alias."""
+    counter: Storage = alias
+    while isinstance(counter, AliasStorage):
+        counter = counter.counter
+    return counter
 
 
 def _is_counted(alias: AliasStorage, overlay: Overlay) -> bool:

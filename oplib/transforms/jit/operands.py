@@ -6,15 +6,17 @@ much: the lines of a hundred Tensors do not stay in the processor's cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from oplib.autograd.array_functions.array_function import make_gather
 from oplib.errors import describe
+from oplib.generated_code import define_function
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.devices.layout import describe_sharding, is_alike, is_spread
-from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs, peek, peek_all
+from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs, peek
 from oplib.tensor.storage.overlay import list_classes
 from oplib.tensor.views import AliasStorage, ViewStorage
 from oplib.transforms.tracing.paths import CapturedPath
@@ -22,6 +24,13 @@ from oplib.transforms.tracing.paths import CapturedPath
 _PLAIN = list_classes(Storage(None))
 _get_aval = attrgetter("aval")
 _NO_HOOKS: tuple[Any, ...] = (None, None)
+_DEFAULTS: dict[str, Any] = {
+    name: getattr(Tensor, name, None)
+    for name in (
+        "_storage", "_requires_grad", "_grad_fn", "_backward_hooks", "_post_accumulate_hooks", "_views",
+        "_grad",
+    )
+}  # fmt: skip
 
 
 class TensorKind(NamedTuple):
@@ -87,9 +96,10 @@ class ExpectedOperands:
             for number, (path, attributes) in enumerate(zip(paths, before, strict=True))
         ]
         self._groups = [
-            (make_gather([n for n, other in enumerate(self._kinds) if other == kind]), kind)
+            (make_gather([n for n, other in enumerate(self._kinds) if other == kind]), _make_test(kind), kind)
             for kind in dict.fromkeys(self._kinds)
         ]
+        _hold_attributes([path.value for path in paths])
         storages = [attributes["_storage"] for attributes in before]
         owners = [storage.owner for storage in storages]
         arrays = [peek(owner) for owner in owners]
@@ -119,17 +129,19 @@ class ExpectedOperands:
         if not self.fit_kinds(tensors):
             return None
         storages = [tensor._storage for tensor in tensors]
-        if not self._fit_storages(storages):
-            return None
         owners = storages if self._are_plain else [storage.owner for storage in storages]
-        if not self._share_as_before(owners):
+        arrays = [owner.array for owner in owners if owner.__class__ is Storage]
+        are_ordinary = len(arrays) == len(owners)
+        if not (are_ordinary and self._are_plain) and not self._fit_storages(storages):
             return None
-        arrays = peek_all(owners)
-        return Found(tensors, owners, arrays, rest) if self.fit_arrays(arrays) else None
+        if not are_ordinary:
+            arrays = list(map(peek, owners))
+        fits = self._share_as_before(owners) and self.fit_arrays(arrays)
+        return Found(tensors, owners, arrays, rest) if fits else None
 
     def fit_kinds(self, tensors: Sequence[Tensor]) -> bool:
         """Whether all Tensors are of the kinds that the program was compiled for."""
-        return all(_fit(pick_group(tensors), kind) for pick_group, kind in self._groups)
+        return all(fit(pick_group(tensors), kind) for pick_group, fit, kind in self._groups)
 
     def fit_arrays(self, arrays: Sequence[Any]) -> bool:
         """Whether arrays have the shapes, dtypes and shardings that the program was compiled for."""
@@ -146,7 +158,7 @@ class ExpectedOperands:
 
     def restore(self, tensors: Sequence[Tensor]) -> None:
         """Gives Tensors what a call may have changed of what the program was compiled for."""
-        for pick_group, kind in self._groups:
+        for pick_group, _, kind in self._groups:
             for tensor in pick_group(tensors):
                 tensor._requires_grad = kind.requires_grad
                 if kind.has_grad is False:
@@ -183,7 +195,7 @@ class ExpectedOperands:
             if not isinstance(tensor, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]  what is there now
                 yield f"{name} is no Tensor any more"
                 return
-            if not _fit([tensor], kind):
+            if not _make_test(kind)([tensor], kind):
                 yield f"{name} {_compare(tensor, kind)}"
         storages = [tensor._storage for tensor in tensors]
         yield from self._explain_storages(storages)
@@ -208,22 +220,46 @@ def _show_type(aval: Any) -> str:
     return f"{weak}{aval.str_short()} on {dict(aval.sharding.mesh.shape) or 'no mesh'}"
 
 
-def _fit(tensors: Sequence[Tensor], kind: TensorKind) -> bool:
-    cls, requires_grad, has_grad, has_node, hooks = kind
+def _make_test(kind: TensorKind) -> Callable[[Sequence[Tensor], TensorKind], bool]:
+    """Returns the test whether all of some Tensors are of a kind."""
+    return _write_test(kind.has_grad, kind.has_node, kind.hooks is not _NO_HOOKS)
+
+
+@lru_cache
+def _write_test(has_grad: bool | None, has_node: bool, has_hooks: bool) -> Callable[..., bool]:
+    """Writes the test for kinds that are alike in what it need not ask."""
+    hooks = [f"tensor.{name} is not None" for name in ("_backward_hooks", "_post_accumulate_hooks")]
+    if has_hooks:
+        hooks = ["hook_keys(tensor._backward_hooks, tensor._post_accumulate_hooks) != hooks"]
+    tests = [
+        "tensor.__class__ is not cls",
+        "tensor._requires_grad is not requires_grad",
+        f"tensor._grad_fn is {'' if has_node else 'not '}None",
+        *([] if has_grad is None else [f"tensor._grad is {'' if has_grad else 'not '}None"]),
+        *hooks,
+    ]
+    text = f"""
+def fit(tensors, kind):
+    cls, requires_grad, _, _, hooks = kind
     for tensor in tensors:
-        if (
-            tensor.__class__ is not cls
-            or tensor._requires_grad is not requires_grad
-            or (tensor._grad_fn is not None) is not has_node
-            or (has_grad is not None and (tensor._grad is not None) is not has_grad)
-        ):
-            return False
-        if tensor._backward_hooks is None and tensor._post_accumulate_hooks is None:
-            if hooks is not _NO_HOOKS:
-                return False
-        elif _hook_keys(tensor._backward_hooks, tensor._post_accumulate_hooks) != hooks:
+        if {" or ".join(tests)}:
             return False
     return True
+"""
+    return define_function(text, "fit", "<oplib.kind of a Tensor>", {"hook_keys": _hook_keys})
+
+
+def _hold_attributes(tensors: Sequence[Tensor]) -> None:
+    """Gives Tensors the attributes that each call reads, and whose defaults their class holds.
+
+    CPython finds an attribute twice as fast where the instance holds it, at the same place of its dictionary
+    as the instances before it. The caller holds the lock of traces, because a trace in another thread may
+    change these dictionaries.
+    """
+    for tensor in tensors:
+        if type(tensor) is Tensor:
+            # The line calls nothing, so no other thread sets an attribute between the read and the write.
+            tensor.__dict__ = {**_DEFAULTS, **tensor.__dict__}
 
 
 def _kind_before(tensor: Tensor, before: dict[str, Any], *, is_read: bool) -> TensorKind:
@@ -270,15 +306,6 @@ def _list_layers(storage: Any) -> list[Any]:
     return found
 
 
-_DEFAULTS: dict[str, Any] = {
-    name: getattr(Tensor, name, None)
-    for name in (
-        "_storage", "_requires_grad", "_grad_fn", "_backward_hooks", "_post_accumulate_hooks", "_views",
-        "_grad",
-    )
-}  # fmt: skip
-
-
 class FollowingOperands:
     """Finds the operands of a call that follows another of the same program, see ADR 19.
 
@@ -313,7 +340,6 @@ class FollowingOperands:
 
         others = sorted({*range(len(paths))} - {*written})
         self._written, self._others = expect(written), expect(others)
-        _hold_attributes([paths[number].value for number in written])
         self._take_written, self._take_others = make_gather(written), make_gather(others)
         self._take_leaves = make_gather(leaves)
         self._count = len(written)
@@ -342,19 +368,6 @@ class FollowingOperands:
                 return None
             outputs.is_known = True  # those of the calls that follow come from the same executable
         return Found(tensors, (), self._take_arrays([*arrays, *others.arrays]), rest, outputs)
-
-
-def _hold_attributes(tensors: Sequence[Tensor]) -> None:
-    """Gives Tensors the attributes that each call reads, and whose defaults their class holds.
-
-    CPython finds an attribute twice as fast where the instance holds it, at the same place of its dictionary
-    as the instances before it. The caller holds the lock of traces, because a trace in another thread may
-    change these dictionaries.
-    """
-    for tensor in tensors:
-        if type(tensor) is Tensor:
-            # The line calls nothing, so no other thread sets an attribute between the read and the write.
-            tensor.__dict__ = {**_DEFAULTS, **tensor.__dict__}
 
 
 def _hold_output(owners: Sequence[Any], outputs: ProgramOutputs) -> bool:

@@ -54,12 +54,22 @@ class Program(NamedTuple):
     unread: int = 0
     has_past: bool = False
 
-    def call(self, world: World, x: Any) -> Any:
-        """Runs one call: the lines, and the derivative of the roots."""
-        if self.ending == "no grad":
-            with oplib.no_grad():
-                return self.run(world, x).values[-2:]
-        step = self.run(world, x)
+    def call(self, world: World, x: Any, given: Any) -> Any:
+        """Runs one call: the lines, and the derivative of the roots, and removes its hooks."""
+        step = Step(world, x, given, has_past=self.has_past)
+        try:
+            if self.ending == "no grad":
+                with oplib.no_grad():
+                    step.run(self.lines)
+                    return step.values[-2:]
+            step.run(self.lines)
+            return self.differentiate(step)
+        finally:
+            for handle in step.handles:
+                handle.remove()
+
+    def differentiate(self, step: Step) -> Any:
+        """Differentiates the roots, and returns what the call returns."""
         roots = step.roots(self.roots)
         if self.ending == "live":
             return roots
@@ -68,12 +78,6 @@ class Program(NamedTuple):
             return oplib.autograd.grad(roots, step.leaves, starts, allow_unused=True)
         oplib.autograd.backward(roots, starts, retain_graph=self.ending == "kept")
         return roots if self.ending == "kept" else [root.detach() for root in roots]
-
-    def run(self, world: World, x: Any) -> Step:
-        """Runs the lines."""
-        step = Step(world, x, has_past=self.has_past)
-        step.run(self.lines)
-        return step
 
 
 def draw_program(numbers: random.Random) -> Program:
@@ -150,17 +154,17 @@ def run(program: Program, *, compiled: bool, compiled_backward: bool = False) ->
     found: list[Any] = []
     oplib.manual_seed(5)
 
-    def call(x: Any) -> Any:
-        return program.call(world, x)
+    def call(x: Any, given: Any) -> Any:
+        return program.call(world, x, given)
 
     step: Any = oplib.jit(call) if compiled else call
     try:
         for number in range(CALLS):
             for _ in range(program.unread):
-                differentiate(world, step(make_tensor(5 + number)), compiled=compiled_backward)
+                differentiate(world, step(make_tensor(5 + number), world.given), compiled=compiled_backward)
                 world.end_histories()
             before = [leaf.grad for leaf in world.leaves]
-            results = step(make_tensor(5 + number))
+            results = step(make_tensor(5 + number), world.given)
             found.append(describe(world, results, before))
             differentiate(world, results, compiled=compiled_backward)
             found.append(describe(world, results, before))

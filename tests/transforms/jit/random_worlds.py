@@ -77,6 +77,7 @@ class World:
         self.layers = [oplib.sin, oplib.tanh]
         self.log: list[float] = []
         self.act = partial(oplib.mul, other=0.5)
+        self.given = partial(oplib.mul, other=0.5)
         self.scale: Any = _make_scale()
         self.optimizer = oplib.optim.Optimizer(optax.adam(0.05), self.leaves[:2])
         self.make_past()
@@ -118,11 +119,18 @@ def make_tensor(place: int) -> Any:
 
 
 class Step(Tape):
-    """One call of a program over a world."""
+    """One call of a program over a world.
 
-    def __init__(self, world: World, x: Any, *, has_past: bool) -> None:
+    Attributes:
+        given: a partial that is an argument of the call.
+        handles: of hooks that the call removes at its end.
+    """
+
+    def __init__(self, world: World, x: Any, given: Any, *, has_past: bool) -> None:
         super().__init__(list(world.leaves))
         self.world = world
+        self.given = given
+        self.handles: list[Any] = []
         self.values += [world.buffer, world.row, world.holder.kept, x, *(world.pasts if has_past else ())]
 
     def step(self, instruction: Any) -> None:
@@ -133,6 +141,20 @@ class Step(Tape):
             table[instruction.name](self, self.values[instruction.first % len(self.values)])
         else:
             super().step(instruction)
+
+    def hook(self, value: Any) -> None:
+        """Registers hooks on a captured leaf, which read another value."""
+        factor = value.detach().mean()
+        self.handles.append(self.leaves[0].register_hook(lambda grad: grad * factor))
+        self.handles.append(
+            self.leaves[1].register_post_accumulate_grad_hook(lambda leaf: leaf.grad.mul_(0.5) and None)
+        )
+
+    def hook_once(self, value: Any) -> None:
+        """Runs a backward with a hook on a captured leaf, and removes it."""
+        handle = self.leaves[2].register_hook(lambda grad: grad * 3)
+        (self.leaves[2] * value.detach().mean()).sum().backward()
+        handle.remove()
 
     def draw(self) -> None:
         self.values.append(oplib.rand(SHAPE, dtype=oplib.float64, generator=self.world.generator))
@@ -173,6 +195,8 @@ STATE: dict[str, Act] = {
     "optimize": lambda step, t: step.optimize(t),
     "zero": lambda step, t: step.world.optimizer.zero_grad(),
     "write data": lambda step, t: step.world.buffer.data.mul_(0.5),
+    "hook": lambda step, t: step.hook(t),
+    "hook once": lambda step, t: step.hook_once(t),
     "read data": lambda step, t: step.values.append(t.data * 0.5),
 }
 """Instructions that read and write the state of a world."""
@@ -204,6 +228,7 @@ CONTAINERS: dict[str, Act] = {
     "tried attribute": _try_attribute,
     "method": lambda step, t: step.values.append(t * step.world.settings.factor()),
     "partial": lambda step, t: step.values.append(step.world.act(t)),
+    "partial argument": lambda step, t: step.values.append(step.given(t)),
     "defaults": lambda step, t: step.values.append(step.world.scale(t)),
     "layers": _apply_layers,
 }
@@ -302,6 +327,10 @@ METADATA: dict[str, Act] = {
 """Instructions that write what a Tensor is, and not its items, and that share its memory."""
 
 
+def _weigh(leaf: Any, t: Any, other: float = 0.5) -> Any:
+    return t * leaf.mean() * other
+
+
 def _set_base(world: World) -> None:
     kind: Any = type(world.settings)
     kind.base *= 0.5
@@ -310,6 +339,10 @@ def _set_base(world: World) -> None:
 def _set_bonus(world: World) -> None:
     kind: Any = type(world.settings)
     kind.bonus = 0.75
+
+
+def _give(other: Any) -> Callable[[World], object]:
+    return lambda world: setattr(world, "given", partial(oplib.mul, other=other))
 
 
 def _override(world: World) -> None:
@@ -337,6 +370,11 @@ BETWEEN: dict[str, Callable[[World], object]] = {
     "add attribute of the class": _set_bonus,
     "replace method": _override,
     "replace partial": lambda world: setattr(world, "act", partial(oplib.mul, other=0.25)),
+    "give another partial": _give(0.25),
+    "give an equal partial": _give(0.5),
+    "give a partial of a Tensor": lambda world: _give(oplib.tensor(0.3, dtype=oplib.float64))(world),
+    "give a partial of a leaf": lambda world: setattr(world, "given", partial(_weigh, world.leaves[1])),
+    "change the given partial": lambda world: world.given.keywords.update(other=0.2),
     "set default": lambda world: setattr(world.scale, "__defaults__", (0.25,)),
     "set keyword default": lambda world: world.scale.__kwdefaults__.update(offset=0.2),
     "add layer": lambda world: world.layers.append(oplib.sigmoid),

@@ -1,5 +1,7 @@
 """What Tensors show after a call: shapes that were changed in place, ``data``, and shared memory."""
 
+from itertools import permutations
+
 import pytest
 
 import oplib
@@ -212,6 +214,24 @@ def test_data_that_is_another_part_of_its_memory_compiles_again():
     for row in (0, 1, 0):
         weight.data = table[row]
         assert step().tolist() == (table[row] * 2).tolist()
+
+
+ACTS = {
+    "data of the base": lambda world: setattr(world.base, "data", make_tensor(2, 3) * 2),
+    "data of the view": lambda world: setattr(world.row, "data", make_tensor(3)),
+    "a shape of the base": lambda world: world.base.unsqueeze_(0),
+    "a shape of the view": lambda world: world.row.unsqueeze_(0),
+}
+
+
+@pytest.mark.parametrize("order", list(permutations(ACTS, 4))[::3], ids=str)
+def test_shapes_after_assigned_data_of_base_and_view(order):
+    assert_same(lambda world, x: [ACTS[name](world) for name in order] and None)
+
+
+@pytest.mark.parametrize("order", list(permutations(ACTS, 2)), ids=str)
+def test_versions_after_assigned_data_and_shapes(order):
+    assert_same(lambda world, x: [ACTS[name](world) for name in order] and None)
 
 
 def test_a_tensor_from_outside_that_would_grow_is_refused():

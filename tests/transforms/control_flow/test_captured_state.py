@@ -1,0 +1,89 @@
+"""A body of control flow leaves the Tensors that it captures as they are, or raises by name."""
+
+from types import SimpleNamespace
+
+import pytest
+
+import oplib
+from oplib.errors import TracingError
+
+pytestmark = pytest.mark.spec("J.15")
+
+FLOWS = {
+    "scan": lambda act, xs: oplib.scan(lambda c, x: (c + x.sum(), act(x)), oplib.tensor(0.0), xs),
+    "cond": lambda act, xs: oplib.cond(xs.sum() > 0, act, lambda x: x, xs[0]),
+    "while_loop": lambda act, xs: oplib.while_loop(lambda c: c.sum() < 9, lambda c: act(c) + 1, xs[0]),
+}
+CHANGES = {
+    "data": lambda w, x: setattr(w, "data", x * 2),
+    "data of outside": lambda w, x: setattr(w, "data", oplib.ones(2)),
+    "set_": lambda w, x: w.set_(x * 2),
+    "t_": lambda w, x: w.t_(),
+    "unsqueeze_": lambda w, x: w.unsqueeze_(0),
+    "as_strided_": lambda w, x: w.as_strided_((2,), (1,)),
+    "resize_": lambda w, x: w.resize_(4),
+    "an attribute": lambda w, x: setattr(w, "note", {"of": [x * 2]}),
+    "another attribute": lambda w, x: setattr(w, "mark", x),
+    "an attribute, and an error": lambda w, x: (setattr(w, "note", x), w.add_(1)),
+}
+TEXTS = {
+    "data of outside": "data: a traced value would be stored",
+    "set_": "data: a traced value would be stored",
+    "an attribute": r"keeps a value of its trace as an attribute of a Tensor .* for w.note",
+    "another attribute": r"keeps a value of its trace as an attribute of a Tensor .* for w.mark",
+    "an attribute, and an error": "add_: a traced value would be stored",
+}
+
+
+@pytest.mark.parametrize("run", [lambda function: function(), lambda function: oplib.jit(function)()])
+@pytest.mark.parametrize("flow", FLOWS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_captured_tensor_is_not_changed(change, flow, run):
+    w, xs = oplib.arange(4.0).view(2, 2).clone(), oplib.arange(6.0).view(3, 2)
+    w.mark = 3
+
+    def act(x):
+        CHANGES[change](w, x)
+        return x * w.sum()
+
+    with pytest.raises(TracingError, match=TEXTS.get(change, f"{change}: a traced value would be stored")):
+        run(lambda: FLOWS[flow](act, xs))
+    assert w.tolist() == [[0.0, 1.0], [2.0, 3.0]]
+    assert (w.shape, w.stride(), w._version, w.mark) == ((2, 2), (2, 1), 0, 3)
+    assert not hasattr(w, "note")
+    act_alone = FLOWS[flow](lambda x: x * w.sum(), xs)
+    assert all(leaf.isfinite().all() for leaf in oplib.pytree.tree_leaves(act_alone))
+
+
+def test_a_tensor_made_inside_may_change_and_keep_attributes():
+    def body(c, x):
+        made = x * 2
+        made.data, made.note = x * 3, x
+        made.unsqueeze_(0)
+        return c + made.sum(), made.note
+
+    total, rows = oplib.scan(body, oplib.tensor(0.0), oplib.arange(6.0).view(3, 2))
+    assert (total.item(), rows.tolist()) == (45.0, [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
+
+
+def test_an_attribute_that_holds_a_tensor_of_outside_stays():
+    w, other, holder = oplib.ones(2), oplib.zeros(2), SimpleNamespace(count=0)
+
+    def body(c, x):
+        w.note, holder.count = other, holder.count + 1
+        return c + (w * x).sum(), None
+
+    oplib.scan(body, oplib.tensor(0.0), oplib.ones(3, 2))
+    assert w.note is other
+
+
+def test_mapped_data_of_an_outside_tensor_is_refused():
+    w = oplib.ones(2)
+
+    def row(x):
+        w.data = x
+        return x
+
+    with pytest.raises(TracingError, match="data: inplace arithmetic in vmap"):
+        oplib.vmap(row)(oplib.ones(3, 2))
+    assert w.tolist() == [1.0, 1.0]
