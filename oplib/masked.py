@@ -119,8 +119,11 @@ def _make_fold(name: str, what: str, value: Any, left_out: str, shown: str) -> F
     ) -> Any:
         if name == "prod" and dtype is None and is_integral(input.dtype):
             dtype = default_int_dtype()  # also if no dim is left that ``ops.prod`` would widen along
-        x = _prepare(input, dtype, floating=name == "logsumexp")
-        return fold(_fill(x, mask, value), _find_axes(x, dim), keepdim)
+        wanted = np.dtype(dtype or input.dtype)
+        is_cut = name == "logsumexp" and is_integral(wanted)  # as torch does, after the computation
+        x = _prepare(input, None if is_cut else dtype, floating=is_cut)
+        found = fold(_fill(x, mask, value), _find_axes(x, dim), keepdim)
+        return ops._to_copy(found, wanted) if is_cut else found
 
     return _describe(reduce, name, what, left_out, shown)
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from oplib.autograd.grad_mode import no_grad
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.pytree import tree_leaves
 from oplib.tensor import Tensor, upcalls
 from oplib.tensor.devices.layout import place_like
@@ -37,7 +37,7 @@ class Hyperparameters(MutableMapping[str, Tensor]):
     def __setitem__(self, name: str, value: Any) -> None:
         tree_leaves(value)  # raises for a list that holds itself, which JAX reads until the stack ends
         for tensor in self._find(name):
-            array = value._storage.array if isinstance(value, Tensor) else jnp.asarray(value)
+            array = value._storage.array if isinstance(value, Tensor) else _to_array(name, value)
             if array.shape != tensor.shape:
                 raise ArgumentError(
                     f"optimizer.hyperparams: {name!r} has another shape. Got {describe(array)} for "
@@ -74,6 +74,16 @@ class Hyperparameters(MutableMapping[str, Tensor]):
                 f"optimizer.hyperparams: there is no {name!r}. Got {sorted(self._tensors)}. {advice}"
             )
         return self._tensors[name]
+
+
+def _to_array(name: str, value: Any) -> Any:
+    try:
+        return jnp.asarray(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentTypeError(
+            f"optimizer.hyperparams: {name!r} is no number. Got {describe(value)} of type "
+            f"{type(value).__name__}. Give a number."
+        ) from error
 
 
 def _find(tree: Any) -> dict[str, list[int]]:

@@ -304,6 +304,56 @@ def test_they_are_found_inside_other_transformations():
     assert "learning_rate" in Optimizer(chain, [w]).hyperparams
 
 
+def make_cyclic():
+    held = [0.1]
+    held.append(held)
+    return held
+
+
+NO_NUMBERS = {
+    "cyclic": make_cyclic,
+    "dict": lambda: {"a": 0.1},
+    "str": lambda: "0.1",
+    "None": lambda: None,
+    "object": object,
+    "huge": lambda: 10**400,
+}
+
+
+@pytest.mark.parametrize("kind", NO_NUMBERS)
+def test_a_value_that_is_no_number_is_refused_and_not_stored(kind):
+    value = NO_NUMBERS[kind]()
+    _, optimizer = make_injected()
+    before = find_depth()
+    for _ in range(3):
+        with pytest.raises(ArgumentError, match=r"is no number|has another shape|a container holds itself"):
+            optimizer.hyperparams["learning_rate"] = value
+    assert optimizer.hyperparams["learning_rate"].item() == 0.5
+    assert find_depth() >= before
+
+
+def find_depth(depth=0):
+    """Returns how many calls deep Python goes from here."""
+    try:
+        return find_depth(depth + 1)
+    except RecursionError:
+        return depth
+
+
+@pytest.mark.parametrize("state", [None, 1, "a", [], {}, {"state": None}], ids=repr)
+def test_what_is_no_state_is_not_loaded(state):
+    _, optimizer = make_injected()
+    with pytest.raises(ArgumentError, match="load_state_dict: it is the state of another transformation"):
+        optimizer.load_state_dict(state)
+
+
+def test_parameters_in_a_container_that_holds_itself_are_refused():
+    params = [oplib.ones(2, requires_grad=True)]
+    params.append(params)
+    with pytest.raises(ArgumentError, match=r"a container holds itself. Got a list at tree\[1\]"):
+        Optimizer(optax.sgd(0.1), params)
+
+
 def test_an_unknown_hyperparameter_raises():
     _, optimizer = make_injected()
     with pytest.raises(KeyError, match=r"there is no 'lr'. Got .*learning_rate.*Use one of these names\."):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +26,10 @@ def count(lib: Any, *shape: int, dtype: str = "float64") -> Any:
 
 def scalar(lib: Any, value: float, dtype: str = "float64") -> Any:
     return lib.tensor(value, dtype=getattr(lib, dtype))
+
+
+def _masked(lib: Any) -> Any:
+    return importlib.import_module(f"{lib.__name__}.masked")
 
 
 def differentiate(lib: Any, function: Call, times: int) -> Any:
@@ -153,6 +158,32 @@ CALLS: dict[str, Call] = {
         count(lib, 0, 3, 4, dtype="int64"), 2
     ),
     "float_power_": lambda lib: count(lib, 3).float_power_(2),
+    **{
+        f"float_power_ of {dtype}": lambda lib, dtype=dtype: lib.ones(
+            3, dtype=getattr(lib, dtype)
+        ).float_power_(2)
+        for dtype in ("float32", "complex64", "complex128")
+    },
+    **{
+        f"float_power into {dtype}": lambda lib, dtype=dtype: lib.float_power(
+            count(lib, 3), 2, out=lib.empty(3, dtype=getattr(lib, dtype))
+        )
+        for dtype in ("float32", "float64")
+    },
+    **{
+        f"{name} of {shape}": lambda lib, name=name, shape=shape: getattr(lib.nn.functional, name)(
+            lib.ones(shape), lib.zeros(shape if "label" in name else shape[:-1], dtype=lib.int64)
+        )
+        for name in ("multi_margin_loss", "multilabel_margin_loss")
+        for shape in ((2, 0), (0,), (0, 0), (2, 3, 0), (2, 1))
+    },
+    **{
+        f"masked.logsumexp of {dtype} as {to}": lambda lib, dtype=dtype, to=to: _masked(lib).logsumexp(
+            count(lib, 2, 3, dtype=dtype), 1, dtype=to and getattr(lib, to), mask=count(lib, 2, 3) % 2 > 0
+        )
+        for dtype in ("int64", "int32", "float32")
+        for to in (None, "int64", "float64")
+    },
     "float_power_ of ints": lambda lib: count(lib, 3, dtype="int64").float_power_(0.5),
     **{
         f"{name}_ into {shape}": lambda lib, name=name, shape=shape, ndims=ndims: getattr(

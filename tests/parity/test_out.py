@@ -108,3 +108,34 @@ def test_in_a_compiled_function_a_captured_tensor_keeps_its_size():
     with pytest.raises(TracingError, match=r"step: add at .* resizes a tensor from outside, from 0 to 3"):
         step(oplib.ones(3))
     assert out.shape == (0,)
+
+
+OVERLAPS = {
+    "sin": (lambda lib, x, **out: lib.sin(x[:-1], **out), lambda x: x[1:]),
+    "add": (lambda lib, x, **out: lib.add(x[:4], x[4:8], **out), lambda x: x[2:6]),
+    "mul": (lambda lib, x, **out: lib.mul(x[:9].view(3, 3).t(), 2, **out), lambda x: x[:9].view(3, 3)),
+    "sum": (lambda lib, x, **out: lib.sum(x.view(3, 4), 0, **out), lambda x: x[2:6]),
+    "cumsum": (lambda lib, x, **out: lib.cumsum(x[:-1], 0, **out), lambda x: x[1:]),
+    "matmul": (
+        lambda lib, x, **out: lib.matmul(x[:4].view(2, 2), x[4:8].view(2, 2), **out),
+        lambda x: x[2:6].view(2, 2),
+    ),
+    "cat": (lambda lib, x, **out: lib.cat([x[:3], x[3:6]], **out), lambda x: x[2:8]),
+    "where": (lambda lib, x, **out: lib.where(x[:4] > 1, x[:4], x[4:8], **out), lambda x: x[2:6]),
+    "items between": (lambda lib, x, **out: lib.sin(x[::2], **out), lambda x: x[1::2]),
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPS)
+def test_operands_that_share_memory_with_out_are_read_before_it_is_written(name):
+    """torch refuses most of these, and where it does not, it reads items that it has written."""
+    torch = pytest.importorskip("torch")
+    compute, place = OVERLAPS[name]
+    theirs, ours = torch.arange(12.0), oplib.arange(12.0)
+    place(theirs).copy_(compute(torch, theirs.clone()))
+    compute(oplib, ours, out=place(ours))
+    assert ours.numpy() == pytest.approx(theirs.numpy(), rel=1e-6)
+
+
+def test_a_place_that_shows_an_item_twice_is_refused_as_torch_refuses_it(assert_agrees):
+    assert_agrees(lambda lib: lib.sin(lib.ones(3, 12), out=lib.zeros(12).expand(3, 12)))

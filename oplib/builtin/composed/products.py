@@ -167,5 +167,5 @@ COMPOSED = (
     Composed(einsum),
     Composed(norm, is_method=True, out=True),
     Composed(tensordot, out=True),
-    Composed(float_power, is_method=True, in_place=True, out=True),
+    Composed(float_power, is_method=True, in_place=True, out=True, is_exact=True),
 )

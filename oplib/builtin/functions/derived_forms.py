@@ -7,11 +7,13 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from inspect import Parameter
+from typing import Any
 
 from oplib.autograd.recording.in_place import check_may_write, write_in_place
 from oplib.builtin.in_place import require_tensor_to_write
 from oplib.builtin.writing.resizing import write_enlarging
 from oplib.docstrings import complete_docstring
+from oplib.errors import ArgumentError, describe
 from oplib.generated_code import parse
 from oplib.library.calls.own_buffer import choose_call
 from oplib.modes import modes
@@ -29,7 +31,12 @@ _WRITE = "__written = __write({}, None, {!r}, __seen)\nif __written is not None:
 
 
 def specify_in_place(
-    spec: FunctionSpec, name: str, *, is_uniform: bool = False, enlarges: bool = False
+    spec: FunctionSpec,
+    name: str,
+    *,
+    is_uniform: bool = False,
+    enlarges: bool = False,
+    is_exact: bool = False,
 ) -> FunctionSpec:
     """Describes ``exp_`` by ``exp``: it returns its first argument, which holds the result.
 
@@ -38,6 +45,7 @@ def specify_in_place(
         name: of the in-place form.
         is_uniform: all items of the result are equal.
         enlarges: the first argument takes the shape of the result.
+        is_exact: the first argument has the dtype of the result.
     """
     uniform = ", is_uniform=True" if is_uniform else ""
     first, *others = [parameter.name for parameter in spec.parameters]
@@ -59,7 +67,7 @@ def specify_in_place(
         "__Storage": Storage,
         "__choose_call": choose_call,
         "__look": look,
-        "__write": write_enlarging if enlarges else write_in_place,
+        "__write": write_enlarging if enlarges else _write_exact if is_exact else write_in_place,
     }
     doc = (
         f"As ``{name[:-1]}``, in place: the result becomes the value of ``input``, which is returned.\n\n"
@@ -74,6 +82,16 @@ def specify_in_place(
         doc=doc,
         annotations={} if spec.branches else spec.annotations,
     )
+
+
+def _write_exact(tensor: Tensor, result: Tensor, op: str, seen: Any) -> Tensor | None:
+    """As ``write_in_place``, for a tensor that must have the dtype of the result."""
+    if tensor.dtype != result.dtype:
+        raise ArgumentError(
+            f"{op}: the result has another dtype than the tensor, and is not rounded to it. Got "
+            f"{describe(result)} for {describe(tensor)}. Convert the tensor first, or use {op[:-1]}."
+        )
+    return write_in_place(tensor, result, op, seen)
 
 
 class _ReturnWriter(ast.NodeTransformer):

@@ -258,7 +258,7 @@ class FunctionRegistry:
         has_gradient = name in self.composed or any(
             row.derivative.constant is None for row in self._rows[name]
         )
-        is_exact = name in self._rows and self._rows[name][0].exact_out
+        is_exact = self._rows[name][0].exact_out if name in self._rows else self.composed[name].is_exact
         function = emit_function(
             spec, f"<oplib.{name}>", out=True, exact_out=is_exact, has_gradient=has_gradient
         )
@@ -276,7 +276,8 @@ class FunctionRegistry:
             spec = self._specify(op) if op in self.composed else self._specify_op(op)
             row = self._rows[op][0] if op in self._rows else None
             is_uniform, enlarges = (row.is_uniform, row.enlarges) if row else (False, False)
-            spec = specify_in_place(spec, name, is_uniform=is_uniform, enlarges=enlarges)
+            is_exact = op in self.composed and self.composed[op].is_exact
+            spec = specify_in_place(spec, name, is_uniform=is_uniform, enlarges=enlarges, is_exact=is_exact)
         return name_method(emit_function(spec, f"<oplib.Tensor.{name}>"), name)
 
     def _make_variadic(self, op: str) -> Function:

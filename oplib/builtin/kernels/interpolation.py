@@ -1,4 +1,4 @@
-"""Interpolation: new items between the items of a tensor, by one matrix per axis."""
+"""Interpolation: new items between the items of a tensor, by the weights of a few items along each axis."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentE
 from .promotion import in_single, strong
 
 _Array = np.ndarray[Any, Any]
+_Taps = tuple[_Array, _Array]  # for each result the places of the items along an axis, and their weights
+_LARGEST_MATRIX = 2**22
 Function = Callable[..., Any]
 
 
@@ -35,28 +37,38 @@ def _find_sources(count: int, size: int, align_corners: bool, scale: float | Non
     return (indices + 0.5) * step - 0.5
 
 
-def _find_weights(mode: str, count: int, size: int, *, align_corners: bool, scale: float | None) -> _Array:
-    """Returns the matrix ``[count, size]`` that interpolates along one axis."""
-    weights = np.zeros((count, size))
+def _find_taps(mode: str, count: int, size: int, *, align_corners: bool, scale: float | None) -> _Taps:
+    """Returns the items along an axis that are added up for each of ``count`` items, and their weights."""
     rows = np.arange(count)
     step = size / count if scale is None else 1 / scale
     if mode in ("nearest", "nearest-exact"):
         within = 0.5 if mode == "nearest-exact" else 0.0
-        weights[rows, np.minimum(np.floor((rows + within) * step).astype(int), size - 1)] = 1
-        return weights
+        places = np.minimum(np.floor((rows + within) * step).astype(int), size - 1)
+        return places[:, None], np.ones((count, 1))
     if mode == "area":
-        for row, (start, stop) in enumerate(find_ranges(size, count)):
-            weights[row, start:stop] = 1 / (stop - start)
-        return weights
+        starts, stops = rows * size // count, -(-(rows + 1) * size // count)
+        places, is_inside = _list_between(starts, stops)
+        return places, is_inside / (stops - starts)[:, None]
     sources = _find_sources(count, size, align_corners, scale)
     if mode != "bicubic":
         sources = np.maximum(sources, 0)
     low = np.floor(sources).astype(int)
     away = sources - low
     taps = weigh_cubic(away) if mode == "bicubic" else {0: 1 - away, 1: away}
-    for offset, weight in taps.items():
-        np.add.at(weights, (rows, np.clip(low + offset, 0, size - 1)), weight)
-    return weights
+    places = np.clip(low[:, None] + np.array([*taps]), 0, size - 1)
+    weights = np.stack([*taps.values()], 1)
+    for tap in reversed(range(1, len(taps))):  # those beyond an end are the item at the end
+        is_same = places[:, tap] == places[:, tap - 1]
+        weights[is_same, tap - 1] += weights[is_same, tap]
+        weights[is_same, tap] = 0
+    return places, weights
+
+
+def _list_between(starts: _Array, stops: _Array) -> _Taps:
+    """Returns the positions from each start to its stop, and which of them are there; the rest fill a row."""
+    places = starts[:, None] + np.arange((stops - starts).max())
+    is_inside = places < stops[:, None]
+    return np.where(is_inside, places, starts[:, None]), is_inside
 
 
 def _near(x: _Array, a: float) -> _Array:
@@ -75,58 +87,53 @@ def weigh_cubic(t: _Array) -> dict[int, _Array]:
     return {-1: _far(t + 1, a), 0: _near(t, a), 1: _near(1 - t, a), 2: _far(2 - t, a)}
 
 
-def _find_smooth_weights(
-    mode: str, count: int, size: int, *, align_corners: bool, scale: float | None
-) -> _Array:
-    """Returns the matrix for a kernel as wide as the step, which removes all finer detail."""
+def _find_smooth_taps(mode: str, count: int, size: int, *, align_corners: bool, scale: float | None) -> _Taps:
+    """Returns the items and weights of a kernel as wide as the step, which removes all finer detail."""
     if align_corners:
         step = (size - 1) / (count - 1) if count > 1 else 0.0
     else:
         step = size / count if scale is None else 1 / scale
     width, reach = max(step, 1.0), (2.0 if mode == "bicubic" else 1.0) * max(step, 1.0)
-    weights = np.zeros((count, size))
-    for row in range(count):
-        center = step * (row + 0.5)
-        start = max(int(center - reach + 0.5), 0)
-        stop = min(int(center + reach + 0.5), size)
-        away = np.abs((np.arange(start, stop) - center + 0.5) / width)
-        if mode == "bicubic":  # with the usual constant for this mode
-            kernel = np.where(away < 1, _near(away, -0.5), np.where(away < 2, _far(away, -0.5), 0.0))
-        else:
-            kernel = np.maximum(1 - away, 0)
-        weights[row, start:stop] = kernel / kernel.sum()
-    return weights
+    centers = step * (np.arange(count) + 0.5)
+    starts = np.maximum((centers - reach + 0.5).astype(int), 0)
+    stops = np.minimum((centers + reach + 0.5).astype(int), size)
+    places, is_inside = _list_between(starts, stops)
+    away = np.abs((places - centers[:, None] + 0.5) / width)
+    if mode == "bicubic":  # with the usual constant for this mode
+        kernel = np.where(away < 1, _near(away, -0.5), np.where(away < 2, _far(away, -0.5), 0.0))
+    else:
+        kernel = np.maximum(1 - away, 0)
+    kernel = np.where(is_inside, kernel, 0.0)
+    return places, kernel / kernel.sum(1, keepdims=True)
 
 
-def _find_taps(matrix: _Array) -> tuple[_Array, _Array]:
-    """Returns the positions and weights of each row; short rows are padded with weight 0."""
-    count = max(int((matrix != 0).sum(1).max(initial=0)), 1)
-    indices = np.argsort(matrix == 0, axis=1, kind="stable")[:, :count]
-    return indices, np.take_along_axis(matrix, indices, 1)
-
-
-def _weigh(x: Any, matrix: _Array, axis: int) -> Any:
+def _weigh(x: Any, taps: _Taps, axis: int) -> Any:
     """Sums weighted items along an axis; an inf or nan affects only the results with its weight, as in torch.
 
-    A product with the matrix would spread an inf or nan along the whole axis. The product is used for the
-    derivative, because XLA computes it faster than the scattered additions of a look-up's derivative.
+    A product with a matrix would spread an inf or nan along the whole axis. A matrix that is not too large is
+    used for the derivative, because XLA computes it faster than the scattered additions of a look-up's.
     """
-    indices, weights = _find_taps(matrix)
+    is_used = (taps[1] != 0).any(0)
+    indices, weights = taps[0][:, is_used], taps[1][:, is_used]
+    shape = (1,) * axis + weights.shape + (1,) * (x.ndim - axis - 1)
 
-    @jax.custom_jvp
     def look_up(x: Any) -> Any:
         if indices.shape[1] == 1:  # the weight is 1
             return jnp.take(x, indices[:, 0], axis=axis, mode="clip")
-        shape = (1,) * axis + weights.shape + (1,) * (x.ndim - axis - 1)
         parts = jnp.take(x, indices, axis=axis, mode="clip") * jnp.asarray(weights.reshape(shape), x.dtype)
         return jnp.where(weights.reshape(shape) != 0, parts, strong(0, x)).sum(axis + 1)
 
-    look_up.defjvps(
+    if len(weights) * x.shape[axis] > _LARGEST_MATRIX:
+        return look_up(x)
+    matrix = np.zeros((len(weights), x.shape[axis]))
+    np.add.at(matrix, (np.arange(len(weights))[:, None], indices), weights)
+    differentiable = jax.custom_jvp(look_up)
+    differentiable.defjvps(
         lambda tangent, *_: jnp.moveaxis(
             jnp.tensordot(tangent, jnp.asarray(matrix, tangent.dtype), axes=(axis, 1)), -1, axis
         )
     )
-    return look_up(x)
+    return differentiable(x)
 
 
 # The op -----------------------------------------------------------------------------------------------------
@@ -226,12 +233,12 @@ def interpolate(
     scales: list[float | None] = [*factors]
     if not factors or recompute_scale_factor or mode == "area":
         scales = [None] * len(counts)
-    find = _find_smooth_weights if antialias else _find_weights
+    find = _find_smooth_taps if antialias else _find_taps
 
     def compute(x: Any) -> Any:
         for axis, (count, scale) in enumerate(zip(counts, scales, strict=True), start=2):
-            matrix = find(mode, count, x.shape[axis], align_corners=bool(align_corners), scale=scale)
-            x = _weigh(x, matrix, axis)
+            taps = find(mode, count, x.shape[axis], align_corners=bool(align_corners), scale=scale)
+            x = _weigh(x, taps, axis)
         return x
 
     return in_single(compute)(input)

@@ -83,7 +83,6 @@ DIFFERENCES = (
     Difference(("as_strided_scatter",), "gradient", WRONG_THERE),
     Difference(("svd_lowrank", "pca_lowrank"), "got multiple values for argument", "no call of either"),
     Difference(("masked.argmax", "masked.argmin"), "oplib int64", PLACES),
-    Difference(("masked.logsumexp",), "torch gave int64", "torch truncates the logarithms of ints"),
     Difference(("nn.functional.ctc_loss",), "gradient 0", BEHIND_SOFTMAX),
     Difference(("linalg.pinv.hermitian",), "gradient", NOT_HERMITIAN),
 )

@@ -39,6 +39,11 @@ def _check_labels(op: str, input: Any, target: Any) -> None:
             f"{op}: expected a vector, or a matrix with one row for each example. Got {describe(input)}. "
             "Reshape it."
         )
+    if 0 in input.shape[-1:]:
+        raise ArgumentError(
+            f"{op}: expected a non-empty vector, or a matrix with classes; it may have no rows. Got "
+            f"{describe(input)}. Do not call the op without classes."
+        )
     if target.dtype.kind not in "iu":
         raise ArgumentError(
             f"{op}: expected integers for labels. Got {describe(target)}. Convert them: tensor.int()."
@@ -121,7 +126,7 @@ def _multilabel_margin(input: Any, target: Any, *, reduction: str = "mean") -> A
         own = jnp.take_along_axis(x, labels, 1, mode="clip")
         short = strong(1, x) - lax.expand_dims(own, (2,)) + lax.expand_dims(x, (1,))
         short = jnp.where(matters & (short > strong(0, x)), short, strong(0, x))
-        losses = jnp.sum(short, (1, 2)) / strong(max(x.shape[1], 1), x)
+        losses = jnp.sum(short, (1, 2)) / strong(x.shape[1], x)
         return reduce_losses(op, losses if input.ndim > 1 else lax.reshape(losses, ()), reduction)
 
     return in_single(compute)(lax.reshape(input, shape))

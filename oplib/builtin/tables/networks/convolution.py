@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -13,8 +14,10 @@ from oplib.builtin.kernels.promotion import check_dtypes
 from oplib.builtin.kernels.windows import check_numbers, repeat_for_axes
 from oplib.builtin.rows.row import NetworkRow, Row
 from oplib.errors import ArgumentError, describe
+from oplib.tensor.devices.memory import require_memory
 
 _LETTERS = "DHW"
+_TOO_MANY = 2**38  # items; results on many devices have fewer
 
 
 def _layout(rank: int) -> tuple[str, str, str]:
@@ -127,11 +130,26 @@ def _convolve_batch(input: Any, weight: Any, bias: Any, groups: int, **options: 
     rank = weight.ndim - 2
     array = input if input.ndim == rank + 2 else lax.expand_dims(input, (0,))
     layout = _layout(rank)
+    op = f"conv_transpose{rank}d" if "lhs_dilation" in options else f"conv{rank}d"
+    _require_memory(op, array, weight, **options)
     result = lax.conv_general_dilated(
         array, weight, dimension_numbers=layout, feature_group_count=groups, **options
     )
     result = _add_bias(result, bias, rank)
     return result if input.ndim == rank + 2 else lax.squeeze(result, (0,))
+
+
+def _require_memory(
+    op: str, array: Any, weight: Any, *, window_strides: Any, padding: Any, rhs_dilation: Any, **options: Any
+) -> None:
+    """Raises if no machine holds the result, also in a trace: XLA computes the result of constants there."""
+    holes = zip(array.shape[2:], options.get("lhs_dilation", (1,) * len(padding)), padding, strict=True)
+    padded = [(size - 1) * step + 1 + sum(pads) for size, step, pads in holes]
+    reach = [hole * (size - 1) for size, hole in zip(weight.shape[2:], rhs_dilation, strict=True)]
+    sizes = zip(padded, reach, window_strides, strict=True)
+    shape = array.shape[0], weight.shape[0], *[(size - far - 1) // step + 1 for size, far, step in sizes]
+    if all(isinstance(length, int) for length in shape) and math.prod(shape) >= _TOO_MANY:
+        require_memory(op, shape, array.dtype, listed=True)
 
 
 def _transpose(

@@ -103,8 +103,9 @@ def _local_response_norm(
 
     def compute(x: Any) -> Any:
         rest = x.ndim - 2
-        pads = [(0, 0), (size // 2, (size - 1) // 2), *[(0, 0)] * rest]
-        window, steps = (1, size, *(1,) * rest), (1,) * x.ndim
+        below, above = (min(reach, x.shape[1]) for reach in (size // 2, (size - 1) // 2))
+        pads = [(0, 0), (below, above), *[(0, 0)] * rest]
+        window, steps = (1, below + 1 + above, *(1,) * rest), (1,) * x.ndim
         total = lax.reduce_window(x * x, np.zeros((), x.dtype), lax.add, window, steps, pads)
         if is_integral(x.dtype):  # torch's mean of integers is one
             total = lax.div(total, strong(size, total)) * strong(size, total)
