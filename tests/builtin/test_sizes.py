@@ -170,6 +170,15 @@ def test_convolutions_and_norms_of_constants_of_any_size_end_soon(function) -> N
     np.testing.assert_allclose(beyond.numpy(), within.numpy(), rtol=1e-6)
 
 
+def test_a_result_of_a_compiled_function_that_does_not_fit_is_refused() -> None:
+    """XLA would return it, and end the process where it is read."""
+    step = oplib.jit(lambda: oplib.zeros(10**12))
+    for _ in range(2):
+        with pytest.raises(AllocationError, match="<lambda>: the result does not fit into memory"):
+            step()
+    assert oplib.jit(lambda: oplib.zeros(3) + 10**12)().shape == (3,)
+
+
 def test_interpolation_of_many_items_lists_few_weights() -> None:
     x = oplib.arange(10.0**5).view(1, 1, -1).requires_grad_()
     found = F.interpolate(x, size=10**4, mode="area")

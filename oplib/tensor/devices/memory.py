@@ -31,7 +31,7 @@ def require_memory(
         shape: its shape. A symbolic shape is accepted.
         dtype: its dtype.
         in_jit: whether the caller is the body of a compiled function of oplib, which JAX traces.
-        listed: whether Python makes something for each item, also in a trace.
+        listed: whether each item is made for certain, by Python or as a result, also in a trace.
 
     Raises:
         AllocationError: the array has more bytes than can be addressed, or than the memory has.

@@ -18,6 +18,7 @@ from oplib.library.axes.bodies import calls_any
 from oplib.modes import modes
 from oplib.tensor import Storage
 from oplib.tensor.devices.layout import find_spread, replicate_on_mesh
+from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs, peek, separate
 from oplib.tensor.storage.overlay import list_classes
 from oplib.transforms.tracing.candidates import Candidates
@@ -70,7 +71,10 @@ class Program:
         self._has_run = False
         self.is_compiled = False
         donated = [position for position, _ in self._donated]
-        self._run = jax.jit(run, donate_argnums=donated, out_shardings=_find_layouts(trace, read))
+        layouts = _find_layouts(trace, read)
+        self._run = jax.jit(run, donate_argnums=donated, out_shardings=layouts)
+        avals = trace.closed.out_avals
+        self._on_one_device = [avals[n] for n in range(len(avals)) if layouts is None or layouts[n] is None]
         self._reader = self._make_reader(trace, paths)
         before = [trace.snapshot.tensors[number][2] for number in needed]
         unread = frozenset(self._at[number] for number in trace.unread_grads & self._at.keys())
@@ -292,7 +296,12 @@ class Program:
                 inputs[position] = array
 
     def compile(self, arguments: CallArguments, operands: Found) -> None:
-        """Compiles the program for one call. JAX finds it again when it is run."""
+        """Compiles the program for one call. JAX finds it again when it is run.
+
+        XLA would compute a result that does not fit into memory, and end the process where it is read.
+        """
+        for aval in self._on_one_device:
+            require_memory(self._name, aval.shape, aval.dtype, listed=True)
         self.lower(arguments, operands).compile()
         self.is_compiled = True
 
