@@ -71,10 +71,7 @@ class Program:
         self._has_run = False
         self.is_compiled = False
         donated = [position for position, _ in self._donated]
-        layouts = _find_layouts(trace, read)
-        self._run = jax.jit(run, donate_argnums=donated, out_shardings=layouts)
-        avals = trace.closed.out_avals
-        self._on_one_device = [avals[n] for n in range(len(avals)) if layouts is None or layouts[n] is None]
+        self._run, self._on_one_device = _make_run(run, donated, trace, read)
         self._reader = self._make_reader(trace, paths)
         before = [trace.snapshot.tensors[number][2] for number in needed]
         unread = frozenset(self._at[number] for number in trace.unread_grads & self._at.keys())
@@ -333,6 +330,16 @@ class Program:
         shown = [(names.get(operand, f"operand {operand}"), how) for operand, how in changes]
         shown += [("a container", f"gets the entry {entry.key!r}") for entry in effects.entries]
         return shown + [("a Generator", "is drawn from") for _ in effects.generators]
+
+
+def _make_run(
+    run: Callable[..., Any], donated: Sequence[int], trace: Trace, read: Sequence[int]
+) -> tuple[Any, list[Any]]:
+    """Returns a program that JAX compiles, and the types of its outputs that stay on one device."""
+    layouts = _find_layouts(trace, read)
+    avals = trace.closed.out_avals
+    on_one_device = [avals[n] for n in range(len(avals)) if layouts is None or layouts[n] is None]
+    return jax.jit(run, donate_argnums=donated, out_shardings=layouts), on_one_device
 
 
 def _find_layouts(trace: Trace, read: Sequence[int]) -> list[Any] | None:
