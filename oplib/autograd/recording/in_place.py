@@ -17,6 +17,7 @@ from oplib.autograd.tangents import carries_tangents, find_tangent, write_tangen
 from oplib.errors import ArgumentError, AutogradError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, can_cast, upcalls
+from oplib.tensor.devices.layout import place_like
 from oplib.tensor.dtypes.class_names import WORDS
 from oplib.tensor.storage.escape import refuse_escape
 
@@ -152,6 +153,7 @@ def write_in_place(tensor: Tensor, result: Tensor, op: str, seen: Any = None) ->
         array = own.array
         is_alike = array.aval is seen.aval or (array.shape == seen.shape and array.dtype == seen.dtype)
         if is_alike and not isinstance(array, Tracer):
+            array = place_like(array, seen)
             if storage.array is not seen:
                 return None
             storage.array = array
@@ -172,12 +174,6 @@ def _write_with_history(tensor: Tensor, result: Tensor, op: str, seen: Any) -> T
         storage.write(region.keep_derivative(tensor, fitted))
     elif seen is None:
         storage.write(fitted._storage.array)
-    elif storage.__class__ is Storage:  # storage.exchange, inlined
-        array = fitted._storage.array
-        if storage.array is not seen:
-            return None
-        storage.array = array
-        storage.version += 1
     elif not storage.exchange(seen, fitted._storage.array):
         return None
     if isinstance(node, FormulaNode):

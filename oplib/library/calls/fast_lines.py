@@ -23,6 +23,7 @@ from oplib.library.arguments.scalars import ARRAYS, to_operand, x64
 from oplib.library.carrier.specialization import MAX_BITS
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
+from oplib.tensor.devices.layout import place_like
 from oplib.tensor.inference import InferenceStorage, InferenceTensor
 from oplib.tensor.storage.fresh import LARGE
 from oplib.tensor.storage.overlay import overlays
@@ -50,7 +51,7 @@ SHARED_OBJECTS: dict[str, Any] = {
 for _object in (
     *(CarriedError, InferenceStorage, InferenceTensor, Storage, Tensor, Tracer),
     *(float, int, isinstance, len, map, prod, str, type),  # an argument may have such a name
-    *(exchange_for_result, freeze_ints, freeze_softly, note_location, note_write, to_operand),
+    *(exchange_for_result, freeze_ints, freeze_softly, note_location, note_write, place_like, to_operand),
 ):
     SHARED_OBJECTS[f"__{_object.__name__}"] = _object
 
@@ -328,13 +329,15 @@ class _CallWriter:
                 "        __output.aval is __array.aval",
                 "        or (__output.shape == __array.shape and __output.dtype == __array.dtype)",
                 "    )",
-                "    and __storage.array is __array",  # no other thread runs from here, see Storage.exchange
             )
             with code.block("):"):
-                with code.block("if __prod(__output.aval.shape) < __LARGE:"):
-                    code.write("__storage.array = __output", "__storage.version += 1", "__is_done = True")
-                with code.block("else:"):
+                with code.block("if __array.committed:"):
+                    code.write("__output = __place_like(__output, __array)")
+                with code.block("if __prod(__output.aval.shape) >= __LARGE:"):
                     code.write("__is_done = __exchange_for_result(__storage, __array, __output)")
+                # No other thread runs between these two lines, see Storage.exchange.
+                with code.block("elif __is_done := __storage.array is __array:"):
+                    code.write("__storage.array = __output", "__storage.version += 1")
                 with code.block("if __is_done:"):
                     with code.block(f"if {written}._views is not None:"):
                         code.write(f"__note_write({written})")

@@ -53,7 +53,10 @@ def is_alike(one: Any, other: Any, ndim: int) -> bool:
 def is_spread(value: Any) -> bool:
     """Tells whether a value is a concrete array of which several devices hold parts."""
     return (
-        isinstance(value, jax.Array) and not isinstance(value, Tracer) and len(value.sharding.device_set) > 1
+        isinstance(value, jax.Array)
+        and not isinstance(value, Tracer)
+        and value.committed  # as all of these are; it is sooner read than the devices
+        and len(value.sharding.device_set) > 1
     )
 
 
@@ -106,8 +109,14 @@ def check_shape(op: str, array: Any, sharding: Sharding) -> None:
 
 
 def place_like(array: Any, other: Any) -> Any:
-    """Returns an array laid out as another of its shape, of which several devices hold parts."""
-    return jax.device_put(array, other.sharding) if is_spread(other) else array
+    """Returns an array that is written in place of another, laid out as that if several devices hold its parts.
+
+    An array of another shape stays as it is, and so does one without values.
+    """
+    if isinstance(array, Tracer) or not is_spread(other) or array.shape != other.shape:
+        return array
+    is_there = is_alike(array.sharding, other.sharding, array.ndim)
+    return array if is_there else jax.device_put(array, other.sharding)
 
 
 def describe_sharding(sharding: Any) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copyreg
 from typing import Any, ClassVar
 
+from oplib.tensor.devices.layout import place_like
+
 
 class Storage:
     """The mutable cell behind a Tensor. The results of ``detach()`` share it.
@@ -12,7 +14,7 @@ class Storage:
     All code that needs the values of a Tensor reads ``storage.array``. So a subclass can compute the array
     when it is read, as the storage of a view does (``tensor/views``). Code that needs only shape and dtype
     reads ``spec``, which computes nothing. To find out whether two tensors share memory, compare the
-    ``owner`` of their storages.
+    ``owner`` of their storages. An array that several devices hold keeps its layout when it is written.
 
     Attributes:
         array: the current ``jax.Array`` (or tracer). It is replaced, never written.
@@ -42,12 +44,12 @@ class Storage:
 
     def write(self, array: Any) -> None:
         """Replaces the array and counts the write."""
-        self.array = array
+        self.replace(array)
         self.version += 1
 
     def replace(self, array: Any) -> None:
         """Replaces the array without counting a write, so that saved values stay valid."""
-        self.array = array
+        self.array = place_like(array, self.array)
 
     def exchange(self, seen: Any, array: Any, *, counted: bool = True) -> bool:
         """Writes a value that was computed from an earlier one, unless another thread has written since.
@@ -63,6 +65,7 @@ class Storage:
         Returns:
             Whether the value was written. If not, read and compute again.
         """
+        array = place_like(array, seen)
         if self.array is not seen:
             return False
         self.array = array

@@ -14,6 +14,7 @@ from jax.sharding import SingleDeviceSharding
 
 from oplib.tensor.storage.escape import runs_at_once
 from oplib.tensor.storage.fresh import FreshStorage, buffers, exchange_for_own, look, peek, rewrite
+from oplib.tensor.devices.layout import place_like
 from oplib.tensor.storage.storage import Storage
 
 from .chain import Chain, make_chain, starts_to_array
@@ -207,7 +208,7 @@ class ViewStorage(Storage):
         if base.__class__ is Storage:  # as below, inlined
             if base.array is not seen:  # then the buffer of `seen` may be in use again
                 return False
-            whole = chain.write(seen, array, self.starts)
+            whole = place_like(chain.write(seen, array, self.starts), seen)
             if base.array is not seen:
                 return False
             base.array = whole
