@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -104,9 +105,11 @@ def _write(op: OpOverload, tensor: Tensor, args: tuple[Any, ...], kwargs: dict[s
 
 def _is_own(record: Record) -> bool:
     """Tells whether all that runs is code of oplib. A callback could raise while the buffer is in use."""
-    return record.is_built_in and all(
-        getattr(kernel, "__module__", "").startswith("oplib.builtin.") for kernel in record.kernels.values()
-    )
+    kernels: list[Any] = list(map(inspect.unwrap, record.kernels.values()))
+    modules = [
+        getattr(getattr(kernel, "func", kernel), "__module__", "") for kernel in kernels
+    ]  # of a partial
+    return record.is_built_in and all(module.startswith("oplib.builtin.") for module in modules)
 
 
 def _wants_grad(value: Any) -> bool:
