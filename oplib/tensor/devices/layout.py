@@ -109,7 +109,7 @@ def check_shape(op: str, array: Any, sharding: Sharding) -> None:
 
 
 def place_like(array: Any, other: Any) -> Any:
-    """Returns an array that is written in place of another, laid out as that if several devices hold its parts.
+    """Returns an array to write in place of another, laid out as that if several devices hold its items.
 
     An array of another shape stays as it is, and so does one without values.
     """

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
+from oplib.tensor.devices.layout import place_like
 from oplib.tensor.storage.escape import runs_at_once
 from oplib.tensor.storage.fresh import FreshStorage, buffers, exchange_for_own, look, peek, rewrite
-from oplib.tensor.devices.layout import place_like
 from oplib.tensor.storage.storage import Storage
 
 from .chain import Chain, make_chain, starts_to_array
