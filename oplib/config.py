@@ -34,6 +34,8 @@ class Config:
             several times as much and has the same results. This helps to debug oplib itself.
         record_lines: False stops recorded calls from noting the line of the program that made them, which
             errors of a backward pass and ``oplib.visual`` show. It saves 0.2 µs per call.
+        process_timeout: for how many seconds a process that compiles a program waits for the others that share
+            its mesh, before it raises an error.
         compilation_cache: the folder in which JAX keeps compiled code for later processes, or None.
         uses_fast_path: whether generated code serves calls: both settings are True, and no thread is in a
             region of autocast. Do not assign it.
@@ -44,7 +46,7 @@ class Config:
 
     __slots__ = (
         "_autocasts", "_limits", "_traceback", "compile_kernels", "compiled_autograd", "fast_path",
-        "record_lines", "stage_host_scalars", "uses_fast_path",
+        "_process_timeout", "record_lines", "stage_host_scalars", "uses_fast_path",
     )  # fmt: skip
 
     _autocasts: int
@@ -62,6 +64,7 @@ class Config:
         self.compiled_autograd = False
         self.record_lines = True
         self.stage_host_scalars = False
+        self._process_timeout = 600.0
         self._traceback = "short"
         self._limits: dict[str, object] = {}  # those of JAX before compilation_cache was set
 
@@ -74,7 +77,7 @@ class Config:
         object.__setattr__(self, "uses_fast_path", is_used)
 
     def __repr__(self) -> str:
-        names = (*sorted(_SWITCHES), "compilation_cache", "traceback")
+        names = (*sorted(_SWITCHES), "compilation_cache", "process_timeout", "traceback")
         return f"<oplib.config: {', '.join(f'{name}={getattr(self, name)!r}' for name in names)}>"
 
     def count_autocast(self, change: int) -> None:
@@ -113,6 +116,20 @@ class Config:
             self._limits = {}
         jax.config.update(_FOLDER, None if path is None else os.fspath(path))
         reset_cache()  # JAX looks at the setting at its first compilation only
+
+    @property
+    def process_timeout(self) -> float:
+        """For how many seconds a process waits for the others that compile a program with it: 600."""
+        return self._process_timeout
+
+    @process_timeout.setter
+    def process_timeout(self, seconds: float) -> None:
+        is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+        if not (is_number and 0 < seconds <= threading.TIMEOUT_MAX):
+            raise ArgumentValueError(
+                f"config.process_timeout: not a number of seconds. Got {describe(seconds)}. Give one above 0."
+            )
+        self._process_timeout = float(seconds)
 
     @property
     def traceback(self) -> str:

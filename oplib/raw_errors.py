@@ -46,7 +46,19 @@ _ADVICE_FOR_TEXTS = (
         re.compile(r"\S+\(\) (missing|takes|got) "),
         "Correct the call: help() of the function shows its arguments.",
     ),
-    (re.compile("Received incompatible devices "), "Move them to one device by Tensor.to."),
+    (
+        re.compile("Received incompatible devices "),
+        "Move them to one device by Tensor.to. On a mesh, that is tensor.to(sharding).",
+    ),
+    (
+        re.compile("One of .* is incompatible with its sharding annotation "),
+        "Name at most as many dimensions in the PartitionSpec as the value has.",
+    ),
+)
+_INDIVISIBLE = re.compile(
+    r"NamedSharding\(mesh=\w*Mesh\((?P<mesh>.*?)(?:, axis_types=.*?)?\), spec=(?P<spec>.*?), memory_kind=.*?"
+    r"\) implies that array axis (?P<axis>\d+) is partitioned (?P<parts>\d+) times, "
+    r"but the dimension size is (?P<size>\d+)(?: \(full shape: (?P<shape>\(.*?\)))?"
 )
 _PACKAGES = frozenset({"builtins", "numpy"})
 _STATUS = re.compile("[A-Z_]+: ")  # of XLA; the text may hold an error of the user's host kernel
@@ -79,6 +91,13 @@ def explain_raw(
             f"{_name_call(frame, name)}: JAX cannot differentiate this call in reverse mode. It runs "
             "an operation that has forward mode only, such as a Pallas kernel. Use forward mode "
             "outside (jax.hessian, jax.jvp of jax.grad), or make the operation an op with rules of its own."
+        )
+    if isinstance(error, ValueError) and (found := _INDIVISIBLE.search(str(error))) is not None:
+        axes = re.sub(r"'(\w+)': ", r"\1=", found["mesh"])
+        return ArgumentValueError(
+            f"{_name_call(frame, name)}: the mesh does not divide dimension {found['axis']}. Got shape "
+            f"{found['shape']} for {found['spec']} over ({axes}); {found['size']} is no multiple of "
+            f"{found['parts']}. Spread another dimension, or pad this one."
         )
     if type(error).__module__.partition(".")[0] not in _PACKAGES:
         return None

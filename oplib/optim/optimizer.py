@@ -13,11 +13,12 @@ from oplib.autograd.recording.in_place import write_in_place
 from oplib.errors import ArgumentTypeError, ArgumentValueError, describe
 from oplib.pytree import tree_flatten, tree_structure, tree_unflatten
 from oplib.tensor import Tensor, box
-from oplib.tensor.devices.layout import find_spread, is_spread, place_like, replicate_on_mesh
+from oplib.tensor.devices.layout import find_spread, is_spread, replicate_on_mesh
 from oplib.torch_names import HINTS
 from oplib.tracebacks import entry_point
 
 from .hyperparameters import Hyperparameters
+from .placement import bring_to_place, check_devices
 
 Mask = tuple[bool, ...]
 Update = Callable[..., tuple[list[Any], list[Any]]]
@@ -40,6 +41,7 @@ class Optimizer:
         ArgumentTypeError: ``transformation`` is none, or a parameter is no Tensor.
         ArgumentValueError: there is no parameter, one is given twice, or one is no leaf; or a name is given
             twice, or to some parameters only.
+        DeviceError: two parameters are on different devices, or on two meshes.
 
     Example:
         >>> import optax
@@ -67,6 +69,7 @@ class Optimizer:
         self.params = _check_params(leaves)
         self._flags = [leaf is not None for leaf in leaves]
         arrays = self._arrange([param.array for param in self.params])
+        check_devices(arrays)
         state = self._place(transformation.init(arrays), arrays)
         flat, self._structure = jax.tree_util.tree_flatten(state)
         self._owners = self._find_owners(state)
@@ -164,6 +167,7 @@ class Optimizer:
 
         Raises:
             ArgumentValueError: it is not that; the differing name is given.
+            DeviceError: no process has all of an entry, and the state here is not on a mesh.
 
         Example:
             >>> import optax
@@ -175,10 +179,10 @@ class Optimizer:
         entries = state_dict.get("state") if is_state else state_dict
         names = self._names()
         if not isinstance(entries, Mapping) or set(entries) != set(names):
-            description = sorted(entries) if isinstance(entries, Mapping) else describe(entries)
             raise ArgumentValueError(
-                f"load_state_dict: it is the state of another transformation. Got {description}, expected "
-                f"{sorted(names)}. Give what state_dict() has returned for the same transformation."
+                "load_state_dict: it is the state of another transformation. Got "
+                f"{_compare(entries, names)}. Give what state_dict() has returned for the same "
+                "transformation and parameters."
             )
         for name, tensor in zip(names, self.state, strict=True):
             other = entries[name]
@@ -187,9 +191,12 @@ class Optimizer:
                     f"load_state_dict: {name!r} does not fit. Got {describe(other)} for {describe(tensor)}. "
                     "Give the state of an optimizer whose parameters have the same shapes and dtypes."
                 )
+        arrays = [
+            bring_to_place(name, entries[name].detach().clone().array, tensor.array)
+            for name, tensor in zip(names, self.state, strict=True)
+        ]
         with no_grad():
-            for name, tensor in zip(names, self.state, strict=True):
-                array = place_like(entries[name].detach().clone().array, tensor.array)
+            for tensor, array in zip(self.state, arrays, strict=True):
                 write_in_place(tensor, box(array), "load_state_dict")
 
     # The transformation ------------------------------------------------------------------------------------
@@ -357,6 +364,21 @@ def _check_params(leaves: Sequence[Any]) -> list[Tensor]:
             "Optimizer: optimizer got an empty parameter list. Got no Tensor. Give the Tensors to update."
         )
     return params
+
+
+def _compare(entries: Any, names: Sequence[str]) -> str:
+    """Returns how the entries of a state differ from those that an optimizer has."""
+    if not isinstance(entries, Mapping):
+        return describe(entries)
+    missing = [name for name in names if name not in entries]
+    foreign = [str(name) for name in entries if name not in names]
+    told = [("no", missing), ("besides", foreign)]
+    return ", ".join(f"{word} {_shorten(some)}" for word, some in told if some)
+
+
+def _shorten(names: Sequence[str]) -> str:
+    more = len(names) - 4
+    return ", ".join(names[:4]) + (f" and {more} more" if more > 0 else "")
 
 
 def _strengthen(leaf: Any) -> Any:

@@ -34,10 +34,12 @@ from typing import IO, Any, cast
 import jax
 import numpy as np
 from jax.core import Tracer
+from jax.sharding import Sharding
 
 from oplib.errors import DataError, DataTypeError, OplibError, TracingError, describe
 from oplib.generated_code import converting
 
+from .devices.layout import check_shape, describe_devices, describe_sharding
 from .devices.memory import require_memory
 from .devices.placement import find_placement
 from .dtypes.rules import normalize_dtype
@@ -85,7 +87,7 @@ def save(obj: Any, f: File) -> None:
             written; its mode bits stay. A link stays one, and the file that it names is replaced.
 
     Raises:
-        DataError: the tree contains itself, or is nested too deeply.
+        DataError: the tree contains itself, or is nested too deeply, or no process has all of an array.
         DataTypeError: the tree holds a value of another type. The error names its path. Or ``f`` is no path
             and no file of bytes.
         TracingError: the tree holds a traced tensor.
@@ -114,7 +116,7 @@ def load(f: File, map_location: Any = None) -> Any:
 
     Args:
         f: a path, or a seekable file opened for reading bytes.
-        map_location: the device for Tensors and ``jax.Array`` objects; by default JAX's.
+        map_location: the device or sharding for Tensors and ``jax.Array`` objects; by default JAX's.
 
     Returns:
         The tree, with new leaves.
@@ -122,6 +124,7 @@ def load(f: File, map_location: Any = None) -> Any:
     Raises:
         DataError: the file has another format, is damaged, or expands to more than its table says.
         AllocationError: an array does not fit into memory.
+        ArgumentValueError: ``map_location`` is a sharding whose mesh does not divide a dimension.
         DtypeError: the file holds 64-bit numbers while JAX's x64 is off.
         DataTypeError: ``f`` is no path and no file.
         DeviceError: the device does not exist.
@@ -223,6 +226,13 @@ class _Writer:
             raise TracingError(
                 f"save: {path} is traced and has no values yet. Got {describe(array)}. Return it from the "
                 "traced function and save it there."
+            )
+        if not (array.is_fully_addressable or array.is_fully_replicated):
+            raise DataError(
+                f"save: {path} is spread over the devices of several processes, and none has it whole. Got "
+                f"{describe(array)} laid out as {describe_sharding(array.sharding)} on "
+                f"{describe_devices(array.sharding.device_set)}. Save it by orbax, see the page 'Saving', or "
+                "give each process all of it first: tensor.to(NamedSharding(mesh, PartitionSpec()))."
             )
         kind = _find_kind(value, array, path)
         number = self._numbers.get(id(value))
@@ -358,6 +368,8 @@ class _Reader:
         values = self._read_array(number, entry)
         if kind == "numpy":
             return values
+        if isinstance(self._placement, Sharding):
+            check_shape(f"load: array {number}", values, self._placement)
         array = adopt_array(values.astype(normalize_dtype(values.dtype), copy=False), self._placement)
         if kind == "key":
             return jax.random.wrap_key_data(array, impl=str(entry["impl"]))

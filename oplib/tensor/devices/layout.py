@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -117,6 +118,13 @@ def place_like(array: Any, other: Any) -> Any:
         return array
     is_there = is_alike(array.sharding, other.sharding, array.ndim)
     return array if is_there else jax.device_put(array, other.sharding)
+
+
+def describe_devices(devices: Iterable[Any]) -> str:
+    """Returns how errors show devices: a mesh may have thousands. A tuple keeps its order."""
+    ordered = devices if isinstance(devices, tuple) else sorted(devices, key=lambda device: device.id)
+    names = list(map(str, ordered))
+    return f"{names[0]} to {names[-1]} ({len(names)} devices)" if len(names) > 4 else ", ".join(names)
 
 
 def describe_sharding(sharding: Any) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from oplib.autograd.array_functions.array_function import make_gather
 from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.errors import describe
 from oplib.library.axes.bodies import calls_any
 from oplib.modes import modes
 from oplib.tensor import Storage
@@ -26,6 +27,7 @@ from oplib.transforms.tracing.paths import SCALARS, CapturedPath
 from oplib.transforms.tracing.pruning import prune
 from oplib.transforms.tracing.reader import Reader
 
+from .agreement import require_agreement
 from .arguments import CallArguments
 from .call_backward import Backward, Recipe, StateOfCall, list_sources
 from .call_trace import Trace, TracedBackward
@@ -46,6 +48,7 @@ class Program:
 
     Attributes:
         is_compiled: whether XLA has compiled it.
+        reason: why it was made.
     """
 
     def __init__(self, trace: Trace, leaves: Sequence[Any], *, donate: bool) -> None:
@@ -69,7 +72,7 @@ class Program:
         named, numbers = effects.find_named(), candidates.numbers
         self._named_leaves = {index for index, leaf in enumerate(leaves) if numbers.get(id(leaf)) in named}
         self._has_run = False
-        self.is_compiled = False
+        self.is_compiled, self.reason = False, ""
         donated = [position for position, _ in self._donated]
         self._run, self._on_one_device = _make_run(run, donated, trace, read)
         self._reader = self._make_reader(trace, paths)
@@ -296,11 +299,23 @@ class Program:
         """Compiles the program for one call. JAX finds it again when it is run.
 
         XLA would compute a result that does not fit into memory, and end the process where it is read.
+
+        Raises:
+            AllocationError: a result does not fit into memory.
+            DeviceError: processes that share its mesh do not all compile it.
         """
         for aval in self._on_one_device:
             require_memory(self._name, aval.shape, aval.dtype, listed=True)
-        self.lower(arguments, operands).compile()
+        lowered = self.lower(arguments, operands)
+        arrays = (*operands.arrays, *arguments.arrays)
+        require_agreement(self._name, self.reason, arrays, lambda: (lowered.as_text(), self._tell(arguments)))
+        lowered.compile()
         self.is_compiled = True
+
+    def _tell(self, arguments: CallArguments) -> list[str]:
+        """Returns what this process tells the others of the operands: the arguments first."""
+        arrays = [describe(array) for array in arguments.arrays]
+        return arrays + [f"{name} {shape}" for name, shape in self._operands.list_shapes()]
 
     def lower(self, arguments: CallArguments, operands: Found) -> jax.stages.Lowered:
         """Returns the program as JAX lowers it for one call."""

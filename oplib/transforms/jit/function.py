@@ -259,6 +259,7 @@ class JitFunction(Generic[P, R]):
             program, tensors = self._trace(arguments)
             if not program.may_take_apart(arguments, tensors):
                 return False
+            program.reason = reason
             self._programs.add(arguments.key, program)
             self._note_compilation(reason)
             operands = program.read(self.__wrapped__, arguments.leaves)

@@ -11,6 +11,7 @@ from jax.core import Tracer
 
 from oplib.errors import DeviceError
 from oplib.tensor import Generator, Storage, Tensor
+from oplib.tensor.devices.layout import describe_devices
 from oplib.tensor.storage.ended import EndedStorage
 from oplib.tensor.storage.fresh import peek
 
@@ -115,8 +116,8 @@ class Candidates:
             (first, left), (second, right), *_ = paths.items()
             raise DeviceError(
                 f"{name}: the function reads Tensors on different devices. Got {left.name} on "
-                f"{_show_devices(first)}, and {right.name} on {_show_devices(second)}. Move one of them with "
-                "tensor.to(device) outside of the function."
+                f"{describe_devices(first)}, and {right.name} on {describe_devices(second)}. Move one of "
+                "them with tensor.to(device) outside of the function; on a mesh, tensor.to(sharding)."
             )
 
     def find_ancestors(self) -> set[int]:
@@ -128,10 +129,6 @@ class Candidates:
                 ancestors.add(id(parent.value))
                 parent = parent.parent
         return ancestors
-
-
-def _show_devices(devices: frozenset[Any]) -> str:
-    return ", ".join(sorted(map(str, devices)))
 
 
 def _is_constant(value: Any, walk: Walk) -> bool:

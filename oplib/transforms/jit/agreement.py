@@ -1,0 +1,104 @@
+"""Agreement of processes: those that share a mesh compile the same program, or none of them runs it.
+
+A program with collectives that one process runs alone waits for ever, and two programs that differ exchange
+wrong values. So processes compare their programs before they compile (ADR 42).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
+from itertools import zip_longest
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from oplib.config import config
+from oplib.errors import DeviceError
+
+_DIGEST = sha256().digest_size
+_ROOM = 4096  # bytes that each process tells
+
+
+def require_agreement(
+    name: str, reason: str, arrays: Iterable[Any], tell: Callable[[], tuple[str, Sequence[str]]]
+) -> None:
+    """Returns when all processes that share the mesh of a program are about to compile it.
+
+    Args:
+        name: of the function.
+        reason: why it is compiled.
+        arrays: the inputs of the program.
+        tell: returns the text of the program, and its operands as errors show them.
+
+    Raises:
+        DeviceError: another process compiles another program, or none for ``config.process_timeout`` seconds.
+    """
+    spread = next((one for one in arrays if isinstance(one, jax.Array) and not one.is_fully_addressable), None)
+    if spread is None:
+        return
+    firsts: dict[int, Any] = {}
+    for device in sorted(spread.sharding.device_set, key=lambda device: device.id):
+        firsts.setdefault(device.process_index, device)
+    text, operands = tell()
+    told = sha256(text.encode()).digest() + "\n".join([name, *operands]).encode()
+    pages = _exchange_in_time(told[:_ROOM].ljust(_ROOM, b"\0"), list(firsts.values()))
+    own = jax.process_index()
+    if isinstance(pages, BaseException) or pages is None:
+        others = ", ".join([str(process) for process in firsts if process != own])
+        failure = "" if pages is None else f" ({str(pages).partition(chr(10))[0]})"
+        raise DeviceError(
+            f"{name}: the processes that share the mesh do not all compile this program. Process {own} compiles "
+            f"it because {reason}, and has waited {config.process_timeout:g} s for process {others}{failure}. "
+            "Call the same steps in the same order in all processes, with operands of the same shapes. No "
+            "Tensor has been changed; end the run."
+        ) from pages
+    for process, page in zip(firsts, pages, strict=True):
+        if page != pages[list(firsts).index(own)]:
+            mine, theirs = _find_difference(pages[list(firsts).index(own)], page)
+            raise DeviceError(
+                f"{name}: the processes that share the mesh compile different programs. Process {own} has "
+                f"{mine}, and process {process} has {theirs}. Call the same steps in the same order in all "
+                "processes, with operands of the same shapes. No Tensor has been changed."
+            )
+
+
+def _find_difference(own: bytes, other: bytes) -> tuple[str, str]:
+    """Returns the first lines in which two pages differ."""
+    pages = [page[_DIGEST:].rstrip(b"\0").decode(errors="ignore").split("\n") for page in (own, other)]
+    for mine, theirs in zip_longest(*pages, fillvalue="no further operand"):
+        if mine != theirs:
+            return mine, theirs
+    digests = [f"a program of the same operands, but another text ({page[:4].hex()})" for page in (own, other)]
+    return digests[0], digests[1]
+
+
+def _exchange_in_time(page: bytes, devices: list[Any]) -> list[bytes] | BaseException | None:
+    """Returns the pages of all processes; the error if that fails, and None if it takes too long.
+
+    JAX waits without a limit, and has no public channel between processes but collectives. So a thread waits.
+    """
+    answers: list[list[bytes] | BaseException] = []
+
+    def run() -> None:
+        try:
+            answers.append(_exchange(page, devices))
+        except Exception as error:  # noqa: BLE001  the caller raises it
+            answers.append(error)
+
+    thread = threading.Thread(target=run, name="oplib: agreement of processes", daemon=True)
+    thread.start()
+    thread.join(config.process_timeout)
+    return answers[0] if answers else None
+
+
+def _exchange(page: bytes, devices: list[Any]) -> list[bytes]:
+    mesh = Mesh(np.array(devices), ("process",))
+    own = np.frombuffer(page, np.uint8)[None]
+    parts = NamedSharding(mesh, PartitionSpec("process"))
+    spread = jax.make_array_from_callback((len(devices), _ROOM), parts, lambda _: own)
+    gather = jax.jit(lambda pages: pages, out_shardings=NamedSharding(mesh, PartitionSpec()))
+    return [row.tobytes() for row in np.asarray(gather(spread))]
