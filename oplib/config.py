@@ -34,8 +34,8 @@ class Config:
             several times as much and has the same results. This helps to debug oplib itself.
         record_lines: False stops recorded calls from noting the line of the program that made them, which
             errors of a backward pass and ``oplib.visual`` show. It saves 0.2 µs per call.
-        process_timeout: for how many seconds a process that compiles a program waits for the others that share
-            its mesh, before it raises an error.
+        process_timeout: for how many seconds a process that compiles a program waits for the others that
+            share its mesh, before it raises an error.
         compilation_cache: the folder in which JAX keeps compiled code for later processes, or None.
         uses_fast_path: whether generated code serves calls: both settings are True, and no thread is in a
             region of autocast. Do not assign it.
@@ -45,8 +45,8 @@ class Config:
     """
 
     __slots__ = (
-        "_autocasts", "_limits", "_traceback", "compile_kernels", "compiled_autograd", "fast_path",
-        "_process_timeout", "record_lines", "stage_host_scalars", "uses_fast_path",
+        "_autocasts", "_limits", "_process_timeout", "_traceback", "compile_kernels", "compiled_autograd",
+        "fast_path", "record_lines", "stage_host_scalars", "uses_fast_path",
     )  # fmt: skip
 
     _autocasts: int
@@ -124,8 +124,7 @@ class Config:
 
     @process_timeout.setter
     def process_timeout(self, seconds: float) -> None:
-        is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
-        if not (is_number and 0 < seconds <= threading.TIMEOUT_MAX):
+        if type(seconds) not in (int, float) or not 0 < seconds <= threading.TIMEOUT_MAX:
             raise ArgumentValueError(
                 f"config.process_timeout: not a number of seconds. Got {describe(seconds)}. Give one above 0."
             )

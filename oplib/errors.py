@@ -242,7 +242,7 @@ class DtypeError(OplibError, TypeError):
 
 
 class DeviceError(OplibError, RuntimeError):
-    """A device that does not exist, or a tensor that is not on exactly one device."""
+    """A device that does not exist, a tensor that is not on exactly one device, or processes that diverge."""
 
 
 _KIND = re.compile(r"^(bfloat|float|uint|int|complex)(?=\d)")

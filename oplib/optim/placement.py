@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import numpy as np
 from jax.core import Tracer
-from jax.sharding import NamedSharding
 
 from oplib.errors import DeviceError, describe
 from oplib.tensor.devices.layout import describe_devices, is_spread
@@ -26,9 +25,10 @@ def check_devices(params: Any) -> None:
     places: dict[Any, tuple[Any, Any]] = {}
     for path, param in jax.tree_util.tree_leaves_with_path(params):
         if not isinstance(param, Tracer) and param.committed:
-            sharding = param.sharding
-            has_order = isinstance(sharding, NamedSharding) and sharding.num_devices > 1
-            devices = tuple(np.ravel(sharding.mesh.devices)) if has_order else tuple(sharding.device_set)
+            mesh: Any = getattr(param.sharding, "mesh", None)
+            devices = tuple(param.sharding.device_set)
+            if len(devices) > 1 and mesh is not None:  # which orders them
+                devices = tuple(mesh.devices.flat)
             places.setdefault(devices, (path, param))
     if len(places) > 1:
         first, second, *_ = [

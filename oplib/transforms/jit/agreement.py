@@ -7,7 +7,8 @@ wrong values. So processes compare their programs before they compile (ADR 42).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from itertools import zip_longest
 from typing import Any
@@ -23,45 +24,51 @@ _DIGEST = sha256().digest_size
 _ROOM = 4096  # bytes that each process tells
 
 
+def find_processes(arrays: Iterable[Any]) -> dict[int, Any]:
+    """Returns the processes that share arrays, each with its first device; none if one process has all."""
+    shared = (one for one in arrays if isinstance(one, jax.Array) and not one.is_fully_addressable)
+    spread, firsts = next(shared, None), {}
+    for device in (
+        sorted(spread.sharding.device_set, key=lambda device: device.id) if spread is not None else ()
+    ):
+        firsts.setdefault(device.process_index, device)
+    return firsts
+
+
 def require_agreement(
-    name: str, reason: str, arrays: Iterable[Any], tell: Callable[[], tuple[str, Sequence[str]]]
+    name: str, reason: str, processes: dict[int, Any], text: str, operands: Sequence[str]
 ) -> None:
     """Returns when all processes that share the mesh of a program are about to compile it.
 
     Args:
         name: of the function.
         reason: why it is compiled.
-        arrays: the inputs of the program.
-        tell: returns the text of the program, and its operands as errors show them.
+        processes: see :func:`find_processes`.
+        text: of the program.
+        operands: as errors show them, the arguments first.
 
     Raises:
         DeviceError: another process compiles another program, or none for ``config.process_timeout`` seconds.
     """
-    spread = next((one for one in arrays if isinstance(one, jax.Array) and not one.is_fully_addressable), None)
-    if spread is None:
-        return
-    firsts: dict[int, Any] = {}
-    for device in sorted(spread.sharding.device_set, key=lambda device: device.id):
-        firsts.setdefault(device.process_index, device)
-    text, operands = tell()
+    own, started = jax.process_index(), time.monotonic()
     told = sha256(text.encode()).digest() + "\n".join([name, *operands]).encode()
-    pages = _exchange_in_time(told[:_ROOM].ljust(_ROOM, b"\0"), list(firsts.values()))
-    own = jax.process_index()
-    if isinstance(pages, BaseException) or pages is None:
-        others = ", ".join([str(process) for process in firsts if process != own])
+    pages = _exchange_in_time(told[:_ROOM].ljust(_ROOM, b"\0"), list(processes.values()))
+    if not isinstance(pages, list):
+        others = ", ".join([str(process) for process in processes if process != own])
         failure = "" if pages is None else f" ({str(pages).partition(chr(10))[0]})"
         raise DeviceError(
-            f"{name}: the processes that share the mesh do not all compile this program. Process {own} compiles "
-            f"it because {reason}, and has waited {config.process_timeout:g} s for process {others}{failure}. "
-            "Call the same steps in the same order in all processes, with operands of the same shapes. No "
-            "Tensor has been changed; end the run."
+            f"{name}: the processes that share the mesh do not all compile this program. Process {own} "
+            f"compiles it because {reason}, and has waited {time.monotonic() - started:.3g} s for process "
+            f"{others}{failure}. Call the same steps in the same order in all processes, with operands of "
+            "the same shapes. No Tensor has been changed; end the run."
         ) from pages
-    for process, page in zip(firsts, pages, strict=True):
-        if page != pages[list(firsts).index(own)]:
-            mine, theirs = _find_difference(pages[list(firsts).index(own)], page)
+    mine = pages[list(processes).index(own)]
+    for process, page in zip(processes, pages, strict=True):
+        if page != mine:
+            here, there = _find_difference(mine, page)
             raise DeviceError(
                 f"{name}: the processes that share the mesh compile different programs. Process {own} has "
-                f"{mine}, and process {process} has {theirs}. Call the same steps in the same order in all "
+                f"{here}, and process {process} has {there}. Call the same steps in the same order in all "
                 "processes, with operands of the same shapes. No Tensor has been changed."
             )
 
@@ -72,7 +79,9 @@ def _find_difference(own: bytes, other: bytes) -> tuple[str, str]:
     for mine, theirs in zip_longest(*pages, fillvalue="no further operand"):
         if mine != theirs:
             return mine, theirs
-    digests = [f"a program of the same operands, but another text ({page[:4].hex()})" for page in (own, other)]
+    digests = [
+        f"a program of the same operands, but another text ({page[:4].hex()})" for page in (own, other)
+    ]
     return digests[0], digests[1]
 
 

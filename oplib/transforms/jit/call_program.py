@@ -27,7 +27,7 @@ from oplib.transforms.tracing.paths import SCALARS, CapturedPath
 from oplib.transforms.tracing.pruning import prune
 from oplib.transforms.tracing.reader import Reader
 
-from .agreement import require_agreement
+from .agreement import find_processes, require_agreement
 from .arguments import CallArguments
 from .call_backward import Backward, Recipe, StateOfCall, list_sources
 from .call_trace import Trace, TracedBackward
@@ -307,15 +307,12 @@ class Program:
         for aval in self._on_one_device:
             require_memory(self._name, aval.shape, aval.dtype, listed=True)
         lowered = self.lower(arguments, operands)
-        arrays = (*operands.arrays, *arguments.arrays)
-        require_agreement(self._name, self.reason, arrays, lambda: (lowered.as_text(), self._tell(arguments)))
+        if processes := find_processes((*operands.arrays, *arguments.arrays)):
+            told = [describe(array) for array in arguments.arrays]
+            told += [f"{name} {shape}" for name, shape in self._operands.list_shapes()]
+            require_agreement(self._name, self.reason, processes, lowered.as_text(), told)
         lowered.compile()
         self.is_compiled = True
-
-    def _tell(self, arguments: CallArguments) -> list[str]:
-        """Returns what this process tells the others of the operands: the arguments first."""
-        arrays = [describe(array) for array in arguments.arrays]
-        return arrays + [f"{name} {shape}" for name, shape in self._operands.list_shapes()]
 
     def lower(self, arguments: CallArguments, operands: Found) -> jax.stages.Lowered:
         """Returns the program as JAX lowers it for one call."""
