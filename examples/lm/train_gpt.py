@@ -50,10 +50,10 @@ class Run:
     @oplib.jit
     def step(self, windows: Tensor) -> Tensor:
         """Takes one step, and returns the loss before it."""
-        self.optimizer.zero_grad()
         loss = compute_loss(self.params, windows, self.layout.apply_blocks)
         loss.backward()
         self.optimizer.step()
+        self.optimizer.zero_grad()
         return loss.detach()
 
     def train(self, checkpoints: Checkpoints | None = None) -> None:

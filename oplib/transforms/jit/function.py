@@ -397,11 +397,11 @@ def jit(
         >>> weight = oplib.tensor([1.0, 2.0], requires_grad=True)
         >>> @oplib.jit
         ... def step(x):
-        ...     weight.grad = None
         ...     loss = (weight * x).sum()
         ...     loss.backward()
         ...     with oplib.no_grad():
         ...         weight.sub_(weight.grad, alpha=0.5)
+        ...     weight.grad = None
         ...     return loss.detach()
         >>> step(oplib.ones(2)), step(oplib.ones(2))
         (tensor(3.), tensor(2.))
