@@ -13,6 +13,7 @@ OF_NO_PACKAGE = {
     "programs",
     "ecosystem",
     "soak",
+    "distributed",
     "examples",
     "tools",
     "library/matrix",

@@ -14,7 +14,8 @@ class Checkpoints:
 
     def __init__(self, folder: Path) -> None:
         keep = ocp.CheckpointManagerOptions(max_to_keep=2)
-        self._manager = ocp.CheckpointManager(folder.resolve(), options=keep)
+        kinds = {"arrays": ocp.StandardCheckpointHandler(), "losses": ocp.JsonCheckpointHandler()}
+        self._manager = ocp.CheckpointManager(folder.resolve(), options=keep, item_handlers=kinds)
 
     @property
     def latest(self) -> int | None:
@@ -27,7 +28,19 @@ class Checkpoints:
         self._manager.save(step, args=parts)
 
     def load(self, arrays: dict[str, Any]) -> tuple[dict[str, Any], list[float]]:
-        """Reads the last checkpoint into the shapes, dtypes and shardings of ``arrays``."""
+        """Reads the last checkpoint into the shapes, dtypes and shardings of ``arrays``.
+
+        Raises:
+            ValueError: it has other names, shapes or dtypes. Orbax would cast another dtype without a word.
+        """
+        stored = self._manager.item_metadata(self.latest)["arrays"].tree
+        dtypes = {path: part.dtype for path, part in jax.tree_util.tree_leaves_with_path(stored)}
+        for path, array in jax.tree_util.tree_leaves_with_path(arrays):
+            if dtypes.get(path, array.dtype) != array.dtype:
+                name = jax.tree_util.keystr(path)
+                raise ValueError(
+                    f"checkpoint {self.latest}: {name} is {dtypes[path]}, the run has {array.dtype}"
+                )
         targets = jax.tree.map(ocp.utils.to_shape_dtype_struct, arrays)
         parts = ocp.args.Composite(arrays=ocp.args.StandardRestore(targets), losses=ocp.args.JsonRestore())
         read = self._manager.restore(self.latest, args=parts)

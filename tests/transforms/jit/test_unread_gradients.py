@@ -138,3 +138,30 @@ def test_an_error_inside_leaves_the_class_of_tensors_as_it_was():
     with pytest.raises(ValueError, match="mine"):
         oplib.jit(fail)()
     assert type(weight) is oplib.Tensor
+
+
+def test_gradients_that_are_cleared_last_are_no_results_of_the_program():
+    sizes = {}
+    for name in ("first", "last"):
+        weights = [oplib.ones(64, 64, requires_grad=True) for _ in range(3)]
+
+        def step(x, weights=weights, name=name):
+            for weight in weights if name == "first" else ():
+                weight.grad = None
+            for weight in weights:
+                x = x @ weight
+            x.sum().backward()
+            with oplib.no_grad():
+                for weight in weights:
+                    weight.sub_(weight.grad)
+            for weight in weights if name == "last" else ():
+                weight.grad = None
+
+        compiled, x = oplib.jit(step), oplib.ones(2, 64)
+        for _ in range(2):
+            compiled(x)
+        assert compiled.compilations == 1
+        assert [weight.grad is None for weight in weights] == [name == "last"] * 3
+        sizes[name] = compiled.lower(x).compile().memory_analysis().output_size_in_bytes
+    kept = sizes["first"] - sizes["last"]
+    assert 3 * 64 * 64 * 4 <= kept < 3 * 64 * 64 * 4 + 200  # the gradients, and their places in a tuple
