@@ -72,6 +72,6 @@ def _count_equations() -> Comparison:
 
 
 def _count(jaxpr: Any) -> int:
-    """Returns the number of equations of a jaxpr, and of those inside of them."""
-    equations = getattr(jaxpr, "jaxpr", jaxpr).eqns
-    return len(equations) + sum(_count(body) for equation in equations for body in find_bodies(equation))
+    """Returns the number of equations of a jaxpr, with those inside of others in place of these."""
+    bodies = [find_bodies(equation) for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns]
+    return sum(sum(map(_count, inner)) if inner else 1 for inner in bodies)

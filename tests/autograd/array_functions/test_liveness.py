@@ -119,8 +119,9 @@ def test_what_nothing_reads_is_dropped_and_effects_and_absent_results_stay(capfd
 
 
 def count_equations(jaxpr: Any) -> int:
-    equations = getattr(jaxpr, "jaxpr", jaxpr).eqns
-    return len(equations) + sum(count_equations(body) for one in equations for body in find_bodies(one))
+    """Counts equations without those that only contain others: JAX 0.12 inlines a jit later."""
+    bodies = [find_bodies(one) for one in getattr(jaxpr, "jaxpr", jaxpr).eqns]
+    return sum(sum(map(count_equations, inner)) if inner else 1 for inner in bodies)
 
 
 def test_a_recorded_and_differentiated_program_has_hardly_more_equations_than_that_of_jax() -> None:
