@@ -14,7 +14,7 @@ from tests.ecosystem.packages import require
 
 require("orbax.checkpoint")
 
-checkpoints = importlib.import_module("checkpoints")
+checkpoints = importlib.import_module("examples.lm.checkpoints")
 
 ARRAYS = {"params": {"w": jnp.arange(8.0), "v": jnp.ones(3)}, "count": jnp.zeros((), jnp.int32)}
 
