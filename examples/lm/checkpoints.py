@@ -31,19 +31,20 @@ class Checkpoints:
         """Reads the last checkpoint into the shapes, dtypes and shardings of ``arrays``.
 
         Raises:
-            ValueError: it has other names, shapes or dtypes. Orbax would cast another dtype without a word.
+            ValueError: it has other names, shapes or dtypes. Orbax would cast to another dtype silently.
         """
         stored = self._manager.item_metadata(self.latest)["arrays"].tree
-        dtypes = {path: part.dtype for path, part in jax.tree_util.tree_leaves_with_path(stored)}
+        parts = dict(jax.tree_util.tree_leaves_with_path(stored))
         for path, array in jax.tree_util.tree_leaves_with_path(arrays):
-            if dtypes.get(path, array.dtype) != array.dtype:
-                name = jax.tree_util.keystr(path)
+            part = parts.get(path, array)
+            if (part.dtype, part.shape) != (array.dtype, array.shape):
                 raise ValueError(
-                    f"checkpoint {self.latest}: {name} is {dtypes[path]}, the run has {array.dtype}"
+                    f"checkpoint {self.latest}: {jax.tree_util.keystr(path)} is {part.dtype}{list(part.shape)}, "
+                    f"the run has {array.dtype}{list(array.shape)}"
                 )
         targets = jax.tree.map(ocp.utils.to_shape_dtype_struct, arrays)
-        parts = ocp.args.Composite(arrays=ocp.args.StandardRestore(targets), losses=ocp.args.JsonRestore())
-        read = self._manager.restore(self.latest, args=parts)
+        items = ocp.args.Composite(arrays=ocp.args.StandardRestore(targets), losses=ocp.args.JsonRestore())
+        read = self._manager.restore(self.latest, args=items)
         return read["arrays"], read["losses"]
 
     def close(self) -> None:
