@@ -38,9 +38,10 @@ class Checkpoints:
         for path, array in jax.tree_util.tree_leaves_with_path(arrays):
             part = parts.get(path, array)
             if (part.dtype, part.shape) != (array.dtype, array.shape):
+                name = jax.tree_util.keystr(path)
                 raise ValueError(
-                    f"checkpoint {self.latest}: {jax.tree_util.keystr(path)} is {part.dtype}{list(part.shape)}, "
-                    f"the run has {array.dtype}{list(array.shape)}"
+                    f"checkpoint {self.latest}: {name} is {part.dtype}{list(part.shape)}, the run has "
+                    f"{array.dtype}{list(array.shape)}"
                 )
         targets = jax.tree.map(ocp.utils.to_shape_dtype_struct, arrays)
         items = ocp.args.Composite(arrays=ocp.args.StandardRestore(targets), losses=ocp.args.JsonRestore())
