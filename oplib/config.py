@@ -34,8 +34,8 @@ class Config:
             several times as much and has the same results. This helps to debug oplib itself.
         record_lines: False stops recorded calls from noting the line of the program that made them, which
             errors of a backward pass and ``oplib.visual`` show. It saves 0.2 µs per call.
-        process_timeout: for how many seconds a process that compiles a program waits for the others that
-            share its mesh, before it raises an error.
+        process_timeout: the seconds that a process that compiles a program waits for the others that share
+            its mesh, before it raises a DeviceError.
         compilation_cache: the folder in which JAX keeps compiled code for later processes, or None.
         uses_fast_path: whether generated code serves calls: both settings are True, and no thread is in a
             region of autocast. Do not assign it.
@@ -119,14 +119,15 @@ class Config:
 
     @property
     def process_timeout(self) -> float:
-        """For how many seconds a process waits for the others that compile a program with it: 600."""
+        """The seconds that a process waits for the others that compile a program with it: 600."""
         return self._process_timeout
 
     @process_timeout.setter
     def process_timeout(self, seconds: float) -> None:
         if type(seconds) not in (int, float) or not 0 < seconds <= threading.TIMEOUT_MAX:
             raise ArgumentValueError(
-                f"config.process_timeout: not a number of seconds. Got {describe(seconds)}. Give one above 0."
+                f"config.process_timeout: not a number of seconds. Got {describe(seconds)}. Give one above "
+                f"0, at most {threading.TIMEOUT_MAX:.0f}."
             )
         self._process_timeout = float(seconds)
 

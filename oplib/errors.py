@@ -45,7 +45,7 @@ written for torch still works::
     ├── DataError (ValueError)                data that cannot be converted to a tensor
     │   └── DataTypeError (TypeError)
     ├── DtypeError (TypeError)                a dtype that would lose values, or does not fit
-    └── DeviceError (RuntimeError)            a device that does not exist, or processes that diverge
+    └── DeviceError (RuntimeError)            no such device, not one device, or processes that diverge
 
 A message has three parts: where and what; the evidence; what to do. It starts with its subject and shows
 values in a short form (``f32[2,3]``, see :func:`describe`).

@@ -14,7 +14,7 @@ import pytest
 
 import oplib
 from oplib.config import config
-from oplib.errors import ArgumentTypeError
+from oplib.errors import ArgumentTypeError, ArgumentValueError
 
 FOLDER = "jax_compilation_cache_dir"
 LIMITS = ("jax_persistent_cache_min_compile_time_secs", "jax_persistent_cache_min_entry_size_bytes")
@@ -95,6 +95,14 @@ def test_what_is_no_path_is_refused_and_changes_nothing(wrong: Any) -> None:
         oplib.config.compilation_cache = wrong
     assert config.compilation_cache is None
     assert read_limits() == before
+
+
+@pytest.mark.parametrize("wrong", [0, -1.0, float("nan"), float("inf"), True, "600", None])
+def test_a_timeout_that_is_no_number_of_seconds_is_refused_and_not_stored(wrong: Any) -> None:
+    text = r"config\.process_timeout: not a number of seconds\. Got .*\. Give one above 0, at most \d+\."
+    with pytest.raises(ArgumentValueError, match=text):
+        oplib.config.process_timeout = wrong
+    assert oplib.config.process_timeout == 600
 
 
 @pytest.mark.parametrize("name", ["compile_kernels", "compiled_autograd", "fast_path", "stage_host_scalars"])

@@ -167,7 +167,7 @@ class Optimizer:
 
         Raises:
             ArgumentValueError: it is not that; the differing name is given.
-            DeviceError: no process has all of an entry, and the state here is not on a mesh.
+            DeviceError: no process has all of an entry, and the state of this optimizer is not on a mesh.
 
         Example:
             >>> import optax
@@ -372,8 +372,8 @@ def _compare(entries: Any, names: Sequence[str]) -> str:
         return describe(entries)
     missing = [name for name in names if name not in entries]
     foreign = [str(name) for name in entries if name not in names]
-    told = [("no", missing), ("besides", foreign)]
-    return ", ".join(f"{word} {_shorten(some)}" for word, some in told if some)
+    groups = [("no", missing), ("besides", foreign)]
+    return ", ".join(f"{word} {_shorten(group)}" for word, group in groups if group)
 
 
 def _shorten(names: Sequence[str]) -> str:

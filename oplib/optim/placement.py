@@ -1,4 +1,4 @@
-"""Where parameters and the entries of a loaded state lie."""
+"""The devices of parameters and of the entries of a loaded state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oplib.tensor.devices.layout import describe_devices, is_spread
 
 
 def check_devices(params: Any) -> None:
-    """Raises where no program can update all parameters.
+    """Checks that one program can update all parameters.
 
     Args:
         params: the arrays of the parameters, in their containers. One that is on no device in particular
@@ -27,7 +27,7 @@ def check_devices(params: Any) -> None:
         if not isinstance(param, Tracer) and param.committed:
             mesh: Any = getattr(param.sharding, "mesh", None)
             devices = tuple(param.sharding.device_set)
-            if len(devices) > 1 and mesh is not None:  # which orders them
+            if len(devices) > 1 and mesh is not None:  # the set of devices has no order
                 devices = tuple(mesh.devices.flat)
             places.setdefault(devices, (path, param))
     if len(places) > 1:
@@ -42,12 +42,12 @@ def check_devices(params: Any) -> None:
 
 
 def bring_to_place(name: str, array: Any, other: Any) -> Any:
-    """Returns an entry of a state on the device of the array that it replaces.
+    """Returns an entry of a loaded state on the device of the array that it replaces.
 
-    A write lays out what replaces an array of a mesh.
+    An entry for an array of a mesh stays as it is: the write lays it out.
 
     Args:
-        name: of the entry.
+        name: the name of the entry, for errors.
         array: the entry.
         other: the array that it replaces.
 

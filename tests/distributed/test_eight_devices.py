@@ -214,12 +214,12 @@ def test_a_state_is_laid_out_as_the_one_that_it_replaces():
     rows = NamedSharding(make_mesh(), P("data"))
     spread, alone = make_optimizer(rows), make_optimizer()
     for target, source in ((spread, alone), (alone, spread)):
-        before = [(one.sharding, one.array.committed) for one in target.state]
+        before = [(tensor.sharding, tensor.array.committed) for tensor in target.state]
         target.load_state_dict(source.state_dict())
-        for one, (sharding, is_committed), right in zip(target.state, before, source.state, strict=True):
-            assert one.sharding.is_equivalent_to(sharding, one.ndim)
-            assert one.array.committed == is_committed
-            np.testing.assert_array_equal(one.numpy(), right.numpy())
+        for tensor, (sharding, is_committed), right in zip(target.state, before, source.state, strict=True):
+            assert tensor.sharding.is_equivalent_to(sharding, tensor.ndim)
+            assert tensor.array.committed == is_committed
+            np.testing.assert_array_equal(tensor.numpy(), right.numpy())
 
 
 def test_a_state_that_does_not_fit_is_named_and_changes_nothing():

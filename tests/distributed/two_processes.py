@@ -1,4 +1,4 @@
-"""What one of two processes does; ``test_two_processes`` starts both. Arguments: a port and the process.
+"""The program of two processes, which ``test_two_processes`` starts. Arguments: a port and the process.
 
 Each check is a function. They run in their order, in both processes at once, so the last may diverge.
 """
@@ -61,17 +61,17 @@ class Training:
         return loss.detach()
 
     def look(self) -> list[Any]:
-        return [read(one).tolist() for one in (self.weight, *self.optimizer.state)]
+        return [read(tensor).tolist() for tensor in (self.weight, *self.optimizer.state)]
 
 
 def check_that_a_write_keeps_the_layout() -> None:
     """Also where the value is in another layout, or on one device."""
     rows = NamedSharding(mesh, P("i"))
     writes = {
-        "fill_": (lambda one: one.fill_(2.0), np.full((8, 8), 2)),
-        "copy_": (lambda one: one.copy_(place(X.T, None, "i")), X.T),
-        "add_": (lambda one: one.add_(place(X, None, "i")), X * 2),
-        "[...] =": (lambda one: one.__setitem__(..., 3.0), np.full((8, 8), 3)),
+        "fill_": (lambda x: x.fill_(2.0), np.full((8, 8), 2)),
+        "copy_": (lambda x: x.copy_(place(X.T, None, "i")), X.T),
+        "add_": (lambda x: x.add_(place(X, None, "i")), X * 2),
+        "[...] =": (lambda x: x.__setitem__(..., 3.0), np.full((8, 8), 3)),
     }
     for name, (write, right) in writes.items():
         tensor = place(X, "i")
@@ -104,7 +104,7 @@ def check_that_a_state_is_restored_on_the_mesh() -> None:
     other = oplib.optim.Optimizer(optax.adam(0.1), {"weight": alone})
     state = training.optimizer.state_dict()
     catch(DeviceError, lambda: other.load_state_dict(state), "no process has all of .*mu.*weight")
-    assert all(not one.numpy().any() for one in other.state)
+    assert all(not tensor.numpy().any() for tensor in other.state)
     training.optimizer.load_state_dict(other.state_dict())
     assert training.optimizer.state[1].sharding.is_equivalent_to(training.weight.sharding, 2)
 
@@ -152,7 +152,7 @@ def check_that_a_step_that_one_process_calls_ends() -> None:
     started = time.monotonic()
     catch(DeviceError, lambda: training.step(place(X[:4])), *told)
     assert 1.4 < time.monotonic() - started < 20
-    own = [one.array.addressable_shards for one in (training.weight, *training.optimizer.state)]
+    own = [tensor.array.addressable_shards for tensor in (training.weight, *training.optimizer.state)]
     for parts, right in zip(own, before, strict=True):
         for part in parts:
             np.testing.assert_array_equal(part.data, np.asarray(right, np.float32)[part.index])

@@ -21,38 +21,40 @@ from oplib.config import config
 from oplib.errors import DeviceError
 
 _DIGEST = sha256().digest_size
-_ROOM = 4096  # bytes that each process tells
+_PAGE_SIZE = 4096  # bytes
 
 
 def find_processes(arrays: Iterable[Any]) -> dict[int, Any]:
     """Returns the processes that share arrays, each with its first device; none if one process has all."""
-    shared = (one for one in arrays if isinstance(one, jax.Array) and not one.is_fully_addressable)
-    spread, firsts = next(shared, None), {}
-    for device in (
-        sorted(spread.sharding.device_set, key=lambda device: device.id) if spread is not None else ()
-    ):
-        firsts.setdefault(device.process_index, device)
-    return firsts
+    processes: dict[int, Any] = {}
+    for array in arrays:
+        if isinstance(array, jax.Array) and not array.is_fully_addressable:
+            for device in sorted(array.sharding.device_set, key=lambda device: device.id):
+                processes.setdefault(device.process_index, device)
+            break
+    return processes
 
 
 def require_agreement(
     name: str, reason: str, processes: dict[int, Any], text: str, operands: Sequence[str]
 ) -> None:
-    """Returns when all processes that share the mesh of a program are about to compile it.
+    """Waits until all processes that share the mesh of a program are about to compile it.
+
+    Each process sends a page: a digest of the text, then the name and the operands as far as they fit.
 
     Args:
-        name: of the function.
-        reason: why it is compiled.
-        processes: see :func:`find_processes`.
-        text: of the program.
-        operands: as errors show them, the arguments first.
+        name: the name of the function.
+        reason: the reason why it is compiled.
+        processes: the result of :func:`find_processes`.
+        text: the text of the program.
+        operands: the operands as errors show them, the arguments first.
 
     Raises:
         DeviceError: another process compiles another program, or none for ``config.process_timeout`` seconds.
     """
     own, started = jax.process_index(), time.monotonic()
-    told = sha256(text.encode()).digest() + "\n".join([name, *operands]).encode()
-    pages = _exchange_in_time(told[:_ROOM].ljust(_ROOM, b"\0"), list(processes.values()))
+    page = sha256(text.encode()).digest() + "\n".join([name, *operands]).encode()
+    pages = _exchange_in_time(page[:_PAGE_SIZE].ljust(_PAGE_SIZE, b"\0"), list(processes.values()))
     if not isinstance(pages, list):
         others = ", ".join([str(process) for process in processes if process != own])
         failure = "" if pages is None else f" ({str(pages).partition(chr(10))[0]})"
@@ -62,10 +64,10 @@ def require_agreement(
             f"{others}{failure}. Call the same steps in the same order in all processes, with operands of "
             "the same shapes. No Tensor has been changed; end the run."
         ) from pages
-    mine = pages[list(processes).index(own)]
-    for process, page in zip(processes, pages, strict=True):
-        if page != mine:
-            here, there = _find_difference(mine, page)
+    own_page = pages[list(processes).index(own)]
+    for process, other_page in zip(processes, pages, strict=True):
+        if other_page != own_page:
+            here, there = _find_difference(own_page, other_page)
             raise DeviceError(
                 f"{name}: the processes that share the mesh compile different programs. Process {own} has "
                 f"{here}, and process {process} has {there}. Call the same steps in the same order in all "
@@ -76,9 +78,9 @@ def require_agreement(
 def _find_difference(own: bytes, other: bytes) -> tuple[str, str]:
     """Returns the first lines in which two pages differ."""
     pages = [page[_DIGEST:].rstrip(b"\0").decode(errors="ignore").split("\n") for page in (own, other)]
-    for mine, theirs in zip_longest(*pages, fillvalue="no further operand"):
-        if mine != theirs:
-            return mine, theirs
+    for here, there in zip_longest(*pages, fillvalue="no further operand"):
+        if here != there:
+            return here, there
     digests = [
         f"a program of the same operands, but another text ({page[:4].hex()})" for page in (own, other)
     ]
@@ -86,7 +88,7 @@ def _find_difference(own: bytes, other: bytes) -> tuple[str, str]:
 
 
 def _exchange_in_time(page: bytes, devices: list[Any]) -> list[bytes] | BaseException | None:
-    """Returns the pages of all processes; the error if that fails, and None if it takes too long.
+    """Returns the pages of all processes; the error if the exchange fails, None if it takes too long.
 
     JAX waits without a limit, and has no public channel between processes but collectives. So a thread waits.
     """
@@ -108,6 +110,6 @@ def _exchange(page: bytes, devices: list[Any]) -> list[bytes]:
     mesh = Mesh(np.array(devices), ("process",))
     own = np.frombuffer(page, np.uint8)[None]
     parts = NamedSharding(mesh, PartitionSpec("process"))
-    spread = jax.make_array_from_callback((len(devices), _ROOM), parts, lambda _: own)
+    spread = jax.make_array_from_callback((len(devices), _PAGE_SIZE), parts, lambda _: own)
     gather = jax.jit(lambda pages: pages, out_shardings=NamedSharding(mesh, PartitionSpec()))
     return [row.tobytes() for row in np.asarray(gather(spread))]

@@ -1,4 +1,4 @@
-"""What a process does with the answers of the others; ``tests/distributed`` asks a second process."""
+"""The reactions of a process to the pages of the others; ``tests/distributed`` asks a second process."""
 
 from __future__ import annotations
 
@@ -81,5 +81,5 @@ def test_one_process_asks_nobody():
 
 
 def test_every_process_answers_for_itself():
-    (page,) = agreement._exchange(b"page".ljust(agreement._ROOM, b"\0"), jax.devices()[:1])
+    (page,) = agreement._exchange(b"page".ljust(agreement._PAGE_SIZE, b"\0"), jax.devices()[:1])
     assert page.rstrip(b"\0") == b"page"
