@@ -41,8 +41,15 @@ def _is_broken(value: Any) -> bool:
     return not _are_finite(array)
 
 
-def _refuse(name: str, lacks: str, cure: str, *, inverts: Callable[..., bool] | None = None) -> Check:
-    """Makes the check of an op that needs a kind of matrix; ``inverts`` selects the calls to check."""
+def _make_check(name: str, lacks: str, cure: str, *, inverts: Callable[..., bool] | None = None) -> Check:
+    """Makes the check of an op whose result is not finite for some matrices.
+
+    Args:
+        name: the function, for errors.
+        lacks: the property that these matrices lack.
+        cure: the advice to the user.
+        inverts: selects the calls to check by their arguments; by default all.
+    """
 
     def check(result: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
         is_asked = inverts is None or inverts(*args, **kwargs)
@@ -56,17 +63,17 @@ def _refuse(name: str, lacks: str, cure: str, *, inverts: Callable[..., bool] | 
 _ZERO_AT = "U[{0},{0}] is zero, counted from 1"
 
 
-def _with_info(
+def _make_status_check(
     name: str, lacks: str, cure: str, *, find: Callable[..., Any] | None = None, where: str = _ZERO_AT
 ) -> Check:
     """Makes the check of an op that returns where it failed, if it is called with a check.
 
     Args:
         name: the function, for errors.
-        lacks: what is wrong with the matrix.
-        cure: what to do.
-        find: for an op without a status: returns it for the results. All calls are checked then.
-        where: what is wrong at a position, which is put in for ``{0}``.
+        lacks: the property that the matrix lacks.
+        cure: the advice to the user.
+        find: computes the status from the results of an op that returns none. All calls are checked then.
+        where: the text about a position, which replaces ``{0}``.
     """
 
     def check(result: Any, input: Any, *_: Any, check_errors: bool = False, **__: Any) -> Any:
@@ -83,30 +90,32 @@ def _with_info(
 _find_zero = jax.jit(lambda factors, pivots: find_zero(factors))  # noqa: ARG005  as find_broken
 _ZERO_IN_D = "D[{0},{0}] is zero or nan, counted from 1"
 _SINGULAR = "the matrix is singular, or one of them is, and has no inverse"
-_ELSE = "Use linalg.pinv or linalg.lstsq, or add something to its diagonal."
-_SPLIT = "the matrix is singular, or one of them is, and nothing can be solved by its factors"
+_USE_PINV = "Use linalg.pinv or linalg.lstsq, or add something to its diagonal."
+_UNSOLVABLE = "the matrix is singular, or one of them is, and nothing can be solved by its factors"
 _NO_LU, _NO_LDL = (f"Call linalg.{name}_factor_ex to get them nevertheless." for name in ("lu", "ldl"))
 _INDEFINITE = "the matrix is not positive definite, or one of them is not"
-_OTHERWISE = "Make it A @ A.mH plus something on its diagonal, or use linalg.eigh."
+_USE_EIGH = "Make it A @ A.mH plus something on its diagonal, or use linalg.eigh."
 CHECKED_RESULTS: dict[str, Check] = {
-    "linalg_inv": _refuse("linalg.inv", _SINGULAR, _ELSE),
-    "linalg_solve": _refuse("linalg.solve", _SINGULAR, _ELSE),
-    "linalg_matrix_power": _refuse("linalg.matrix_power", _SINGULAR, _ELSE, inverts=lambda n: n < 0),
-    "linalg_inv_ex": _with_info("linalg.inv_ex", _SINGULAR, _ELSE),
-    "linalg_solve_ex": _with_info("linalg.solve_ex", _SINGULAR, _ELSE),
-    "linalg_cholesky_ex": _with_info(
+    "linalg_inv": _make_check("linalg.inv", _SINGULAR, _USE_PINV),
+    "linalg_solve": _make_check("linalg.solve", _SINGULAR, _USE_PINV),
+    "linalg_matrix_power": _make_check("linalg.matrix_power", _SINGULAR, _USE_PINV, inverts=lambda n: n < 0),
+    "linalg_inv_ex": _make_status_check("linalg.inv_ex", _SINGULAR, _USE_PINV),
+    "linalg_solve_ex": _make_status_check("linalg.solve_ex", _SINGULAR, _USE_PINV),
+    "linalg_cholesky_ex": _make_status_check(
         "linalg.cholesky_ex",
         _INDEFINITE,
-        _OTHERWISE,
+        _USE_EIGH,
         where="the leading minor of order {0} is not positive definite",
     ),
-    "linalg_lu_factor": _with_info("linalg.lu_factor", _SPLIT, _NO_LU, find=_find_zero),
-    "linalg_lu_factor_ex": _with_info("linalg.lu_factor_ex", _SPLIT, _NO_LU),
-    "linalg_ldl_factor": _with_info(
-        "linalg.ldl_factor", _SPLIT, _NO_LDL, find=jax.jit(find_broken), where=_ZERO_IN_D
+    "linalg_lu_factor": _make_status_check("linalg.lu_factor", _UNSOLVABLE, _NO_LU, find=_find_zero),
+    "linalg_lu_factor_ex": _make_status_check("linalg.lu_factor_ex", _UNSOLVABLE, _NO_LU),
+    "linalg_ldl_factor": _make_status_check(
+        "linalg.ldl_factor", _UNSOLVABLE, _NO_LDL, find=jax.jit(find_broken), where=_ZERO_IN_D
     ),
-    "linalg_ldl_factor_ex": _with_info("linalg.ldl_factor_ex", _SPLIT, _NO_LDL, where=_ZERO_IN_D),
-    "linalg_cholesky": _refuse("linalg.cholesky", _INDEFINITE, _OTHERWISE),
+    "linalg_ldl_factor_ex": _make_status_check(
+        "linalg.ldl_factor_ex", _UNSOLVABLE, _NO_LDL, where=_ZERO_IN_D
+    ),
+    "linalg_cholesky": _make_check("linalg.cholesky", _INDEFINITE, _USE_EIGH),
 }
 
 
@@ -150,42 +159,42 @@ def check_index_range(op: str, index: Any, length: int, *, low: int = 0, but: in
         )
 
 
-def _along(name: str, input: Any, dim: Any, index: Any, *_: Any, **__: Any) -> None:
+def _check_along(name: str, input: Any, dim: Any, index: Any, *_: Any, **__: Any) -> None:
     shape = input.shape or (1,)  # a tensor without axes has one position
     if isinstance(dim, int) and -len(shape) <= dim < len(shape):
         length = shape[dim]
         check_index_range(name, index, length, low=-length if name in _FROM_THE_END else 0)
 
 
-def _along_and_value(name: str, input: Any, dim: Any, index: Any, value: Any) -> None:
-    _along(name, input, dim, index)
+def _check_along_and_value(name: str, input: Any, dim: Any, index: Any, value: Any) -> None:
+    _check_along(name, input, dim, index)
     check_fits(name, input, value)
 
 
-def _flat(name: str, input: Any, index: Any, *_: Any) -> None:
+def _check_flat(name: str, input: Any, index: Any, *_: Any) -> None:
     length = math.prod(input.shape)
     check_index_range(name, index, length, low=-length)
 
 
-def _along_dim(name: str, input: Any, indices: Any, dim: Any) -> None:
+def _check_along_dim(name: str, input: Any, indices: Any, dim: Any) -> None:
     if dim is None or (isinstance(dim, int) and -input.ndim <= dim < input.ndim):
         length = math.prod(input.shape) if dim is None else input.shape[dim]
         check_index_range(name, indices, length, low=-length)
 
 
-def _of_classes(name: str, input: Any, target: Any, weight: Any, *, ignore_index: int, **_: Any) -> None:  # noqa: ARG001
+def _check_classes(name: str, input: Any, target: Any, weight: Any, *, ignore_index: int, **_: Any) -> None:  # noqa: ARG001
     if shape := input.shape:
         check_index_range(name, target, shape[1 if len(shape) > 1 else 0], but=ignore_index)
 
 
-def _of_labels(name: str, input: Any, target: Any, *_: Any, **__: Any) -> None:
+def _check_labels(name: str, input: Any, target: Any, *_: Any, **__: Any) -> None:
     """Checks several labels per row, in which -1 marks the end of the row."""
     low = -1 if name == "multilabel_margin_loss" else 0
     if input.ndim:
         check_index_range(name, target, input.shape[-1], low=low)
 
 
-def _masked(name: str, input: Any, mask: Any, source: Any) -> None:
+def _check_source(name: str, input: Any, mask: Any, source: Any) -> None:
     """Checks that masked_scatter has a source item per position; counts only if the source may be short."""
     array = read_array(mask) if isinstance(mask, Tensor) else mask
     is_known = getattr(array, "dtype", None) == np.dtype(bool) and not isinstance(array, Tracer)
@@ -202,12 +211,12 @@ def _check_padding(input: Any, pad: Any, mode: Any, value: Any) -> None:  # noqa
     check_fits("pad", input, value)
 
 
-def _adaptive(name: str, input: Any, output_size: Any, *_: Any) -> None:
+def _check_adaptive_pool(name: str, input: Any, output_size: Any, *_: Any) -> None:
     """Checks that the result of an adaptive pooling fits into memory, before a trace lists its windows."""
     rank = int(name.removesuffix("_with_indices")[-2])
-    given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * rank
-    sizes = [one for one in given if isinstance(one, int)]
-    require_memory(name, sizes, getattr(input, "dtype", None), listed=True)
+    sizes = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * rank
+    shape = [size for size in sizes if isinstance(size, int)]
+    require_memory(name, shape, getattr(input, "dtype", None), listed=True)
 
 
 def _check_dimension(input: Any, p: Any) -> None:
@@ -216,7 +225,7 @@ def _check_dimension(input: Any, p: Any) -> None:
         require_memory("mvlgamma", (p,), getattr(input, "dtype", None), listed=True)
 
 
-def _degree(name: str, x: Any, n: Any) -> None:
+def _check_degree(name: str, x: Any, n: Any) -> None:
     """Checks a degree that is a number: the recurrence takes a step for each."""
     if isinstance(n, (int, float)) and n > MOST_STEPS:
         raise ArgumentValueError(
@@ -252,17 +261,17 @@ def _has_values(array: Any) -> bool:
 
 
 _CHECKS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
-    (_along, ("gather", "index_select", "scatter", "scatter_add", "scatter_reduce")),
-    (_along, ("index_add", "index_copy", "index_reduce")),
-    (_along_and_value, ("index_fill",)),
-    (_flat, ("take", "put")),
-    (_masked, ("masked_scatter",)),
-    (_along_dim, ("take_along_dim",)),
-    (_of_classes, ("nll_loss", "cross_entropy")),
-    (_of_labels, ("multi_margin_loss", "multilabel_margin_loss")),
-    (_adaptive, tuple(f"adaptive_avg_pool{rank}d" for rank in (1, 2, 3))),
-    (_adaptive, tuple(f"adaptive_max_pool{rank}d_with_indices" for rank in (1, 2, 3))),
-    (_degree, tuple(f"special_{name}" for name in POLYNOMIALS)),
+    (_check_along, ("gather", "index_select", "scatter", "scatter_add", "scatter_reduce")),
+    (_check_along, ("index_add", "index_copy", "index_reduce")),
+    (_check_along_and_value, ("index_fill",)),
+    (_check_flat, ("take", "put")),
+    (_check_source, ("masked_scatter",)),
+    (_check_along_dim, ("take_along_dim",)),
+    (_check_classes, ("nll_loss", "cross_entropy")),
+    (_check_labels, ("multi_margin_loss", "multilabel_margin_loss")),
+    (_check_adaptive_pool, tuple(f"adaptive_avg_pool{rank}d" for rank in (1, 2, 3))),
+    (_check_adaptive_pool, tuple(f"adaptive_max_pool{rank}d_with_indices" for rank in (1, 2, 3))),
+    (_check_degree, tuple(f"special_{name}" for name in POLYNOMIALS)),
 )
 CHECKED = {
     **{name: Check(partial(check, name)) for check, names in _CHECKS for name in names},

@@ -43,7 +43,7 @@ def emit_function(
     lines: list[str] = []
     rest: list[Parameter] = []
     if may_sort := spec.name.rstrip("_") in NUMBERS_INSIDE:
-        parameters = sorted([*parameters, MORE], key=lambda one: one.kind)
+        parameters = sorted([*parameters, MORE], key=lambda parameter: parameter.kind)
     if spec.further_names and has_further_names(parameters):
         parameters, line, used = loosen(parameters, spec.name, more=", out=out" if out else "")
         rest.append(NAMES)
@@ -70,22 +70,22 @@ def emit_function(
     function.__globals__["__again"] = function
     if may_sort:  # the deprecated overloads stay out of documents and stubs
         shown: Any = function
-        shown.__signature__ = Signature([one for one in [*parameters, *rest] if one is not MORE])
+        shown.__signature__ = Signature([own for own in [*parameters, *rest] if own is not MORE])
     if not (rest or spec.branches):
         function.__annotations__ = dict(spec.annotations)
     return function
 
 
 def _render_sorting(spec: FunctionSpec) -> str:
-    named = ", ".join(f"{one.name!r}: {one.name}" for one in spec.parameters if one.kind is one.KEYWORD_ONLY)
-    given = ", ".join(one.name for one in spec.parameters if one.kind is not one.KEYWORD_ONLY)
-    sort = f"__sort_numbers({spec.name!r}, ({given}, *more), {{{named}}})"
+    named = ", ".join(f"{own.name!r}: {own.name}" for own in spec.parameters if own.kind is own.KEYWORD_ONLY)
+    positional = ", ".join(own.name for own in spec.parameters if own.kind is not own.KEYWORD_ONLY)
+    sort = f"__sort_numbers({spec.name!r}, ({positional}, *more), {{{named}}})"
     return f"    if more: __given, __numbers = {sort}; return __again(*__given, **__numbers)"
 
 
 def _render_out(parameters: Sequence[Parameter], *, exact: bool, has_gradient: bool) -> str:
     call = f"__again({render_parameters(parameters).passed})"
-    values = "".join(f"{'*' * (one is MORE)}{one.name}, " for one in parameters) if has_gradient else ""
+    values = "".join(f"{'*' * (own is MORE)}{own.name}, " for own in parameters) if has_gradient else ""
     return f"    if out is not None: return __write_out(__name, lambda: {call}, out, ({values}), {exact})"
 
 

@@ -22,7 +22,7 @@ class Composed:
         is_method: it is a method of Tensor too.
         in_place: there is a method that writes the result into the first argument, ``float_power_``.
         out: the function, not the method, takes ``out=``. All functions of linalg and fft do.
-        is_exact: what the two write into has the dtype of the result.
+        is_exact: the tensor that these two forms write must have the dtype of the result.
         aliases: names at the root of a function of linalg.
         in_networks: ``nn.functional`` has it, and so has torch's.
         returns: what it returns, as in a schema; "Any" where that depends on more than ``deciding``. By

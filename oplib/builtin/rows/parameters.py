@@ -39,14 +39,14 @@ def answer_numpy(op: str, function: Callable[..., Any], tensor: Any, named: Mapp
     Raises:
         ArgumentTypeError: ``out`` is given, or an option that the function of oplib does not have.
     """
-    given = {name: value for name, value in named.items() if value is not None}
-    if unknown := given.keys() - _NAMES:
+    chosen = {name: value for name, value in named.items() if value is not None}
+    if unknown := chosen.keys() - _NAMES:
         name = min(unknown)
         raise ArgumentTypeError(
-            f"numpy.{op}: of a Tensor it takes no {name!r}. Got {describe(given[name])}. Give "
+            f"numpy.{op}: of a Tensor it takes no {name!r}. Got {describe(chosen[name])}. Give "
             f"numpy.asarray(tensor) to numpy, or call oplib.{op}."
         )
-    options = {_NAMES[name]: value for name, value in given.items()}
+    options = {_NAMES[name]: value for name, value in chosen.items()}
     if "dtype" in options:
         options["dtype"] = np.dtype(options["dtype"])
     if op in ("max", "min"):
@@ -69,12 +69,12 @@ MORE = inspect.Parameter("more", _KINDS.VAR_POSITIONAL)
 NAMES = inspect.Parameter("names", _KINDS.VAR_KEYWORD)
 
 
-def sort_numbers(op: str, given: Sequence[Any], named: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def sort_numbers(op: str, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Returns the tensors of a call with numbers among them, and the numbers by their keywords.
 
     Args:
         op: the name of the function.
-        given: the positional arguments.
+        args: the positional arguments.
         named: the keywords of the numbers, with their values.
 
     Raises:
@@ -83,19 +83,19 @@ def sort_numbers(op: str, given: Sequence[Any], named: Mapping[str, Any]) -> tup
     Warns:
         UserWarning: always.
     """
-    numbers = [one for one in given if isinstance(one, (int, float, complex))]
-    tensors = [one for one in given if not isinstance(one, (int, float, complex))]
+    numbers = [value for value in args if isinstance(value, (int, float, complex))]
+    tensors = [value for value in args if not isinstance(value, (int, float, complex))]
     keywords = list(NUMBERS_INSIDE[op.rstrip("_")])
     count = 2 if keywords == ["alpha"] else 3
-    is_first = keywords[0] != "beta" and given[0] is numbers[0] if numbers else True
+    is_first = keywords[0] != "beta" and args[0] is numbers[0] if numbers else True
     if is_first or len(numbers) > len(keywords) or len(tensors) != count or set(named.values()) != {1}:
         raise ArgumentTypeError(
             f"{op}() takes {count} positional arguments, and its numbers by keyword. Got "
-            f"{', '.join(map(describe, given))}. Write {op}(..., {keywords[-1]}=...)."
+            f"{', '.join(map(describe, args))}. Write {op}(..., {keywords[-1]}=...)."
         )
     warnings.warn(
         f"{op}: this overload is deprecated. Write {op}(..., "
-        f"{', '.join(f'{key}={one!r}' for key, one in zip(keywords, numbers, strict=False))}).",
+        f"{', '.join(f'{key}={number!r}' for key, number in zip(keywords, numbers, strict=False))}).",
         stacklevel=find_user_level(),
     )
     return tensors, dict(zip(keywords, numbers, strict=False))
@@ -117,7 +117,7 @@ def is_absent(default: object) -> bool:
 
 
 def takes_further_names(parameter: inspect.Parameter) -> bool:
-    """Whether a parameter is what the further names come in by."""
+    """Whether a parameter takes the further names."""
     return parameter.kind is _KINDS.VAR_KEYWORD and parameter.name == NAMES.name
 
 
@@ -161,7 +161,7 @@ def loosen(
             absent.append(parameter.name)
             parameter = parameter.replace(default=_ABSENT)
         loose.append(parameter)
-    tests = "".join(f" or {one} is __absent" for one in absent)
+    tests = "".join(f" or {key} is __absent" for key in absent)
     values = ", ".join(f"{parameter.name!r}: {parameter.name}" for parameter in parameters)
     line = f"    if names{tests}: return __respell(__again, {{{values}}}, names{more})"
     respell = _Respelling(name, {parameter.name: parameter.default for parameter in loose})
@@ -169,7 +169,7 @@ def loosen(
 
 
 class _Respelling:
-    """Calls a function with the arguments that were given by further names in their place."""
+    """Calls a function with arguments that stand under further names."""
 
     def __init__(self, name: str, defaults: Mapping[str, Any]) -> None:
         self._name = name.replace("linalg_", "linalg.")
@@ -180,8 +180,8 @@ class _Respelling:
         self, function: Function, values: dict[str, Any], named: Mapping[str, Any], **more: Any
     ) -> Any:
         if is_of_numpy(self._name, named):
-            tensor, given = values["input"], {"keepdims": values["keepdim"], "dtype": values.get("dtype")}
-            return answer_numpy(self._name, function, tensor, given | dict(named))
+            tensor, options = values["input"], {"keepdims": values["keepdim"], "dtype": values.get("dtype")}
+            return answer_numpy(self._name, function, tensor, options | dict(named))
         return function(**self._rename(values, named), **more)
 
     def _rename(self, values: dict[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:

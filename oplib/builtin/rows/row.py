@@ -58,7 +58,7 @@ class Row:
             "floats": the same, and integers give floats; "bools": the same, and the items are bools;
             "mixed": the same, with a dtype that follows several rules.
         out: the function, not the method, takes ``out=``. All functions of linalg, fft and special do.
-        exact_out: the same, and ``out=`` has the dtype of the result; other ops take each that can hold it.
+        exact_out: the same, but ``out=`` must have the dtype of the result, where other ops convert it.
         is_internal: no function of this name is public; methods and lower floors call it.
         aliases: further names of torch for the function and the method.
         in_place_functions: which names of in-place forms are functions too, as in torch: "exp_" at the root,
