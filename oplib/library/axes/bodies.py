@@ -19,6 +19,5 @@ def calls_any(jaxpr: Any, names: Collection[str]) -> bool:
 
 def find_bodies(equation: Any) -> list[Any]:
     """Returns the jaxprs, closed or not, among the parameters of an equation."""
-    values = equation.params.values()
-    members = [one for value in values for one in (value if isinstance(value, (tuple, list)) else (value,))]
-    return [one for one in members if hasattr(one, "eqns")]
+    groups = [value if isinstance(value, (tuple, list)) else (value,) for value in equation.params.values()]
+    return [value for group in groups for value in group if hasattr(value, "eqns")]

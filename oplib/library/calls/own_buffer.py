@@ -50,7 +50,7 @@ def exchange_for_result(storage: Any, seen: Any, result: Any) -> bool:
     Args:
         storage: the storage.
         seen: its array when the call was made.
-        result: which nothing else holds: the call has put it into a buffer of its own.
+        result: the result. Nothing else holds it, because the call has put it into a buffer of its own.
 
     Returns:
         Whether it is written. If not, another thread has written since.
@@ -69,7 +69,7 @@ def _call(op: OpOverload, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
 
 
 def _write(op: OpOverload, tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Runs the program of a call with the array of the Tensor donated, if nothing needs that afterwards.
+    """Runs the program of a call with the array of the Tensor donated, if nothing needs the array afterwards.
 
     Returns:
         Whether it has run. If not, nothing has happened.
@@ -106,9 +106,8 @@ def _write(op: OpOverload, tensor: Tensor, args: tuple[Any, ...], kwargs: dict[s
 def _is_own(record: Record) -> bool:
     """Tells whether all that runs is code of oplib. A callback could raise while the buffer is in use."""
     kernels: list[Any] = list(map(inspect.unwrap, record.kernels.values()))
-    modules = [
-        getattr(getattr(kernel, "func", kernel), "__module__", "") for kernel in kernels
-    ]  # of a partial
+    functions = [getattr(kernel, "func", kernel) for kernel in kernels]  # of a partial, its function
+    modules = [getattr(function, "__module__", "") for function in functions]
     return record.is_built_in and all(module.startswith("oplib.builtin.") for module in modules)
 
 
@@ -117,7 +116,7 @@ def _wants_grad(value: Any) -> bool:
 
 
 def _describe(operand: Any) -> object:
-    """Returns what the program of a call depends on; None for an operand that is not served."""
+    """Returns the facts about an operand that a program depends on; None if no program serves it."""
     if not isinstance(operand, jax.Array):
         return operand.__class__
     if isinstance(operand, Tracer) or operand.sharding.__class__ is not SingleDeviceSharding:

@@ -151,7 +151,7 @@ def run_program(
     Args:
         functions: of the user.
         arguments: the leaves of its arguments.
-        static: what else distinguishes programs, first the name of the function of oplib.
+        static: the name of the function of oplib, and the other static facts that distinguish programs.
         build: makes the program, and says which bodies it runs; gets what they may read.
     """
     is_traced = modes.state.watchers or any(
@@ -180,7 +180,7 @@ def run_program(
 
 
 @contextlib.contextmanager
-def _refuse_kept(what: Hashable, walk: Walk) -> Generator[None]:
+def _refuse_kept(name: Hashable, walk: Walk) -> Generator[None]:
     """Raises if a body keeps a value of its trace as an attribute of a Tensor that it captures."""
     before = [(path, users_attributes(path.value)) for path in walk.tensors.values()]
     kept: list[tuple[CapturedPath, str, Any]] = []
@@ -189,14 +189,15 @@ def _refuse_kept(what: Hashable, walk: Walk) -> Generator[None]:
     finally:
         for path, attributes in before:
             now = users_attributes(path.value)
-            changed = [name for name in now if now[name] is not attributes.get(name)]
-            kept += [(path, name, now[name]) for name in changed if _holds_traced(now[name], walk)]
-        for path, name, _ in kept:
-            restore_entry(path.value, name, dict(before)[path])
-    for path, name, value in kept:
+            changed = [key for key in now if now[key] is not attributes.get(key)]
+            kept += [(path, key, now[key]) for key in changed if _holds_traced(now[key], walk)]
+        for path, key, _ in kept:
+            restore_entry(path.value, key, dict(before)[path])
+    if kept:
+        path, key, value = kept[0]
         raise TracingError(
-            f"{what}: the function keeps a value of its trace as an attribute of a Tensor that it captures. "
-            f"Got {describe(value)} for {path.name}.{name}. Return the value, and assign it after the call."
+            f"{name}: the function keeps a value of its trace as an attribute of a Tensor that it captures. "
+            f"Got {describe(value)} for {path.name}.{key}. Return the value, and assign it after the call."
         )
 
 

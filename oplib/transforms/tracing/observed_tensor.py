@@ -77,8 +77,8 @@ class ObservedTensor(Tensor):
 
 def _has_setter(name: str) -> bool:
     """Whether the class, and not the dictionary of a Tensor, decides what an assignment does."""
-    found = next((vars(kind)[name] for kind in Tensor.__mro__ if name in vars(kind)), None)
-    return hasattr(type(found), "__set__")
+    attribute = next((vars(cls)[name] for cls in Tensor.__mro__ if name in vars(cls)), None)
+    return hasattr(type(attribute), "__set__")
 
 
 ObservedTensor.__name__ = ObservedTensor.__qualname__ = "Tensor"

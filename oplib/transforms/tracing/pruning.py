@@ -18,13 +18,18 @@ def find_used_inputs(jaxpr: Any) -> list[bool]:
 
 
 def prune(run: Callable[..., Any], closed: Any, name: str) -> tuple[list[bool], Callable[..., Any]]:
-    """Returns which inputs of a jaxpr are used, and its function of these under a name.
+    """Tells which inputs of a traced function are used, and makes a function of these.
+
+    The new function calls the traced one, which JAX does not trace again: the call is one equation. Zeros
+    stand for the inputs that are not used.
 
     Args:
-        run: the jitted function whose jaxpr it is. It is not traced again: a call is one equation. Zeros
-            stand for the inputs that are not used.
-        closed: the jaxpr.
-        name: of the new function.
+        run: the jitted function.
+        closed: its jaxpr.
+        name: the name of the new function.
+
+    Returns:
+        A flag per input of ``run``, and the new function.
     """
     used, avals = find_used_inputs(closed.jaxpr), closed.in_avals
 

@@ -232,7 +232,7 @@ class Reader:
                 self._refuse(f"{self._add(path)} is not {text}", f"{path.name} is another object")
 
     def _add_aliases(self, paths: Iterable[CapturedPath]) -> None:
-        """Where a Tensor or container was found in several ways, all must still lead to the same one."""
+        """Refuses a call in which two paths to one Tensor or container no longer lead to the same object."""
         seen: set[int] = set()
         ahead: list[CapturedPath] = list(paths)
         while ahead:
