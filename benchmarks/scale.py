@@ -1,4 +1,4 @@
-"""What grows with a program: its parameters, lists, layers, files and nodes."""
+"""Costs that grow with a program: its parameters, lists, layers, files and nodes."""
 
 from __future__ import annotations
 

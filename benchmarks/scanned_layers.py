@@ -17,9 +17,9 @@ from .table import Row
 
 LAYERS, ROWS, WIDTH = 12, 256, 64
 BLOCKS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "tanh": (lambda one: one.tanh(), jnp.tanh),
-    "sin": (lambda one: one.sin(), jnp.sin),
-    "gelu": (oplib.nn.functional.gelu, lambda one: jax.nn.gelu(one, approximate=False)),
+    "tanh": (lambda x: x.tanh(), jnp.tanh),
+    "sin": (lambda x: x.sin(), jnp.sin),
+    "gelu": (oplib.nn.functional.gelu, lambda x: jax.nn.gelu(x, approximate=False)),
 }
 
 

@@ -19,7 +19,7 @@ _REDUCTIONS = {"max": "amax", "mean": "mean", "min": "amin", "sum": "sum"}
 
 
 class EinopsBackend(AbstractBackend):
-    """What einops asks of a library of arrays. Each method is one op, recorded as elsewhere."""
+    """The functions that einops calls of a library of arrays. Each is one op, and is recorded."""
 
     framework_name = "oplib"
 

@@ -122,8 +122,8 @@ def _make_fold(name: str, what: str, value: Any, left_out: str, shown: str) -> F
         wanted = np.dtype(dtype or input.dtype)
         is_cut = name == "logsumexp" and is_integral(wanted)  # as torch does, after the computation
         x = _prepare(input, None if is_cut else dtype, floating=is_cut)
-        found = fold(_fill(x, mask, value), _find_axes(x, dim), keepdim)
-        return ops._to_copy(found, wanted) if is_cut else found
+        result = fold(_fill(x, mask, value), _find_axes(x, dim), keepdim)
+        return ops._to_copy(result, wanted) if is_cut else result
 
     return _describe(reduce, name, what, left_out, shown)
 

@@ -159,6 +159,6 @@ def _describe_arguments(frame: FrameType, name: str) -> str:
 
 
 def _drop_unmade(args: tuple[object, ...], name: str) -> tuple[object, ...]:
-    """Drops the object that a constructor was to make: its repr reads attributes that are not set yet."""
+    """Drops the unfinished object of a constructor: its repr reads attributes that are not set yet."""
     is_unmade = bool(args) and any(base.__name__ == name for base in type(args[0]).__mro__)
     return args[1:] if is_unmade else args

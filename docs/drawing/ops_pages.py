@@ -129,8 +129,8 @@ def write_entry(path: str, op: str = "", others: Iterable[str] = ()) -> str:
         lines += [f"   Also as {names}.", ""]
     function = _look_up(path)
     calls = list(_find_calls(op)) if op else []
-    found = [shape for _, shape in calls] or _find_shapes([path, *others])
-    shapes = ", ".join(f"``{shape}``" for shape in dict.fromkeys(found))
+    listed = [shape for _, shape in calls] or _find_shapes([path, *others])
+    shapes = ", ".join(f"``{shape}``" for shape in dict.fromkeys(listed))
     if shapes:
         lines += [f"   **Shapes**: {shapes}", ""]
     if calls and "Example:" not in (function.__doc__ or ""):

@@ -42,13 +42,14 @@ def _asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool |
             "copy=False, or use from_dlpack."
         )
     if isinstance(obj, (list, tuple)):
-        obj = np.asarray([np.asarray(one) for one in obj], dtype=dtype) if _holds_tensors(obj) else obj
+        obj = np.asarray([np.asarray(item) for item in obj], dtype=dtype) if _holds_tensors(obj) else obj
     return from_data.tensor(obj, dtype=dtype, device=device)
 
 
 def _holds_tensors(values: Sequence[Any]) -> bool:
     return any(
-        _holds_tensors(one) if isinstance(one, (list, tuple)) else isinstance(one, Tensor) for one in values
+        _holds_tensors(value) if isinstance(value, (list, tuple)) else isinstance(value, Tensor)
+        for value in values
     )
 
 

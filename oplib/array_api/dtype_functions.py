@@ -1,4 +1,4 @@
-"""What the array API standard asks about dtypes and devices."""
+"""The functions of the array API standard about dtypes and devices."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WIDE = frozenset(("int64", "uint64", "float64", "complex128"))
 
 
 class NamespaceInfo:
-    """What ``__array_namespace_info__`` returns."""
+    """The result of ``__array_namespace_info__``."""
 
     def capabilities(self) -> dict[str, Any]:
         """Returns what indexing and shapes may depend on; under a trace neither may depend on values."""
@@ -48,7 +48,7 @@ class NamespaceInfo:
 
     def devices(self) -> list[Device]:
         """Returns the devices of this process."""
-        return [device_of(one) for one in jax.local_devices()]
+        return [device_of(device) for device in jax.local_devices()]
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype[Any]]:  # noqa: ARG002  all are equal
         """Returns the dtypes of new Tensors by kind."""
@@ -67,9 +67,9 @@ class NamespaceInfo:
     ) -> dict[str, np.dtype[Any]]:
         """Returns dtypes by name; those of 64 bits (128 if complex) only while JAX's x64 is on."""
         asked = tuple(_KINDS) if kind is None else (kind,) if isinstance(kind, str) else kind
-        kinds = [one for name in asked for one in _UNIONS.get(name, (name,))]
+        kinds = [kind for name in asked for kind in _UNIONS.get(name, (name,))]
         left_out = frozenset() if jax.config.jax_enable_x64 else _WIDE  # pyright: ignore[reportAttributeAccessIssue]
-        return {name: getattr(names, name) for one in kinds for name in _KINDS[one] if name not in left_out}
+        return {name: getattr(names, name) for kind in kinds for name in _KINDS[kind] if name not in left_out}
 
 
 @_standard
@@ -106,7 +106,8 @@ def _isdtype(dtype: Any, kind: Any) -> bool:
 def _result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
     """Returns the dtype to which Tensors, dtypes and numbers promote."""
     operands = [
-        jax.ShapeDtypeStruct((1,), one) if isinstance(one, np.dtype) else one for one in arrays_and_dtypes
+        jax.ShapeDtypeStruct((1,), value) if isinstance(value, np.dtype) else value
+        for value in arrays_and_dtypes
     ]
     return promotion.result_type(*operands)
 

@@ -51,7 +51,7 @@ def _outer(x1: Tensor, x2: Tensor, /) -> Tensor:
 @_standard
 def _tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | Sequence[Sequence[int]] = 2) -> Tensor:
     """Returns sums of products over some axes."""
-    return OPS["tensordot"](x1, x2, axes if isinstance(axes, int) else [list(one) for one in axes])
+    return OPS["tensordot"](x1, x2, axes if isinstance(axes, int) else [list(dims) for dims in axes])
 
 
 @_standard

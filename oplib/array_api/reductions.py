@@ -35,8 +35,8 @@ def _prod(x: Tensor, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool 
     """Returns products; those of small ints are of the default integer dtype."""
 
     def multiply(x: Tensor, dim: tuple[int, ...], keepdim: bool) -> Tensor:
-        for one in dim:
-            x = x.prod(one, True, dtype=dtype)
+        for axis in dim:
+            x = x.prod(axis, True, dtype=dtype)
         return x if keepdim else x.squeeze(dim)
 
     return _reduce(x, axis, keepdims, multiply)

@@ -36,7 +36,7 @@ def _broadcast_to(x: Tensor, /, shape: Sequence[int]) -> Tensor:
 def _concat(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Tensor:
     """Joins Tensors along an axis; None flattens them first."""
     if axis is None:
-        return OPS["cat"]([one.reshape(-1) for one in arrays], dim=0)
+        return OPS["cat"]([array.reshape(-1) for array in arrays], dim=0)
     return OPS["cat"](list(arrays), dim=axis)
 
 
@@ -90,7 +90,7 @@ def _squeeze(x: Tensor, /, axis: Axes) -> Tensor:
         ArgumentValueError: the size of an axis is not 1.
     """
     axes = _to_tuple(axis)
-    if any(x.shape[one] != 1 for one in axes if -x.ndim <= one < x.ndim):
+    if any(x.shape[dim] != 1 for dim in axes if -x.ndim <= dim < x.ndim):
         raise ArgumentValueError(
             f"squeeze: only axes of size 1 can be taken away. Got {describe(x)} and axis {axis}. Reshape it."
         )

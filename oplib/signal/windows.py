@@ -103,8 +103,8 @@ def _make_window(name: str, what: str, fill: _Fill, **numbers: tuple[Any, str]) 
     """Makes the function of a window.
 
     Args:
-        name: of the function.
-        what: the window is.
+        name: the name of the function.
+        what: the kind of window, for the docstring.
         fill: computes the items from their places, from the span of a symmetric or periodic window, and from
             the numbers.
         **numbers: the default and the meaning of further arguments; those without a default are required.
@@ -130,13 +130,13 @@ def _make_window(name: str, what: str, fill: _Fill, **numbers: tuple[Any, str]) 
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         values = bound.arguments
-        given = {number: values[number] for number in numbers}
+        chosen = {number: values[number] for number in numbers}
         kind = get_default_dtype() if values["dtype"] is None else np.dtype(values["dtype"])
         if values["M"] < 0 or kind not in (dtypes.float32, dtypes.float64):
             raise _refuse(
                 name, f"expects a non-negative M, and float32 or float64. Got {values['M']} and {kind}"
             )
-        items = _compute(fill, values["M"], values["sym"], given)
+        items = _compute(fill, values["M"], values["sym"], chosen)
         return tensor(
             items.tolist(), dtype=kind, device=values["device"], requires_grad=values["requires_grad"]
         )

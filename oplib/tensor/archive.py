@@ -245,7 +245,7 @@ class _Writer:
         return {kind: number}
 
     def add(self, array: np.ndarray[Any, Any], *, requires_grad: bool = False, **more: Any) -> int:
-        """Adds an array with what else its entry says, and returns its number."""
+        """Adds an array with the further facts of its entry, and returns its number."""
         entry = {"dtype": str(array.dtype), "shape": array.shape, "requires_grad": requires_grad, **more}
         self._entries.append(entry)
         self._arrays.append(array.view(_find_stored(array.dtype)))
@@ -399,14 +399,14 @@ class _Reader:
         return values
 
     def _find_member(self, name: str, size: int | None) -> zipfile.ZipInfo:
-        """Finds a member, and looks at how long it becomes.
+        """Finds a member, and checks its size.
 
         Args:
-            name: of the member.
-            size: how many bytes of items it has, by the table; None if that is not known.
+            name: the name of the member.
+            size: the number of bytes of items that the table states; None if it states none.
 
         Raises:
-            DataError: it is longer, is compressed beyond all measure, or in a way that save does not use.
+            DataError: the member is longer, is compressed too far, or by a method that ``save`` does not use.
         """
         info = self._archive.getinfo(name)
         most = _HEADER + (100 * info.compress_size if size is None else size)

@@ -45,7 +45,7 @@ class Layers:
 
 @dataclass(frozen=True, slots=True)
 class PlacedBoxes:
-    """Where boxes are.
+    """The positions of boxes.
 
     Attributes:
         centers: the centre of each vertex; those from the number of boxes on are bends.

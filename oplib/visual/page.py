@@ -73,7 +73,7 @@ def write_page(
 
 
 def _embed(data: Any) -> str:
-    """Returns data as JSON for a script: a name or line of the user may end it, or begin a comment in it."""
+    """Returns data as JSON for a script. A name of the user can neither end the script nor comment it out."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
     return text.replace("</", "<\\/").replace("<!", "\\u003c!")
 

@@ -31,14 +31,14 @@ _OTHER = "(Python, views, compiled programs)"
 
 @dataclass(slots=True)
 class ProfileRow:
-    """What the calls of one op cost in a step.
+    """The costs of the calls of one op in a step.
 
     Attributes:
-        op: its name, as pictures show it.
-        calls: how many calls of it ran forward.
+        op: the name of the op, as pictures show it.
+        calls: the number of its calls in the forward.
         forward: seconds in these calls, until their results were there.
         backward: seconds in the nodes that they recorded, and in hooks on these.
-        nbytes: what these nodes keep for the backward; an array that several keep counts for the first.
+        nbytes: the bytes that these nodes keep for the backward; an array of several nodes counts once.
     """
 
     op: str
@@ -74,16 +74,16 @@ class ProfileReport(Report):
     def _list_rows(self) -> list[list[str]]:
         rows = [
             [
-                one.op,
-                f"{one.calls}",
-                _show_seconds(one.forward),
-                _show_seconds(one.backward),
-                format_bytes(one.nbytes),
-                f"{one.seconds / self.total:.0%}",
+                row.op,
+                f"{row.calls}",
+                _show_seconds(row.forward),
+                _show_seconds(row.backward),
+                format_bytes(row.nbytes),
+                f"{row.seconds / self.total:.0%}",
             ]
-            for one in self.rows
+            for row in self.rows
         ]
-        rest = max(self.total - sum(one.seconds for one in self.rows), 0.0)
+        rest = max(self.total - sum(row.seconds for row in self.rows), 0.0)
         return [list(_HEADS), *rows, [_OTHER, "", _show_seconds(rest), "", "", f"{rest / self.total:.0%}"]]
 
     def _write_body(self) -> str:
@@ -184,8 +184,8 @@ class _Profiler:
         self._find_row(_name(modes.state.run.node)).backward += perf_counter() - self.started
 
     def read_graph(self, results: Any) -> None:
-        """Counts what the nodes keep that no backward has run."""
-        roots: list[Any] = [one.grad_fn for one in tree_leaves(results) if isinstance(one, Tensor)]
+        """Counts the arrays of the nodes that no backward has run."""
+        roots: list[Any] = [result.grad_fn for result in tree_leaves(results) if isinstance(result, Tensor)]
         for node in collect_edges(root for root in roots if root is not None):
             self._count_saved(node)
 
@@ -206,7 +206,7 @@ def _name(node: Any) -> str:
 
 def _wait(values: Any) -> None:
     """Waits for arrays and Tensors. Traced ones have no values to wait for."""
-    for one in jax.tree_util.tree_leaves(values, is_leaf=lambda value: isinstance(value, Tensor)):
-        array = one._storage.array if isinstance(one, Tensor) else one
+    for leaf in jax.tree_util.tree_leaves(values, is_leaf=lambda value: isinstance(value, Tensor)):
+        array = leaf._storage.array if isinstance(leaf, Tensor) else leaf
         if isinstance(array, jax.Array) and not isinstance(array, Tracer):
             jax.block_until_ready(array)

@@ -59,7 +59,9 @@ def is_costly(jaxpr: Any) -> bool:
 
 
 def drop_dead(function: Callable[..., Arrays]) -> Callable[..., Arrays]:
-    """Returns a function that evaluates only what its results and effects read. Call it while it is traced.
+    """Returns a function that evaluates only the equations that its results and effects read.
+
+    It must be called while JAX traces.
 
     A formula that JAX derives from a kernel computes the kernel too. XLA removes that, but a program of many
     formulas would be traced and lowered with it.

@@ -56,7 +56,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 
 
 def walk_nodes(roots: Iterable[Any]) -> Iterator[Node]:
-    """Yields each node behind some roots, which may be None, once, the nearest first; without recursion."""
+    """Yields each node behind some roots once, the nearest first, without recursion. A root may be None."""
     ahead = deque(roots)
     seen: set[Node] = set()
     while ahead:

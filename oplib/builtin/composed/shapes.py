@@ -127,7 +127,7 @@ def broadcast_tensors(*tensors: Any) -> Any:
         The gradient of the view: the sum over the occurrences of an item.
 
     Example:
-        >>> [one.shape for one in oplib.broadcast_tensors(oplib.ones(2, 1), oplib.ones(3))]
+        >>> [x.shape for x in oplib.broadcast_tensors(oplib.ones(2, 1), oplib.ones(3))]
         [(2, 3), (2, 3)]
     """
     arrays = _listed(tensors)

@@ -35,7 +35,7 @@ def _list(where: str, tensors: Any) -> list[Tensor]:
         ArgumentTypeError: they are no Tensors.
     """
     listed = [tensors] if isinstance(tensors, Tensor) or not isinstance(tensors, Iterable) else list(tensors)
-    wrong = [one for one in listed if not isinstance(one, Tensor)]
+    wrong = [value for value in listed if not isinstance(value, Tensor)]
     if wrong:
         raise ArgumentTypeError(
             f"{where} holds no Tensors. Got {describe(wrong[0])}. Give a Tensor or several."
@@ -152,7 +152,7 @@ def get_total_norm(
 
     Raises:
         ArgumentError: the norm is not finite and ``error_if_nonfinite`` is True.
-        ArgumentTypeError: there is another thing than Tensors, or ``norm_type`` is no number.
+        ArgumentTypeError: a parameter is no Tensor, or ``norm_type`` is no number.
 
     Gradient:
         None: the function runs without grad mode.
@@ -202,7 +202,7 @@ def clip_grads_with_norm_(
 
     Raises:
         ArgumentError: ``max_norm`` is a Tensor of several items.
-        ArgumentTypeError: ``max_norm`` is no number, or there is another thing than Tensors.
+        ArgumentTypeError: ``max_norm`` is no number, or a parameter is no Tensor.
 
     Gradient:
         None: the function runs without grad mode.
@@ -253,7 +253,7 @@ def clip_grad_norm_(
     Raises:
         ArgumentError: the norm is not finite and ``error_if_nonfinite`` is True, or ``max_norm`` is a Tensor
             of several items.
-        ArgumentTypeError: ``max_norm`` or ``norm_type`` is no number, or there is another thing than Tensors.
+        ArgumentTypeError: ``max_norm`` or ``norm_type`` is no number, or a parameter is no Tensor.
 
     Gradient:
         None: the function runs without grad mode.
@@ -298,7 +298,7 @@ def clip_grad_value_(
 
     Raises:
         ArgumentError: ``clip_value`` is a Tensor of several items.
-        ArgumentTypeError: ``clip_value`` is no number, or there is another thing than Tensors.
+        ArgumentTypeError: ``clip_value`` is no number, or a parameter is no Tensor.
 
     Gradient:
         None: the function runs without grad mode.

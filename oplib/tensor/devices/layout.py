@@ -56,7 +56,7 @@ def is_spread(value: Any) -> bool:
     return (
         isinstance(value, jax.Array)
         and not isinstance(value, Tracer)
-        and value.committed  # as all of these are; it is sooner read than the devices
+        and value.committed  # true of all of them, and read faster than the devices
         and len(value.sharding.device_set) > 1
     )
 
@@ -110,7 +110,7 @@ def check_shape(op: str, array: Any, sharding: Sharding) -> None:
 
 
 def place_like(array: Any, other: Any) -> Any:
-    """Returns an array to write in place of another, laid out as that if several devices hold its items.
+    """Returns an array to write in place of another, in the layout of that one if several devices hold it.
 
     An array of another shape stays as it is, and so does one without values.
     """
@@ -121,7 +121,7 @@ def place_like(array: Any, other: Any) -> Any:
 
 
 def describe_devices(devices: Iterable[Any]) -> str:
-    """Returns how errors show devices: a mesh may have thousands. A tuple keeps its order."""
+    """Shows devices in errors, by the first and the last if there are many. A tuple keeps its order."""
     ordered = devices if isinstance(devices, tuple) else sorted(devices, key=lambda device: device.id)
     names = list(map(str, ordered))
     return f"{names[0]} to {names[-1]} ({len(names)} devices)" if len(names) > 4 else ", ".join(names)

@@ -1,4 +1,4 @@
-"""What notebooks show of a Tensor."""
+"""The displays of a Tensor in notebooks."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ def _nll(
         rest = strong(1 - label_smoothing, input)
         return rest * loss + part * reduce_losses(op, smooth, reduction, weights=factors)
 
-    return in_single(compute)(*(one for one in (input, weight) if one is not None))
+    return in_single(compute)(*(array for array in (input, weight) if array is not None))
 
 
 def _along_axis(weight: Any, like: Any, axis: int) -> Any:

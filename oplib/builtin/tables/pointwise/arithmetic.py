@@ -104,7 +104,7 @@ def _log_sum(log_of_base: float) -> Any:
         # One argument that is inf is the result, with the derivative 1; of two it is nan.
         inf, zero, scale = strong(jnp.inf, x), strong(0, x), strong(log_of_base, x)
         is_x, is_y = (x == inf) & (y < inf), (y == inf) & (x < inf)
-        x_finite, y_finite = (jnp.where(is_x | is_y, zero, one) for one in (x, y))
+        x_finite, y_finite = (jnp.where(is_x | is_y, zero, array) for array in (x, y))
         is_first = x_finite >= y_finite
         above = jnp.where(is_first, x_finite, y_finite) - top
         below = jnp.where(is_first, y_finite, x_finite) - top
