@@ -1,4 +1,4 @@
-"""What an import leaves of the collector of garbage, and names that are imported at their first use."""
+"""The collector of garbage after an import, and names that are imported at their first use."""
 
 import gc
 

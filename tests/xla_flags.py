@@ -1,4 +1,4 @@
-"""What XLA is told before the tests: how many devices there are, and that it should compile quickly."""
+"""The settings of XLA for the tests: the number of devices, and quick compilation."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def make(world, kernel, *, fake=None, formula=None, writes=()):
 
 
 def outcome(world, op, args, test_utils=TORCHS):
-    """Which of torch's tests succeed."""
+    """Returns the tests of torch that succeed."""
     results = world.lib.library.opcheck(op, args, test_utils=test_utils, raise_exception=False)
     return {name: not isinstance(result, Exception) for name, result in results.items()}
 

@@ -1,4 +1,4 @@
-"""What Python itself asks of a Tensor: the same programs on torch and oplib."""
+"""The protocols of Python on a Tensor: the same programs on torch and oplib."""
 
 import copy
 import math
@@ -10,7 +10,7 @@ GRID = [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
 
 
 def ask(lib, question, *data, **options):
-    """What a question about a tensor gives, as plain values."""
+    """Returns the answer to a question about a tensor, as plain values."""
     return question(lib.tensor(*data, **options))
 
 

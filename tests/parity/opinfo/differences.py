@@ -1,4 +1,4 @@
-"""What differs between torch and oplib on torch's own samples, with the reason."""
+"""The differences between torch and oplib on torch's own samples, with the reasons."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ host.register_autograd(lambda ctx, gradient: gradient * jnp.cos(ctx.saved_tensor
 
 
 class Weights:
-    """What bodies capture.
+    """The Tensors that bodies capture.
 
     Args:
         seed: of the numbers.
@@ -175,7 +175,7 @@ NAMES = sorted(name for name in vars(Bodies) if not name.startswith("_"))
 
 
 def loop(f, init, xs, *, reverse=False):
-    """What ``scan`` does, in Python."""
+    """The computation of ``scan``, in Python."""
     kept = []
     for x in reversed(list(xs)) if reverse else xs:
         init, y = f(init, x)

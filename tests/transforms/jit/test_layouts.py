@@ -1,4 +1,4 @@
-"""Where a compiled step leaves what it writes on eight devices, and how many programs that takes.
+"""Layouts of the arrays that a compiled step writes on eight devices, and its number of programs.
 
 The control is the same step by hand in JAX and optax.
 """

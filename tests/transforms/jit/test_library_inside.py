@@ -1,4 +1,4 @@
-"""What the library offers works inside a compiled function: ops, hooks, checkpoints, optimizers."""
+"""The library works inside a compiled function: ops, hooks, checkpoints, optimizers."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""What Tensors show after a call: shapes that were changed in place, ``data``, and shared memory."""
+"""Tensors after a call: shapes that were changed in place, ``data``, and shared memory."""
 
 from itertools import permutations
 

@@ -1,4 +1,4 @@
-"""Which gradients from before a call a program depends on: those that the function reads."""
+"""A program depends on the gradients from before a call that the function reads, and on no others."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What attributes, slots, items, closure cells and globals hold after a call."""
+"""The contents of attributes, slots, items, closure cells and globals after a call."""
 
 from collections import defaultdict, namedtuple
 from functools import cached_property

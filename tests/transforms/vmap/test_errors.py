@@ -1,4 +1,4 @@
-"""What goes wrong in a map is told, and leaves everything as it was."""
+"""A mistake in a map raises an error that names it, and changes nothing."""
 
 import pytest
 
