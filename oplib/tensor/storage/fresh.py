@@ -130,12 +130,22 @@ def separate(storage: Any) -> None:
     """
     with buffers:
         if storage.__class__ is FreshStorage and not storage.slot[1]:
-            outputs, (index, *_) = storage.outputs, storage.slot
-            own = ProgramOutputs([outputs.arrays[index]], [1])
-            own.versions[0] = outputs.versions[index]
-            storage.outputs, storage.slot = own, own.slots[0]
-            outputs.arrays[index] = None
-            outputs.is_whole = False
+            _take(storage)
+
+
+def _take(storage: Any) -> ProgramOutputs | None:
+    """Lets a storage have outputs of its own; None if it is not fresh."""
+    own = ProgramOutputs([None], [1])
+    slot = own.slots[0]
+    # No signal handler of this thread runs from here on, as there are no calls.
+    if storage.__class__ is not FreshStorage:
+        return None
+    outputs, (index, count, _) = storage.outputs, storage.slot
+    own.arrays[0], own.versions[0] = outputs.arrays[index], outputs.versions[index] + outputs.calls * count
+    storage.outputs, storage.slot = own, slot
+    outputs.arrays[index] = None
+    outputs.is_whole = False
+    return own
 
 
 def attach_output(storage: Any, outputs: ProgramOutputs, slot: OutputSlot) -> None:
@@ -214,21 +224,19 @@ def rewrite(storage: Any, run: Callable[..., Any], operands: Sequence[Any], seen
     Returns:
         Whether it is done. If not, the storage is not fresh, or it holds another array.
     """
-    returned: list[Any] = []
     with buffers:
-        if storage.__class__ is not FreshStorage or (seen is not None and peek(storage) is not seen):
+        own = _take(storage)
+        if own is None:
             return False
-        outputs = ProgramOutputs(returned, [1])
-        outputs.versions.append(0)
-        slot = outputs.slots[0]
-        try:
-            # An interrupt comes between two steps of Python, and here the call and the append are one.
-            returned.extend(itertools.starmap(run, ((peek(storage), *operands),)))
-            attach_output(storage, outputs, slot)
-        except BaseException:
-            if returned and peek(storage) is not returned[0]:
-                attach_output(storage, outputs, slot)
-            raise
+        array = own.arrays[0]
+        calls = itertools.starmap(run, ((array, *operands),))
+        # Python runs signal handlers after calls, so none reads or writes from here on. An interrupt comes
+        # before the program runs or after the write is counted: storing into a slice exhausts the iterator.
+        if storage.__class__ is not FreshStorage or storage.outputs is not own or own.arrays[0] is not array:
+            return False
+        if seen is not None and array is not seen:
+            return False
+        own.arrays[:], own.versions[0] = calls, own.versions[0] + 1
         return True
 
 

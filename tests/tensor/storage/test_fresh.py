@@ -3,6 +3,7 @@
 import copy
 import itertools
 import pickle
+import sys
 import threading
 from functools import partial
 
@@ -12,7 +13,6 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.tensor.storage import fresh
 from oplib.tensor.storage.fresh import FreshStorage, own, rewrite
 from tests.threads import try_in_threads
 
@@ -388,21 +388,57 @@ def test_an_error_of_the_program_leaves_the_array():
     assert (x.numpy() == 1.0).all()
 
 
-def test_an_interrupt_after_the_program_keeps_its_result(monkeypatch):
-    x, calls = make(), []
-    attach = fresh.attach_output
+@pytest.mark.parametrize("line", range(7))
+def test_an_interrupt_finds_all_of_a_write_or_nothing(line):
+    x = make()
+    x.add_(1.0)
+    before, lines = x._version, []
 
-    def interrupt(*args):
-        calls.append(args)
-        if len(calls) == 1:
-            raise KeyboardInterrupt
-        attach(*args)
+    def interrupt(frame, event, _):
+        if event == "line":
+            lines.append(frame.f_lineno)
+            if len(set(lines)) == line + 3:  # after the first and `with`
+                raise KeyboardInterrupt
+        return interrupt
 
-    monkeypatch.setattr(fresh, "attach_output", interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    sys.settrace(lambda frame, *_: interrupt if frame.f_code is rewrite.__code__ else None)
+    try:
         x.add_(1.0)
-    assert len(calls) == 2
-    assert (x.numpy() == 2.0).all()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)
+    assert lines
+    assert (x._version - before, x.numpy().min()) in [(0, 2.0), (1, 3.0)]
+
+
+def test_a_signal_handler_keeps_what_it_reads_during_a_write():
+    x, held = make(), []
+
+    class Operands:
+        def __iter__(self):  # where a handler may run
+            held.append(x.array)
+            return iter((1.0,))
+
+    x[3] = 2.0
+    run = jax.jit(jnp.add, donate_argnums=0)
+    assert not rewrite(x._storage, run, Operands())
+    assert np.asarray(held[0])[3].min() == 2.0
+    assert x.array is held[0]
+
+
+def test_a_signal_handler_may_write_during_a_write():
+    x = make()
+    run = jax.jit(jnp.add, donate_argnums=0)
+
+    class Operands:
+        def __iter__(self):
+            assert rewrite(x._storage, run, (4.0,))
+            return iter((1.0,))
+
+    x.add_(1.0)
+    assert not rewrite(x._storage, run, Operands())
+    assert (x.numpy() == 6.0).all()
 
 
 def test_a_storage_that_is_read_is_not_rewritten():
