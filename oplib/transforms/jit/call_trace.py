@@ -138,9 +138,9 @@ class Trace:
             return self._run(call, len(arrays), values)
 
         def run(*values: Any) -> list[Any]:
-            return steps[0](*values)
+            return step(*values)
 
-        steps: list[Callable[..., Any]] = [run_traced]
+        step: Callable[..., Any] = run_traced
         self.run = jax.jit(rename_function(run, self.name))
         collector = self._collector
         observed: list[Storage] = []
@@ -153,7 +153,7 @@ class Trace:
             raise
         else:
             collector.restore_entries()
-            steps[0] = jaxpr_as_fun(self.closed)  # for other types of inputs; holds nothing of the trace
+            step = jaxpr_as_fun(self.closed)  # `run` reads it, for other types of inputs; it holds no trace
         finally:
             try:
                 self._restore(observed)
