@@ -52,7 +52,12 @@ def _prepare(options: argparse.Namespace) -> tuple[OpOverload, Call]:
     shapes = dict(map(_read_shape, options.shape)) or None
     calls = samples(op, shapes=shapes)
     if not calls:
-        raise CommandError(f"{op.name()}: no arguments are known that it accepts; give --shape NAME=N,M")
+        tried = f" with {' '.join(options.shape)}" if shapes else ""
+        names = ", ".join(argument.name for argument in op.record.schema.arguments if argument.has_tensor)
+        raise CommandError(
+            f"{op.name()}: no arguments are known that it accepts{tried}; "
+            f"give --shape NAME=N,M for each of {names}"
+        )
     return op, calls[0]
 
 

@@ -61,7 +61,7 @@ class Optimizer:
             getattr(transformation, "update", None)
         ):
             raise ArgumentTypeError(
-                f"Optimizer: 'transformation' is none of optax. Got {describe(transformation)}. Give the "
+                f"Optimizer: 'transformation' is not one of optax. Got {describe(transformation)}. Give the "
                 "result of a function such as optax.adam(1e-3)."
             )
         self.transformation = transformation
@@ -176,12 +176,12 @@ class Optimizer:
             >>> optimizer.load_state_dict(optimizer.state_dict())
         """
         is_state = isinstance(state_dict, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
-        entries = state_dict.get("state") if is_state else state_dict
+        entries = state_dict.get("state") if is_state else None
         names = self._names()
         if not isinstance(entries, Mapping) or set(entries) != set(names):
             raise ArgumentValueError(
                 "load_state_dict: it is the state of another transformation. Got "
-                f"{_compare(entries, names)}. Give what state_dict() has returned for the same "
+                f"{_compare(state_dict, names)}. Give what state_dict() has returned for the same "
                 "transformation and parameters."
             )
         for name, tensor in zip(names, self.state, strict=True):
@@ -366,8 +366,11 @@ def _check_params(leaves: Sequence[Any]) -> list[Tensor]:
     return params
 
 
-def _compare(entries: Any, names: Sequence[str]) -> str:
+def _compare(state_dict: Any, names: Sequence[str]) -> str:
     """Returns how the entries of a state differ from those that an optimizer has."""
+    if isinstance(state_dict, Mapping) and "state" not in state_dict:
+        return "a dictionary without 'state'"
+    entries = state_dict["state"] if isinstance(state_dict, Mapping) else state_dict
     if not isinstance(entries, Mapping):
         return describe(entries)
     missing = [name for name in names if name not in entries]

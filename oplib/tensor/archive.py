@@ -152,8 +152,7 @@ def load(f: File, map_location: Any = None) -> Any:
     except _DAMAGES as error:
         raise DataError(
             "load: the file is not one that oplib.save has written, or it is damaged. Got "
-            f"{str(error) or type(error).__name__}. Save it again; pickled files of other libraries are not "
-            "read."
+            f"{type(error).__name__}: {error}. Save it again; pickled files of other libraries are not read."
         ) from None
 
 

@@ -255,6 +255,10 @@ BAD_INPUT = [
     (["check", "."], "'.' is neither a file.py nor the name of a module"),
     (["check", ""], "'' is neither a file.py nor the name of a module"),
     (["bench", "oplib::sin", "--shape", "other=2"], "'shapes' names 'other'"),
+    (
+        ["bench", "oplib::matmul", "--shape", "self=2,3", "--shape", "other=2,3"],
+        "it accepts with self=2,3 other=2,3; give --shape NAME=N,M for each of self, other",
+    ),
     (["graph", "graphs.py"], "graphs.py is not of the form FILE.py:FUNCTION"),
     (["graph", "graphs.py:nothing"], "graphs.py has no function 'nothing'"),
     (["graph", "graphs.py:number"], "number returns int; it must return a Tensor"),

@@ -431,8 +431,11 @@ def test_the_wrong_state_is_refused_and_changes_nothing():
     optimizer = Optimizer(optax.adam(0.1), params)
     with pytest.raises(ArgumentValueError, match="the state of another transformation"):
         optimizer.load_state_dict(Optimizer(optax.sgd(0.1), params).state_dict())
-    with pytest.raises(ArgumentValueError, match=r"the state of another transformation. Got None"):
-        optimizer.load_state_dict({})
+    for state, told in [({}, "a dictionary without 'state'"), ({"state": None}, "None"), (3, "3")]:
+        with pytest.raises(
+            ArgumentValueError, match=f"the state of another transformation. Got {told}. Give"
+        ):
+            optimizer.load_state_dict(state)
     wrong = optimizer.state_dict(copy=True)
     wrong["state"]["[0].count"] += 1
     wrong["state"]["[0].nu[1]"] = oplib.ones(7)
@@ -540,8 +543,8 @@ def test_state_and_parameters_keep_layouts_of_their_own(is_compiled):
 @pytest.mark.parametrize(
     ("make", "error", "text"),
     [
-        (lambda w: Optimizer(optax.adam, [w]), ArgumentTypeError, "'transformation' is none of optax"),
-        (lambda w: Optimizer(0.1, [w]), ArgumentTypeError, "'transformation' is none of optax. Got 0.1"),
+        (lambda w: Optimizer(optax.adam, [w]), ArgumentTypeError, "'transformation' is not one of optax"),
+        (lambda w: Optimizer(0.1, [w]), ArgumentTypeError, "'transformation' is not one of optax. Got 0.1"),
         (lambda w: Optimizer(optax.sgd(0.1), []), ArgumentValueError, "got an empty parameter list"),
         (lambda w: Optimizer(optax.sgd(0.1), [1.0]), ArgumentTypeError, "a parameter is no Tensor. Got 1.0"),
         (

@@ -6,7 +6,8 @@ EQUIVALENTS = {
     "defvjp": (
         "register_autograd(backward, setup_context=save): save(ctx, inputs, output) keeps on ctx what fwd "
         "returned as residuals, and backward(ctx, *grads) returns what bwd did, with None for each argument "
-        "that is no tensor"
+        "that is no tensor. If residuals are neither arguments nor results, give forward=fwd instead: "
+        "fwd(ctx, *args) keeps them on ctx, and returns the result only"
     ),
     "defjvp": "register_jvp(rule), with the same rule(primals, tangents)",
     "defjvps": "register_jvp(rule): one rule(primals, tangents) for all arguments",

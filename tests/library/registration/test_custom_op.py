@@ -58,6 +58,11 @@ class TestForms:
             with pytest.raises(AttributeError, match=f"has no '{name}', .* Use {equivalent}"):
                 getattr(callee, name)
 
+    def test_residuals_that_are_no_results_are_answered_by_forward(self):
+        op = custom_op("cop::f", add_one)
+        with pytest.raises(AttributeError, match=r"neither arguments nor results, give forward=fwd .*ctx"):
+            op.defvjp(None, None)
+
     def test_its_annotations_are_those_of_the_function(self):
         def halve(x: jax.Array, by: int = 2) -> jax.Array:
             return x / by
