@@ -56,7 +56,7 @@ with collecting_later():
     from .torch_names import describe_missing as _describe_missing
 
 if _typing.TYPE_CHECKING:
-    from . import array_api, masked, optim, random, signal, transforms, utils, visual
+    from . import array_api, masked, optim, random, signal, testing, transforms, utils, visual
     from .builtin.functions.placement import with_sharding_constraint
     from .builtin.functions.registry import *
     from .tensor.archive import load, save
@@ -147,6 +147,7 @@ __all__ = [
     "set_grad_enabled",
     "signal",
     "special",
+    "testing",
     "transforms",
     "utils",
     "visual",
@@ -171,6 +172,7 @@ _late = _LateImports(
         "save": "tensor.archive",
         "scan": "transforms.control_flow",
         "signal": "signal",
+        "testing": "testing",
         "transforms": "transforms",
         "utils": "utils",
         "visual": "visual",

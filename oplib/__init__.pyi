@@ -98,6 +98,7 @@ from . import masked as masked
 from . import optim as optim
 from . import random as random
 from . import signal as signal
+from . import testing as testing
 from . import transforms as transforms
 from . import utils as utils
 from . import visual as visual

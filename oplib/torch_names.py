@@ -74,6 +74,7 @@ HINTS: dict[str, dict[str, str]] = {
         "compile": "Use oplib.jit, which compiles a function of Tensors.",
         "func": "Use oplib.vmap, oplib.autograd.functional, or the transformations of JAX.",
         "export": "Use jax.export of a function of arrays.",
+        "profiler": "Use oplib.visual.profile, and jax.profiler for compiled programs.",
         "cuda": "Use Tensor.device, and jax.devices('gpu') for the devices.",
         "distributed": _PARTITION,
         "distributions": (
