@@ -33,6 +33,9 @@ buffers = threading.RLock()
 """Held while buffers of fresh storages are in use. Two locks could wait for each other, so there is one."""
 
 
+reads = [0]
+"""How many reads have made a storage ordinary. A signal handler may read between two steps of a thread."""
+
 OutputSlot: TypeAlias = tuple[int, int, object]
 
 
@@ -120,6 +123,7 @@ def make_ordinary(storage: Any) -> None:
             storage.slot = outputs.versions[index] + outputs.calls * count
             outputs.arrays[index] = None
             outputs.is_whole = False
+            reads[0] += 1
             change_class(storage, Storage)
 
 

@@ -20,7 +20,7 @@ from oplib.modes import modes
 from oplib.tensor import Storage
 from oplib.tensor.devices.layout import find_spread, replicate_on_mesh
 from oplib.tensor.devices.memory import require_memory
-from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs, peek, separate
+from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs, peek, reads, separate
 from oplib.tensor.storage.overlay import list_classes
 from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.paths import SCALARS, CapturedPath
@@ -225,11 +225,15 @@ class Program:
                 if operands.owners[index].__class__ is FreshStorage:
                     separate(operands.owners[index])
         returned: list[Sequence[Any]] = []
-        if operands.outputs is None or not operands.outputs.is_whole:  # a finalizer may have read one
-            self._copy_read(inputs, operands.list_owners())
         try:
-            # An interrupt comes between two steps of Python, and here the call and the append are one.
-            returned.extend(itertools.starmap(self._run, (inputs,)))
+            while not returned:
+                seen = reads[0]
+                if operands.outputs is None or not operands.outputs.is_whole:
+                    self._copy_read(inputs, operands.list_owners())
+                calls = itertools.starmap(self._run, (inputs,))
+                # Interrupts, signal handlers and most finalizers come after a call: none between these two.
+                if reads[0] == seen:
+                    returned.extend(calls)
             self._has_run = True
             recipe = None
             if self._backward is not None:
@@ -257,10 +261,8 @@ class Program:
     def _finish(self, operands: Found, recipe: Recipe | None, returned: Sequence[Any]) -> Any:
         """Does to Tensors what the function does, and returns what it returns."""
         tensors, write_back, outputs = operands.tensors, self._write_back, operands.outputs
-        follows = outputs is not None and outputs.is_whole  # a signal handler may have read one
-        if outputs is not None and follows:
-            write_back.follow(outputs, returned)
-        else:
+        follows = outputs is not None and write_back.follow(outputs, returned)
+        if outputs is None or not follows:
             owners = operands.list_owners()
             outputs = write_back.attach(owners, returned)
             self._last_outputs = weakref.ref(outputs)

@@ -108,10 +108,13 @@ class WriteBack:
             attach_output(storage, outputs, slot)
         return outputs
 
-    def follow(self, outputs: ProgramOutputs, returned: Sequence[Any]) -> None:
-        """Puts new arrays where the fresh storages of the call before find them."""
+    def follow(self, outputs: ProgramOutputs, returned: Sequence[Any]) -> bool:
+        """Puts new arrays where the fresh storages of the call before find them, if all are still fresh."""
         arrays = list(self._take_outputs(returned))
+        if not outputs.is_whole:  # a signal handler has read one; none runs from here on
+            return False
         outputs.calls, outputs.arrays = outputs.calls + 1, arrays
+        return True
 
     def write(self, owners: Sequence[Storage], returned: Sequence[Any]) -> None:
         """Puts new arrays into the other written storages, and counts the writes."""

@@ -364,3 +364,45 @@ def test_dropped_tensors_free_their_arrays_although_the_function_lives():
     gc.collect()
     assert [one() for one in arrays] == [None, None]
     assert step.compilations == 1
+
+
+def test_what_is_read_after_the_program_has_run_loses_no_tensor(monkeypatch):
+    """A signal that arrives while the program runs is handled right after it."""
+    x = oplib.zeros(4)
+    step = oplib.jit(lambda: x.add_(1.0))
+    for _ in range(3):
+        step()
+    (programs,) = step._programs.by_key.values()
+    take = programs[0]._write_back._take_outputs
+
+    def take_and_read(returned):
+        _ = x._storage.array
+        return take(returned)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(programs[0]._write_back, "_take_outputs", take_and_read)
+        step()
+    assert x._version == 4
+    assert (x.numpy() == 4.0).all()
+    step()
+    assert (x.numpy() == 5.0).all()
+
+
+def test_what_is_read_while_inputs_are_copied_stays_valid(monkeypatch):
+    x, y, held = oplib.zeros(4), oplib.zeros(4), []
+    step = oplib.jit(lambda: (x.add_(1.0), y.add_(1.0)))
+    for _ in range(3):
+        step()
+    _ = x.array  # so x is copied, and y is not
+    (programs,) = step._programs.by_key.values()
+    copy = programs[0]._copy_read
+
+    def copy_and_read(*given):
+        copy(*given)
+        held.append(y.array)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(programs[0], "_copy_read", copy_and_read)
+        step()
+    assert (np.asarray(held[0]) == 3.0).all()
+    assert (y.numpy() == 4.0).all()
