@@ -249,7 +249,7 @@ class Trace:
             gradients, _ = _differentiate_rest(outputs, targets, cotangents, create_graph=True)
             outputs = [gradient for gradient in gradients if gradient is not None]
             edges += [(None, GradientEdge(*leaf_edge(cotangent))) for cotangent in cotangents]
-        collector.effects, collector.outputs, collector.layouts, collector.live = Effects(), [], [], []
+        collector.forget_effects()
         for output in outputs:
             slot = collector.add_live(output) if output._grad_fn is not None else None
             self.gradients.append((collector.put(output._storage.array), slot))

@@ -79,10 +79,16 @@ class Collector:
 
     def _reset(self) -> None:
         """Starts a collection."""
-        self.effects = Effects()
-        self.outputs, self.layouts, self.live, self.made, self.leaves = [], [], [], [], []
+        self.forget_effects()
+        self.made, self.leaves = [], []
         self._tensors: dict[int, New] = {}
         self._placed: list[tuple[Any, Any, dict[Any, Any]]] = []
+
+    def forget_effects(self) -> None:
+        """Forgets the effects with the outputs of the program."""
+        self.effects = Effects()
+        self.outputs, self.layouts, self.live = [], [], []
+        self._numbers: dict[int, list[int]] = {}
 
     def _collect_once(
         self, result: Any, overlay: Overlay, inputs: tuple[Any, ...], versions: list[int]
@@ -155,10 +161,13 @@ class Collector:
             array: the array.
             layout: its sharding; None for any. An array that has two is two outputs.
         """
-        for number, (output, other) in enumerate(zip(self.outputs, self.layouts, strict=True)):
-            if output is array and (layout is None or other is None or is_alike(other, layout, array.ndim)):
+        numbers = self._numbers.setdefault(id(array), [])  # one in nearly all cases
+        for number in numbers:
+            other = self.layouts[number]
+            if layout is None or other is None or is_alike(other, layout, array.ndim):
                 self.layouts[number] = other or layout
                 return number
+        numbers.append(len(self.outputs))
         self.outputs.append(array)
         self.layouts.append(layout)
         return len(self.outputs) - 1

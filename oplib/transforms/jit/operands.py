@@ -110,10 +110,11 @@ class ExpectedOperands:
         self._avals = [array.aval for array in arrays]
         self._shown = [describe(array) for array in arrays]
         self._shardings = self._list_shardings(arrays)
+        first: dict[Storage, int] = {}
         self._sharing = [
-            (owners.index(owner), n) for n, owner in enumerate(owners) if owners.index(owner) != n
+            (number, n) for n, owner in enumerate(owners) if (number := first.setdefault(owner, n)) != n
         ]
-        self._owner_count = len(set(owners))
+        self._owner_count = len(first)
 
     def _list_shardings(self, arrays: Sequence[Any]) -> list[tuple[int, Any]]:
         """The shardings that calls compare; none if all arrays are on one device, whichever that is."""

@@ -75,8 +75,9 @@ class WriteBack:
             if isinstance(source, New) and self._are_plain and holders[source.number] == 1
             if effects.new_storages[source.number].output in fresh
         ]
-        self._other_grads = [gradient for gradient in made if gradient not in self._lasting]
         self.leaves = [index for index, _ in self._lasting]
+        leaves = frozenset(self.leaves)
+        self._other_grads = [gradient for gradient in made if gradient[0] not in leaves]
         self._take_leaves = make_gather(self.leaves)
 
     def _sort_new(self) -> None:
