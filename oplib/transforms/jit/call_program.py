@@ -389,10 +389,7 @@ def _transfer(arrays: Sequence[Any]) -> Sequence[Any]:
     devices, and JAX would compile another program for it.
     """
     destinations = [array.sharding if array.committed else None for array in arrays]
-    return [
-        jax.device_put(array, destination, may_alias=False)
-        for array, destination in zip(arrays, destinations, strict=True)
-    ]
+    return jax.device_put([*arrays], destinations, may_alias=False)
 
 
 def _advance(generator: Any, change: Any) -> None:
