@@ -260,6 +260,10 @@ class StaleView(Tensor):
     _grad_fn: Any = _refreshed("_grad_fn")
     _output_nr: Any = _refreshed("_output_nr")
 
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        make, (_, *contents), state = super().__reduce_ex__(protocol)
+        return make, (Tensor, *contents), state
+
 
 StaleView.__name__ = StaleView.__qualname__ = "Tensor"
 StaleView.__module__ = Tensor.__module__

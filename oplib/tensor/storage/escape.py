@@ -25,9 +25,13 @@ def is_inside_trace() -> bool:
 
 
 def runs_at_once() -> bool:
-    """Returns whether a compiled function of arrays runs here: no trace, no ``disable_jit``, no orphan."""
-    is_disabled: bool = jax.config.jax_disable_jit  # pyright: ignore[reportAttributeAccessIssue]  made late
-    return not (is_disabled or is_orphan() or is_inside_trace())
+    """Returns whether a compiled function of arrays runs here: no trace, no ``disable_jit``, no orphan.
+
+    Where JAX looks for NaN or infinity in results, it raises after the function has run.
+    """
+    config: Any = jax.config  # its attributes are made late
+    is_other = config.jax_disable_jit or config.jax_debug_nans or config.jax_debug_infs
+    return not (is_other or is_orphan() or is_inside_trace())
 
 
 def is_escaping(array: Any, tensor: TensorSlots) -> bool:

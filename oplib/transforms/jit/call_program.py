@@ -216,8 +216,7 @@ class Program:
             arguments: of the call.
             operands: of the call.
         """
-        rest = self._list_rest(operands, arguments)
-        inputs = self._list_inputs(operands, rest)
+        inputs = self._list_inputs(operands, rest := self._list_rest(operands, arguments))
         if operands.outputs is None:
             for index in self._read_out:
                 _ = operands.owners[index].array  # another program must not use the buffer again
@@ -231,8 +230,7 @@ class Program:
                 if operands.outputs is None or not operands.outputs.is_whole:
                     self._copy_read(inputs, operands.list_owners())
                 calls = itertools.starmap(self._run, (inputs,))
-                # Interrupts, signal handlers and most finalizers come after a call: none between these two.
-                if reads[0] == seen:
+                if reads[0] == seen:  # interrupts and signal handlers come after a call: none after this
                     returned.extend(calls)
             self._has_run = True
             recipe = None
@@ -261,8 +259,7 @@ class Program:
     def _finish(self, operands: Found, recipe: Recipe | None, returned: Sequence[Any]) -> Any:
         """Does to Tensors what the function does, and returns what it returns."""
         tensors, write_back, outputs = operands.tensors, self._write_back, operands.outputs
-        follows = outputs is not None and write_back.follow(outputs, returned)
-        if outputs is None or not follows:
+        if not (follows := outputs is not None and write_back.follow(outputs, returned)) or outputs is None:
             owners = operands.list_owners()
             outputs = write_back.attach(owners, returned)
             self._last_outputs = weakref.ref(outputs)

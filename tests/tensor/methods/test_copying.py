@@ -95,3 +95,16 @@ def test_a_traced_tensor_cannot_be_pickled() -> None:
 
     with pytest.raises(TracingError, match=r"pickle: a traced tensor has no values yet\. Got f32\[\]"):
         jax.jit(dump)(1.0)
+
+
+@pytest.mark.parametrize("requires_grad", [True, False])
+def test_a_view_whose_root_was_written_is_copied(requires_grad: bool) -> None:
+    root = zeros(4, 3).requires_grad_(requires_grad) * 1.0
+    view = root[1:3]
+    root.add_(tensor([1.0, 2.0, 3.0], requires_grad=True))  # now the history of the view is an old one
+    copied = copy.copy(view)
+    assert type(copied) is Tensor
+    assert copied.is_leaf
+    assert copied.requires_grad
+    assert (copied.detach().numpy() == [1.0, 2.0, 3.0]).all()
+    assert type(pickle.loads(pickle.dumps(view))) is Tensor

@@ -1,8 +1,11 @@
 """Rules of large Tensors whose writes use their own buffers: ADR 44."""
 
+import contextlib
 import copy
 import itertools
+import os
 import pickle
+import signal
 import sys
 import threading
 from functools import partial
@@ -13,6 +16,7 @@ import numpy as np
 import pytest
 
 import oplib
+from oplib.tensor.storage import fresh
 from oplib.tensor.storage.fresh import FreshStorage, own, rewrite
 from tests.threads import try_in_threads
 
@@ -410,6 +414,41 @@ def test_an_interrupt_finds_all_of_a_write_or_nothing(line):
         sys.settrace(None)
     assert lines
     assert (x._version - before, x.numpy().min()) in [(0, 2.0), (1, 3.0)]
+
+
+@pytest.mark.parametrize("looked_for", ["nans", "infs"])
+def test_a_write_that_jax_refuses_leaves_the_tensor(looked_for):
+    value = {"nans": float("nan"), "infs": float("inf")}[looked_for]
+    x = make()
+    for write in [lambda: x.mul_(value), lambda: x.__setitem__(ROW, value)]:
+        with getattr(jax, f"debug_{looked_for}")(True):
+            with contextlib.suppress(FloatingPointError):
+                write()
+            assert x.numpy().shape == (SIDE, SIDE)
+        x.fill_(1.0)
+    with getattr(jax, f"debug_{looked_for}")(True), pytest.raises(FloatingPointError):
+        x.mul_(value)
+    assert (x.numpy() == 1.0).all()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_child_does_not_wait_for_a_lock_that_a_thread_held():
+    x, is_held, is_over = make(), threading.Event(), threading.Event()
+
+    def hold():
+        with fresh.buffers:
+            is_held.set()
+            is_over.wait(0.2)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    is_held.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # ends a child that waits
+        os._exit(int(x._version < 0))
+    assert os.waitpid(child, 0)[1] == 0
+    thread.join()
 
 
 def test_a_signal_handler_keeps_what_it_reads_during_a_write():
