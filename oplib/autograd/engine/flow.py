@@ -191,7 +191,7 @@ class Flow:
             buffer = self.buffers[node] = [None] * len(node.input_metadata)
         if grad is not None:
             if node.fits_gradients:  # those that arrive may have several shapes
-                grad = fit_received(node, _put_alone(grad, slot, node), self)[slot]
+                grad = self.fit_received(node, _put_alone(grad, slot, node))[slot]
             held = buffer[slot]
             buffer[slot] = grad if held is None else self.representation.add(held, grad)
         missing = waiting[node] = waiting[node] - 1
@@ -205,6 +205,10 @@ class Flow:
         for slot, index in self.plan.captures[node]:
             self.captured[index] = grads[slot]
         return runs
+
+    def fit_received(self, node: TapeNode, grads: list[Any]) -> list[Any]:
+        """Fits gradients to a node whose tensor got another shape."""
+        return fit_received(node, grads, self)
 
     def run_tensor_hooks(self, node: TapeNode, grads: list[Any]) -> None:
         """Runs the tensor hooks at the slots of a node, which change ``grads``."""
