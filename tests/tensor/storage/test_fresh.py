@@ -120,7 +120,7 @@ print(x[1, 1].item())
 
 
 def test_the_result_of_an_op_is_copied_by_the_first_write_only():
-    """In a process of its own: an op that has served many forms of calls runs further ones on another path."""
+    """In a process of its own: an op that has served many forms of calls runs others on another path."""
     assert run_python(WRITES_INTO_A_RESULT) == "7.0"
 
 
