@@ -142,7 +142,8 @@ class SeveralViewsNode(TapeNode):
         return call_recorded(self.join, filled) if run.representation.tensor_mode else self.join(*filled)
 
     def read_operands(self, operands: list[Any]) -> Any:  # noqa: ARG002, D102  described in TapeNode
-        return SeveralViewsNode.class_token, self.join.token, self.input_metadata[0].dtype
+        shapes = tuple([spec.shape for spec in self.input_metadata])  # absent gradients are zeros of these
+        return SeveralViewsNode.class_token, self.join.token, shapes, self.input_metadata[0].dtype
 
     def find_function(self, present: Mask) -> ArrayFunction:  # noqa: D102  described in TapeNode
         join = self.join

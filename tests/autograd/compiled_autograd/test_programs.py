@@ -377,3 +377,13 @@ def test_numbers_on_the_host_are_moved_if_another_input_is_on_an_accelerator(x, 
         (x * x).sum().backward()
     assert set(moved) == {()}
     assert x.grad.tolist() == [2.0, 4.0]
+
+
+def test_views_of_one_call_that_nothing_reads_have_zeros_of_their_own_shape():
+    """Two calls that split along the same axis differ in the shapes of their absent gradients."""
+    matrix = oplib.ones(4, 2, requires_grad=True)
+    vector = oplib.ones(4, requires_grad=True)
+    with enable():
+        (matrix.split(2)[0].sum() + vector.split(2)[0].sum() * 3).backward()
+    assert matrix.grad.tolist() == [[1.0, 1.0], [1.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
+    assert vector.grad.tolist() == [3.0, 3.0, 0.0, 0.0]
