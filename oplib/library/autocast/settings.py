@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -19,6 +18,10 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
 )
 LOW = (dtypes.bfloat16, dtypes.float16)
 _ALIASES = {"gpu": "cuda"}
+
+# Autocast is a part of the key of ``jax.jit`` through this context. A new context makes JAX compile all functions
+# anew, so it is made once, before the first call.
+_JAX_CONTEXT = jax.make_user_context()
 
 
 class Settings(NamedTuple):
@@ -80,15 +83,6 @@ def find_device_type(device_type: object, *, subject: str) -> str:
     return name
 
 
-@functools.cache
-def find_jax_context() -> Any:
-    """Returns the context by which autocast is part of the key of ``jax.jit``.
-
-    It is made at the first use of autocast, because JAX compiles its functions anew when there is another.
-    """
-    return jax.make_user_context()
-
-
 class AutocastScope:
     """Sets the settings of autocast of this thread in a block."""
 
@@ -104,7 +98,7 @@ class AutocastScope:
         state = modes.state
         self._before = before = state.autocast
         if before is not None or self._settings is not None:
-            self._context = find_jax_context()(None if self._settings is None else self._settings.key)
+            self._context = _JAX_CONTEXT(None if self._settings is None else self._settings.key)
             self._context.__enter__()
         config.count_autocast(self._is_on)
         state.autocast = self._settings
