@@ -10,7 +10,6 @@ from typing import Any
 import jax
 
 import oplib
-from oplib.library.axes.bodies import find_bodies
 
 from .rounds import Case, Comparison, Effort, compare, wait
 from .steps import BY_HAND, draw_step, make_steps
@@ -73,5 +72,8 @@ def _count_equations() -> Comparison:
 
 def _count(jaxpr: Any) -> int:
     """Returns the number of equations of a jaxpr, with those inside of others in place of these."""
-    bodies = [find_bodies(equation) for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns]
-    return sum(sum(map(_count, inner)) if inner else 1 for inner in bodies)
+    total = 0
+    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        bodies = [value for value in jax.tree.leaves(equation.params) if hasattr(value, "eqns")]
+        total += sum(map(_count, bodies)) if bodies else 1
+    return total
