@@ -19,8 +19,8 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
 LOW = (dtypes.bfloat16, dtypes.float16)
 _ALIASES = {"gpu": "cuda"}
 
-# Autocast is a part of the key of ``jax.jit`` through this context. A new context makes JAX compile all functions
-# anew, so it is made once, before the first call.
+# Autocast is a part of the key of ``jax.jit`` through this context. A new context makes JAX compile all
+# functions anew, so it is made once, before the first call.
 _JAX_CONTEXT = jax.make_user_context()
 
 
