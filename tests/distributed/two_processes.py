@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -133,6 +134,27 @@ def check_that_a_program_of_one_process_asks_no_other() -> None:
     """Nothing waits for the process that does not call it."""
     if jax.process_index() == 0:
         assert oplib.jit(lambda x: x * 2)(oplib.ones(2)).tolist() == [2, 2]
+
+
+def check_that_a_call_that_waits_for_a_process_is_told() -> None:
+    """One calls a program that both have compiled, the other later: the first is warned once and goes on."""
+    step, x = oplib.jit(lambda x: x.sum() * 3), place(X, "i")
+    expected = step(x).item()
+    oplib.config.process_timeout, before = 0.5, oplib.config.process_timeout
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            if jax.process_index() == 1:
+                time.sleep(3)
+            assert step(x).item() == expected
+            time.sleep(1.5)  # no call is under way
+    finally:
+        oplib.config.process_timeout = before
+    told = [str(warning.message) for warning in caught if "process_timeout" in str(warning.message)]
+    if jax.process_index() == 0:
+        assert len(told) == 1
+        assert "a call has not ended for 0.5 s" in told[0]
+        assert "Process 0 shares the program with process 1" in told[0]
 
 
 def check_that_a_step_that_one_process_calls_ends() -> None:

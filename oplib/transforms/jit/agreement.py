@@ -1,14 +1,18 @@
 """Agreement of processes: those that share a mesh compile the same program, or none of them runs it.
 
 A program with collectives that one process runs alone waits for ever, and two programs that differ exchange
-wrong values. So processes compare their programs before they compile (ADR 42).
+wrong values. So processes compare their programs before they compile, and tell of calls that wait (ADR 42).
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
 import threading
 import time
-from collections.abc import Iterable, Sequence
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from itertools import zip_longest
 from typing import Any
@@ -73,6 +77,72 @@ def require_agreement(
                 f"{here}, and process {process} has {there}. Call the same steps in the same order in all "
                 "processes, with operands of the same shapes. No Tensor has been changed."
             )
+
+
+class CallWatch:
+    """Warns if a call of a program that several processes run does not end in ``config.process_timeout``.
+
+    A comparison at every call would cost a round trip. JAX cannot end the wait, so a thread tells of it.
+    """
+
+    def __init__(self, name: str, processes: dict[int, Any], outputs: Sequence[Any]) -> None:
+        self._name = name
+        self._others = ", ".join([str(process) for process in processes if process != jax.process_index()])
+        sizes = [math.prod(aval.shape) for aval in outputs]
+        self._smallest = sizes.index(min(sizes)) if sizes else None
+        self._result: Any = None
+        self._started: float | None = None
+        thread = threading.Thread(
+            target=_watch, args=(weakref.ref(self),), name="oplib: watch of calls", daemon=True
+        )
+        thread.start()
+
+    def begin(self) -> None:
+        """Notes that a call begins. It may wait for the other processes itself."""
+        self._result, self._started = None, time.monotonic()
+
+    def end(self, results: Sequence[Any] | None) -> None:
+        """Notes what a call returned, which may be computed later; None if it raised."""
+        if results is None or self._smallest is None:
+            self._started = None
+        else:
+            self._result = results[self._smallest]
+
+    def check(self) -> None:
+        """Warns once of a call that has not ended in time."""
+        started, result = self._started, self._result
+        if started is None or time.monotonic() - started < config.process_timeout:
+            return
+        waiter = threading.Thread(target=_wait_for, args=(result,), daemon=True)
+        if result is not None:
+            waiter.start()
+            waiter.join(1)
+        if self._started != started:
+            return  # another call has begun
+        self._started = None
+        if result is not None and not waiter.is_alive():
+            return
+        warnings.warn(
+            f"{self._name}: a call has not ended for {config.process_timeout:.3g} s "
+            f"(config.process_timeout). Process {jax.process_index()} shares the program with process "
+            f"{self._others}, which may not have called it. Call the same steps in the same order in all "
+            "processes. The call goes on when they do; else end the run.",
+            stacklevel=2,
+        )
+
+
+def _wait_for(result: Any) -> None:
+    """Waits for a result. ``is_ready`` ends the process where a later call has taken the buffer meanwhile."""
+    with contextlib.suppress(RuntimeError):
+        result.block_until_ready()
+
+
+def _watch(reference: Callable[[], CallWatch | None]) -> None:
+    """Checks the calls of a program as long as it lives."""
+    while (watch := reference()) is not None:
+        watch.check()
+        del watch
+        time.sleep(min(config.process_timeout / 4, 1))
 
 
 def _find_difference(own: bytes, other: bytes) -> tuple[str, str]:

@@ -27,7 +27,7 @@ from oplib.transforms.tracing.paths import SCALARS, CapturedPath
 from oplib.transforms.tracing.pruning import prune
 from oplib.transforms.tracing.reader import Reader
 
-from .agreement import find_processes, require_agreement
+from .agreement import CallWatch, find_processes, require_agreement
 from .arguments import CallArguments
 from .call_backward import Backward, Recipe, StateOfCall, list_sources
 from .call_trace import Trace, TracedBackward
@@ -73,6 +73,7 @@ class Program:
         self._named_leaves = {index for index, leaf in enumerate(leaves) if numbers.get(id(leaf)) in named}
         self._has_run = False
         self.is_compiled, self.reason = False, ""
+        self._watch: CallWatch | None = None
         donated = [position for position, _ in self._donated]
         self._run, self._on_one_device = _make_run(run, donated, trace, read)
         self._reader = self._make_reader(trace, paths)
@@ -225,14 +226,7 @@ class Program:
                     separate(operands.owners[index])
         returned: list[Sequence[Any]] = []
         try:
-            while not returned:
-                seen = reads[0]
-                if operands.outputs is None or not operands.outputs.is_whole:
-                    self._copy_read(inputs, operands.list_owners())
-                calls = itertools.starmap(self._run, (inputs,))
-                if reads[0] == seen:  # interrupts and signal handlers come after a call: none after this
-                    returned.extend(calls)
-            self._has_run = True
+            self._compute(operands, inputs, returned)
             recipe = None
             if self._backward is not None:
                 values, tensors = (*operands.arrays, *rest), operands.tensors
@@ -242,7 +236,24 @@ class Program:
         except BaseException:
             if returned:
                 self._write_back.refill(operands.list_owners(), returned[0])
+            if self._watch is not None:
+                self._watch.end(returned[0] if returned else None)
             raise
+
+    def _compute(self, operands: Found, inputs: list[Any], returned: list[Sequence[Any]]) -> None:
+        """Computes the outputs, and appends them. Inputs whose buffers were read are copied before."""
+        if self._watch is not None:
+            self._watch.begin()
+        while not returned:
+            seen = reads[0]
+            if operands.outputs is None or not operands.outputs.is_whole:
+                self._copy_read(inputs, operands.list_owners())
+            calls = itertools.starmap(self._run, (inputs,))
+            if reads[0] == seen:  # interrupts and signal handlers come after a call: none after this
+                returned.extend(calls)
+        self._has_run = True
+        if self._watch is not None:
+            self._watch.end(returned[0])
 
     def _list_rest(self, operands: Found, arguments: CallArguments) -> list[Any]:
         """Returns the inputs of the jaxpr after the operands; None for one that is not read."""
@@ -310,6 +321,7 @@ class Program:
             told = [describe(array) for array in arguments.arrays]
             told += [f"{name} {shape}" for name, shape in self._operands.list_shapes()]
             require_agreement(self._name, self.reason, processes, lowered.as_text(), told)
+            self._watch = CallWatch(self._name, processes, jax.tree.leaves(lowered.out_info))
         lowered.compile()
         self.is_compiled = True
 

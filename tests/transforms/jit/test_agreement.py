@@ -11,7 +11,7 @@ import pytest
 import oplib
 from oplib.errors import DeviceError
 from oplib.transforms.jit import agreement
-from oplib.transforms.jit.agreement import find_processes, require_agreement
+from oplib.transforms.jit.agreement import CallWatch, find_processes, require_agreement
 
 PROCESSES = {number: SimpleNamespace(process_index=number, id=number) for number in range(3)}
 OPERANDS = ["argument 'x' f32[8]", "weight f32[8]"]
@@ -74,6 +74,47 @@ def test_an_error_of_the_network_is_told(monkeypatch):
     with pytest.raises(DeviceError, match=r"process 1, 2 \(the wire is cut\)") as caught:
         agree(monkeypatch, fail)
     assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def make_watch(monkeypatch, seconds):
+    monkeypatch.setattr(oplib.config, "process_timeout", seconds)
+    return CallWatch(
+        "step", PROCESSES, [jax.ShapeDtypeStruct((8,), "float32"), jax.ShapeDtypeStruct((), "float32")]
+    )
+
+
+def test_a_call_whose_results_do_not_come_is_told_once(monkeypatch):
+    monkeypatch.setattr(agreement, "_watch", lambda reference: None)
+    watch = make_watch(monkeypatch, 0.01)
+    watch.check()
+    watch.begin()
+    watch.end([jax.numpy.ones(8), SimpleNamespace(block_until_ready=lambda: time.sleep(2))])
+    time.sleep(0.02)
+    with pytest.warns(
+        UserWarning, match=r"step: a call has not ended for 0\.01 s .* with process 1, 2, which"
+    ):
+        watch.check()
+    watch.check()
+
+
+@pytest.mark.parametrize("results", [None, [jax.numpy.ones(8), jax.numpy.ones(())]])
+def test_a_call_that_ends_or_raises_is_not_told(monkeypatch, results):
+    monkeypatch.setattr(agreement, "_watch", lambda reference: None)
+    watch = make_watch(monkeypatch, 0.01)
+    watch.begin()
+    watch.end(results)
+    time.sleep(0.02)
+    watch.check()
+
+
+def test_a_result_that_a_later_call_has_taken_is_not_told(monkeypatch):
+    monkeypatch.setattr(agreement, "_watch", lambda reference: None)
+    watch, taken = make_watch(monkeypatch, 0.01), jax.numpy.ones(())
+    watch.begin()
+    watch.end([jax.numpy.ones(8), taken])
+    taken.delete()
+    time.sleep(0.02)
+    watch.check()
 
 
 def test_one_process_asks_nobody():
