@@ -53,7 +53,7 @@ with collecting_later():
     from .tensor.dtypes.rules import default_int_dtype as _default_int_dtype
     from .tensor.inference import mark_inference
     from .tensor.methods.op_methods import add_op_methods
-    from .torch_names import describe_missing as _describe_missing
+    from .torch_names import make_missing_error as _make_missing_error
 
 if _typing.TYPE_CHECKING:
     from . import array_api, masked, optim, random, signal, testing, transforms, utils, visual
@@ -195,7 +195,7 @@ def __getattr__(name: str) -> _typing.Any:
     elif name in _registry.FUNCTIONS:
         value = _registry.FUNCTIONS[name]
     else:
-        raise AttributeError(_describe_missing(__name__, name))
+        raise _make_missing_error(__name__, name)
     globals()[name] = value
     return value
 

@@ -1,9 +1,11 @@
-"""Names of torch that oplib does not have, and what a program uses instead: texts of AttributeErrors."""
+"""Names of torch that oplib does not have, and what a program uses instead: texts of errors."""
 
 from __future__ import annotations
 
+import dis
+import sys
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from types import FrameType, MappingProxyType
 from typing import Any, NoReturn
 
 _LAYERS = {
@@ -156,19 +158,29 @@ HINTS: dict[str, dict[str, str]] = {
 }
 
 
-def describe_missing(module: str, name: str) -> str:
-    """Returns the text of the AttributeError of a module that lacks a name.
+def make_missing_error(module: str, name: str) -> AttributeError | ImportError:
+    """Returns the error of a module that lacks a name, for the ``__getattr__`` that calls this function.
+
+    ``hasattr`` and ``getattr`` expect an AttributeError. In ``from module import name`` Python would replace
+    it by an ImportError without the hint, so this statement gets an ImportError with the hint.
 
     Args:
         module: the name of the module.
         name: the attribute.
 
     Example:
-        >>> describe_missing("oplib", "compile")
-        "module 'oplib' has no attribute 'compile'. Use oplib.jit, which compiles a function of Tensors."
+        >>> make_missing_error("oplib", "get_device")
+        AttributeError("module 'oplib' has no attribute 'get_device'. Use Tensor.device.")
     """
     hint = HINTS.get(module, {}).get(name)
-    return f"module {module!r} has no attribute {name!r}" + (f". {hint}" if hint else "")
+    if hint is not None and _imports_from(sys._getframe(1).f_back):
+        return ImportError(f"cannot import name {name!r} from {module!r}. {hint}", name=module)
+    return AttributeError(f"module {module!r} has no attribute {name!r}" + (f". {hint}" if hint else ""))
+
+
+def _imports_from(frame: FrameType | None) -> bool:
+    """Returns whether a frame runs ``from module import name``."""
+    return frame is not None and frame.f_code.co_code[frame.f_lasti] == dis.opmap["IMPORT_FROM"]
 
 
 def make_getattr(
@@ -179,7 +191,7 @@ def make_getattr(
 
     def get(name: str) -> Any:
         if name not in values:
-            raise AttributeError(describe_missing(module, name))
+            raise make_missing_error(module, name)
         value = namespace[name] = values[name]
         return value
 

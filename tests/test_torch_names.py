@@ -1,11 +1,15 @@
-"""Names of torch that oplib does not have: the AttributeError says what to use instead."""
+"""Names of torch that oplib does not have: the error says what to use instead."""
 
 from __future__ import annotations
 
+import _thread
 import functools
 import importlib
 import importlib.util
+import queue
 import re
+import sys
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -46,8 +50,48 @@ def test_python_finds_no_module_of_a_missing_name(place: str, name: str) -> None
     assert importlib.util.find_spec(f"{place}.{name}") is None
     with pytest.raises(ModuleNotFoundError, match=rf"^No module named '{place}\.{name}'"):
         importlib.import_module(f"{place}.{name}")
-    with pytest.raises(ImportError, match=f"cannot import name '{name}' from '{place}'"):
+
+
+@pytest.mark.parametrize(("place", "name"), [case for case in CASES if case[0].startswith("oplib")])
+def test_the_error_of_an_import_ends_with_the_hint(place: str, name: str) -> None:
+    text = f"cannot import name '{name}' from '{place}'. {re.escape(HINTS[place][name])}$"
+    with pytest.raises(ImportError, match=text):
         exec(f"from {place} import {name}", {})
+
+
+def test_an_import_is_seen_among_many_names_and_in_a_traced_program() -> None:
+    text = "There are no modules"
+    names = ", ".join(f"x{index}" for index in range(300))  # the index of the next one takes two bytes
+    with pytest.raises(ImportError, match=text):
+        exec(f"if skipped:\n    {names}\nfrom oplib.nn import Module", {"skipped": False})
+    lines: list[int] = []
+
+    def trace(frame: FrameType, *_: Any) -> Any:
+        lines.append(frame.f_lineno)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with pytest.raises(ImportError, match=text):
+            exec("from oplib.nn import Module", {})
+    finally:
+        sys.settrace(before)
+    assert lines
+
+
+def test_other_ways_to_ask_for_a_missing_name_get_no_import_error() -> None:
+    assert __import__("oplib.nn", fromlist=["Module"]) is oplib.nn
+    assert getattr(oplib.nn, "Module", None) is None
+    result: queue.Queue[object] = queue.Queue()
+
+    def put(error: sys.UnraisableHookArgs) -> None:
+        result.put(error.exc_value)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "unraisablehook", put)
+        _thread.start_new_thread(getattr, (oplib.nn, "Module"))  # no Python code asks
+        assert isinstance(result.get(timeout=60), AttributeError)
 
 
 def test_each_path_that_a_hint_names_exists() -> None:
