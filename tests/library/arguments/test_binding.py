@@ -168,11 +168,13 @@ def test_arrays_of_one_element_are_numbers_and_tracers_are_not():
     for array in (jnp.int32(3), make_tensor(3), make_tensor([3])):
         assert convert("int", array) == 3
         assert convert("float", array) == 3.0
-    with pytest.raises(
-        ArgumentError,
-        match=r"traced, so it is not known; the op could declare operand=\('v',\), or static_argnames",
-    ):
-        jax.jit(lambda n: convert("float", n))(1.0)
+    for transform in (jax.jit, jax.grad, jax.vmap):
+        with pytest.raises(
+            ArgumentError,
+            match=r"traced, so it is not known; under any transformation operand=\('v',\) of the op would "
+            "take it, and under jit alone static_argnames",
+        ):
+            transform(lambda n: convert("float", n))(jnp.ones(2 if transform is jax.vmap else ()))
     with pytest.raises(ArgumentError, match="found f32"):
         convert("int", jnp.float32(3.5))
 
