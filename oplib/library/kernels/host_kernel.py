@@ -49,7 +49,7 @@ def call_back_host_kernel(record: Record, kernel: Function, layout: Layout, arra
         raise MissingRuleError(
             f"{record.name}: no fake impl registered, and a host kernel under a trace needs one. The trace "
             "must know the shapes of the results before the kernel runs. Register one with "
-            f"{record.name}.register_fake."
+            f"@oplib.library.register_fake('{record.name}')."
         )
     structure, shapes = jax.eval_shape(lambda *values: run_fake_kernel(record, layout, values), *arrays)
 
