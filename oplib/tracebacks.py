@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import sys
 from collections.abc import Callable
@@ -238,8 +239,7 @@ def _find_behind(error: BaseException) -> BaseException | None:
 
 def _shorten(error: BaseException) -> None:
     error.__traceback__ = _rebuild(error.__traceback__)
-    if isinstance(error, OplibError):
-        _drop_note_of_jax(error)
+    _order_notes(error)
 
 
 def _rebuild(traceback: TracebackType | None) -> TracebackType | None:
@@ -265,16 +265,24 @@ def _rebuild(traceback: TracebackType | None) -> TracebackType | None:
     return made
 
 
-def _drop_note_of_jax(error: BaseException) -> None:
-    """Drops the note on the frames of JAX, which say nothing about an error that oplib raised."""
-    notes: list[str] = getattr(error, "__notes__", [])
-    notes[:] = [note for note in notes if _JAX_NOTE not in note]
+def _order_notes(error: BaseException) -> None:
+    """Moves JAX's note on its frames to the end, or drops it: they explain no error that oplib raised."""
+    notes: object = getattr(error, "__notes__", None)
+    if isinstance(notes, list):
+        notes.sort(key=_is_of_jax)
+        if isinstance(error, OplibError):
+            notes[:] = itertools.filterfalse(_is_of_jax, notes)
+
+
+def _is_of_jax(note: object) -> bool:
+    return isinstance(note, str) and _JAX_NOTE in note
 
 
 def _note_setting(error: BaseException) -> None:
     """Says in an error that oplib did not raise on purpose how to see the hidden frames."""
     if _NOTE not in getattr(error, "__notes__", ()):
         error.add_note(_NOTE)
+        _order_notes(error)
 
 
 def _begins_inside(traceback: TracebackType | None) -> bool:

@@ -237,6 +237,34 @@ def test_an_error_that_oplib_did_not_expect_names_the_setting():
     assert 'oplib.config.traceback = "full"' in "".join(caught.value.__cause__.__notes__)
 
 
+def test_the_notes_of_jax_come_after_those_of_oplib():
+    def double(x: jax.Array) -> jax.Array:
+        return x * 2
+
+    op = oplib.custom_op("tracebacks::noted", double)
+    op.register_autograd(lambda ctx, grad: {}[grad.shape])
+    y = op(oplib.ones(2, requires_grad=True)).sum()
+    with pytest.raises(KeyError) as caught:
+        y.backward()
+    *ours, last = caught.value.__notes__
+    assert ours[0] == "Raised in the backward formula of tracebacks::noted."
+    assert "while" in ours[1]
+    assert "JAX has removed its internal frames" in last
+
+
+@pytest.mark.parametrize("notes", [(), None, 3, [3, "mine"]])
+def test_notes_of_any_kind_pass(notes):
+    error = KeyError("mine")
+    error.__notes__ = notes
+
+    def raise_it(x):
+        raise error
+
+    with pytest.raises(KeyError) as caught:
+        oplib.pytree.tree_map(raise_it, 3)
+    assert caught.value.__notes__ == notes
+
+
 def test_calls_inside_the_users_code_show_one_line_each():
     def kernel(x):
         return x * oplib.ones(7)
