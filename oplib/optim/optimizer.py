@@ -57,9 +57,7 @@ class Optimizer:
     @entry_point
     def __init__(self, transformation: Any, params: Any) -> None:
         _import_optax()
-        if not callable(getattr(transformation, "init", None)) or not callable(
-            getattr(transformation, "update", None)
-        ):
+        if not all(callable(getattr(transformation, name, None)) for name in ("init", "update")):
             raise ArgumentTypeError(
                 f"Optimizer: 'transformation' is not one of optax. Got {describe(transformation)}. Give the "
                 "result of a function such as optax.adam(1e-3)."
@@ -70,7 +68,7 @@ class Optimizer:
         self._flags = [leaf is not None for leaf in leaves]
         arrays = self._arrange([param.array for param in self.params])
         check_devices(arrays)
-        state = self._place(transformation.init(arrays), arrays)
+        state = self._place(_run_transformation(transformation.init, arrays), arrays)
         flat, self._structure = jax.tree_util.tree_flatten(state)
         self._owners = self._find_owners(state)
         self.state = [Tensor.from_array(_strengthen(leaf)) for leaf in flat]
@@ -273,8 +271,9 @@ class Optimizer:
                 for param, grad in zip(params, grads, strict=True)
             ]
             tree = self._arrange(params)
-            changes, new = self.transformation.update(
-                self._arrange(filled), jax.tree_util.tree_unflatten(self._structure, state), tree, **extra
+            old = jax.tree_util.tree_unflatten(self._structure, state)
+            changes, new = _run_transformation(
+                self.transformation.update, self._arrange(filled), old, tree, **extra
             )
             updated = jax.tree_util.tree_leaves(_import_optax().apply_updates(tree, changes))
             kept = [
@@ -300,6 +299,18 @@ def _import_optax() -> Any:
             "pip install optax, which is the extra 'optim' of oplib."
         ) from error
     return optax
+
+
+def _run_transformation(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Runs a function of the transformation; an error keeps its type and text, and gets a note."""
+    try:
+        return function(*args, **kwargs)
+    except Exception as error:
+        error.add_note(
+            "Raised in the transformation of the Optimizer. Correct its options, such as the learning rate, "
+            "or the arguments of step()."
+        )
+        raise
 
 
 def _read_iterable(params: Any) -> Any:

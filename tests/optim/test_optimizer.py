@@ -267,6 +267,24 @@ def test_further_arguments_reach_the_transformation():
     assert w.item() > 1 - 5
 
 
+@pytest.mark.parametrize("compile_step", [lambda step: step, oplib.jit])
+def test_an_error_of_the_transformation_names_the_optimizer(compile_step):
+    w = oplib.ones(2, requires_grad=True)
+    optimizer = Optimizer(optax.sgd("a"), [w])
+    w.grad = oplib.ones(2)
+    with pytest.raises(TypeError) as caught:
+        compile_step(optimizer.step)()
+    assert "Raised in the transformation of the Optimizer" in caught.value.__notes__[0]
+    assert "learning rate" in caught.value.__notes__[0]
+
+    def fail(params):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine") as caught:
+        Optimizer(optax.GradientTransformation(fail, fail), [w])
+    assert "Raised in the transformation of the Optimizer" in caught.value.__notes__[0]
+
+
 # Hyperparameters ------------------------------------------------------------------------------------------
 
 
