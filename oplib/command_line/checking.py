@@ -13,7 +13,7 @@ from oplib.library.objects.overload import OpOverload
 from oplib.library.opcheck.check import DEFAULT_TEST_UTILS, opcheck
 from oplib.library.opcheck.report import CheckResult, OpReport, make_report, name_check
 from oplib.testing.op_lists import SLOW_CHECKS
-from oplib.testing.samples import samples
+from oplib.testing.samples import find_refusal, samples
 
 from .output import load_ops, print_colored, print_json, write_file
 
@@ -61,7 +61,9 @@ def check_op(op: OpOverload, names: Sequence[str]) -> OpReport:
     report = OpReport(op.describe())
     calls = samples(op)
     if not calls:
-        report.checks["samples"] = CheckResult(0.0, skipped="no arguments are known that the op accepts")
+        refusal = find_refusal(op)
+        reason = "" if refusal else "no arguments can be made for its schema"
+        report.checks["samples"] = CheckResult(0.0, refusal, reason)
     for call in calls:
         for name in names:
             if name not in report.failures:
@@ -88,12 +90,11 @@ def _mark(check: CheckResult) -> str:
 
 def _print_line(report: OpReport, width: int) -> None:
     marks = " ".join(map(_mark, report.checks.values()))
-    told = (
-        f"   {report.checks['samples'].skipped}"
-        if "samples" in report.checks
-        else f"   {report.seconds:.1f} s"
-    )
-    print_colored(f"  {report.description.name:<{width}}   {marks}{told}", {"✓": "green", "✗": "bold red"})
+    if "samples" in report.checks:
+        told = report.checks["samples"].skipped or "it accepts no arguments that were tried"
+    else:
+        told = f"{report.seconds:.1f} s"
+    print_colored(f"  {report.description.name:<{width}}   {marks}   {told}", {"✓": "green", "✗": "bold red"})
 
 
 def _print_failures(reports: Sequence[OpReport], page: str | None) -> None:

@@ -13,7 +13,7 @@ from oplib.library.objects.overload import OpOverload
 from oplib.library.opcheck.check import DEFAULT_TEST_UTILS, opcheck
 
 from .op_lists import SLOW_CHECKS, list_ops_of
-from .samples import Call, samples
+from .samples import Call, find_refusal, samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class OpCase:
 
     Attributes:
         op: the op.
-        sample: the arguments; None if there are none, and the check is skipped.
+        sample: the arguments; None if there are none.
         check: the name of the check, one of ``opcheck``'s.
     """
 
@@ -34,13 +34,15 @@ class OpCase:
         """Runs the check.
 
         Raises:
-            OpCheckError: it fails.
-            pytest.skip.Exception: there was nothing to check, or the op has no sample.
+            OpCheckError: it fails, or the op raises for all arguments that fit its schema.
+            pytest.skip.Exception: there was nothing to check, or no arguments can be made.
         """
         __tracebackhide__ = True  # pytest shows the user's line and the message
         if self.sample is None:
+            if (refusal := find_refusal(self.op)) is not None:
+                raise refusal
             pytest.skip(
-                f"{self.op.name()}: no arguments are known that it accepts. Give it some with "
+                f"{self.op.name()}: no arguments can be made for its schema. Give it some with "
                 f"oplib.testing.add_samples({self.op.name()!r})."
             )
         result = opcheck(self.op, self.sample.args, self.sample.kwargs, test_utils=self.check)[self.check]

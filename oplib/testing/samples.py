@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oplib.errors import ArgumentValueError
+from oplib.errors import ArgumentValueError, OpCheckError, describe
 from oplib.library.objects.description import Status
 from oplib.library.objects.overload import OpOverload, resolve_op
 from oplib.library.schema import Argument, FunctionSchema, parse_schema, split_values
@@ -116,9 +116,29 @@ def samples(
     is_differentiable = overload is None or overload.describe()["backward"].status is not Status.missing
     for tried in _list_types(schema, shapes or {}, dtype):
         call = _make_call(schema, tried, seed, requires_grad=is_differentiable)
-        if call is not None and (overload is None or _accepts(overload, call)):
+        if call is not None and (overload is None or _try_call(overload, call) is None):
             return [call]
     return []
+
+
+def find_refusal(op: OpOverload) -> OpCheckError | None:
+    """Returns the error for an op of which :func:`samples` finds no call; None if no arguments can be made.
+
+    Its cause is the error that the op raises for the first arguments that fit its schema.
+    """
+    schema = op.record.schema
+    call = _make_call(schema, next(_list_types(schema, {}, jnp.float32)), 0, requires_grad=False)
+    cause = None if call is None else _try_call(op, call)
+    if call is None or cause is None:
+        return None
+    shown = ", ".join([*map(describe, call.args), *(f"{k}={describe(v)}" for k, v in call.kwargs.items())])
+    refusal = OpCheckError(
+        f"{op.name()}: raises for all arguments that were tried. Got {type(cause).__name__} for ({shown}): "
+        f"{cause} Correct the op, or give it arguments that it accepts with "
+        f"oplib.testing.add_samples({op.name()!r})."
+    )
+    refusal.__cause__ = cause
+    return refusal
 
 
 def _require_names(schema: FunctionSchema, shapes: Mapping[str, Any]) -> None:
@@ -220,17 +240,17 @@ def _draw(shape: Shape, dtype: Any, numbers: np.random.Generator) -> Tensor:
     return Tensor.from_array(jnp.asarray(values.reshape(shape), dtype), requires_grad=bool(is_float))
 
 
-def _accepts(overload: OpOverload, call: Call) -> bool:
-    """Tells whether an op returns for these arguments; a kernel on the host runs, another one is traced."""
+def _try_call(overload: OpOverload, call: Call) -> Exception | None:
+    """Returns the error that an op raises for these arguments; a host kernel runs, another one is traced."""
     args, kwargs = jax.tree.map(_to_array, (call.args, dict(call.kwargs)), is_leaf=_is_tensor)
     try:
         if overload.record.kind == "array":
             jax.eval_shape(lambda: overload.functional(*args, **kwargs))
         else:
             overload(*jax.tree.map(_detach, call.args, is_leaf=_is_tensor), **call.kwargs)
-    except Exception:  # noqa: BLE001  any error means that it does not
-        return False
-    return True
+    except Exception as error:  # noqa: BLE001  any error means that the op does not accept them
+        return error
+    return None
 
 
 def _is_tensor(value: Any) -> bool:

@@ -114,7 +114,7 @@ def test_a_right_module_passes_its_check(module, capsys):
         "",
     ]
     assert "commands::cube   ✓ ✓ ✓ ✓ ✓ ✓" in printed
-    assert "commands::odd    –   no arguments are known" in printed
+    assert "commands::odd    –   no arguments can be made" in printed
     assert "0 failed, 6 passed, 1 skipped" in printed
 
 
@@ -138,6 +138,23 @@ def test_check_for_machines(wrong_module, capsys):
     cube, odd = json.loads(capsys.readouterr().out)
     assert cube["checks"]["test_gradients"]["outcome"] == "failed"
     assert odd["checks"]["samples"]["outcome"] == "skipped"
+
+
+def test_an_op_that_raises_for_all_samples_fails(tmp_path, capsys):
+    path, results = tmp_path / "user_ops_raising.py", tmp_path / "results.xml"
+    path.write_text(
+        "import jax\nfrom oplib.library import custom_op\n"
+        "@custom_op('commands::raising')\n"
+        "def raising(x: jax.Array, *, by: float) -> jax.Array:\n"
+        "    raise ZeroDivisionError('no way.')\n"
+    )
+    assert main(["check", str(path), "--junit", str(results)]) == 1
+    printed = capsys.readouterr().out
+    assert "commands::raising   ✗" in printed
+    assert "Got ZeroDivisionError for (f32[3,4], by=0.5): no way. Correct the op" in printed
+    assert "1 failed, 0 passed, 0 skipped" in printed
+    (failure,) = ET.fromstring(results.read_text()).iter("failure")
+    assert "ZeroDivisionError" in str(failure.get("message"))
 
 
 @pytest.mark.slow

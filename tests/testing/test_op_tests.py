@@ -16,6 +16,10 @@ from oplib.library import custom_op
 def cube(x: jax.Array) -> jax.Array:
     return x ** 3
 
+@custom_op("plugged::raising")
+def raising(x: jax.Array) -> jax.Array:
+    return x.nothing
+
 @custom_op("plugged::other")
 def other(x: jax.Array, by: object) -> jax.Array:
     return x
@@ -43,16 +47,19 @@ def run(pytester, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_right_op_passes_and_one_without_samples_is_skipped(run):
+def test_a_right_op_passes_one_without_samples_is_skipped_and_one_that_raises_fails(run):
     result = run(3)
-    result.assert_outcomes(passed=3, skipped=1)
+    result.assert_outcomes(passed=3, skipped=1, failed=1)
+    result.stdout.fnmatch_lines(
+        ["E *OpCheckError: plugged::raising: raises for all arguments*AttributeError*"]
+    )
     result.stdout.fnmatch_lines(["*plugged::cube-0-gradients*PASSED*"])
 
 
 @pytest.mark.slow
 def test_a_wrong_formula_fails_its_checks_only(run):
     result = run(2, "-m", "not oplib_slow")
-    result.assert_outcomes(passed=1, failed=1, skipped=1, deselected=1)
+    result.assert_outcomes(passed=1, failed=2, skipped=1, deselected=1)
     result.stdout.fnmatch_lines(["*plugged::cube-0-gradients*FAILED*"])
     lines = result.outlines
     shown = lines[lines.index(next(line for line in lines if "= FAILURES =" in line)) :]

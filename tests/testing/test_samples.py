@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.errors import ArgumentValueError, UnknownOperatorError
+from oplib.errors import ArgumentValueError, OpCheckError, UnknownOperatorError
 from oplib.library import custom_op, opcheck
 from oplib.library.objects.overload import find_overload
 from oplib.testing import Call, add_samples, samples
-from oplib.testing.samples import _makers
+from oplib.testing.samples import _makers, find_refusal
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +72,23 @@ def test_a_kernel_on_the_host_is_tried_by_running_it():
 
     assert tuple(samples(square)[0].args[0].shape) == (3, 3)
     assert seen[:2] == [(3, 4), (4,)]
+
+
+def test_the_refusal_of_an_op_that_accepts_nothing_has_its_error_as_cause():
+    @custom_op("samples::refusing")
+    def refusing(x: jax.Array) -> jax.Array:
+        raise ValueError("never")
+
+    @custom_op("samples::strange")
+    def strange(x: jax.Array, way: object) -> jax.Array:
+        return x
+
+    assert samples(refusing) == samples(strange) == []
+    refusal = find_refusal(find_overload("samples::refusing", subject="test"))
+    assert isinstance(refusal, OpCheckError)
+    assert isinstance(refusal.__cause__, ValueError)
+    assert "refusing: raises for all arguments that were tried. Got ValueError for (f32[3,4])" in str(refusal)
+    assert find_refusal(find_overload("samples::strange", subject="test")) is None
 
 
 def test_added_samples_come_before_made_ones():
