@@ -29,7 +29,7 @@ from .methods.values import TensorValues
 from .shapes.construction import construct
 from .storage.class_changes import change_class
 from .storage.constants import own_array
-from .storage.fresh import is_large, own
+from .storage.fresh import is_large, mark_fresh
 from .storage.overlay import overlays
 from .storage.storage import Storage
 from .upcalls import upcalls
@@ -215,7 +215,7 @@ def box_new(array: Any, requires_grad: object) -> Tensor:
     """
     tensor = box_leaf(array, requires_grad)
     if is_large(array.shape):
-        own(tensor._storage)
+        mark_fresh(tensor._storage)
     return tensor
 
 

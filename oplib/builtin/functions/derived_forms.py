@@ -19,14 +19,14 @@ from oplib.library.calls.own_buffer import choose_call
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.shapes.keywords import take_named
-from oplib.tensor.storage.fresh import look
+from oplib.tensor.storage.fresh import get_owner_array
 
 from .specification import FunctionSpec
 
 _INPLACE = {"inplace": "a bool, by default False; whether the result is written into `input`, a Tensor."}
 # the checks pass whatever the operands are if none of these holds
 _MAY_NOT_WRITE = "{0}._root is not None or {0}._read_only or {0}._requires_grad or __modes.state.watchers"
-_LOOK = "__storage.array if __storage.__class__ is __Storage else __look(__storage)"
+_OWNER_ARRAY = "__storage.array if __storage.__class__ is __Storage else __get_owner_array(__storage)"
 _WRITE = "__written = __write({}, None, {!r}, __seen)\nif __written is not None: return __written\ncontinue"
 
 
@@ -56,7 +56,7 @@ def specify_in_place(
         f"        __check_may_write({first}, {name!r}, ({operands}){uniform})",
         "    while True:",  # as update_in_place does
         f"        __storage = {first}._storage",
-        f"        __seen = {_LOOK}",
+        f"        __seen = {_OWNER_ARRAY}",
         *_write_results(spec.lines, _WRITE.format(first, name), first),
     )
     used = {
@@ -66,7 +66,7 @@ def specify_in_place(
         "__check_may_write": check_may_write,
         "__Storage": Storage,
         "__choose_call": choose_call,
-        "__look": look,
+        "__get_owner_array": get_owner_array,
         "__write": write_enlarging if enlarges else _write_exact if is_exact else write_in_place,
     }
     doc = (

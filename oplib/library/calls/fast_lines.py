@@ -105,15 +105,15 @@ class _CallWriter:
             if argument.numbers:
                 self._write_operand(argument)
         if block.writes:
-            with code.block(f"if {self._test_classes('__Tensor')}:"):
+            with code.block(f"if {self._render_class_test('__Tensor')}:"):
                 self._write_in_place()
             return
-        array_test = self._test_classes(code.refer(self._dispatcher.array_types, "ARRAY_TYPES"))
+        array_test = self._render_class_test(code.refer(self._dispatcher.array_types, "ARRAY_TYPES"))
         if gives_views(self._dispatcher.record):  # the complete path makes views of Tensors
             head = f"if {array_test}:"
         else:
             classes = "__TENSORS" if block.in_inference else "__Tensor"
-            with code.block(f"if {self._test_classes(classes)}:"):
+            with code.block(f"if {self._render_class_test(classes)}:"):
                 self._write_tensor_call()
             head = f"elif {array_test}:"
         with code.block(head):
@@ -134,7 +134,7 @@ class _CallWriter:
             with code.block(f"if {operand} is None:"):
                 code.write(f"{operand} = __to_operand({name})")
 
-    def _test_classes(self, classes: str) -> str:
+    def _render_class_test(self, classes: str) -> str:
         """Returns the test of whether all tensors have a class, and all numbers can be passed.
 
         Args:

@@ -21,7 +21,7 @@ from oplib.library.records.record import Record
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.storage.escape import runs_at_once
-from oplib.tensor.storage.fresh import FreshStorage, exchange_for_own, is_large, look, rewrite
+from oplib.tensor.storage.fresh import FreshStorage, exchange_for_own, get_owner_array, is_large, rewrite
 from oplib.tracebacks import call_compiled
 
 from .input_kind import take_numbers
@@ -87,7 +87,7 @@ def _write(op: OpOverload, tensor: Tensor, args: tuple[Any, ...], kwargs: dict[s
     operands = [unbox(value) if isinstance(value, Tensor) else to_constant(value) for value in flat[1:]]
     specialization = dispatcher.specialize(layout)
     storage = tensor._storage
-    whole = look(storage)  # after the operands: one of them may read this storage
+    whole = get_owner_array(storage)  # after the operands: one of them may read this storage
     key = tuple(map(_describe, (whole, *operands)))
     if None in key or specialization.call.is_plain or storage.__class__ is not FreshStorage:
         return False

@@ -25,7 +25,7 @@ from .storage import Storage
 
 _ARRAY: Any = Storage.__dict__["array"]
 _VERSION: Any = Storage.__dict__["version"]
-_get_array = _ARRAY.__get__
+_read_slot = _ARRAY.__get__
 
 LARGE = 2**18
 """The number of items from which on eager writes use buffers again; smaller arrays are copied as fast."""
@@ -87,7 +87,7 @@ class FreshStorage(Storage):
         """The array. Reading it makes the storage ordinary."""
         with buffers:
             make_ordinary(self)
-            return _get_array(self)
+            return _read_slot(self)
 
     @array.setter
     def array(self, value: Any) -> None:
@@ -99,7 +99,7 @@ class FreshStorage(Storage):
     def version(self) -> int:
         """The number of writes. Reading it leaves the storage fresh."""
         with buffers:
-            return _peek_version(self) if self.__class__ is FreshStorage else _VERSION.__get__(self)
+            return _read_version(self) if self.__class__ is FreshStorage else _VERSION.__get__(self)
 
     @version.setter
     def version(self, value: int) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  a slot there
@@ -114,7 +114,7 @@ class FreshStorage(Storage):
     def spec(self) -> Any:
         """An object with shape and dtype. Reading it leaves the storage fresh."""
         with buffers:
-            return peek(self)
+            return get_array(self)
 
 
 def make_ordinary(storage: Any) -> None:
@@ -138,11 +138,11 @@ def separate(storage: Any) -> None:
     """
     with buffers:
         if storage.__class__ is FreshStorage and not storage.slot[1]:
-            _take(storage)
+            _separate_outputs(storage)
 
 
-def _take(storage: Any) -> ProgramOutputs | None:
-    """Lets a storage have outputs of its own; None if it is not fresh."""
+def _separate_outputs(storage: Any) -> ProgramOutputs | None:
+    """Moves the array of a fresh storage into outputs of its own, and returns these. None: it is not."""
     own = ProgramOutputs([None], [1])
     slot = own.slots[0]
     # No signal handler of this thread runs from here on, as there are no calls.
@@ -192,7 +192,7 @@ def is_large(shape: Sequence[int]) -> bool:
     return size.__class__ is int and size >= LARGE  # not symbolic
 
 
-def own(storage: Any) -> None:
+def mark_fresh(storage: Any) -> None:
     """Makes the storage of a new Tensor fresh, unless its array is traced.
 
     Args:
@@ -203,9 +203,18 @@ def own(storage: Any) -> None:
 
 
 def exchange_for_own(storage: Any, seen: Any, array: Any, *, counted: bool = True) -> bool:
-    """Does what ``exchange`` of an ordinary storage does, with an array that nothing else holds.
+    """Replaces the array of an ordinary storage, if that is ``seen``, and makes the storage fresh.
 
-    At no time does another thread find the array in an ordinary storage, where it could take it unseen.
+    At no time does another thread find the new array in an ordinary storage, where it could take it unseen.
+
+    Args:
+        storage: the storage.
+        seen: the array that the storage must hold.
+        array: the new one, which nothing else holds.
+        counted: count a write.
+
+    Returns:
+        Whether it is done, as ``Storage.exchange``.
     """
     with buffers:
         outputs = ProgramOutputs([array], [1])
@@ -233,45 +242,45 @@ def rewrite(storage: Any, run: Callable[..., Any], operands: Sequence[Any], seen
         Whether it is done. If not, the storage is not fresh, or it holds another array.
     """
     with buffers:
-        own = _take(storage)
-        if own is None:
+        outputs = _separate_outputs(storage)
+        if outputs is None:
             return False
-        array = own.arrays[0]
+        array = outputs.arrays[0]
         calls = itertools.starmap(run, ((array, *operands),))
         # Python runs signal handlers after calls, so none reads or writes from here on. An interrupt comes
         # before the program runs or after the write is counted: storing into a slice exhausts the iterator.
-        if storage.__class__ is not FreshStorage or storage.outputs is not own or own.arrays[0] is not array:
+        if storage.__class__ is not FreshStorage or storage.outputs is not outputs:
             return False
-        if seen is not None and array is not seen:
+        if outputs.arrays[0] is not array or (seen is not None and array is not seen):
             return False
-        own.arrays[:], own.versions[0] = calls, own.versions[0] + 1
+        outputs.arrays[:], outputs.versions[0] = calls, outputs.versions[0] + 1
         return True
 
 
-def peek(storage: Any) -> Any:
+def get_array(storage: Any) -> Any:
     """Returns the array of a storage that is not a view. The storage stays fresh."""
     if storage.__class__ is FreshStorage:
         return storage.outputs.arrays[storage.slot[0]]
-    return _get_array(storage)
+    return _read_slot(storage)
 
 
-def look(storage: Any) -> Any:
-    """Returns the array of the owner, for comparing it. A fresh owner stays fresh.
+def get_owner_array(storage: Any) -> Any:
+    """Returns the array of the owner of a storage. A fresh owner stays fresh.
 
-    So another thread may delete what is returned. Only shape, dtype and identity may be read.
+    Another thread may delete the array, so only its shape, dtype and identity may be read.
     """
     owner = storage.owner
     if owner.__class__ is FreshStorage:
         with buffers:
             if owner.__class__ is FreshStorage:
-                return peek(owner)
+                return get_array(owner)
     return owner.array
 
 
-def _peek_version(storage: Any) -> int:
+def _read_version(storage: Any) -> int:
     outputs, (index, count, _) = storage.outputs, storage.slot
     return outputs.versions[index] + outputs.calls * count
 
 
-poke = _ARRAY.__set__
+set_array = _ARRAY.__set__
 """Gives an ordinary storage that is not a view an array. The caller holds ``buffers``."""

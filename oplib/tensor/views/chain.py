@@ -233,8 +233,8 @@ class Chain:
             self._parts.clear()
         self._parts[id(whole)] = ref(whole), ref(part)
 
-    def has_read(self, whole: Any) -> bool:
-        """Returns whether such a base was asked about before, so that reading it compiles nothing."""
+    def note_read(self, whole: Any) -> bool:
+        """Notes a read of such a base. Returns whether one was noted before, so that no read compiles."""
         key = whole.dtype, whole.sharding, whole.committed
         has_read = key in self._calls
         self._calls.add(key)

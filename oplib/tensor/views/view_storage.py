@@ -14,7 +14,14 @@ from jax.sharding import SingleDeviceSharding
 
 from oplib.tensor.devices.layout import place_like
 from oplib.tensor.storage.escape import runs_at_once
-from oplib.tensor.storage.fresh import FreshStorage, buffers, exchange_for_own, look, peek, rewrite
+from oplib.tensor.storage.fresh import (
+    FreshStorage,
+    buffers,
+    exchange_for_own,
+    get_array,
+    get_owner_array,
+    rewrite,
+)
 from oplib.tensor.storage.storage import Storage
 
 from .chain import Chain, make_chain, starts_to_array
@@ -23,7 +30,7 @@ from .operand import ViewOperand
 
 _new: Any = object.__new__
 _READ_BY_CALL: Any = (lambda: None, None)
-_OWNING = (Storage, FreshStorage)
+_ARRAY_HOLDERS = (Storage, FreshStorage)
 
 
 class ViewStorage(Storage):
@@ -73,9 +80,9 @@ class ViewStorage(Storage):
         if not self.chain.is_large or not runs_at_once():
             return None
         with buffers:
-            if base.__class__ is not FreshStorage or not self.chain.has_read(peek(base)):
+            if base.__class__ is not FreshStorage or not self.chain.note_read(get_array(base)):
                 return None
-            whole = peek(base)
+            whole = get_array(base)
             kept = self._kept
             if kept is None or kept[0]() is not whole:
                 self._hold(whole, self.chain.read(whole, self.starts))
@@ -190,7 +197,7 @@ class ViewStorage(Storage):
     def write(self, array: Any) -> None:
         """Writes through the chain into the base, and counts the write there."""
         base = self.base
-        while not self.exchange(base.array if base.__class__ is Storage else look(base), array):
+        while not self.exchange(base.array if base.__class__ is Storage else get_owner_array(base), array):
             pass  # another thread has written elsewhere in the base
 
     def replace(self, array: Any) -> None:
@@ -228,7 +235,7 @@ class ViewStorage(Storage):
             As ``exchange``; None if an array is traced or on several devices, or the base is an alias.
         """
         base, run_here = self.base, runs_at_once() and not isinstance(array, Tracer)
-        if not run_here or base.__class__ not in _OWNING or isinstance(seen, Tracer):
+        if not run_here or base.__class__ not in _ARRAY_HOLDERS or isinstance(seen, Tracer):
             return None
         if seen.sharding.__class__ is not SingleDeviceSharding:
             return None

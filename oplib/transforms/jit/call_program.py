@@ -20,7 +20,7 @@ from oplib.modes import modes
 from oplib.tensor import Storage
 from oplib.tensor.devices.layout import find_spread, replicate_on_mesh
 from oplib.tensor.devices.memory import require_memory
-from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs, peek, reads, separate
+from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs, get_array, reads, separate
 from oplib.tensor.storage.overlay import list_classes
 from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.paths import SCALARS, CapturedPath
@@ -376,10 +376,10 @@ def _find_layouts(trace: Trace, read: Sequence[int]) -> list[Any] | None:
         read: the numbers of the operands that the program reads.
     """
     layouts, operands = list(trace.layouts), trace.candidates.operands
-    spread = [find_spread(peek(operands[number].value._storage.owner)) for number in read]
+    spread = [find_spread(get_array(operands[number].value._storage.owner)) for number in read]
     meshes = [one for one in spread if one is not None]
     for operand, output, _ in trace.effects.writes if meshes else ():
-        array = peek(operands[operand].value._storage.owner)
+        array = get_array(operands[operand].value._storage.owner)
         if output is not None and layouts[output] is None and not array.committed:
             layouts[output] = replicate_on_mesh(meshes[0])
     return layouts if any(layouts) else None

@@ -17,7 +17,7 @@ from oplib.tensor import Generator, Storage, Tensor
 from oplib.tensor.devices.layout import find_spread, is_alike
 from oplib.tensor.inference import InferenceTensor
 from oplib.tensor.methods.copying import users_attributes
-from oplib.tensor.storage.fresh import peek
+from oplib.tensor.storage.fresh import get_array
 from oplib.tensor.storage.overlay import Overlay
 from oplib.tensor.views import AliasStorage
 from oplib.transforms.tracing.boundary import Boundary
@@ -58,7 +58,7 @@ class Collector:
         self._name = name
         self._candidates = candidates
         self._snapshot = snapshot
-        self._layouts = {storage: find_spread(peek(storage)) for storage in candidates.storages}
+        self._layouts = {storage: find_spread(get_array(storage)) for storage in candidates.storages}
         self._memory = MemoryAfterCall(snapshot, self._put_storage)
         self._reset()
         self._on_the_way = candidates.find_ancestors()

@@ -16,7 +16,7 @@ from oplib.errors import describe
 from oplib.generated_code import define_function
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.devices.layout import describe_sharding, is_alike, is_spread
-from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs, peek
+from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs, get_array
 from oplib.tensor.storage.overlay import list_classes
 from oplib.tensor.views import AliasStorage, ViewStorage
 from oplib.transforms.tracing.paths import CapturedPath
@@ -102,7 +102,7 @@ class ExpectedOperands:
         _hold_attributes([path.value for path in paths])
         storages = [attributes["_storage"] for attributes in before]
         owners = [storage.owner for storage in storages]
-        arrays = [peek(owner) for owner in owners]
+        arrays = [get_array(owner) for owner in owners]
         self._classes = [list_classes(storage) for storage in storages]
         self._are_plain = all(one == _PLAIN for one in self._classes)
         layers = [_list_layers(storage) for storage in storages]
@@ -136,7 +136,7 @@ class ExpectedOperands:
         if not (are_ordinary and self._are_plain) and not self._fit_storages(storages):
             return None
         if not are_ordinary:
-            arrays = list(map(peek, owners))
+            arrays = list(map(get_array, owners))
         fits = self._share_as_before(owners) and self.fit_arrays(arrays)
         return Found(tensors, owners, arrays, rest) if fits else None
 
@@ -201,7 +201,7 @@ class ExpectedOperands:
         storages = [tensor._storage for tensor in tensors]
         yield from self._explain_storages(storages)
         owners = [storage.owner for storage in storages]
-        arrays = list(map(peek, owners))
+        arrays = list(map(get_array, owners))
         for name, array, shown in zip(self._names, arrays, self._shown, strict=True):
             if describe(array) != shown:
                 yield f"{name} is no longer {shown}"

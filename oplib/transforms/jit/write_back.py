@@ -15,7 +15,7 @@ from oplib.autograd.recording.view import fit_gradients, turn_views_back
 from oplib.pytree import tree_unflatten
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.inference import InferenceStorage, InferenceTensor
-from oplib.tensor.storage.fresh import ProgramOutputs, attach_output, make_fresh, peek, poke
+from oplib.tensor.storage.fresh import ProgramOutputs, attach_output, get_array, make_fresh, set_array
 from oplib.tensor.views import AliasStorage, note_view
 from oplib.tensor.views.lineage import share_requires_grad
 from oplib.tensor.views.view_storage import make_view_storage
@@ -139,11 +139,11 @@ class WriteBack:
         written = self._take_outputs(returned)
         outputs = ProgramOutputs(list(written), self._counts)
         for storage, slot, array in zip(self._take_fresh(owners), outputs.slots, written, strict=False):
-            if peek(storage) is not array:
+            if get_array(storage) is not array:
                 attach_output(storage, outputs, slot)
         storages, arrays, counts = self._stored
         for storage, array, count in zip(storages(owners), arrays(returned), counts, strict=True):
-            if peek(storage) is not array:
+            if get_array(storage) is not array:
                 storage.version += count
                 storage.array = array
 
@@ -155,7 +155,7 @@ class WriteBack:
         storages: list[Any] = [None] * len(self._effects.new_storages)
         for number, output, version, kind in self._new:
             storage = storages[number] = _new(kind)
-            poke(storage, returned[output])
+            set_array(storage, returned[output])
             storage.version = version
         made: list[Any] = []
         if self._are_plain:

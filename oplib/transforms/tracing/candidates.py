@@ -13,7 +13,7 @@ from oplib.errors import DeviceError
 from oplib.tensor import Generator, Storage, Tensor
 from oplib.tensor.devices.layout import describe_devices
 from oplib.tensor.storage.ended import EndedStorage
-from oplib.tensor.storage.fresh import peek
+from oplib.tensor.storage.fresh import get_array
 
 from .constants import NamesOfCode, identify, read_constants
 from .paths import SCALARS, CapturedPath, Walk
@@ -95,7 +95,7 @@ class Candidates:
         """Returns the inputs before the array arguments, as they are now."""
         starts = [path.value.start for path in self.generators]
         counts = [part for key, count in starts for part in (key, np.uint32(count))]
-        return [*[peek(storage) for storage in self.storages], *counts]
+        return [*[get_array(storage) for storage in self.storages], *counts]
 
     def check_devices(self, name: str, operands: Iterable[int]) -> None:
         """Raises where a program would read Tensors on different devices.
@@ -109,7 +109,7 @@ class Candidates:
         """
         paths: dict[frozenset[Any], CapturedPath] = {}
         for path in [self.operands[number] for number in operands]:
-            array = peek(path.value._storage.owner)
+            array = get_array(path.value._storage.owner)
             if array.committed:
                 paths.setdefault(frozenset(array.sharding.device_set), path)
         if len(paths) > 1:

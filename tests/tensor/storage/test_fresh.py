@@ -17,7 +17,7 @@ import pytest
 
 import oplib
 from oplib.tensor.storage import fresh
-from oplib.tensor.storage.fresh import FreshStorage, own, rewrite
+from oplib.tensor.storage.fresh import FreshStorage, mark_fresh, rewrite
 from tests.test_import import run_python
 from tests.threads import try_in_threads
 
@@ -497,7 +497,7 @@ def test_a_storage_that_is_read_is_not_rewritten():
 def test_a_traced_array_is_not_owned():
     def run(array):
         storage = oplib.Tensor.from_array(array)._storage
-        own(storage)
+        mark_fresh(storage)
         assert storage.__class__ is not FreshStorage
         return array
 

@@ -11,7 +11,7 @@ import pytest
 
 import oplib
 from oplib.errors import ArgumentError
-from oplib.tensor.storage.fresh import FreshStorage, peek
+from oplib.tensor.storage.fresh import FreshStorage, get_array
 
 CALLS = 4
 TWO = oplib.tensor([2.0, 1.0])
@@ -347,7 +347,7 @@ def test_a_failure_of_a_call_that_follows_changes_nothing(monkeypatch):
 def test_a_cleared_gradient_frees_its_array():
     model = CompiledModel()
     train(model)
-    arrays = [weakref.ref(peek(weight._grad._storage)) for weight in model.weights]
+    arrays = [weakref.ref(get_array(weight._grad._storage)) for weight in model.weights]
     for weight in model.weights:
         weight.grad = None
     gc.collect()
@@ -359,7 +359,7 @@ def test_dropped_tensors_free_their_arrays_although_the_function_lives():
     step = oplib.jit(lambda weights: [weight.add_(1) for weight in weights][2:])
     for _ in range(CALLS):
         step(weights)
-    arrays = [weakref.ref(peek(weight._storage)) for weight in weights]
+    arrays = [weakref.ref(get_array(weight._storage)) for weight in weights]
     del weights
     gc.collect()
     assert [one() for one in arrays] == [None, None]

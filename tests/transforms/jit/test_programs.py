@@ -11,7 +11,7 @@ import pytest
 
 import oplib
 from oplib.errors import CompilationWarning
-from oplib.tensor.storage.fresh import peek
+from oplib.tensor.storage.fresh import get_array
 
 pytestmark = pytest.mark.spec("J.4")
 
@@ -232,7 +232,7 @@ def test_a_buffer_that_nobody_has_read_is_donated():
     weight = oplib.zeros(4)
     step = oplib.jit(lambda: (weight.add_(1), None)[1])
     step()
-    buffer = peek(weight._storage)
+    buffer = get_array(weight._storage)
     assert not buffer.is_deleted()
     step()
     assert buffer.is_deleted()
@@ -275,7 +275,7 @@ def test_a_program_that_only_reads_leaves_buffers_to_the_program_that_writes_the
     assert read().item() == 4  # it is traced, so the next step copies
     step()
     assert read().item() == 8
-    buffer = peek(weight._storage)
+    buffer = get_array(weight._storage)
     step()
     assert buffer.is_deleted()
     assert read().item() == 12
@@ -288,7 +288,7 @@ def test_a_gradient_that_a_program_made_is_accumulated_in_its_buffer():
     add = oplib.jit(lambda x: (weight * x).sum().backward())
     for _ in range(3):
         first(oplib.ones(4))
-        buffer = peek(weight.grad._storage)
+        buffer = get_array(weight.grad._storage)
         add(oplib.ones(4))
         assert weight.grad.tolist() == [2] * 4
     assert buffer.is_deleted()
