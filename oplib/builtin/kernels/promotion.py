@@ -126,6 +126,16 @@ def find_common_shape(op: str, *arrays: Any, lead: int | None = None) -> tuple[i
     return tuple(shape)
 
 
+def broadcast_batches(op: str, *matrices: Any) -> list[Any]:
+    """Broadcasts the axes of matrices before the last two.
+
+    Raises:
+        ArgumentError: these axes have no common shape.
+    """
+    batch = find_common_shape(op, *matrices, lead=-2)
+    return [broadcast_to(matrix, (*batch, *matrix.shape[-2:])) for matrix in matrices]
+
+
 def broadcast_to(array: Any, shape: tuple[int, ...]) -> Any:
     """Broadcasts one array to a shape that is known to fit."""
     if array.shape == shape:

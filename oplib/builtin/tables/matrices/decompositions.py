@@ -11,7 +11,7 @@ from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.dtype_classes import classify
-from oplib.builtin.kernels.promotion import check_dtypes, find_common_shape, in_single, strong
+from oplib.builtin.kernels.promotion import broadcast_batches, check_dtypes, in_single, strong
 from oplib.builtin.rows.row import LinalgRow, Row
 from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, DimensionError, describe
@@ -23,8 +23,19 @@ def check_matrix(op: str, matrix: Any, *, is_square: bool = True) -> None:
     if matrix.ndim < 2 or (is_square and matrix.shape[-1] != matrix.shape[-2]):
         kind = "square matrices" if is_square else "matrices"
         raise ArgumentError(
-            f"linalg.{op}: the tensor must be batches of {kind}, with at least 2 dimensions. Got "
+            f"{op}: the tensor must be batches of {kind}, with at least 2 dimensions. Got "
             f"{describe(matrix)}. Reshape it."
+        )
+
+
+def check_system(op: str, matrix: Any, B: Any, *, left: bool = True) -> None:
+    """Raises unless the first operand is square and the second has its right-hand sides, in one dtype."""
+    check_matrix(op, matrix)
+    check_dtypes(op, matrix, B)
+    if B.ndim < 2 or B.shape[-2 if left else -1] != matrix.shape[-1]:
+        raise ArgumentError(
+            f"{op}: incompatible shapes for {'AX = B' if left else 'XA = B'}, or B has fewer than 2 "
+            f"dimensions. Got {describe(matrix)} and {describe(B)}. Transpose one, or add unsqueeze(-1)."
         )
 
 
@@ -46,7 +57,7 @@ def _is_vector(matrix: Any, other: Any) -> bool:
 
 def solve(self: Any, other: Any, *, left: bool = True) -> Any:
     """Solves ``self @ x = other``, or ``x @ self = other``; a singular matrix gives inf and NaN."""
-    check_matrix("solve", self)
+    check_matrix("linalg.solve", self)
     check_dtypes("linalg.solve", self, other)
     is_vector = _is_vector(self, other)
     right = lax.expand_dims(other, (other.ndim,)) if is_vector else other
@@ -57,27 +68,15 @@ def solve(self: Any, other: Any, *, left: bool = True) -> Any:
         )
     if not left:
         return jnp.swapaxes(solve(jnp.swapaxes(self, -1, -2), jnp.swapaxes(other, -1, -2)), -1, -2)
-    batch = find_common_shape("linalg.solve", self, right, lead=-2)
-    solution = jnp.linalg.solve(
-        jnp.broadcast_to(self, (*batch, *self.shape[-2:])),
-        jnp.broadcast_to(right, (*batch, *right.shape[-2:])),
-    )
+    solution = jnp.linalg.solve(*broadcast_batches("linalg.solve", self, right))
     return lax.squeeze(solution, (solution.ndim - 1,)) if is_vector else solution
 
 
 def _solve_triangular(
     self: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Any:
-    check_matrix("solve_triangular", self)
-    check_dtypes("linalg.solve_triangular", self, B)
-    if B.ndim < 2 or B.shape[-2 if left else -1] != self.shape[-1]:
-        raise ArgumentError(
-            f"linalg.solve_triangular: incompatible shapes for {'AX = B' if left else 'XA = B'}, or B has "
-            f"fewer than 2 dimensions. Got {describe(self)} and {describe(B)}. Transpose one of them."
-        )
-    batch = find_common_shape("linalg.solve_triangular", self, B, lead=-2)
-    matrix = jnp.broadcast_to(self, (*batch, *self.shape[-2:]))
-    right = jnp.broadcast_to(B, (*batch, *B.shape[-2:]))
+    check_system("linalg.solve_triangular", self, B, left=left)
+    matrix, right = broadcast_batches("linalg.solve_triangular", self, B)
     return lax.linalg.triangular_solve(
         matrix, right, left_side=left, lower=not upper, unit_diagonal=unitriangular
     )
@@ -86,7 +85,7 @@ def _solve_triangular(
 SYSTEMS = (
     LinalgRow(
         "linalg_inv(Tensor self) -> Tensor",
-        _of_square("inv", jnp.linalg.inv),
+        _of_square("linalg.inv", jnp.linalg.inv),
         "inverse matrix",
         aliases=("inverse",),
         autocast="cpu float32",
@@ -115,7 +114,7 @@ def _det(self: Any) -> Any:
 
 
 def _slogdet(self: Any) -> tuple[Any, Any]:
-    check_matrix("slogdet", self)
+    check_matrix("linalg.slogdet", self)
     sign, size = jnp.linalg.slogdet(self)
     return sign, size
 
@@ -137,7 +136,7 @@ def _expm(matrix: Any) -> Any:
 
 
 def _matrix_power(self: Any, n: int) -> Any:
-    check_matrix("matrix_power", self)
+    check_matrix("linalg.matrix_power", self)
     if n < 0 and classify(self.dtype) not in "fc":
         raise ArgumentError(
             f"linalg.matrix_power: a negative power needs an inverse, and so float32 or more. Got "
@@ -147,7 +146,9 @@ def _matrix_power(self: Any, n: int) -> Any:
 
 
 DETERMINANTS = (
-    LinalgRow("linalg_det(Tensor self) -> Tensor", _of_square("det", _det), "determinant", aliases=("det",)),
+    LinalgRow(
+        "linalg_det(Tensor self) -> Tensor", _of_square("linalg.det", _det), "determinant", aliases=("det",)
+    ),
     LinalgRow(
         "linalg_slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)",
         _slogdet,
@@ -170,7 +171,7 @@ DETERMINANTS = (
     ),
     LinalgRow(
         "linalg_matrix_exp(Tensor self) -> Tensor",
-        _of_square("matrix_exp", _expm),
+        _of_square("linalg.matrix_exp", _expm),
         "matrix exponential",
         dtypes="hfc",
         aliases=("matrix_exp",),
@@ -182,13 +183,13 @@ DETERMINANTS = (
 
 def cholesky(self: Any, *, upper: bool = False) -> Any:
     """Returns the triangular factor; NaN for a matrix that is not positive definite."""
-    check_matrix("cholesky", self)
+    check_matrix("linalg.cholesky", self)
     lower = jnp.linalg.cholesky(self, symmetrize_input=True)
     return jnp.conj(jnp.swapaxes(lower, -1, -2)) if upper else lower
 
 
 def _qr(self: Any, mode: str = "reduced") -> tuple[Any, Any]:
-    check_matrix("qr", self, is_square=False)
+    check_matrix("linalg.qr", self, is_square=False)
     if mode not in ("reduced", "complete", "r"):
         raise ArgumentError(
             f"linalg.qr: expected mode to be 'reduced', 'complete' or 'r'. Got {mode!r}. Leave it out for "
@@ -202,7 +203,7 @@ def _qr(self: Any, mode: str = "reduced") -> tuple[Any, Any]:
 
 def _svd(self: Any, full_matrices: bool = True) -> tuple[Any, Any, Any]:
     """Omits the gradient of the completing vectors; JAX's full decomposition has no gradient at all."""
-    check_matrix("svd", self, is_square=False)
+    check_matrix("linalg.svd", self, is_square=False)
     u, s, vh = jnp.linalg.svd(self, full_matrices=False)
     if not full_matrices or self.shape[-1] == self.shape[-2]:
         return u, s, vh
@@ -216,13 +217,13 @@ def _svd(self: Any, full_matrices: bool = True) -> tuple[Any, Any, Any]:
 
 
 def _svdvals(self: Any) -> Any:
-    check_matrix("svdvals", self, is_square=False)
+    check_matrix("linalg.svdvals", self, is_square=False)
     return jnp.linalg.svd(self, full_matrices=False, compute_uv=False)
 
 
 def _eigh(self: Any, UPLO: str = "L") -> tuple[Any, Any]:
     """Reads one triangle; the gradient is that of a Hermitian matrix, so it has both triangles."""
-    check_matrix("eigh", self)
+    check_matrix("linalg.eigh", self)
     if UPLO not in ("L", "U", "l", "u"):
         raise ArgumentError(
             f"linalg.eigh: expected UPLO argument to be 'L' or 'U'. Got {UPLO!r}. Leave it out for 'L'."
@@ -245,7 +246,7 @@ def _eigvalsh(self: Any, UPLO: str = "L") -> Any:
 
 def _eig(self: Any) -> tuple[Any, Any]:
     """Returns vectors of length 1; their phase is arbitrary, and so is its part of the gradient."""
-    check_matrix("eig", self)
+    check_matrix("linalg.eig", self)
     if not self.size:  # JAX would search the largest item of each vector
         vectors = lax.convert_element_type(self, jnp.result_type(self.dtype, jnp.complex64))
         return jnp.sum(vectors, -1), vectors
@@ -254,7 +255,7 @@ def _eig(self: Any) -> tuple[Any, Any]:
 
 
 def _eigvals(self: Any) -> Any:
-    check_matrix("eigvals", self)
+    check_matrix("linalg.eigvals", self)
     return _eig(self)[0]  # unlike JAX's eigvals, this has second derivatives
 
 
@@ -314,7 +315,7 @@ DECOMPOSITIONS = (
 
 
 def _matrix_norm(self: Any, ord: float | str, dim: Sequence[int], keepdim: bool, *, dtype: Any = None) -> Any:
-    check_matrix("matrix_norm", self, is_square=False)
+    check_matrix("linalg.matrix_norm", self, is_square=False)
     array = self if dtype is None else lax.convert_element_type(self, dtype)
     axes = [find_dim("matrix_norm", array.ndim, number) for number in dim]
     if len(set(axes)) != 2 or len(axes) != 2:

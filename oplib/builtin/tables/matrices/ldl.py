@@ -18,23 +18,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from oplib.builtin.kernels.promotion import check_dtypes, find_common_shape, is_integral, strong
+from oplib.builtin.kernels.promotion import broadcast_batches, is_integral, strong
 from oplib.builtin.rows.row import LinalgRow
 from oplib.errors import ArgumentError, describe
 from oplib.library import Derivative
 from oplib.library.axes.varying import match_varying
 from oplib.tensor.dtypes import names as dtypes
 
+from .decompositions import check_matrix, check_system
+from .triangles import find_first
+
 _ALPHA = (1 + math.sqrt(17)) / 8  # bounds the growth of the items
 _MISSING = Derivative(missing="torch has none either; linalg.solve has one")
-
-
-def _check(op: str, matrix: Any) -> None:
-    if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2]:
-        raise ArgumentError(
-            f"{op}: A must be batches of square matrices, with 2 dimensions or more. Got "
-            f"{describe(matrix)}. Reshape it."
-        )
 
 
 def _map(function: Callable[..., Any], dims: int, *arrays: Any) -> Any:
@@ -52,7 +47,7 @@ def _turn(matrix: Any, hermitian: bool) -> Any:
 
 
 def _factor(self: Any, *, hermitian: bool = False) -> tuple[Any, Any]:
-    _check("linalg.ldl_factor", self)
+    check_matrix("linalg.ldl_factor", self)
     if not self.size:
         return self, jnp.zeros(self.shape[:-1], dtypes.int32)
     return _map(functools.partial(_factor_one, hermitian=hermitian), self.ndim - 2, self)
@@ -132,11 +127,7 @@ def _exchange(indices: Any, first: Any, other: Any) -> Any:
 def find_broken(factors: Any, pivots: Any) -> Any:
     """Returns the first position, from 1, at which D is 0 or nan in a block of one; 0 if there is none."""
     diagonal = jnp.diagonal(factors, axis1=-2, axis2=-1)
-    if not diagonal.shape[-1]:
-        return jnp.zeros(diagonal.shape[:-1], dtypes.int32)
-    is_broken = (pivots > np.int32(0)) & ((diagonal == strong(0, diagonal)) | jnp.isnan(diagonal))
-    first = lax.argmax(is_broken, is_broken.ndim - 1, dtypes.int32)
-    return jnp.where(jnp.any(is_broken, -1), first + strong(1, first), strong(0, first))
+    return find_first((pivots > np.int32(0)) & ((diagonal == strong(0, diagonal)) | jnp.isnan(diagonal)))
 
 
 def _factor_ex(self: Any, *, hermitian: bool = False, check_errors: bool = False) -> tuple[Any, Any, Any]:  # noqa: ARG001  checked around the call
@@ -149,27 +140,18 @@ def _factor_ex(self: Any, *, hermitian: bool = False, check_errors: bool = False
 
 def _solve(LD: Any, pivots: Any, B: Any, *, hermitian: bool = False) -> Any:
     op = "linalg.ldl_solve"
-    _check(op, LD)
-    check_dtypes(op, LD, B)
-    if B.ndim < 2 or B.shape[-2] != LD.shape[-1]:
-        raise ArgumentError(
-            f"{op}: B must have at least 2 dimensions, and as many rows as LD. Got {describe(LD)} and "
-            f"{describe(B)}. Add one with unsqueeze(-1)."
-        )
+    check_system(op, LD, B)
     if pivots.shape != LD.shape[:-1] or not is_integral(pivots.dtype) or pivots.dtype == dtypes.bool:
         raise ArgumentError(
             f"{op}: pivots should be integers, one for each row of LD. Got {describe(pivots)} for "
             f"{describe(LD)}. Pass the result of linalg.ldl_factor."
         )
-    batch = find_common_shape(op, LD, B, lead=-2)
+    factors, right = broadcast_batches(op, LD, B)
     if not LD.size:
-        return jnp.broadcast_to(B, (*batch, *B.shape[-2:]))
-    arrays = (
-        jnp.broadcast_to(LD, (*batch, *LD.shape[-2:])),
-        jnp.broadcast_to(lax.convert_element_type(pivots, dtypes.int32), (*batch, LD.shape[-1])),
-        jnp.broadcast_to(B, (*batch, *B.shape[-2:])),
-    )
-    return _map(functools.partial(_solve_one, hermitian=hermitian), len(batch), *arrays)
+        return right
+    pivots = jnp.broadcast_to(lax.convert_element_type(pivots, dtypes.int32), factors.shape[:-1])
+    solve = functools.partial(_solve_one, hermitian=hermitian)
+    return _map(solve, factors.ndim - 2, factors, pivots, right)
 
 
 def _solve_one(factors: Any, pivots: Any, right: Any, *, hermitian: bool) -> Any:

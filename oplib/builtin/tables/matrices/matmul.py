@@ -7,17 +7,9 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from oplib.builtin.kernels.promotion import broadcast_to, find_common_shape
+from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, find_common_shape
 from oplib.builtin.rows.row import ProductRow
 from oplib.errors import ArgumentError, describe
-
-
-def _check(op: str, self: Any, other: Any) -> None:
-    if self.dtype != other.dtype:
-        raise ArgumentError(
-            f"{op}: expected both operands to have the same dtype. Got {describe(self)} and "
-            f"{describe(other)}. Convert one: tensor.to(dtype)."
-        )
 
 
 def check_factors(op: str, x: Any, y: Any) -> None:
@@ -57,7 +49,7 @@ def broadcast_to_product(op: str, name: str, array: Any, product: Any) -> Any:
 
 
 def _matmul(self: Any, other: Any, op: str = "matmul") -> Any:
-    _check(op, self, other)
+    check_dtypes(op, self, other)
     check_factors(op, self, other)
     find_common_shape(op, self, other, lead=-2)
     return jnp.matmul(self, other)

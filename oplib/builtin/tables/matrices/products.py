@@ -13,10 +13,9 @@ from jax import lax
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.promotion import (
     broadcast,
-    broadcast_to,
+    broadcast_batches,
     check_dtypes,
     compute_dtype,
-    find_common_shape,
     is_integral,
     promote_operands,
     strong,
@@ -358,8 +357,7 @@ def _cdist(x1: Any, x2: Any, p: float = 2, compute_mode: str = _MODES_OF_CDIST[0
         )
     if p < 0:
         raise ArgumentError(f"cdist: only supports non-negative p. Got p={p}. Give 0 or more.")
-    batch = find_common_shape("cdist", x1, x2, lead=-2)
-    x1, x2 = (broadcast_to(array, (*batch, *array.shape[-2:])) for array in (x1, x2))
+    x1, x2 = broadcast_batches("cdist", x1, x2)
     away = lax.expand_dims(x1, (x1.ndim - 1,)) - lax.expand_dims(x2, (x2.ndim - 2,))
     return compute_norm(away, p, (away.ndim - 1,), keepdim=False)
 

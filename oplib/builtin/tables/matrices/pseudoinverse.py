@@ -18,7 +18,7 @@ from .decompositions import check_matrix, reflect_triangle
 
 def _lstsq(self: Any, B: Any, *, rcond: float | None = None) -> Any:
     """Solves by the pseudoinverse, whose gradient is known."""
-    check_matrix("lstsq", self, is_square=False)
+    check_matrix("linalg.lstsq", self, is_square=False)
     check_dtypes("linalg.lstsq", self, B)
     return jnp.matmul(_pinv(self, rtol=rcond), B)
 
@@ -30,7 +30,7 @@ def _pinv(self: Any, *, atol: float | None = None, rtol: float | None = None, he
     """
     if atol:
         return _pinv_bounded(self, atol, rtol, hermitian=hermitian)
-    check_matrix("pinv", self, is_square=hermitian)
+    check_matrix("linalg.pinv", self, is_square=hermitian)
     self = reflect_triangle(self, "L") if hermitian else self
     bound = _find_tolerance(self) if rtol is None else rtol
     return jnp.linalg.pinv(self, rtol=bound, hermitian=hermitian)
@@ -42,7 +42,7 @@ def _find_tolerance(matrix: Any) -> float:
 
 def _pinv_bounded(self: Any, atol: Any = None, rtol: Any = None, *, hermitian: bool = False) -> Any:
     """Uses the larger of two bounds for each matrix, with the defaults of :func:`_pinv`."""
-    check_matrix("pinv", self, is_square=hermitian)
+    check_matrix("linalg.pinv", self, is_square=hermitian)
     self = reflect_triangle(self, "L") if hermitian else self
     least, ratio = (
         None if array is None else lax.stop_gradient(jnp.asarray(array)) for array in (atol, rtol)

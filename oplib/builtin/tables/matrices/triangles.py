@@ -7,24 +7,18 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import check_dtypes, find_common_shape, is_integral, strong
+from oplib.builtin.kernels.promotion import broadcast_batches, check_dtypes, is_integral, strong
 from oplib.builtin.rows.row import LinalgRow, Row
 from oplib.errors import ArgumentError, describe
 from oplib.library.axes.varying import match_varying
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 
-
-def _check(op: str, matrix: Any, *, is_square: bool = False) -> None:
-    if matrix.ndim < 2 or (is_square and matrix.shape[-1] != matrix.shape[-2]):
-        raise ArgumentError(
-            f"{op}: expected {'square matrices' if is_square else 'matrices'}, with 2 dimensions or more. "
-            f"Got {describe(matrix)}. Reshape it."
-        )
+from .decompositions import check_matrix, check_system
 
 
 def _check_pivot(op: str, self: Any, pivot: bool) -> None:
-    _check(op, self)
+    check_matrix(op, self, is_square=False)
     if not pivot:
         raise ArgumentError(
             f"{op}: LU without pivoting is not implemented. Got {describe(self)} and pivot=False. "
@@ -57,11 +51,15 @@ def _lu_factor_ex(self: Any, *, pivot: bool = True, check_errors: bool = False) 
 def find_zero(factors: Any) -> Any:
     """Returns the first position, from 1, at which the diagonal of U is 0; 0 if there is none."""
     diagonal = jnp.diagonal(factors, axis1=-2, axis2=-1)
-    if not diagonal.shape[-1]:
-        return jnp.zeros(diagonal.shape[:-1], dtypes.int32)
-    is_zero = diagonal == strong(0, diagonal)
-    first = lax.argmax(is_zero, is_zero.ndim - 1, dtypes.int32)
-    return jnp.where(jnp.any(is_zero, -1), first + strong(1, first), strong(0, first))
+    return find_first(diagonal == strong(0, diagonal))
+
+
+def find_first(flags: Any) -> Any:
+    """Returns the first position of True along the last axis, counted from 1; 0 if there is none."""
+    if not flags.shape[-1]:
+        return jnp.zeros(flags.shape[:-1], dtypes.int32)
+    first = lax.argmax(flags, flags.ndim - 1, dtypes.int32)
+    return jnp.where(jnp.any(flags, -1), first + strong(1, first), strong(0, first))
 
 
 def _permute(indices: Any, dtype: Any) -> Any:
@@ -78,7 +76,7 @@ def _split(factors: Any) -> tuple[Any, Any]:
 
 
 def _find_indices(op: str, factors: Any, pivots: Any) -> Any:
-    _check(op, factors)
+    check_matrix(op, factors, is_square=False)
     if pivots.dtype != dtypes.int32 or pivots.shape[-1:] != (min(factors.shape[-2:]),):
         raise ArgumentError(
             f"{op}: pivots should be int32, one for each row that has one. Got {describe(pivots)} for "
@@ -98,18 +96,10 @@ def _lu_unpack(
 
 def _lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Any:
     op = "linalg.lu_solve"
-    _check(op, LU, is_square=True)
-    check_dtypes(op, LU, B)
-    if B.ndim < 2 or B.shape[-2 if left else -1] != LU.shape[-1]:
-        raise ArgumentError(
-            f"{op}: B must have at least 2 dimensions, and as many {'rows' if left else 'columns'} as LU. "
-            f"Got {describe(LU)} and {describe(B)}. Add one with unsqueeze(-1)."
-        )
+    check_system(op, LU, B, left=left)
     indices = _find_indices(op, LU, pivots)
-    batch = find_common_shape(op, LU, B, lead=-2)
-    factors = jnp.broadcast_to(LU, (*batch, *LU.shape[-2:]))
-    right = jnp.broadcast_to(B, (*batch, *B.shape[-2:]))
-    indices = jnp.broadcast_to(indices, (*batch, indices.shape[-1]))
+    factors, right = broadcast_batches(op, LU, B)
+    indices = jnp.broadcast_to(indices, (*right.shape[:-2], indices.shape[-1]))
     if left:
         return _solve_factored(factors, indices, right, adjoint=adjoint)
     return _turn(_solve_factored(factors, indices, _turn(right), adjoint=not adjoint))
@@ -132,7 +122,7 @@ def _solve_factored(factors: Any, indices: Any, right: Any, *, adjoint: bool) ->
 
 
 def _inv_ex(self: Any, *, check_errors: bool = False) -> tuple[Any, Any]:  # noqa: ARG001  checked around the call
-    _check("linalg.inv_ex", self, is_square=True)
+    check_matrix("linalg.inv_ex", self)
     return jnp.linalg.inv(self), find_zero(lax.linalg.lu(lax.stop_gradient(self))[0])
 
 
@@ -141,7 +131,7 @@ def _inv_ex(self: Any, *, check_errors: bool = False) -> tuple[Any, Any]:  # noq
 
 def _householder_product(self: Any, tau: Any) -> Any:
     op = "linalg.householder_product"
-    _check(op, self)
+    check_matrix(op, self, is_square=False)
     check_dtypes(op, self, tau)
     rows, columns = self.shape[-2:]
     if rows < columns or tau.shape[:-1] != self.shape[:-2] or tau.shape[-1] > columns:
