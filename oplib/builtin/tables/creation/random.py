@@ -6,6 +6,7 @@ of a distribution have no gradient with respect to its parameters: every gradien
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -175,9 +176,14 @@ def _check_multinomial(weights: Any, count: int, replacement: bool) -> None:
         )
 
 
-def _fill(schema: str, kernel: Kernel, doc: str, classes: str, *operand: str, **facts: Any) -> Row:
-    """Makes a row for an op that fills a tensor; only the tensor's dtype is checked."""
-    name = schema.partition("(")[0].partition(".")[0].removesuffix("_functional")
+def _fill(schema: str, kernel: Kernel, doc: str, classes: str) -> Row:
+    """Makes a row for an op that fills a tensor; only the tensor's dtype is checked.
+
+    Its numbers are operands. The methods that fill tensors call it; only an overload of a function is public.
+    """
+    head, _, arguments = schema.partition("(")
+    base, is_overload, _ = head.partition(".")
+    name = base.removesuffix("_functional")
 
     def checked(self: Any, *numbers: Any, generator: Any) -> Any:
         if classify(self.dtype) not in classes:
@@ -186,8 +192,15 @@ def _fill(schema: str, kernel: Kernel, doc: str, classes: str, *operand: str, **
             )
         return match_type(kernel(self, *numbers, generator=generator), jax.typeof(self))
 
-    text = f"{schema}, *, Generator? generator=None) -> Tensor"
-    return Row(text, checked, doc, operand=operand, dtypes=classes, source=f"torch.Tensor.{name}_", **facts)
+    return Row(
+        f"{schema}, *, Generator? generator=None) -> Tensor",
+        checked,
+        doc if is_overload else f"{doc} in the shape of a tensor",
+        operand=tuple(re.findall(r"float (\w+)", arguments)),
+        dtypes=classes,
+        source=f"torch.Tensor.{name}_",
+        is_internal=not is_overload,
+    )
 
 
 ROWS = (
@@ -198,7 +211,7 @@ ROWS = (
         dtypes="hf",
         out=True,
     ),
-    _fill("bernoulli.p(Tensor self, float p", _flip, "ones with a given probability, and zeros", "bihf", "p"),
+    _fill("bernoulli.p(Tensor self, float p", _flip, "ones with a given probability, and zeros", "bihf"),
     _fill(
         "bernoulli.Tensor(Tensor self, Tensor p", _flip, "ones with given probabilities, and zeros", "bihf"
     ),
@@ -241,53 +254,19 @@ ROWS = (
     _fill(
         "normal_functional(Tensor self, float mean=0., float std=1.",
         _normal,
-        "normally distributed numbers in the shape of a tensor",
+        "normally distributed numbers",
         "hfc",
-        "mean",
-        "std",
-        is_internal=True,
     ),
     _fill(
-        "uniform(Tensor self, float from=0., float to=1.",
-        _uniform,
-        "uniformly distributed numbers in the shape of a tensor",
-        "hfc",
-        "from",
-        "to",
-        is_internal=True,
+        "uniform(Tensor self, float from=0., float to=1.", _uniform, "uniformly distributed numbers", "hfc"
     ),
-    _fill(
-        "exponential(Tensor self, float lambd=1.",
-        _exponential,
-        "exponentially distributed numbers in the shape of a tensor",
-        "hf",
-        "lambd",
-        is_internal=True,
-    ),
+    _fill("exponential(Tensor self, float lambd=1.", _exponential, "exponentially distributed numbers", "hf"),
     _fill(
         "log_normal(Tensor self, float mean=1., float std=2.",
         _log_normal,
-        "log-normally distributed numbers in the shape of a tensor",
+        "log-normally distributed numbers",
         "hf",
-        "mean",
-        "std",
-        is_internal=True,
     ),
-    _fill(
-        "geometric(Tensor self, float p",
-        _geometric,
-        "numbers of trials up to the first success, in the shape of a tensor",
-        "ihf",
-        "p",
-        is_internal=True,
-    ),
-    _fill(
-        "cauchy(Tensor self, float median=0., float sigma=1.",
-        _cauchy,
-        "Cauchy distributed numbers in the shape of a tensor",
-        "hf",
-        "median",
-        "sigma",
-        is_internal=True,
-    ),
+    _fill("geometric(Tensor self, float p", _geometric, "numbers of trials up to the first success", "ihf"),
+    _fill("cauchy(Tensor self, float median=0., float sigma=1.", _cauchy, "Cauchy distributed numbers", "hf"),
 )
