@@ -19,11 +19,8 @@ import math
 import os
 import secrets
 import stat
-import struct
 import sys
-import tokenize
 import zipfile
-import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -54,21 +51,6 @@ _TREE = "tree.json"
 _HEADER = 2**16  # bytes that a member may have beside its items
 _CHUNK = 2**18  # bytes that are read at once, which stay in a cache of the processor
 _ALIGNMENT = 64  # of memory that JAX does not copy
-_DAMAGES = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    RuntimeError,  # RecursionError; NotImplementedError and RuntimeError of zipfile
-    SyntaxError,  # of the header of an array, which is Python
-    TypeError,
-    ValueError,
-    tokenize.TokenError,
-)
 _NATIVE = "biufc"  # the kinds of dtypes that a .npy file describes
 
 
@@ -147,9 +129,9 @@ def load(f: File, map_location: Any = None) -> Any:
     try:
         with zipfile.ZipFile(f) as archive:
             return _Reader(archive, map_location).read()
-    except OplibError:  # such as a dtype that JAX lacks now
+    except (OplibError, OSError):  # such as a dtype that JAX lacks now, or a file that cannot be read
         raise
-    except _DAMAGES as error:
+    except Exception as error:  # noqa: BLE001  damaged archives, JSON and headers raise errors of any kind
         raise DataError(
             "load: the file is not one that oplib.save has written, or it is damaged. Got "
             f"{type(error).__name__}: {error}. Save it again; pickled files of other libraries are not read."

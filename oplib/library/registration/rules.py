@@ -224,8 +224,9 @@ def check_fake_signature(record: Record, fake: Function) -> None:
     """Raises if a fake kernel cannot serve the op's kernels.
 
     Raises:
-        RegistrationError: the op is composite; the fake kernel takes other arguments than the op; or its
-            annotation has another number of results.
+        RegistrationError: the op is composite, or the annotation of the fake kernel has another number of
+            results.
+        RegistrationTypeError: the fake kernel takes other arguments than the op.
     """
     schema = record.schema
     if record.kind == "composite":
@@ -233,18 +234,10 @@ def check_fake_signature(record: Record, fake: Function) -> None:
             f"{record.name}: a fake kernel would never run, because the op is composite: its kernel is made "
             'of other ops, which have theirs. Register the kernel for "default" to make the op opaque.'
         )
-    signature = _read_signature(fake)
-    if signature is None:
-        return
     args, kwargs = make_blank_arguments(schema)
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise RegistrationError(
-            f"{record.name}: the fake kernel does not take the arguments of the op. Got {signature}, the "
-            f"schema is {schema}: {error}. Give it the parameters of the kernel."
-        ) from None
-    count = _count_returns(signature.return_annotation)
+    require_signature(fake, f"{record.name}: the fake kernel", f"those of {schema}", *args, **kwargs)
+    signature = _read_signature(fake)
+    count = None if signature is None else _count_returns(signature.return_annotation)
     is_one_tree = len(schema.returns) == 1 and schema.has_result_tree
     if count is not None and count != len(schema.returns) and not is_one_tree:
         raise RegistrationError(

@@ -83,7 +83,7 @@ class TestRegisterFake:
     )
     def test_one_that_takes_other_arguments_is_refused_at_registration(self, op, fake, told):
         with pytest.raises(
-            RegistrationError, match=rf"fak::f: the fake kernel does not take the arguments of the op.*{told}"
+            RegistrationError, match=rf"fak::f: the fake kernel does not accept its arguments.*{told}"
         ):
             op.register_fake(fake)
         assert fake_of(op) is None
