@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from heapq import heapify
 from typing import Any
 
 from jax import device_put as move_to_default_device
+from jax.extend.core import ClosedJaxpr
 
 from oplib.autograd.engine.node_hooks import run_pre_hooks, store_retained
 from oplib.autograd.engine.run import Run
@@ -18,7 +19,7 @@ from oplib.hooks import RemovableHandle
 
 from .graph_key import describe_leaf
 from .recorder import Expectations, Recorder
-from .segment import Segment, SegmentCompiler, divide
+from .segment import Segment, Shared, divide, make_segment
 from .state import note_eager
 from .steps import HostStep, Step
 
@@ -37,7 +38,6 @@ class BackwardProgram:
     Attributes:
         names: the names of the nodes, for messages.
         items: segments and host steps, in order.
-        functions: the functions of the segments, as the compiler got them.
         continuation: resumes a pass eagerly.
         staged: the inputs that are moved from the host to the accelerator.
         expectations: which results host steps give, as passes have shown.
@@ -47,15 +47,13 @@ class BackwardProgram:
     """
 
     def __init__(
-        self, recorder: Recorder, compiler: SegmentCompiler, *, former: BackwardProgram | None
+        self,
+        recorder: Recorder,
+        compile_function: Callable[[ClosedJaxpr], Callable[..., Any]],
+        *,
+        former: BackwardProgram | None,
     ) -> None:
-        """Compiles the steps of a recorder.
-
-        Args:
-            recorder: the recorder.
-            compiler: the compiler of segments.
-            former: the outdated program that this one replaces, if any.
-        """
+        """Compiles the steps of a recorder, perhaps in place of an outdated program."""
         self.names = tuple([node.name() for node in recorder.indices])
         self.continuation = Continuation(recorder)
         self.staged: Sequence[int] = ()
@@ -65,20 +63,22 @@ class BackwardProgram:
         self._hooks = [describe_hooks(node) for node in recorder.indices]
         self._size = recorder.script.size
         self.items: list[Segment | HostStep] = []
-        self._link(recorder.script.steps, compiler)
-        self.functions = compiler.functions
+        self._link(recorder.script.steps, compile_function)
 
-    def _link(self, steps: Sequence[Step], compiler: SegmentCompiler) -> None:
+    def _link(self, steps: Sequence[Step], compile_function: Callable[[ClosedJaxpr], Any]) -> None:
         """Divides the steps into segments and host steps."""
         groups = divide(steps)
         reads = [[value.number for step in group for value in step.arguments] for group in groups]
         reads.append([number for number in self.continuation.outputs if number is not None])
         last_reads = {value: number for number, group in enumerate(reads) for value in group}
+        shared: Shared = {}
         for number, group in enumerate(groups):
             if isinstance(group[0], HostStep):
                 self.items.append(group[0])
                 continue
-            segment = compiler.compile(group, lambda value, at=number: last_reads.get(value, -1) > at)
+            segment = make_segment(
+                group, lambda value, at=number: last_reads.get(value, -1) > at, shared, compile_function
+            )
             if number < len(groups) - 1:
                 segment.drops = [value for value in set(reads[number]) if last_reads[value] == number]
             self.items.append(segment)
@@ -101,8 +101,7 @@ class BackwardProgram:
         has_host_run, finished = False, None
         for item in self.items:
             if isinstance(item, Segment):
-                reason = GRAD_CHANGED if has_host_run and not _fits(item, nodes) else None
-                reason = reason or _run_segment(item, run, values, nodes, is_checked=not has_host_run)
+                reason = _run_segment(item, run, values, nodes, has_host_run=has_host_run)
             else:
                 has_host_run, finished = True, (item, _run_host(item, run, values, nodes))
                 reason = self._find_mismatch(*finished, nodes, handles)
@@ -157,28 +156,14 @@ def _run_host(step: HostStep, run: Run, values: list[Any], nodes: Sequence[TapeN
     return results
 
 
-def _fits(segment: Segment, nodes: Sequence[Any]) -> bool:
-    """Returns whether the leaves of a segment are as they were expected, after a host step."""
-    leaves = [(step.leaf, nodes[step.index]) for step in segment.stores if step.leaf is not None]
-    return all(describe_leaf(node.variable) == leaf for leaf, node in leaves)
-
-
 def _run_segment(
-    segment: Segment, run: Run, values: list[Any], nodes: Sequence[Any], *, is_checked: bool
+    segment: Segment, run: Run, values: list[Any], nodes: Sequence[Any], *, has_host_run: bool
 ) -> str | None:
-    """Runs a segment, and stores what it gives.
-
-    Args:
-        segment: the segment.
-        run: the run.
-        values: the values so far, by number.
-        nodes: the nodes of the graph, by index.
-        is_checked: whether no Python code has run since the saved values were checked.
-
-    Returns:
-        Why the segment cannot run, in which case nothing has changed; None if it has run.
-    """
-    if not is_checked:
+    """Runs a segment, and stores what it gives. Returns why it cannot run; then nothing has changed."""
+    if has_host_run:  # Python code may have changed leaves, and what nodes have saved
+        leaves = [(step.leaf, nodes[step.index]) for step in segment.stores if step.leaf is not None]
+        if any(describe_leaf(node.variable) != leaf for leaf, node in leaves):
+            return GRAD_CHANGED
         for index in segment.indices:
             node = run.node = nodes[index]
             node.read_operands([])
@@ -246,15 +231,7 @@ class Continuation:
         call: int,
         finished: tuple[HostStep, Gradients] | None,
     ) -> None:
-        """Continues a run as the engine would.
-
-        Args:
-            run: the run.
-            values: the values of the program so far, by number.
-            nodes: the nodes of the graph, by index.
-            call: the number of the call that comes next.
-            finished: the host step that was the last, with its results; None if it was a segment.
-        """
+        """Continues a run as the engine would, at a call or after the host step that was the last."""
         edges, grads = (), ()
         if finished is not None:
             call = finished[0].call + 1

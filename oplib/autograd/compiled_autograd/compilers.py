@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -31,13 +31,8 @@ def check_compiler(compiler: object) -> None:
         )
 
 
-def compile_segment(compiler: Compiler, function: SegmentFunction, avals: Sequence[Any]) -> Any:
+def compile_segment(compiler: Compiler, function: SegmentFunction) -> Callable[..., Any]:
     """Compiles the function of a segment, and checks what the compiler returned.
-
-    Args:
-        compiler: the compiler.
-        function: the function of the segment.
-        avals: the shapes of its arguments.
 
     Raises:
         AutogradError: the result cannot be called, or it gives other results than the function.
@@ -48,7 +43,7 @@ def compile_segment(compiler: Compiler, function: SegmentFunction, avals: Sequen
         compiled = compiler(function)
         if compiler is jax.jit:
             return compiled
-        results = _try(compiled, avals) if callable(compiled) else None
+        results = _try(compiled, function.jaxpr.in_avals) if callable(compiled) else None
     except Exception as error:
         error.add_note(f"Raised by the compiler '{name_of(compiler)}' for {function.__name__}.")
         raise

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from jax.core import Tracer
+from jax.extend.core import ClosedJaxpr
 
 from oplib.autograd.array_functions.array_function import shape_of
 from oplib.autograd.array_functions.compilation import is_uncompiled
@@ -26,7 +26,7 @@ from .compilers import compile_segment
 from .graph_key import GraphWalk
 from .program_cache import programs
 from .recorder import NotServed, Recorder, Script
-from .segment import SegmentCompiler
+from .segment import SegmentFunction
 from .state import (
     Compiler,
     counters,
@@ -43,12 +43,7 @@ _PLAIN = (Storage, FreshStorage)
 
 
 def execute_compiled(run: Run, roots: Sequence[Edge], grads: Gradients) -> bool:
-    """Executes a run with its program, if a compiler is installed and a program can serve.
-
-    Args:
-        run: the run. Its modes are set.
-        roots: the edges where gradients enter.
-        grads: one for each of them.
+    """Executes a run, whose modes are set, with its program, if there is a compiler and a program can serve.
 
     Returns:
         Whether the run is done. If not, nothing has changed.
@@ -148,11 +143,16 @@ def _make_program(  # noqa: PLR0917  everything that the execution of a run has 
     except BaseException:
         run.node = recorder.node  # the error names it
         raise
-    segments = SegmentCompiler(partial(compile_segment, compiler), programs.take_number)
-    program = BackwardProgram(recorder, segments, former=former)
+    functions: list[SegmentFunction] = []
+
+    def compile_function(jaxpr: ClosedJaxpr) -> Callable[..., Any]:
+        functions.append(SegmentFunction(f"CompiledAutograd{programs.take_number()}", jaxpr))
+        return compile_segment(compiler, functions[-1])
+
+    program = BackwardProgram(recorder, compile_function, former=former)
     if config.stage_host_scalars:
         program.staged = _find_host_scalars(program, inputs)
-    for function in program.functions:
+    for function in functions:
         log.info("%s", function)
         verbose_log.debug("%s on %s", function.__name__, sorted(set(map(_platform, inputs))))
     programs.add(key, program)

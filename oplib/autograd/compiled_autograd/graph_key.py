@@ -40,11 +40,7 @@ class GraphWalk:
         self.node: TapeNode | None = None
 
     def walk(self, roots: Sequence[Edge], plan: RunPlan) -> None:
-        """Walks over the graph.
-
-        Args:
-            roots: the edges where gradients enter.
-            plan: the plan of the run.
+        """Walks over the graph, from the edges where gradients enter.
 
         Raises:
             SavedTensorError: a saved value is freed, or has been written in place.
@@ -134,9 +130,8 @@ class GraphWalk:
 def describe_leaf(leaf: Tensor) -> tuple[Any, ...]:
     """Returns what a program must know of a leaf.
 
-    Returns:
-        Whether it requires grad, the number of its post-accumulate hooks, its shape and dtype, and the shape
-        and dtype of its ``grad`` or None.
+    That is whether it requires grad, the number of its post-accumulate hooks, its shape and dtype, and the
+    shape and dtype of its ``grad`` or None.
     """
     spec, grad, hooks = leaf._storage.spec, leaf._grad, leaf._post_accumulate_hooks
     held = None if grad is None else (grad._storage.spec.shape, grad._storage.spec.dtype)

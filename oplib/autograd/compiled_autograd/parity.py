@@ -22,12 +22,7 @@ class BackwardState(SimpleNamespace):
 
 
 class FakeBackwardCFunction:
-    """The ctx that the backward of a Function gets from :func:`call_backward`.
-
-    Attributes:
-        real: the node.
-        saved_tensors: the saved tensors.
-    """
+    """The ctx of a backward in :func:`call_backward`: the real one, with other saved tensors."""
 
     def __init__(self, real: Any, saved_tensors: Sequence[Any]) -> None:
         self.real = real
@@ -45,18 +40,10 @@ class FakeBackwardCFunction:
 
 
 def call_hook(hook: Callable[..., Any], *args: Any, hook_type: str | None = None) -> Any:
-    """Calls a hook.
-
-    Args:
-        hook: the hook.
-        *args: its arguments.
-        hook_type: ``"post_acc_grad_hook"`` for a hook that must return nothing.
-
-    Returns:
-        Its result, or the first argument if it returned None.
+    """Calls a hook, and returns its result, or the first argument if it returned None.
 
     Raises:
-        AutogradError: a post-accumulate hook returned a value.
+        AutogradError: a hook of the type ``"post_acc_grad_hook"`` returned a value.
     """
     result = hook(*args)
     if result is None:
@@ -70,16 +57,7 @@ def call_hook(hook: Callable[..., Any], *args: Any, hook_type: str | None = None
 
 
 def call_backward(node: Any, saved_tensors: Sequence[Any], *grads: Any) -> tuple[Any, ...]:
-    """Calls the backward of a Function.
-
-    Args:
-        node: the node of the Function.
-        saved_tensors: what its ctx shows as ``saved_tensors``.
-        *grads: the gradients of its outputs.
-
-    Returns:
-        The results as a tuple.
-    """
+    """Calls the backward of the node of a Function, and returns the results as a tuple."""
     results = node._get_user_fn()(FakeBackwardCFunction(node, saved_tensors), *grads)
     return results if isinstance(results, tuple) else (results,)
 
@@ -123,15 +101,7 @@ class AutogradCompilerInstance:
         self._calls: list[Callable[[dict[Value | None, Any], Sequence[Any]], None]] = []
 
     def begin_capture(self, inputs: Sequence[Any], sizes: Sequence[int]) -> tuple[list[Value], list[int]]:
-        """Starts the capture.
-
-        Args:
-            inputs: tensors.
-            sizes: numbers, which are static.
-
-        Returns:
-            A value for each input, and the sizes.
-        """
+        """Starts the capture. Returns a value for each input, and the sizes, which are static."""
         counters["compiled_autograd"]["captures"] += 1
         self.hooks_proxy = []
         self._inputs = [Value(number, shape_of(value.array)) for number, value in enumerate(inputs)]
@@ -167,10 +137,7 @@ class AutogradCompilerInstance:
     def end_capture(
         self, outputs: Sequence[Value | None]
     ) -> tuple[Callable[..., list[Any]], Callable[..., list[Any]]]:
-        """Ends the capture.
-
-        Args:
-            outputs: the values that the function returns.
+        """Ends the capture of a function that returns the outputs.
 
         Returns:
             A function ``(compiled_fn, inputs, sizes, hooks)`` that calls the captured function inside the

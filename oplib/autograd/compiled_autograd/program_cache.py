@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from typing import Any
 
 from oplib.autograd.array_functions.tokens import next_token
@@ -66,12 +66,7 @@ class ProgramCache:
             self._numbers = 0
 
     def explain_miss(self, key: Sequence[Any], names: Sequence[str]) -> None:
-        """Logs why no program is known for a key.
-
-        Args:
-            key: the structure.
-            names: the names of its nodes.
-        """
+        """Logs why no program is known for the structure of nodes of some names."""
         with self._lock:
             known = list(self._programs.items())[-_MOST_COMPARED:]
         cpp_verbose_log_fn(f"cache miss: {_explain(key, names, known)}")
@@ -101,10 +96,7 @@ def _explain(key: Sequence[Any], names: Sequence[str], known: Sequence[tuple[Any
 
 def _count_equal(key: Sequence[Any], other: Sequence[Any]) -> int:
     """Returns the number of equal facts at the beginning of two keys."""
-    for number, (mine, its) in enumerate(zip(key, other, strict=False)):
-        if mine != its:
-            return number
-    return min(len(key), len(other))
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(key, other, strict=False)))
 
 
 programs = ProgramCache()

@@ -14,7 +14,7 @@ from oplib.autograd.engine.node_hooks import RETAINED
 from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.nodes.accumulate import AccumulateGrad
 from oplib.autograd.nodes.gradient_representation import GradientRepresentation
-from oplib.autograd.nodes.hook_kinds import after, before, describe_hooks, runs_python
+from oplib.autograd.nodes.hook_kinds import HookKind, after, before, describe_hooks, runs_python
 from oplib.autograd.nodes.node import Gradients, TapeNode
 
 from .graph_key import describe_leaf
@@ -64,17 +64,6 @@ class Recorder(Flow):
         expectations: what earlier runs have shown of host steps.
     """
 
-    __slots__ = (
-        "_functions",
-        "_operands",
-        "arrivals",
-        "expectations",
-        "idle",
-        "indices",
-        "order",
-        "script",
-    )  # fmt: skip
-
     is_symbolic = True
 
     def __init__(
@@ -85,15 +74,7 @@ class Recorder(Flow):
         operands: Sequence[Value],
         expectations: Expectations,
     ) -> None:
-        """Prepares a recording.
-
-        Args:
-            plan: the plan of the run.
-            script: where the steps are written.
-            nodes: the nodes of the graph.
-            operands: the values of the operands of all nodes, one after another.
-            expectations: what earlier runs have shown of host steps.
-        """
+        """Prepares a recording. The operands are those of all nodes, one after another."""
         plan = copy.copy(plan)
         plan.waiting = dict.fromkeys(nodes, 1) | plan.count()  # so that each arrival is collected
         super().__init__(plan, script, keep_graph=True, create_graph=False)
@@ -114,10 +95,7 @@ class Recorder(Flow):
 
     def run_hooked(self, node: TapeNode, grads: list[Any]) -> Gradients:  # noqa: D102  described in Flow
         self._enter(node)
-        if runs_python(node, before):
-            grads = self._record_host("pre", node, grads)
-        else:
-            self._record_retained(node, grads)
+        grads = self._record_hooks("pre", node, grads, before)
         if node.fits_gradients:
             grads = self.fit_received(node, grads)
         if runs_python(node, after):
@@ -229,12 +207,13 @@ class Recorder(Flow):
         return super()._capture(node, grads)
 
     def run_tensor_hooks(self, node: TapeNode, grads: list[Any]) -> None:  # noqa: D102  described in Flow
-        if runs_python(node, [kind for kind in before if kind.is_of_tensor]):
-            grads[:] = self._record_host("tensor", node, grads)
-        else:
-            self._record_retained(node, grads)
+        grads[:] = self._record_hooks("tensor", node, grads, [kind for kind in before if kind.is_of_tensor])
 
-    def _record_retained(self, node: TapeNode, grads: Gradients) -> None:
+    def _record_hooks(self, kind: str, node: TapeNode, grads: list[Any], kinds: list[HookKind]) -> list[Any]:
+        """Records hooks before a node as a host step, or only the gradients that its outputs retain."""
+        if runs_python(node, kinds):
+            return self._record_host(kind, node, grads)
         for slot in dict(describe_hooks(node) or ()).get(RETAINED, ()):
             if grads[slot] is not None:
                 self.script.steps.append(StoreStep(self.indices[node], slot, grads[slot]))
+        return grads

@@ -51,10 +51,6 @@ class Segment:
         drops: the numbers of values that no later step reads.
     """
 
-    __slots__ = (
-        "call", "compiled", "drops", "forwards", "gives", "indices", "stores", "sums", "take",
-    )  # fmt: skip
-
     def __init__(
         self,
         steps: Sequence[Step],
@@ -76,49 +72,24 @@ class Segment:
         self.drops: Sequence[int] = ()
 
 
-class SegmentCompiler:
-    """Compiles segments. Segments of equal structure share one compiled function.
+Shared = dict[Any, tuple[Callable[..., Any] | None, Sequence[int | None]]]
+"""Compiled functions by their structure, with the inputs that are forwarded."""
 
-    Attributes:
-        functions: the functions that were compiled.
-    """
 
-    def __init__(
-        self, compile_one: Callable[[SegmentFunction, Sequence[Any]], Any], take_number: Callable[[], int]
-    ) -> None:
-        """Takes the compiler.
-
-        Args:
-            compile_one: compiles a function for the given shapes.
-            take_number: gives the number of the next function, for its name.
-        """
-        self._take_number = take_number
-        self._compile_one = compile_one
-        self._known: dict[Any, tuple[Any, Sequence[int | None]]] = {}
-        self.functions: list[SegmentFunction] = []
-
-    def compile(self, steps: Sequence[Any], is_read_later: Callable[[int], bool]) -> Segment:
-        """Returns some steps as a segment.
-
-        Args:
-            steps: the steps.
-            is_read_later: whether later steps read a value, by its number.
-        """
-        body = _Body(steps, is_read_later)
-        key = body.key()
-        traced = self._known.get(key)
-        if traced is None:
-            traced = self._known[key] = self._trace(body)
-        return Segment(steps, body, *traced)
-
-    def _trace(self, body: _Body) -> tuple[Any, Sequence[int | None]]:
-        avals = [value.aval for value in body.inputs]
-        closed = jax.jit(body.run).trace(*avals).jaxpr
-        if None not in body.forwarded:
-            return None, body.forwarded
-        function = SegmentFunction(f"CompiledAutograd{self._take_number()}", closed)
-        self.functions.append(function)
-        return self._compile_one(function, avals), body.forwarded
+def make_segment(
+    steps: Sequence[Any],
+    is_read_later: Callable[[int], bool],
+    shared: Shared,
+    compile_function: Callable[[ClosedJaxpr], Callable[..., Any]],
+) -> Segment:
+    """Returns some steps as a segment. Segments of equal structure share one compiled function."""
+    body = _Body(steps, is_read_later)
+    key = body.key()
+    if key not in shared:
+        closed = jax.jit(body.run).trace(*[value.aval for value in body.inputs]).jaxpr
+        compiled = compile_function(closed) if None in body.forwarded else None
+        shared[key] = compiled, body.forwarded
+    return Segment(steps, body, *shared[key])
 
 
 def divide(steps: Sequence[Step]) -> list[list[Step]]:
