@@ -62,7 +62,7 @@ def run_in_body(
     captured = list_captured(Walk([function, args, kwargs], []))
     types = tuple(jax.typeof(tensor._storage.array) for tensor in tensors)
     traced = BodyFunction(region, "checkpoint: 'function'", (layout,), types, captured)
-    body = traced.trace([tensor._requires_grad for tensor in tensors], recording=modes.grad_enabled)
+    body = traced.trace([tensor._requires_grad for tensor in tensors])
     policy = jax.checkpoint_policies.save_and_offload_only_these_names(
         names_which_can_be_saved=[_KEPT],
         names_which_can_be_offloaded=[_OFFLOADED],

@@ -33,7 +33,7 @@ class BodyFunction:
         what: the function, for errors, such as ``scan: 'f'``.
         layouts: of its arguments.
         types: of all leaves of the arguments, as ``jax.typeof`` gives them.
-        captured: what it may read of outside.
+        captured: the objects from outside that it may read.
         results: how many trees the result has to be; 0 if it is one.
     """
 
@@ -44,16 +44,12 @@ class BodyFunction:
     captured: Sequence[Captured]
     results: int = 0
 
-    def trace(self, requires_grad: Sequence[bool], *, recording: bool) -> Body:
+    def trace(self, requires_grad: Sequence[bool]) -> Body:
         """Traces it: once, unless it reads something to which nothing leads and which has a gradient.
 
-        Args:
-            requires_grad: for each leaf of the arguments.
-            recording: whether the tape is to differentiate it, if anything that it reads requires grad.
-
-        Returns:
-            The body as a function of arrays.
+        Whether leaves of the arguments require grad matters only if the tape records.
         """
+        recording = modes.grad_enabled and not modes.inference
         inputs = [capture for capture in self.captured if capture.storage is not None]
         cutting = recording and (any(requires_grad) or _have_edge(inputs))
         while True:
@@ -75,13 +71,13 @@ class Body:
 
     Args:
         traced: the function.
-        inputs: what it may read of outside, each of which is an input.
+        inputs: the objects from outside that it may read, each of which is an input.
         requires_grad: for each leaf of the arguments.
-        cutting: what does not require grad is a constant for JAX.
+        cutting: whether operands that do not require grad are constants for JAX.
 
     Attributes:
         run: ``(*captured, *arguments) -> results``, of arrays.
-        captured: what it reads of outside, and the constants of its trace.
+        captured: the objects from outside that it reads, and the constants of its trace.
         constants: these alone.
         layouts: of the result; of each part of it, where it is a tuple of a known length.
         types: of the results, as ``jax.typeof`` gives them.
@@ -111,7 +107,10 @@ class Body:
             stop_observing(observed)
         used = find_used_inputs(closed.jaxpr)
         self.types = list(closed.out_avals)
-        self.constants = self._list_constants(closed.consts)
+        known = {id(capture.value): capture for capture in traced.captured if capture.storage is None}
+        known |= {id(capture.value): capture for capture in self._region.seen.values()}
+        # JAX has made constants of everything that the body has read beside the inputs
+        self.constants = [known.get(id(value), Captured(value)) for value in closed.consts]
         self.captured = [
             *[capture for capture, use in zip(inputs, used, strict=False) if use],
             *self.constants,
@@ -189,12 +188,6 @@ class Body:
             seen.add(node)
             ahead += [None if edge is None else edge[0] for edge in node.edges]
 
-    def _list_constants(self, constants: Sequence[Any]) -> list[Captured]:
-        """Returns what the body has read beside the inputs: JAX made constants of it."""
-        arrays = [capture for capture in self._function.captured if capture.storage is None]
-        known = {id(capture.value): capture for capture in (*arrays, *self._region.seen.values())}
-        return [known.get(id(value), Captured(value)) for value in constants]
-
 
 def _enter(what: str, array: Any, requires_grad: bool) -> Tensor:
     """Makes the Tensor that stands for an argument inside."""
@@ -212,17 +205,7 @@ def _enter(what: str, array: Any, requires_grad: bool) -> Tensor:
 
 
 def check_carry(what: str, carry: LeafLayout, types: Sequence[Any], body: Body) -> None:
-    """Raises where a body returns another carry than it gets.
-
-    Args:
-        what: the function, for errors.
-        carry: the structure of the carry that it gets.
-        types: of the leaves of the carry.
-        body: the traced function, whose first result is the new carry.
-
-    Raises:
-        ResultError: it does.
-    """
+    """Raises a ResultError where the first result of a body is another carry than it gets."""
     compare(
         carry,
         types,

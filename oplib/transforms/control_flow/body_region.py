@@ -54,11 +54,6 @@ class Captured:
         return id(self.storage), self.edge
 
     @property
-    def can_be_found(self) -> bool:
-        """Whether later calls find it, or need not: it is a constant of the trace."""
-        return self.path is not None or self.storage is None
-
-    @property
     def tensor(self) -> Tensor:
         """The operand."""
         if self.owner is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,13 +12,12 @@ import numpy as np
 
 from oplib.autograd.array_functions.residual_function import ResidualFunction
 from oplib.errors import ArgumentTypeError, describe
-from oplib.modes import modes
 from oplib.tensor import Tensor, box
 from oplib.tracebacks import entry_point
 
 from .body import Body, BodyFunction
 from .body_region import Captured
-from .flow_program import DualFunction, FlowProgram, Outcome, run_program, run_with_tangents, split_dual
+from .flow_program import FlowProgram, Outcome, call_dual, run_program, run_with_tangents, split_dual
 from .leaves import compare, flatten_leaves, require_function
 
 
@@ -59,7 +59,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     require_function("cond: 'true_fn'", true_fn)
     require_function("cond: 'false_fn'", false_fn)
     decision = _read_pred(pred)
-    pairs = DualFunction(true_fn), DualFunction(false_fn)
+    pairs = partial(call_dual, true_fn), partial(call_dual, false_fn)
     return run_with_tangents(
         lambda: _run(decision, true_fn, false_fn, operands),
         lambda: _run(decision, *pairs, tuple(map(split_dual, operands))),
@@ -76,27 +76,17 @@ def _run(
     def build(captured: Sequence[Captured]) -> tuple[FlowProgram, Sequence[Body]]:
         types = tuple(jax.typeof(tensor.array) for tensor in tensors)
         needs = [tensor._requires_grad for tensor in tensors]
-        recording = modes.grad_enabled and not modes.inference
         pairs = ((true_fn, "cond: 'true_fn'"), (false_fn, "cond: 'false_fn'"))
         bodies = [
-            BodyFunction(function, what, layouts, types, captured).trace(needs, recording=recording)
-            for function, what in pairs
+            BodyFunction(function, what, layouts, types, captured).trace(needs) for function, what in pairs
         ]
-        _check_branches(*bodies)
-        return _make_program(*bodies), bodies
+        yes, no = bodies
+        subject = "cond: 'false_fn' returns something else than 'true_fn'"
+        cure = "Return the same structure, shapes and dtypes from both functions"
+        compare(yes.layouts[0], yes.types, no.layouts[0], no.types, subject, cure)
+        return _make_program(yes, no), bodies
 
     return run_program([true_fn, false_fn], [pred, *tensors], ("cond", layouts), build)
-
-
-def _check_branches(yes: Body, no: Body) -> None:
-    compare(
-        yes.layouts[0],
-        yes.types,
-        no.layouts[0],
-        no.types,
-        "cond: 'false_fn' returns something else than 'true_fn'",
-        "Return the same structure, shapes and dtypes from both functions",
-    )
 
 
 def _make_program(yes: Body, no: Body) -> FlowProgram:

@@ -79,13 +79,7 @@ Builder = Callable[[Sequence[Captured]], tuple[FlowProgram, Sequence[Body]]]
 
 
 class StoredProgram:
-    """A program to be used again. It holds objects of the user weakly.
-
-    Args:
-        program: it.
-        captured: what its bodies have captured, with the ways there.
-        candidates: what the functions could read.
-    """
+    """A program to be used again, with the ways to its operands. It holds objects of the user weakly."""
 
     def __init__(self, program: FlowProgram, captured: Sequence[Captured], candidates: Candidates) -> None:
         self.program = program
@@ -152,7 +146,7 @@ def run_program(
         functions: of the user.
         arguments: the leaves of its arguments.
         static: the name of the function of oplib, and the other static facts that distinguish programs.
-        build: makes the program, and says which bodies it runs; gets what they may read.
+        build: makes the program and its bodies.
     """
     is_traced = modes.state.watchers or any(
         isinstance(tensor._storage.owner.array, Tracer) for tensor in arguments
@@ -173,7 +167,8 @@ def run_program(
         program, bodies = build(captured)
     read = [capture for body in bodies for capture in body.captured]
     outcome = program.run([*[capture.tensor for capture in read], *arguments])
-    if candidates is not None and all(capture.can_be_found for capture in read):
+    # Later calls must find each Tensor. An array without a storage is a constant of the trace.
+    if candidates is not None and all(capture.path or capture.storage is None for capture in read):
         with _lock:
             _programs.add(key, StoredProgram(program, read, candidates))
     return outcome
@@ -241,33 +236,16 @@ def _is_floating(leaf: Any) -> bool:
     return isinstance(leaf, Tensor) and has_gradient(leaf.dtype)
 
 
-class DualFunction:
-    """A function of trees as one of pairs of a tree and its tangents.
-
-    Args:
-        function: the function.
-        several: it returns a tuple of trees, each of which becomes a pair.
-    """
-
-    def __init__(self, function: Callable[..., Any], *, several: bool = False) -> None:
-        self.function = function
-        self.several = several
-
-    def __call__(self, *pairs: Pair) -> Any:
-        """Calls the function on duals."""
-        results = self.function(*map(join_dual, pairs))
-        return tuple(map(split_dual, results)) if self.several else split_dual(results)
+def call_dual(function: Callable[..., Any], *pairs: Pair, several: bool = False) -> Any:
+    """Calls a function of trees for pairs of a tree and its tangents. It returns a tree, or several."""
+    results = function(*map(join_dual, pairs))
+    return tuple(map(split_dual, results)) if several else split_dual(results)
 
 
 def run_with_tangents(run: Callable[[], Outcome], run_dual: Callable[[], Outcome]) -> list[Any]:
-    """Runs control flow, and where tangents reach it again on pairs of values and their tangents.
+    """Runs control flow on values, and where tangents reach it again on pairs of values and their tangents.
 
-    Args:
-        run: runs it on values.
-        run_dual: runs it on pairs. Each tree of its result is a pair.
-
-    Returns:
-        The trees of the result. The node keeps the tangents of its operands.
+    Each tree of the second result is a pair. The node keeps the tangents of its operands.
     """
     outcome = run_without_tangents(run)
     if carries_tangents() and any(find_tangent(tensor) is not None for tensor in outcome.operands):

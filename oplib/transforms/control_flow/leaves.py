@@ -59,14 +59,7 @@ def _unpack(tensor: Tensor, kind: type) -> Any:
 
 
 def flatten_leaves(tree: Any, what: str) -> tuple[list[Tensor], LeafLayout]:
-    """Takes a tree of Tensors apart; arrays in it, such as keys, are boxed.
-
-    Args:
-        tree: Tensors, arrays of JAX and Nones, in any containers.
-        what: the tree, for errors, such as ``scan: 'init'``.
-
-    Returns:
-        A Tensor for each leaf that is not None, and the structure.
+    """Takes a tree of Tensors, arrays of JAX and Nones apart. Returns a Tensor for each leaf but the Nones.
 
     Raises:
         ArgumentTypeError: a leaf is something else.
@@ -121,11 +114,7 @@ def type_of_slice(array: Any) -> Any:
 
 
 def require_function(what: str, function: Any) -> None:
-    """Raises where something that is to be called cannot be.
-
-    Raises:
-        ArgumentTypeError: it cannot.
-    """
+    """Raises an ArgumentTypeError where something that is to be called cannot be."""
     if not callable(function):
         raise ArgumentTypeError(
             f"{what} cannot be called. Got {describe(function)}, of type {type(function).__name__}. Give a "
@@ -141,11 +130,7 @@ def compare(
     subject: str,
     cure: str,
 ) -> None:
-    """Raises where two trees of Tensors differ in structure, or in the shape or dtype of a leaf.
-
-    Raises:
-        ResultError: they do.
-    """
+    """Raises a ResultError where two trees of Tensors differ in structure, or in a shape or dtype."""
     if expected != actual:
         raise ResultError(f"{subject}. Got the structure {actual}, expected {expected}. {cure}.")
     for index, (due, got) in enumerate(zip(expected_types, actual_types, strict=True)):

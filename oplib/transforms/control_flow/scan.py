@@ -10,13 +10,12 @@ import jax
 
 from oplib.autograd.array_functions.residual_function import ResidualFunction
 from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, describe
-from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
 
 from .body import Body, BodyFunction, check_carry
 from .body_region import Captured
-from .flow_program import DualFunction, FlowProgram, Outcome, run_program, run_with_tangents, split_dual
+from .flow_program import FlowProgram, Outcome, call_dual, run_program, run_with_tangents, split_dual
 from .leaves import LeafLayout, flatten_leaves, require_function, type_of_slice
 
 
@@ -71,7 +70,7 @@ def scan(
     run = partial(_run, length=length, reverse=reverse)
     carry, ys = run_with_tangents(
         lambda: run(f, init, xs),
-        lambda: run(DualFunction(f, several=True), split_dual(init), split_dual(xs)),
+        lambda: run(partial(call_dual, f, several=True), split_dual(init), split_dual(xs)),
     )
     return carry, ys
 
@@ -97,7 +96,7 @@ def _run(f: Callable[..., Any], init: Any, xs: Any, *, length: int | None, rever
 def _settle(traced: BodyFunction, carry: LeafLayout, needs: list[bool]) -> Body:
     """Traces the body until it is known which parts of the carry have a history."""
     while True:
-        body = traced.trace(needs, recording=modes.grad_enabled and not modes.inference)
+        body = traced.trace(needs)
         check_carry(traced.what, carry, traced.types[: carry.count], body)
         grown = [
             before or after for before, after in zip(needs[: carry.count], body.requires_grad, strict=False)

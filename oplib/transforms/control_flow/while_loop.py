@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ from oplib.tracebacks import entry_point
 
 from .body import Body, BodyFunction, check_carry
 from .body_region import Captured
-from .flow_program import DualFunction, FlowProgram, Outcome, Pair, run_program, run_with_tangents, split_dual
+from .flow_program import FlowProgram, Outcome, Pair, call_dual, run_program, run_with_tangents, split_dual
 from .leaves import flatten_leaves, require_function
 
 _NO_REVERSE = (
@@ -63,18 +64,12 @@ def while_loop(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], ini
     require_function("while_loop: 'body_fn'", body_fn)
     return run_with_tangents(
         lambda: _run(cond_fn, body_fn, init),
-        lambda: _run(_DualCondition(cond_fn), DualFunction(body_fn), split_dual(init)),
+        lambda: _run(partial(_test_value, cond_fn), partial(call_dual, body_fn), split_dual(init)),
     )[0]
 
 
-class _DualCondition:
-    """A condition on the values of a pair. The walk goes through objects of oplib, and not its functions."""
-
-    def __init__(self, cond_fn: Callable[[Any], Any]) -> None:
-        self.function = cond_fn
-
-    def __call__(self, pair: Pair) -> Any:
-        return self.function(pair[0])
+def _test_value(cond_fn: Callable[[Any], Any], pair: Pair) -> Any:
+    return cond_fn(pair[0])
 
 
 def _run(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: Any) -> Outcome:
@@ -86,7 +81,7 @@ def _run(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: Any
         needs = [tensor._requires_grad for tensor in carry]
         test = BodyFunction(cond_fn, "while_loop: 'cond_fn'", (layout,), types, captured)
         turn = BodyFunction(body_fn, "while_loop: 'body_fn'", (layout,), types, captured)
-        bodies = [test.trace(needs, recording=False), turn.trace(needs, recording=False)]
+        bodies = [test.trace(needs), turn.trace(needs)]  # without grad
         _check_condition(bodies[0])
         check_carry(turn.what, layout, types, bodies[1])
         return _make_program(*bodies), bodies
