@@ -75,7 +75,7 @@ _late_upcalls = _LateImports(
     __name__,
     {
         "array_api": "array_api",
-        "apply_in_map": "transforms.vmap.mapped_function",
+        "apply_in_map": "transforms.vmap.spliced_node",
         "copy_to_device": "builtin.functions.placement",
         "execute_compiled": "autograd.compiled_autograd.execution",
         "map_examples": "transforms.vmap.vmap",

@@ -16,7 +16,7 @@ from jax.extend.core import get_opaque_trace_state
 from oplib.autograd.grad_mode import set_grad_enabled
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.gradient_representation import ARRAYS
-from oplib.autograd.nodes.node import Edge, TapeNode
+from oplib.autograd.nodes.node import TapeNode
 from oplib.autograd.recording.in_place import write_in_place
 from oplib.autograd.recording.origins import number_node
 from oplib.autograd.tangents import find_tangent, set_tangent
@@ -38,12 +38,7 @@ RegionFunction = Callable[[list[Any]], Sequence[Tensor | None]]
 
 
 class Mapped(NamedTuple):
-    """One result of a map.
-
-    Attributes:
-        tensor: the result, with the batch in front if it is batched; None if the function returned None.
-        is_batched: whether it is batched.
-    """
+    """One result of a map, with the batch in front if it is batched; None if the function returned None."""
 
     tensor: Tensor | None
     is_batched: bool
@@ -90,12 +85,7 @@ class Entrance:
 
 
 class Region:
-    """One map over a batch.
-
-    Args:
-        size: the number of examples.
-        randomness: ``"error"``, ``"same"`` or ``"different"``.
-    """
+    """One map over a batch of some size, with the ``randomness`` of ``vmap``."""
 
     def __init__(self, size: int, randomness: str) -> None:
         self._size = size
@@ -106,15 +96,12 @@ class Region:
         self._graph: RegionGraph | None = None
 
     def run(self, call: RegionFunction, values: Sequence[Any], dims: Sequence[int | None]) -> list[Mapped]:
-        """Calls a function of one example for all examples.
+        """Calls a function of one example for all examples. It may return None if the caller allows that.
 
         Args:
-            call: receives the values of one example. It returns Tensors, or None if the caller allows that.
+            call: the function.
             values: the arguments. Those with a dim are Tensors.
             dims: the batch dimension of each argument, not negative; None if it is the same for all examples.
-
-        Returns:
-            One result for each result of ``call``.
         """
         inputs = [self._enter(value, dim) for value, dim in zip(values, dims, strict=True)]
         outside = get_opaque_trace_state()
@@ -128,7 +115,9 @@ class Region:
             def run_example() -> None:
                 for entrance, array in zip(self._entrances.values(), arrays, strict=True):
                     entrance.open(array)
-                self._attach_tangents()
+                for entrance in self._entrances.values():
+                    if entrance.tangent is not None:
+                        set_tangent(entrance.inner, entrance.tangent.inner)
                 self._outputs = call(
                     [value.inner if isinstance(value, Entrance) else value for value in inputs]
                 )
@@ -160,28 +149,20 @@ class Region:
                 made.tangent = self._enter(tangent, dim)
         return self._entrances[key]
 
-    def _attach_tangents(self) -> None:
-        for entrance in self._entrances.values():
-            if entrance.tangent is not None:
-                set_tangent(entrance.inner, entrance.tangent.inner)
-
     # At the end, inside ------------------------------------------------------------------------------------
 
     def _collect(self, index: Any, first: int) -> None:
         """Finds the recorded nodes, and the values outside of the map of everything that leaves."""
-        graph = self._graph = RegionGraph(first, self._size, self._entrance_edges())
+        pairs = [(entrance.node, gradient_edge(entrance.moved)) for entrance in self._entrances.values()]
+        edges = {node: edge for node, edge in pairs if node is not None and edge is not None}
+        graph = self._graph = RegionGraph(first, self._size, edges)
         results = [*self._outputs, *(entrance.inner for entrance in self._written())]
         self._tangents = [None if result is None else find_tangent(result) for result in results]
         leaving = [tensor for tensor in (*results, *self._tangents) if tensor is not None]
-        edges = [gradient_edge(tensor) for tensor in leaving]
-        graph.collect(edge[0] for edge in edges if edge is not None)
+        graph.collect(edge[0] for tensor in leaving if (edge := gradient_edge(tensor)) is not None)
         for tensor in leaving:
             graph.hold(tensor)
         graph.pool.read(index)
-
-    def _entrance_edges(self) -> dict[TapeNode, Edge]:
-        pairs = [(entrance.node, gradient_edge(entrance.moved)) for entrance in self._entrances.values()]
-        return {node: edge for node, edge in pairs if node is not None and edge is not None}
 
     def _written(self) -> list[Entrance]:
         """Returns the arguments that were written in place."""

@@ -78,14 +78,9 @@ class RebuiltNode(FormulaNode):
 
 
 def trace_node(node: TapeNode, *, ends_here: bool) -> SavedState:
-    """Traces the backward of a node with its hooks, while the map that recorded it is active.
+    """Traces the backward of a node with its hooks for one example, while the map that recorded it is active.
 
-    Args:
-        node: the node.
-        ends_here: whether its graph goes on outside, so that only the hooks before it run.
-
-    Returns:
-        The values that the backward reads, and its plan for one example.
+    Where the graph of the node goes on outside, only the hooks before the node run.
     """
     state = node.read_saved()
     values = state.values if state.plan is None else ()

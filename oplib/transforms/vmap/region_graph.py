@@ -120,11 +120,7 @@ _new: Any = object.__new__
 
 
 class ValuePool:
-    """The values to read outside, each once. A value that JAX does not trace is the same outside.
-
-    Attributes:
-        values: the traced values.
-    """
+    """The traced values to read outside, each once. A value that JAX does not trace is the same outside."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []

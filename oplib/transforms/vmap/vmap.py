@@ -86,21 +86,16 @@ def vmap(
         arguments = read_arguments(name, in_dims, args)
         call = _Call(func, name, out_dims, kwargs)
         if chunk_size is None or chunk_size >= arguments.size:
-            return call.finish(call.run(arguments, randomness))
-        return call.finish(_run_chunks(call, arguments, randomness, chunk_size))
+            results = call.run(arguments, randomness)
+        else:
+            results = _run_chunks(call, arguments, randomness, chunk_size)
+        return tree_unflatten(results, call.spec)
 
     return mapped
 
 
 class _Call:
-    """One call of a mapped function, with the structure of its results after the run.
-
-    Args:
-        func: the function of one example.
-        name: its name, for errors.
-        out_dims: the argument of ``vmap``.
-        kwargs: keyword arguments.
-    """
+    """One call of a mapped function, with the structure and the dims of its results after the run."""
 
     def __init__(self, func: Callable[..., Any], name: str, out_dims: Any, kwargs: dict[str, Any]) -> None:
         self.func = func
@@ -123,10 +118,6 @@ class _Call:
             self._move_result(result, dim, arguments.size)
             for result, dim in zip(mapped, self.dims, strict=True)
         ]
-
-    def finish(self, leaves: Sequence[Tensor]) -> Any:
-        """Rebuilds the structure of the function's result."""
-        return tree_unflatten(leaves, self.spec)
 
     def _move_result(self, result: Mapped, dim: int | None, size: int) -> Tensor:
         tensor: Any = result.tensor
@@ -173,16 +164,9 @@ def _take(arguments: Arguments, start: int, stop: int) -> Arguments:
 def map_examples(
     call: Callable[[tuple[Tensor, ...]], Sequence[Tensor | None]], tensors: Sequence[Tensor]
 ) -> tuple[Tensor | None, ...]:
-    """Maps a function of several Tensors, with the batch in front. The function may return None.
+    """Maps a function of a tuple of Tensors, with the batch in front. The function may return Nones.
 
     Results that are the same for all examples are repeated for each. Random draws raise.
-
-    Args:
-        call: receives a tuple of Tensors, one example of each batch.
-        tensors: the batches, all of one size.
-
-    Returns:
-        One result for each result of ``call``.
     """
     size = tensors[0]._storage.array.shape[0]
     mapped = Region(size, "error").run(lambda values: call(tuple(values)), tensors, [0] * len(tensors))
