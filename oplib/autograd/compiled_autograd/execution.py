@@ -79,7 +79,8 @@ def _prepare(
     starts = [index for index, operand in enumerate(inputs) if operand.__class__ is tuple]
     for index in starts:
         inputs[index] = np.asarray(inputs[index], np.int32)
-    _refuse("slices of arrays on several devices", bool(starts) and _are_spread(inputs))
+    is_spread = starts and any(isinstance(a, jax.Array) and a.sharding.num_devices > 1 for a in inputs)
+    _refuse("slices of arrays on several devices", bool(is_spread))
     precision: object = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
     # A traced backward that casts does so in the autocast state of the pass, as eagerly.
     key = (programs.token_of(compiler), x64.value, precision, modes.autocast, *walk.key)
@@ -107,11 +108,6 @@ def _refuse(reason: str, holds: bool) -> None:
     """Raises if there is a reason why no program can serve."""
     if holds:
         raise NotServed(reason)
-
-
-def _are_spread(inputs: Sequence[Any]) -> bool:
-    """Returns whether some array is on several devices."""
-    return any(isinstance(array, jax.Array) and array.sharding.num_devices > 1 for array in inputs)
 
 
 def _has_explicit_sharding(array: Any) -> bool:
