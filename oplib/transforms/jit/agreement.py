@@ -44,14 +44,8 @@ def require_agreement(
 ) -> None:
     """Waits until all processes that share the mesh of a program are about to compile it.
 
-    Each process sends a page: a digest of the text, then the name and the operands as far as they fit.
-
-    Args:
-        name: the name of the function.
-        reason: the reason why it is compiled.
-        processes: the result of :func:`find_processes`.
-        text: the text of the program.
-        operands: the operands as errors show them, the arguments first.
+    Each process sends a page: a digest of the text, then the name and the operands as far as they fit. The
+    operands are shown as in errors, the arguments first.
 
     Raises:
         DeviceError: another process compiles another program, or none for ``config.process_timeout`` seconds.

@@ -67,7 +67,7 @@ class CallArguments(NamedTuple):
         arrays: the leaves that are arrays or numbers handed over as such.
         name: of the function.
         parameters: the names of its positional parameters.
-        apart: for leaves that were views, their places and the storages that they showed, see
+        apart: for leaves that were views, their indices and the storages that they showed, see
             :meth:`list_variants`.
     """
 
@@ -300,10 +300,6 @@ def list_number_options(function: Callable[..., Any], signature: inspect.Signatu
     default.
 
     Such a float is an option of a kernel, which reads it as a number. Other floats are operands.
-
-    Args:
-        function: what is compiled; most often no op.
-        signature: of the function.
     """
     called: Any = function
     while isinstance(called, partial):

@@ -37,12 +37,7 @@ _new: Any = object.__new__
 
 
 class CallPlan(FilledPlan):
-    """The plan of a whole call. The tape has traced its backward.
-
-    Args:
-        name: of the function.
-        backward: what the tape has traced. For the plan each of its residuals is an intermediate of the call.
-    """
+    """The plan of a whole call, whose backward the tape has traced. Its residuals are intermediates here."""
 
     __slots__ = ("_refused",)
 
@@ -85,11 +80,7 @@ class CompiledCallBackward(FormulaNode):
             self.ends[slot].stop_retaining(0)
 
     def again(self, _: Sequence[Any]) -> Sequence[Any]:
-        """Raises for a node that ``oplib.vmap`` has built again: the call itself is not mapped.
-
-        Raises:
-            AutogradError: always.
-        """
+        """Raises for a node that ``oplib.vmap`` has built again: the call itself is not mapped."""
         raise AutogradError(
             f"{self.name()}: it was recorded inside vmap, and a derivative of higher order traces "
             f"{self.op_name()} again, without the map. Take both derivatives inside vmap."
@@ -137,10 +128,7 @@ class Recipe(NamedTuple):
 def list_sources(held: Sequence[int | None], operands: int, inputs: int) -> list[Any]:
     """Returns for each input of a jaxpr which of the values of a recipe it is.
 
-    Args:
-        held: for each storage the index of its operand; None for one that the program does not read.
-        operands: how many operands the call has.
-        inputs: how many inputs the jaxpr has.
+    The first are storages, each with the index of its operand; None for one that the program does not read.
     """
     return [*held, *range(operands, operands + inputs - len(held))]
 
@@ -162,12 +150,9 @@ class StateOfCall(NamedTuple):
     entries: Sequence[tuple[Any, dict[Any, Any]] | None]
 
     def trace(self, name: str, recipe: Recipe, orders: Sequence[Sequence[Any]]) -> tuple[Trace, list[Any]]:
-        """Traces the function of a call with its backwards.
+        """Traces the function of a call with its backwards, and tells which values are the inputs.
 
         Changes of Tensors by the call itself are undone for the time of the trace.
-
-        Returns:
-            The trace, and for each input which of the values of the recipe it is.
 
         Raises:
             TracingError: the function leads to something else than at the call.
@@ -223,13 +208,9 @@ def _changed(name: str, reason: str) -> TracingError:
 
 
 class Backward:
-    """Makes the node of a call, or of a derivative of one.
+    """Makes the node of a call, or of a derivative of one, from its trace.
 
-    Args:
-        trace: of the call, or of its derivative.
-        backward: which it has traced.
-        sources: for each input of its jaxpr which of the values of a recipe it is.
-        state: finds the operands of the call again.
+    The sources tell for each input of the jaxpr which of the values of a recipe it is.
     """
 
     def __init__(
@@ -257,14 +238,7 @@ class Backward:
         edges: Sequence[Edge | None],
         outputs: Sequence[Any],
     ) -> None:
-        """Completes a node. The writes of its call are done: the trace has checked those of what it saves.
-
-        Args:
-            node: the node.
-            recipe: what the call was made from.
-            edges: where each gradient goes.
-            outputs: of the program.
-        """
+        """Completes a node. The writes of its call are done: the trace has checked those of what it saves."""
         # without gradient there is no edge, so that hooks of the leaf do not run
         node.edges = tuple([edge if has else None for edge, has in zip(edges, self._has_edge, strict=True)])
         saved = [recipe.values[index] if has else outputs[index] for has, index in self._residuals]
@@ -293,13 +267,7 @@ class Backward:
 
 
 class Higher:
-    """The program of a derivative of some order: the forward with so many backwards, recorded.
-
-    Args:
-        trace: of the function with its backwards.
-        sources: for each input of its jaxpr which of the values of a recipe it is.
-        state: finds the operands of the call again.
-    """
+    """The program of a derivative of some order: the forward with so many backwards, recorded."""
 
     def __init__(self, trace: Trace, sources: Sequence[Any], state: StateOfCall) -> None:
         used, run = prune(trace.run, trace.closed, f"{trace.name}_derivative")

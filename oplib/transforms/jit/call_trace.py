@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 from jax.extend.core import jaxpr_as_fun
+from jax.sharding import AbstractMesh
 
 from oplib.autograd.array_functions.compilation import rename_function
 from oplib.autograd.engine.backward_and_grad import grad
@@ -22,18 +23,19 @@ from oplib.errors import AutogradError, MissingRuleError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
 from oplib.tensor.devices.device import find_common_device
-from oplib.tensor.devices.layout import constrain
+from oplib.tensor.devices.layout import constrain, find_spread
 from oplib.tensor.storage.ended import EndedStorage
 from oplib.tensor.storage.overlay import Overlay, observe, stop_observing
 from oplib.transforms.tracing.boundary import Boundary
 from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.observed_tensor import (
     StateSnapshot,
-    find_unread_grads,
+    is_observed_tensor,
     observe_tensors,
     use_overlay,
 )
 from oplib.transforms.tracing.paths import CapturedPath
+from oplib.transforms.tracing.pruning import prune
 
 from .collector import Collector
 from .effects import Effects, Source
@@ -42,9 +44,8 @@ tracing = threading.RLock()
 """Held while a function is traced: two traces of one model would see each other's gradients."""
 
 _scopes = itertools.count(-1, -1)  # never those of kernel traces
-_Edges = list[
-    tuple[int | None, GradientEdge]
-]  # operand, and where its gradient arrives; None for a cotangent
+_Edges = list[tuple[int | None, GradientEdge]]
+"""Operands by number, or None for cotangents and leaves, and where their gradients arrive."""
 
 
 class TracedBackward(NamedTuple):
@@ -91,8 +92,10 @@ class Trace:
         run: the function as JAX has traced it. A call in another trace is one equation, and traces nothing.
         closed: the jaxpr; see :class:`.candidates.Candidates` for its inputs.
         effects: what a call does beside computing.
+        layouts: for each output its sharding over several devices; None where XLA chooses.
         backward: that of what the function returns with a history; None without.
-        unread_grads: the operands whose gradient from before the call has no influence.
+        unread_grads: the operands whose gradient from before the call has no influence. So a step that clears
+            the gradients before its backward needs one program, whether there were gradients or not.
         gradients: of a trace of higher derivatives, for each gradient its output and its slot of the node.
         snapshot: the operands before the trace.
     """
@@ -118,15 +121,26 @@ class Trace:
         self.snapshot = StateSnapshot([path.value for path in candidates.operands], holders)
         self._collector = Collector(name, candidates, self.snapshot)
         self._trace(call, arrays)
+        self.effects: Effects = self._collector.effects
+        self.layouts: list[Any] = self._collector.layouts
 
-    @property
-    def effects(self) -> Effects:  # noqa: D102  described in the class
-        return self._collector.effects
+    def lower(self, arrays: Sequence[Any]) -> jax.stages.Lowered:
+        """Returns the program for array arguments. The buffers of written Tensors are used again.
 
-    @property
-    def layouts(self) -> list[Any]:
-        """For each output its sharding over several devices; None where XLA chooses."""
-        return self._collector.layouts
+        No array needs a value, and the devices may not be there.
+        """
+        inputs = [*self.candidates.read(), *arrays]
+        used, run = prune(self.run, self.closed, self.name)
+        kept = [number for number, use in enumerate(used) if use]
+        read = [inputs[number] for number in kept]
+        numbers = {operand: number for number, operand in enumerate(self.candidates.holders)}
+        written = {numbers[operand] for operand, output, _ in self.effects.writes if output is not None}
+        donated = [index for index, number in enumerate(kept) if number in written and self.backward is None]
+        layouts = self.layouts if any(self.layouts) else None
+        traced = jax.jit(run, donate_argnums=donated, out_shardings=layouts).trace(*read)
+        meshes = [getattr(find_spread(array), "mesh", None) for array in read]
+        is_elsewhere = any(isinstance(mesh, AbstractMesh) for mesh in meshes)
+        return traced.lower(lowering_platforms=(jax.default_backend(),) if is_elsewhere else None)
 
     def _trace(self, call: Callable[..., Any], arrays: Sequence[Any]) -> None:
         """Traces, and leaves no mark on anything outside."""
@@ -196,11 +210,19 @@ class Trace:
         with use_overlay(overlay, tracing=overlay.name, tracing_scope=overlay.scope):
             observe_tensors(self.snapshot.tensors, overlay)
             boundaries = _set_boundaries(self.name, candidates.operands, self._behind)
-            edges = self._find_edges()
+            edges: _Edges = [
+                (number, GradientEdge(*edge))
+                for number, path in enumerate(candidates.operands)
+                if modes.grad_enabled and (edge := gradient_edge(path.value)) is not None
+            ]
             result = call(*inputs[first : first + count])
             for boundary in boundaries:
                 boundary.edges = ()
-            self.unread_grads = find_unread_grads(self.snapshot.tensors, overlay)
+            self.unread_grads = frozenset(
+                number
+                for number, (tensor, *_) in enumerate(self.snapshot.tensors)
+                if is_observed_tensor(tensor) and id(tensor) not in overlay.read_grads
+            )
             collector.collect(result, overlay, inputs, versions)
             for _, leaf in collector.leaves:
                 node: Any
@@ -225,16 +247,6 @@ class Trace:
         for path, key, count in zip(candidates.generators, starts[::2], starts[1::2], strict=True):
             overlay.shadows[path.value] = path.value.make_shadow(key, count)
         return overlay
-
-    def _find_edges(self) -> _Edges:
-        """The places where the gradients of operands arrive."""
-        edges: _Edges = []
-        for number, path in enumerate(self.candidates.operands):
-            tensor = path.value
-            edge = gradient_edge(tensor) if modes.grad_enabled else None
-            if edge is not None:
-                edges.append((number, GradientEdge(*edge)))
-        return edges
 
     def _differentiate_again(self, edges: _Edges, values: Sequence[Any]) -> None:
         """Runs the backward as often as derivatives are asked for, each time recorded."""
@@ -275,11 +287,12 @@ class Trace:
             reached[:] = [gradient is not None for gradient in gradients]
             refused.update(reasons)
             pairs = zip(gradients, layouts, strict=True)
-            return tuple(_lay_out(one._storage.array, layout) for one, layout in pairs if one is not None)
+            arrays = [(gradient._storage.array, to) for gradient, to in pairs if gradient is not None]
+            return tuple([array if to is None else constrain(array, to) for array, to in arrays])
 
-        before = [one._grad for one, _ in self._collector.made]
+        made = [(tensor, tensor._grad) for tensor, _ in self._collector.made]
         closed = jax.make_jaxpr(pull)(*specs)
-        if any(one._grad is not old for (one, _), old in zip(self._collector.made, before, strict=True)):
+        if any(tensor._grad is not before for tensor, before in made):
             raise TracingError(
                 f"{self.name}: a backward inside of the backward of a Function gives a gradient to a Tensor "
                 "that the compiled function returns or keeps. A compiled backward cannot store it there. Use "
@@ -296,10 +309,6 @@ class Trace:
         return TracedBackward(
             operands, leaves, specs, closed.jaxpr, residuals, reached, has_edge, paths, refused
         )
-
-
-def _lay_out(array: Any, layout: Any) -> Any:
-    return array if layout is None else constrain(array, layout)
 
 
 def _differentiate_rest(
@@ -361,11 +370,6 @@ def _set_boundaries(
 
     The edges of each lead to the operands behind it. So a backward that looks for the gradient of one of
     these runs the node.
-
-    Args:
-        name: of the function, for errors.
-        operands: the paths of all operands.
-        behind: as :func:`_find_behind` returns it.
     """
     made: list[Boundary] = []
     for number in behind:

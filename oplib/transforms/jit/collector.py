@@ -35,11 +35,6 @@ _OF_CODE = (types.CellType, types.FunctionType)
 class Collector:
     """Collects the effects of one trace, and the arrays that its program has to return for them.
 
-    Args:
-        name: of the function, for errors.
-        candidates: what the function could read.
-        snapshot: what it was before.
-
     Attributes:
         effects: what a call does beside computing.
         outputs: the arrays that the program returns.
@@ -50,11 +45,6 @@ class Collector:
     """
 
     def __init__(self, name: str, candidates: Candidates, snapshot: StateSnapshot) -> None:
-        self.outputs: list[Any]
-        self.layouts: list[Any]
-        self.live: list[Tensor]
-        self.leaves: list[tuple[Source, Tensor]]
-        self.made: list[tuple[Tensor, str]]
         self._name = name
         self._candidates = candidates
         self._snapshot = snapshot
@@ -64,14 +54,7 @@ class Collector:
         self._on_the_way = candidates.find_ancestors()
 
     def collect(self, result: Any, overlay: Overlay, inputs: tuple[Any, ...], versions: list[int]) -> None:
-        """Collects everything.
-
-        Args:
-            result: what the function returned.
-            overlay: of the trace.
-            inputs: of the jaxpr.
-            versions: of the storages, before the trace.
-        """
+        """Collects everything, with the inputs of the jaxpr and the versions of storages before the trace."""
         self._collect_once(result, overlay, inputs, versions)
         if self._memory.must_begin_again():
             self._reset()
@@ -80,14 +63,17 @@ class Collector:
     def _reset(self) -> None:
         """Starts a collection."""
         self.forget_effects()
-        self.made, self.leaves = [], []
+        self.made: list[tuple[Tensor, str]] = []
+        self.leaves: list[tuple[Source, Tensor]] = []
         self._tensors: dict[int, New] = {}
         self._placed: list[tuple[Any, Any, dict[Any, Any]]] = []
 
     def forget_effects(self) -> None:
         """Forgets the effects with the outputs of the program."""
         self.effects = Effects()
-        self.outputs, self.layouts, self.live = [], [], []
+        self.outputs: list[Any] = []
+        self.layouts: list[Any] = []
+        self.live: list[Tensor] = []
         self._numbers: dict[int, list[int]] = {}
 
     def _collect_once(
@@ -155,12 +141,7 @@ class Collector:
         return self.put(storage.array, self._layouts.get(storage))
 
     def put(self, array: Any, layout: Any = None) -> int:
-        """Returns the number of an array among the outputs, which it joins if it is new.
-
-        Args:
-            array: the array.
-            layout: its sharding; None for any. An array that has two is two outputs.
-        """
+        """Returns the number of an array among the outputs, which it joins if it or its sharding is new."""
         numbers = self._numbers.setdefault(id(array), [])  # one in nearly all cases
         for number in numbers:
             other = self.layouts[number]
@@ -250,8 +231,9 @@ class Collector:
                 if isinstance(value, SCALARS):
                     if not self._is_state(path.value, key):
                         continue  # a side effect, as under jax.jit
-                    if not is_added and not _is_equal(before.get(key), value):
-                        self._refuse_scalar(path, key, before.get(key), value)
+                    held = before.get(key)
+                    if not is_added and not (held.__class__ is value.__class__ and held == value):
+                        self._refuse_scalar(path, key, held, value)
                 self._collect_entry(number, key, value, is_placed=is_added or key in before)
 
     def _is_state(self, holder: Any, key: Any) -> bool:
@@ -301,14 +283,14 @@ class Collector:
         number = self._candidates.numbers.get(id(tensor))
         if number is not None:
             return Operand(number)
-        found = self._tensors.get(id(tensor))
-        if found is None:
+        source = self._tensors.get(id(tensor))
+        if source is None:
             described = self._describe(tensor)
-            found = self._tensors[id(tensor)] = New(len(self.effects.new_tensors))
+            source = self._tensors[id(tensor)] = New(len(self.effects.new_tensors))
             self.effects.new_tensors.append(described)
             self.made.append((tensor, ""))
-            self._collect_more(found, tensor)
-        return found
+            self._collect_more(source, tensor)
+        return source
 
     def _describe(self, tensor: Tensor) -> NewTensor:
         slot = self.add_live(tensor) if tensor._requires_grad and tensor._grad_fn is not None else None
@@ -325,20 +307,20 @@ class Collector:
             tensor._retains_grad and slot is not None,
         )
 
-    def _collect_more(self, found: New, tensor: Tensor) -> None:
+    def _collect_more(self, source: New, tensor: Tensor) -> None:
         """Collects what a new Tensor has beside its memory and its history."""
         if tensor._grad is not None:
-            self.effects.new_grads.append((found.number, self._source(tensor._grad)))
+            self.effects.new_grads.append((source.number, self._source(tensor._grad)))
         if tensor._retains_grad and tensor._grad_fn is not None:
             self._refuse_hooks(tensor, {}, "a result that retains its gradient")
-            self.leaves.append((found, tensor))
+            self.leaves.append((source, tensor))
         if tensor._grad_fn is None and tensor._requires_grad:
-            self.leaves.append((found, tensor))
+            self.leaves.append((source, tensor))
             self._refuse_hooks(tensor, {}, "a leaf that is returned")
         for name, value in users_attributes(tensor).items():
             leaves, spec = tree_flatten_dataclasses(value)
             sources = [self._collect_result(leaf) for leaf in leaves]
-            self.effects.attributes.append(NewEntry(found.number, name, sources, spec))
+            self.effects.attributes.append(NewEntry(source.number, name, sources, spec))
 
 
 def _find_counter(alias: AliasStorage) -> Storage:
@@ -353,10 +335,6 @@ def _is_counted(alias: AliasStorage, overlay: Overlay) -> bool:
     """Whether the writes through an alias are counted by a storage of the overlay."""
     counters = (alias.counter, None if alias.former is None else alias.former())
     return any(counter is not None and counter.owner in overlay.cells for counter in counters)
-
-
-def _is_equal(before: Any, after: Any) -> bool:
-    return before.__class__ is after.__class__ and bool(before == after)
 
 
 def _is_constant(part: Any) -> bool:

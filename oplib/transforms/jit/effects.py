@@ -181,10 +181,10 @@ class Effects:
         """Returns the operands that a call returns or puts somewhere, and those whose memory others show."""
         shown = [*self.list_leaves(), *[change[1] for change in (*self.grads, *self.new_grads)]]
         shown += [entry.key for entry in self.entries]
-        found = {source.number for source in shown if isinstance(source, Operand)}
+        operands = {source.number for source in shown if isinstance(source, Operand)}
         storages = [
             *[tensor.storage for tensor in self.new_tensors],
             *[change[1] for change in self.storages],
         ]
-        found |= {storage.operand for storage in storages if isinstance(storage, Held)}
-        return found.union(*[storage.list_held() for storage in self.new_storages])
+        operands |= {storage.operand for storage in storages if isinstance(storage, Held)}
+        return operands.union(*[storage.list_held() for storage in self.new_storages])

@@ -32,7 +32,6 @@ from oplib.transforms.tracing.program_table import ProgramTable
 from .arguments import ArgumentBinder, CallArguments, list_number_options
 from .call_program import Program
 from .call_trace import Trace, tracing
-from .lowering import has_no_values, lower_without_values
 from .operands import Found
 
 if TYPE_CHECKING:
@@ -198,9 +197,10 @@ class JitFunction(Generic[P, R]):
         """
         arguments = self._binder.bind(args, kwargs)
         walk = Walk(self.__wrapped__, arguments.leaves, arguments.name_leaf)
-        if has_no_values(walk, arguments.arrays):
+        held = [path.value._storage.owner.spec for path in walk.tensors.values()]
+        if any(isinstance(array, jax.ShapeDtypeStruct) for array in (*held, *arguments.arrays)):
             with tracing:
-                return lower_without_values(self._trace_once(arguments, walk), arguments.arrays)
+                return self._trace_once(arguments, walk).lower(arguments.arrays)
         return self._serve(arguments, Program.lower, compiles=False)
 
     def _serve(

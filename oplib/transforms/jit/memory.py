@@ -9,7 +9,7 @@ from jax.core import Tracer
 
 from oplib.tensor import Storage
 from oplib.tensor.views import AliasStorage, ViewStorage
-from oplib.transforms.tracing.observed_tensor import StateSnapshot, list_behind
+from oplib.transforms.tracing.observed_tensor import StateSnapshot, list_behind, list_layers
 
 from .effects import Held, NewStorage, StorageSource
 
@@ -21,7 +21,7 @@ class MemoryAfterCall:
     shows that memory after the call. This is known at the end only, so everything may be described twice.
 
     Args:
-        snapshot: what was there before the trace.
+        snapshot: the state before the trace.
         put: returns the number of the array of a storage among the outputs of the program.
 
     Attributes:
@@ -46,8 +46,10 @@ class MemoryAfterCall:
 
     def is_copied(self, storage: Any) -> bool:
         """Whether a Tensor keeps its items only, because nothing else shows memory that was made inside."""
-        if not _is_fixed(storage):
-            return True
+        layers = list_layers(storage)
+        starts = [start for layer in layers if isinstance(layer, ViewStorage) for start in layer.starts]
+        if any(isinstance(start, Tracer) for start in starts):
+            return True  # it shows other items at each call
         owner = storage.owner
         if storage is owner or storage in self._numbers or owner in self._held or owner in self._shared:
             return False
@@ -106,24 +108,12 @@ class MemoryAfterCall:
 
 def _list_storages(snapshot: StateSnapshot) -> dict[Storage, Held]:
     """Returns every storage that exists before the trace, with the way to it."""
-    found: dict[Storage, Held] = {}
+    held: dict[Storage, Held] = {}
     for number, (_, _, attributes) in enumerate(snapshot.tensors):
         ahead: list[tuple[Any, tuple[str, ...]]] = [(attributes["_storage"], ())]
         while ahead:
             storage, way = ahead.pop()
-            if storage not in found:
-                found[storage] = Held(number, ".".join(way))
+            if storage not in held:
+                held[storage] = Held(number, ".".join(way))
                 ahead += [(other, (*way, name)) for name, other in list_behind(storage)]
-    return found
-
-
-def _is_fixed(storage: Any) -> bool:
-    """Whether a storage shows the same items at every call."""
-    while isinstance(storage, (ViewStorage, AliasStorage)):
-        if isinstance(storage, AliasStorage):
-            storage = storage.cell
-        elif any(isinstance(start, Tracer) for start in storage.starts):
-            return False
-        else:
-            storage = storage.base
-    return True
+    return held

@@ -81,7 +81,7 @@ class Candidates:
             held = read_constants(path.value, names.known)
             if held:
                 self.constants[id(path.value)] = {
-                    key: one for key, one in held.items() if _is_constant(one, walk)
+                    key: constant for key, constant in held.items() if _is_constant(constant, walk)
                 }
             if path.parent is not None and names.lead_to(path):
                 self.identities[id(path.value)] = identify(path, names)
@@ -98,15 +98,7 @@ class Candidates:
         return [*[get_array(storage) for storage in self.storages], *counts]
 
     def check_devices(self, name: str, operands: Iterable[int]) -> None:
-        """Raises where a program would read Tensors on different devices.
-
-        Args:
-            name: of the function.
-            operands: the numbers of the operands that the program reads.
-
-        Raises:
-            DeviceError: two of them are on different devices.
-        """
+        """Raises a DeviceError where a program would read operands of these numbers on different devices."""
         paths: dict[frozenset[Any], CapturedPath] = {}
         for path in [self.operands[number] for number in operands]:
             array = get_array(path.value._storage.owner)

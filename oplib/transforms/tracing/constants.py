@@ -20,9 +20,8 @@ from functools import partial
 from typing import Any
 
 from oplib.tensor import Generator, Tensor
-from oplib.tensor.methods.copying import users_attributes
 
-from .entries import list_codes, list_slot_names
+from .entries import MISSING, list_codes, list_names, list_slot_names, read_entries
 from .paths import SCALARS, CapturedPath, Walk, name_package
 
 _DYNAMIC = frozenset({"__dict__", "__getattribute__", "asdict", "attrgetter", "fields", "getattr", "vars"})
@@ -43,7 +42,6 @@ _PROBES_OF_KEYS = _ITERATION | {"get", "len", "pop", "setdefault", "KeyError", "
 _PROBES_OF_ATTRIBUTES = _DYNAMIC | {"hasattr", "AttributeError"}
 _PROBES_OF_GLOBALS = {"globals", "NameError"}
 _MANY_ITEMS = 1000
-_MISSING = object()
 _OF_TENSOR = "({0}.__class__, *kind_of({0}))"
 
 
@@ -78,13 +76,14 @@ class NamesOfCode:
         functions = [
             path
             for path in walk.containers.values()
-            if isinstance(path.value, types.FunctionType) and not _is_of_python(path.value)
+            if isinstance(path.value, types.FunctionType)
+            and name_package(path.value) not in sys.stdlib_module_names
         ]
         count = -1
         while count != len(self._reached):
             count = len(self._reached)
             for path in functions:
-                if id(path.value) not in self._reached and self._is_reached(path):
+                if id(path.value) not in self._reached and any(map(self._is_named, (path, *path.again))):
                     self._reached.add(id(path.value))
                     for code in list_codes(path.value.__code__):
                         self._add(code)
@@ -106,10 +105,7 @@ class NamesOfCode:
     def list_absent(self, held: Any, others: Iterable[Any]) -> frozenset[str]:
         """Returns the names in the code that attributes do not have, though other code may give them these.
 
-        Args:
-            held: the attributes by name.
-            others: where they are looked for next. If the code does not ask which attributes there are, the
-                absence of a name counts only if it is found there.
+        If the code does not ask which attributes there are, a name counts only if others have it.
         """
         names = self.known if self.probes_attributes else self.known & set().union(*others)
         return frozenset(name for name in names if isinstance(name, str) and name not in held)
@@ -123,11 +119,8 @@ class NamesOfCode:
         # since Python 3.14 small integers are no constants of the code
         self.known.update(argument for number, argument in operations if number == _SMALL_INTEGER)
         pairs = itertools.pairwise(operations)
-        if any(one == _SUBSCRIPT and before not in _CONSTANTS for (before, _), one in pairs):
+        if any(after == _SUBSCRIPT and before not in _CONSTANTS for (before, _), after in pairs):
             self.known.add(_COMPUTED_KEY)
-
-    def _is_reached(self, path: CapturedPath) -> bool:
-        return any(self._is_named(route) for route in (path, *path.again))
 
     def _is_named(self, path: CapturedPath) -> bool:
         """Whether each function on one way to a path may run, and the path itself has a name there."""
@@ -160,10 +153,6 @@ class NamesOfCode:
         return not isinstance(path.value, Generator)
 
 
-def _is_of_python(function: types.FunctionType) -> bool:
-    return name_package(function) in sys.stdlib_module_names
-
-
 def _get_name(path: CapturedPath) -> str | None:
     """The name of an attribute or item, as it stands in code; None for an item without a name."""
     match = _NAME.search(path.step)
@@ -176,21 +165,13 @@ def read_constants(value: Any, names: set[Any] | None) -> dict[Any, Any]:
     A function has its globals, an object also the numbers that its class has, a class its own numbers and
     functions, and a Tensor the attributes that users have set.
     """
-    if isinstance(value, Tensor):
-        return {
-            name: held for name, held in users_attributes(value).items() if names is None or name in names
-        }
     if isinstance(value, types.CellType):
-        held = _read_attribute(value, "cell_contents")
-        return {} if held is _MISSING else {"cell_contents": held}
-    if isinstance(value, types.FunctionType):
-        listed = value.__globals__.keys() & set(value.__code__.co_names)
-        return {name: value.__globals__[name] for name in sorted(listed if names is None else listed & names)}
-    if isinstance(value, dict):
-        return {key: held for key, held in value.items() if _is_listed(key, names)}
+        return read_entries(value) or {}
+    if isinstance(value, (Tensor, dict, types.FunctionType)):
+        return {key: held for key, held in (read_entries(value) or {}).items() if _is_listed(key, names)}
     if isinstance(value, (list, tuple, deque)):
-        places = range(len(value)) if names is None else [n for n in names if _is_place(n, len(value))]
-        return {place: value[place] for place in places}
+        indices = range(len(value)) if names is None else [n for n in names if _is_index(n, len(value))]
+        return {index: value[index] for index in indices}
     if isinstance(value, partial):
         return {"func": value.func}
     if isinstance(value, types.MethodType):
@@ -203,7 +184,7 @@ def read_constants(value: Any, names: set[Any] | None) -> dict[Any, Any]:
     values = {
         name: _read_attribute(value, name) for name in sorted(listed if names is None else listed & names)
     }
-    return {name: held for name, held in values.items() if held is not _MISSING}
+    return {name: held for name, held in values.items() if held is not MISSING}
 
 
 def identify(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
@@ -232,14 +213,14 @@ def identify(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
 def _identify_function(
     function: types.FunctionType, names: NamesOfCode, *, is_method: bool
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {} if is_method else {"{}.__code__": function.__code__}
+    identity: dict[str, Any] = {} if is_method else {"{}.__code__": function.__code__}
     if names.probes_attributes and not is_method:
-        found[f"{ABSENT}{{}}.__dict__"] = names.list_absent(vars(function), ())
+        identity[f"{ABSENT}{{}}.__dict__"] = names.list_absent(vars(function), ())
     if names.probes_globals:
         held = {*function.__globals__, *vars(builtins)}
-        asked = names.known if "globals" in names.known else function.__code__.co_names
-        found[f"{ABSENT}{{}}.__globals__"] = names.list_absent(held, [asked])
-    return found
+        asked = names.known if "globals" in names.known else list_names(function.__code__)
+        identity[f"{ABSENT}{{}}.__globals__"] = names.list_absent(held, [asked])
+    return identity
 
 
 def _identify_items(value: Any, names: NamesOfCode) -> dict[str, Any]:
@@ -248,8 +229,8 @@ def _identify_items(value: Any, names: NamesOfCode) -> dict[str, Any]:
         if isinstance(value, dict):
             length[f"{ABSENT}{{}}"] = names.list_absent(value, [names.known])
         items = value.values() if isinstance(value, dict) else value
-        return length if any(isinstance(one, Tensor) for one in items) else {**length, "id({})": id(value)}
-    if isinstance(value, (set, frozenset)) and all(isinstance(one, SCALARS) for one in value):
+        return length if any(isinstance(item, Tensor) for item in items) else {**length, "id({})": id(value)}
+    if isinstance(value, (set, frozenset)) and all(isinstance(item, SCALARS) for item in value):
         return {"frozenset({})": frozenset(value)}
     if not isinstance(value, dict):
         return length
@@ -261,15 +242,15 @@ def _identify_attributes(value: Any, names: NamesOfCode, others: Iterable[type])
     attributes = getattr(value, "__dict__", None)
     slots = () if isinstance(value, (type, types.ModuleType)) else list_slot_names(type(value))
     empty = [name for name in slots if name in names.known and not hasattr(value, name)]
-    found: dict[str, Any] = {f"tuple([hasattr({{}}, name) for name in {empty}])": (False,) * len(empty)}
-    if not empty:
-        found = {}
+    identity: dict[str, Any] = {}
+    if empty:
+        identity[f"tuple([hasattr({{}}, name) for name in {empty}])"] = (False,) * len(empty)
     if attributes is None:
-        return found
+        return identity
     if names.is_dynamic and not isinstance(value, types.ModuleType):
-        return found | {"tuple({}.__dict__)": tuple(attributes)}
+        return identity | {"tuple({}.__dict__)": tuple(attributes)}
     absent = names.list_absent(attributes, map(vars, others))
-    return found | ({f"{ABSENT}{{}}.__dict__": absent} if absent else {})
+    return identity | ({f"{ABSENT}{{}}.__dict__": absent} if absent else {})
 
 
 def read_kind(tensor: Tensor) -> tuple[Any, ...]:
@@ -282,7 +263,7 @@ def _is_listed(key: Any, names: set[str] | None) -> bool:
     return isinstance(key, SCALARS) if names is None else isinstance(key, (str, int)) and key in names
 
 
-def _is_place(number: Any, length: int) -> bool:
+def _is_index(number: Any, length: int) -> bool:
     return isinstance(number, int) and -length <= number < length
 
 
@@ -305,8 +286,5 @@ def _read_attribute(value: Any, name: str) -> Any:
         if name in vars(cls):
             held = vars(cls)[name]
             is_slot = isinstance(held, (types.MemberDescriptorType, types.GetSetDescriptorType))
-            try:
-                return getattr(value, name, _MISSING) if is_slot else held
-            except ValueError:  # a closure cell without a content yet
-                return _MISSING
-    return _MISSING
+            return getattr(value, name, MISSING) if is_slot else held
+    return MISSING

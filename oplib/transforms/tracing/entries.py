@@ -11,7 +11,9 @@ from typing import Any
 from oplib.tensor import Tensor
 from oplib.tensor.methods.copying import users_attributes
 
-_MISSING = object()
+MISSING = object()
+"""Stands for what a container does not hold."""
+
 _WITHOUT = (type, types.ModuleType, types.MethodType, tuple, frozenset, functools.partial)
 
 
@@ -28,17 +30,17 @@ def read_entries(value: Any) -> dict[Any, Any] | None:
     if isinstance(value, set):
         return {id(item): item for item in value}
     if isinstance(value, types.FunctionType):
-        names = list_names(value.__code__)
-        return {name: value.__globals__[name] for name in names if name in value.__globals__}
+        names = list_names(value.__code__) & value.__globals__.keys()
+        return {name: value.__globals__[name] for name in sorted(names)}
     if isinstance(value, _WITHOUT):
         return None
     if isinstance(value, Tensor):
         return users_attributes(value)
-    entries = {name: getattr(value, name, _MISSING) for name in list_slot_names(type(value))}
+    entries = {name: getattr(value, name, MISSING) for name in list_slot_names(type(value))}
     if isinstance(value, types.CellType):
         entries = {"cell_contents": read_cell(value)}
     entries |= _attributes(value) or {}
-    return {name: held for name, held in entries.items() if held is not _MISSING}
+    return {name: held for name, held in entries.items() if held is not MISSING}
 
 
 def put_entry(container: Any, key: Any, value: Any) -> None:
@@ -86,21 +88,16 @@ def restore_entries(container: Any, before: dict[Any, Any]) -> None:
         return
     now = read_entries(container) or {}
     for key in {**now, **before}:
-        if now.get(key, _MISSING) is not before.get(key, _MISSING):
+        if now.get(key, MISSING) is not before.get(key, MISSING):
             restore_entry(container, key, before)
 
 
 def read_cell(cell: types.CellType) -> Any:
-    """Returns what a closure cell holds, or a mark that is nothing else."""
+    """Returns what a closure cell holds, or MISSING."""
     try:
         return cell.cell_contents
     except ValueError:  # not yet assigned
-        return _MISSING
-
-
-def is_empty_cell(cell: types.CellType) -> bool:
-    """Whether a closure cell holds nothing yet."""
-    return read_cell(cell) is _MISSING
+        return MISSING
 
 
 def list_slot_names(cls: type) -> list[str]:

@@ -87,12 +87,9 @@ register_kind(ObservedTensor, "oplib.ObservedTensor")
 
 
 def observe_tensors(tensors: Iterable[tuple[Tensor, type, dict[str, Any]]], overlay: Overlay) -> None:
-    """Gives a trace attributes of its own for Tensors that are no views.
+    """Gives a trace attributes of its own for Tensors, whose classes and attributes before it are given.
 
-    Args:
-        tensors: Tensors with their classes and attributes before the trace. Those of other classes, and
-            views, whose class says whether they are stale, keep theirs.
-        overlay: of the trace.
+    Those of other classes, and views, whose class says whether they are stale, keep theirs.
     """
     for tensor, kind, attributes in tensors:
         if kind is Tensor and tensor._root is None:
@@ -100,20 +97,6 @@ def observe_tensors(tensors: Iterable[tuple[Tensor, type, dict[str, Any]]], over
             if own.get("_views") is not None:
                 own["_views"] = list(own["_views"])
             change_class(tensor, ObservedTensor)
-
-
-def find_unread_grads(tensors: Iterable[tuple[Tensor, type, Any]], overlay: Overlay) -> frozenset[int]:
-    """Returns the numbers of the observed Tensors whose gradient from before has not been read.
-
-    A program does not depend on these. A step that clears the gradients before its backward therefore needs
-    one program, whether there were gradients or not.
-    """
-    read = overlay.read_grads
-    return frozenset(
-        number
-        for number, (tensor, *_) in enumerate(tensors)
-        if is_observed_tensor(tensor) and id(tensor) not in read
-    )
 
 
 def is_observed_tensor(tensor: Tensor) -> bool:
@@ -125,9 +108,7 @@ def is_observed_tensor(tensor: Tensor) -> bool:
 def use_overlay(overlay: Overlay, **settings: Any) -> Generator[None]:
     """While a function is traced, this thread sees an overlay, and its calls take the complete path.
 
-    Args:
-        overlay: of the trace.
-        **settings: ``tracing``, ``tracing_scope`` or ``region`` of the mode state during this time.
+    The settings are ``tracing``, ``tracing_scope`` or ``region`` of the mode state during this time.
     """
     state, outer = modes.state, overlays.current
     watchers, tracing, scope, region = state.watchers, state.tracing, state.tracing_scope, state.region
@@ -144,12 +125,7 @@ def use_overlay(overlay: Overlay, **settings: Any) -> Generator[None]:
 
 
 class StateSnapshot:
-    """The attributes of Tensors and the entries of containers, as they were.
-
-    Args:
-        tensors: the Tensors.
-        containers: the paths of the containers.
-    """
+    """The attributes of Tensors and the entries of containers, as they were."""
 
     def __init__(self, tensors: Iterable[Tensor], containers: Iterable[CapturedPath]) -> None:
         self.tensors = [(tensor, tensor.__class__, dict(tensor.__dict__)) for tensor in tensors]
@@ -194,7 +170,7 @@ class StateSnapshot:
             if was_observed:
                 self._views.pop(id(tensor), None)
                 continue
-            _put_back(tensor.__dict__, attributes)
+            restore_entries(tensor.__dict__, attributes)
         for held, before in self._hooks:
             held.clear()
             held.update(before)
@@ -213,15 +189,6 @@ class StateSnapshot:
             restore_entries(path.value, entries)
 
 
-def _put_back(held: dict[Any, Any], before: dict[Any, Any]) -> None:
-    """Makes a dictionary what it was, touching only the keys that differ."""
-    for key in [key for key in held if key not in before]:
-        del held[key]
-    for key, value in before.items():
-        if key not in held or held[key] is not value:
-            held[key] = value
-
-
 def list_behind(storage: Any) -> list[tuple[str, Any]]:
     """Returns the storages to which a storage refers, by the names of its attributes."""
     if isinstance(storage, ViewStorage):
@@ -233,14 +200,16 @@ def list_behind(storage: Any) -> list[tuple[str, Any]]:
     return [(name, other) for name, other in behind if other is not None]
 
 
-def list_aliases(storage: Any) -> list[AliasStorage]:
-    """Returns the storages of ``tensor.data`` between a storage and the one that holds its array."""
-    aliases: list[AliasStorage] = []
+def list_layers(storage: Any) -> list[ViewStorage | AliasStorage]:
+    """Returns a storage and those behind it, up to the one that holds its array, which is left out."""
+    layers: list[ViewStorage | AliasStorage] = []
     owner = storage.owner
     while storage is not owner:
-        if isinstance(storage, AliasStorage):
-            aliases.append(storage)
-            storage = storage.cell
-        else:
-            storage = storage.base
-    return aliases
+        layers.append(storage)
+        storage = storage.cell if isinstance(storage, AliasStorage) else storage.base
+    return layers
+
+
+def list_aliases(storage: Any) -> list[AliasStorage]:
+    """Returns the storages of ``tensor.data`` between a storage and the one that holds its array."""
+    return [layer for layer in list_layers(storage) if isinstance(layer, AliasStorage)]

@@ -22,7 +22,7 @@ import numpy as np
 from oplib.tensor import Generator, Tensor, default_generator
 from oplib.tensor.methods.copying import users_attributes
 
-from .entries import is_empty_cell, list_names, list_own_slots
+from .entries import MISSING, list_names, list_own_slots, read_cell
 
 SCALARS = (bool, int, float, complex, str, bytes, type(None), enum.Enum, np.dtype, np.generic)
 """Values that are frozen into a program, and compared at the next call."""
@@ -146,10 +146,6 @@ def name_package(definition: Any) -> str:
     return module.partition(".")[0] if isinstance(module, str) else ""
 
 
-def _is_of_oplib(value: Any) -> bool:
-    return name_package(type(value)) == "oplib" and hasattr(value, "__dict__")
-
-
 def _list_children(path: CapturedPath) -> Iterator[CapturedPath]:  # noqa: C901  one branch for each kind of object
     value = path.value
     if isinstance(value, Tensor):
@@ -164,8 +160,8 @@ def _list_children(path: CapturedPath) -> Iterator[CapturedPath]:  # noqa: C901 
         yield CapturedPath(value.args, path, "{}.args", f"{path.name}.args")
         items = tuple(value.keywords.items())
         yield CapturedPath(items, path, "tuple({}.keywords.items())", f"{path.name}.keywords")
-    elif _is_of_oplib(value) and "__wrapped__" in vars(value):  # made by jit, and the like
-        yield CapturedPath(value.__wrapped__, path, "{}.__wrapped__", path.name)
+    elif name_package(type(value)) == "oplib" and "__wrapped__" in getattr(value, "__dict__", ()):
+        yield CapturedPath(value.__wrapped__, path, "{}.__wrapped__", path.name)  # made by jit, and the like
     elif isinstance(value, _COLLECTIONS):
         yield from _list_items(path, value)
         if name_package(type(value)) not in _FOREIGN:  # a class of the user may have attributes and methods
@@ -178,8 +174,8 @@ def _list_children(path: CapturedPath) -> Iterator[CapturedPath]:  # noqa: C901 
     elif isinstance(value, type):
         yield from _list_class(path, value)
     elif isinstance(value, types.CellType):
-        if not is_empty_cell(value):
-            yield CapturedPath(value.cell_contents, path, "{}.cell_contents", path.name, path.names)
+        if (held := read_cell(value)) is not MISSING:
+            yield CapturedPath(held, path, "{}.cell_contents", path.name, path.names)
     else:
         yield from _list_attributes(path, value)
 

@@ -21,15 +21,7 @@ def prune(run: Callable[..., Any], closed: Any, name: str) -> tuple[list[bool], 
     """Tells which inputs of a traced function are used, and makes a function of these.
 
     The new function calls the traced one, which JAX does not trace again: the call is one equation. Zeros
-    stand for the inputs that are not used.
-
-    Args:
-        run: the jitted function.
-        closed: its jaxpr.
-        name: the name of the new function.
-
-    Returns:
-        A flag per input of ``run``, and the new function.
+    stand for the inputs that are not used. ``closed`` is the jaxpr of ``run``.
     """
     used, avals = find_used_inputs(closed.jaxpr), closed.in_avals
 

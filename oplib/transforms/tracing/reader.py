@@ -20,11 +20,10 @@ from oplib.tensor import Generator, Tensor, default_generator
 
 from .candidates import Candidates
 from .constants import ABSENT, identify, read_constants, read_kind
-from .entries import read_entries
+from .entries import MISSING, read_entries
 from .paths import SCALARS, CapturedPath
 
 _numbers = itertools.count()
-_MISSING = object()
 _MAX_SHOWN = 8
 _SIZED = (dict, list, tuple, deque)
 _ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
@@ -57,7 +56,7 @@ class Reader:
     ) -> None:
         self._constants, self._identities = candidates.constants, candidates.identities
         self._names_of_code = candidates.names
-        self._read_values = {id(path.value) for path in paths}
+        self._operands = {id(path.value) for path in paths}
         self._names: dict[int, str] = {}
         # plain lines, and tests with what they find, and the expression of a text that names it
         self._lines: list[str | tuple[str, str, str]] = []
@@ -79,7 +78,8 @@ class Reader:
             self._add_distant(path)
         self._constants = self._identities = {}  # they hold objects of the user
         rest = [*[container for container, _, _ in changed], *generators]
-        results = ["".join(f"{self._add_wanted(path)}, " for path in some) for some in (paths, rest)]
+        groups = [[None if path is None else self._add(path) for path in group] for group in (paths, rest)]
+        results = ["".join(f"{name}, " for name in group) for group in groups]
         self._filename = f"<oplib.reader {next(_numbers)} of {name}>"
         self.read = self._write("(({}), ({}))".format(*results), "None")
 
@@ -88,12 +88,7 @@ class Reader:
         return self._write("''", "{reason!r} + {detail}")(function, leaves)
 
     def _write(self, result: str, refusal: str) -> Callable[..., Any]:
-        """Writes the reader.
-
-        Args:
-            result: what it returns for a call that fits.
-            refusal: what it returns for another.
-        """
+        """Writes the reader, which returns one of two expressions: for a call that fits, or for another."""
         lines = [
             line
             if isinstance(line, str)
@@ -141,16 +136,13 @@ class Reader:
             self._add_constants(path)
         return self._names[id(path)]
 
-    def _add_wanted(self, path: CapturedPath | None) -> str:
-        return "None" if path is None else self._add(path)
-
     def _add_identity(self, identity: dict[str, Any], path: CapturedPath) -> None:
         for expression, value in identity.items():
             if expression.startswith(ABSENT):
                 held = f"{expression.removeprefix(ABSENT).format(self._names[id(path)])}.keys()"
                 names = self._constant(value)
-                found = f"str(sorted({held} & {names}))"
-                self._refuse(f"not {held}.isdisjoint({names})", f"{path.name} has now ", found)
+                detail = f"str(sorted({held} & {names}))"
+                self._refuse(f"not {held}.isdisjoint({names})", f"{path.name} has now ", detail)
                 continue
             is_value = isinstance(value, (int, frozenset, tuple))
             expected = f"!= {self._constant(value)}" if is_value else f"is not {self._constant(ref(value))}()"
@@ -186,14 +178,16 @@ class Reader:
         before = self._constants.pop(id(value), {})
         now = read_constants(value, None)
         same = {key: held for key, held in before.items() if key in now and now[key] is held}
-        objects = {key: held for key, held in same.items() if not isinstance(held, SCALARS)}
+        scalars = {key: held for key, held in same.items() if isinstance(held, SCALARS)}
+        objects = {  # another operand may take the path of one
+            key: _refer(held)
+            for key, held in same.items()
+            if key not in scalars and id(held) not in self._operands
+        }
         if isinstance(value, (types.FunctionType, type)):
             name += ".__globals__" if isinstance(value, types.FunctionType) else ".__dict__"
         get = itemgetter if isinstance(value, (*_SIZED, types.FunctionType, type)) else attrgetter
-        for test, expected in (
-            ("differ", {key: held for key, held in same.items() if key not in objects}),
-            ("are_others", {key: _refer(held) for key, held in objects.items() if not self._is_read(held)}),
-        ):
+        for test, expected in (("differ", scalars), ("are_others", objects)):
             if not expected:
                 continue
             text = f"{self._constant(get(*expected))}({name})"
@@ -206,18 +200,14 @@ class Reader:
                 f"list_changed({compared}, {self._constant(tuple(expected))})",
             )
 
-    def _is_read(self, value: Any) -> bool:
-        """Whether a value is one that the reader returns, so that another may take its path."""
-        return id(value) in self._read_values
-
     def _add_changed(self, path: CapturedPath, before: dict[Any, Any], key: Any) -> None:
         """Adds a test that an entry that a call changes is what the function found."""
         name = self._add(path)
         if isinstance(path.value, (dict, list)):
             return  # lengths and numbers of these are compared
-        missing = self._constant(_MISSING)
-        held = before.get(key, _MISSING)
-        if held is _MISSING or isinstance(held, SCALARS):
+        missing = self._constant(MISSING)
+        held = before.get(key, MISSING)
+        if held is MISSING or isinstance(held, SCALARS):
             self._namespace["read_entries"] = read_entries
             self._refuse(
                 f"read_entries({name}).get({key!r}, {missing}) != {self._constant(held)}",
@@ -281,8 +271,9 @@ def _list_changed(
     test: Callable[..., bool], now: tuple[Any, ...], before: tuple[Any, ...], keys: tuple[Any, ...]
 ) -> str:
     """Returns the keys of what has changed, as text."""
-    found = [key for key, *pair in zip(keys, now, before, strict=True) if test(*[(one,) for one in pair])]
-    return str(found if len(found) <= _MAX_SHOWN else [*found[:_MAX_SHOWN], ...])
+    pairs = zip(keys, now, before, strict=True)
+    changed = [key for key, value, other in pairs if test((value,), (other,))]
+    return str(changed if len(changed) <= _MAX_SHOWN else [*changed[:_MAX_SHOWN], ...])
 
 
 def _differ(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:

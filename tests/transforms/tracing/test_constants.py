@@ -494,6 +494,21 @@ def test_a_global_that_the_code_reads_compiles_again(monkeypatch):
     assert step(oplib.ones(2)).tolist() == [3, 3]
 
 
+def scale_inside(x):
+    def scale(value):
+        return value * rate
+
+    return scale(x)
+
+
+@pytest.mark.parametrize("function", [scale_inside, lambda x: next(value * rate for value in [x])])
+def test_a_global_that_a_function_inside_reads_compiles_again(function, monkeypatch):
+    compiled = oplib.jit(function)
+    assert compiled(oplib.ones(1)).tolist() == [2.0]
+    monkeypatch.setitem(globals(), "rate", 3.0)
+    assert compiled(oplib.ones(1)).tolist() == [3.0]
+
+
 def test_counters_that_other_code_reads_compile_nothing():
     trainer = Trainer()
     trainer.step = oplib.jit(trainer.step)
