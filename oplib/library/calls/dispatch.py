@@ -109,6 +109,7 @@ class Dispatcher:
         self.patterns: list[Pattern] = []
         self.lengths: list[tuple[int, ...]] = [] if self.fast_key.lists else [()]
         self._is_closed = False
+        self._followers: set[Callable[[], None]] = set()
         has_one_slot = self.is_fast and self.returns_one
         self.node_class: type[FormulaNode] = make_node_class(
             record.node_name,
@@ -134,6 +135,14 @@ class Dispatcher:
         """Stops the fast path, because the op has another record now, or none."""
         self._is_closed = True
         self.fast_keys.clear()
+        while self._followers:
+            self._followers.pop()()
+
+    def follow(self, forget: Callable[[], None]) -> None:
+        """Takes a function that is called when the fast path has stopped, or now if it has."""
+        self._followers.add(forget)
+        if self._is_closed:
+            forget()
 
     def add_pattern(self, plan: BackwardPlan) -> None:
         """Adds the pattern of a recorded call for the fast path."""

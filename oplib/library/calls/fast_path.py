@@ -21,9 +21,11 @@ from oplib.generated_code import (
     compile_function,
     define_function,
     indent,
+    register_source,
     render_parameters,
     write_function,
 )
+from oplib.tensor.devices.forked import is_orphan
 
 from .fast_block import FastBlock
 from .fast_lines import SHARED_OBJECTS, write_block
@@ -35,7 +37,7 @@ class FastPath:
     """A generated function: first statements, then blocks that serve calls, then statements for all others.
 
     The blocks are written at the second call, so a function that is called once does not cost the time. They
-    are written again when a call is recorded in a new way.
+    are written again when a call is recorded in a new way, and listed again after :meth:`forget`.
 
     Args:
         name: of the function.
@@ -69,7 +71,7 @@ class FastPath:
         self._end = end
         self._blocks: list[tuple[str, FastBlock]] = []
         self._size = 0
-        self._is_called = self._is_written = False
+        self._is_called = self._is_current = False
         self._writing = threading.RLock()
         self._objects = {
             **SHARED_OBJECTS,
@@ -80,18 +82,33 @@ class FastPath:
             "__renew": self._renew,
         }
         lines = [f"if __is_prepared(): return __call({text.passed})", *start, *end]
-        self.function = define_function(write_function(self._head, lines), name, filename, self._objects)
+        self._first_source = write_function(self._head, lines)
+        self.function = define_function(self._first_source, name, filename, self._objects)
         self._objects["__call"] = self.function
+        self._first_code = self.function.__code__
+
+    def forget(self) -> None:
+        """Lets the next call list and write the blocks anew, because an overload has got another record.
+
+        It takes no lock: code that writes blocks waits for the registry, which its caller may hold.
+        """
+        function: Any = self.function
+        register_source(self._first_source, self._first_code.co_filename)
+        # No other thread runs between these two lines, see Storage.exchange.
+        self._is_current = False
+        function.__code__ = self._first_code
 
     def _is_prepared(self) -> bool:
         """Writes the blocks, and returns whether they are written, so that a call has to begin again."""
+        if is_orphan():
+            return False  # no op runs, and a thread that does not exist may hold the lock
         with self._writing:
-            if self._is_called and not self._is_written:
+            if self._is_called and self.function.__code__ is self._first_code:
+                self._is_current = True  # until `forget`
                 self._blocks = list(self._list_blocks())
                 self._write()
-                self._is_written = True  # last: an interrupt may come at any line
             self._is_called = True
-            return self._is_written
+            return self.function.__code__ is not self._first_code
 
     def _write(self) -> None:
         """Replaces the code of the function. Calls that run now finish with the code that they began."""
@@ -105,7 +122,9 @@ class FastPath:
         code.write(*self._end)
         function: Any = self.function
         source = write_function(self._head, ["try:", *indent(code.lines), *_RELEASING])
-        function.__code__ = compile_function(source, function.__code__.co_filename)
+        written = compile_function(source, function.__code__.co_filename)
+        if self._is_current:
+            function.__code__ = written
         self._size = size
 
     def _measure(self) -> int:

@@ -61,14 +61,15 @@ def define_with_overloads(
     """
     statements = [line.removeprefix("    ") for line in lines]
     if branches:
-        function = FastPath(
+        path = FastPath(
             name,
             parameters,
             namespace,
-            lambda: filter(None, [_make_block(parameters, branch, writes) for branch in branches]),
+            lambda: filter(None, [_make_block(parameters, one, writes, path.forget) for one in branches]),
             end=statements,
             filename=filename,
-        ).function
+        )
+        function = path.function
     else:
         text = render_parameters(parameters)
         source = write_function(f"{name}{text.declared}", statements)
@@ -112,11 +113,17 @@ def when_tensor(index: int) -> str:
 
 
 def _make_block(
-    parameters: Sequence[Parameter], branch: Branch, writes: bool
+    parameters: Sequence[Parameter], branch: Branch, writes: bool, forget: Callable[[], None]
 ) -> tuple[str, FastBlock] | None:
-    """Returns the block of an overload and its test; None if the whole function serves its calls."""
+    """Returns the block of an overload and its test; None if the whole function serves its calls.
+
+    ``forget`` is called when the overload gets another record.
+    """
     dispatcher = branch.overload.prepare()
-    if dispatcher is None or not dispatcher.is_fast:
+    if dispatcher is None:
+        return None
+    dispatcher.follow(forget)
+    if not dispatcher.is_fast:
         return None
     names = [parameter.name for parameter in parameters]
     indices = branch.indices or tuple(range(len(dispatcher.schema.arguments)))

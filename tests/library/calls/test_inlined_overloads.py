@@ -129,6 +129,21 @@ def add_kernel(x: jax.Array, y: jax.Array) -> jax.Array:
     return x + y
 
 
+@pytest.mark.fast_path
+@pytest.mark.usefixtures("told_already")
+def test_code_is_written_anew_for_a_rule_that_is_registered_later(scale: Any) -> None:
+    x, y = Tensor.from_array(X), Tensor.from_array(Y)
+    for kernel in (add_kernel, add_kernel):
+        for _ in range(3):
+            scale(x, y), scale(x, 2.0)
+        scale.served.clear()
+        scale(x, y), scale(x, 2.0)
+        assert not scale.served
+        scale.library.impl("scale.Tensor", kernel, "default")
+        np.testing.assert_array_equal(scale(x, y).array, X + Y)
+        assert scale.served == ["Tensor"]
+
+
 def test_an_op_that_is_gone_raises(scale: Any) -> None:
     x, y = leaf(X), leaf(Y)
     for _ in range(3):
@@ -211,6 +226,32 @@ def test_many_threads_may_write_its_code_at_once(scale: Any) -> None:
     finally:
         sys.setswitchinterval(before)
     assert failed == []
+
+
+@pytest.mark.fast_path
+@pytest.mark.usefixtures("told_already")
+def test_a_rule_may_be_registered_while_other_threads_write_its_code(scale: Any) -> None:
+    x, y = Tensor.from_array(X), Tensor.from_array(Y)
+
+    def work(number: int) -> None:
+        for turn in range(24):
+            if turn % 4 == number:
+                scale.library.impl("scale.Tensor", add_kernel, "default")
+            result = scale(x, y).array
+            assert np.array_equal(result, X + Y)
+
+    scale.library.impl("scale.Tensor", add_kernel, "default")
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(5e-5)
+    try:
+        run_in_threads(work)
+    finally:
+        sys.setswitchinterval(before)
+    for _ in range(2):
+        scale(x, y)
+    scale.served.clear()
+    scale(x, y)
+    assert not scale.served
 
 
 def product(self: Any, other: Any) -> Any:
