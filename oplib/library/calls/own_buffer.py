@@ -14,7 +14,7 @@ from jax.sharding import SingleDeviceSharding
 
 from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.autograd.recording.rebase import note_write
-from oplib.library.arguments.layout import make_layout
+from oplib.library.arguments.layout import Layout, make_layout
 from oplib.library.arguments.recording import to_constant, unbox
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Record
@@ -24,6 +24,7 @@ from oplib.tensor.storage.escape import runs_at_once
 from oplib.tensor.storage.fresh import FreshStorage, exchange_for_own, get_owner_array, is_large, rewrite
 from oplib.tracebacks import call_compiled
 
+from .dispatch import Dispatcher
 from .input_kind import take_numbers
 
 
@@ -61,28 +62,28 @@ def exchange_for_result(storage: Any, seen: Any, result: Any) -> bool:
 
 
 def _call(op: OpOverload, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
-    if _write(op, tensor, (tensor, *args), kwargs):
-        if tensor._views is not None:
-            note_write(tensor)
-        return tensor
-    return op.call(tensor, *args, **kwargs)
+    dispatcher, state = op.prepare(), modes.state
+    if not (dispatcher.is_fast and dispatcher.returns_one and _is_own(dispatcher.record)):
+        return op.call(tensor, *args, **kwargs)
+    if state.watchers or state.region is not None or is_uncompiled() or not runs_at_once():
+        return op.call(tensor, *args, **kwargs)
+    values = dispatcher.binder.bind((tensor, *args), kwargs, op=dispatcher.name)
+    layout, flat = make_layout(dispatcher.schema, values, dispatcher.record.operand, op=dispatcher.name)
+    if not _write(dispatcher, layout, tensor, take_numbers(dispatcher.record, layout, flat)):
+        return dispatcher.call_on_tensors(layout, flat, values)
+    if tensor._views is not None:
+        note_write(tensor)
+    return tensor
 
 
-def _write(op: OpOverload, tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _write(dispatcher: Dispatcher, layout: Layout, tensor: Tensor, flat: list[Any]) -> bool:
     """Runs the program of a call with the array of the Tensor donated, if nothing needs the array afterwards.
 
     Returns:
         Whether it has run. If not, nothing has happened.
     """
-    dispatcher, state = op.prepare(), modes.state
-    if not (dispatcher.is_fast and dispatcher.returns_one and _is_own(dispatcher.record)):
-        return False
-    if state.watchers or state.region is not None or is_uncompiled() or not runs_at_once():
-        return False
-    values = dispatcher.binder.bind(args, kwargs, op=dispatcher.name)
-    layout, flat = make_layout(dispatcher.schema, values, dispatcher.record.operand, op=dispatcher.name)
-    flat = take_numbers(dispatcher.record, layout, flat)
-    if layout.is_transient or flat[0] is not tensor or (state.grad_enabled and any(map(_wants_grad, flat))):
+    wants_grad = modes.state.grad_enabled and any(map(_wants_grad, flat))
+    if layout.is_transient or flat[0] is not tensor or wants_grad:
         return False
     operands = [unbox(value) if isinstance(value, Tensor) else to_constant(value) for value in flat[1:]]
     specialization = dispatcher.specialize(layout)
