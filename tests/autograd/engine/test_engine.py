@@ -160,10 +160,10 @@ def test_a_root_gradient_that_does_not_fit_raises_before_anything_runs():
 
 @pytest.mark.spec("004.3", "D.17")
 def test_no_threads_are_started():
-    before = threading.active_count()
+    before = set(threading.enumerate())  # one of an earlier test may end meanwhile
     x = oplib.tensor(1.0, requires_grad=True)
     (x * x).backward()
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
 
 
 @pytest.mark.spec("004.7")
