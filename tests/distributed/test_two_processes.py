@@ -24,7 +24,7 @@ def test_what_two_processes_share_is_kept_and_errors_lose_nothing(monkeypatch: p
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     processes = [subprocess.Popen([*command, str(number)], cwd=ROOT, **pipes) for number in range(2)]
     try:
-        printed = [process.communicate(timeout=180)[0] for process in processes]
+        printed = [process.communicate(timeout=400)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()

@@ -168,12 +168,12 @@ def check_that_a_step_that_one_process_calls_ends() -> None:
     told = (
         "^run: the processes that share the mesh do not all compile this program",
         r"Process 0 compiles it because argument 'x' is no longer f32\[8,8\]",
-        r"has waited 1\.\d+ s for process 1",
+        r"has waited \d+(\.\d+)? s for process 1",
         "No Tensor has been changed",
     )
     started = time.monotonic()
     catch(DeviceError, lambda: training.step(place(X[:4])), *told)
-    assert 1.4 < time.monotonic() - started < 20
+    assert 1.4 < time.monotonic() - started < 120  # and not the ten minutes of the default
     own = [tensor.array.addressable_shards for tensor in (training.weight, *training.optimizer.state)]
     for parts, right in zip(own, before, strict=True):
         for part in parts:

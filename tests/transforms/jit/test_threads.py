@@ -93,12 +93,12 @@ def paused_trace(work):
     def function():
         work()
         inside.set()
-        assert done.wait(30)
+        assert done.wait(300)
 
     with ThreadPoolExecutor(1) as threads:
         traced = threads.submit(function)
         try:
-            assert inside.wait(30)
+            assert inside.wait(300)
             yield
         finally:
             done.set()
