@@ -124,16 +124,16 @@ for name, text in {calls!r}.items():
 
 
 def run(calls: dict[str, str], statement: str) -> dict[str, str]:
-    """Runs the calls in a process of their own; returns what each gives, if it took less than 10 seconds."""
+    """Runs the calls in a process of their own; returns what each gives, if it took less than a minute."""
     program = PROGRAM.format(calls=calls, run=statement)
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=150, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=False
     )
     told = [line.split("|") for line in done.stdout.splitlines()]
     assert [name for name, *_ in told] == list(calls), (
         f"after the last of these it ended: {done.stderr[-800:]}"
     )
-    assert [(name, seconds) for name, _, seconds in told if float(seconds) > 10] == []
+    assert [(name, seconds) for name, _, seconds in told if float(seconds) > 60] == []
     return {name: said for name, said, _ in told}
 
 
