@@ -13,7 +13,7 @@ from oplib.library.objects.overload import OpOverload
 from oplib.library.opcheck.check import DEFAULT_TEST_UTILS, opcheck
 from oplib.library.opcheck.report import CheckResult, OpReport, make_report, name_check
 from oplib.testing.op_lists import SLOW_CHECKS
-from oplib.testing.samples import find_refusal, samples
+from oplib.testing.samples import make_samples_error, samples
 
 from .output import load_ops, print_colored, print_json, write_file
 
@@ -61,7 +61,7 @@ def check_op(op: OpOverload, names: Sequence[str]) -> OpReport:
     report = OpReport(op.describe())
     calls = samples(op)
     if not calls:
-        refusal = find_refusal(op)
+        refusal = make_samples_error(op)
         reason = "" if refusal else "no arguments can be made for its schema"
         report.checks["samples"] = CheckResult(0.0, refusal, reason)
     for call in calls:

@@ -13,7 +13,7 @@ from oplib.library.objects.overload import OpOverload
 from oplib.library.opcheck.check import DEFAULT_TEST_UTILS, opcheck
 
 from .op_lists import SLOW_CHECKS, list_ops_of
-from .samples import Call, find_refusal, samples
+from .samples import Call, make_samples_error, samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class OpCase:
         """
         __tracebackhide__ = True  # pytest shows the user's line and the message
         if self.sample is None:
-            if (refusal := find_refusal(self.op)) is not None:
+            if (refusal := make_samples_error(self.op)) is not None:
                 raise refusal
             pytest.skip(
                 f"{self.op.name()}: no arguments can be made for its schema. Give it some with "

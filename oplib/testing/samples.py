@@ -121,7 +121,7 @@ def samples(
     return []
 
 
-def find_refusal(op: OpOverload) -> OpCheckError | None:
+def make_samples_error(op: OpOverload) -> OpCheckError | None:
     """Returns the error for an op of which :func:`samples` finds no call; None if no arguments can be made.
 
     Its cause is the error that the op raises for the first arguments that fit its schema.

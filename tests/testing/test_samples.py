@@ -9,7 +9,7 @@ from oplib.errors import ArgumentValueError, OpCheckError, UnknownOperatorError
 from oplib.library import custom_op, opcheck
 from oplib.library.objects.overload import find_overload
 from oplib.testing import Call, add_samples, samples
-from oplib.testing.samples import _makers, find_refusal
+from oplib.testing.samples import _makers, make_samples_error
 
 
 @pytest.fixture(autouse=True)
@@ -84,11 +84,11 @@ def test_the_refusal_of_an_op_that_accepts_nothing_has_its_error_as_cause():
         return x
 
     assert samples(refusing) == samples(strange) == []
-    refusal = find_refusal(find_overload("samples::refusing", subject="test"))
+    refusal = make_samples_error(find_overload("samples::refusing", subject="test"))
     assert isinstance(refusal, OpCheckError)
     assert isinstance(refusal.__cause__, ValueError)
     assert "refusing: raises for all arguments that were tried. Got ValueError for (f32[3,4])" in str(refusal)
-    assert find_refusal(find_overload("samples::strange", subject="test")) is None
+    assert make_samples_error(find_overload("samples::strange", subject="test")) is None
 
 
 def test_added_samples_come_before_made_ones():
