@@ -162,7 +162,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     _check_level(wanted, "make_dual")
     for name, value in (("primal", tensor), ("tangent", tangent)):
         _check_operand(name, value)
-    with _forward_on():
+    with _set_fwd_grad_enabled(True):
         if find_tangent(tensor) is not None:
             raise AutogradError(
                 "make_dual: Making a dual Tensor based on a Tensor that already has a forward gradient at "
@@ -221,10 +221,6 @@ class _set_fwd_grad_enabled(Flag):  # noqa: N801  users call it like a function
 def _is_fwd_grad_enabled() -> bool:  # pyright: ignore[reportUnusedFunction]  torch's name
     """Returns whether forward mode is on in this thread."""
     return modes.forward_enabled
-
-
-def _forward_on() -> _set_fwd_grad_enabled:
-    return _set_fwd_grad_enabled(True)
 
 
 def _current_level() -> int:

@@ -128,17 +128,13 @@ def _lay_along(vector: Any, axis: int, count: int) -> Any:
 
 def _arrange(values: Any, axis: int, *, keepdim: bool, of_all: Any, q: Any) -> Any:
     """Moves the axis of several quantiles to the front, and removes that of a single one."""
-    if not _is_several(q):
+    if isinstance(q, (int, float)) or not q.ndim:
         if of_all and keepdim:
             return ops.reshape(values, (1,) * of_all)
         return values if keepdim else ops.squeeze(values, axis)
     moved = ops.movedim(ops.unsqueeze(values, 0), axis + 1, 0)
     moved = ops.squeeze(moved, 1) if not keepdim else ops.movedim(moved, 1, axis + 1)
     return ops.reshape(moved, (-1, *(1,) * of_all)) if of_all and keepdim else moved
-
-
-def _is_several(q: Any) -> bool:
-    return not isinstance(q, (int, float)) and bool(q.ndim)
 
 
 def _read_parts(op: str, input: Any, q: Any, interpolation: str) -> np.ndarray[Any, Any]:

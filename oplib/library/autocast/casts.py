@@ -68,7 +68,7 @@ def _cast_arguments(
 ) -> list[Any]:
     low, policy = settings.dtype_of(device_type), record.autocast[device_type]
     if policy == "widest":
-        dtype = _find_widest(record.name, _list_eligible(leaves, device_type), low)
+        dtype = _find_widest(record.name, (leaf for leaf in leaves if _is_eligible(leaf, device_type)), low)
     else:
         dtype = {"low": low, "float32": dtypes.float32}.get(policy, policy)
 
@@ -119,10 +119,6 @@ def _is_eligible(value: Any, device_type: str) -> bool:
         return False
     dtype: Any = value.dtype
     return jnp.issubdtype(dtype, jnp.floating) and dtype != dtypes.float64 and _is_on(value, device_type)
-
-
-def _list_eligible(leaves: Sequence[Any], device_type: str) -> Iterator[Any]:
-    return (leaf for leaf in leaves if _is_eligible(leaf, device_type))
 
 
 def _find_widest(name: str, leaves: Iterator[Any], low: Any) -> Any:

@@ -116,7 +116,9 @@ class Part:
         kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
         is_host = self.call.record.kind == "host"  # a callback runs only if every axis is manual
         names = {name for name, kind in kinds if is_host or kind == AxisType.Explicit}
-        chosen = self.placement.assign([_read_spec(array) for array in arrays], dict(mesh.shape))
+        chosen = self.placement.assign(
+            [jax.typeof(array).sharding.spec for array in arrays], dict(mesh.shape)
+        )
         operands, made = (
             tuple(self.placement.spread(axes, chosen) for axes in side)
             for side in (self.placement.operands, self.placement.results)
@@ -199,7 +201,3 @@ def _find_explicit_mesh(arrays: Sequence[Any]) -> Any:
         if mesh is not None and AxisType.Explicit in mesh.axis_types:
             return mesh
     return None
-
-
-def _read_spec(array: Any) -> Any:
-    return jax.typeof(array).sharding.spec

@@ -26,12 +26,8 @@ def _check_pivot(op: str, self: Any, pivot: bool) -> None:
         )
 
 
-def _swap(matrix: Any) -> Any:
-    return jnp.swapaxes(matrix, -1, -2)
-
-
 def _turn(matrix: Any) -> Any:
-    return jnp.conj(_swap(matrix))
+    return jnp.conj(jnp.swapaxes(matrix, -1, -2))
 
 
 # Factors ----------------------------------------------------------------------------------------------------
