@@ -87,13 +87,14 @@ class Entrance:
 class Region:
     """One map over a batch of some size, with the ``randomness`` of ``vmap``."""
 
+    _outputs: Sequence[Tensor | None]
+    _tangents: Sequence[Tensor | None]
+    _graph: RegionGraph
+
     def __init__(self, size: int, randomness: str) -> None:
         self._size = size
         self._randomness = randomness
         self._entrances: dict[tuple[int, int], Entrance] = {}
-        self._outputs: Sequence[Tensor | None] = ()
-        self._tangents: Sequence[Tensor | None] = ()
-        self._graph: RegionGraph | None = None
 
     def run(self, call: RegionFunction, values: Sequence[Any], dims: Sequence[int | None]) -> list[Mapped]:
         """Calls a function of one example for all examples. It may return None if the caller allows that.
@@ -153,9 +154,9 @@ class Region:
 
     def _collect(self, index: Any, first: int) -> None:
         """Finds the recorded nodes, and the values outside of the map of everything that leaves."""
-        pairs = [(entrance.node, gradient_edge(entrance.moved)) for entrance in self._entrances.values()]
-        edges = {node: edge for node, edge in pairs if node is not None and edge is not None}
-        graph = self._graph = RegionGraph(first, self._size, edges)
+        entrances = self._entrances.values()
+        exits = {entry.node: (gradient_edge(entry.moved),) for entry in entrances if entry.node is not None}
+        graph = self._graph = RegionGraph(first, self._size, exits)
         results = [*self._outputs, *(entrance.inner for entrance in self._written())]
         self._tangents = [None if result is None else find_tangent(result) for result in results]
         leaving = [tensor for tensor in (*results, *self._tangents) if tensor is not None]
@@ -172,49 +173,46 @@ class Region:
 
     def _leave(self) -> list[Mapped]:
         """Builds graph and results outside, and updates the arguments that were written inside."""
-        graph = self._graph
-        assert graph is not None
-        written = self._written()
+        graph, written = self._graph, self._written()
         for entrance in self._entrances.values():
             if entrance not in written:
                 graph.adopt_storage(entrance.inner._storage, entrance.moved._storage)
         graph.rebuild()
         results = [
-            Mapped(None, False) if output is None else self._result(output, graph) for output in self._outputs
+            Mapped(None, False) if output is None else self._result(output) for output in self._outputs
         ]
         tangents = iter(self._tangents)
         for result in results:
-            self._attach_tangent(result, next(tangents), graph)
+            self._attach_tangent(result, next(tangents))
         for entrance in written:
-            self._write_back(entrance, next(tangents), graph)
+            self._write_back(entrance, next(tangents))
         return results
 
-    def _attach_tangent(self, result: Mapped, tangent: Tensor | None, graph: RegionGraph) -> None:
+    def _attach_tangent(self, result: Mapped, tangent: Tensor | None) -> None:
         """Sets the tangent of a result outside. One that is not mapped is the tensor inside and has it."""
         if tangent is None or result.tensor is None or not result.is_batched:
             return
-        outer: Any = self._result(tangent, graph)
+        outer: Any = self._result(tangent)
         set_tangent(result.tensor, outer.tensor if outer.is_batched else repeat(outer.tensor, self._size))
 
-    def _result(self, inner: Tensor, graph: RegionGraph) -> Mapped:
+    def _result(self, inner: Tensor) -> Mapped:
         edge = gradient_edge(inner)
-        below = graph.below(inner)
-        target = graph.target(edge)
+        below, target = self._graph.below(inner), self._graph.target(edge)
         leads_out = edge is None or not target.is_batched
         if not below.is_batched and leads_out:
             return Mapped(inner, False)
         for entrance in self._entrances.values():
             if entrance.inner is inner and inner._storage.version == 0:
                 return Mapped(upcalls.alias(entrance.moved), True)
-        return Mapped(self._box(inner, with_batch(below, self._size), graph), True)
+        return Mapped(self._box(inner, with_batch(below, self._size)), True)
 
-    def _box(self, inner: Tensor, below: UnmappedValue, graph: RegionGraph) -> Tensor:
+    def _box(self, inner: Tensor, below: UnmappedValue) -> Tensor:
         """Makes the Tensor outside for a Tensor inside."""
         outer = ARRAYS.box(below.array)
-        outer._storage = graph.storage_of(inner._storage, below.array)
+        outer._storage = self._graph.storage_of(inner._storage, below.array)
         outer._storage.array = below.array
         edge = gradient_edge(inner)
-        target = graph.target(edge)
+        target = self._graph.target(edge)
         if edge is not None and not target.is_batched:
             raise AutogradError(
                 "vmap: a result is mapped, and its history is that of a tensor that is not. Got "
@@ -226,17 +224,17 @@ class Region:
             outer._grad_fn, outer._output_nr = target.edge
         return outer
 
-    def _write_back(self, entrance: Entrance, tangent: Tensor | None, graph: RegionGraph) -> None:
+    def _write_back(self, entrance: Entrance, tangent: Tensor | None) -> None:
         """Gives an argument the value and history of its Tensor inside."""
         inner = entrance.inner
-        below = with_batch(graph.below(inner), self._size)
+        below = with_batch(self._graph.below(inner), self._size)
         node: Any = inner._grad_fn
         if node is None or node is entrance.node:
             new = ARRAYS.box(below.array)
         else:
-            new = self._box(inner, below, graph)
+            new = self._box(inner, below)
             new._storage = type(new._storage)(below.array)
-        self._attach_tangent(Mapped(new, True), tangent, graph)
+        self._attach_tangent(Mapped(new, True), tangent)
         if entrance.dim:
             new = move_batch(new, 0, entrance.dim)
         write_in_place(entrance.tensor, new, "vmap")

@@ -8,7 +8,7 @@ any order, hooks and graph introspection work as usual.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -161,16 +161,14 @@ class RegionGraph:
     Args:
         first: the sequence number of the first node that can belong to it.
         size: the size of the batch.
-        entrances: the edge outside for each inner node that receives the gradient of an argument.
+        exits: the edges outside for each inner node that receives the gradient of an argument.
     """
 
-    def __init__(self, first: int, size: int, entrances: dict[TapeNode, Edge]) -> None:
+    def __init__(self, first: int, size: int, exits: Mapping[TapeNode, Sequence[Edge | None]]) -> None:
         self.pool = ValuePool()
         self._first = first
         self._size = size
-        self._exits: dict[TapeNode, Sequence[Edge | None]] = {
-            node: (edge,) for node, edge in entrances.items()
-        }
+        self._exits = dict(exits)
         self._states: dict[TapeNode, SavedState] = {}
         self._spliced: list[SplicedNode] = []
         self._leaves: dict[TapeNode, Any] = {}
