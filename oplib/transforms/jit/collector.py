@@ -51,34 +51,9 @@ class Collector:
         self._layouts = {storage: find_spread(get_array(storage)) for storage in candidates.storages}
         self._memory = MemoryAfterCall(snapshot, self._put_storage)
         self._reset()
-        self._on_the_way = candidates.find_ancestors()
 
     def collect(self, result: Any, overlay: Overlay, inputs: tuple[Any, ...], versions: list[int]) -> None:
         """Collects everything, with the inputs of the jaxpr and the versions of storages before the trace."""
-        self._collect_once(result, overlay, inputs, versions)
-        if self._memory.must_begin_again():
-            self._reset()
-            self._collect_once(result, overlay, inputs, versions)
-
-    def _reset(self) -> None:
-        """Starts a collection."""
-        self.forget_effects()
-        self.made: list[tuple[Tensor, str]] = []
-        self.leaves: list[tuple[Source, Tensor]] = []
-        self._tensors: dict[int, New] = {}
-        self._placed: list[tuple[Any, Any, dict[Any, Any]]] = []
-
-    def forget_effects(self) -> None:
-        """Forgets the effects with the outputs of the program."""
-        self.effects = Effects()
-        self.outputs: list[Any] = []
-        self.layouts: list[Any] = []
-        self.live: list[Tensor] = []
-        self._numbers: dict[int, list[int]] = {}
-
-    def _collect_once(
-        self, result: Any, overlay: Overlay, inputs: tuple[Any, ...], versions: list[int]
-    ) -> None:
         effects, candidates = self.effects, self._candidates
         self._collect_writes(overlay, inputs, versions)
         self._lay_out_grads()
@@ -98,6 +73,25 @@ class Collector:
         for number, path in enumerate(candidates.generators):
             self._collect_generator(number, overlay.shadows[path.value])
         effects.new_storages = self._memory.new
+        if self._memory.must_begin_again():
+            self._reset()
+            self.collect(result, overlay, inputs, versions)
+
+    def _reset(self) -> None:
+        """Starts a collection."""
+        self.forget_effects()
+        self.made: list[tuple[Tensor, str]] = []
+        self.leaves: list[tuple[Source, Tensor]] = []
+        self._tensors: dict[int, New] = {}
+        self._placed: list[tuple[Any, Any, dict[Any, Any]]] = []
+
+    def forget_effects(self) -> None:
+        """Forgets the effects with the outputs of the program."""
+        self.effects = Effects()
+        self.outputs: list[Any] = []
+        self.layouts: list[Any] = []
+        self.live: list[Tensor] = []
+        self._numbers: dict[int, list[int]] = {}
 
     def _collect_writes(self, overlay: Overlay, inputs: tuple[Any, ...], versions: list[int]) -> None:
         """Collects writes into storages.
@@ -244,7 +238,7 @@ class Collector:
         """
         if isinstance(holder, _OF_CODE):
             return False
-        if id(holder) in self._on_the_way or isinstance(holder, Tensor):
+        if id(holder) in self._candidates.ancestors or isinstance(holder, Tensor):
             return True
         is_users = name_package(type(holder)) != "oplib" and not isinstance(holder, (dict, list, deque, set))
         return is_users and key in self._candidates.constants.get(id(holder), ())

@@ -33,6 +33,7 @@ class Candidates:
         numbers: the number of each of them, by its ``id``.
         storages: the storages that hold arrays; several Tensors may share one.
         holders: for each storage the number of the first operand that shows it.
+        ancestors: the ``id`` of every object on the way to an operand.
         generators: the Generators.
         containers: the objects that hold others.
         constants: for each of them that the function may read, by its ``id``, what it holds that is frozen
@@ -50,6 +51,7 @@ class Candidates:
             holders.setdefault(path.value._storage.owner, number)
         self.storages = list(holders)
         self.holders = list(holders.values())
+        self.ancestors = _find_ancestors(paths)
         self.generators = list(walk.generators.values())
         self.containers = list(walk.containers.values())
         self.constants: dict[int, dict[Any, Any]] = {}
@@ -58,11 +60,11 @@ class Candidates:
         self._find_constants(walk)
 
     def _find_constants(self, walk: Walk) -> None:
-        names, ways = self.names, self.find_ancestors()
+        names = self.names
         compared: dict[int, set[str]] = {}  # the globals of a module, which its functions share
         for path in self.containers:
             value = path.value
-            is_on_the_way = id(value) in ways
+            is_on_the_way = id(value) in self.ancestors
             if not is_on_the_way and not names.lead_to(path):
                 continue
             reads_all = names.reads_all(value, is_on_the_way=is_on_the_way)
@@ -112,15 +114,15 @@ class Candidates:
                 "them with tensor.to(device) outside of the function; on a mesh, tensor.to(sharding)."
             )
 
-    def find_ancestors(self) -> set[int]:
-        """Returns the ``id`` of every object on the way to an operand."""
-        ancestors: set[int] = set()
-        for path in self.operands:
-            parent = path.parent
-            while parent is not None and id(parent.value) not in ancestors:
-                ancestors.add(id(parent.value))
-                parent = parent.parent
-        return ancestors
+
+def _find_ancestors(paths: Iterable[CapturedPath]) -> set[int]:
+    ancestors: set[int] = set()
+    for path in paths:
+        parent = path.parent
+        while parent is not None and id(parent.value) not in ancestors:
+            ancestors.add(id(parent.value))
+            parent = parent.parent
+    return ancestors
 
 
 def _is_constant(value: Any, walk: Walk) -> bool:
