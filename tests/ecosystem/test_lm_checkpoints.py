@@ -7,54 +7,59 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import pytest
 
+import oplib
+from oplib import Tensor
 from tests.ecosystem.packages import require
 
 require("orbax.checkpoint")
 
 checkpoints = importlib.import_module("examples.lm.checkpoints")
 
-ARRAYS = {"params": {"w": jnp.arange(8.0), "v": jnp.ones(3)}, "count": jnp.zeros((), jnp.int32)}
+
+def make_tensors(**others: Any) -> dict[str, Tensor]:
+    """Returns the Tensors of a run, with others or without some."""
+    tensors = {"w": oplib.arange(8.0), "v": oplib.ones(3), "[0].count": oplib.zeros((), dtype=oplib.int32)}
+    return {name: tensor for name, tensor in {**tensors, **others}.items() if tensor is not None}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
     kept = checkpoints.Checkpoints(folder)
-    kept.save(1, ARRAYS, [2.5])
+    kept.save(1, make_tensors(), [2.5])
     kept.close()
     shutil.copytree(folder / "1", folder / "2.orbax-checkpoint-tmp-1")  # the process has ended while it wrote
     return folder
 
 
-def load(folder: Path, arrays: Any) -> Any:
+def load(folder: Path, tensors: dict[str, Tensor]) -> list[float]:
     kept = checkpoints.Checkpoints(folder)
     try:
-        return kept.load(arrays)
+        return kept.load(tensors)
     finally:
         kept.close()
 
 
 def test_the_last_complete_checkpoint_is_read(folder: Path) -> None:
-    arrays, losses = load(folder, ARRAYS)
-    assert losses == [2.5]
-    assert arrays["params"]["w"].tolist() == ARRAYS["params"]["w"].tolist()
+    tensors = make_tensors(w=oplib.zeros(8, requires_grad=True))
+    assert load(folder, tensors) == [2.5]
+    assert tensors["w"].tolist() == list(range(8))
+    assert tensors["w"].is_leaf
 
 
 @pytest.mark.parametrize(
-    ("part", "told"),
+    ("others", "told"),
     [
-        (
-            {"w": jnp.arange(8.0), "v": jnp.ones(3, jnp.bfloat16)},
-            r"1: \['params'\]\['v'\] is float32\[3\], the run has bfloat16\[3\]",
-        ),
-        ({"w": jnp.arange(4.0), "v": jnp.ones(3)}, r"\['w'\] is float32\[8\], the run has float32\[4\]"),
-        ({"w": jnp.arange(8.0)}, r"params\.v"),
-        ({"w": jnp.arange(8.0), "v": jnp.ones(3), "u": jnp.ones(3)}, r"params\.u"),
+        ({"v": oplib.ones(3, dtype=oplib.bfloat16)}, r"1: v is float32\[3\], the run has bfloat16\[3\]"),
+        ({"w": oplib.zeros(4)}, r"1: w is float32\[8\], the run has float32\[4\]"),
+        ({"v": None}, r"\bv\b"),
+        ({"u": oplib.ones(3)}, r"\bu\b"),
     ],
 )
-def test_a_checkpoint_of_another_model_is_refused(folder: Path, part: Any, told: str) -> None:
+def test_a_checkpoint_of_another_model_is_refused(folder: Path, others: Any, told: str) -> None:
+    tensors = make_tensors(**{"w": oplib.zeros(8), **others})
     with pytest.raises(ValueError, match=told):
-        load(folder, {**ARRAYS, "params": part})
+        load(folder, tensors)
+    assert not tensors["w"].any()

@@ -18,9 +18,7 @@ from tests.documents import ROOT
 for package in ("matplotlib", "optax", "tqdm"):
     pytest.importorskip(package, reason="comes with the extra 'lm'")
 
-gpt, kernels, layouts, plain, text, training = map(
-    importlib.import_module, ("gpt", "kernels", "layouts", "plain_gpt", "text", "train_gpt")
-)
+gpt, kernels, plain, training = map(importlib.import_module, ("gpt", "kernels", "plain_gpt", "train_gpt"))
 STEPS = 4
 LAYOUTS = {
     "one device": {},
@@ -39,22 +37,17 @@ def parse(mesh: str = "", fsdp: bool = False, pipeline: bool = False, steps: int
     return training.parse_options(words)
 
 
-@pytest.fixture(scope="module")
-def words() -> Any:
-    return text.load_text()
+SIZE = gpt.Size(length=16, width=16)
 
 
 @pytest.fixture(scope="module")
-def size(words: Any) -> Any:
-    return gpt.Size(-(-len(words.letters) // 128) * 128, length=16, width=16, heads=4, layers=4)
-
-
-@pytest.fixture(scope="module")
-def expected(words: Any, size: Any) -> list[float]:
+def expected() -> list[float]:
     """The losses of plain JAX on one device."""
-    params = {name: jnp.asarray(value) for name, value in gpt.draw_params(size).items()}
-    shape, alone = (16, size.length + 1), layouts.make_layout({}).rows
-    batches = [text.draw_batch(words, number, shape, alone) for number in range(STEPS)]
+    params = {name: jnp.asarray(value) for name, value in gpt.draw_params(SIZE).items()}
+    text, batches = training.load_text(), []
+    for number in range(STEPS):
+        starts = np.random.default_rng(number).integers(0, len(text) - SIZE.length, 16)
+        batches.append(jnp.asarray([text[start : start + SIZE.length + 1] for start in starts]))
     return plain.train(params, training.make_optimizer(STEPS), batches)
 
 
@@ -62,8 +55,8 @@ def expected(words: Any, size: Any) -> list[float]:
 @pytest.mark.parametrize(
     "kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in LAYOUTS]
 )
-def test_the_losses_of_a_layout_are_those_of_plain_jax(kind, words, size, expected, forget_ops) -> None:
-    run = training.Run(parse(**LAYOUTS[kind]), words, size)
+def test_the_losses_of_a_layout_are_those_of_plain_jax(kind, expected, forget_ops) -> None:
+    run = training.Run(parse(**LAYOUTS[kind]), SIZE)
     run.train()
     np.testing.assert_allclose(run.losses, expected, rtol=3e-6)
     assert expected[-1] < expected[0] - 0.02
@@ -87,15 +80,15 @@ def test_two_processes_give_the_losses_of_one(tmp_path: Path) -> None:
         ({"mesh": "data=4,model=2"}, "blocks.up", (None, None, "model")),
         ({"mesh": "data=4,model=2", "fsdp": True}, "blocks.up", (None, "data", "model")),
         ({"mesh": "data=2,model=4", "pipeline": True}, "blocks.up", ("model", None, None)),
+        ({"mesh": "data=2,model=4", "pipeline": True, "fsdp": True}, "blocks.up", ("model", "data", None)),
+        ({"mesh": "data=2,model=4", "pipeline": True}, "letters", (None, None)),
         ({"mesh": "data=4,model=2", "fsdp": True}, "norm", ("data",)),
     ],
 )
-def test_parameters_lie_where_their_layout_says(kind, name, spec, size) -> None:
-    options = parse(**kind)
-    layout = layouts.make_layout(options.mesh, fsdp=options.fsdp, pipeline=options.pipeline)
-    param = layout.place(gpt.draw_params(size))[name]
+def test_parameters_lie_where_their_layout_says(kind, name, spec, forget_ops) -> None:
+    param = training.Run(parse(**kind), SIZE).params[name]
     assert tuple(param.sharding.spec) == spec
-    np.testing.assert_array_equal(param.detach().numpy(), gpt.draw_params(size)[name])
+    np.testing.assert_array_equal(param.detach().numpy(), gpt.draw_params(SIZE)[name])
 
 
 @pytest.mark.parametrize("op", ["rms_norm", "attention", "cross_entropy"])
@@ -113,21 +106,23 @@ def test_the_formulas_are_the_derivatives(op, x64) -> None:
         oplib.library.opcheck(getattr(kernels, op), sample)
 
 
-def test_windows_are_read_where_they_lie(words) -> None:
-    layout = layouts.make_layout({"data": 4})
-    windows = np.asarray(text.draw_batch(words, 7, (8, 5), layout.rows))
-    whole = words.decode(words.codes)
-    assert all(words.decode(window) in whole for window in windows)
-    np.testing.assert_array_equal(words.encode(words.decode(windows[0])), windows[0])
+@pytest.mark.devices(8)
+def test_a_device_has_its_windows_and_they_are_of_the_text() -> None:
+    run = training.Run(parse(mesh="data=8"), SIZE)
+    batch = run.draw_batch(7)
+    assert {part.data.shape for part in batch.array.addressable_shards} == {(2, SIZE.length + 1)}
+    text = bytes(run.text.tolist()).decode("ascii")
+    assert all(bytes(window).decode("ascii") in text for window in batch.numpy().tolist())
+    assert run.write(3)[: SIZE.length] == text[: SIZE.length]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--mesh=data=two"], "--mesh"),
-        (["--mesh=rows=2"], "names the axes; got rows=2"),
-        (["--mesh=data=3", "--processes=2"], "must divide the 3 devices"),
-        (["--mesh=data=3"], "--batch 32: must be a multiple of data=3"),
+        (["--mesh=rows=2"], "invalid parse_mesh value: 'rows=2'"),
+        (["--mesh=data=3", "--processes=2", "--batch=30"], "must divide the 3 devices"),
+        (["--mesh=data=3"], "--batch 32: must be a multiple of 3"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused(arguments, message, capsys) -> None:
