@@ -61,9 +61,16 @@ def cross_entropy(logits: jax.Array, targets: jax.Array) -> jax.Array:
     return -jnp.take_along_axis(jax.nn.log_softmax(logits), targets[..., None], -1).mean()
 
 
-@cross_entropy.register_autograd(setup_context=keep_arguments)
+def keep_logarithms(ctx: Context, logits: jax.Array, targets: jax.Array) -> jax.Array:
+    """Saves log softmax(logits), so that devices which share the classes add up their sums once a step."""
+    logarithms = jax.nn.log_softmax(logits)
+    ctx.save_for_backward(logarithms, targets)
+    return -jnp.take_along_axis(logarithms, targets[..., None], -1).mean()
+
+
+@cross_entropy.register_autograd(forward=keep_logarithms)
 def cross_entropy_backward(ctx: Context, g: jax.Array) -> tuple[jax.Array, None]:
     """Returns (softmax - one-hot) / rows."""
-    logits, targets = ctx.saved_tensors
-    expected = jax.nn.one_hot(targets, logits.shape[-1], dtype=logits.dtype)
-    return (jax.nn.softmax(logits) - expected) * (g / targets.size), None
+    logarithms, targets = ctx.saved_tensors
+    expected = jax.nn.one_hot(targets, logarithms.shape[-1], dtype=logarithms.dtype)
+    return (jnp.exp(logarithms) - expected) * (g / targets.size), None

@@ -14,6 +14,7 @@ import pytest
 
 import oplib
 from tests.documents import ROOT
+from tests.library.axes.shards import count_collectives
 
 for package in ("matplotlib", "optax", "tqdm"):
     pytest.importorskip(package, reason="comes with the extra 'lm'")
@@ -60,6 +61,30 @@ def test_the_losses_of_a_layout_are_those_of_plain_jax(kind, expected, forget_op
     run.train()
     np.testing.assert_allclose(run.losses, expected, rtol=3e-6)
     assert expected[-1] < expected[0] - 0.02
+
+
+@pytest.mark.devices(8)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param({"mesh": "data=8"}, marks=pytest.mark.slow),
+        {"mesh": "data=4,model=2"},
+        pytest.param({"mesh": "data=8", "fsdp": True}, marks=pytest.mark.slow),
+        pytest.param({"mesh": "data=4,model=2", "fsdp": True}, marks=pytest.mark.slow),
+    ],
+)
+def test_a_step_has_no_more_collectives_than_the_same_step_in_jax(kind) -> None:
+    run = training.Run(parse(**kind, steps=40), SIZE)
+    optimizer, batches = training.make_optimizer(40), [run.draw_batch(number).array for number in range(40)]
+    params = {name: param.array for name, param in run.params.items()}
+    control = plain.make_step(optimizer), params, optimizer.init(params), batches[0]
+    found, allowed = count_collectives(run.step, batches[0]), count_collectives(*control)
+    assert found["all-reduce"] <= allowed["all-reduce"]
+    assert found.total() <= allowed.total(), (found, allowed)
+    right = plain.train(params, optimizer, batches)
+    run.train()
+    np.testing.assert_allclose(run.losses, right, rtol=1e-6)
+    assert right[-1] < right[0] - 1
 
 
 @pytest.mark.slow
