@@ -45,6 +45,7 @@ from .grad_mode import (
     set_multithreading_enabled,
 )
 from .parity import (
+    PROFILER_NAMES as _PROFILER_NAMES,
     DeviceType,
     OptionalTensor as _OptionalTensor,
     ProfilerActivity,
@@ -53,21 +54,6 @@ from .parity import (
     ProfilerState,
     ShapeOrNestedShape as _ShapeorNestedShape,
     Variable,
-    _add_metadata_json,
-    _disable_profiler,
-    _disable_profiler_legacy,
-    _enable_profiler,
-    _enable_profiler_legacy,
-    _enable_record_function,
-    _kineto_step,
-    _KinetoEvent,
-    _prepare_profiler,
-    _profiler_enabled,
-    _ProfilerResult,
-    _record_function_with_args_enter,
-    _record_function_with_args_exit,
-    _set_empty_test_observer,
-    _supported_activities,
     force_original_view_tracking as _force_original_view_tracking,
     init,
     is_view_replay_enabled,
@@ -126,6 +112,7 @@ _late = _LateImports(
         "gradcheck": "gradcheck.check",
         "gradgradcheck": "gradcheck.second",
         "graph": "graph",
+        **dict.fromkeys(_PROFILER_NAMES, "parity"),
     },
 )
 __getattr__ = _late.find

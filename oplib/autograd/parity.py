@@ -124,6 +124,13 @@ class _ProfilerName:
 _KinetoEvent = _ProfilerResult = DeviceType = ProfilerEvent = _ProfilerName
 ProfilerActivity = ProfilerConfig = ProfilerState = _ProfilerName
 
+PROFILER_NAMES = [
+    name
+    for name, value in vars().items()
+    if value in (_refuse_profiling, _ProfilerName) and value.__name__ != name
+]
+"""The names of torch's profiler, which programs may import."""
+
 
 class DefaultDeviceType:
     """torch's fallback type of device for checkpoints. It is stored and has no effect.
