@@ -61,15 +61,11 @@ BY_NAME = {
     "equal_nan": "whether nan counts as close to nan",
     "equation": "letters for the axes of each tensor, and of the result",
     "exponent": "the power",
-    "extent": "the number of items, and their step",
-    "features": "the number of leading axes that identify a feature",
     "fill_value": "what stands in further rows",
-    "from": "the lower end of the numbers",
     "full": "whether terms that do not depend on `input` are included",
     "full_matrices": "whether U and Vh are completed to square matrices",
     "fweights": "the number of times that each observation counts, ints",
     "generator": "the source of random numbers; the default generator if None",
-    "grad": "the gradient of the result",
     "grid": "`[batch, *sizes, rank]`, coordinates from -1 to 1, the last axis of the image first",
     "groups": "the number of independent groups of channels",
     "hermitian": "whether `input` is Hermitian",
@@ -105,7 +101,6 @@ BY_NAME = {
     **dict.fromkeys(("max", "max_val"), "the upper bound"),
     "max_norm": "the maximal norm of a row; rows that are looked up are first shortened to it, in place",
     "mean": "the mean of the distribution",
-    "median": "the median of the distribution",
     **dict.fromkeys(("min", "min_val"), "the lower bound"),
     "lower": "the smallest slope",
     "maxnorm": "the largest norm of a slice",
@@ -140,7 +135,6 @@ BY_NAME = {
     "posinf": "the replacement of inf; the largest finite number if None",
     "positive": "`[batch, features]`, the vectors that should be near",
     "query": "`[..., target, features]`",
-    "random_samples": "the draws from 0 to 1 that move the windows",
     "range": "the lower and the upper end; the smallest and largest item if None",
     "rcond": "singular values below this times the largest count as 0",
     "real": "the real parts",
@@ -161,7 +155,6 @@ BY_NAME = {
     "scale_grad_by_freq": "whether the gradient of a row is divided by the number of its look-ups",
     "shape": "the shape of the result; one length may be -1 and is computed from the others",
     "shifts": "the number of positions, for each dimension",
-    "sigma": "half the width of the distribution at half of its height",
     "size": "the shape of the result; -1 keeps a length",
     "sizes": "the lengths of the new dimensions; one may be -1",
     "sorted": "accepted for parity; the result is always sorted",
@@ -173,7 +166,6 @@ BY_NAME = {
     "stable": "accepted for parity; equal items always keep their order",
     "start": "the first position",
     "start_dim": "the first of the dimensions to join",
-    "starts": "the starts of windows",
     "std": "the standard deviation of the distribution",
     "step": "the step between items",
     "storage_offset": "the position of the first item in the memory",
@@ -189,8 +181,6 @@ BY_NAME = {
     "tensors": "the tensors to join, which agree in all other dimensions",
     "theta": "`[batch, rank, rank + 1]`, affine maps",
     "threshold": "the bound",
-    "to": "the upper end of the numbers, which is excluded",
-    "total": "the logarithms of the sums of exponentials",
     "unbiased": "instead of `correction`: True means 1, False means 0",
     "unitriangular": "whether the diagonal is taken as ones and is not read",
     "unpack_data": "whether L and U are returned",
@@ -205,7 +195,6 @@ BY_NAME = {
     "vec2": "`[m]`, the second vector",
     "weight": "factors, one per channel",
     "window": "the start, the number of items, and their step",
-    "windows": "the start, length and step of each window",
     "x": "numbers along the last dimension",
     "x1": "the first vectors",
     "x2": "the second vectors",
@@ -217,8 +206,6 @@ _SYSTEM = {**_SQUARE, "other": "the right-hand sides: vectors, or columns of mat
 _MATRICES = {"input": "matrices, `[..., n, m]`"}
 _SOME_DIMS = {"dim": "the dimensions, negative ones counted from the last; all by default"}
 _SOME_DIM = {"dim": "the dimension, a negative one counted from the last; all items by default"}
-_RANDOM = {"input": "the numbers have its shape and dtype"}
-_FILLED = {"input": "the result has its shape and dtype"}
 _INVERSE = {"n": "the length of the transformed axis in the result"}
 _TRANSFORM = {
     "n": "the length of the transformed axis: a longer axis is cut, a shorter axis is padded with 0"
@@ -241,7 +228,6 @@ _BY_NAME_OF_MODE = {
     "mode": "'constant', 'reflect', 'replicate' or 'circular'",
     "value": "the value for 'constant'; 0 if None",
 }
-_ATTENDED = {"value": "`[..., source, features]`"}
 _CLASSES = {"target": "the target classes, ints; or, if the op allows it, probabilities of all classes"}
 
 
@@ -269,11 +255,10 @@ BY_OP: dict[str, dict[str, str]] = {
     **dict.fromkeys(("fft_rfftn", "fft_fftshift", "fft_ifftshift", "logsumexp"), _SOME_DIMS),
     **dict.fromkeys(("fft_fftn", "fft_ifftn"), _SOME_DIMS),
     **dict.fromkeys(("softmax", "softmin"), _SHARE),
-    **dict.fromkeys(("zero", "zeros_like", "ones_like", "fill"), _FILLED),
-    **dict.fromkeys(("geometric", "uniform", "cauchy", "log_normal", "normal_functional"), _RANDOM),
+    "fill": {"input": "the result has its shape and dtype"},
     **dict.fromkeys(("fft_fft", "fft_ifft", "fft_rfft", "fft_ihfft"), _TRANSFORM),
     **dict.fromkeys(("fft_irfft", "fft_hfft"), _INVERSE),
-    **dict.fromkeys(("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"), _DROPPED),
+    **dict.fromkeys(("dropout", "alpha_dropout", "feature_alpha_dropout"), _DROPPED),
     **dict.fromkeys(("gather", "scatter", "scatter_add", "scatter_reduce"), _LINE),
     **dict.fromkeys(("index_select", "index_add", "index_copy", "index_fill"), _INDICES),
     "index_reduce": {**_INDICES, "reduce": "'prod', 'mean', 'amax' or 'amin'"},
@@ -298,15 +283,10 @@ BY_OP: dict[str, dict[str, str]] = {
     "normalize": {**_COMPARED, "dim": "the dimensions of the norm", "eps": "the smallest divisor"},
     "histc": {**_RANGES, "bins": "the number of intervals"},
     "histogram": {"weight": "the weight of each item, in the shape of `input`"},
-    "histogram_grid": {"bins": "the edges along each axis", "weight": "the weight of each point"},
     "pad": _BY_NAME_OF_MODE,
     "bernoulli": {"p": "the probability of a 1, for all items or for each"},
-    "geometric": {**_RANDOM, "p": "the probability of success of a trial"},
-    "exponential": {**_RANDOM, "lambd": "the rate"},
-    "log_normal": {**_RANDOM, "mean": "the mean of the logarithms", "std": "their standard deviation"},
     "normal": {"size": "the shape, if mean and std are numbers", "dtype": "the dtype, if they are numbers"},
     "mvlgamma": {"p": "the dimension"},
-    "rrelu_with_slopes": {"upper": "the largest slope"},
     "renorm": {"p": "the order of the norm"},
     "poisson": {"input": "the rates, 0 or more"},
     "as_strided_scatter": {
@@ -387,16 +367,6 @@ BY_OP: dict[str, dict[str, str]] = {
     "nonzero_static": {"size": "the number of rows"},
     "searchsorted": {"input": "the values to look up"},
     "bucketize": {"input": "the values to look up"},
-    "view": {"shape": "the new shape; one length may be -1", "dtype": "the dtype as which the bits are read"},
-    "_to_copy": {"dtype": "the dtype of the result"},
-    "zeros_like": {**_FILLED, "dtype": "the dtype of the result; that of `input` if None"},
-    "ones_like": {**_FILLED, "dtype": "the dtype of the result; that of `input` if None"},
-    "stored": {"dtype": "the dtype of the result"},
-    **dict.fromkeys(("sdpa", "sdpa_dropout", "flash_attention"), _ATTENDED),
-    "flash_attention_backward": {
-        "value": "`[..., source, features]`",
-        "delta": "sums of result times gradient",
-    },
     **{f"conv{rank}d": _convolve(rank, "out, in / groups") for rank in (1, 2, 3)},
     **{f"conv_transpose{rank}d": _convolve(rank, "in, out / groups") for rank in (1, 2, 3)},
     **{f"{name}{rank}d": _image(rank) for name in ("avg_pool", "adaptive_avg_pool") for rank in (1, 2, 3)},
