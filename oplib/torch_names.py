@@ -198,6 +198,13 @@ def make_getattr(
     return get
 
 
+def make_lookups(
+    namespace: dict[str, Any], values: Mapping[str, Any]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Makes the ``__getattr__`` and the ``__dir__`` of a module with values that are made when asked for."""
+    return make_getattr(namespace, values), lambda: sorted({*namespace, *namespace["__all__"]})
+
+
 class MissingAttribute:
     """A name of torch that a class does not have: reading it raises, and ``hasattr`` is False.
 

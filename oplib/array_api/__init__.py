@@ -19,7 +19,7 @@ from typing import Any
 
 from oplib.builtin.functions.registry import FUNCTIONS
 from oplib.tensor.dtypes import names as _dtypes
-from oplib.torch_names import make_getattr as _make_getattr
+from oplib.torch_names import make_lookups as _make_lookups
 
 from . import creation, dtype_functions, fft, linalg, reductions, searching, shapes
 from .dtype_functions import NamespaceInfo as NamespaceInfo
@@ -127,13 +127,9 @@ _VALUES = ChainMap(_OWN | _DTYPES, FUNCTIONS.rename(dict(zip(_SAME, _SAME, stric
 __all__ = sorted(  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
     {*_VALUES, "__array_namespace_info__"}
 )
-__getattr__ = _make_getattr(globals(), _VALUES)
+__getattr__, __dir__ = _make_lookups(globals(), _VALUES)
 
 
 def __array_namespace_info__() -> NamespaceInfo:  # noqa: N807  the standard's name
     """Returns what the namespace can do: dtypes, devices, capabilities."""
     return NamespaceInfo()
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

@@ -9,12 +9,8 @@ Example:
 from __future__ import annotations
 
 from oplib.builtin.functions.registry import FFT
-from oplib.torch_names import make_getattr as _make_getattr
+from oplib.torch_names import make_lookups as _make_lookups
 
 _FUNCTIONS = FFT.rename({name.removeprefix("fft_"): name for name in FFT})
 __all__ = sorted(_FUNCTIONS)  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
-__getattr__ = _make_getattr(globals(), _FUNCTIONS)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = _make_lookups(globals(), _FUNCTIONS)

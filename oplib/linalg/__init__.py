@@ -10,12 +10,8 @@ from __future__ import annotations
 
 from oplib.builtin.functions.registry import LINALG
 from oplib.errors import LinAlgError as LinAlgError
-from oplib.torch_names import make_getattr as _make_getattr
+from oplib.torch_names import make_lookups as _make_lookups
 
 _FUNCTIONS = LINALG.rename({name.removeprefix("linalg_"): name for name in LINALG})
 __all__ = sorted(["LinAlgError", *_FUNCTIONS])  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
-__getattr__ = _make_getattr(globals(), _FUNCTIONS)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = _make_lookups(globals(), _FUNCTIONS)

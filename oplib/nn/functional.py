@@ -10,11 +10,7 @@ Example:
 from __future__ import annotations
 
 from oplib.builtin.functions.registry import NETWORKS
-from oplib.torch_names import make_getattr as _make_getattr
+from oplib.torch_names import make_lookups as _make_lookups
 
 __all__ = sorted(NETWORKS)  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
-__getattr__ = _make_getattr(globals(), NETWORKS)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = _make_lookups(globals(), NETWORKS)

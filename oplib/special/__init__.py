@@ -9,7 +9,7 @@ Example:
 from __future__ import annotations
 
 from oplib.builtin.functions.registry import FUNCTIONS, SPECIAL
-from oplib.torch_names import make_getattr as _make_getattr
+from oplib.torch_names import make_lookups as _make_lookups
 
 _AT_THE_ROOT = {  # the names at the root
     **{name: name for name in ("digamma", "erf", "erfc", "erfinv", "exp2", "expm1", "i0", "log1p")},
@@ -29,8 +29,4 @@ _FUNCTIONS = (
     | FUNCTIONS.rename(_AT_THE_ROOT)
 )
 __all__ = sorted(_FUNCTIONS)  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
-__getattr__ = _make_getattr(globals(), _FUNCTIONS)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = _make_lookups(globals(), _FUNCTIONS)
