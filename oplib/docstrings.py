@@ -1,7 +1,5 @@
 """Docstrings of functions, completed by texts that several functions share."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterable, Mapping

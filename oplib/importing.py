@@ -3,8 +3,6 @@
 A module that serves another package is imported together with that package.
 """
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence

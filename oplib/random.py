@@ -9,8 +9,6 @@ Example:
     True
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator as Pausing, Iterable
 from contextlib import contextmanager
 from typing import Any

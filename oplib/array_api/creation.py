@@ -1,7 +1,5 @@
 """New Tensors, with the arguments of the array API standard."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Functions that have names of the standard, some of which are Python's own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """Shapes, parts and running sums, with the arguments of the array API standard."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Names kept for parity with torch. They have no behaviour of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeAlias

@@ -1,7 +1,5 @@
 """``check``: opcheck of every op that a module registers."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The static picture: one SVG with its own style, light and dark."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files

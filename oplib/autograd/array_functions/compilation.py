@@ -1,7 +1,5 @@
 """Whether and under which name functions of arrays are compiled."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Space on Python's stack for nested backward passes."""
 
-from __future__ import annotations
-
 import sys
 import threading
 

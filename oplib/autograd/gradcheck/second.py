@@ -1,7 +1,5 @@
 """``gradgradcheck``: it checks the gradients of gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Subscripts as one window, which joins the sequence of torch's views."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The dims that users pass to ops: checked, and counted from the start."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Values put at places that tensors name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Between Tensors and arrays: reading inputs, writing into Tensors, boxing results with or without a node."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Arguments and results that are pytrees: their arrays are operands, everything else is static."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any

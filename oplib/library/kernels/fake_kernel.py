@@ -1,7 +1,5 @@
 """Fake kernels: the shapes and dtypes of results without the kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

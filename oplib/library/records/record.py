@@ -1,7 +1,5 @@
 """The registration record: the frozen description of one overload."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

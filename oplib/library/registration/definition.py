@@ -1,7 +1,5 @@
 """``define`` and ``impl``: an op in two steps, with or without a library of the user."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """``FloatTensor``, ``LongTensor`` and their kin: torch's classes of tensors of one dtype."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

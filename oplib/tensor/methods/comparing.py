@@ -1,8 +1,6 @@
 # ruff: noqa: A002  `input` is torch's name
 """Comparisons of whole Tensors that return a Python bool."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Torch's oldest constructor: sizes, data, or another tensor, told apart by their classes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

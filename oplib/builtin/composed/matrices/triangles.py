@@ -1,7 +1,5 @@
 """LU decompositions, products of several matrices, and Vandermonde matrices, as at the root of torch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from oplib.builtin.rows.composed import Composed

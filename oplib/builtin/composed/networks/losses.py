@@ -1,7 +1,5 @@
 """Losses with the signatures of ``torch.nn.functional``, including older arguments and weights."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from inspect import Parameter

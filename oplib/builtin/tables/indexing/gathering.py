@@ -1,7 +1,5 @@
 """Gathering: items read at given indices."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax.numpy as jnp

@@ -1,7 +1,5 @@
 """Scattering: items written at given indices, or combined with the items there."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any

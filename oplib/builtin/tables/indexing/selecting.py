@@ -1,7 +1,5 @@
 """Indexing: items read at positions, and written back."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Losses, and the similarity of vectors; the names of ``oplib.nn.functional``."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

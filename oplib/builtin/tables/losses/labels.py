@@ -1,7 +1,5 @@
 """Losses of one or several labels per example; the names of ``oplib.nn.functional``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax.numpy as jnp

@@ -1,7 +1,5 @@
 """Matrix multiplication."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Products of vectors and matrices, and sums with such products."""
 
-from __future__ import annotations
-
 import string
 from collections.abc import Sequence
 from functools import partial

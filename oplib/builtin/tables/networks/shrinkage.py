@@ -1,7 +1,5 @@
 """Further activations: shrinkage, thresholds and gates; the names of ``oplib.nn.functional``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Views of memory: overlapping windows, strides, and bits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
