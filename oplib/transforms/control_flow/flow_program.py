@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -83,36 +83,33 @@ class StoredProgram:
 
     def __init__(self, program: FlowProgram, captured: Sequence[Captured], candidates: Candidates) -> None:
         self.program = program
-        paths = list(
-            {id(capture.path): capture.path for capture in captured if capture.path is not None}.values()
-        )
-        numbers = {id(path): number for number, path in enumerate(paths)}
-        self._takes = [_make_take(capture, numbers) for capture in captured]
+        paths = [capture.path for capture in captured if capture.path is not None]
+        self._takes = list(map(_make_take, captured))
         self._read = Reader("control flow", paths, (), candidates).read
-        self._expected = _describe_found([path.value for path in paths])
+        self._expected = _describe_operands([path.value for path in paths])
 
     def find(self, functions: Sequence[Callable[..., Any]]) -> list[Tensor] | None:
         """Returns the operands of a call with these functions; None if the program does not serve it."""
         values = self._read(functions, ())
-        if values is None or _describe_found(values[0]) != self._expected:
+        if values is None or _describe_operands(values[0]) != self._expected:
             return None
-        return [take(values[0]) for take in self._takes]
+        objects = iter(values[0])
+        return [take(objects) for take in self._takes]
 
 
-def _make_take(captured: Captured, numbers: dict[int, int]) -> Callable[[Sequence[Any]], Tensor]:
+def _make_take(captured: Captured) -> Callable[[Iterator[Any]], Tensor]:
     """Returns what takes an operand from the objects that a reader has found."""
     if captured.path is None:
         kept = captured.tensor
         return lambda _: kept
-    number = numbers[id(captured.path)]
     if captured.owner is not None:
-        return lambda values: values[number]
+        return next
     if captured.storage is not None:
-        return lambda values: share(values[number]._storage.owner)
-    return lambda values: share(Storage(values[number]))
+        return lambda objects: share(next(objects)._storage.owner)
+    return lambda objects: share(Storage(next(objects)))
 
 
-def _describe_found(values: Sequence[Any]) -> list[Hashable] | None:
+def _describe_operands(values: Sequence[Any]) -> list[Hashable] | None:
     """Describes the Tensors and arrays that a program is compiled for; None where one of them is traced."""
     described: list[Hashable] = []
     owners: dict[int, int] = {}  # Tensors that share memory have one number
