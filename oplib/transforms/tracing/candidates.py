@@ -51,7 +51,7 @@ class Candidates:
             holders.setdefault(path.value._storage.owner, number)
         self.storages = list(holders)
         self.holders = list(holders.values())
-        self.ancestors = _find_ancestors(paths)
+        self.ancestors = {id(parent.value) for path in paths for parent in path.list_parents()}
         self.generators = list(walk.generators.values())
         self.containers = list(walk.containers.values())
         self.constants: dict[int, dict[Any, Any]] = {}
@@ -113,16 +113,6 @@ class Candidates:
                 f"{describe_devices(first)}, and {right.name} on {describe_devices(second)}. Move one of "
                 "them with tensor.to(device) outside of the function; on a mesh, tensor.to(sharding)."
             )
-
-
-def _find_ancestors(paths: Iterable[CapturedPath]) -> set[int]:
-    ancestors: set[int] = set()
-    for path in paths:
-        parent = path.parent
-        while parent is not None and id(parent.value) not in ancestors:
-            ancestors.add(id(parent.value))
-            parent = parent.parent
-    return ancestors
 
 
 def _is_constant(value: Any, walk: Walk) -> bool:

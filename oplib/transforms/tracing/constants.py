@@ -130,27 +130,26 @@ class NamesOfCode:
             is_special = name.startswith("__") and name.endswith("__") and name not in _OF_OBJECTS_MADE
             if name not in self.known and not is_special:
                 return False
-        while parent is not None:
-            if isinstance(parent.value, types.FunctionType) and id(parent.value) not in self._reached:
-                return False
-            parent = parent.parent
-        return True
+        return all(
+            id(step.value) in self._reached
+            for step in path.list_parents()
+            if isinstance(step.value, types.FunctionType)
+        )
 
     def lead_to(self, path: CapturedPath) -> bool:
         """Whether the code may go the way to a path."""
-        while path.parent is not None:
-            held = path.parent.value
+        for step, parent in itertools.pairwise((path, *path.list_parents())):
+            held = parent.value
             if isinstance(held, Generator):
                 return False
             if isinstance(held, types.FunctionType):
                 if id(held) not in self._reached:
                     return False
-            elif not isinstance(held, _UNNAMED) and not isinstance(path.value, type):
-                name = _get_name(path)
+            elif not isinstance(held, _UNNAMED) and not isinstance(step.value, type):
+                name = _get_name(step)
                 if name is not None and name not in self.known:
                     return False
-            path = path.parent
-        return not isinstance(path.value, Generator)
+        return True
 
 
 def _get_name(path: CapturedPath) -> str | None:

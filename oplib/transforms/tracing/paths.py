@@ -63,6 +63,13 @@ class CapturedPath:
         self.again: list[CapturedPath] = []  # further paths of the same object
         self.names = names  # of a module: the attributes that code names
 
+    def list_parents(self) -> Iterator[CapturedPath]:
+        """Yields the paths before it, the nearest first."""
+        parent = self.parent
+        while parent is not None:
+            yield parent
+            parent = parent.parent
+
 
 class Walk:
     """Everything to which a function leads.

@@ -236,22 +236,13 @@ class Reader:
                 continue
             name = self._add(path)
             for other in path.again:
-                if other.parent is not None and id(other.parent) not in self._names and not _is_short(other):
-                    continue
+                is_new = other.parent is not None and id(other.parent) not in self._names
+                if is_new and any(isinstance(parent.value, type) for parent in other.list_parents()):
+                    continue  # a class and its functions are shared by all of its instances
                 parent = "" if other.parent is None else self._add(other.parent)
                 self._refuse(
                     f"{other.step.format(parent)} is not {name}", f"{other.name} is no longer {path.name}"
                 )
-
-
-def _is_short(path: CapturedPath) -> bool:
-    """Whether the way to a path passes no class, whose functions are shared by all of its instances."""
-    parent = path.parent
-    while parent is not None:
-        if isinstance(parent.value, type):
-            return False
-        parent = parent.parent
-    return True
 
 
 def _refer(value: Any) -> Callable[[], Any]:
