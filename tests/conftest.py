@@ -25,8 +25,10 @@ from oplib.library.registration.registry import registry
 from tests import compiled_runs, counts
 from tests.seed import describe_seed, seed_programs, select_share
 
-# A first call compiles, so the duration of an example says nothing.
-hypothesis.settings.register_profile("oplib", deadline=None, max_examples=50)
+# A first call compiles, so the duration of an example, or of drawing it, says nothing.
+hypothesis.settings.register_profile(
+    "oplib", deadline=None, max_examples=50, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("oplib")
 
 
