@@ -16,6 +16,7 @@ def show(monkeypatch):
         lines: list[str] = []
         passes = {getattr(compiled_runs, name, name): count for name, count in counts.items()}
         monkeypatch.setattr(compiled_runs, "IS_ON", True)
+        monkeypatch.setattr(compiled_runs, "MOST_EAGER", 0.05)  # also in a run of a share
         monkeypatch.setattr(compiled_runs, "totals", Counter(passes))
         stats = {"passed": [None] * passed}
         compiled_runs.show(SimpleNamespace(write_line=lines.append, stats=stats))
