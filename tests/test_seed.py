@@ -80,7 +80,7 @@ def test_a_run_tells_its_seed_at_the_start_and_after_a_failure(tmp_path):
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", ROOT / "pyproject.toml", failing]
     environment = {**os.environ, "OPLIB_TEST_SEED": "31"}
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400, check=False
     )
     assert done.returncode == 1, done.stdout + done.stderr
     assert done.stdout.count("OPLIB_TEST_SEED=31") == 2

@@ -106,7 +106,7 @@ def test_values_and_gradients_are_right_and_nothing_is_gathered_between_processe
         for index in range(2)
     ]
     try:
-        answers = [process.communicate(timeout=180) for process in processes]
+        answers = [process.communicate(timeout=400) for process in processes]
     finally:
         for process in processes:
             process.kill()

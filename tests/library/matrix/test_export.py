@@ -90,7 +90,7 @@ def test_a_serialised_program_runs_in_another_process_that_has_the_op(
         exported = export.export(jax.jit(run))(*symbolic())
         (tmp_path / rules).write_bytes(exported.serialize(vjp_order=1))
     command = [sys.executable, "-c", LOADER, str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400, check=False)
     assert done.stdout.strip() == "loaded 4", done.stderr
 
 

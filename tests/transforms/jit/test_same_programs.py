@@ -24,7 +24,7 @@ def start(seed, *arguments):
 def test_processes_with_other_histories_lower_the_same_eight_programs():
     processes = [start("1"), start("2", "history")]
     try:
-        answers = [process.communicate(timeout=180)[0].splitlines() for process in processes]
+        answers = [process.communicate(timeout=400)[0].splitlines() for process in processes]
     finally:
         for process in processes:
             process.kill()

@@ -103,7 +103,7 @@ def test_two_processes_train_as_one(kind, monkeypatch):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     processes = [subprocess.Popen([*command, str(number), kind], cwd=ROOT, **pipes) for number in range(2)]
     try:
-        answers = [process.communicate(timeout=180)[0] for process in processes]
+        answers = [process.communicate(timeout=400)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()
