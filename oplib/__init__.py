@@ -3,6 +3,8 @@
 # Only this file imports every floor. It imports the floors in order, fills the table of upcalls
 # through which the tensor floor calls the ops and the engine, and lists the public names.
 
+from __future__ import annotations
+
 import typing as _typing
 from collections import ChainMap as _ChainMap
 from math import e, inf, nan, pi

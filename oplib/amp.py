@@ -7,6 +7,8 @@ Example:
     dtype(bfloat16)
 """
 
+from __future__ import annotations
+
 import typing as _typing
 
 from oplib.library.autocast.function_marks import custom_bwd, custom_fwd

@@ -1,5 +1,7 @@
 """The settings of the process, changed by assignment: ``oplib.config.compile_kernels = False``."""
 
+from __future__ import annotations
+
 import os
 import threading
 from types import NoneType

@@ -1,5 +1,7 @@
 """Docstrings of functions, completed by texts that several functions share."""
 
+from __future__ import annotations
+
 import inspect
 import re
 from collections.abc import Iterable, Mapping

@@ -4,6 +4,8 @@ einops finds a backend among the subclasses of its class when it meets a new typ
 imported module.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -51,6 +51,8 @@ A message has three parts: where and what; the evidence; what to do. It starts w
 values in a short form (``f32[2,3]``, see :func:`describe`).
 """
 
+from __future__ import annotations
+
 import re
 from typing import Any
 

@@ -6,6 +6,8 @@ the frames of oplib from an error. The interpreter does nothing for a ``try`` un
 that it costs a call nothing.
 """
 
+from __future__ import annotations
+
 import ast
 import itertools
 import linecache

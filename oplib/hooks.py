@@ -1,5 +1,7 @@
 """Handles that remove registered hooks."""
 
+from __future__ import annotations
+
 import weakref
 from collections import OrderedDict
 from typing import Any, Self

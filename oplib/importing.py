@@ -3,6 +3,8 @@
 A module that serves another package is imported together with that package.
 """
 
+from __future__ import annotations
+
 import gc
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence

@@ -1,5 +1,7 @@
 """Pages of HTML: one file without network, in light and dark, for reports and tables."""
 
+from __future__ import annotations
+
 import html
 from pathlib import Path
 

@@ -4,6 +4,8 @@ The built-in ops are registered in the namespace ``oplib``, like the ops of user
 functions that are made from them, are in ``oplib/builtin/``.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 from .library.objects.namespace import ops as _namespaces

@@ -1,5 +1,7 @@
 """The protocols of classes on higher floors that lower floors use."""
 
+from __future__ import annotations
+
 from typing import Any, Protocol
 
 

@@ -9,6 +9,8 @@ Example:
     True
 """
 
+from __future__ import annotations
+
 from collections.abc import Generator as Pausing, Iterable
 from contextlib import contextmanager
 from typing import Any

@@ -4,6 +4,8 @@ A call binds and checks its arguments, and its errors say what does not fit. A v
 Python, numpy or JAX raise. Such an error does not say which call it is about.
 """
 
+from __future__ import annotations
+
 import re
 from types import FrameType
 

@@ -1,5 +1,7 @@
 """Names of torch that oplib does not have, and what a program uses instead: texts of errors."""
 
+from __future__ import annotations
+
 import dis
 import sys
 from collections.abc import Callable, Mapping

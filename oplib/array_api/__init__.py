@@ -11,6 +11,8 @@ Example:
     (tensor([4., 3.]), tensor(1.1180))
 """
 
+from __future__ import annotations
+
 import math
 from collections import ChainMap
 from typing import Any

@@ -1,5 +1,7 @@
 """The functions of the array API standard about dtypes and devices."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

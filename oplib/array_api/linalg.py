@@ -1,5 +1,7 @@
 """The extension ``linalg`` of the array API standard."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

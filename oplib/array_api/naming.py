@@ -1,5 +1,7 @@
 """Functions that have names of the standard, some of which are Python's own."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, TypeVar
 

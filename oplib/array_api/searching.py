@@ -1,5 +1,7 @@
 """Sorting, searching and sets, with the arguments and results of the array API standard."""
 
+from __future__ import annotations
+
 from typing import Any, Literal, NamedTuple
 
 from oplib.builtin.functions.registry import FUNCTIONS as OPS

@@ -1,5 +1,7 @@
 """Shapes, parts and running sums, with the arguments of the array API standard."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

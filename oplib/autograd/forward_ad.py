@@ -10,6 +10,8 @@ Example:
     tensor([2., 0.])
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from oplib.errors import AutogradError, DataTypeError, GradientValueError, describe, describe_dtype

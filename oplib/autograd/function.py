@@ -1,5 +1,7 @@
 """torch's path ``autograd.function``: the classes, and the decorator ``once_differentiable``."""
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable
 from typing import Any

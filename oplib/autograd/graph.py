@@ -11,6 +11,8 @@ Example:
 # ruff: noqa: F401  torch's private names can be imported from here too
 # pyright: reportUnusedImport=false
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 

@@ -1,5 +1,7 @@
 """Names kept for parity with torch. They have no behaviour of their own."""
 
+from __future__ import annotations
+
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeAlias

@@ -5,6 +5,8 @@ empties them when it closes, so no tangent outlives its level. While a level is 
 path (the level counts as a watcher) and look for tangents. Without a level no call looks for them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakSet

@@ -1,5 +1,7 @@
 """In-place forms: the op out of place, then its result into the box of the first argument."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from oplib.autograd.recording.in_place import note_history, write_in_place

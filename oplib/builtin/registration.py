@@ -1,5 +1,7 @@
 """Entering the rows of the tables: as registrations like any user's, and as functions to call."""
 
+from __future__ import annotations
+
 import functools
 from collections import namedtuple
 from collections.abc import Iterable, Iterator, Mapping

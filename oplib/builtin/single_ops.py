@@ -4,6 +4,8 @@ An op is registered, and its function made, when it is first asked for, by table
 made of ops (docs/adr/0001). Here a plain function of a module reaches them: ``ops.einsum(...)``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any

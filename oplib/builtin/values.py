@@ -1,5 +1,7 @@
 """The array of a Tensor, and the values of a Tensor or array if they are known."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 from weakref import ref

@@ -1,5 +1,7 @@
 """``check``: opcheck of every op that a module registers."""
 
+from __future__ import annotations
+
 import argparse
 import time
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """``doctor``: the facts about an installation that a report of a problem needs."""
 
+from __future__ import annotations
+
 import argparse
 import importlib.metadata
 import os

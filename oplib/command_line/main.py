@@ -1,5 +1,7 @@
 """The parser of the command line, and what an error looks like there."""
 
+from __future__ import annotations
+
 import argparse
 import io
 import os

@@ -1,5 +1,7 @@
 """``bench``, ``jaxpr`` and ``hlo``: what an op costs, and what it compiles to."""
 
+from __future__ import annotations
+
 import argparse
 import timeit
 from collections.abc import Callable

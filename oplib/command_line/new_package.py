@@ -1,5 +1,7 @@
 """``new``: a package with one op, its tests, a benchmark, a README and a file for continuous integration."""
 
+from __future__ import annotations
+
 import argparse
 import importlib.util
 import keyword

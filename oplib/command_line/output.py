@@ -1,5 +1,7 @@
 """Printing, in colours where a terminal and rich are there, and loading of the user's modules."""
 
+from __future__ import annotations
+
 import importlib
 import importlib.util
 import json

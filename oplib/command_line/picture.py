@@ -1,5 +1,7 @@
 """``graph``: the picture of the graph that a function of the user builds."""
 
+from __future__ import annotations
+
 import argparse
 from typing import Any
 

@@ -1,5 +1,7 @@
 """``ops`` and ``show``: the rules that ops have."""
 
+from __future__ import annotations
+
 import argparse
 from typing import Any
 

@@ -6,6 +6,8 @@ Example:
     tensor([0., 2., 0.])
 """
 
+from __future__ import annotations
+
 from oplib.builtin.functions.registry import FFT
 from oplib.torch_names import make_lookups as _make_lookups
 

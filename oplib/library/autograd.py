@@ -5,6 +5,8 @@ records a node if a gradient is needed. A formula is looked up in the op's curre
 so a formula that is registered later also serves graphs recorded before.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

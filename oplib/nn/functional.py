@@ -7,6 +7,8 @@ Example:
     tensor([0., 2.])
 """
 
+from __future__ import annotations
+
 from oplib.builtin.functions.registry import NETWORKS
 from oplib.torch_names import make_lookups as _make_lookups
 

@@ -1,5 +1,7 @@
 """The hyperparameters of an optimizer, which stand in its state."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, MutableMapping, Sequence
 from typing import Any
 

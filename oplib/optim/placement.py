@@ -1,5 +1,7 @@
 """The devices of parameters and of the entries of a loaded state."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

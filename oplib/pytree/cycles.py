@@ -1,5 +1,7 @@
 """Trees that have no end: a container that holds itself."""
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Iterator
 from typing import Any

@@ -1,5 +1,7 @@
 """The classes whose instances are nodes of trees, in two namespaces of optree."""
 
+from __future__ import annotations
+
 import atexit
 import contextlib
 import threading

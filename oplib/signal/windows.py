@@ -6,6 +6,8 @@ Example:
     tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
 """
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable, Iterable
 from inspect import Parameter

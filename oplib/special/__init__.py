@@ -6,6 +6,8 @@ Example:
     tensor([0.5000, 0.9772])
 """
 
+from __future__ import annotations
+
 from oplib.builtin.functions.registry import FUNCTIONS, SPECIAL
 from oplib.torch_names import make_lookups as _make_lookups
 

@@ -11,6 +11,8 @@ is an object with one key, its type: ``{"list": [...]}``, ``{"tuple": [...]}``, 
 is compared with its entry before it is expanded.
 """
 
+from __future__ import annotations
+
 import io
 import json
 import math

@@ -4,6 +4,8 @@ They have a class of their own, so no check is needed for other Tensors. The fas
 Tensors only. Other classes take the complete path, which refuses a call that would save an inference tensor.
 """
 
+from __future__ import annotations
+
 import copy
 from typing import Any
 

@@ -3,6 +3,8 @@
 Its child is the array. ``requires_grad`` is part of the structure, so rebuilding a tree restores it.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

@@ -3,6 +3,8 @@
 Tensor methods need the ops and the engine of higher floors. Importing these here would close a cycle.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any

@@ -1,5 +1,7 @@
 """Comparison of Tensors, arrays and trees of them, with an error that shows the worst entry."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

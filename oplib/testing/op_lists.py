@@ -1,5 +1,7 @@
 """The ops of a namespace, and the checks that are slow."""
 
+from __future__ import annotations
+
 from oplib.errors import RegistrationValueError
 from oplib.library.objects.overload import OpOverload, list_overloads
 

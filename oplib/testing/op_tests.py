@@ -1,5 +1,7 @@
 """``opcheck`` as tests of pytest: one test for each op, sample and check."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

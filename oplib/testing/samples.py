@@ -1,5 +1,7 @@
 """Samples of calls of an op: those that its author adds, or such as fit its schema."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,5 +1,7 @@
 """The graph in the language of Graphviz."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 

@@ -1,5 +1,7 @@
 """The gradients of a graph: a backward pass that measures each edge and leaves everything as it was."""
 
+from __future__ import annotations
+
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field

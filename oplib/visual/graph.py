@@ -1,5 +1,7 @@
 """The graph of a loss as a picture: text, SVG, HTML, and Graphviz."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from html import escape

@@ -6,6 +6,8 @@ does in the next call and in the next turn of a loop. A group is a stretch of th
 leads out of it and back.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field

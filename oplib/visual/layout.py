@@ -4,6 +4,8 @@ Long edges are cut by invisible vertices, one for each layer that they pass, so 
 The order in a layer comes from the package fast-sugiyama, or for small graphs without it from medians.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,5 +1,7 @@
 """The SVG of nodes and edges, which the static picture and the HTML page share."""
 
+from __future__ import annotations
+
 import itertools
 import math
 from collections.abc import Sequence

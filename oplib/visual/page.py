@@ -1,5 +1,7 @@
 """The page of a graph: one HTML file with the data, the style and the script that shows them."""
 
+from __future__ import annotations
+
 import json
 import linecache
 from collections.abc import Sequence

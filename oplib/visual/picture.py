@@ -1,5 +1,7 @@
 """The composition of a picture: blocks and single nodes, and the nodes inside of each block."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape

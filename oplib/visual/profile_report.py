@@ -1,5 +1,7 @@
 """The profile of a step: time and saved bytes of each op, forward and backward."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -1,5 +1,7 @@
 """The program of a compiled function: operands, effects, donated buffers, cost, memory, and jaxpr."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape

@@ -1,5 +1,7 @@
 """Records of nodes: what a node of a graph is, saves and comes from, without an attribute of the tape."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

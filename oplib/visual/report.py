@@ -1,5 +1,7 @@
 """Reports of tables: as text, as a page, in notebooks, in files."""
 
+from __future__ import annotations
+
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

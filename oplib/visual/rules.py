@@ -1,5 +1,7 @@
 """The table of the rules that ops have."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

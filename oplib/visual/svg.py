@@ -1,5 +1,7 @@
 """The static picture: one SVG with its own style, light and dark."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files

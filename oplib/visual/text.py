@@ -1,5 +1,7 @@
 """The backward graph as text: one line per node, in the order in which the engine would run them."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 
 from oplib.autograd.graph import GradientEdge, Node, get_gradient_edge

@@ -1,5 +1,7 @@
 """The nodes of a graph: collected without recursion, and sorted as the engine runs them."""
 
+from __future__ import annotations
+
 import heapq
 import itertools
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,5 +1,7 @@
 """The type of an array beyond shape and dtype: its sharding on an explicit mesh, its varying axes."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

@@ -1,5 +1,7 @@
 """Whether and under which name functions of arrays are compiled."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Plans whose backward takes the gradients of all outputs. Zeros stand for absent ones."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Analysis of jaxprs: which inputs the outputs read, which outputs are inputs, and whether they cost much."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

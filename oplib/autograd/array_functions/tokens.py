@@ -4,6 +4,8 @@ A key with the object itself would keep it alive. A key with its ``id()`` would 
 first one is freed. A token is never used again.
 """
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Callable
 

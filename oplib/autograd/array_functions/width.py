@@ -1,5 +1,7 @@
 """A record of whether any call of this process was planned while JAX's 64 bits were on."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

@@ -1,5 +1,7 @@
 """``grad(..., is_grads_batched=True)``: one run of the engine on gradients with a batch dimension."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

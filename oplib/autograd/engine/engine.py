@@ -4,6 +4,8 @@ The run itself is in ``run.py``. This file holds the object behind ``Variable._e
 functions by which user code asks about the current run.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from itertools import count

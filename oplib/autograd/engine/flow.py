@@ -4,6 +4,8 @@ The flow runs the latest ready node first, and hands gradients along the edges. 
 the gradients, and compiled autograd records how they would be computed.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any, ClassVar

@@ -1,5 +1,7 @@
 """The state of the engine in a child process made by ``os.fork``."""
 
+from __future__ import annotations
+
 from oplib.modes import modes
 from oplib.tensor.devices import forked
 

@@ -1,5 +1,7 @@
 """Logging of every node that a backward pass runs, while the logger is at DEBUG; hooks on all of them."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """The plan of a run: which nodes it executes, and how many gradients each of them waits for."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Collection, Sequence
 from heapq import heappop, heappush

@@ -1,5 +1,7 @@
 """Root gradients: the gradients that a backward pass starts with, given or made, and their checks."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """One run of the engine: the flow of gradients that computes them, with its hooks and callbacks."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Space on Python's stack for nested backward passes."""
 
+from __future__ import annotations
+
 import sys
 import threading
 

@@ -4,6 +4,8 @@ A function on the way of a call costs more than its lines: XLA has used the proc
 this module repeats for one output what ``backward`` in ``backward_and_grad.py`` does.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 from oplib.autograd.array_functions.width import wide_plans, x64

@@ -1,5 +1,7 @@
 """The undo log of a run: the gradients of leaves before the run changed them."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from oplib.tensor import Tensor

@@ -4,6 +4,8 @@ With 64 bits off each formula would compute in 32 bits. A program that never tur
 for each pass. A program that has turned them on and off walks over the graph.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any

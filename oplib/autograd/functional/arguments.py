@@ -1,5 +1,7 @@
 """Arguments and results of the functions of this package: one Tensor, or a tuple of Tensors."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 

@@ -1,5 +1,7 @@
 """Runs of the user's function and gradients of its outputs. With ``strict``, independent ones raise."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

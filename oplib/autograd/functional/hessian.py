@@ -1,5 +1,7 @@
 """The Hessian of a scalar function: the Jacobian of its gradient."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from oplib.errors import StrategyError

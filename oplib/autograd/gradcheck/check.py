@@ -1,5 +1,7 @@
 """``gradcheck``: it compares the gradients of a function with finite differences."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Comparison of numerical and analytical derivatives, the errors for differences, and the likely mistake."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Tensors as real vectors. A complex entry counts as two, so one check serves real and complex tensors."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -3,6 +3,8 @@
 The checks in full compare every entry. The fast ones run them to find the entry of a difference.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from oplib.errors import GradcheckError

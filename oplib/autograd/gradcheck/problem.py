@@ -1,5 +1,7 @@
 """A function and the point at which its derivatives are checked."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast

@@ -1,5 +1,7 @@
 """``gradgradcheck``: it checks the gradients of gradients."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Protocols: the part of a run that nodes may read."""
 
+from __future__ import annotations
+
 from typing import Any, Protocol
 
 from oplib.tensor import Tensor

@@ -1,5 +1,7 @@
 """Gradient edges: the place in a graph that receives the gradient of one tensor."""
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple

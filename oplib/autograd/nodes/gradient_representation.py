@@ -6,6 +6,8 @@ are ``jax.Array``s (or tracers), and become Tensors only for the user's Python c
 are Tensors too, because only Tensors carry tangents.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,6 +4,8 @@ A kind is entered once, by the module that runs its hooks. Then the engine runs 
 them in its keys and makes host steps of them, and ``oplib.vmap`` traces them with their node.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

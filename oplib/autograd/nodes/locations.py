@@ -4,6 +4,8 @@ A location is a code object and the offset of an instruction in it, so no frame 
 and text are made only when it is shown.
 """
 
+from __future__ import annotations
+
 import linecache
 import sys
 from pathlib import Path

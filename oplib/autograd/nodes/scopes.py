@@ -1,5 +1,7 @@
 """The names that ``jax.named_scope`` gives to a call, for the operations of its backward."""
 
+from __future__ import annotations
+
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 

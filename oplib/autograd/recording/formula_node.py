@@ -1,5 +1,7 @@
 """The node of compiled calls. Its backward is one XLA call."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import cache, partial
 from operator import attrgetter

@@ -5,6 +5,8 @@ result. No array is ever changed, so saved values stay as they were. Versions ar
 contract has them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -4,6 +4,8 @@ A pass starts with a shared array, the gradient of a scalar. The formula of the 
 often reads nothing else, and repeats the number for each item.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 from jax.core import Tracer

@@ -1,5 +1,7 @@
 """The edges of recorded calls. The edge to a leaf is made when it is first read."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

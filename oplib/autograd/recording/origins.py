@@ -1,5 +1,7 @@
 """The origin of a node: its sequence number, and the line of the call that made it."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from oplib.autograd.anomaly_mode import note_anomaly

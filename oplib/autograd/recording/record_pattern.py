@@ -1,5 +1,7 @@
 """Patterns of recording: the facts shared by all plans of one op, which the fast path uses."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from oplib.autograd.array_functions.array_function import BackwardPlan, Mask

@@ -6,6 +6,8 @@ history when it is next read. So a write costs the same for any number of views,
 never asks whether a tensor is a view.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

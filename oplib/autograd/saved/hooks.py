@@ -4,6 +4,8 @@ While a pair is active, calls of its thread take the complete path (``modes.stat
 looks for hooks. Without a pair hooks cost nothing.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, NamedTuple

@@ -5,6 +5,8 @@ instead of checking versions. Objects and their sizes are those of torch. Torch 
 write; oplib notices a write afterwards, by the version.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Generator, MutableMapping
 from contextlib import contextmanager, nullcontext

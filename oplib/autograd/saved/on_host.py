@@ -1,5 +1,7 @@
 """Saved tensors kept in host memory between forward and backward."""
 
+from __future__ import annotations
+
 import weakref
 from collections.abc import Callable
 from typing import Any

@@ -1,5 +1,7 @@
 """The ctx of a Function: the methods by which forward and setup_context inform backward."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from oplib.errors import AutogradError, GradientTypeError

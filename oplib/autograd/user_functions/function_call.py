@@ -1,5 +1,7 @@
 """One call of a Function: its arguments, bound to the parameters of forward, and whether it is recorded."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Forward mode through a user's Function: its ``jvp`` computes the tangents of the outputs."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

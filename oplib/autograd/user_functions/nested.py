@@ -1,5 +1,7 @@
 """``NestedIOFunction``: a Function whose methods receive nested arguments and results."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any, ClassVar
 

@@ -1,5 +1,7 @@
 """Outputs of a Function: the tensors that its forward returns get their history."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache

@@ -1,5 +1,7 @@
 """The steps after the forward of a Function: its ctx becomes the node of the results."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from oplib.autograd.nodes.accumulate import gradient_edge

@@ -4,6 +4,8 @@ Compiled autograd makes the backward of such a Function a part of its program, i
 each time. The saved tensors are operands. Everything else that the backward reads from ctx is static.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any

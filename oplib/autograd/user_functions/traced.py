@@ -5,6 +5,8 @@ traced like any function. Saved values, and Tensors and arrays set on ctx, are t
 of ctx are kept in Python.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any

@@ -1,5 +1,7 @@
 """Flat lists of the arguments, results and gradients of a Function, which may be in containers."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Checks of a Function's rule for vmap. The map itself is in ``transforms``."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from oplib.errors import AutogradError

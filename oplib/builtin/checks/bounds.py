@@ -1,5 +1,7 @@
 """Checks around a call: compiled code clamps or drops invalid positions, and returns nan for no result."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from functools import partial

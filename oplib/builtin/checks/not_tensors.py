@@ -4,6 +4,8 @@ A single op binds its arguments to a schema, which refuses such a value. A funct
 shape or dtype, and Python only reports that a list has none.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

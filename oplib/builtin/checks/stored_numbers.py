@@ -1,5 +1,7 @@
 """Checks of numbers that are stored in a tensor: one that the dtype cannot hold would change."""
 
+from __future__ import annotations
+
 import functools
 import math
 from typing import Any

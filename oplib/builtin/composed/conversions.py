@@ -1,5 +1,7 @@
 """Answers about tensors, and tensors in another form, under names that ported programs use."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -3,6 +3,8 @@
 The differentiable part of each is an op on the indices that were found.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Parts of an axis, as views: a given number of parts, or parts with given ends."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Quantiles, with and without nan."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Functions along sequences: differences, slopes, integrals, membership."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

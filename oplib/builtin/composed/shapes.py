@@ -1,5 +1,7 @@
 """Functions of shapes: transposed axes, broadcast tensors, and joined tensors."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Functions that count and combine: covariances, histograms, combinations, runs, index pairs."""
 
+from __future__ import annotations
+
 import itertools
 import math
 from collections import namedtuple

@@ -1,5 +1,7 @@
 """Functions whose signature in torch has more arguments than their op."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

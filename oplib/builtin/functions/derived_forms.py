@@ -1,5 +1,7 @@
 """Further forms of a function, made from its specification: in place, with a flag, of several numbers."""
 
+from __future__ import annotations
+
 import ast
 import textwrap
 from collections.abc import Iterator, Sequence

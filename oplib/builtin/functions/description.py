@@ -1,5 +1,7 @@
 """The docstrings of the functions of built-in ops, generated from their rows."""
 
+from __future__ import annotations
+
 import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,5 +1,7 @@
 """Examples of the functions that are used most; each is a call of the function of its name."""
 
+from __future__ import annotations
+
 EXAMPLES: dict[str, tuple[str, str]] = {
     "abs": ("oplib.tensor([-1.5, 2.0])", "tensor([1.5000, 2.0000])"),
     "add": ("oplib.tensor([1, 2]), 10", "tensor([11, 12])"),

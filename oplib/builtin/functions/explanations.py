@@ -1,5 +1,7 @@
 """The meaning of the parameters of built-in ops: by name, and by op for exceptions."""
 
+from __future__ import annotations
+
 BY_NAME = {
     "B": "the right-hand sides, as columns",
     "LD": "both factors in one matrix, as `linalg.ldl_factor` returns them",

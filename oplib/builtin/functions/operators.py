@@ -1,5 +1,7 @@
 """Python's operators, which contain the fast paths of their ops from the first use of the op."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from oplib.library.calls.inlined_overloads import Branch, inline_overloads

@@ -1,5 +1,7 @@
 """Moving a tensor to another device or layout, with its history: no computation, so no kernel."""
 
+from __future__ import annotations
+
 from functools import lru_cache
 from typing import Any
 

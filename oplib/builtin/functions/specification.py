@@ -1,5 +1,7 @@
 """The specification of a public function: its parameters, the text of its body, and what stands around it."""
 
+from __future__ import annotations
+
 import ast
 import inspect
 import keyword

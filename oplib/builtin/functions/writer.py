@@ -1,5 +1,7 @@
 """Writes one Python function from a specification: one frame between a call and the overload that runs."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import Parameter, Signature

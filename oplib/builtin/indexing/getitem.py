@@ -1,5 +1,7 @@
 """``x[...]``: conversion of subscripts to calls of the ops that select items."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

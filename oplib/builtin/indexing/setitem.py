@@ -1,5 +1,7 @@
 """``x[...] = value``: conversion of subscripts to a call of the op that stores, or to a write into a view."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Deprecated forms of subscripts, which warn as in torch: a list in place of a tuple, bytes as a mask."""
 
+from __future__ import annotations
+
 import math
 import warnings
 from typing import Any

@@ -1,5 +1,7 @@
 """Subscripts as one window, which joins the sequence of torch's views."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """The subscripts of ``x[...]``: read and checked, one per dim."""
 
+from __future__ import annotations
+
 import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple

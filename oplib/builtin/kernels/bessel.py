@@ -6,6 +6,8 @@ where an item belongs to another piece, so that no gradient becomes nan there. F
 ``x - pi / 4`` is not subtracted, which would lose digits: the sine and cosine of x are combined.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,5 +1,7 @@
 """The dims that users pass to ops: checked, and counted from the start."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

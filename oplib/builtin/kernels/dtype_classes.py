@@ -1,5 +1,7 @@
 """Classes of dtypes: a kernel checks, once per signature, that its row allows the dtype."""
 
+from __future__ import annotations
+
 import functools
 import re
 from collections.abc import Callable, Iterator

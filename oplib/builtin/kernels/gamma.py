@@ -3,6 +3,8 @@
 The functions take arrays of at least single precision.
 """
 
+from __future__ import annotations
+
 import functools
 import math
 from typing import Any

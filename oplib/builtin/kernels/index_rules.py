@@ -1,5 +1,7 @@
 """The checks of an index of gather, scatter and similar ops, and the items that it selects."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from jax import lax

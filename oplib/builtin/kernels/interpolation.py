@@ -1,5 +1,7 @@
 """Interpolation: new items between the items of a tensor, by the weights of a few items along each axis."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, cast

@@ -1,5 +1,7 @@
 """The frames of ops with several views, which are the parts of an axis."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -3,6 +3,8 @@
 Only the positions are saved, so the tensor may be written before the backward, as in torch.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax.numpy as jnp

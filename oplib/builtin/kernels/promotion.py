@@ -4,6 +4,8 @@ The code runs while a kernel is traced, and makes each conversion explicit. So t
 ``jax_numpy_rank_promotion=raise`` and ``jax_numpy_dtype_promotion=strict``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

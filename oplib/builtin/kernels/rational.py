@@ -4,6 +4,8 @@ W. J. Cody, Rational Chebyshev approximations for the error function, Math. Comp
 erfcx is 0 from 9.4 on in float32.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

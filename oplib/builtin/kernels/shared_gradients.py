@@ -1,5 +1,7 @@
 """Gradients of extrema: equal items share the gradient, and nan items get it by torch's rules."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 

@@ -4,6 +4,8 @@ A rule ``rule(spec, *args)`` returns a frame and its starts. ``spec`` is any obj
 a storage that has not been read. The same frames are the kernels on arrays, so Tensors and arrays agree.
 """
 
+from __future__ import annotations
+
 import math
 import operator
 from collections.abc import Callable, Sequence

@@ -1,5 +1,7 @@
 """The windows of pooling and unfolding: their positions, their number, and their items."""
 
+from __future__ import annotations
+
 import functools
 import itertools
 from collections.abc import Sequence

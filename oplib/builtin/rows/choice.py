@@ -1,5 +1,7 @@
 """The steps between a call of a function and the overload that runs: the choice, and checks of values."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,5 +1,7 @@
 """The record of a public function that is made of several ops: what a row is for a single op."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

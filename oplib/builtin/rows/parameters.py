@@ -4,6 +4,8 @@ Torch takes numpy's names for some of its parameters: ``axis`` for ``dim`` and `
 So does every function here that has one of these.
 """
 
+from __future__ import annotations
+
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence

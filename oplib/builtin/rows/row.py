@@ -1,5 +1,7 @@
 """A row of the tables: one overload of a built-in op, with everything that is registered for it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,5 +1,7 @@
 """Values put at places that tensors name."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,5 +1,7 @@
 """``out=``: the result of an op is written into a tensor that is there already."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any

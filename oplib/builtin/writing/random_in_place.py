@@ -3,6 +3,8 @@
 The gradient of what was there is zero: the numbers do not depend on it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

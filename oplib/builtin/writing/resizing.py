@@ -1,5 +1,7 @@
 """In-place forms that give a tensor another size and other strides in its memory."""
 
+from __future__ import annotations
+
 import math
 import sys
 from collections.abc import Sequence

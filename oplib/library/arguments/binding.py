@@ -1,5 +1,7 @@
 """Binding the arguments of a call to a schema: the complete path, and all of its errors."""
 
+from __future__ import annotations
+
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -7,6 +7,8 @@ values are found in the closure itself: a rule may call the function on argument
 functions are called by rules only.
 """
 
+from __future__ import annotations
+
 import copy
 import dis
 import functools

@@ -4,6 +4,8 @@ The key is one of the operands, so a kernel is a function of its operands under 
 compiled kernel draws new numbers at each call, and a rule that starts at the same key draws the same numbers.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The layout of a call: which arguments are arrays, which are static, and how they are joined again."""
 
+from __future__ import annotations
+
 import enum
 import struct
 from collections.abc import Iterator, Mapping, Sequence

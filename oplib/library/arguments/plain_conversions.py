@@ -4,6 +4,8 @@ A converter returns a value of its type, or raises :class:`UnfitError`. Its call
 argument, and writes the message.
 """
 
+from __future__ import annotations
+
 import enum
 import sys
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """Between Tensors and arrays: reading inputs, writing into Tensors, boxing results with or without a node."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

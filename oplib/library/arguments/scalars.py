@@ -4,6 +4,8 @@ A Python number costs a jitted call about 4 µs, an existing array about 1 µs, 
 µs. So a number is passed as it is at its first use, and as a cached array from the second use on.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

@@ -1,5 +1,7 @@
 """Arguments and results that are pytrees: their arrays are operands, everything else is static."""
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,5 +1,7 @@
 """Casting the arguments of a call: by the policy of the op, with the casts of parameters kept."""
 
+from __future__ import annotations
+
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

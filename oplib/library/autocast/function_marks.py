@@ -1,5 +1,7 @@
 """``custom_fwd`` and ``custom_bwd``: what a ``Function`` does under autocast."""
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable
 from typing import Any

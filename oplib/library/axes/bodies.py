@@ -1,5 +1,7 @@
 """The jaxprs inside of the equations of a jaxpr."""
 
+from __future__ import annotations
+
 from collections.abc import Collection
 from typing import Any
 

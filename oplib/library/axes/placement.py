@@ -1,5 +1,7 @@
 """A placement: a sharding rule fitted to the arrays of one call."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod

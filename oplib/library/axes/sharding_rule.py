@@ -7,6 +7,8 @@ i k`` is correct for any kernel. An axis that is declared a reduction is partiti
 parts are summed.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Varying mesh axes: inside ``shard_map`` a value varies over some axes and is replicated over others."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """View ops that users register. The frame of a view is derived from the moves of items in the op."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -6,6 +6,8 @@ its static arguments, and runs it: compiled, as plain Python on arrays or on the
 Tensors.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial

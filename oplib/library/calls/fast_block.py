@@ -1,5 +1,7 @@
 """The fast path of one overload in one generated function, as data; :mod:`.fast_lines` writes its lines."""
 
+from __future__ import annotations
+
 import itertools
 import keyword
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,5 +1,7 @@
 """The key of a call in the fast path: it finds the specialization from unconverted arguments."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

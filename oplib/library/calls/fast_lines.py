@@ -4,6 +4,8 @@ Arguments keep their names in generated code. All other names begin with two und
 variable that belongs to an argument contains the argument: ``__other_array``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any

@@ -7,6 +7,8 @@ inputs want gradients and which values are saved, so they are written again when
 way.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext

@@ -6,6 +6,8 @@ So such a function gets new code at its second call. The code contains the fast 
 they do not serve a call, it calls the function as it is written.
 """
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable, Sequence
 from inspect import Parameter

@@ -1,5 +1,7 @@
 """The kind of the inputs of a call, Tensors or arrays: how it is found, and which inputs are refused."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

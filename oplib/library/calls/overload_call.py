@@ -4,6 +4,8 @@ Python binds positional and keyword-only arguments. The function takes any other
 call, and errors have the words of the schema.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from inspect import Parameter
 from typing import Any

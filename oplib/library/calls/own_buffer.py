@@ -1,5 +1,7 @@
 """In-place calls that leave the result in the buffer of the Tensor that they write (ADR 44)."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable
 from functools import partial

@@ -6,6 +6,8 @@ their own. The results, however, have the derivative that is registered, at ever
 module is the identity of the results that carries this derivative.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,5 +1,7 @@
 """The traced and compiled forms of one op with fixed static arguments."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import cache
 from typing import Any

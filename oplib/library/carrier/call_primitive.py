@@ -4,6 +4,8 @@
 the checked code as ``subfuns``, and with the state of the checks as further operands.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

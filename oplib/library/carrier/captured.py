@@ -5,6 +5,8 @@ with its rules as those of a ``jax.custom_jvp``, which allows this. Its derivati
 primitive *op.lin*, which reverse mode transposes while the trace lasts.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

@@ -1,5 +1,7 @@
 """The loop over the examples of a batch, for kernels of plain Python that read values."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -3,6 +3,8 @@
 It is the derivative of a call, and linear in the tangents.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

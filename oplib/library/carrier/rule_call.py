@@ -4,6 +4,8 @@ The rule runs in the trace that differentiates the call. So what it computes for
 once: a loop is one loop, and a host is asked once.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

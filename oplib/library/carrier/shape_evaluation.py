@@ -1,5 +1,7 @@
 """``eval_shape``: the shapes of an op's results without running it."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from oplib.errors import RegistrationValueError

@@ -4,6 +4,8 @@ The carrier repeats them for each example, because its rules are for one. JAX ge
 axis. Its cotangent then counts once, and not once for each example.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

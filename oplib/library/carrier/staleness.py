@@ -1,5 +1,7 @@
 """A watch on static arguments: one that changes at every call makes the op compile at every call."""
 
+from __future__ import annotations
+
 import threading
 import warnings
 

@@ -1,5 +1,7 @@
 """A registered batching rule, which runs at the innermost level of vmap."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,5 +1,7 @@
 """The class of ``ctx``, and its two forms: one that the setup fills, and one that the formula reads."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches

@@ -1,5 +1,7 @@
 """Checks of a backward formula's results against the schema, and their conversion to the inputs' form."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any
 

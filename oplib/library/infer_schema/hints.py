@@ -1,5 +1,7 @@
 """The meaning of one annotation: a schema type, and for arrays the kind of kernel."""
 
+from __future__ import annotations
+
 import abc
 import collections.abc
 import enum

@@ -1,5 +1,7 @@
 """``infer_schema``: the schema, and the kind of kernel, that follow from a function's signature."""
 
+from __future__ import annotations
+
 import collections.abc
 import enum
 import typing

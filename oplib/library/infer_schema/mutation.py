@@ -1,5 +1,7 @@
 """The parameters that a function writes, and their effect on the declared returns."""
 
+from __future__ import annotations
+
 import typing
 from collections.abc import Iterable, Mapping
 from types import BuiltinFunctionType, FunctionType

@@ -1,5 +1,7 @@
 """The parameters of a callable, with their annotations as objects."""
 
+from __future__ import annotations
+
 import functools
 import inspect
 import types

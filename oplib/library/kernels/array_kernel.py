@@ -1,5 +1,7 @@
 """Array kernels: JAX functions of arrays, traced once per signature, or run as plain Python."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

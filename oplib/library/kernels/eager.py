@@ -1,5 +1,7 @@
 """Running eager kernels on Tensors: plain Python, on every call."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

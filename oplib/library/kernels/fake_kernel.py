@@ -1,5 +1,7 @@
 """Fake kernels: the shapes and dtypes of results without the kernel."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,6 +4,8 @@ A kernel for one platform (``cuda``) has priority over its family (``gpu``), whi
 default.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -5,6 +5,8 @@ foreign call reads, and lets its results vary over no axis. So the results of su
 over which an operand varies, unless the op says otherwise.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The context of every kernel and rule: recording is off, and reading a traced value is an error."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar

@@ -3,6 +3,8 @@
 Code that looks up or extends an op settles its name first; code that lists ops settles all.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Iterable
 

@@ -1,5 +1,7 @@
 """The description of an op: for each rule, whether it is registered, derived or missing, and what to do."""
 
+from __future__ import annotations
+
 import enum
 import html
 import inspect

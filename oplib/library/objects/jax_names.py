@@ -1,5 +1,7 @@
 """The names by which JAX's custom functions take rules, and what takes their place in oplib."""
 
+from __future__ import annotations
+
 EQUIVALENTS = {
     "defvjp": (
         "register_autograd(backward, setup_context=save): save(ctx, inputs, output) keeps on ctx what fwd "

@@ -1,5 +1,7 @@
 """Lookup of ops by attribute: ``ops.namespace.name.overload``."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from inspect import Signature
 from typing import Any

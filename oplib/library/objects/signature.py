@@ -1,5 +1,7 @@
 """The signature of an op, for ``inspect.signature``, completion in editors and ``help``."""
 
+from __future__ import annotations
+
 import keyword
 from collections.abc import Callable
 from inspect import Parameter, Signature

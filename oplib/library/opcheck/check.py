@@ -1,5 +1,7 @@
 """``opcheck``: whether all rules of an op are correct, and the table of its results."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType

@@ -1,5 +1,7 @@
 """Comparison of the results of two computations."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,5 +1,7 @@
 """``test_faketensor``: whether the fake kernel agrees with the kernel, in other sizes than the call's too."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any

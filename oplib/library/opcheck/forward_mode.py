@@ -1,5 +1,7 @@
 """``test_forward_mode``: whether tangents agree with gradients, and a jvp rule with finite differences."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The report of a check of several ops: a table of rules and checks, and a card for each failure."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

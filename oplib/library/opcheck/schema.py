@@ -1,5 +1,7 @@
 """``test_schema`` and ``test_autograd_registration``: whether the op does what it declares."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from oplib.autograd.grad_mode import enable_grad

@@ -4,6 +4,8 @@ A contribution exists as long as the library that made it. The contributions to 
 newest one is in force. When it is removed, the one below it is in force again.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType

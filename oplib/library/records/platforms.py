@@ -1,5 +1,7 @@
 """Device types as users write them, and the kernel slots that they select."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Qualified names, ``namespace::name`` and ``namespace::name.overload``, and suggestions for unknown ones."""
 
+from __future__ import annotations
+
 import difflib
 from collections.abc import Iterable
 from typing import Any, NamedTuple

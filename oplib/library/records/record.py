@@ -1,5 +1,7 @@
 """The registration record: the frozen description of one overload."""
 
+from __future__ import annotations
+
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,5 +1,7 @@
 """The line of the user's code at which a registration was made."""
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import inspect

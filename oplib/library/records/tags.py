@@ -1,5 +1,7 @@
 """Tags: their arguments, and the schemas that may carry them."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Names of torch that have no meaning in JAX; each raises an error that names the alternative."""
 
+from __future__ import annotations
+
 from typing import Any, NoReturn
 
 from oplib.errors import UnsupportedRegistrationError

@@ -1,5 +1,7 @@
 """``define`` and ``impl``: an op in two steps, with or without a library of the user."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterable
 from typing import Any

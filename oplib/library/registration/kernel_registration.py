@@ -1,5 +1,7 @@
 """Registration of kernels and fake kernels for an op that is defined, and handles on its kernels."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar, cast, overload

@@ -1,5 +1,7 @@
 """``Library``: a set of registrations that end together; and the entry of ops and kernels."""
 
+from __future__ import annotations
+
 import warnings
 import weakref
 from collections.abc import Callable, Generator, Iterable

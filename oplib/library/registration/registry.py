@@ -4,6 +4,8 @@ Calls read an overload's record without a lock; the registry only replaces recor
 contributions are replaced, never changed, and one lock orders the writers.
 """
 
+from __future__ import annotations
+
 import threading
 import warnings
 from collections import deque

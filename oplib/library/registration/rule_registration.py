@@ -1,5 +1,7 @@
 """Registration of derivatives, batching, sharding and autocast rules for an op that is defined."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 

@@ -1,5 +1,7 @@
 """The checks of what is registered: options, kernels, fake kernels, and the arguments of a derivative."""
 
+from __future__ import annotations
+
 import inspect
 from dataclasses import replace
 from typing import Any

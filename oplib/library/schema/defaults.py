@@ -1,5 +1,7 @@
 """The defaults of arguments: the text after ``=``, read by type."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax.numpy as jnp

@@ -1,5 +1,7 @@
 """The frozen records of a schema: the op's name, its arguments and its returns."""
 
+from __future__ import annotations
+
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

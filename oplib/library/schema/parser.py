@@ -8,6 +8,8 @@ type      = (base | "(" type {"," type} ")") [mark] {("?" | "[" [number] "]") [m
 mark      = "(" sets ["!"] ["->" sets] ")",   sets = set {"|" set},   set = name | "*"
 """
 
+from __future__ import annotations
+
 import difflib
 from typing import NoReturn
 

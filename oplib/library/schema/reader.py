@@ -1,5 +1,7 @@
 """The tokens of the schema language, the reader that goes through them, and its errors."""
 
+from __future__ import annotations
+
 import keyword
 import re
 from collections.abc import Callable

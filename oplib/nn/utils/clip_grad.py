@@ -1,5 +1,7 @@
 """Gradient clipping in place: by the norm of all gradients, or item by item."""
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Iterable

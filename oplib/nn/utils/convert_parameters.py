@@ -1,5 +1,7 @@
 """Conversion of parameters to one vector and back, for optimizers that work on vectors."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,5 +1,7 @@
 """``torch.nn.utils.rnn`` without its packed sequences: batches of sequences of different lengths."""
 
+from __future__ import annotations
+
 import math
 import typing as _typing
 from collections.abc import Iterable

@@ -1,5 +1,7 @@
 """Torch's switch for deterministic algorithms. XLA has it as a flag that is read when a backend starts."""
 
+from __future__ import annotations
+
 import os
 
 import jax

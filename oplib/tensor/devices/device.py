@@ -1,5 +1,7 @@
 """Devices under torch's names. They are looked up among JAX's devices only when needed."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 from functools import lru_cache

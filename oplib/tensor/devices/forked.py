@@ -4,6 +4,8 @@ JAX's threads do not exist in the child, so its next computation would wait for 
 finds out at the fork whether JAX has run, so a call pays nothing for this.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Layouts: which items of an array each device holds."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable
 from functools import lru_cache

@@ -1,5 +1,7 @@
 """The check that an array fits into memory, before it is allocated or compiled: XLA can end the process."""
 
+from __future__ import annotations
+
 import math
 import os
 import sys

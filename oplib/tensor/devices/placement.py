@@ -4,6 +4,8 @@ JAX compiles again for operands that are committed to a device, even to the defa
 uncommitted unless the user names a device.
 """
 
+from __future__ import annotations
+
 from functools import lru_cache
 from typing import Any, TypeAlias
 

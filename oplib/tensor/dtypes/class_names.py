@@ -1,5 +1,7 @@
 """Torch's names of tensor classes, one for each dtype and type of device, as ``Tensor.type`` gives them."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Limits of dtypes as Python numbers: ``finfo`` and ``iinfo``."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax.numpy as jnp

@@ -1,5 +1,7 @@
 """Rules of dtypes: which are supported, which are defaults, and that no conversion silently loses values."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

@@ -1,5 +1,7 @@
 """Tensors from data. External data is copied."""
 
+from __future__ import annotations
+
 import warnings
 from typing import Any
 

@@ -1,5 +1,7 @@
 """``FloatTensor``, ``LongTensor`` and their kin: torch's classes of tensors of one dtype."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Shared memory: the base of a view, ``data``, ``detach_``, and torch's strides."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import Any, Generic, Self, cast

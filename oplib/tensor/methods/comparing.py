@@ -1,6 +1,8 @@
 # ruff: noqa: A002  `input` is torch's name
 """Comparisons of whole Tensors that return a Python bool."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

@@ -1,5 +1,7 @@
 """copy, deepcopy and pickle of Tensors. As in torch, tensors that share a storage still do so afterwards."""
 
+from __future__ import annotations
+
 import copy
 import copyreg
 from typing import Any

@@ -1,5 +1,7 @@
 """The displays of a Tensor in notebooks."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from oplib.errors import describe

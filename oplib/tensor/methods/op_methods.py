@@ -5,6 +5,8 @@ is made when it is first read. Methods whose arguments differ from the function'
 :mod:`.own_arguments`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from types import MethodType
 from typing import Any, Generic

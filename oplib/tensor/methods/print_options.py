@@ -1,5 +1,7 @@
 """How the values of Tensors are printed. As in torch, the options belong to the process."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, replace
 from typing import Any

@@ -4,6 +4,8 @@ All items of one tensor share a format: no digits after the point if all are who
 they differ by more than a factor of 1000 or are very large or small. ``set_printoptions`` changes this.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

@@ -1,5 +1,7 @@
 """Draw logs: the Generators that a part of a program draws from, so that the part can be repeated."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Generator
 from contextlib import contextmanager

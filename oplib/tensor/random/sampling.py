@@ -1,5 +1,7 @@
 """Arrays of random numbers. Each distribution has one compiled function."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Torch's oldest constructor: sizes, data, or another tensor, told apart by their classes."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

@@ -1,5 +1,7 @@
 """Reading shapes from arguments, and filling an array with one value."""
 
+from __future__ import annotations
+
 import math
 import operator
 from functools import partial

@@ -1,5 +1,7 @@
 """Arguments that can be given one by one, as a sequence, or by keyword: sizes, dims and bounds."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from oplib.errors import ArgumentTypeError, describe

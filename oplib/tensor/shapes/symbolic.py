@@ -1,5 +1,7 @@
 """Symbolic lengths, which ``jax.export.symbolic_shape`` makes, during export."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import Any
 

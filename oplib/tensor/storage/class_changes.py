@@ -7,6 +7,8 @@ An object changes its class where a test in each read would cost more than the r
 * The result of an op becomes an inference tensor (``inference``).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

@@ -6,6 +6,8 @@ Two things can still destroy an array: donation, and a library that writes throu
 copies a shared array first (``own_array``). The fast path reads the storage, and does not copy.
 """
 
+from __future__ import annotations
+
 from collections.abc import Hashable
 from typing import Any
 from weakref import WeakValueDictionary

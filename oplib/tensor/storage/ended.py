@@ -1,5 +1,7 @@
 """The storage of a Tensor that was made while a function was traced, and outlives that trace."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from oplib.errors import TracingError

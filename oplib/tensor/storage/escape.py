@@ -1,5 +1,7 @@
 """Escape of traced values: a tensor that outlives a trace must not hold values of the trace."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

@@ -1,5 +1,7 @@
 """The options that all factories take: they are read here, and described here for the docstrings."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable
 from inspect import Parameter

@@ -9,6 +9,8 @@ A large array that an eager factory or in-place write has made is fresh too, and
 buffer (:func:`rewrite`; ADR 44).
 """
 
+from __future__ import annotations
+
 import itertools
 import math
 import os

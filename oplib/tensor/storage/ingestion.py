@@ -1,5 +1,7 @@
 """Conversion of data of any kind to a ``jax.Array`` that no other code can write."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

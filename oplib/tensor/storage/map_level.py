@@ -1,5 +1,7 @@
 """The ``oplib.vmap`` levels of a thread, which random draws and batching rules read."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar

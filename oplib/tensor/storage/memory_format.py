@@ -1,5 +1,7 @@
 """Torch's layouts and memory formats. JAX chooses how arrays lie in memory, so they change nothing here."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from oplib.errors import ArgumentError, ArgumentTypeError, describe

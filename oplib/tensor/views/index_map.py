@@ -1,5 +1,7 @@
 """The frame of a view op of a user. It is derived by running the op on the indices of the items."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """The views of a tensor that share its history, and the way in which each was made."""
 
+from __future__ import annotations
+
 import enum
 import weakref
 from typing import Any

@@ -1,5 +1,7 @@
 """Views that compiled calls read themselves, so that a view and the op on it are one call of XLA."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Equations solved by given factors, and tensor equations that are solved as matrix equations."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import Any

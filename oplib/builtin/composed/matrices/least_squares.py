@@ -1,5 +1,7 @@
 """Least squares: the solution is an op, and torch's further results are computed from it."""
 
+from __future__ import annotations
+
 from collections import namedtuple
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The functions of ``oplib.linalg`` that are made of several ops."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Decompositions of matrices of low rank, by products with random vectors."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from oplib.builtin.composed.shapes import adjoint

@@ -1,5 +1,7 @@
 """Decompositions under older names of torch, with their arguments and results."""
 
+from __future__ import annotations
+
 from collections import namedtuple
 from typing import Any
 

@@ -1,5 +1,7 @@
 """LU decompositions, products of several matrices, and Vandermonde matrices, as at the root of torch."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from oplib.builtin.rows.composed import Composed

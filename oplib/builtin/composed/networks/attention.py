@@ -1,5 +1,7 @@
 """``scaled_dot_product_attention``, which selects its op by mask, dropout and length."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

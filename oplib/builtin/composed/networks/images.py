@@ -1,5 +1,7 @@
 """Functions of networks as in ``torch.nn.functional``, with its deprecated arguments and checks of values."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Losses with the signatures of ``torch.nn.functional``, including older arguments and weights."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable
 from inspect import Parameter

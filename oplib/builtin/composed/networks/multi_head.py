@@ -1,5 +1,7 @@
 """``multi_head_attention_forward``: projections, masks, attention of each head, and the projection back."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Normalisation of channels with running moments, which are updated in place."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

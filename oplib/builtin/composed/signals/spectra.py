@@ -1,5 +1,7 @@
 """The frequencies of Fourier transforms; the short-time transform of a signal, and its inverse."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any

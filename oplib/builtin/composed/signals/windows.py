@@ -1,5 +1,7 @@
 """Windows: weights by which a segment of a signal ends smoothly."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable
 from inspect import Parameter

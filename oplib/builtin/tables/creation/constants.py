@@ -1,5 +1,7 @@
 """Creation: constant items, and the ops that fill a tensor in place."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,6 +4,8 @@ The kernels do not depend on the device, so equal keys give equal numbers everyw
 of a distribution have no gradient with respect to its parameters: every gradient is zero.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable
 from functools import partial

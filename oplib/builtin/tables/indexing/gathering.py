@@ -1,5 +1,7 @@
 """Gathering: items read at given indices."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax.numpy as jnp

@@ -1,5 +1,7 @@
 """Scattering: items written at given indices, or combined with the items there."""
 
+from __future__ import annotations
+
 import math
 from functools import partial
 from typing import Any

@@ -1,5 +1,7 @@
 """Indexing: items read at positions, and written back."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Losses, and the similarity of vectors; the names of ``oplib.nn.functional``."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 

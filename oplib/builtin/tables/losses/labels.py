@@ -1,5 +1,7 @@
 """Losses of one or several labels per example; the names of ``oplib.nn.functional``."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax.numpy as jnp

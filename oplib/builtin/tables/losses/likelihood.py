@@ -1,5 +1,7 @@
 """Likelihood losses: of counts, and of numbers with a mean; the names of ``oplib.nn.functional``."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Decompositions of matrices, and functions computed by them; the names of ``oplib.linalg``."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Fourier transforms along one or several dims; the names of ``oplib.fft``."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from functools import partial

@@ -1,5 +1,7 @@
 """Matrix multiplication."""
 
+from __future__ import annotations
+
 from contextlib import suppress
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Products of vectors and matrices, and sums with such products."""
 
+from __future__ import annotations
+
 import string
 from collections.abc import Sequence
 from functools import partial

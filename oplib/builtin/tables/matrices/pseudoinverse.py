@@ -1,5 +1,7 @@
 """The pseudoinverse of matrices, and least squares by it."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 

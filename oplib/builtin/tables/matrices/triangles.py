@@ -1,5 +1,7 @@
 """LU factors and solutions by them, products of reflections, and Vandermonde matrices."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax.numpy as jnp

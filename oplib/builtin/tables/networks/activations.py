@@ -1,5 +1,7 @@
 """Activations, computed item by item; the names of ``oplib.nn.functional``."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from typing import Any

@@ -4,6 +4,8 @@ Without dropout the kernel is ``jax.nn.dot_product_attention`` if its restrictio
 formula without moving the heads is faster, because XLA makes one loop of it (docs/adr/0017).
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

@@ -1,5 +1,7 @@
 """Bags of embeddings: sums, means or maxima of rows, without storing the rows."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

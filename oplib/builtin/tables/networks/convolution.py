@@ -1,5 +1,7 @@
 """Convolution and transposed convolution in one to three dimensions."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from functools import partial

@@ -9,6 +9,8 @@ The queries ``[..., G, L, E]`` have one axis more than the keys: G of them share
 sharding rule can declare that batches and heads may be partitioned, and no head is repeated.
 """
 
+from __future__ import annotations
+
 import importlib
 from collections.abc import Callable
 from functools import partial

@@ -1,5 +1,7 @@
 """Maxima of windows at random places, a given number of them along each axis."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from functools import partial

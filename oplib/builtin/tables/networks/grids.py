@@ -1,5 +1,7 @@
 """Grids: images sampled at given coordinates, and the coordinates of an affine map."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Pooling by norms, the inverse of max pooling, and normalisation by neighbouring channels."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from functools import partial

@@ -1,5 +1,7 @@
 """Normalisation: softmax and related functions, and normalisation of mean and variance."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

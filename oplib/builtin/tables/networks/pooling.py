@@ -1,5 +1,7 @@
 """Pooling and interpolation: one item for several positions, and several items for one."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from functools import partial

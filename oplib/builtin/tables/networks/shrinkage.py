@@ -1,5 +1,7 @@
 """Further activations: shrinkage, thresholds and gates; the names of ``oplib.nn.functional``."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

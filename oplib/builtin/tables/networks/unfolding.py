@@ -1,5 +1,7 @@
 """Unfolding: windows of images as columns, and images as sums of columns."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Further pointwise arithmetic: angles, extrema that ignore nan, sums of exponentials, divisors."""
 
+from __future__ import annotations
+
 import math
 from functools import partial
 from typing import Any

@@ -1,5 +1,7 @@
 """Pointwise arithmetic and elementary functions."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

@@ -1,5 +1,7 @@
 """Pointwise functions of several operands: bounds, remainders and blends."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from functools import partial
 from typing import Any

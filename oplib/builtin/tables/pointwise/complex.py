@@ -1,5 +1,7 @@
 """Complex numbers: their parts and angles, and their construction."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax.numpy as jnp

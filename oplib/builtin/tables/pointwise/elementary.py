@@ -1,5 +1,7 @@
 """Pointwise elementary and special functions."""
 
+from __future__ import annotations
+
 import functools
 import math
 from typing import Any

@@ -1,5 +1,7 @@
 """Comparisons, the selection by a condition, logic of bools and bits, and tests of single items."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 

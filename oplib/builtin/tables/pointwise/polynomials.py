@@ -1,5 +1,7 @@
 """Orthogonal polynomials of a degree that a tensor gives: one recurrence, described once for each family."""
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

@@ -1,5 +1,7 @@
 """Rows of two kinds: functions of one floating tensor, and of two operands, one of which may be a number."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

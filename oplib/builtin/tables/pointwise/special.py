@@ -1,5 +1,7 @@
 """Special functions: of the normal distribution, and Bessel, gamma and zeta functions."""
 
+from __future__ import annotations
+
 import functools
 import math
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Reductions: sums and products, extrema, and tests of all items."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

@@ -1,5 +1,7 @@
 """Order: sorting, and functions of the sorted items."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 

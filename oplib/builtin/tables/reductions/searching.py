@@ -1,5 +1,7 @@
 """Searching: the positions of items in sorted sequences."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 

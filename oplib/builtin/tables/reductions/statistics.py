@@ -1,5 +1,7 @@
 """Statistics of observations: covariances, correlations, histograms."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Views of memory: overlapping windows, strides, and bits."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

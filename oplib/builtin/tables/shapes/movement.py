@@ -1,5 +1,7 @@
 """Movement of items without computation: shapes, order, joining, copies."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import Any

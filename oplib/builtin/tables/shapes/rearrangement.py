@@ -1,5 +1,7 @@
 """Rearrangement: items repeated, mirrored, rolled, masked and padded. The results are new, not views."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from functools import partial

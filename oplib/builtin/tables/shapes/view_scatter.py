@@ -1,5 +1,7 @@
 """Functional writes into views: a new tensor with other items at the positions of a view."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 
