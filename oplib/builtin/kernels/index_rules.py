@@ -1,13 +1,24 @@
-"""The checks of an index of gather, scatter and similar ops, and the items that it selects."""
+"""The checks of an index of gather, scatter and similar ops, and the items that it selects.
+
+On a mesh with explicit axes JAX asks how selected items are spread. Dims that come from indices are spread as
+these, and the others as those of the array.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import jax
 from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec
 
 from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.tensor.devices.layout import find_explicit_mesh
 from oplib.tensor.dtypes import names as dtypes
+
+Spec = Sequence[Any]
+"""The axes of a mesh that spread each dim of an array."""
 
 
 def check_index(op: str, index: Any) -> None:
@@ -59,3 +70,100 @@ def list_indices(index: Any, axis: int) -> tuple[Any, ...]:
         index if dim == axis else lax.broadcasted_iota(index.dtype, index.shape, dim)
         for dim in range(index.ndim)
     )
+
+
+def take_slices(op: str, array: Any, where: Sequence[Any], mode: str | None, name: str = "input") -> Any:
+    """Returns ``array[where]``. Out of bounds ``"clip"`` selects as ``jnp.take``, and None as ``array[...]``.
+
+    Args:
+        op: the op's name, for the error.
+        array: the items.
+        where: slices of whole dims, and indices of one shape.
+        mode: what an index out of bounds selects.
+        name: the name of the array, for the error.
+
+    Raises:
+        ArgumentError: an axis of an explicit mesh spreads an indexed dim, or two dims of the result.
+    """
+    dims = [dim for dim, index in enumerate(where) if not isinstance(index, slice)]
+    first = dims[0] if dims[-1] - dims[0] == len(dims) - 1 else 0
+
+    def arrange(own: Spec, others: Sequence[Spec]) -> Spec:
+        rest = [names for dim, names in enumerate(own) if dim not in dims]
+        return [*rest[:first], *_merge(others), *rest[first:]]
+
+    layout = _find_layout(op, array, [where[dim] for dim in dims], dims, arrange, name)
+    return array.at[tuple(where)].get(mode=mode, wrap_negative_indices=mode is None, out_sharding=layout)
+
+
+def take_items(op: str, array: Any, index: Any, axis: int) -> Any:
+    """Returns ``array[..., index[...], ...]``: the items at positions along an axis.
+
+    Raises:
+        ArgumentError: an axis of an explicit mesh spreads the indexed dim, or two dims of the result.
+    """
+
+    def arrange(own: Spec, others: Sequence[Spec]) -> Spec:
+        sizes = zip(own, array.shape, index.shape, strict=True)
+        return _merge([[names if size == other else None for names, size, other in sizes], *others])
+
+    layout = _find_layout(op, array, [index], [axis], arrange, "input")
+    where = list_indices(index, axis)
+    return array.at[where].get(mode="clip", wrap_negative_indices=False, out_sharding=layout)
+
+
+def check_whole(
+    op: str, array: Any, dims: Sequence[int], indices: Sequence[Any], name: str = "input"
+) -> None:
+    """Checks that no axis of an explicit mesh spreads an indexed dim: its items may be on any device.
+
+    Raises:
+        ArgumentError: one does.
+    """
+    for dim, names in enumerate(_read_spec(array)):
+        if dim in dims and names is not None:
+            over = " and ".join(map(repr, _list_names(names)))
+            reason = f"dim {dim} is indexed, and the devices of {over} have only parts of it"
+            raise ArgumentError(_tell(op, array, indices, name, reason))
+
+
+def _find_layout(
+    op: str, array: Any, indices: Sequence[Any], dims: Sequence[int], arrange: Any, name: str
+) -> NamedSharding | None:
+    """Returns the sharding of selected items on an explicit mesh; None where XLA finds it."""
+    mesh = find_explicit_mesh((array, *indices))
+    if mesh is None:
+        return None
+    check_whole(op, array, dims, indices, name)
+    spec = arrange(_read_spec(array), [_read_spec(index) for index in indices])
+    used = [axis for names in spec for axis in _list_names(names)]
+    if len(set(used)) < len(used) or PartitionSpec.UNCONSTRAINED in spec:
+        reason = "the indices and it are spread in ways that do not go together"
+        raise ArgumentError(_tell(op, array, indices, name, reason))
+    return NamedSharding(mesh, PartitionSpec(*spec))
+
+
+def _tell(op: str, array: Any, indices: Sequence[Any], name: str, reason: str) -> str:
+    return (
+        f"{op}: the sharding of the result is ambiguous for {name!r}: {reason}. Got {jax.typeof(array)} and "
+        f"indices {', '.join(str(jax.typeof(index)) for index in indices)}. Call "
+        f"oplib.with_sharding_constraint({name}, sharding) with another sharding before, or make the mesh "
+        "with AxisType.Auto."
+    )
+
+
+def _read_spec(array: Any) -> Spec:
+    return (*jax.typeof(array).sharding.spec, *[None] * array.ndim)[: array.ndim]
+
+
+def _list_names(names: Any) -> tuple[Any, ...]:
+    return names if isinstance(names, tuple) else () if names is None else (names,)
+
+
+def _merge(specs: Sequence[Spec]) -> Spec:
+    """Returns how operands of one shape spread a result of this shape; unconstrained where they disagree."""
+    pairs = [{names for names in together if names is not None} for together in zip(*specs, strict=True)]
+    return [
+        None if not names else names.pop() if len(names) == 1 else PartitionSpec.UNCONSTRAINED
+        for names in pairs
+    ]

@@ -21,6 +21,7 @@ from oplib.errors import ResultError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
 from oplib.library.records.record import Record
+from oplib.tensor.devices.layout import find_explicit_mesh
 
 from .bodies import calls_any
 from .levels import Levels
@@ -161,7 +162,7 @@ def run_in_parts(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> tu
     if is_inside_shard_map() or _is_on_one_device():
         return mapped(*arrays)[1]
     part = Part(call, levels, placement)
-    mesh = _find_explicit_mesh(arrays)
+    mesh = find_explicit_mesh(arrays)
     if mesh is not None:
         return part.run_on_mesh(mesh, arrays)
     # The program of a part cannot have callbacks. Lowering handles those of host kernels.
@@ -178,7 +179,7 @@ def run_derivable(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> t
     In that case a whole kernel could not declare the sharding of its result in the types of the arrays.
     """
     mapped = call.map(levels)
-    mesh = _find_explicit_mesh(arrays)
+    mesh = find_explicit_mesh(arrays)
     if mesh is None or is_inside_shard_map():
         return mapped(*arrays)[1]
     structure, shapes = jax.eval_shape(mapped, *map(shape_of, arrays))
@@ -192,12 +193,3 @@ def _is_on_one_device() -> bool:
     """Whether the mesh in force has one device; for an absent device only a whole kernel can be lowered."""
     mesh = jax.sharding.get_abstract_mesh()
     return not mesh.empty and mesh.size == 1
-
-
-def _find_explicit_mesh(arrays: Sequence[Any]) -> Any:
-    """Returns the mesh on which types carry the sharding; None if XLA finds the sharding."""
-    for array in arrays:
-        mesh = getattr(getattr(jax.typeof(array), "sharding", None), "mesh", None)
-        if mesh is not None and AxisType.Explicit in mesh.axis_types:
-            return mesh
-    return None

@@ -77,6 +77,12 @@ def replicate_on_mesh(sharding: Sharding) -> Sharding | None:
     return NamedSharding(sharding.mesh, PartitionSpec()) if isinstance(sharding, NamedSharding) else None
 
 
+def find_explicit_mesh(arrays: Iterable[Any]) -> Any:
+    """Returns the mesh on which types carry the sharding; None if XLA finds the sharding."""
+    meshes = (getattr(getattr(jax.typeof(array), "sharding", None), "mesh", None) for array in arrays)
+    return next((mesh for mesh in meshes if mesh is not None and AxisType.Explicit in mesh.axis_types), None)
+
+
 def constrain(array: Any, sharding: Any) -> Any:
     """Lays an array out by a sharding. On an explicit mesh its type says so too."""
     mesh = getattr(sharding, "mesh", None)

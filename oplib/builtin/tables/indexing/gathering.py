@@ -8,11 +8,19 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.index_rules import check_fit, check_index, check_vector, list_indices
-from oplib.builtin.kernels.promotion import get_items, strong
+from oplib.builtin.kernels.index_rules import (
+    check_fit,
+    check_index,
+    check_vector,
+    check_whole,
+    take_items,
+    take_slices,
+)
+from oplib.builtin.kernels.promotion import broadcast_to, get_items, strong
 from oplib.builtin.rows.row import NetworkRow, Row, constant
 from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import default_int_dtype
+from oplib.tensor.devices.layout import find_explicit_mesh
 
 
 def _from_start(index: Any, length: int) -> Any:
@@ -27,11 +35,7 @@ def _gather(self: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> An
         return jnp.zeros(index.shape, self.dtype)
     if not self.ndim:
         return jnp.broadcast_to(self, index.shape)
-
-    def get(array: Any, index: Any) -> Any:
-        return array.at[list_indices(index, axis)].get(mode="clip", wrap_negative_indices=False)
-
-    return get_items(get, self, index)
+    return get_items(lambda array, index: take_items("gather", array, index, axis), self, index)
 
 
 def _index_select(self: Any, dim: int, index: Any) -> Any:
@@ -43,11 +47,14 @@ def _index_select(self: Any, dim: int, index: Any) -> Any:
                 f"{describe(self)}. Give one index."
             )
         return self
-    return _take_slices(self, jnp.atleast_1d(index), find_dim("index_select", self.ndim, dim))
+    return _take_slices("index_select", self, jnp.atleast_1d(index), find_dim("index_select", self.ndim, dim))
 
 
-def _take_slices(array: Any, index: Any, axis: int) -> Any:
-    return get_items(lambda array, index: jnp.take(array, index, axis=axis, mode="clip"), array, index)
+def _take_slices(op: str, array: Any, index: Any, axis: int, name: str = "input") -> Any:
+    def get(array: Any, index: Any) -> Any:
+        return take_slices(op, array, [*[slice(None)] * axis, index], "clip", name)
+
+    return get_items(get, array, index)
 
 
 def _take(self: Any, index: Any) -> Any:
@@ -57,8 +64,9 @@ def _take(self: Any, index: Any) -> Any:
             f"take: tried to take from an empty tensor. Got {describe(self)} and {describe(index)}. Give one "
             "with items."
         )
+    check_whole("take", self, range(self.ndim), [index])
     flat = lax.reshape(self, (self.size,))
-    return _take_slices(flat, _from_start(index, self.size), 0)
+    return _take_slices("take", flat, _from_start(index, self.size), 0)
 
 
 def _take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
@@ -78,13 +86,23 @@ def _take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
             "one of them."
         )
     along = _from_start(indices, self.shape[axis])
-    return get_items(lambda array, index: jnp.take_along_axis(array, index, axis, mode="clip"), self, along)
+
+    def get(array: Any, index: Any) -> Any:
+        if find_explicit_mesh((array, index)) is None:
+            return jnp.take_along_axis(array, index, axis, mode="clip")
+        sizes = [max(pair) for pair in zip(array.shape, index.shape, strict=True)]
+        array, index = (
+            broadcast_to(one, (*sizes[:axis], one.shape[axis], *sizes[axis + 1 :])) for one in (array, index)
+        )
+        return take_items("take_along_dim", array, index, axis)
+
+    return get_items(get, self, along)
 
 
 def _embedding(weight: Any, indices: Any, padding_idx: int) -> Any:
     """Looks up rows; the padding row has no gradient."""
     check_index("embedding", indices)
-    rows = _take_slices(weight, indices, 0)
+    rows = _take_slices("embedding", weight, indices, 0, "weight")
     if padding_idx < 0:
         return rows
     is_padding = lax.expand_dims(indices == strong(padding_idx, indices), (indices.ndim,))

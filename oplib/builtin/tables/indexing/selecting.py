@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from oplib.builtin.kernels import view_rules as rules
+from oplib.builtin.kernels.index_rules import take_slices
 from oplib.builtin.kernels.promotion import broadcast_to, find_common_shape, get_items
 from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.creation.constants import store
@@ -46,7 +47,10 @@ def _span(length: int, step: int) -> int:
 
 
 def _index(self: Any, indices: Sequence[Any], dims: Sequence[int]) -> Any:
-    return get_items(lambda array, *indices: array[_arrange(array.ndim, indices, dims)], self, *indices)
+    def get(array: Any, *indices: Any) -> Any:
+        return take_slices("index", array, _arrange(array.ndim, indices, dims), None)
+
+    return get_items(get, self, *indices)
 
 
 def _arrange(ndim: int, indices: Sequence[Any], dims: Sequence[int]) -> tuple[Any, ...]:
