@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
 
 from oplib.autograd.grad_mode import set_grad_enabled
@@ -247,4 +248,6 @@ def _number_examples(size: int, arrays: Sequence[Any]) -> Any:
     if sharding is None or sharding.mesh.empty or sharding.spec[0] is None:
         return numbers
     spec = jax.sharding.PartitionSpec(sharding.spec[0])
-    return jax.sharding.reshard(numbers, jax.sharding.NamedSharding(sharding.mesh, spec))
+    if isinstance(arrays[0], Tracer):
+        return jax.sharding.reshard(numbers, jax.sharding.NamedSharding(sharding.mesh, spec))
+    return jax.device_put(numbers, jax.sharding.NamedSharding(arrays[0].sharding.mesh, spec))

@@ -292,3 +292,16 @@ def test_threads_map_side_by_side(x, w):
     function = oplib.vmap(lambda a: grad(cube(a, w), a)[0])
     due = function(x).tolist()
     assert run_in_threads(lambda _: function(x).tolist()) == [due] * 4
+
+
+@pytest.mark.devices(8)
+def test_examples_may_be_spread_over_an_explicit_axis():
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Explicit,))
+    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    indices = oplib.Tensor.from_array(jax.device_put(np.arange(16, dtype=np.int32).reshape(8, 2) % 3, rows))
+    table = oplib.tensor(np.arange(12, dtype=np.float32).reshape(3, 4)).to(
+        jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    )
+    result = oplib.vmap(lambda index: table[index] * 2)(indices)
+    np.testing.assert_array_equal(result.numpy(), table.numpy()[indices.numpy()] * 2)
+    assert result.sharding.is_equivalent_to(rows, 3)
