@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
 from oplib.library import Derivative
+from oplib.tensor.devices.layout import find_explicit_mesh
 
 from .dims import find_dim
 from .index_rules import list_indices
@@ -45,7 +47,8 @@ def _spread(ctx: Any, g: Any, indices: Any) -> Any:
     if not ctx.keepdim:
         g, indices = (lax.expand_dims(array, (axis,)) for array in (g, indices))
     target = jnp.zeros(ctx.shape, g.dtype).at[list_indices(indices, axis)]
-    return target.add(g, mode="promise_in_bounds", unique_indices=True)
+    layout = jax.typeof(g).sharding if find_explicit_mesh([g]) is not None else None
+    return target.add(g, mode="promise_in_bounds", unique_indices=True, out_sharding=layout)
 
 
 OF_SORTED = Derivative(backward=_put_back, setup_context=_save_sorted)

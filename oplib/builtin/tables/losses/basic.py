@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.dims import find_dims
+from oplib.builtin.kernels.index_rules import take_slices
 from oplib.builtin.kernels.promotion import (
     broadcast,
     check_dtypes,
@@ -256,7 +257,7 @@ def _nll(
         picked = jnp.take_along_axis(input, lax.expand_dims(classes, (axis,)), axis, mode="clip")
         factors = lax.convert_element_type(counts, input.dtype)
         if weight is not None:
-            factors = factors * jnp.take(weight, classes, mode="clip")
+            factors = factors * take_slices(op, weight, [classes], "clip", "weight")
         losses = -lax.squeeze(picked, (axis,)) * factors
         loss = reduce_losses(op, losses, reduction, weights=factors)
         if not label_smoothing:

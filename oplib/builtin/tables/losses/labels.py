@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from oplib.builtin.kernels.index_rules import take_slices
 from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, in_single, meet, strong
 from oplib.builtin.rows.row import LossRow
 from oplib.builtin.tables.pointwise.basic import find_sign
@@ -72,7 +73,7 @@ def _multi_margin(
         short = jnp.where(is_other & (short > strong(0, x)), short, strong(0, x))
         short = short * short if p == 2 else short
         if weight:
-            short = short * jnp.take(weight[0], labels, mode="clip")
+            short = short * take_slices(op, weight[0], [labels], "clip", "weight")
         losses = jnp.sum(short, 1) / strong(x.shape[1], x)
         return reduce_losses(op, losses if target.ndim else lax.reshape(losses, ()), reduction)
 

@@ -121,3 +121,28 @@ def test_an_ambiguous_sharding_is_refused_by_name(name):
 def test_xla_finds_the_sharding_on_a_mesh_with_automatic_axes():
     x, index = place(X, ("a", "b"), AxisType.Auto), place(INDEX, ("b",), AxisType.Auto)
     np.testing.assert_array_equal(look_up(x, index).numpy(), X[INDEX])
+
+
+def weigh(x):
+    return (x.detach() ** 2).sum(0)
+
+
+PICKS = {
+    "max": lambda x, _: x.max(1)[0],
+    "median": lambda x, _: x.median(1)[0],
+    "sort": lambda x, _: x.sort(1)[0],
+    "topk": lambda x, _: x.topk(2, 1)[0],
+    "cross_entropy": lambda x, i: F.cross_entropy(x, i[:, 0], weight=weigh(x), reduction="none"),
+    "multi_margin_loss": lambda x, i: F.multi_margin_loss(x, i[:, 0], weight=weigh(x), reduction="none"),
+}
+
+
+@pytest.mark.parametrize("name", PICKS)
+def test_ops_that_pick_an_item_of_each_row_keep_the_rows_where_they_lie(name):
+    x = place(X, ("a",))
+    items, gradient = differentiate(PICKS[name], x, place(INDEX, ("a",)))
+    right, right_gradient = differentiate(PICKS[name], oplib.tensor(X), oplib.tensor(INDEX))
+    np.testing.assert_allclose(items.numpy(), right.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(gradient.numpy(), right_gradient.numpy(), rtol=1e-6, atol=1e-7)
+    assert jax.typeof(items.array).sharding.spec[0] == "a"
+    assert gradient.sharding.is_equivalent_to(x.sharding, 2)
