@@ -172,6 +172,13 @@ class LinalgRow(Row):
 
 
 @dataclass(frozen=True, slots=True)
+class DecompositionRow(LinalgRow):
+    """The row of an op that decomposes matrices; autocast on the CPU computes it in float32."""
+
+    autocast: str = "cpu float32"
+
+
+@dataclass(frozen=True, slots=True)
 class ProductRow(Row):
     """The row of a product of matrices or vectors of one dtype, which takes ``out=`` of this dtype."""
 

@@ -12,7 +12,7 @@ from jax import lax
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.dtype_classes import classify
 from oplib.builtin.kernels.promotion import broadcast_batches, check_dtypes, in_single, strong
-from oplib.builtin.rows.row import LinalgRow, Row
+from oplib.builtin.rows.row import DecompositionRow, LinalgRow, Row
 from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.importing import LateImports
@@ -83,18 +83,16 @@ def _solve_triangular(
 
 
 SYSTEMS = (
-    LinalgRow(
+    DecompositionRow(
         "linalg_inv(Tensor self) -> Tensor",
         _of_square("linalg.inv", jnp.linalg.inv),
         "inverse matrix",
         aliases=("inverse",),
-        autocast="cpu float32",
     ),
-    LinalgRow(
+    DecompositionRow(
         "linalg_solve(Tensor self, Tensor other, *, bool left=True) -> Tensor",
         solve,
         "solution of self @ x = other, or of x @ self = other",
-        autocast="cpu float32",
     ),
     LinalgRow(
         "linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, "
@@ -260,54 +258,42 @@ def _eigvals(self: Any) -> Any:
 
 
 DECOMPOSITIONS = (
-    LinalgRow(
+    DecompositionRow(
         "linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
         cholesky,
         "triangular L with L @ L.mH == self, for a Hermitian self",
         aliases=("cholesky",),
-        autocast="cpu float32",
     ),
-    LinalgRow(
+    DecompositionRow(
         "linalg_qr(Tensor self, str mode='reduced') -> (Tensor Q, Tensor R)",
         _qr,
         "orthonormal Q and triangular R with Q @ R == self",
-        autocast="cpu float32",
     ),
-    LinalgRow(
+    DecompositionRow(
         "linalg_svd(Tensor self, bool full_matrices=True) -> (Tensor U, Tensor S, Tensor Vh)",
         _svd,
         "U, S and Vh with U @ diag(S) @ Vh == self; further columns of full matrices have no gradient",
-        autocast="cpu float32",
     ),
-    LinalgRow(
-        "linalg_svdvals(Tensor self) -> Tensor",
-        _svdvals,
-        "singular values, the largest first",
-        autocast="cpu float32",
-    ),
-    LinalgRow(
+    DecompositionRow("linalg_svdvals(Tensor self) -> Tensor", _svdvals, "singular values, the largest first"),
+    DecompositionRow(
         "linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)",
         _eig,
         "complex eigenvalues and eigenvectors of a square matrix; on CPUs only",
-        autocast="cpu float32",
     ),
-    LinalgRow(
+    DecompositionRow(
         "linalg_eigvals(Tensor self) -> Tensor",
         _eigvals,
         "complex eigenvalues of a square matrix; on CPUs only",
-        autocast="cpu float32",
     ),
-    LinalgRow(
+    DecompositionRow(
         "linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
         _eigh,
         "eigenvalues and eigenvectors of a Hermitian matrix",
-        autocast="cpu float32",
     ),
-    LinalgRow(
+    DecompositionRow(
         "linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor",
         _eigvalsh,
         "eigenvalues of a Hermitian matrix",
-        autocast="cpu float32",
     ),
 )
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.promotion import broadcast_batches, check_dtypes, is_integral, strong
-from oplib.builtin.rows.row import LinalgRow, Row
+from oplib.builtin.rows.row import DecompositionRow, LinalgRow, Row
 from oplib.errors import ArgumentError, describe
 from oplib.library.axes.varying import match_varying
 from oplib.tensor import default_int_dtype
@@ -185,18 +185,16 @@ ROWS = (
         _lu_solve,
         "solution of A @ x = B by the factors of A; or of x @ A = B, or with A.mH instead of A",
     ),
-    LinalgRow(
+    DecompositionRow(
         "linalg_inv_ex(Tensor self, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
         _inv_ex,
         "inverse matrix, and the position of the first 0 on the diagonal of U, counted from 1",
-        autocast="cpu float32",
     ),
-    LinalgRow(
+    DecompositionRow(
         "linalg_householder_product(Tensor self, Tensor tau) -> Tensor",
         _householder_product,
         "the first columns of a product of reflections",
         aliases=("orgqr",),
-        autocast="cpu float32",
     ),
     LinalgRow(
         "linalg_vander(Tensor x, *, int? N=None) -> Tensor",

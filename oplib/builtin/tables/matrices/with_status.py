@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.promotion import strong
-from oplib.builtin.rows.row import LinalgRow
+from oplib.builtin.rows.row import DecompositionRow
 from oplib.library.axes.varying import match_varying
 from oplib.tensor.dtypes import names as dtypes
 
@@ -50,19 +50,17 @@ def _solve_ex(self: Any, other: Any, *, left: bool = True, check_errors: bool = 
 
 
 ROWS = (
-    LinalgRow(
+    DecompositionRow(
         "linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> "
         "(Tensor L, Tensor info)",
         _cholesky_ex,
         "as linalg_cholesky, with the order of the first leading minor that is not positive definite, or 0; "
         "L is NaN then",
-        autocast="cpu float32",
     ),
-    LinalgRow(
+    DecompositionRow(
         "linalg_solve_ex(Tensor self, Tensor other, *, bool left=True, bool check_errors=False) -> "
         "(Tensor result, Tensor info)",
         _solve_ex,
         "as linalg_solve, with the position of the first 0 on the diagonal of U, counted from 1, or 0",
-        autocast="cpu float32",
     ),
 )

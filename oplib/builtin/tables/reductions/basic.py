@@ -306,21 +306,15 @@ def _ask(op: str, reduce: Callable[..., Any], self: Any, dim: Sequence[int] | No
     return lax.convert_element_type(answer, dtypes.uint8) if self.dtype == dtypes.uint8 else answer
 
 
-QUESTIONS = (
+QUESTIONS = tuple(
     Row(
-        f"all(Tensor self, {_DIM}) -> Tensor",
-        partial(_ask, "all", jnp.all),
-        "whether all items are nonzero",
+        f"{op}(Tensor self, {_DIM}) -> Tensor",
+        partial(_ask, op, reduce),
+        f"whether {which} nonzero",
         derivative=_STEP,
         out=True,
-    ),
-    Row(
-        f"any(Tensor self, {_DIM}) -> Tensor",
-        partial(_ask, "any", jnp.any),
-        "whether one of the items is nonzero",
-        derivative=_STEP,
-        out=True,
-    ),
+    )
+    for op, reduce, which in (("all", jnp.all, "all items are"), ("any", jnp.any, "one of the items is"))
 )
 
 ROWS = (*SUMS, *EXTREMA, *QUESTIONS)
