@@ -189,17 +189,14 @@ ROWS = (
     _ask("isposinf", partial(_is_infinite, 1), "whether self is positive infinity"),
     _ask("isneginf", partial(_is_infinite, -1), "whether self is negative infinity"),
     _ask("isreal", _isreal, "whether the imaginary part is 0", "bihfc"),
-    _pair(
-        "fmax",
-        _choose_by(_is_larger),
-        "the larger of two items, ignoring nan; of equal items the first",
-        derivative=choose_first(_is_larger),
-    ),
-    _pair(
-        "fmin",
-        _choose_by(_is_smaller),
-        "the smaller of two items, ignoring nan; of equal items the first",
-        derivative=choose_first(_is_smaller),
+    *(
+        _pair(
+            op,
+            _choose_by(is_first),
+            f"the {which} of two items, ignoring nan; of equal items the first",
+            derivative=choose_first(is_first),
+        )
+        for op, which, is_first in (("fmax", "larger", _is_larger), ("fmin", "smaller", _is_smaller))
     ),
     _pair("logaddexp", _log_sum(1.0), "log(exp(self) + exp(other))", dtypes="hfc"),
     _pair("logaddexp2", _log_sum(math.log(2.0)), "log2(2 ** self + 2 ** other)", dtypes="hf"),
@@ -237,22 +234,16 @@ ROWS = (
         in_place=True,
         dtypes="hf",
     ),
-    _pair(
-        "gcd",
-        jnp.gcd,
-        "greatest common divisor",
-        derivative=_WHOLE,
-        in_place=True,
-        dtypes="i",
-        in_place_functions=("gcd_",),
-    ),
-    _pair(
-        "lcm",
-        jnp.lcm,
-        "least common multiple",
-        derivative=_WHOLE,
-        in_place=True,
-        dtypes="i",
-        in_place_functions=("lcm_",),
+    *(
+        _pair(
+            op,
+            getattr(jnp, op),
+            doc,
+            derivative=_WHOLE,
+            in_place=True,
+            dtypes="i",
+            in_place_functions=(f"{op}_",),
+        )
+        for op, doc in (("gcd", "greatest common divisor"), ("lcm", "least common multiple"))
     ),
 )

@@ -85,25 +85,19 @@ BOUNDS = (
         derivative=SELECTED,
         dtypes="ihf",
     ),
-    *make_pairs(
-        "clamp_min",
-        elementwise("clamp_min", _clamp_min),
-        f"larger of self and min; {_INSIDE}",
-        kinds=ONE_NUMBER,
-        derivative=SELECTED,
-        second="min",
-        dtypes="bihf",
-        in_place_functions=("clamp_min_",),
-    ),
-    *make_pairs(
-        "clamp_max",
-        elementwise("clamp_max", _clamp_max),
-        f"smaller of self and max; {_INSIDE}",
-        kinds=ONE_NUMBER,
-        derivative=SELECTED,
-        second="max",
-        dtypes="bihf",
-        in_place_functions=("clamp_max_",),
+    *(
+        row
+        for bound, which, clamp in (("min", "larger", _clamp_min), ("max", "smaller", _clamp_max))
+        for row in make_pairs(
+            f"clamp_{bound}",
+            elementwise(f"clamp_{bound}", clamp),
+            f"{which} of self and {bound}; {_INSIDE}",
+            kinds=ONE_NUMBER,
+            derivative=SELECTED,
+            second=bound,
+            dtypes="bihf",
+            in_place_functions=(f"clamp_{bound}_",),
+        )
     ),
 )
 

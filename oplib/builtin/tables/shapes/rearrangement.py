@@ -296,17 +296,14 @@ ROWS = (
         result="shape",
         variadic="dims",
     ),
-    Row(
-        "fliplr(Tensor self) -> Tensor",
-        partial(_flip_axis, "fliplr", 1),
-        "the items, mirrored along axis 1",
-        result="shape",
-    ),
-    Row(
-        "flipud(Tensor self) -> Tensor",
-        partial(_flip_axis, "flipud", 0),
-        "the items, mirrored along axis 0",
-        result="shape",
+    *(
+        Row(
+            f"{op}(Tensor self) -> Tensor",
+            partial(_flip_axis, op, axis),
+            f"the items, mirrored along axis {axis}",
+            result="shape",
+        )
+        for op, axis in (("fliplr", 1), ("flipud", 0))
     ),
     Row(
         "roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor",
@@ -319,21 +316,16 @@ ROWS = (
         _rot90,
         "the items, rotated by right angles",
     ),
-    Row(
-        "tril(Tensor self, int diagonal=0) -> Tensor",
-        partial(_cut_triangle, "tril", jnp.tril),
-        "the matrix with 0 above a diagonal",
-        in_place=True,
-        result="shape",
-        exact_out=True,
-    ),
-    Row(
-        "triu(Tensor self, int diagonal=0) -> Tensor",
-        partial(_cut_triangle, "triu", jnp.triu),
-        "the matrix with 0 below a diagonal",
-        in_place=True,
-        result="shape",
-        exact_out=True,
+    *(
+        Row(
+            f"{op}(Tensor self, int diagonal=0) -> Tensor",
+            partial(_cut_triangle, op, cut),
+            f"the matrix with 0 {where} a diagonal",
+            in_place=True,
+            result="shape",
+            exact_out=True,
+        )
+        for op, cut, where in (("tril", jnp.tril, "above"), ("triu", jnp.triu, "below"))
     ),
     Row(
         "diag(Tensor self, int diagonal=0) -> Tensor",
