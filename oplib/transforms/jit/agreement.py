@@ -23,6 +23,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from oplib.config import config
 from oplib.errors import DeviceError
+from oplib.tracebacks import find_user_level
 
 _DIGEST = sha256().digest_size
 _PAGE_SIZE = 4096  # bytes
@@ -121,7 +122,7 @@ class CallWatch:
             f"(config.process_timeout). Process {jax.process_index()} shares the program with process "
             f"{self._others}, which may not have called it. Call the same steps in the same order in all "
             "processes. The call goes on when they do; else end the run.",
-            stacklevel=2,
+            stacklevel=find_user_level(),
         )
 
 
