@@ -200,7 +200,7 @@ def _qr(self: Any, mode: str = "reduced") -> tuple[Any, Any]:
 
 
 def _svd(self: Any, full_matrices: bool = True) -> tuple[Any, Any, Any]:
-    """Omits the gradient of the completing vectors; JAX's full decomposition has no gradient at all."""
+    """Returns U, S and Vh. The completing vectors have no gradient; JAX's full decomposition has none."""
     check_matrix("linalg.svd", self, is_square=False)
     u, s, vh = jnp.linalg.svd(self, full_matrices=False)
     if not full_matrices or self.shape[-1] == self.shape[-2]:
@@ -220,7 +220,7 @@ def _svdvals(self: Any) -> Any:
 
 
 def _eigh(self: Any, UPLO: str = "L") -> tuple[Any, Any]:
-    """Reads one triangle; the gradient is that of a Hermitian matrix, so it has both triangles."""
+    """Returns what one triangle defines; the gradient has both, as that of a Hermitian matrix."""
     check_matrix("linalg.eigh", self)
     if UPLO not in ("L", "U", "l", "u"):
         raise ArgumentError(

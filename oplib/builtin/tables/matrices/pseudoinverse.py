@@ -17,14 +17,14 @@ from .decompositions import check_matrix, reflect_triangle
 
 
 def _lstsq(self: Any, B: Any, *, rcond: float | None = None) -> Any:
-    """Solves by the pseudoinverse, whose gradient is known."""
+    """Returns the least squares solution, by the pseudoinverse, whose gradient is known."""
     check_matrix("linalg.lstsq", self, is_square=False)
     check_dtypes("linalg.lstsq", self, B)
     return jnp.matmul(_pinv(self, rtol=rcond), B)
 
 
 def _pinv(self: Any, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Any:
-    """Uses the larger of the two bounds; with ``atol`` above 0 alone the other bound is 0.
+    """Returns the pseudoinverse by the larger of two bounds; with ``atol`` above 0 alone the other is 0.
 
     By default the relative bound is the greater size times the machine precision, as in torch.
     """
@@ -41,7 +41,7 @@ def _find_tolerance(matrix: Any) -> float:
 
 
 def _pinv_bounded(self: Any, atol: Any = None, rtol: Any = None, *, hermitian: bool = False) -> Any:
-    """Uses the larger of two bounds for each matrix, with the defaults of :func:`_pinv`."""
+    """Returns the pseudoinverse by the larger of two bounds for each matrix; defaults as of :func:`_pinv`."""
     check_matrix("linalg.pinv", self, is_square=hermitian)
     self = reflect_triangle(self, "L") if hermitian else self
     least, ratio = (

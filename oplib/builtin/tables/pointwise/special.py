@@ -30,7 +30,7 @@ _ROOT_OF_HALF = math.sqrt(0.5)
 
 
 def _erfcx(x: Any) -> Any:
-    """Uses the definition near 0 and W. J. Cody's quotients further out; below 0 the symmetry of erfc."""
+    """Returns exp(x * x) * erfc(x): by the definition near 0, by W. J. Cody's quotients further out."""
     size = jnp.where(x < strong(0, x), -x, x)
     is_near, is_far = size < strong(0.5, x), size > strong(4, x)
     near = jnp.where(is_near, x, strong(0, x))

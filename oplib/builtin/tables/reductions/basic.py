@@ -90,7 +90,7 @@ def _logsumexp(self: Any, dim: Sequence[int], keepdim: bool) -> Any:
 
 
 def _sum_exponentials(array: Any, axes: Any, keepdim: bool) -> Any:
-    """Subtracts the largest item first; if all items are -inf, the gradient is 0 and not nan."""
+    """Returns the logarithm of the sum of exponentials; if all items are -inf, the gradient is 0."""
     if not array.size:
         return lax.log(jnp.sum(lax.exp(array), axis=axes, keepdims=keepdim))
     top = lax.stop_gradient(
