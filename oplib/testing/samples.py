@@ -134,7 +134,7 @@ def make_samples_error(op: OpOverload) -> OpCheckError | None:
     shown = ", ".join([*map(describe, call.args), *(f"{k}={describe(v)}" for k, v in call.kwargs.items())])
     refusal = OpCheckError(
         f"{op.name()}: raises for all arguments that were tried. Got {type(cause).__name__} for ({shown}): "
-        f"{cause} Correct the op, or give it arguments that it accepts with "
+        f"{str(cause).rstrip('.')}. Correct the op, or give it arguments that it accepts with "
         f"oplib.testing.add_samples({op.name()!r})."
     )
     refusal.__cause__ = cause
