@@ -19,6 +19,7 @@ from oplib.autograd.engine.backward_and_grad import grad
 from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
 from oplib.autograd.nodes.edges import GradientEdge
+from oplib.autograd.nodes.node import Edge
 from oplib.errors import AutogradError, MissingRuleError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
@@ -272,7 +273,8 @@ class Trace:
         specs = [
             jax.ShapeDtypeStruct(output._storage.spec.shape, output._storage.spec.dtype) for output in outputs
         ]
-        paths = [_find_targets(output, edges) for output in outputs]
+        ends = [edge.node for _, edge in edges]
+        paths = [frozenset(_find_reached(gradient_edge(output), ends)) for output in outputs]
         operands = [number for number, _ in edges if number is not None]
         leaves = [source for source, _ in self._collector.leaves]
         for number in operands:  # the hooks of operands run outside, when the gradient arrives
@@ -338,12 +340,11 @@ def _differentiate_one(output: Tensor, targets: Sequence[Any], cotangent: Any) -
     grad([output], targets, [box(cotangent)], retain_graph=True, allow_unused=True)
 
 
-def _find_targets(output: Tensor, edges: _Edges) -> frozenset[int]:
-    """Returns the indices of the edges to which the gradient of an output flows."""
-    root = gradient_edge(output)
+def _find_reached(root: Edge | None, nodes: Sequence[Any]) -> list[int]:
+    """Returns the indices of the nodes to which a gradient flows from an edge."""
     assert root is not None
     plan = RunPlan([root])
-    return frozenset(index for index, (_, edge) in enumerate(edges) if plan.executes(edge.node))
+    return [index for index, node in enumerate(nodes) if node is not None and plan.executes(node)]
 
 
 def _find_behind(operands: Sequence[CapturedPath]) -> dict[int, list[int]]:
@@ -353,14 +354,8 @@ def _find_behind(operands: Sequence[CapturedPath]) -> dict[int, list[int]]:
     """
     numbers = [number for number, path in enumerate(operands) if path.value._grad_fn is not None]
     edges = [gradient_edge(path.value) for path in operands] if numbers else []
-    behind: dict[int, list[int]] = {}
-    for number in numbers:
-        edge = edges[number]
-        assert edge is not None
-        plan = RunPlan([edge])
-        ends = [(n, end[0]) for n, end in enumerate(edges) if end is not None and end[0] is not edge[0]]
-        behind[number] = [n for n, node in ends if plan.executes(node)]
-    return behind
+    nodes = [None if edge is None else edge[0] for edge in edges]
+    return {n: [end for end in _find_reached(edges[n], nodes) if nodes[end] is not nodes[n]] for n in numbers}
 
 
 def _set_boundaries(
