@@ -32,7 +32,7 @@ from .arguments import CallArguments
 from .call_backward import Backward, Recipe, StateOfCall, list_sources
 from .call_trace import Trace, TracedBackward
 from .effects import New, Operand
-from .operands import ExpectedOperands, FollowingOperands, Found
+from .operands import CallOperands, ExpectedOperands, FollowingOperands
 from .write_back import WriteBack
 
 _CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback"})
@@ -55,7 +55,6 @@ class Program:
         self._name = trace.name
         self._effects = effects = trace.effects
         candidates = trace.candidates
-        jaxpr = trace.closed.jaxpr
         used, run = prune(trace.run, trace.closed, self._name)
         needed = self._find_needed(trace, used)
         read = [holder for holder, use in zip(candidates.holders, used, strict=False) if use]
@@ -63,7 +62,7 @@ class Program:
         paths = [candidates.operands[number] for number in needed]
         self._at = {operand: index for index, operand in enumerate(needed)}
         self._sort_inputs(candidates, used)
-        handed_out = self._find_handed_out(candidates, jaxpr)
+        handed_out = self._find_handed_out(candidates, trace.closed.jaxpr)
         self._donated = self._find_donated(trace, handed_out) if donate else []
         self._read_out = range(len(needed)) if trace.backward else sorted(handed_out)
         shown = effects.find_shown() - {operand for operand, *_ in effects.writes}
@@ -71,11 +70,12 @@ class Program:
         self._turned = [self._at[operand] for operand, _ in effects.storages]
         named, numbers = effects.find_named(), candidates.numbers
         self._named_leaves = {index for index, leaf in enumerate(leaves) if numbers.get(id(leaf)) in named}
-        self._has_run = False
-        self.is_compiled, self.reason = False, ""
+        self._has_run, self.is_compiled, self.reason = False, False, ""
         self._watch: CallWatch | None = None
         donated = [position for position, _ in self._donated]
-        self._run, self._on_one_device = _make_run(run, donated, trace, read)
+        self._layouts = _find_layouts(trace, read)
+        shardings = self._layouts if any(self._layouts) else None
+        self._run = jax.jit(run, donate_argnums=donated, out_shardings=shardings)
         self._reader = self._make_reader(trace, paths)
         before = [trace.snapshot.tensors[number][2] for number in needed]
         unread = frozenset(self._at[number] for number in trace.unread_grads & self._at.keys())
@@ -186,13 +186,8 @@ class Program:
         owners = {tensor._storage.owner for tensor in tensors}
         return not any(index in self._named_leaves or owner in owners for index, owner in arguments.apart)
 
-    def read(self, function: Any, leaves: Sequence[Any]) -> Found | None:
-        """Returns the operands of a call; None if the program does not serve it.
-
-        Args:
-            function: the function; places are found from it.
-            leaves: of the arguments.
-        """
+    def read(self, function: Any, leaves: Sequence[Any]) -> CallOperands | None:
+        """Returns the operands of a call; None if the program does not serve it."""
         read = self._reader.read(function, leaves)
         if read is None:
             return None
@@ -209,14 +204,8 @@ class Program:
         read = self._reader.read(function, leaves)
         return self._reader.explain(function, leaves) if read is None else self._operands.explain(read[0])
 
-    def run(self, function: Any, arguments: CallArguments, operands: Found) -> Any:
-        """Runs the program, and does to Tensors what the function does. The caller holds the lock of buffers.
-
-        Args:
-            function: the function.
-            arguments: of the call.
-            operands: of the call.
-        """
+    def run(self, function: Any, arguments: CallArguments, operands: CallOperands) -> Any:
+        """Does what the function does, with the program. The caller holds the lock of buffers."""
         inputs = self._list_inputs(operands, rest := self._list_rest(operands, arguments))
         if operands.outputs is None:
             for index in self._read_out:
@@ -240,7 +229,7 @@ class Program:
                 self._watch.end(returned[0] if returned else None)
             raise
 
-    def _compute(self, operands: Found, inputs: list[Any], returned: list[Sequence[Any]]) -> None:
+    def _compute(self, operands: CallOperands, inputs: list[Any], returned: list[Sequence[Any]]) -> None:
         """Computes the outputs, and appends them. Inputs whose buffers were read are copied before."""
         if self._watch is not None:
             self._watch.begin()
@@ -255,7 +244,7 @@ class Program:
         if self._watch is not None:
             self._watch.end(returned[0])
 
-    def _list_rest(self, operands: Found, arguments: CallArguments) -> list[Any]:
+    def _list_rest(self, operands: CallOperands, arguments: CallArguments) -> list[Any]:
         """Returns the inputs of the jaxpr after the operands; None for one that is not read."""
         rest: list[Any] = []
         for generator in operands.rest[len(self._effects.entries) :]:
@@ -263,11 +252,11 @@ class Program:
             rest += key, None if count is None else np.uint32(count)
         return rest + arguments.arrays
 
-    def _list_inputs(self, operands: Found, rest: list[Any]) -> list[Any]:
+    def _list_inputs(self, operands: CallOperands, rest: list[Any]) -> list[Any]:
         held = self._take_held(operands.arrays) if operands.outputs is None else operands.arrays
         return [*held, *self._take_rest(rest)]
 
-    def _finish(self, operands: Found, recipe: Recipe | None, returned: Sequence[Any]) -> Any:
+    def _finish(self, operands: CallOperands, recipe: Recipe | None, returned: Sequence[Any]) -> Any:
         """Does to Tensors what the function does, and returns what it returns."""
         tensors, write_back, outputs = operands.tensors, self._write_back, operands.outputs
         if not (follows := outputs is not None and write_back.follow(outputs, returned)) or outputs is None:
@@ -305,7 +294,7 @@ class Program:
             for position, array in zip(read, copy([inputs[n] for n in read]), strict=True):
                 inputs[position] = array
 
-    def compile(self, arguments: CallArguments, operands: Found) -> None:
+    def compile(self, arguments: CallArguments, operands: CallOperands) -> None:
         """Compiles the program for one call. JAX finds it again when it is run.
 
         XLA would compute a result that does not fit into memory, and end the process where it is read.
@@ -314,22 +303,24 @@ class Program:
             AllocationError: a result does not fit into memory.
             DeviceError: processes that share its mesh do not all compile it.
         """
-        for aval in self._on_one_device:
-            require_memory(self._name, aval.shape, aval.dtype, listed=True)
-        lowered = self.lower(arguments, operands)
+        traced = self.trace(arguments, operands)
+        for aval, layout in zip(traced.jaxpr.out_avals, self._layouts, strict=True):
+            if layout is None:
+                require_memory(self._name, aval.shape, aval.dtype, listed=True)
+        lowered = traced.lower()
         if processes := find_processes((*operands.arrays, *arguments.arrays)):
-            told = [describe(array) for array in arguments.arrays]
-            told += [f"{name} {shape}" for name, shape in self._operands.list_shapes()]
-            require_agreement(self._name, self.reason, processes, lowered.as_text(), told)
+            shown = [describe(array) for array in arguments.arrays]
+            shown += [f"{name} {shape}" for name, shape in self._operands.list_shapes()]
+            require_agreement(self._name, self.reason, processes, lowered.as_text(), shown)
             self._watch = CallWatch(self._name, processes, jax.tree.leaves(lowered.out_info))
         lowered.compile()
         self.is_compiled = True
 
-    def lower(self, arguments: CallArguments, operands: Found) -> jax.stages.Lowered:
+    def lower(self, arguments: CallArguments, operands: CallOperands) -> jax.stages.Lowered:
         """Returns the program as JAX lowers it for one call."""
         return self.trace(arguments, operands).lower()
 
-    def trace(self, arguments: CallArguments, operands: Found) -> jax.stages.Traced:
+    def trace(self, arguments: CallArguments, operands: CallOperands) -> jax.stages.Traced:
         """Returns the program as JAX traces it for one call."""
         return self._run.trace(*self._list_inputs(operands, self._list_rest(operands, arguments)))
 
@@ -355,34 +346,20 @@ class Program:
         return shown + [("a Generator", "is drawn from") for _ in effects.generators]
 
 
-def _make_run(
-    run: Callable[..., Any], donated: Sequence[int], trace: Trace, read: Sequence[int]
-) -> tuple[Any, list[Any]]:
-    """Returns a program that JAX compiles, and the types of its outputs that stay on one device."""
-    layouts = _find_layouts(trace, read)
-    avals = trace.closed.out_avals
-    on_one_device = [avals[n] for n in range(len(avals)) if layouts is None or layouts[n] is None]
-    return jax.jit(run, donate_argnums=donated, out_shardings=layouts), on_one_device
-
-
-def _find_layouts(trace: Trace, read: Sequence[int]) -> list[Any] | None:
+def _find_layouts(trace: Trace, read: Sequence[int]) -> list[Any]:
     """Returns for each output its sharding over several devices; None where XLA chooses.
 
-    What is written on no device in particular moves to the mesh, and the type of its array should say so, or
-    JAX compiles again for that.
-
-    Args:
-        trace: what the function did.
-        read: the numbers of the operands that the program reads.
+    An array that is written on no device in particular moves to the mesh, and its type should say so, or JAX
+    compiles again for that.
     """
     layouts, operands = list(trace.layouts), trace.candidates.operands
     spread = [find_spread(get_array(operands[number].value._storage.owner)) for number in read]
-    meshes = [one for one in spread if one is not None]
+    meshes = [mesh for mesh in spread if mesh is not None]
     for operand, output, _ in trace.effects.writes if meshes else ():
         array = get_array(operands[operand].value._storage.owner)
         if output is not None and layouts[output] is None and not array.committed:
             layouts[output] = replicate_on_mesh(meshes[0])
-    return layouts if any(layouts) else None
+    return layouts
 
 
 @jax.jit

@@ -32,7 +32,7 @@ from oplib.transforms.tracing.program_table import ProgramTable
 from .arguments import ArgumentBinder, CallArguments, list_number_options
 from .call_program import Program
 from .call_trace import Trace, tracing
-from .operands import Found
+from .operands import CallOperands
 
 if TYPE_CHECKING:
     from oplib.library.registration.custom_op_def import CustomOpDef
@@ -206,35 +206,27 @@ class JitFunction(Generic[P, R]):
     def _serve(
         self,
         arguments: CallArguments,
-        use: Callable[[Program, CallArguments, Found], Any],
+        use: Callable[[Program, CallArguments, CallOperands], Any],
         *,
         compiles: bool = True,
     ) -> Any:
-        """Uses the program for a call. Other threads may use fresh buffers while it is compiled.
-
-        Args:
-            arguments: the arguments.
-            use: what is done with the program.
-            compiles: whether that needs the compiled program.
-
-        Raises:
-            TracingError: the function changes what it captures.
-        """
+        """Uses the program for a call, compiled if need be. Other threads may use fresh buffers meanwhile."""
         with self._programs.lock:
             for _ in range(MAX_TRACES + 1):  # a call in another thread may change what was compiled for
                 with buffers:
                     served = self._find(arguments)
                     if served is not None and (served[0].is_compiled or not compiles):
                         return use(*served)
-                # The first that can serve it.
-                _ = any(self._add_program(one, compiles=compiles) for one in arguments.list_variants())
+                for variant in arguments.list_variants():
+                    if self._add_program(variant, compiles=compiles):
+                        break
             raise TracingError(
                 f"{self.__name__}: the function changes what it captures while it is traced, so its program "
                 f"serves no call. Found that {self._explain_views(arguments)}. Give what changes as an "
                 "argument, or keep it in a Tensor."
             )
 
-    def _find(self, arguments: CallArguments) -> tuple[Program, CallArguments, Found] | None:
+    def _find(self, arguments: CallArguments) -> tuple[Program, CallArguments, CallOperands] | None:
         """Returns the program that serves a call, with the arguments as it takes them, and its operands."""
         programs = self._programs.list_programs(arguments.key)
         for variant in arguments.list_variants() if programs else ():
@@ -297,7 +289,7 @@ class JitFunction(Generic[P, R]):
         """Returns a program for a call, and all Tensors that the function leads to."""
         trace = self._trace_once(arguments, Walk(self.__wrapped__, arguments.leaves, arguments.name_leaf))
         program = Program(trace, arguments.leaves, donate=self._donate)
-        return program, [place.value for place in trace.candidates.operands]
+        return program, [path.value for path in trace.candidates.operands]
 
     def _trace_once(self, arguments: CallArguments, walk: Walk) -> Trace:
         call = partial(arguments.call, self.__wrapped__)
@@ -331,12 +323,12 @@ class JitFunction(Generic[P, R]):
     def _explain_index(self, error: Exception, arguments: CallArguments) -> ConcreteValueError:
         """The error for a float argument that the function takes as a count or an index."""
         floats = arguments.list_floats()
-        told = f"{', '.join(floats)} are floats, hence operands"
+        reason = f"{', '.join(floats)} are floats, hence operands"
         if len(floats) == 1:
-            told = f"{floats[0]} is a float, hence an operand"
+            reason = f"{floats[0]} is a float, hence an operand"
         return ConcreteValueError(
             f"{self.__name__}: an integer is needed while the function is compiled{_find_place(error)}. "
-            f"Here {told} without a value. Pass an int, which is compiled in, or use static_argnames and "
+            f"Here {reason} without a value. Pass an int, which is compiled in, or use static_argnames and "
             "int()."
         )
 

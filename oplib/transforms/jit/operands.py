@@ -51,7 +51,7 @@ class TensorKind(NamedTuple):
     hooks: tuple[Any, ...]
 
 
-class Found(NamedTuple):
+class CallOperands(NamedTuple):
     """The operands of one call.
 
     Attributes:
@@ -104,9 +104,9 @@ class ExpectedOperands:
         owners = [storage.owner for storage in storages]
         arrays = [get_array(owner) for owner in owners]
         self._classes = [list_classes(storage) for storage in storages]
-        self._are_plain = all(one == _PLAIN for one in self._classes)
+        self._are_plain = all(classes == _PLAIN for classes in self._classes)
         layers = [_list_layers(storage) for storage in storages]
-        self._layers = [(number, one) for number, one in enumerate(layers) if one]
+        self._layers = [(number, ways) for number, ways in enumerate(layers) if ways]
         self._avals = [array.aval for array in arrays]
         self._shown = [describe(array) for array in arrays]
         self._shardings = self._list_shardings(arrays)
@@ -125,7 +125,7 @@ class ExpectedOperands:
         """Returns the name and the shape of each operand."""
         return list(zip(self._names, self._shown, strict=True))
 
-    def match(self, tensors: Sequence[Tensor], rest: Sequence[Any] = ()) -> Found | None:
+    def match(self, tensors: Sequence[Tensor], rest: Sequence[Any] = ()) -> CallOperands | None:
         """Returns the operands; None if one of them is not what the program was compiled for."""
         if not self.fit_kinds(tensors):
             return None
@@ -138,7 +138,7 @@ class ExpectedOperands:
         if not are_ordinary:
             arrays = list(map(get_array, owners))
         fits = self._share_as_before(owners) and self.fit_arrays(arrays)
-        return Found(tensors, owners, arrays, rest) if fits else None
+        return CallOperands(tensors, owners, arrays, rest) if fits else None
 
     def fit_kinds(self, tensors: Sequence[Tensor]) -> bool:
         """Whether all Tensors are of the kinds that the program was compiled for."""
@@ -294,17 +294,17 @@ def _hook_keys(*hooks: dict[Any, Any] | None) -> tuple[Any, ...]:
 
 def _list_layers(storage: Any) -> list[Any]:
     """Returns the ways in which a storage shows another one: the chains of views, and None for ``data``."""
-    found: list[Any] = []
+    layers: list[Any] = []
     while storage.__class__ not in _PLAIN:
         if isinstance(storage, ViewStorage):
-            found.append((storage.chain, storage.starts))
+            layers.append((storage.chain, storage.starts))
             storage = storage.base
         elif isinstance(storage, AliasStorage):
-            found.append(None)
+            layers.append(None)
             storage = storage.cell
         else:
             break
-    return found
+    return layers
 
 
 class FollowingOperands:
@@ -347,7 +347,9 @@ class FollowingOperands:
         order = {number: index for index, number in enumerate((*written, *others))}
         self._take_arrays = make_gather([order[number] for number in inputs])
 
-    def match(self, tensors: Sequence[Tensor], rest: Sequence[Any], outputs: ProgramOutputs) -> Found | None:
+    def match(
+        self, tensors: Sequence[Tensor], rest: Sequence[Any], outputs: ProgramOutputs
+    ) -> CallOperands | None:
         """Returns the operands; None if the call does not follow the one that has left the outputs."""
         if not outputs.is_whole:
             return None
@@ -368,7 +370,7 @@ class FollowingOperands:
             if not self._written.fit_arrays(arrays):
                 return None
             outputs.is_known = True  # those of the calls that follow come from the same executable
-        return Found(tensors, (), self._take_arrays([*arrays, *others.arrays]), rest, outputs)
+        return CallOperands(tensors, (), self._take_arrays([*arrays, *others.arrays]), rest, outputs)
 
 
 def _hold_output(owners: Sequence[Any], outputs: ProgramOutputs) -> bool:
