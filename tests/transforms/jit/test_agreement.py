@@ -94,13 +94,15 @@ def test_a_call_whose_results_do_not_come_is_told_once(monkeypatch):
     watch = make_watch(monkeypatch, 0.01)
     watch.check()
     watch.begin()
-    watch.end([jax.numpy.ones(8), SimpleNamespace(block_until_ready=lambda: time.sleep(2))])
+    is_over = threading.Event()
+    watch.end([jax.numpy.ones(8), SimpleNamespace(block_until_ready=is_over.wait)])
     time.sleep(0.02)
     with pytest.warns(
         UserWarning, match=r"step: a call has not ended for 0\.01 s .* with process 1, 2, which"
     ):
         watch.check()
     watch.check()
+    is_over.set()
 
 
 @pytest.mark.parametrize("results", [None, [jax.numpy.ones(8), jax.numpy.ones(())]])
