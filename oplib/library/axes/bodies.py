@@ -11,10 +11,19 @@ OPAQUE = frozenset({"ffi_call", "pure_callback", "io_callback"})
 
 def calls_any(jaxpr: Any, names: Collection[str]) -> bool:
     """Tells whether one of these primitives occurs in a jaxpr, closed or not, or in a nested one."""
-    return any(
-        equation.primitive.name in names or any(calls_any(body, names) for body in find_bodies(equation))
-        for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns
-    )
+    ahead: list[Any] = [jaxpr]
+    seen: set[int] = set()  # many equations share one body
+    while ahead:
+        closed = ahead.pop()
+        body = getattr(closed, "jaxpr", closed)
+        if id(body) in seen:
+            continue
+        seen.add(id(body))
+        for equation in body.eqns:
+            if equation.primitive.name in names:
+                return True
+            ahead += find_bodies(equation)
+    return False
 
 
 def find_bodies(equation: Any) -> list[Any]:

@@ -28,7 +28,7 @@ def take_numbers(record: Record, layout: Layout, flat: list[Any]) -> list[Any]:
 
     Raises ArgumentError if the kernel works on Tensors, or the op is built in: these do as torch.
     """
-    if not any(isinstance(value, _NUMBERS) for value in flat):
+    if not any(map(_is_number, flat)):
         return flat
     taken = list(flat)
     end = 0
@@ -37,11 +37,15 @@ def take_numbers(record: Record, layout: Layout, flat: list[Any]) -> list[Any]:
         if argument.name in record.operand:
             continue
         for position in range(begin, end):
-            if isinstance(flat[position], _NUMBERS):
+            if _is_number(flat[position]):
                 if record.takes_tensors or record.is_built_in:
                     raise _explain_number(record, index, flat[position])
                 taken[position] = _to_constant(flat[position])
     return taken
+
+
+def _is_number(value: Any) -> bool:
+    return issubclass(type(value), _NUMBERS)  # `isinstance` runs Python code for a Tensor inside a trace
 
 
 def _to_constant(number: Any) -> Any:

@@ -23,6 +23,8 @@ def read_entries(value: Any) -> dict[Any, Any] | None:
     A function holds the globals that its code names, a closure cell its content, and a Tensor the attributes
     that users have set.
     """
+    if isinstance(value, Tensor):
+        return users_attributes(value)
     if isinstance(value, dict):
         return OrderedDict(value)
     if isinstance(value, (list, deque)):
@@ -34,8 +36,6 @@ def read_entries(value: Any) -> dict[Any, Any] | None:
         return {name: value.__globals__[name] for name in sorted(names)}
     if isinstance(value, _WITHOUT):
         return None
-    if isinstance(value, Tensor):
-        return users_attributes(value)
     entries = {name: getattr(value, name, MISSING) for name in list_slot_names(type(value))}
     if isinstance(value, types.CellType):
         entries = {"cell_contents": read_cell(value)}
