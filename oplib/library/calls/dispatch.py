@@ -132,7 +132,12 @@ class Dispatcher:
         return partial(tape.run_on_tensors, self.overload, impl=impl)
 
     def close(self) -> None:
-        """Stops the fast path, because the op has another record now, or none."""
+        """Drops the compiled calls, because the op has another record now, or none."""
+        self._stop_fast_path()
+        # Generated code holds this object, and JAX's tracebacks in compiled calls hold that code.
+        self.specializations = SpecializationCache()
+
+    def _stop_fast_path(self) -> None:
         self._is_closed = True
         self.fast_keys.clear()
         while self._followers:
@@ -397,7 +402,7 @@ class Dispatcher:
         if not self.overload.is_local:
             raise  # noqa: PLE0704  called where an error is handled
         specialization.call.captures = True
-        self.close()
+        self._stop_fast_path()
 
     def _record(self, layout: Layout, arrays: Sequence[Any], wanted: tuple[bool, ...]) -> Any:
         specialization = self.specialize(layout)

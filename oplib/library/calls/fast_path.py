@@ -13,7 +13,9 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from inspect import Parameter
+from types import CodeType
 from typing import Any
+from weakref import ref
 
 from oplib.autograd.recording.formula_node import record
 from oplib.generated_code import (
@@ -73,6 +75,7 @@ class FastPath:
         self._size = 0
         self._is_called = self._is_current = False
         self._writing = threading.RLock()
+        self._written: list[ref[CodeType]] = []
         self._objects = {
             **SHARED_OBJECTS,
             **text.defaults,
@@ -86,6 +89,7 @@ class FastPath:
         self.function = define_function(self._first_source, name, filename, self._objects)
         self._objects["__call"] = self.function
         self._first_code = self.function.__code__
+        self._lasting: frozenset[str] = frozenset()
 
     def forget(self) -> None:
         """Lets the next call list and write the blocks anew, because an overload has got another record.
@@ -113,6 +117,7 @@ class FastPath:
     def _write(self) -> None:
         """Replaces the code of the function. Calls that run now finish with the code that they began."""
         size = self._measure()  # first: other threads add kinds of calls
+        self._drop_objects()
         code = CodeWriter(self._objects)
         code.write(*self._start)
         for number, (test, block) in enumerate(self._blocks):
@@ -123,9 +128,21 @@ class FastPath:
         function: Any = self.function
         source = write_function(self._head, ["try:", *indent(code.lines), *_RELEASING])
         written = compile_function(source, function.__code__.co_filename)
+        self._written.append(ref(written))
         if self._is_current:
             function.__code__ = written
         self._size = size
+
+    def _drop_objects(self) -> None:
+        """Drops the objects of former code, such as the compiled calls of a former record.
+
+        A frame holds its code, so code that is gone runs in no thread.
+        """
+        self._lasting = self._lasting or frozenset(self._objects)  # before any code was written
+        alive = [code for code in (one() for one in self._written) if code is not None]
+        self._written = [ref(code) for code in alive]
+        for name in self._objects.keys() - self._lasting.union(*[code.co_names for code in alive]):
+            del self._objects[name]
 
     def _measure(self) -> int:
         return sum(block.size for _, block in self._blocks)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import itertools
 import sys
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -142,6 +144,22 @@ def test_code_is_written_anew_for_a_rule_that_is_registered_later(scale: Any) ->
         scale.library.impl("scale.Tensor", kernel, "default")
         np.testing.assert_array_equal(scale(x, y).array, X + Y)
         assert scale.served == ["Tensor"]
+
+
+@pytest.mark.fast_path
+@pytest.mark.usefixtures("told_already")
+def test_code_that_is_gone_leaves_no_objects_of_former_records(scale: Any) -> None:
+    x, y = leaf(X), leaf(Y)
+    records, sizes = [], []
+    for _ in range(12):
+        scale.library.impl("scale.Tensor", add_kernel, "default")
+        for _ in range(3):
+            scale(x, y).sum().backward()
+        records.append(weakref.ref(ops.inlined.scale.Tensor.prepare()))
+        gc.collect()
+        sizes.append(len(scale.__globals__))
+    assert sum(record() is not None for record in records) <= 6  # caches of JAX hold some
+    assert sizes[-1] <= sizes[0] + 40  # each record adds 5 to 10 names
 
 
 def test_an_op_that_is_gone_raises(scale: Any) -> None:
