@@ -178,8 +178,8 @@ class Binder:
         argument = self.schema.arguments[index]
         if advice == TRACED:
             advice += (
-                f"; under any transformation operand=('{argument.name}',) of the op would take it, "
-                "and under jit alone static_argnames would compile it in"
+                f"; the op could declare operand=('{argument.name}',), which serves all transformations, "
+                "or static_argnames of jax.jit could compile the number in"
             )
         return ArgumentTypeError(
             f"{name}: argument '{argument.name}' ({_locate(argument, index)}) expected a value of type "

@@ -171,8 +171,8 @@ def test_arrays_of_one_element_are_numbers_and_tracers_are_not():
     for transform in (jax.jit, jax.grad, jax.vmap):
         with pytest.raises(
             ArgumentError,
-            match=r"traced, so it is not known; under any transformation operand=\('v',\) of the op would "
-            "take it, and under jit alone static_argnames",
+            match=r"traced, so it is not known; the op could declare operand=\('v',\), which serves all "
+            "transformations, or static_argnames of jax.jit",
         ):
             transform(lambda n: convert("float", n))(jnp.ones(2 if transform is jax.vmap else ()))
     with pytest.raises(ArgumentError, match="found f32"):

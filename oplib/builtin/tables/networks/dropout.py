@@ -98,7 +98,7 @@ def _name_features(op: str, input: Any, features: int) -> tuple[int, ...]:
 def _find_cure(p: Any) -> str:
     array = p._storage.array if isinstance(p, Tensor) else p
     if isinstance(array, Tracer):
-        return f"{TRACED}; under jit alone static_argnames would compile it in. Or give a probability."
+        return f"{TRACED}; static_argnames of jax.jit could compile the number in. Or give a probability."
     return "Give a probability."
 
 
