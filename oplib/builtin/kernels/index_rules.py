@@ -84,8 +84,10 @@ def take_slices(op: str, array: Any, where: Sequence[Any], mode: str | None, nam
 
     Raises:
         ArgumentError: an axis of an explicit mesh spreads an indexed dim, or two dims of the result.
+        DimensionError: an indexed dim is empty, and there are indices.
     """
     dims = [dim for dim, index in enumerate(where) if not isinstance(index, slice)]
+    _check_filled(op, array, dims, where[dims[0]])
     first = dims[0] if dims[-1] - dims[0] == len(dims) - 1 else 0
 
     def arrange(own: Spec, others: Sequence[Spec]) -> Spec:
@@ -101,7 +103,9 @@ def take_items(op: str, array: Any, index: Any, axis: int) -> Any:
 
     Raises:
         ArgumentError: an axis of an explicit mesh spreads the indexed dim, or two dims of the result.
+        DimensionError: the dim is empty, and there are indices.
     """
+    _check_filled(op, array, [axis], index)
 
     def arrange(own: Spec, others: Sequence[Spec]) -> Spec:
         sizes = zip(own, array.shape, index.shape, strict=True)
@@ -110,6 +114,15 @@ def take_items(op: str, array: Any, index: Any, axis: int) -> Any:
     layout = _find_layout(op, array, [index], [axis], arrange, "input")
     where = list_indices(index, axis)
     return array.at[where].get(mode="clip", wrap_negative_indices=False, out_sharding=layout)
+
+
+def _check_filled(op: str, array: Any, dims: Sequence[int], index: Any) -> None:
+    for dim in dims:
+        if not array.shape[dim] and index.size:
+            raise DimensionError(
+                f"{op}: no index is in the bounds of dim {dim}, which is empty. Got {describe(array)} and "
+                f"{describe(index)}. Index only dims whose size is not 0."
+            )
 
 
 def check_whole(
