@@ -114,7 +114,7 @@ class CallWatch:
             waiter.join(1)
         if self._started != started:
             return  # another call has begun
-        self._started = None
+        self._result = self._started = None
         if result is not None and not waiter.is_alive():
             return
         warnings.warn(
