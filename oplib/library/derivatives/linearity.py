@@ -230,7 +230,8 @@ class _TracedRule:
         derivatives = expressions.read(pushed, [*fixed, *second, *first])
         count = len(values) // 2
         for index, (value, derivative) in enumerate(zip(values[:count], derivatives[count:], strict=True)):
-            if value != derivative:
+            # A map from or to empty arrays is linear, and JAX has removed what it depends on.
+            if value != derivative and pushed.out_avals[index].size and any(aval.size for aval in moving):
                 return index, not expressions.depends(value, first)
         return None, False
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import oplib
 from oplib.errors import AutogradError
 from oplib.library import ops
 from oplib.library.derivatives.linearity import require_linear, transpose_rule
@@ -136,3 +137,11 @@ REASONS = {
 def test_a_refusal_names_the_primitive_and_the_line(name: str) -> None:
     with pytest.raises(AutogradError, match=re.escape(REASONS[name])):
         require_linear(bind(NOT_LINEAR[name]), (X,), (X,), "t::op")
+
+
+def test_a_formula_of_empty_arrays_is_linear() -> None:
+    """JAX removes what the sum of no numbers depends on."""
+    points = jnp.zeros((0, 3)), jnp.ones(3)
+    results, tangents = jax.jvp(oplib.atan2, points, points)
+    np.testing.assert_array_equal(results, np.zeros((0, 3)))
+    np.testing.assert_array_equal(tangents, np.zeros((0, 3)))

@@ -143,7 +143,9 @@ def _save_exponent(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001 
 
 def _frexp_backward(ctx: Any, g: Any, h: Any) -> Any:  # noqa: ARG001  the exponents have no gradient
     (exponent,) = ctx.saved_tensors
-    return jnp.ldexp(g, -exponent)
+    half = exponent // 2  # one power of two could be below the normal numbers
+    one = jnp.ones_like(g)
+    return g * jnp.ldexp(one, -half) * jnp.ldexp(one, half - exponent)
 
 
 def _frexp(self: Any) -> tuple[Any, Any]:
