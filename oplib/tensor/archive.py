@@ -17,16 +17,12 @@ import io
 import json
 import math
 import os
-import secrets
-import stat
 import sys
 import zipfile
 from collections import OrderedDict
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import jax
 import numpy as np
@@ -41,6 +37,7 @@ from .devices.memory import require_memory
 from .devices.placement import find_placement
 from .dtypes.rules import normalize_dtype
 from .random.generator import is_key
+from .replaced_file import open_to_replace
 from .storage.ingestion import adopt_array
 from .tensor import Tensor
 
@@ -49,7 +46,7 @@ File = str | os.PathLike[str] | IO[bytes]
 _VERSION = 1
 _TREE = "tree.json"
 _HEADER = 2**16  # bytes that a member may have beside its items
-_CHUNK = 2**18  # bytes that are read at once, which stay in a cache of the processor
+_CHUNK = 2**18  # bytes that are read or written at once, which stay in a cache of the processor
 _ALIGNMENT = 64  # of memory that JAX does not copy
 _NATIVE = "biufc"  # the kinds of dtypes that a .npy file describes
 
@@ -238,7 +235,21 @@ class _Writer:
             archive.writestr(zipfile.ZipInfo(_TREE), text)
             for number, array in enumerate(self._arrays):
                 with archive.open(zipfile.ZipInfo(_member(number)), "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, array, allow_pickle=False)
+                    _write_array(member, array)
+
+
+def _write_array(member: Any, array: np.ndarray[Any, Any]) -> None:
+    """Writes what ``numpy.save`` writes, whose chunks are larger than the caches of a processor."""
+    if array.dtype.kind not in _NATIVE:
+        np.lib.format.write_array(member, array, allow_pickle=False)
+        return
+    header = np.lib.format.header_data_from_array_1_0(array)
+    np.lib.format.write_array_header_1_0(member, header)
+    order = "F" if header["fortran_order"] else "C"
+    flags: Any = ("external_loop", "buffered", "zerosize_ok")
+    chunks: Any = np.nditer(array, flags, order=order, buffersize=_CHUNK // array.itemsize)
+    for chunk in chunks:
+        member.write(np.ascontiguousarray(chunk).view(np.uint8).data)  # most often without a copy
 
 
 def _find_kind(value: Any, array: Any, path: str) -> str:
@@ -442,33 +453,6 @@ def _misfit(number: int, expected: str, got: str) -> DataError:
         f"load: array {number} does not fit the table of the file. Got {got}, the table says {expected}. The "
         "file is damaged; save it again."
     )
-
-
-@contextmanager
-def open_to_replace(path: Path) -> Generator[IO[bytes]]:
-    """Opens a file that replaces the one at a path when the block ends without an error.
-
-    It has a name of its own, so that processes that write to one path do not meet, and is on the disk before
-    it gets the name. Mode bits and links stay. Pipes and devices are written directly.
-    """
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        with target.open("wb") as file:
-            # Without `tell`: a device such as /dev/null stays at position 0, and zipfile would believe it.
-            yield cast("IO[bytes]", SimpleNamespace(write=file.write, flush=file.flush))
-        return
-    part = target.with_name(f".{secrets.token_hex(8)}.part")
-    try:
-        with part.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileNotFoundError):  # then it has the mode bits of a new file
-            part.chmod(stat.S_IMODE(target.stat().st_mode))
-        part.replace(target)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
 
 
 _PLAIN: dict[str, Callable[[Any], Any]] = {"float": float, "bytes": bytes.fromhex, "dtype": np.dtype}

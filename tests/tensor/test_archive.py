@@ -95,6 +95,15 @@ def test_arrays_in_every_order_of_memory_and_of_bytes_come_back():
         loaded += 1  # it may be written
 
 
+def test_an_array_that_is_written_in_several_steps_has_the_bytes_that_numpy_writes():
+    values = np.arange(2 * 300 * 301, dtype=np.float32).reshape(2, 300, 301)  # more than two chunks of bytes
+    for saved in (values, values.T, values[:, ::-1, ::2], values.astype(">i2")):
+        file, control = io.BytesIO(), io.BytesIO()
+        oplib.save(saved, file)
+        np.save(control, saved)
+        assert zipfile.ZipFile(file).read("arrays/0.npy") == control.getvalue()
+
+
 def test_an_array_that_is_read_in_several_steps_has_its_memory_to_itself():
     values = np.arange(3 * 2**16 + 5, dtype=np.float32)  # more than two chunks of bytes, and no whole number
     file = io.BytesIO()
@@ -312,7 +321,7 @@ def test_a_file_that_cannot_be_written_to_its_end_leaves_the_old_one_and_no_othe
     def fail(*args, **kwargs):
         raise OSError("disk full")
 
-    monkeypatch.setattr(np.lib.format, "write_array", fail)
+    monkeypatch.setattr(np.lib.format, "write_array_header_1_0", fail)
     with pytest.raises(OSError, match="disk full"):
         oplib.save(oplib.ones(2), path)
     assert oplib.load(path) == 1
