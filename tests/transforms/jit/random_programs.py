@@ -123,12 +123,11 @@ def describe(world: World, results: Sequence[Any], before: Sequence[Any]) -> tup
     named |= {f"result {number}": one for number, one in enumerate(results)}
     tensors = {name: one for name, one in named.items() if one is not None}
     objects: dict[int, str] = {}
-    # Views of a Tensor that was made inside and did not come back share no memory with each other.
-    owners = {id(one._storage): name for name, one in reversed(tensors.items()) if one._base is None}
+    owners = {id(one._storage.owner): name for name, one in reversed(tensors.items())}
     facts: dict[str, Any] = {
         name: (
             objects.setdefault(id(one), name),
-            owners.get(id(one._storage.owner), name),
+            owners[id(one._storage.owner)],
             one._version,
             one.requires_grad,
             one.is_leaf,
