@@ -21,7 +21,7 @@ from typing import Any
 
 from oplib.tensor import Generator, Tensor
 
-from .entries import MISSING, list_codes, list_names, list_slot_names, read_entries
+from .entries import MISSING, list_codes, list_names, list_slot_names, may_read_all_globals, read_entries
 from .paths import SCALARS, CapturedPath, Walk, name_package
 
 _DYNAMIC = frozenset({"__dict__", "__getattribute__", "asdict", "attrgetter", "fields", "getattr", "vars"})
@@ -100,7 +100,9 @@ class NamesOfCode:
             return is_on_the_way or (self.probes_keys and len(value) <= _MANY_ITEMS)
         if isinstance(value, (list, tuple, deque)):
             return is_on_the_way or len(value) <= _MANY_ITEMS
-        return self.is_dynamic and not isinstance(value, (types.FunctionType, types.ModuleType))
+        if isinstance(value, types.FunctionType):
+            return may_read_all_globals(list_names(value.__code__))
+        return self.is_dynamic and not isinstance(value, types.ModuleType)
 
     def list_absent(self, held: Any, others: Iterable[Any]) -> frozenset[str]:
         """Returns the names in the code that attributes do not have, though other code may give them these.
@@ -215,10 +217,11 @@ def _identify_function(
     identity: dict[str, Any] = {} if is_method else {"{}.__code__": function.__code__}
     if names.probes_attributes and not is_method:
         identity[f"{ABSENT}{{}}.__dict__"] = names.list_absent(vars(function), ())
-    if names.probes_globals:
-        held = {*function.__globals__, *vars(builtins)}
-        asked = names.known if "globals" in names.known else list_names(function.__code__)
-        identity[f"{ABSENT}{{}}.__globals__"] = names.list_absent(held, [asked])
+    asked = list_names(function.__code__) - function.__globals__.keys()
+    if not names.probes_globals:
+        asked &= vars(builtins).keys()  # another name is an error, unless somebody asks first
+    if asked:
+        identity[f"{ABSENT}{{}}.__globals__"] = asked
     return identity
 
 

@@ -14,6 +14,7 @@ from oplib.tensor.methods.copying import users_attributes
 MISSING = object()
 """Stands for what a container does not hold."""
 
+_LOOK_UPS = frozenset({"globals", "getattr", "vars", "__dict__", "__globals__"})
 _WITHOUT = (type, types.ModuleType, types.MethodType, tuple, frozenset, functools.partial)
 
 
@@ -32,8 +33,7 @@ def read_entries(value: Any) -> dict[Any, Any] | None:
     if isinstance(value, set):
         return {id(item): item for item in value}
     if isinstance(value, types.FunctionType):
-        names = list_names(value.__code__) & value.__globals__.keys()
-        return {name: value.__globals__[name] for name in sorted(names)}
+        return {name: value.__globals__[name] for name in list_globals(value)}
     if isinstance(value, _WITHOUT):
         return None
     entries = {name: getattr(value, name, MISSING) for name in list_slot_names(type(value))}
@@ -122,8 +122,28 @@ def list_codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def list_names(code: types.CodeType) -> frozenset[str]:
-    """Returns the names of globals and attributes in code and in the functions inside it."""
-    return frozenset().union(*[inner.co_names for inner in list_codes(code)])
+    """Returns the names of globals and attributes in code and in the functions inside it.
+
+    Strings are among them if the code may look up names with them.
+    """
+    codes = list(list_codes(code))
+    names = frozenset[str]().union(*[inner.co_names for inner in codes])
+    if names.isdisjoint(_LOOK_UPS):
+        return names
+    return names.union(*[[held for held in inner.co_consts if isinstance(held, str)] for inner in codes])
+
+
+def list_globals(function: types.FunctionType) -> list[str]:
+    """Returns the names of globals that exist, and that a function or the functions inside it may read."""
+    names = list_names(function.__code__)
+    if may_read_all_globals(names):
+        return sorted(name for name in function.__globals__ if not name.startswith("__"))
+    return sorted(names & function.__globals__.keys())
+
+
+def may_read_all_globals(names: frozenset[str]) -> bool:
+    """Whether code with these names may compute the name of a global."""
+    return "globals" in names
 
 
 def _attributes(value: Any) -> dict[str, Any] | None:

@@ -22,7 +22,7 @@ import numpy as np
 from oplib.tensor import Generator, Tensor, default_generator
 from oplib.tensor.methods.copying import users_attributes
 
-from .entries import MISSING, list_names, list_own_slots, read_cell
+from .entries import MISSING, list_globals, list_names, list_own_slots, read_cell
 
 SCALARS = (bool, int, float, complex, str, bytes, type(None), enum.Enum, np.dtype, np.generic)
 """Values that are frozen into a program, and compared at the next call."""
@@ -224,7 +224,7 @@ def _list_function(path: CapturedPath, function: types.FunctionType) -> Iterator
         yield CapturedPath(cell, path, f"{{}}.__closure__[{index}]", name, names)
     # Globals of installed packages may lead to everything: those of pytest lead to all tests.
     is_installed = _INSTALLED in function.__code__.co_filename
-    for name in () if is_installed else sorted(names & function.__globals__.keys()):
+    for name in () if is_installed else list_globals(function):
         yield CapturedPath(function.__globals__[name], path, f"{{}}.__globals__[{name!r}]", name, names)
     if function.__defaults__:
         yield CapturedPath(function.__defaults__, path, "{}.__defaults__", f"defaults of {path.name}")

@@ -453,6 +453,38 @@ def use_global_that_is_tried():
     return Case(run, lambda: run.__globals__.update(a_global_that_appears=3.0))
 
 
+def use_global_in_place_of_a_builtin():
+    def run(x):
+        return x * max(2.0, 1.0)
+
+    run = types.FunctionType(run.__code__, {})
+    return Case(run, lambda: run.__globals__.update(max=lambda *numbers: 3.0))
+
+
+def _with_globals(code, **held):
+    return types.FunctionType(code.__code__, {"globals": globals, **held})
+
+
+def use_global_by_its_key():
+    run = _with_globals(lambda x: x * globals()["number"], number=2.0)
+    return Case(run, lambda: run.__globals__.update(number=3.0))
+
+
+def use_global_that_is_looked_up():
+    run = _with_globals(lambda x: x * globals().get("number", 2.0))
+    return Case(run, lambda: run.__globals__.update(number=3.0))
+
+
+def use_global_by_a_computed_key():
+    run = _with_globals(lambda x: x * globals()["num" + key[0]], number=2.0, key=["ber"])
+    return Case(run, lambda: run.__globals__.update(number=3.0))
+
+
+def use_all_globals():
+    run = _with_globals(lambda x: x * sum(each for each in globals().values() if type(each) is float), a=2.0)
+    return Case(run, lambda: run.__globals__.update(a=3.0))
+
+
 def use_item_of_a_large_list():
     rates = [2.0] * 1001
     return Case(lambda x: x * rates[5], lambda: rates.__setitem__(5, 3.0))
