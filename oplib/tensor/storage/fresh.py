@@ -20,6 +20,8 @@ from typing import Any, TypeAlias
 
 from jax.core import Tracer
 
+from oplib.errors import AutogradError
+
 from .class_changes import change_class
 from .storage import Storage
 
@@ -44,15 +46,15 @@ OutputSlot: TypeAlias = tuple[int, int, object]
 
 
 class ProgramOutputs:
-    """The arrays of the last call of a program that fresh storages hold.
+    """The arrays of the last call of a program, those that fresh storages hold.
 
     The fresh storages keep it alive, and no table does.
 
     Attributes:
-        arrays: the arrays; None for a storage that is fresh no more.
+        arrays: the arrays; None where no fresh storage holds one, and for a gradient while it is computed.
         slots: for each storage its index, how many writes each call counts, and a mark of these outputs. No
             write is counted for a gradient that each call makes anew.
-        versions: for each storage its version after the first of these calls.
+        versions: for each storage its version after the first of these calls, by its index.
         calls: how many calls have followed the first.
         is_whole: whether all of the storages are still fresh.
         is_known: whether the arrays have been found to be what the program takes at the next call.
@@ -60,9 +62,11 @@ class ProgramOutputs:
 
     __slots__ = ("__weakref__", "arrays", "calls", "is_known", "is_whole", "slots", "versions")
 
-    def __init__(self, arrays: list[Any], counts: Iterable[int]) -> None:
+    def __init__(
+        self, arrays: list[Any], indices: Iterable[int] = (0,), counts: Iterable[int] = (1,)
+    ) -> None:
         self.arrays = arrays
-        self.slots: list[OutputSlot] = list(zip(itertools.count(), counts, itertools.repeat(object())))
+        self.slots: list[OutputSlot] = list(zip(indices, counts, itertools.repeat(object())))
         self.versions = [0] * len(arrays)
         self.calls = 0
         self.is_whole = True
@@ -123,6 +127,8 @@ def make_ordinary(storage: Any) -> None:
         if storage.__class__ is FreshStorage:
             # Python looks for interrupts after calls. The only one is the last, so all happens or nothing.
             outputs, (index, count, _) = storage.outputs, storage.slot
+            if outputs.arrays[index] is None:
+                raise _make_error()
             storage.outputs = outputs.arrays[index]
             storage.slot = outputs.versions[index] + outputs.calls * count
             outputs.arrays[index] = None
@@ -143,17 +149,26 @@ def separate(storage: Any) -> None:
 
 def _separate_outputs(storage: Any) -> ProgramOutputs | None:
     """Moves the array of a fresh storage into outputs of its own, and returns these. None: it is not."""
-    own = ProgramOutputs([None], [1])
+    own = ProgramOutputs([None])
     slot = own.slots[0]
     # No signal handler of this thread runs from here on, as there are no calls.
     if storage.__class__ is not FreshStorage:
         return None
     outputs, (index, count, _) = storage.outputs, storage.slot
+    if outputs.arrays[index] is None:
+        raise _make_error()
     own.arrays[0], own.versions[0] = outputs.arrays[index], outputs.versions[index] + outputs.calls * count
     storage.outputs, storage.slot = own, slot
     outputs.arrays[index] = None
     outputs.is_whole = False
     return own
+
+
+def _make_error() -> AutogradError:
+    return AutogradError(
+        "A gradient is read while a program of oplib.jit computes it. Got a read by a finalizer that Python "
+        "runs inside of the call. Read it after the call."
+    )
 
 
 def attach_output(storage: Any, outputs: ProgramOutputs, slot: OutputSlot) -> None:
@@ -217,7 +232,7 @@ def exchange_for_own(storage: Any, seen: Any, array: Any, *, counted: bool = Tru
         Whether it is done, as ``Storage.exchange``.
     """
     with buffers:
-        outputs = ProgramOutputs([array], [1])
+        outputs = ProgramOutputs([array])
         slot = outputs.slots[0]
         # No other thread runs until the class has changed, see Storage.exchange.
         if storage.__class__ is not Storage or storage.array is not seen:

@@ -85,11 +85,11 @@ class Program:
             self._backward = self._make_backward(trace, trace.backward)
             self._edges = [self._at[number] for number in trace.backward.operands]
             self._leaves = trace.backward.leaves
-        self._write_back = WriteBack(effects, self._at, self._find_fresh(trace) if donate else frozenset())
+        fresh, count = self._find_fresh(trace) if donate else frozenset(), len(trace.closed.out_avals)
+        self._write_back = WriteBack(effects, self._at, fresh, count)
         self._following: FollowingOperands | None = None
         if self._write_back.can_follow and not (self._read_out or self._shown):
-            at = self._write_back.written, self._write_back.leaves, self._held
-            self._following = FollowingOperands(paths, before, unread, *at)
+            self._following = FollowingOperands(paths, before, unread, self._write_back, self._held, count)
         self._last_outputs: Callable[[], ProgramOutputs | None] = lambda: None
 
     def _make_reader(self, trace: Trace, paths: list[CapturedPath]) -> Reader:
@@ -215,34 +215,51 @@ class Program:
                     separate(operands.owners[index])
         returned: list[Sequence[Any]] = []
         try:
-            self._compute(operands, inputs, returned)
+            follows = self._compute(operands, inputs, returned)
             recipe = None
             if self._backward is not None:
                 values, tensors = (*operands.arrays, *rest), operands.tensors
                 before = [(index, tensors[index]._storage) for index in self._turned]
                 recipe = Recipe(function, arguments, tensors, operands.rest, values, before)
-            return self._finish(operands, recipe, returned[0])
+            return self._finish(operands, recipe, returned[0], follows=follows)
         except BaseException:
             if returned:
                 self._write_back.refill(operands.list_owners(), returned[0])
+            elif self._following is not None:
+                self._following.forget_gradients(operands.tensors)
             if self._watch is not None:
                 self._watch.end(returned[0] if returned else None)
             raise
 
-    def _compute(self, operands: CallOperands, inputs: list[Any], returned: list[Sequence[Any]]) -> None:
-        """Computes the outputs, and appends them. Inputs whose buffers were read are copied before."""
+    def _compute(self, operands: CallOperands, inputs: list[Any], returned: list[Sequence[Any]]) -> bool:
+        """Computes the outputs, and appends them. Inputs whose buffers were read are copied before.
+
+        Returns:
+            Whether the outputs have replaced those of the call that this one follows.
+        """
         if self._watch is not None:
             self._watch.begin()
+        outputs, follows = operands.outputs, False
+        if outputs is not None and self._following is not None:
+            arrays = [*self._following.take_kept([*outputs.arrays, None])]
+            calls = itertools.chain.from_iterable(itertools.starmap(self._run, (inputs,)))
+            # Interrupts and signal handlers come after a call only: none from here until the count is right.
+            if outputs.is_whole:
+                outputs.arrays = arrays  # now the program may use the memory of the old gradients
+                arrays[:] = calls
+                follows = outputs.is_whole
+                outputs.calls += follows
+                returned.append(arrays)
         while not returned:
             seen = reads[0]
-            if operands.outputs is None or not operands.outputs.is_whole:
-                self._copy_read(inputs, operands.list_owners())
+            self._copy_read(inputs, operands.list_owners())
             calls = itertools.starmap(self._run, (inputs,))
-            if reads[0] == seen:  # interrupts and signal handlers come after a call: none after this
+            if reads[0] == seen:  # no interrupt and no signal handler after this
                 returned.extend(calls)
         self._has_run = True
         if self._watch is not None:
             self._watch.end(returned[0])
+        return follows
 
     def _list_rest(self, operands: CallOperands, arguments: CallArguments) -> list[Any]:
         """Returns the inputs of the jaxpr after the operands; None for one that is not read."""
@@ -256,10 +273,12 @@ class Program:
         held = self._take_held(operands.arrays) if operands.outputs is None else operands.arrays
         return [*held, *self._take_rest(rest)]
 
-    def _finish(self, operands: CallOperands, recipe: Recipe | None, returned: Sequence[Any]) -> Any:
+    def _finish(
+        self, operands: CallOperands, recipe: Recipe | None, returned: Sequence[Any], *, follows: bool
+    ) -> Any:
         """Does to Tensors what the function does, and returns what it returns."""
         tensors, write_back, outputs = operands.tensors, self._write_back, operands.outputs
-        if not (follows := outputs is not None and write_back.follow(outputs, returned)) or outputs is None:
+        if not follows or outputs is None:
             owners = operands.list_owners()
             outputs = write_back.attach(owners, returned)
             self._last_outputs = weakref.ref(outputs)
@@ -281,7 +300,9 @@ class Program:
         write_back.put_entries(operands.rest[:count], tensors, made, returned)
         for number, change in self._effects.generators:
             _advance(operands.rest[count + number], change)
-        return write_back.give(tensors, made, returned)
+        result = write_back.give(tensors, made, returned)
+        write_back.release(outputs)
+        return result
 
     def _copy_read(self, inputs: list[Any], owners: Sequence[Storage]) -> None:
         """Copies the inputs to donate whose buffers were read, so that the buffers stay valid."""

@@ -21,6 +21,8 @@ from oplib.tensor.storage.overlay import list_classes
 from oplib.tensor.views import AliasStorage, ViewStorage
 from oplib.transforms.tracing.paths import CapturedPath
 
+from .write_back import WriteBack
+
 _PLAIN = list_classes(Storage(None))
 _get_aval = attrgetter("aval")
 _NO_HOOKS: tuple[Any, ...] = (None, None)
@@ -318,9 +320,12 @@ class FollowingOperands:
         paths: of the operands.
         before: for each of them its attributes before the trace.
         unread: the numbers of those whose gradient before the call is not read.
-        written: the numbers of the operands that are written.
-        leaves: the numbers of those that get a gradient.
-        inputs: the numbers of those whose arrays the program takes, in its order.
+        write_back: says which operands are written, and which get a gradient.
+        inputs: the numbers of the operands whose arrays the program takes, in its order.
+        count: the number of its outputs.
+
+    Attributes:
+        take_kept: takes the outputs that a call may need, from a list that ends with None for the others.
     """
 
     def __init__(
@@ -328,9 +333,9 @@ class FollowingOperands:
         paths: Sequence[CapturedPath],
         before: Sequence[dict[str, Any]],
         unread: frozenset[int],
-        written: Sequence[int],
-        leaves: Sequence[int],
+        write_back: WriteBack,
         inputs: Sequence[int],
+        count: int,
     ) -> None:
         def expect(some: Sequence[int]) -> ExpectedOperands:
             return ExpectedOperands(
@@ -339,13 +344,20 @@ class FollowingOperands:
                 frozenset(index for index, number in enumerate(some) if number in unread),
             )
 
+        written, leaves, outputs = write_back.written, write_back.leaves, write_back.outputs
         others = sorted({*range(len(paths))} - {*written})
         self._written, self._others = expect(written), expect(others)
         self._take_written, self._take_others = make_gather(written), make_gather(others)
         self._take_leaves = make_gather(leaves)
-        self._count = len(written)
-        order = {number: index for index, number in enumerate((*written, *others))}
+        self._take_own = make_gather(outputs[: len(written)])
+        order = dict(zip(written, outputs, strict=False))
+        order |= {number: index for index, number in enumerate(others, count)}
         self._take_arrays = make_gather([order[number] for number in inputs])
+        gradients = zip(leaves, outputs[len(written) :], strict=True)
+        unneeded = {output for number, output in gradients if number in unread}
+        self._take_unread = make_gather([number for number in leaves if number in unread])
+        kept = {*outputs} - unneeded
+        self.take_kept = make_gather([number if number in kept else count for number in range(count)])
 
     def match(
         self, tensors: Sequence[Tensor], rest: Sequence[Any], outputs: ProgramOutputs
@@ -365,12 +377,18 @@ class FollowingOperands:
         others = self._others.match(self._take_others(tensors))
         if others is None or _hold_output(others.owners, outputs):
             return None
-        arrays = outputs.arrays[: self._count]
         if not outputs.is_known:
-            if not self._written.fit_arrays(arrays):
+            if not self._written.fit_arrays(self._take_own(outputs.arrays)):
                 return None
             outputs.is_known = True  # those of the calls that follow come from the same executable
-        return CallOperands(tensors, (), self._take_arrays([*arrays, *others.arrays]), rest, outputs)
+        return CallOperands(tensors, (), self._take_arrays([*outputs.arrays, *others.arrays]), rest, outputs)
+
+    def forget_gradients(self, tensors: Sequence[Tensor]) -> None:
+        """Removes the gradients whose memory was given to a call that has failed."""
+        for leaf in self._take_unread(tensors):
+            storage = None if leaf._grad is None else leaf._grad._storage
+            if storage.__class__ is FreshStorage and get_array(storage) is None:
+                leaf._grad = None
 
 
 def _hold_output(owners: Sequence[Any], outputs: ProgramOutputs) -> bool:

@@ -34,9 +34,15 @@ class WriteBack:
         effects: the effects.
         at: for each operand that the effects name, its index among the operands of the program.
         fresh: the outputs that stand in one storage after the call, and nowhere else.
+        count: the number of outputs.
+
+    Attributes:
+        written: the numbers of the operands that get fresh outputs.
+        leaves: the numbers of those that get gradients which stand nowhere else.
+        outputs: the numbers of the outputs for both.
     """
 
-    def __init__(self, effects: Effects, at: dict[int, int], fresh: frozenset[int]) -> None:
+    def __init__(self, effects: Effects, at: dict[int, int], fresh: frozenset[int], count: int) -> None:
         self._effects = effects
         self._at = at
         self.written = [at[operand] for operand, output, _ in effects.writes if output in fresh]
@@ -57,9 +63,10 @@ class WriteBack:
         self._sort_new()
         writes = [(output, count) for _, output, count in effects.writes if output in fresh]
         lasting = [(effects.new_storages[source.number].output, 0) for _, source in self._lasting]
-        outputs = [output for output, _ in (*writes, *lasting)]
-        self._take_outputs = make_gather([output for output in outputs if output is not None])
         self._counts = [count for _, count in (*writes, *lasting)]
+        self.outputs = [output for output, _ in (*writes, *lasting) if output is not None]
+        self._take_outputs = make_gather(self.outputs)
+        self._others = sorted({*range(count)} - {*self.outputs})
 
     def _sort_gradients(self, fresh: frozenset[int]) -> None:
         """Tells gradients that stand at one leaf and nowhere else from others."""
@@ -104,18 +111,15 @@ class WriteBack:
 
         An interrupt comes after a call only. So it finds both done for a storage, or nothing.
         """
-        outputs = ProgramOutputs(list(self._take_outputs(returned)), self._counts)
+        outputs = ProgramOutputs(list(returned), self.outputs, self._counts)
         for storage, slot in zip(self._take_fresh(owners), outputs.slots, strict=False):
             attach_output(storage, outputs, slot)
         return outputs
 
-    def follow(self, outputs: ProgramOutputs, returned: Sequence[Any]) -> bool:
-        """Puts new arrays where the fresh storages of the call before find them, if all are still fresh."""
-        arrays = list(self._take_outputs(returned))
-        if not outputs.is_whole:  # a signal handler has read one; none runs from here on
-            return False
-        outputs.calls, outputs.arrays = outputs.calls + 1, arrays
-        return True
+    def release(self, outputs: ProgramOutputs) -> None:
+        """Forgets the arrays that other storages hold, or that are results."""
+        for number in self._others:
+            outputs.arrays[number] = None
 
     def write(self, owners: Sequence[Storage], returned: Sequence[Any]) -> None:
         """Puts new arrays into the other written storages, and counts the writes."""
@@ -136,11 +140,12 @@ class WriteBack:
 
     def refill(self, owners: Sequence[Storage], returned: Sequence[Any]) -> None:
         """Completes the writes of a call that was interrupted: the old arrays are gone."""
-        written = self._take_outputs(returned)
-        outputs = ProgramOutputs(list(written), self._counts)
-        for storage, slot, array in zip(self._take_fresh(owners), outputs.slots, written, strict=False):
+        outputs = ProgramOutputs(list(returned), self.outputs, self._counts)
+        written = zip(self._take_fresh(owners), outputs.slots, self._take_outputs(returned), strict=False)
+        for storage, slot, array in written:
             if get_array(storage) is not array:
                 attach_output(storage, outputs, slot)
+        self.release(outputs)
         storages, arrays, counts = self._stored
         for storage, array, count in zip(storages(owners), arrays(returned), counts, strict=True):
             if get_array(storage) is not array:

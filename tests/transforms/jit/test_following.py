@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.errors import ArgumentError
+from oplib.errors import ArgumentError, AutogradError
 from oplib.tensor.storage.fresh import FreshStorage, get_array
 
 CALLS = 4
@@ -258,12 +258,35 @@ def test_what_is_read_while_the_program_runs_is_written(monkeypatch):
         assert mine.weights[0]._version > 0
         _ = mine.momenta[0]._storage.version
         mine.momenta[1]._storage.version += 0
-        _ = mine.weights[0].grad
+        with pytest.raises(AutogradError, match="while a program of"):
+            _ = mine.weights[0].grad
+        with pytest.raises(AutogradError, match="while a program of"):
+            _ = mine.weights[0]._grad.array
         return found
 
     with monkeypatch.context() as patch:
         patch.setattr(programs[0], "_run", run_and_read)
         train(mine, theirs, calls=2)
+    assert_equal(mine, theirs)
+    train(mine, theirs)
+    assert_equal(mine, theirs)
+
+
+def test_a_write_while_the_program_runs_does_not_end_the_call(monkeypatch):
+    mine, theirs = CompiledModel(), Model()
+    train(mine, theirs)
+    (programs,) = mine.step._programs.by_key.values()
+    run = programs[0]._run
+
+    def run_and_write(*inputs):
+        found = run(*inputs)
+        mine.momenta[0]._storage.array = TWO.array  # the call writes after this
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(programs[0], "_run", run_and_write)
+        train(mine, theirs, calls=1)
+    assert_equal(mine, theirs)
     train(mine, theirs)
     assert_equal(mine, theirs)
 
@@ -327,7 +350,8 @@ def test_other_threads_read_whole_values_between_calls():
         np.testing.assert_allclose(weight.detach().numpy(), np.full(4, 0.98**301), rtol=1e-4)
 
 
-def test_a_failure_of_a_call_that_follows_changes_nothing(monkeypatch):
+def test_a_failure_of_a_call_that_follows_removes_the_gradients_only(monkeypatch):
+    """The step sets them to None before it computes new ones, so their memory is free by then."""
     mine, theirs = CompiledModel(), Model()
     train(mine, theirs)
     (programs,) = mine.step._programs.by_key.values()
@@ -339,9 +363,65 @@ def test_a_failure_of_a_call_that_follows_changes_nothing(monkeypatch):
         patch.setattr(programs[0], "_run", fail)
         with pytest.raises(RuntimeError, match="no memory"):
             mine.step(TWO)
+    assert [weight.grad for weight in mine.weights] == [None, None]
+    for weight in theirs.weights:
+        weight.grad = None
     assert_equal(mine, theirs)
     train(mine, theirs)
     assert_equal(mine, theirs)
+
+
+def test_a_failure_before_the_program_runs_keeps_the_gradients(monkeypatch):
+    mine, theirs = CompiledModel(), Model()
+    train(mine, theirs)
+    (programs,) = mine.step._programs.by_key.values()
+
+    def fail(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(programs[0]._following, "take_kept", fail)
+        with pytest.raises(KeyboardInterrupt):
+            mine.step(TWO)
+    assert_equal(mine, theirs)
+
+
+def test_the_old_gradients_are_freed_before_the_program_runs(monkeypatch):
+    model = CompiledModel()
+    train(model)
+    arrays = [weakref.ref(get_array(weight._grad._storage)) for weight in model.weights]
+    (programs,) = model.step._programs.by_key.values()
+    run, freed = programs[0]._run, []
+
+    def run_and_look(*inputs):
+        freed.append([array() is None for array in arrays])
+        return run(*inputs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(programs[0], "_run", run_and_look)
+        train(model, calls=1)
+    assert freed == [[True, True]]
+
+
+def test_gradients_that_are_read_inside_accumulate():
+    weight = oplib.ones(2, requires_grad=True)
+
+    @oplib.jit
+    def step():
+        (weight * weight).sum().backward()
+
+    for count in range(1, 6):
+        step()
+        assert count != 5 or weight.grad.tolist() == [10, 10]
+
+
+def test_results_are_freed_when_nobody_holds_them():
+    x = oplib.zeros(4)
+    step = oplib.jit(lambda: (x.add_(1.0), x * 2)[1])
+    for _ in range(CALLS):
+        array = weakref.ref(step().array)
+    gc.collect()
+    assert array() is None
 
 
 def test_a_cleared_gradient_frees_its_array():
@@ -373,14 +453,14 @@ def test_what_is_read_after_the_program_has_run_loses_no_tensor(monkeypatch):
     for _ in range(3):
         step()
     (programs,) = step._programs.by_key.values()
-    take = programs[0]._write_back._take_outputs
+    note = programs[0]._write_back.note
 
-    def take_and_read(returned):
+    def read_and_note(tensors):
         _ = x._storage.array
-        return take(returned)
+        note(tensors)
 
     with monkeypatch.context() as patch:
-        patch.setattr(programs[0]._write_back, "_take_outputs", take_and_read)
+        patch.setattr(programs[0]._write_back, "note", read_and_note)
         step()
     assert x._version == 4
     assert (x.numpy() == 4.0).all()

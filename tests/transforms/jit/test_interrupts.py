@@ -31,6 +31,29 @@ def test_an_interrupt_of_a_call_loses_no_array():
     assert step.compilations == 1
 
 
+def test_an_interrupt_of_a_step_leaves_whole_gradients():
+    weight = oplib.zeros(4, requires_grad=True)
+
+    @oplib.jit
+    def step():
+        weight.grad = None
+        (weight * 2).sum().backward()
+        with oplib.no_grad():
+            weight.add_(weight.grad)
+
+    for _ in range(3):
+        step()
+    count = 0
+    for place in interrupt_everywhere(step):
+        count += 1
+        assert (place, weight.tolist()) == (place, [2.0 * weight._version] * 4)
+        assert weight.grad is None or (place, weight.grad.tolist()) == (place, [2, 2, 2, 2])
+        step()
+        step()
+    assert count > 10
+    assert step.compilations == 1
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in finalizers of JAX
 def test_an_interrupt_of_a_trace_changes_nothing():
     weight = oplib.ones(2, requires_grad=True)
