@@ -44,6 +44,8 @@ def measure(effort: Effort) -> Iterator[Row]:
         "a call that captures 50 Tensors and writes them", "a budget in seconds", 60e-6, seconds=_time_call()
     )
     yield Row("the guards of a call with 50 Tensors", "a budget in seconds", 15e-6, seconds=_time_guards())
+    times = compare(*_make_calls(), effort)
+    yield Row("a call of a compiled method", "a call of a compiled function", 1.5, times)
     if importlib.util.find_spec("torch") is None:
         return
     torch: Any = importlib.import_module("torch")  # optional, and slow to import
@@ -56,6 +58,24 @@ def measure(effort: Effort) -> Iterator[Row]:
     ):
         mine, its = (_train_network(library, network) for library in (oplib, torch))
         yield Row(f"{network.name}, a step of descent", "torch eager", bound, compare(mine, its, effort))
+
+
+class _Scale:
+    """An object with a Tensor and a compiled method."""
+
+    def __init__(self) -> None:
+        self.factor = oplib.ones(4)
+
+    @oplib.jit
+    def apply(self, x: oplib.Tensor) -> oplib.Tensor:
+        return x * self.factor
+
+
+def _make_calls() -> tuple[Case, Case]:
+    """The same product as a method and as a function."""
+    x, scale = oplib.ones(4), _Scale()
+    factor = scale.factor
+    return Case(lambda: scale.apply(x)), Case(oplib.jit(lambda x: x * factor), x)
 
 
 def measure_chain_outside(effort: Effort) -> Iterator[Row]:

@@ -85,6 +85,7 @@ class JitFunction(Generic[P, R]):
         self._donate = donate
         self._programs = Programs() if programs is None else programs
         self._of_instances: dict[int, Programs] = {}  # by identity: their class may define ``==``
+        self._of_methods: ArgumentBinder | None = None
         signature = _read_signature(function)
         compiled_in = (*static_argnames, *list_number_options(function, signature))
         self._binder = ArgumentBinder(self.__name__, signature, compiled_in)
@@ -110,8 +111,13 @@ class JitFunction(Generic[P, R]):
         if instance is None:
             return self
         wrapped: Any = self.__wrapped__
-        programs = self._find_programs(instance)
-        return JitFunction(wrapped.__get__(instance, owner), self._static, programs, donate=self._donate)
+        method, programs = wrapped.__get__(instance, owner), self._find_programs(instance)
+        if self._of_methods is None:  # each of them has the same arguments
+            self._of_methods = JitFunction(method, self._static, donate=self._donate)._binder
+        bound = object.__new__(JitFunction)
+        own = {"__wrapped__": method, "_programs": programs, "_binder": self._of_methods}
+        bound.__dict__.update({**self.__dict__, **own})
+        return bound
 
     def _find_programs(self, instance: Any) -> Programs:
         """Returns the programs of an instance, as long as it lives.
