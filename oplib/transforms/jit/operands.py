@@ -386,8 +386,7 @@ class FollowingOperands:
     def forget_gradients(self, tensors: Sequence[Tensor]) -> None:
         """Removes the gradients whose memory was given to a call that has failed."""
         for leaf in self._take_unread(tensors):
-            storage = None if leaf._grad is None else leaf._grad._storage
-            if storage.__class__ is FreshStorage and get_array(storage) is None:
+            if leaf._grad is not None and get_array(leaf._grad._storage.owner) is None:
                 leaf._grad = None
 
 

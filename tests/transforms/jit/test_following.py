@@ -272,6 +272,34 @@ def test_what_is_read_while_the_program_runs_is_written(monkeypatch):
     assert_equal(mine, theirs)
 
 
+@pytest.mark.parametrize("use", ["read", "trace", "copy"])
+def test_another_thread_waits_for_the_gradients_that_a_program_computes(use, monkeypatch):
+    mine, theirs = CompiledModel(), Model()
+    train(mine, theirs)
+    (programs,) = mine.step._programs.by_key.values()
+    run, threads, found = programs[0]._run, [], []
+    uses = {
+        "read": lambda: mine.weights[0].grad.tolist(),
+        "trace": oplib.jit(lambda: (mine.weights[0].grad * 1).detach()),
+        "copy": lambda: copy.deepcopy(mine.weights[0]).grad.tolist(),
+    }
+
+    def run_beside(*inputs):
+        thread = threading.Thread(target=lambda: found.append(uses[use]()))
+        thread.start()
+        threads.append(thread)
+        thread.join(0.2)  # it waits
+        return run(*inputs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(programs[0], "_run", run_beside)
+        train(mine, theirs, calls=1)
+    threads[0].join()
+    np.testing.assert_allclose(np.asarray(found[0]), theirs.weights[0].grad.numpy(), rtol=1e-5)
+    train(mine, theirs)
+    assert_equal(mine, theirs)
+
+
 def test_a_write_while_the_program_runs_does_not_end_the_call(monkeypatch):
     mine, theirs = CompiledModel(), Model()
     train(mine, theirs)
