@@ -87,7 +87,7 @@ def take_slices(op: str, array: Any, where: Sequence[Any], mode: str | None, nam
         DimensionError: an indexed dim is empty, and there are indices.
     """
     dims = [dim for dim, index in enumerate(where) if not isinstance(index, slice)]
-    _check_filled(op, array, dims, where[dims[0]])
+    check_filled(op, array, dims, where[dims[0]])
     first = dims[0] if dims[-1] - dims[0] == len(dims) - 1 else 0
 
     def arrange(own: Spec, others: Sequence[Spec]) -> Spec:
@@ -105,7 +105,7 @@ def take_items(op: str, array: Any, index: Any, axis: int) -> Any:
         ArgumentError: an axis of an explicit mesh spreads the indexed dim, or two dims of the result.
         DimensionError: the dim is empty, and there are indices.
     """
-    _check_filled(op, array, [axis], index)
+    check_filled(op, array, [axis], index)
 
     def arrange(own: Spec, others: Sequence[Spec]) -> Spec:
         sizes = zip(own, array.shape, index.shape, strict=True)
@@ -116,7 +116,8 @@ def take_items(op: str, array: Any, index: Any, axis: int) -> Any:
     return array.at[where].get(mode="clip", wrap_negative_indices=False, out_sharding=layout)
 
 
-def _check_filled(op: str, array: Any, dims: Sequence[int], index: Any) -> None:
+def check_filled(op: str, array: Any, dims: Sequence[int], index: Any) -> None:
+    """Raises a DimensionError where there are indices of an empty dim."""
     for dim in dims:
         if not array.shape[dim] and index.size:
             raise DimensionError(

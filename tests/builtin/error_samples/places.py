@@ -29,6 +29,7 @@ PLACES = [
     Refusal("take", "expected dtype int", X, real(1)),
     Refusal("take", "Expected a value of type 'Tensor'", X, 0),
     Refusal("take", "tried to take from an empty tensor", real(0), at(0)),
+    Refusal("take_along_dim", "no index is in the bounds of dim 0, which is empty", real(0, 3), at([0]), 0),
     Refusal("take_along_dim", "dimension out of range", X, at([0, 1, 2]), 5),
     Refusal("take_along_dim", "expected dtype int", X, X, 1),
     Refusal("take_along_dim", "input and indices should have the same number of", X, at(0, 1), 1),

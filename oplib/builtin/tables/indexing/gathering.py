@@ -9,6 +9,7 @@ from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.index_rules import (
+    check_filled,
     check_fit,
     check_index,
     check_vector,
@@ -88,6 +89,7 @@ def _take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     along = _from_start(indices, self.shape[axis])
 
     def get(array: Any, index: Any) -> Any:
+        check_filled("take_along_dim", array, [axis], index)
         if find_explicit_mesh((array, index)) is None:
             return jnp.take_along_axis(array, index, axis, mode="clip")
         sizes = [max(pair) for pair in zip(array.shape, index.shape, strict=True)]
