@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -302,15 +302,18 @@ class Trace:
             )
         without = frozenset[int]().union(*[paths[number] for number in refused])
         has_edge = [has or index in without for index, has in enumerate(reached)]
-        numbers = {id(value): number for number, value in enumerate(inputs)}
-        residuals: list[tuple[bool, int]] = []
-        for value in closed.consts:
-            number = numbers.get(id(value))
-            array = value if isinstance(value, Tracer) else jnp.asarray(value)
-            residuals.append((True, number) if number is not None else (False, self._collector.put(array)))
+        residuals = list(self._keep_residuals(closed.consts, inputs))
         return TracedBackward(
             operands, leaves, specs, closed.jaxpr, residuals, reached, has_edge, paths, refused
         )
+
+    def _keep_residuals(self, values: Sequence[Any], inputs: tuple[Any, ...]) -> Iterator[tuple[bool, int]]:
+        """Yields for each value whether it is an input of the program, and its number there, or as output."""
+        numbers = {id(value): number for number, value in enumerate(inputs)}
+        for value in values:
+            number = numbers.get(id(value))
+            array = value if isinstance(value, Tracer) else jnp.asarray(value)
+            yield (True, number) if number is not None else (False, self._collector.put(array))
 
 
 def _differentiate_rest(
