@@ -476,7 +476,7 @@ def use_global_that_is_looked_up():
 
 
 def use_global_by_a_computed_key():
-    run = _with_globals(lambda x: x * globals()["num" + key[0]], number=2.0, key=["ber"])
+    run = _with_globals(lambda x: x * globals()["NUMBER".lower()], number=2.0)
     return Case(run, lambda: run.__globals__.update(number=3.0))
 
 
