@@ -363,6 +363,7 @@ class FollowingOperands:
         self, tensors: Sequence[Tensor], rest: Sequence[Any], outputs: ProgramOutputs
     ) -> CallOperands | None:
         """Returns the operands; None if the call does not follow the one that has left the outputs."""
+        arrays = [*outputs.arrays]  # a signal handler may take some of them from here on
         if not outputs.is_whole:
             return None
         written: Sequence[Any] = self._take_written(tensors)
@@ -378,10 +379,10 @@ class FollowingOperands:
         if others is None or _hold_output(others.owners, outputs):
             return None
         if not outputs.is_known:
-            if not self._written.fit_arrays(self._take_own(outputs.arrays)):
+            if not self._written.fit_arrays(self._take_own(arrays)):
                 return None
             outputs.is_known = True  # those of the calls that follow come from the same executable
-        return CallOperands(tensors, (), self._take_arrays([*outputs.arrays, *others.arrays]), rest, outputs)
+        return CallOperands(tensors, (), self._take_arrays([*arrays, *others.arrays]), rest, outputs)
 
     def forget_gradients(self, tensors: Sequence[Tensor]) -> None:
         """Removes the gradients whose memory was given to a call that has failed."""

@@ -399,6 +399,35 @@ def test_a_failure_of_a_call_that_follows_removes_the_gradients_only(monkeypatch
     assert_equal(mine, theirs)
 
 
+def _read_momentum(model):
+    _ = model.momenta[0].array
+
+
+def _read_gradient(model):
+    _ = model.weights[0].grad
+
+
+@pytest.mark.parametrize("read", [_read_momentum, _read_gradient])
+@pytest.mark.parametrize("calls", [1, CALLS])
+def test_what_is_read_while_a_call_finds_its_operands_is_there(monkeypatch, read, calls):
+    """A signal handler may run between two lines of the call."""
+    mine, theirs = CompiledModel(), Model()
+    train(mine, theirs, calls=calls)
+    (programs,) = mine.step._programs.by_key.values()
+    take = programs[0]._following._take_others
+
+    def take_and_read(tensors):
+        read(mine)
+        return take(tensors)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(programs[0]._following, "_take_others", take_and_read)
+        train(mine, theirs, calls=1)
+    assert_equal(mine, theirs)
+    train(mine, theirs)
+    assert_equal(mine, theirs)
+
+
 def test_a_failure_before_the_program_runs_keeps_the_gradients(monkeypatch):
     mine, theirs = CompiledModel(), Model()
     train(mine, theirs)
