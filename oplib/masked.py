@@ -76,6 +76,11 @@ def _prepare(input: Any, dtype: Any, *, floating: bool = False) -> Any:
     return input if dtype is None else ops._to_copy(input, np.dtype(dtype))
 
 
+def _widen(x: Any) -> Any:
+    """Returns halves in single, which holds a count."""
+    return ops._to_copy(x, np.dtype("float32")) if x.dtype.itemsize == 2 else x
+
+
 def _fill(x: Any, mask: Any, value: Any) -> Any:
     """Puts a number, which may depend on the dtype, where the mask leaves an item out."""
     if mask is None:
@@ -140,8 +145,9 @@ logsumexp = _make_fold(
 def _mean(input: Any, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Any:
     x = _prepare(input, dtype, floating=True)
     axes = _find_axes(x, dim)
-    count = ops.sum(_fill(ops.ones_like(x), mask, 0), axes, keepdim)
-    return ops.div(ops.sum(_fill(x, mask, 0), axes, keepdim), count)
+    wide = _widen(x)
+    count = ops.sum(_fill(ops.ones_like(wide), mask, 0), axes, keepdim)
+    return _prepare(ops.div(ops.sum(_fill(wide, mask, 0), axes, keepdim), count), x.dtype)
 
 
 def _make_spread(name: str, what: str, shown: str) -> Function:
@@ -155,7 +161,8 @@ def _make_spread(name: str, what: str, shown: str) -> Function:
         dtype: Any = None,
         mask: Any = None,
     ) -> Any:
-        x = _prepare(input, dtype, floating=True)
+        given = _prepare(input, dtype, floating=True)
+        x = _widen(given)
         axes = _find_axes(x, dim)
         less = correction if correction is not None else 1 if unbiased is None else int(unbiased)
         ones = ops.ones_like(x if x.dtype.kind != "c" else ops.real(x))
@@ -163,7 +170,7 @@ def _make_spread(name: str, what: str, shown: str) -> Function:
         middle = ops.div(ops.sum(_fill(x, mask, 0), axes, True), count)
         away = _fill(ops.square(ops.abs(ops.sub(x, middle))), mask, 0)
         total = ops.div(ops.sum(away, axes, True), ops.clamp_min(ops.sub(count, less), 0))
-        result = _prepare(ops.sqrt(total) if name == "std" else total, x.dtype)
+        result = _prepare(ops.sqrt(total) if name == "std" else total, given.dtype)
         return result if keepdim else ops.squeeze(result, tuple(axes))
 
     more = "\n    dim: one dim or several; by default all.\n    unbiased: whether the count is lowered by 1."

@@ -76,6 +76,13 @@ SUMS = {
         x.reshape(-1, 10), x.detach().reshape(-1, 10) * 0, x.detach().reshape(-1, 10) * 0
     ),
     "trapezoid": lambda x: oplib.trapezoid(x) / 16,
+    "masked.mean": lambda x: oplib.masked.mean(x, mask=x > 0),
+    "masked.std": lambda x: oplib.masked.std(x, 0, unbiased=True, mask=x > 0),
+    "kl_div of a batch": lambda x: F.kl_div(x, x.detach() * 0 + 0.5, reduction="batchmean"),
+    "cross_entropy of shares": lambda x: F.cross_entropy(
+        oplib.stack([x, x * 2], 1), oplib.stack([x, x], 1).detach() * 50, label_smoothing=0.1
+    ),
+    "cdist": lambda x: oplib.cdist(x[None] * 100, x.detach()[None] * 0),
 }
 
 
@@ -156,6 +163,30 @@ def test_gradients_square_nothing_that_is_too_large_or_small_for_it(name: str, c
     exact = zip(*(find_exactly(x, y) for x, y in zip(*FAR[name], strict=True)), strict=True)
     for ours, right in zip(found, exact, strict=True):
         np.testing.assert_allclose(ours.detach().numpy(), right, rtol=1e-6, atol=1.2e-38)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_rms_norm_of_halves_adds_the_epsilon_of_float32(assert_agrees: Any, dtype: str) -> None:
+    def program(lib: Any) -> Any:
+        x = lib.tensor([1e-3, 2e-3], dtype=getattr(lib, dtype), requires_grad=True)
+        y = lib.nn.functional.rms_norm(x, (2,))
+        y.sum().backward()
+        return y, x.grad
+
+    assert_agrees(program)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("exponent", [-2, -1, 2, 3, 4])
+def test_integer_powers_of_halves_are_rounded_once(exponent: int, dtype: str) -> None:
+    x = oplib.tensor(np.linspace(0.3, 300.0, 200), dtype=getattr(oplib, dtype)).requires_grad_()
+    y = x**exponent
+    y.backward(oplib.ones_like(y))
+    wide = x.detach().float().numpy().astype(np.float64)
+    half = y.detach().numpy().dtype
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(y.detach().numpy(), (wide**exponent).astype(half))
+        np.testing.assert_array_equal(x.grad.numpy(), (exponent * wide ** (exponent - 1)).astype(half))
 
 
 INF, NAN = float("inf"), float("nan")

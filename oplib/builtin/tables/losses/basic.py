@@ -101,9 +101,12 @@ def _kl_div(x: Any, y: Any, log_target: bool) -> Any:
 
 def _kernel_kl_div(input: Any, target: Any, *, log_target: bool = False, reduction: str = "mean") -> Any:
     is_mean = reduction == "batchmean"
-    how = "sum" if is_mean else reduction
-    loss = _compare_pairs("kl_div", _kl_div, input, target, log_target, reduction=how)
-    return loss / strong(input.shape[0], loss) if is_mean else loss
+
+    def compute(x: Any, y: Any) -> Any:
+        loss = reduce_losses("kl_div", _kl_div(x, y, log_target), "sum" if is_mean else reduction)
+        return loss / strong(input.shape[0], loss) if is_mean else loss
+
+    return in_single(compute)(*meet("kl_div", input, target))
 
 
 PAIRS = (
@@ -324,12 +327,16 @@ def _cross_entropy_of_shares(
             f"cross_entropy: a target of probabilities has the shape of the input. Got {describe(target)} "
             f"for {describe(logs)}. Give integers for classes."
         )
-    rest, part = strong(1 - label_smoothing, target), strong(label_smoothing / logs.shape[axis], target)
-    weighted = logs if weight is None else logs * _along_axis(weight, logs, axis)
-    losses = -jnp.sum(weighted * (target * rest + part), axis)
-    if reduction != "mean":
-        return reduce_losses("cross_entropy", losses, reduction)
-    return jnp.sum(losses) / strong(max(losses.size, 1), losses)
+
+    def compute(logs: Any, target: Any, weight: Any = None) -> Any:
+        rest, part = strong(1 - label_smoothing, target), strong(label_smoothing / logs.shape[axis], target)
+        weighted = logs if weight is None else logs * _along_axis(weight, logs, axis)
+        losses = -jnp.sum(weighted * (target * rest + part), axis)
+        if reduction != "mean":
+            return reduce_losses("cross_entropy", losses, reduction)
+        return jnp.sum(losses) / strong(max(losses.size, 1), losses)
+
+    return in_single(compute)(*(array for array in (logs, target, weight) if array is not None))
 
 
 def _cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:

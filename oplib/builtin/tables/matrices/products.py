@@ -16,6 +16,7 @@ from oplib.builtin.kernels.promotion import (
     broadcast_batches,
     check_dtypes,
     compute_dtype,
+    in_single,
     is_integral,
     promote_operands,
     strong,
@@ -358,8 +359,12 @@ def _cdist(x1: Any, x2: Any, p: float = 2, compute_mode: str = _MODES_OF_CDIST[0
     if p < 0:
         raise ArgumentError(f"cdist: only supports non-negative p. Got p={p}. Give 0 or more.")
     x1, x2 = broadcast_batches("cdist", x1, x2)
-    away = lax.expand_dims(x1, (x1.ndim - 1,)) - lax.expand_dims(x2, (x2.ndim - 2,))
-    return compute_norm(away, p, (away.ndim - 1,), keepdim=False)
+
+    def compute(x: Any, y: Any) -> Any:
+        away = lax.expand_dims(x, (x.ndim - 1,)) - lax.expand_dims(y, (y.ndim - 2,))
+        return compute_norm(away, p, (away.ndim - 1,), keepdim=False)
+
+    return in_single(compute)(x1, x2)
 
 
 LAYERS = (

@@ -153,7 +153,8 @@ def _rms_norm(
 ) -> Any:
     axes = _check_shape("rms_norm", input, normalized_shape, weight)
     shape = (1,) * axes[0] + tuple(normalized_shape)
-    small = float(jnp.finfo(input.dtype).eps) if eps is None else eps
+    precision = dtypes.float32 if input.dtype in _HALF else input.dtype
+    small = float(jnp.finfo(precision).eps) if eps is None else eps
 
     def compute(x: Any, w: Any) -> Any:
         mean = jnp.mean(lax.square(x), axis=axes, keepdims=True)

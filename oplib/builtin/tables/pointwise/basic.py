@@ -15,6 +15,7 @@ from oplib.builtin.kernels.promotion import (
     broadcast,
     compute_dtype,
     elementwise,
+    in_single,
     is_integral,
     promote_operands,
     strong,
@@ -143,7 +144,7 @@ def _pow_int(self: Any, exponent: int) -> Any:
             f"Convert the tensor to a floating dtype."
         )
     own = default_int_dtype() if self.dtype == dtypes.bool else self.dtype
-    return lax.integer_pow(lax.convert_element_type(self, own), exponent)
+    return in_single(lambda x: lax.integer_pow(x, exponent))(lax.convert_element_type(self, own))
 
 
 def _save_pow(ctx: Any, inputs: Any, output: Any) -> None:
