@@ -138,9 +138,10 @@ class Config:
 
     @traceback.setter
     def traceback(self, setting: str) -> None:
-        if setting not in ("short", "full"):
+        is_text = isinstance(setting, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not is_text or setting not in ("short", "full"):
             raise ArgumentValueError(
-                f"config.traceback: no such setting. Got {setting!r}. Choose 'short' or 'full'."
+                f"config.traceback: no such setting. Got {describe(setting)}. Choose 'short' or 'full'."
             )
         self._traceback = setting
 

@@ -292,5 +292,8 @@ def _describe(value: object, depth: int) -> str:
             return "[...]" if isinstance(value, list) else "(...)"
         inside = ", ".join(_describe(item, depth - 1) for item in value)
         return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # nested too deeply, or an integer of more than 4,300 digits
+        text = f"<{type(value).__name__} without a repr>"
     return text if len(text) <= 60 else f"{text[:57]}..."

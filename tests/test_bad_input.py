@@ -81,6 +81,33 @@ def test_a_list_that_contains_itself_is_refused(call):
         call(make_cycle())
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda one: oplib.tensor([1], dtype=one),
+        lambda one: oplib.ones(2).to(one),
+        lambda one: oplib.tensor([1], device=one),
+        lambda one: oplib.ones(one),
+        lambda one: oplib.ones(2).set_(oplib.ones(2), 0, one),
+        lambda one: oplib.vmap(one)(oplib.ones(2)),
+        lambda one: oplib.vmap(oplib.sin, in_dims=one)(oplib.ones(2)),
+        lambda one: oplib.vmap(oplib.sin, randomness=one),
+        lambda one: oplib.no_grad(one),
+        lambda one: oplib.custom_op(one),
+        lambda one: oplib.custom_op("zz::f", schema="(Tensor x) -> Tensor", tags=one)(lambda x: x),
+        lambda one: oplib.library.opcheck(one, ()),
+        lambda one: setattr(oplib.config, "traceback", one),
+    ],
+)
+@pytest.mark.parametrize("kind", ["deep list", "array"])
+def test_an_argument_that_cannot_be_printed_or_compared_is_refused(call, kind):
+    deep = []
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(OplibError):
+        call(deep if kind == "deep list" else np.array([0.5, 1.5]))
+
+
 def test_a_dict_that_contains_itself_is_refused_where_arguments_are_a_key():
     for _ in range(2):
         with pytest.raises(ArgumentTypeError, match=r"argument 'dims'.*\{'itself': "):

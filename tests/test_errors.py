@@ -93,6 +93,14 @@ def test_a_long_value_is_cut_and_never_shown_whole():
     assert len(describe(list(range(1000)))) == 60
 
 
+def test_a_value_that_python_cannot_print_is_described_by_its_class():
+    deep = {}
+    for _ in range(5000):
+        deep = {"a": deep}
+    assert describe(deep) == "<dict without a repr>"
+    assert describe([10**5000]) == "[<int without a repr>]"
+
+
 def test_a_tracer_is_shown_by_its_shape():
     seen = []
     jax.jit(lambda x: seen.append(describe(x)))(np.zeros((5, 2), np.float32))

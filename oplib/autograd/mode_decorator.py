@@ -12,7 +12,7 @@ import warnings
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, ClassVar, TypeVar, cast
 
-from oplib.errors import ArgumentTypeError
+from oplib.errors import ArgumentTypeError, describe
 from oplib.modes import modes
 from oplib.tracebacks import find_user_level
 
@@ -87,8 +87,8 @@ class Flag(Mode):
 def _choose_wrapper(mode: Mode, function: Any) -> Callable[[Mode, Any], Callable[..., Any]]:
     if not callable(function):
         raise ArgumentTypeError(
-            f"{type(mode).__name__}: it decorates what can be called. Got {function!r}. Use a with statement "
-            "around code, or decorate a function."
+            f"{type(mode).__name__}: it decorates what can be called. Got {describe(function)}. Use a with "
+            "statement around code, or decorate a function."
         )
     if inspect.isclass(function):
         warnings.warn(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Protocol
 
+from oplib.errors import describe
 from oplib.library.schema import (
     AliasInfo,
     Argument,
@@ -48,7 +49,7 @@ def read_written(
     if isinstance(mutates_args, str):
         if mutates_args != "unknown":
             raise signature.refuse(
-                f"mutates_args is a sequence of names or the string 'unknown'. Got {mutates_args!r}. "
+                f"mutates_args is a sequence of names or the string 'unknown'. Got {describe(mutates_args)}. "
                 f"Write mutates_args=({mutates_args!r},)."
             )
         return tensors

@@ -224,8 +224,8 @@ def _resolve(op: Any) -> OpOverload:
         return getattr(op, names[0])
     if not isinstance(op, (OpOverload, HasOverload)):
         raise RegistrationValueError(
-            f"opcheck({op!r}, ...): op must be an instance of OpOverload. Got {type(op).__name__}. Pass "
-            "ops.ns.f.default, or the result of custom_op."
+            f"opcheck({describe(op)}, ...): op must be an instance of OpOverload. Got {type(op).__name__}. "
+            "Pass ops.ns.f.default, or the result of custom_op."
         )
     return resolve_op(op, subject="opcheck")
 
@@ -237,7 +237,7 @@ def _list_tests(test_utils: Any) -> Sequence[str]:
     if not isinstance(names, (tuple, list)) or not set(names) <= set(_TESTS):
         raise RegistrationValueError(
             f"opcheck: expected test_utils to be a subset of {tuple(_TESTS)}, as a list or tuple. Got "
-            f"{test_utils!r}. Name some of these, or pass 'ALL'."
+            f"{describe(test_utils)}. Name some of these, or pass 'ALL'."
         )
     return names
 

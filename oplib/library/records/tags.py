@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oplib.errors import ExclusiveTagsError, RegistrationTypeError, RegistrationValueError
+from oplib.errors import ExclusiveTagsError, RegistrationTypeError, RegistrationValueError, describe
 from oplib.library.schema import Argument, FunctionSchema
 
 from .record import Tag
@@ -19,7 +19,8 @@ def to_tags(tags: Tags, *, subject: str) -> tuple[Tag, ...]:
     for tag in items:
         if not isinstance(tag, Tag):
             raise RegistrationTypeError(
-                f"{subject}: 'tags' is one oplib.Tag or several. Got {tag!r}. Write Tag.inplace or the like."
+                f"{subject}: 'tags' is one oplib.Tag or several. Got {describe(tag)}. Write Tag.inplace or "
+                "the like."
             )
     return tuple(dict.fromkeys(items))
 

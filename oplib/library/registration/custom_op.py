@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypedDict, Unpack, overload
 
-from oplib.errors import RegistrationTypeError, RegistrationValueError, UnknownOperatorError
+from oplib.errors import RegistrationTypeError, RegistrationValueError, UnknownOperatorError, describe
 from oplib.library.infer_schema import infer_function_schema, infer_kind
 from oplib.library.objects.jax_names import explain_option
 from oplib.library.objects.overload import OpOverload
@@ -175,7 +175,7 @@ def custom_op(
         name, fn = "", name
     if not isinstance(name, str) or (fn is not None and isinstance(fn, str)):
         raise RegistrationTypeError(
-            f"custom_op: the name comes first. Got {name!r}, of type {type(name).__name__}. "
+            f"custom_op: the name comes first. Got {describe(name)}, of type {type(name).__name__}. "
             f'Write @custom_op("namespace::name"), or custom_op("namespace::name", function).'
         )
     named = name
@@ -211,8 +211,8 @@ def _make_derivative(schema: FunctionSchema, autograd: object) -> Derivative:
     is_derived = isinstance(autograd, Derivative) and autograd.derive
     if autograd != "derive" and not is_derived:
         raise RegistrationValueError(
-            f"custom_op({schema.qualified_name}): 'autograd' is \"derive\" or None. Got {autograd!r}. "
-            f"Register a formula by register_autograd."
+            f"custom_op({schema.qualified_name}): 'autograd' is \"derive\" or None. Got "
+            f"{describe(autograd)}. Register a formula by register_autograd."
         )
     refuse_mutation(schema)
     return autograd if isinstance(autograd, Derivative) else Derivative(derive=True)

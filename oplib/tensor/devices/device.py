@@ -101,7 +101,7 @@ def _parse(spelling: object) -> tuple[str, int | None]:
     match = _SPELLING.fullmatch(spelling.lower()) if isinstance(spelling, str) else None
     if match is None:
         raise DeviceError(
-            f"device: the argument is not a device. Got {spelling!r}. "
+            f"device: the argument is not a device. Got {describe(spelling)}. "
             f'Write "cpu", "cuda", "cuda:1", "tpu", or the name of another JAX platform.'
         )
     return match[1], None if match[2] is None else int(match[2])

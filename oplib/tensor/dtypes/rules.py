@@ -156,11 +156,11 @@ def find_dtype(dtype: Any) -> np.dtype[Any]:
     """Returns the dtype object for a spelling of a dtype, regardless of x64, or raises DtypeError."""
     try:
         normalized = np.dtype(dtype)
-    except TypeError:
+    except (TypeError, ValueError, RecursionError):
         normalized = None
     if dtype is None or normalized is None or normalized not in SUPPORTED:  # numpy reads None as float64
         raise DtypeError(
-            f"dtype: no tensor has this dtype. Got {dtype!r}. "
+            f"dtype: no tensor has this dtype. Got {describe(dtype)}. "
             f"Use one of {', '.join(sorted(supported.name for supported in SUPPORTED))}."
         )
     return normalized

@@ -8,6 +8,7 @@ from typing import Any, Generic, Self, cast
 
 from oplib.errors import ArgumentError, ArgumentTypeError, AutogradError, describe
 from oplib.modes import modes
+from oplib.tensor.shapes.filling import read_size
 from oplib.tensor.storage.escape import refuse_escape
 from oplib.tensor.storage.memory_format import (
     MemoryFormat,
@@ -128,6 +129,7 @@ class TensorAliasing(Generic[TensorT]):
                 "Use detach(), or oplib.no_grad()."
             )
         if size is not None:
+            size = read_size("set_", (size,))
             dense = [math.prod(size[index + 1 :]) for index in range(len(size))]
             other = upcalls.as_strided(other, size, dense if stride is None else stride, storage_offset)
         self.data = other

@@ -37,7 +37,7 @@ def construct(op: str, args: tuple[Any, ...], dtype: np.dtype[Any], placement: P
     (data,) = args if len(args) == 1 else (None,)
     if isinstance(data, TensorMetadata):
         return data
-    if isinstance(data, (list, tuple, np.ndarray, jax.Array)) and not isinstance(data, Size):
+    if isinstance(data, (list, tuple, range, np.ndarray, jax.Array)) and not isinstance(data, Size):
         return to_array(data, dtype, placement)
     if not isinstance(data, Size) and not all(isinstance(arg, int) and arg is not True for arg in args):
         raise DataTypeError(

@@ -59,7 +59,8 @@ def read_size(op: str, size: tuple[Any, ...], named: Any = None) -> tuple[int, .
         )
     except TypeError:
         raise ArgumentTypeError(
-            f"{op}: argument 'size' is made of integers. Got {lengths!r}. Write {op}(2, 3) or {op}((2, 3))."
+            f"{op}: argument 'size' is made of integers. Got {describe(lengths)}. Write {op}(2, 3) or "
+            f"{op}((2, 3))."
         ) from None
     if any(length < 0 for length in shape if not is_symbolic(length)):
         raise ArgumentError(

@@ -37,7 +37,7 @@ def read_arguments(name: str, in_dims: Any, args: tuple[Any, ...]) -> Arguments:
     Raises:
         ArgumentValueError: ``in_dims`` does not fit, no argument is mapped, or batches differ in size.
     """
-    where = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>)"
+    where = f"vmap({name}, in_dims={describe(in_dims)}, ...)(<inputs>)"
     if not isinstance(in_dims, (int, tuple)):
         raise ArgumentValueError(
             f"{where}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure "
@@ -67,8 +67,8 @@ def _check_dim(where: str, leaf: Any, dim: Any) -> int | None:
     if isinstance(dim, bool) or not isinstance(dim, int):
         kind = DataTypeError if isinstance(dim, bool) else ArgumentValueError
         raise kind(
-            f"{where}: Got in_dim={dim!r} for an input but in_dim must be either an integer dimension or "
-            f"None. The input is {describe(leaf)}. Give the place of its batch."
+            f"{where}: Got in_dim={describe(dim)} for an input but in_dim must be either an integer "
+            f"dimension or None. The input is {describe(leaf)}. Give the place of its batch."
         )
     if not isinstance(leaf, Tensor):
         raise ArgumentValueError(

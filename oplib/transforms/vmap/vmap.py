@@ -67,10 +67,11 @@ def vmap(
         tensor([[ 3.,  6.],
                 [21., 28.]])
     """
-    if randomness not in ("error", "different", "same"):
+    is_text = isinstance(randomness, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_text or randomness not in ("error", "different", "same"):
         raise ArgumentError(
             "vmap: Only allowed values for randomness are 'error', 'different', or 'same'. Got "
-            f"{randomness!r}. Choose one of them."
+            f"{describe(randomness)}. Choose one of them."
         )
     is_size = isinstance(chunk_size, int) and chunk_size > 0
     if chunk_size is not None and not is_size:
@@ -82,7 +83,7 @@ def vmap(
     @entry_point
     @functools.wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        name = getattr(func, "__name__", repr(func))
+        name = getattr(func, "__name__", None) or describe(func)
         arguments = read_arguments(name, in_dims, args)
         call = _Call(func, name, out_dims, kwargs)
         if chunk_size is None or chunk_size >= arguments.size:
