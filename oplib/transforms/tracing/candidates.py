@@ -16,7 +16,7 @@ from oplib.tensor.storage.ended import EndedStorage
 from oplib.tensor.storage.fresh import get_array
 
 from .constants import NamesOfCode, identify, read_constants
-from .paths import SCALARS, CapturedPath, Walk
+from .paths import CODE_OF_CLASS, SCALARS, CapturedPath, Walk
 
 
 class Candidates:
@@ -65,7 +65,7 @@ class Candidates:
         for path in self.containers:
             value = path.value
             is_on_the_way = id(value) in self.ancestors
-            if not is_on_the_way and not names.lead_to(path):
+            if not is_on_the_way and not any(map(names.lead_to, (path, *path.again))):
                 continue
             reads_all = names.reads_all(value, is_on_the_way=is_on_the_way)
             held = read_constants(value, None if reads_all else names.known)
@@ -75,9 +75,11 @@ class Candidates:
                 known |= held.keys()
             is_class = isinstance(value, type)  # its functions are compared as one
             self.constants[id(value)] = {
-                key: constant for key, constant in held.items() if is_class or _is_constant(constant, walk)
+                key: constant
+                for key, constant in held.items()
+                if (is_class and isinstance(constant, CODE_OF_CLASS)) or _is_constant(constant, walk)
             }
-            is_asked = reads_all or names.probes_keys or not isinstance(value, dict)
+            is_asked = reads_all or not isinstance(value, dict) or names.asks_keys(value)
             self.identities[id(value)] = identify(path, names) if is_asked else {"bool({})": bool(value)}
         for path in self.operands:
             held = read_constants(path.value, names.known)
@@ -85,7 +87,7 @@ class Candidates:
                 self.constants[id(path.value)] = {
                     key: constant for key, constant in held.items() if _is_constant(constant, walk)
                 }
-            if path.parent is not None and names.lead_to(path):
+            if path.parent is not None and any(map(names.lead_to, (path, *path.again))):
                 self.identities[id(path.value)] = identify(path, names)
 
     @property

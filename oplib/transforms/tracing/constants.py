@@ -17,30 +17,41 @@ import types
 from collections import deque
 from collections.abc import Iterable
 from functools import partial
+from operator import attrgetter, itemgetter, methodcaller
 from typing import Any
 
 from oplib.tensor import Generator, Tensor
 
 from .entries import MISSING, list_codes, list_names, list_slot_names, may_read_all_globals, read_entries
-from .paths import SCALARS, CapturedPath, Walk, name_package
+from .paths import CODE_OF_CLASS, SCALARS, CapturedPath, Walk, is_foreign, name_package
 
-_DYNAMIC = frozenset({"__dict__", "__getattribute__", "asdict", "attrgetter", "fields", "getattr", "vars"})
+_DYNAMIC = frozenset({
+    "MATCH_CLASS", "__dict__", "__getattribute__", "asdict", "astuple", "attrgetter", "fields", "getattr",
+    "vars",
+})  # fmt: skip
 _OF_OBJECTS_MADE = frozenset({"__init__", "__new__", "__post_init__", "__del__", "__repr__", "__str__"})
-_UNNAMED = (list, tuple, types.CellType, types.MethodType, partial)
+_UNNAMED = (list, tuple, types.BuiltinFunctionType, types.CellType, types.MethodType, partial)
 _NAME = re.compile(r"\['([^']*)'\](?:\.\w+)?$|\.(\w+)$")  # at the end of a step
-_OPERATIONS = {dis.opmap[name]: name for name in ("CONTAINS_OP", "DICT_MERGE", "DICT_UPDATE", "GET_ITER")}
+_ITERATING = {
+    "CALL_FUNCTION_EX", "DICT_MERGE", "DICT_UPDATE", "GET_ITER", "LIST_EXTEND", "MATCH_MAPPING", "SET_UPDATE",
+    "UNPACK_EX", "UNPACK_SEQUENCE",
+}  # fmt: skip
+_OPERATIONS = {dis.opmap[name]: name for name in (*_ITERATING, "CONTAINS_OP", "MATCH_CLASS")}
 ABSENT = "absent from "
 _CONSTANTS = {dis.opmap.get(name) for name in ("LOAD_CONST", "LOAD_SMALL_INT", "BUILD_SLICE")}
 _SMALL_INTEGER = dis.opmap.get("LOAD_SMALL_INT")
 _HIDDEN = {dis.opmap["EXTENDED_ARG"], 0}  # the second stands between operations, for the interpreter
-_CODE_OF_CLASS = (types.FunctionType, property, staticmethod, classmethod)
-_ITERATION = frozenset({"items", "keys", "values", "dict", "list", "set", "sorted", "tuple"}) | {
-    "DICT_MERGE", "DICT_UPDATE", "GET_ITER"
+_ITERATION = _ITERATING | {
+    "all", "any", "dict", "enumerate", "items", "iter", "keys", "list", "map", "max", "min", "set", "sorted",
+    "sum", "tree", "tree_flatten", "tree_leaves", "tree_map", "tuple", "values", "zip",
 }  # fmt: skip
 _COMPUTED_KEY = "the key of a subscript is computed"
-_PROBES_OF_KEYS = _ITERATION | {"get", "len", "pop", "setdefault", "KeyError", "CONTAINS_OP", _COMPUTED_KEY}
-_PROBES_OF_ATTRIBUTES = _DYNAMIC | {"hasattr", "AttributeError"}
-_PROBES_OF_GLOBALS = {"globals", "NameError"}
+_CAUGHT = frozenset({"Exception", "BaseException"})
+_PROBES_OF_KEYS = _ITERATION | _CAUGHT | {
+    "get", "len", "pop", "setdefault", "KeyError", "LookupError", "CONTAINS_OP", _COMPUTED_KEY
+}  # fmt: skip
+_PROBES_OF_ATTRIBUTES = _DYNAMIC | _CAUGHT | {"hasattr", "AttributeError"}
+_PROBES_OF_GLOBALS = _CAUGHT | {"globals", "NameError"}
 _MANY_ITEMS = 1000
 _OF_TENSOR = "({0}.__class__, *kind_of({0}))"
 
@@ -79,6 +90,9 @@ class NamesOfCode:
             if isinstance(path.value, types.FunctionType)
             and name_package(path.value) not in sys.stdlib_module_names
         ]
+        for value in [path.value for path in walk.containers.values()]:
+            if isinstance(value, (attrgetter, itemgetter, methodcaller)):
+                self._add_constants(value.__reduce__()[1])
         count = -1
         while count != len(self._reached):
             count = len(self._reached)
@@ -93,16 +107,21 @@ class NamesOfCode:
         self.is_dynamic = not _DYNAMIC.isdisjoint(self.known)
         if self.probes_attributes:
             self.known.update(("__getattr__", "__getattribute__"))
+        self._led = self._find_led(walk)
 
     def reads_all(self, value: Any, *, is_on_the_way: bool) -> bool:
         """Whether the code may read everything that a container holds, by names that it does not show."""
         if isinstance(value, dict):
-            return is_on_the_way or (self.probes_keys and len(value) <= _MANY_ITEMS)
+            return is_on_the_way or (self.asks_keys(value) and len(value) <= _MANY_ITEMS)
         if isinstance(value, (list, tuple, deque)):
             return is_on_the_way or len(value) <= _MANY_ITEMS
         if isinstance(value, types.FunctionType):
             return may_read_all_globals(list_names(value.__code__))
-        return self.is_dynamic and not isinstance(value, types.ModuleType)
+        return (self.is_dynamic or _keeps_all(value)) and not isinstance(value, types.ModuleType)
+
+    def asks_keys(self, value: dict[Any, Any]) -> bool:
+        """Whether the code may ask which keys a dictionary has, or its class does for a missing one."""
+        return self.probes_keys or hasattr(type(value), "__missing__")
 
     def list_absent(self, held: Any, others: Iterable[Any]) -> frozenset[str]:
         """Returns the names in the code that attributes do not have, though other code may give them these.
@@ -117,41 +136,83 @@ class NamesOfCode:
         operations = _list_operations(code)
         numbers = {number for number, _ in operations}
         self.known.update(name for number, name in _OPERATIONS.items() if number in numbers)
-        self.known.update(constant for constant in code.co_consts if isinstance(constant, (str, int)))
+        self._add_constants(code.co_consts)
         # since Python 3.14 small integers are no constants of the code
         self.known.update(argument for number, argument in operations if number == _SMALL_INTEGER)
         pairs = itertools.pairwise(operations)
         if any(after == _SUBSCRIPT and before not in _CONSTANTS for (before, _), after in pairs):
             self.known.add(_COMPUTED_KEY)
 
+    def _add_constants(self, constants: Iterable[Any]) -> None:
+        for constant in constants:
+            if isinstance(constant, (str, int)):
+                self.known.add(constant)
+                self.known.update(constant.split(".") if isinstance(constant, str) else ())
+
     def _is_named(self, path: CapturedPath) -> bool:
         """Whether each function on one way to a path may run, and the path itself has a name there."""
         parent = path.parent
         if parent is not None and isinstance(parent.value, type):
             name = _get_name(path) or ""
-            is_special = name.startswith("__") and name.endswith("__") and name not in _OF_OBJECTS_MADE
-            if name not in self.known and not is_special:
+            if name not in self.known and not self._is_called_by_others(parent, name):
                 return False
+            self.known.add(name)
+        return self._is_reached(path)
+
+    def _is_reached(self, path: CapturedPath) -> bool:
         return all(
             id(step.value) in self._reached
             for step in path.list_parents()
             if isinstance(step.value, types.FunctionType)
         )
 
+    def _is_called_by_others(self, cls: CapturedPath, name: str) -> bool:
+        """Whether Python calls a method by its name, or a class of another package that has it too."""
+        if name in _OF_OBJECTS_MADE:  # code that names a class may make objects of it
+            return any("__mro__" not in way.step and self._is_reached(way) for way in (cls, *cls.again))
+        if name.startswith("__") and name.endswith("__"):
+            return True
+        return any(name in vars(base) for base in cls.value.__mro__[1:] if is_foreign(base))
+
     def lead_to(self, path: CapturedPath) -> bool:
-        """Whether the code may go the way to a path."""
-        for step, parent in itertools.pairwise((path, *path.list_parents())):
-            held = parent.value
-            if isinstance(held, Generator):
-                return False
-            if isinstance(held, types.FunctionType):
-                if id(held) not in self._reached:
-                    return False
-            elif not isinstance(held, _UNNAMED) and not isinstance(step.value, type):
-                name = _get_name(step)
-                if name is not None and name not in self.known:
-                    return False
-        return True
+        """Whether the code may go the last step of a path, and any way to the object before it."""
+        held = None if path.parent is None else path.parent.value
+        return held is None or (id(held) in self._led and self._may_go(path, held))
+
+    def _find_led(self, walk: Walk) -> set[int]:
+        """The containers to which the code may go."""
+        led: set[int] = set()
+        children: dict[int, list[CapturedPath]] = {}
+        ahead: list[Any] = []
+        for path in (*walk.containers.values(), *walk.tensors.values()):
+            for way in (path, *path.again):
+                if way.parent is None:
+                    ahead.append(way.value)
+                else:
+                    children.setdefault(id(way.parent.value), []).append(way)
+        while ahead:
+            held = ahead.pop()
+            if id(held) not in led:
+                led.add(id(held))
+                ahead += [way.value for way in children.get(id(held), ()) if self._may_go(way, held)]
+        return led
+
+    def _may_go(self, path: CapturedPath, held: Any) -> bool:
+        """Whether the code may go the last step of a path, from the object before it."""
+        if isinstance(held, Generator):
+            return False
+        if isinstance(held, types.FunctionType):
+            return id(held) in self._reached
+        if isinstance(held, _UNNAMED) or isinstance(path.value, type):
+            return True
+        name = _get_name(path)
+        is_named = name is None or name == "__wrapped__" or name in self.known
+        return is_named or self.reads_all(held, is_on_the_way=False)
+
+
+def _keeps_all(value: Any) -> bool:
+    """Whether methods of Python read what an object holds, such as those of a ``UserDict``."""
+    return name_package(type(value)) in {"collections", "weakref"}
 
 
 def _get_name(path: CapturedPath) -> str | None:
@@ -179,8 +240,12 @@ def read_constants(value: Any, names: set[Any] | None) -> dict[Any, Any]:
         return {}
     if isinstance(value, type):
         listed = vars(value).keys() if names is None else vars(value).keys() & names
-        own = {name: vars(value)[name] for name in sorted(listed) if not name.startswith("__")}
-        return {name: held for name, held in own.items() if isinstance(held, (*SCALARS, *_CODE_OF_CLASS))}
+        own = {name: vars(value)[name] for name in sorted(listed)}
+        return {
+            name: held
+            for name, held in own.items()
+            if isinstance(held, CODE_OF_CLASS) or not name.startswith("__")
+        }
     listed = _list_attributes(value)
     values = {
         name: _read_attribute(value, name) for name in sorted(listed if names is None else listed & names)
@@ -208,6 +273,9 @@ def identify(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
         return _identify_attributes(value, names, ())
     if isinstance(value, (types.CellType, types.MethodType)):
         return {}
+    if isinstance(value, types.BuiltinFunctionType):
+        is_bound = not isinstance(value.__self__, (type, types.ModuleType))
+        return {"({}.__name__,)": (value.__name__,)} if is_bound else {"{}": value}
     return {"{}.__class__": type(value)} | _identify_attributes(value, names, type(value).__mro__[:-1])
 
 
@@ -236,7 +304,7 @@ def _identify_items(value: Any, names: NamesOfCode) -> dict[str, Any]:
         return {"frozenset({})": frozenset(value)}
     if not isinstance(value, dict):
         return length
-    is_compared = names.probes_keys and all(isinstance(key, SCALARS) for key in value)
+    is_compared = names.asks_keys(value) and all(isinstance(key, SCALARS) for key in value)
     return {"bool({})": bool(value), **({"tuple({})": tuple(value)} if is_compared else length)}
 
 
@@ -249,9 +317,11 @@ def _identify_attributes(value: Any, names: NamesOfCode, others: Iterable[type])
         identity[f"tuple([hasattr({{}}, name) for name in {empty}])"] = (False,) * len(empty)
     if attributes is None:
         return identity
-    if names.is_dynamic and not isinstance(value, types.ModuleType):
+    if names.reads_all(value, is_on_the_way=False):
         return identity | {"tuple({}.__dict__)": tuple(attributes)}
     absent = names.list_absent(attributes, map(vars, others))
+    if not isinstance(value, type):  # Python looks for special methods in classes only
+        absent = frozenset(name for name in absent if not name.startswith("__"))
     return identity | ({f"{ABSENT}{{}}.__dict__": absent} if absent else {})
 
 

@@ -101,16 +101,18 @@ def read_cell(cell: types.CellType) -> Any:
 
 
 def list_slot_names(cls: type) -> list[str]:
-    """Returns the names of the slots of a class and its bases; not those of private names."""
+    """Returns the names of the slots of a class and its bases."""
     return [name for base in cls.__mro__ for name in list_own_slots(base)]
 
 
 def list_own_slots(cls: type) -> Iterator[str]:
-    """Yields the names of the slots that one class adds; not those of private names."""
+    """Yields the names of the slots that one class adds."""
     slots = cls.__dict__.get("__slots__", ())
     for name in (slots,) if isinstance(slots, str) else slots:
         if not name.startswith("__"):
             yield name
+        elif not name.endswith("__"):
+            yield f"_{cls.__name__.lstrip('_')}{name}"  # as Python writes private names
 
 
 def list_codes(code: types.CodeType) -> Iterator[types.CodeType]:

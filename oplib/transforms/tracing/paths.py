@@ -12,6 +12,7 @@ import functools
 import os
 import sys
 import types
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -29,11 +30,17 @@ SCALARS = (bool, int, float, complex, str, bytes, type(None), enum.Enum, np.dtyp
 
 _FOREIGN = sys.stdlib_module_names | {"jax", "jaxlib", "numpy", "oplib", "optree", "torch"}
 # Objects of the modules that are left out here may hold others.
-_OPAQUE = _FOREIGN - {"builtins", "collections", "functools", "oplib", "types"}
+_OPAQUE = _FOREIGN - {
+    "_thread", "argparse", "builtins", "collections", "functools", "oplib", "operator", "types", "weakref"
+}  # fmt: skip
+CODE_OF_CLASS = (types.FunctionType, property, staticmethod, classmethod)
+"""What a class holds that is code, and that is compared as one object."""
+
 _INSTALLED = f"{os.sep}site-packages{os.sep}"
 _COLLECTIONS = (dict, list, tuple, deque, set, frozenset)
 _CONTAINERS = (*_COLLECTIONS, functools.partial)
-_LEAVES = (*SCALARS, np.ndarray, range, slice, type(Ellipsis))
+_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+_LEAVES = (*SCALARS, *_DESCRIPTORS, np.ndarray, range, slice, type(Ellipsis))
 
 
 class CapturedPath:
@@ -113,6 +120,9 @@ class Walk:
             table = self.generators
         elif isinstance(value, jax.Array):
             table = self.arrays  # it leads to nothing
+        elif isinstance(value, enum.Enum):
+            self._meet(CapturedPath(type(value), path.parent, f"{path.step}.__class__", type(value).__name__))
+            return
         elif isinstance(value, _LEAVES) or not _is_walked(value, path):
             return
         else:
@@ -145,6 +155,11 @@ def _is_object(leaf: Any) -> bool:
     if isinstance(leaf, (types.FunctionType, types.MethodType)):
         return name_package(leaf) not in _FOREIGN
     return name_package(type(leaf)) not in _FOREIGN and not isinstance(leaf, (*_LEAVES, jax.Array))
+
+
+def is_foreign(cls: type) -> bool:
+    """Whether a class, other than ``object``, is defined in a package whose code is not looked into."""
+    return cls is not object and name_package(cls) in _FOREIGN
 
 
 def name_package(definition: Any) -> str:
@@ -180,6 +195,13 @@ def _list_children(path: CapturedPath) -> Iterator[CapturedPath]:  # noqa: C901 
             )
     elif isinstance(value, type):
         yield from _list_class(path, value)
+    elif isinstance(value, types.BuiltinFunctionType):
+        if not isinstance(value.__self__, (type, types.ModuleType)):
+            yield CapturedPath(value.__self__, path, "{}.__self__", path.name)
+    elif isinstance(value, types.MappingProxyType):
+        yield CapturedPath(dict(value), path, "dict({})", path.name)
+    elif isinstance(value, weakref.ref):
+        yield CapturedPath(value(), path, "{}()", path.name)
     elif isinstance(value, types.CellType):
         if (held := read_cell(value)) is not MISSING:
             yield CapturedPath(held, path, "{}.cell_contents", path.name, path.names)
@@ -202,19 +224,24 @@ def _list_class(path: CapturedPath, cls: type) -> Iterator[CapturedPath]:
     for index, base in enumerate(cls.__mro__[1:], 1):
         if _is_walked(base, path):
             yield CapturedPath(base, path, f"{{}}.__mro__[{index}]", base.__name__)
+    yield CapturedPath(type(cls), path, "{}.__class__", f"the class of {cls.__name__}")
     for name, item in vars(cls).items():
-        if isinstance(item, (types.FunctionType, staticmethod, classmethod, property, Tensor)):
-            function, step = _unwrap(item)
-            yield CapturedPath(function, path, step.format(f"{{}}.__dict__[{name!r}]"), f"{path.name}.{name}")
-        elif not name.startswith("__") and (isinstance(item, _CONTAINERS) or _is_object(item)):
+        if isinstance(item, (*CODE_OF_CLASS, functools.cached_property, functools.partialmethod, Tensor)):
+            for function, step in _unwrap(item):
+                text = step.format(f"{{}}.__dict__[{name!r}]")
+                yield CapturedPath(function, path, text, f"{path.name}.{name}")
+        elif not name.startswith("__"):
             yield CapturedPath(item, path, f"{{}}.__dict__[{name!r}]", f"{path.name}.{name}")
 
 
-def _unwrap(item: Any) -> tuple[Any, str]:
-    """Returns the function of an item of a class, and the step to it."""
-    if isinstance(item, property):
-        return item.fget, "{}.fget"
-    return (item.__func__, "{}.__func__") if isinstance(item, (staticmethod, classmethod)) else (item, "{}")
+def _unwrap(item: Any) -> Iterator[tuple[Any, str]]:
+    """Yields the functions of an item of a class, and the steps to them."""
+    names = [name for name in ("fget", "fset", "fdel", "__func__", "func") if hasattr(item, name)]
+    if not names or isinstance(item, (types.FunctionType, Tensor)):
+        yield item, "{}"
+        return
+    for name in names:
+        yield getattr(item, name), f"{{}}.{name}"
 
 
 def _list_function(path: CapturedPath, function: types.FunctionType) -> Iterator[CapturedPath]:

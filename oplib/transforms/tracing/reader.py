@@ -57,6 +57,8 @@ class Reader:
         self._constants, self._identities = candidates.constants, candidates.identities
         self._names_of_code = candidates.names
         self._operands = {id(path.value) for path in paths}
+        self._ancestors = candidates.ancestors
+        self._places: set[tuple[int, str]] = set()
         self._names: dict[int, str] = {}
         # plain lines, and tests with what they find, and the expression of a text that names it
         self._lines: list[str | tuple[str, str, str]] = []
@@ -76,6 +78,8 @@ class Reader:
         self._add_aliases([*paths, *[container for container, _, _ in changed]])
         for path in (*candidates.containers, *candidates.operands):
             self._add_distant(path)
+        for path in (*candidates.containers, *candidates.operands):
+            self._add_other_ways(path)
         self._constants = self._identities = {}  # they hold objects of the user
         rest = [*[container for container, _, _ in changed], *generators]
         groups = [[None if path is None else self._add(path) for path in group] for group in (paths, rest)]
@@ -172,6 +176,25 @@ class Reader:
         self._add_identity(same | absent, path)
         self._add_constants(path)
 
+    def _add_other_ways(self, path: CapturedPath) -> None:
+        """Refuses a call in which another place, which the code may read, no longer holds the same container.
+
+        Places of functions and classes are compared here, also on the way to an operand.
+        """
+        is_shared = isinstance(path.value, (type, types.FunctionType, types.ModuleType))
+        is_on_the_way = id(path.value) in self._operands or id(path.value) in self._ancestors
+        if id(path) not in self._names or (is_on_the_way and not is_shared):
+            return
+        for other in path.again:
+            held: Any = None if other.parent is None else other.parent.value
+            if other.parent is None or "__mro__" in other.step or isinstance(held, type):
+                continue  # classes and what they hold are compared as one
+            place = id(getattr(held, "__globals__", held)), other.step
+            if place not in self._places and self._names_of_code.lead_to(other) and _leads(other):
+                self._places.add(place)
+                test = f"{other.step.format(self._read(other.parent))} is not {self._names[id(path)]}"
+                self._refuse(test, f"{other.name} is no longer {path.name}")
+
     def _add_constants(self, path: CapturedPath) -> None:
         """Adds a test of what the function may read from a container that is frozen into the program."""
         value, name = path.value, self._names[id(path)]
@@ -243,6 +266,14 @@ class Reader:
                 self._refuse(
                     f"{other.step.format(parent)} is not {name}", f"{other.name} is no longer {path.name}"
                 )
+
+
+def _leads(path: CapturedPath) -> bool:
+    """Whether a step still leads to the object of a path; the function may have changed it meanwhile."""
+    try:
+        return eval(path.step.format("held"), {"held": path.parent and path.parent.value}) is path.value
+    except _ERRORS:
+        return False
 
 
 def _refer(value: Any) -> Callable[[], Any]:
