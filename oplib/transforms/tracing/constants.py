@@ -23,7 +23,7 @@ from typing import Any
 from oplib.tensor import Generator, Tensor
 
 from .entries import MISSING, list_codes, list_names, list_slot_names, may_read_all_globals, read_entries
-from .paths import CODE_OF_CLASS, SCALARS, CapturedPath, Walk, is_foreign, name_package
+from .paths import CODE_OF_CLASS, SCALARS, CapturedPath, Walk, is_of_others, name_package
 
 _DYNAMIC = frozenset({
     "MATCH_CLASS", "__dict__", "__getattribute__", "asdict", "astuple", "attrgetter", "fields", "getattr",
@@ -172,7 +172,7 @@ class NamesOfCode:
             return any("__mro__" not in way.step and self._is_reached(way) for way in (cls, *cls.again))
         if name.startswith("__") and name.endswith("__"):
             return True
-        return any(name in vars(base) for base in cls.value.__mro__[1:] if is_foreign(base))
+        return any(name in vars(base) for base in cls.value.__mro__[1:] if is_of_others(base))
 
     def lead_to(self, path: CapturedPath) -> bool:
         """Whether the code may go the last step of a path, and any way to the object before it."""

@@ -157,7 +157,7 @@ def _is_object(leaf: Any) -> bool:
     return name_package(type(leaf)) not in _FOREIGN and not isinstance(leaf, (*_LEAVES, jax.Array))
 
 
-def is_foreign(cls: type) -> bool:
+def is_of_others(cls: type) -> bool:
     """Whether a class, other than ``object``, is defined in a package whose code is not looked into."""
     return cls is not object and name_package(cls) in _FOREIGN
 
