@@ -23,7 +23,7 @@ from typing import Any
 from oplib.tensor import Generator, Tensor
 
 from .entries import MISSING, list_codes, list_names, list_slot_names, may_read_all_globals, read_entries
-from .paths import CODE_OF_CLASS, SCALARS, CapturedPath, Walk, is_of_others, name_package
+from .paths import CODE_OF_CLASS, RULES, SCALARS, CapturedPath, Walk, is_of_others, name_package
 
 _DYNAMIC = frozenset({
     "MATCH_CLASS", "__dict__", "__getattribute__", "asdict", "astuple", "attrgetter", "fields", "getattr",
@@ -206,7 +206,7 @@ class NamesOfCode:
         if isinstance(held, _UNNAMED) or isinstance(path.value, type):
             return True
         name = _get_name(path)
-        is_named = name is None or name == "__wrapped__" or name in self.known
+        is_named = name in self.known or name in {None, "__wrapped__", *RULES}
         return is_named or self.reads_all(held, is_on_the_way=False)
 
 
@@ -276,6 +276,8 @@ def identify(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
     if isinstance(value, types.BuiltinFunctionType):
         is_bound = not isinstance(value.__self__, (type, types.ModuleType))
         return {"({}.__name__,)": (value.__name__,)} if is_bound else {"{}": value}
+    if "_opoverload" in getattr(value, "__dict__", ()):  # an op of the user, whose rules may change
+        return {"{}._opoverload.record.version": value._opoverload.record.version}
     return {"{}.__class__": type(value)} | _identify_attributes(value, names, type(value).__mro__[:-1])
 
 

@@ -15,6 +15,7 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import jax
@@ -33,6 +34,9 @@ _FOREIGN = sys.stdlib_module_names | {"jax", "jaxlib", "numpy", "oplib", "optree
 _OPAQUE = _FOREIGN - {
     "_thread", "argparse", "builtins", "collections", "functools", "oplib", "operator", "types", "weakref"
 }  # fmt: skip
+RULES = ("backward", "setup_context")
+"""What the derivative of an op holds that is code of users."""
+
 CODE_OF_CLASS = (types.FunctionType, property, staticmethod, classmethod)
 """What a class holds that is code, and that is compared as one object."""
 
@@ -184,6 +188,9 @@ def _list_children(path: CapturedPath) -> Iterator[CapturedPath]:  # noqa: C901 
         yield CapturedPath(items, path, "tuple({}.keywords.items())", f"{path.name}.keywords")
     elif name_package(type(value)) == "oplib" and "__wrapped__" in getattr(value, "__dict__", ()):
         yield CapturedPath(value.__wrapped__, path, "{}.__wrapped__", path.name)  # made by jit, and the like
+        for name in RULES if "_opoverload" in value.__dict__ else ():
+            text = f"_opoverload.record.derivative.{name}"
+            yield CapturedPath(attrgetter(text)(value), path, f"{{}}.{text}", f"{path.name}.{name}")
     elif isinstance(value, _COLLECTIONS):
         yield from _list_items(path, value)
         if name_package(type(value)) not in _FOREIGN:  # a class of the user may have attributes and methods

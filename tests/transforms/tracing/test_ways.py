@@ -111,6 +111,28 @@ def use_custom_op():
     return Case(lambda x: scale(x), lambda: rates.__setitem__(0, 3.0))
 
 
+def _use_rule(change):
+    @oplib.library.custom_op("ways::same", mutates_args=())
+    def same(x: oplib.Tensor) -> oplib.Tensor:
+        return x * 1
+
+    def run(x):
+        leaf = x.detach().requires_grad_()
+        same(leaf).sum().backward()
+        return leaf.grad
+
+    same.register_autograd(lambda ctx, grad: grad * rates[0])
+    return Case(run, lambda: change(same))
+
+
+def use_rule_of_a_custom_op():
+    return _use_rule(lambda same: rates.__setitem__(0, 3.0))
+
+
+def use_replaced_rule_of_a_custom_op():
+    return _use_rule(lambda same: same.register_autograd(lambda ctx, grad: grad * 5))
+
+
 def use_cached_function():
     factor = functools.cache(lambda: rates[0])
 
