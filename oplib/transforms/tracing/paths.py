@@ -42,6 +42,7 @@ CODE_OF_CLASS = (types.FunctionType, property, staticmethod, classmethod)
 
 _INSTALLED = f"{os.sep}site-packages{os.sep}"
 _COLLECTIONS = (dict, list, tuple, deque, set, frozenset)
+_REFERENCES = (types.BuiltinFunctionType, types.CellType, types.MappingProxyType, weakref.ref)
 _CONTAINERS = (*_COLLECTIONS, functools.partial)
 _DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _LEAVES = (*SCALARS, *_DESCRIPTORS, np.ndarray, range, slice, type(Ellipsis))
@@ -202,18 +203,23 @@ def _list_children(path: CapturedPath) -> Iterator[CapturedPath]:  # noqa: C901 
             )
     elif isinstance(value, type):
         yield from _list_class(path, value)
-    elif isinstance(value, types.BuiltinFunctionType):
-        if not isinstance(value.__self__, (type, types.ModuleType)):
-            yield CapturedPath(value.__self__, path, "{}.__self__", path.name)
-    elif isinstance(value, types.MappingProxyType):
-        yield CapturedPath(dict(value), path, "dict({})", path.name)
-    elif isinstance(value, weakref.ref):
-        yield CapturedPath(value(), path, "{}()", path.name)
-    elif isinstance(value, types.CellType):
-        if (held := read_cell(value)) is not MISSING:
-            yield CapturedPath(held, path, "{}.cell_contents", path.name, path.names)
+    elif isinstance(value, _REFERENCES):
+        yield from _list_referent(path, value)
     else:
         yield from _list_attributes(path, value)
+
+
+def _list_referent(path: CapturedPath, value: Any) -> Iterator[CapturedPath]:
+    """Yields the path of the object that a cell, reference, proxy or bound method of Python leads to."""
+    if isinstance(value, types.CellType):
+        if (held := read_cell(value)) is not MISSING:
+            yield CapturedPath(held, path, "{}.cell_contents", path.name, path.names)
+    elif isinstance(value, weakref.ref):
+        yield CapturedPath(value(), path, "{}()", path.name)
+    elif isinstance(value, types.MappingProxyType):
+        yield CapturedPath(dict(value), path, "dict({})", path.name)
+    elif not isinstance(value.__self__, (type, types.ModuleType)):
+        yield CapturedPath(value.__self__, path, "{}.__self__", path.name)
 
 
 def _list_tensor(path: CapturedPath, tensor: Tensor) -> Iterator[CapturedPath]:
