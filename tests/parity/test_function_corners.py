@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+import oplib
+
 from .programs import make_function
 
 pytest.importorskip("torch")
@@ -213,5 +215,24 @@ def test_what_a_node_lists_can_be_read(assert_agrees):
 
         walk(y.grad_fn)
         return found
+
+    assert_agrees(program)
+
+
+@pytest.mark.parametrize("ways", ["grad", "backward", "compiled"])
+def test_a_gradient_that_goes_through_unchanged_leads_back_to_its_root(assert_agrees, ways):
+    def program(lib):
+        straight = make_function(lib, lambda ctx, x: x.round(), lambda ctx, g: g)
+        x, root = lib.tensor([0.6, 1.7], requires_grad=True), lib.tensor([2.0, 3.0], requires_grad=True)
+        function = oplib.jit(straight.apply) if ways == "compiled" and lib is oplib else straight.apply
+        if ways == "compiled":
+            (first,) = lib.autograd.grad((function(x) ** 3).sum(), x, create_graph=True)
+            return first.requires_grad, lib.autograd.grad((first**2).sum(), x)
+        if ways == "grad":
+            (first,) = lib.autograd.grad(function(x), x, root, create_graph=True)
+        else:
+            function(x).backward(root, create_graph=True)
+            first = x.grad
+        return first.requires_grad, lib.autograd.grad((first**2).sum(), root)
 
     assert_agrees(program)
