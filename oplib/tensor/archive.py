@@ -123,6 +123,8 @@ def load(f: File, map_location: Any = None) -> Any:
         {'weight': tensor([1., 1.])}
     """
     _require_file(f, "load", "read")
+    if isinstance(f, (str, os.PathLike)) and Path(f).is_char_device():  # zipfile would read /dev/zero for ever
+        raise DataError(f"load: the path is a device, and no file. Got {os.fspath(f)!r}. Give another path.")
     try:
         with zipfile.ZipFile(f) as archive:
             return _Reader(archive, map_location).read()

@@ -540,3 +540,9 @@ def test_an_integer_with_more_digits_than_python_writes_is_refused_by_its_place(
     with pytest.raises(DataError, match=r"save: the tree\['a'\] has more digits .* an integer of 19932 bits"):
         oplib.save({"a": 10**6000}, tmp_path / "big")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/null"])
+def test_a_device_is_no_file_of_tensors(device):
+    with pytest.raises(DataError, match=f"load: the path is a device, and no file. Got {device!r}"):
+        oplib.load(device)
