@@ -123,7 +123,7 @@ def load(f: File, map_location: Any = None) -> Any:
         {'weight': tensor([1., 1.])}
     """
     _require_file(f, "load", "read")
-    if isinstance(f, (str, os.PathLike)) and Path(f).is_char_device():  # zipfile would read /dev/zero for ever
+    if isinstance(f, (str, os.PathLike)) and Path(f).is_char_device():  # /dev/zero has no end
         raise DataError(f"load: the path is a device, and no file. Got {os.fspath(f)!r}. Give another path.")
     try:
         with zipfile.ZipFile(f) as archive:
