@@ -20,6 +20,7 @@ from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
 from oplib.autograd.nodes.edges import GradientEdge
 from oplib.autograd.nodes.node import Edge
+from oplib.autograd.user_functions.function_node import Error
 from oplib.errors import AutogradError, MissingRuleError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
@@ -325,18 +326,28 @@ def _differentiate_rest(
     """
     options = {"retain_graph": True, "allow_unused": True, **options}
     refused: dict[int, Exception] = {}
+    ends = [*targets, *_list_ends_of_errors(outputs)]
     try:
-        return grad(outputs, targets, cotangents, **options), refused
+        return grad(outputs, ends, cotangents, **options)[: len(targets)], refused
     except (AutogradError, MissingRuleError):
         for number, output in enumerate(outputs):
             try:
-                jax.eval_shape(partial(_differentiate_one, output, targets), output._storage.array)
+                jax.eval_shape(partial(_differentiate_one, output, ends), output._storage.array)
             except (AutogradError, MissingRuleError) as error:
                 refused[number] = type(error)(str(error))  # without its traceback
     kept = [number for number in range(len(outputs)) if number not in refused]
     if not kept:
         return [None] * len(targets), refused
     return grad([outputs[n] for n in kept], targets, [cotangents[n] for n in kept], **options), refused
+
+
+def _list_ends_of_errors(outputs: Sequence[Tensor]) -> list[GradientEdge]:
+    """Returns where the edges of nodes end that raise.
+
+    They lead to no operand, so a pass to the operands alone would leave these nodes out in silence.
+    """
+    nodes = RunPlan([edge for edge in map(gradient_edge, outputs) if edge is not None]).find_order()
+    return [GradientEdge(*edge) for node in nodes if isinstance(node, Error) for edge in node.edges if edge]
 
 
 def _differentiate_one(output: Tensor, targets: Sequence[Any], cotangent: Any) -> None:

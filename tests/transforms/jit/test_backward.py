@@ -8,7 +8,8 @@ import pytest
 
 import oplib
 from oplib.autograd import Function, grad
-from oplib.errors import SavedTensorError, TracingError
+from oplib.autograd.function import once_differentiable
+from oplib.errors import AutogradError, SavedTensorError, TracingError
 
 pytestmark = pytest.mark.spec("J.6")
 
@@ -513,3 +514,52 @@ def test_a_backward_inside_gives_no_gradient_to_a_tensor_that_outlives_the_call(
     x, w = oplib.ones(2, requires_grad=True), oplib.ones(2, requires_grad=True)
     with pytest.raises(TracingError, match=r"that the compiled function returns or keeps|outlives it"):
         oplib.jit(function)(x, w)
+
+
+class Once(oplib.autograd.Function):
+    """A sine whose backward is not recorded."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0].cos()
+
+
+def differentiate_twice_outside(run):
+    x = oplib.tensor([0.3, 0.4], requires_grad=True)
+    (first,) = oplib.autograd.grad((run(lambda: Once.apply(x) + x**3)() ** 2).sum(), x, create_graph=True)
+    first.sum().backward()
+
+
+def differentiate_a_penalty(run):
+    x = oplib.tensor([0.3, 0.4], requires_grad=True)
+
+    def penalize():
+        (first,) = oplib.autograd.grad((Once.apply(x) + x**3).sum(), x, create_graph=True)
+        return (first * x).sum()
+
+    run(penalize)().backward()
+
+
+@pytest.mark.parametrize("differentiate", [differentiate_twice_outside, differentiate_a_penalty])
+@pytest.mark.parametrize("run", [lambda function: function, oplib.jit])
+def test_a_backward_that_is_differentiated_once_raises_the_second_time(differentiate, run):
+    with pytest.raises(AutogradError, match="marked with @once_differentiable"):
+        differentiate(run)
+
+
+def test_a_backward_that_is_differentiated_once_leaves_other_results_alone():
+    x = oplib.tensor([0.3, 0.4], requires_grad=True)
+
+    def step():
+        (first,) = oplib.autograd.grad(Once.apply(x).sum(), x, create_graph=True)
+        return first, (x**3).sum()
+
+    _, other = oplib.jit(step)()
+    other.backward()
+    np.testing.assert_allclose(x.grad.numpy(), 3 * np.array([0.3, 0.4]) ** 2, rtol=1e-6)
