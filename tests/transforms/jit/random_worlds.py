@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
@@ -296,14 +297,19 @@ REGIONS: dict[str, Act] = {
 """Instructions that run code in a mode, a map, control flow or a Function."""
 
 
+def _recorded(tensor: Any) -> Any:
+    """A context in which a history stays that of the tensor: torch cannot differentiate it otherwise."""
+    return contextlib.nullcontext() if tensor.requires_grad else oplib.no_grad()
+
+
 def _turn(tensor: Any) -> None:
     if tensor.ndim == 2:
-        with oplib.no_grad():
+        with _recorded(tensor):
             tensor.t_()
 
 
 def _add_dim(tensor: Any) -> None:
-    with oplib.no_grad():
+    with _recorded(tensor):
         if tensor.ndim < 3:
             tensor.unsqueeze_(0)
         else:
