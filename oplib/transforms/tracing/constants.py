@@ -22,7 +22,17 @@ from typing import Any
 
 from oplib.tensor import Generator, Tensor
 
-from .entries import MISSING, list_codes, list_names, list_slot_names, may_read_all_globals, read_entries
+from .entries import (
+    MISSING,
+    is_stored,
+    list_codes,
+    list_global_names,
+    list_names,
+    list_slot_names,
+    may_read_all_globals,
+    read_entries,
+    read_stored,
+)
 from .paths import CODE_OF_CLASS, RULES, SCALARS, CapturedPath, Walk, is_of_others, name_package
 
 _DYNAMIC = frozenset({
@@ -53,6 +63,7 @@ _PROBES_OF_KEYS = _ITERATION | _CAUGHT | {
 _PROBES_OF_ATTRIBUTES = _DYNAMIC | _CAUGHT | {"hasattr", "AttributeError"}
 _PROBES_OF_GLOBALS = _CAUGHT | {"globals", "NameError"}
 _MANY_ITEMS = 1000
+_MADE = ("dict(", "tuple(")  # steps that make another object at each call
 _OF_TENSOR = "({0}.__class__, *kind_of({0}))"
 
 
@@ -212,7 +223,7 @@ class NamesOfCode:
 
 def _keeps_all(value: Any) -> bool:
     """Whether methods of Python read what an object holds, such as those of a ``UserDict``."""
-    return name_package(type(value)) in {"collections", "weakref"}
+    return not {"collections", "weakref"}.isdisjoint(map(name_package, type(value).__mro__))
 
 
 def _get_name(path: CapturedPath) -> str | None:
@@ -268,7 +279,7 @@ def identify(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
         same = {} if "__mro__" in path.step else {"{}": value}
         return same | _identify_attributes(value, names, value.__mro__[1:-1])
     if isinstance(value, (dict, list, tuple, deque, set, frozenset)):
-        return _identify_items(value, names)
+        return _identify_items(value, names, is_made=path.step.startswith(_MADE))
     if isinstance(value, types.ModuleType):
         return _identify_attributes(value, names, ())
     if isinstance(value, (types.CellType, types.MethodType)):
@@ -287,7 +298,7 @@ def _identify_function(
     identity: dict[str, Any] = {} if is_method else {"{}.__code__": function.__code__}
     if names.probes_attributes and not is_method:
         identity[f"{ABSENT}{{}}.__dict__"] = names.list_absent(vars(function), ())
-    asked = list_names(function.__code__) - function.__globals__.keys()
+    asked = list_global_names(function.__code__) - function.__globals__.keys()
     if not names.probes_globals:
         asked &= vars(builtins).keys()  # another name is an error, unless somebody asks first
     if asked:
@@ -295,13 +306,14 @@ def _identify_function(
     return identity
 
 
-def _identify_items(value: Any, names: NamesOfCode) -> dict[str, Any]:
+def _identify_items(value: Any, names: NamesOfCode, *, is_made: bool) -> dict[str, Any]:
     length: dict[str, Any] = {"len({})": len(value)}
     if len(value) > _MANY_ITEMS:
         if isinstance(value, dict):
             length[f"{ABSENT}{{}}"] = names.list_absent(value, [names.known])
         items = value.values() if isinstance(value, dict) else value
-        return length if any(isinstance(item, Tensor) for item in items) else {**length, "id({})": id(value)}
+        has_identity = not is_made and not any(isinstance(item, Tensor) for item in items)
+        return {**length, "id({})": id(value)} if has_identity else length
     if isinstance(value, (set, frozenset)) and all(isinstance(item, SCALARS) for item in value):
         return {"frozenset({})": frozenset(value)}
     if not isinstance(value, dict):
@@ -311,13 +323,13 @@ def _identify_items(value: Any, names: NamesOfCode) -> dict[str, Any]:
 
 
 def _identify_attributes(value: Any, names: NamesOfCode, others: Iterable[type]) -> dict[str, Any]:
-    attributes = getattr(value, "__dict__", None)
+    attributes = read_stored(value, "__dict__")
     slots = () if isinstance(value, (type, types.ModuleType)) else list_slot_names(type(value))
-    empty = [name for name in slots if name in names.known and not hasattr(value, name)]
+    empty = [name for name in slots if name in names.known and not is_stored(value, name)]
     identity: dict[str, Any] = {}
     if empty:
-        identity[f"tuple([hasattr({{}}, name) for name in {empty}])"] = (False,) * len(empty)
-    if attributes is None:
+        identity[f"tuple([is_stored({{}}, name) for name in {empty}])"] = (False,) * len(empty)
+    if attributes is MISSING:
         return identity
     if names.reads_all(value, is_on_the_way=False):
         return identity | {"tuple({}.__dict__)": tuple(attributes)}
@@ -342,7 +354,8 @@ def _is_index(number: Any, length: int) -> bool:
 
 
 def _list_attributes(value: Any) -> set[str]:
-    names = {name for name in getattr(value, "__dict__", ()) if not name.startswith("__")}
+    attributes = read_stored(value, "__dict__")
+    names = set() if attributes is MISSING else {name for name in attributes if not name.startswith("__")}
     if isinstance(value, types.ModuleType):
         return names
     for cls in type(value).__mro__[:-1]:
@@ -353,12 +366,12 @@ def _list_attributes(value: Any) -> set[str]:
 
 def _read_attribute(value: Any, name: str) -> Any:
     """Returns an attribute without running a property of the user."""
-    attributes = getattr(value, "__dict__", {})
-    if name in attributes:
+    attributes = read_stored(value, "__dict__")
+    if attributes is not MISSING and name in attributes:
         return attributes[name]
     for cls in type(value).__mro__:
         if name in vars(cls):
             held = vars(cls)[name]
             is_slot = isinstance(held, (types.MemberDescriptorType, types.GetSetDescriptorType))
-            return getattr(value, name, MISSING) if is_slot else held
+            return read_stored(value, name) if is_slot else held
     return MISSING

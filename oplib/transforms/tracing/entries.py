@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import types
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from oplib.tensor import Tensor
@@ -15,6 +16,14 @@ MISSING = object()
 """Stands for what a container does not hold."""
 
 _LOOK_UPS = frozenset({"globals", "getattr", "vars", "__dict__", "__globals__"})
+_EXTENDED, _LOAD_GLOBAL = dis.opmap["EXTENDED_ARG"], dis.opmap["LOAD_GLOBAL"]
+_OF_GLOBALS = {
+    dis.opmap.get(name)
+    for name in (
+        "DELETE_GLOBAL", "IMPORT_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "LOAD_GLOBAL", "LOAD_NAME",
+        "STORE_GLOBAL",
+    )
+}  # fmt: skip
 _WITHOUT = (type, types.ModuleType, types.MethodType, tuple, frozenset, functools.partial)
 
 
@@ -36,7 +45,7 @@ def read_entries(value: Any) -> dict[Any, Any] | None:
         return {name: value.__globals__[name] for name in list_globals(value)}
     if isinstance(value, _WITHOUT):
         return None
-    entries = {name: getattr(value, name, MISSING) for name in list_slot_names(type(value))}
+    entries = {name: read_stored(value, name) for name in list_slot_names(type(value))}
     if isinstance(value, types.CellType):
         entries = {"cell_contents": read_cell(value)}
     entries |= _attributes(value) or {}
@@ -92,6 +101,20 @@ def restore_entries(container: Any, before: dict[Any, Any]) -> None:
             restore_entry(container, key, before)
 
 
+def read_stored(value: Any, name: str) -> Any:
+    """Returns an attribute without asking ``__getattr__``, which may raise any error; or MISSING."""
+    kind: Any = type(value)
+    try:
+        return kind.__getattribute__(value, name)
+    except AttributeError:
+        return MISSING
+
+
+def is_stored(value: Any, name: str) -> bool:
+    """Whether an object has an attribute without asking ``__getattr__``."""
+    return read_stored(value, name) is not MISSING
+
+
 def read_cell(cell: types.CellType) -> Any:
     """Returns what a closure cell holds, or MISSING."""
     try:
@@ -129,18 +152,43 @@ def list_names(code: types.CodeType) -> frozenset[str]:
     Strings are among them if the code may look up names with them.
     """
     codes = list(list_codes(code))
-    names = frozenset[str]().union(*[inner.co_names for inner in codes])
-    if names.isdisjoint(_LOOK_UPS):
-        return names
-    return names.union(*[[held for held in inner.co_consts if isinstance(held, str)] for inner in codes])
+    return frozenset[str]().union(_list_keys(codes), *[inner.co_names for inner in codes])
+
+
+def list_global_names(code: types.CodeType) -> frozenset[str]:
+    """Returns the names that code and the functions inside it may look up among the globals.
+
+    An attribute may have the name of a global that the code does not read: a script may call
+    ``optimizer.step()`` in a loop over ``step``.
+    """
+    codes = list(list_codes(code))
+    return frozenset[str]().union(_list_keys(codes), *map(_list_loaded, codes))
+
+
+def _list_keys(codes: Iterable[types.CodeType]) -> frozenset[str]:
+    """Returns the strings in code if it may look up names with them."""
+    if all(_LOOK_UPS.isdisjoint(code.co_names) for code in codes):
+        return frozenset()
+    return frozenset(held for code in codes for held in code.co_consts if isinstance(held, str))
+
+
+def _list_loaded(code: types.CodeType) -> Iterator[str]:
+    """Yields the names of globals that code reads or sets, and of modules that it imports."""
+    index = 0
+    for number, argument in zip(code.co_code[::2], code.co_code[1::2], strict=True):
+        index = index << 8 | argument
+        if number == _EXTENDED:
+            continue
+        if number in _OF_GLOBALS:  # the lowest bit of LOAD_GLOBAL says whether the code calls what it loads
+            yield code.co_names[index >> 1 if number == _LOAD_GLOBAL else index]
+        index = 0
 
 
 def list_globals(function: types.FunctionType) -> list[str]:
     """Returns the names of globals that exist, and that a function or the functions inside it may read."""
-    names = list_names(function.__code__)
-    if may_read_all_globals(names):
+    if may_read_all_globals(list_names(function.__code__)):
         return sorted(name for name in function.__globals__ if not name.startswith("__"))
-    return sorted(names & function.__globals__.keys())
+    return sorted(list_global_names(function.__code__) & function.__globals__.keys())
 
 
 def may_read_all_globals(names: frozenset[str]) -> bool:
@@ -149,5 +197,5 @@ def may_read_all_globals(names: frozenset[str]) -> bool:
 
 
 def _attributes(value: Any) -> dict[str, Any] | None:
-    attributes = getattr(value, "__dict__", None)
+    attributes = read_stored(value, "__dict__")
     return attributes if isinstance(attributes, dict) else None

@@ -24,7 +24,7 @@ import numpy as np
 from oplib.tensor import Generator, Tensor, default_generator
 from oplib.tensor.methods.copying import users_attributes
 
-from .entries import MISSING, list_globals, list_names, list_own_slots, read_cell
+from .entries import MISSING, list_globals, list_names, list_own_slots, read_cell, read_stored
 
 SCALARS = (bool, int, float, complex, str, bytes, type(None), enum.Enum, np.dtype, np.generic)
 """Values that are frozen into a program, and compared at the next call."""
@@ -296,14 +296,14 @@ def _list_items(path: CapturedPath, items: Any) -> Iterator[CapturedPath]:
 
 
 def _list_attributes(path: CapturedPath, value: Any) -> Iterator[CapturedPath]:
-    attributes: Any = getattr(value, "__dict__", None)
+    attributes: Any = read_stored(value, "__dict__")
     if isinstance(attributes, dict):
         for name, held in attributes.items():
             yield CapturedPath(held, path, f"{{}}.__dict__[{name!r}]", f"{path.name}.{name}")
     for cls in type(value).__mro__:
         for name in list_own_slots(cls):
-            held = getattr(value, name, None)
-            if held is not None:
+            held = read_stored(value, name)
+            if held is not MISSING:
                 yield CapturedPath(held, path, f"{{}}.{name}", f"{path.name}.{name}")
         if _is_walked(cls, path):
             yield CapturedPath(

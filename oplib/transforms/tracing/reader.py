@@ -20,7 +20,7 @@ from oplib.tensor import Generator, Tensor, default_generator
 
 from .candidates import Candidates
 from .constants import ABSENT, identify, read_constants, read_kind
-from .entries import MISSING, read_entries
+from .entries import MISSING, is_stored, read_entries
 from .paths import SCALARS, CapturedPath
 
 _numbers = itertools.count()
@@ -68,6 +68,7 @@ class Reader:
             "are_others": _are_others,
             "list_changed": _list_changed,
             "kind_of": read_kind,
+            "is_stored": is_stored,
             "default_generator": default_generator,
         }
         for path in paths:
@@ -151,7 +152,7 @@ class Reader:
             is_value = isinstance(value, (int, frozenset, tuple))
             expected = f"!= {self._constant(value)}" if is_value else f"is not {self._constant(ref(value))}()"
             reason = "is another function, or of another class, length or content"
-            if "hasattr" in expression:
+            if "is_stored" in expression:
                 reason = f"has an attribute now that it did not have, {expression.partition(' in ')[2][:-2]}"
             elif expression.startswith("tuple"):
                 what = "attributes" if "__dict__" in expression else "keys"

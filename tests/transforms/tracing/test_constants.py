@@ -552,6 +552,72 @@ def test_counters_that_other_code_reads_compile_nothing():
 
 
 @pytest.mark.spec("J.17")
+@pytest.mark.parametrize("is_caught", [False, True])
+def test_globals_with_the_names_of_attributes_compile_nothing(monkeypatch, is_caught):
+    held = SimpleNamespace(fit=lambda x: x.sum() * rate)
+
+    def run(x):
+        return held.fit(x)
+
+    def run_or_raise(x):
+        try:
+            return held.fit(x)
+        except Exception as error:
+            raise ValueError from error
+
+    step = oplib.jit(run_or_raise if is_caught else run)
+    for number in range(3):
+        assert step(oplib.ones(2)).item() == 4
+        for name in ("fit", "sum"):
+            monkeypatch.setitem(globals(), name, number)
+    assert step.compilations == 1
+
+
+@pytest.mark.spec("J.17")
+def test_a_global_after_256_other_names_compiles_again(monkeypatch):
+    lines = "; ".join(f"x.name{number}" for number in range(300))
+    monkeypatch.setitem(globals(), "late", 2.0)
+    exec(f"def run(x):\n    if x is None: {lines}\n    return x * late", globals(), scope := {})
+    step = oplib.jit(scope["run"])
+    assert step(oplib.ones(1)).tolist() == [2.0]
+    monkeypatch.setitem(globals(), "late", 3.0)
+    assert step(oplib.ones(1)).tolist() == [3.0]
+
+
+@pytest.mark.spec("J.17")
+@pytest.mark.parametrize(
+    "large",
+    [
+        {(number, "pair"): number for number in range(1001)},
+        {(number, "pair") for number in range(1001)},
+        types.MappingProxyType(dict.fromkeys(map(str, range(1001)), 1)),
+    ],
+)
+def test_a_large_collection_with_keys_of_any_kind_compiles_nothing_again(large):
+    step = oplib.jit(lambda x: x * len(large))
+    for _ in range(2):
+        assert step(oplib.ones(1)).tolist() == [1001]
+    assert step.compilations == 1
+
+
+class Options(dict):
+    """A dictionary whose attributes are its items; a missing one is a KeyError."""
+
+    __slots__ = ("empty",)
+    __getattr__ = dict.__getitem__
+
+
+@pytest.mark.spec("J.17")
+def test_a_class_whose_attributes_raise_other_errors_is_compared_by_its_items():
+    options = Options(rate=2.0)
+    step = oplib.jit(lambda x: x * options.rate)
+    for value in (2.0, 2.0, 3.0):
+        options["rate"] = value
+        assert step(oplib.ones(1)).tolist() == [value]
+    assert step.compilations == 2
+
+
+@pytest.mark.spec("J.17")
 def test_what_the_code_does_not_read_may_grow():
     config, log, bar = {"rate": 2.0}, [], SimpleNamespace(rate=1.0)
     step = oplib.jit(lambda x: x * config["rate"] * bar.rate)

@@ -143,6 +143,14 @@ def use_cached_function():
     return Case(lambda x: x * factor(), change)
 
 
+def use_own_dictionary_of_python_code():
+    class Own(collections.UserDict):
+        pass
+
+    held = Own(rate=2.0)
+    return Case(lambda x: x * held["rate"], lambda: held.update(rate=3.0))
+
+
 def use_parsed_arguments():
     arguments = argparse.Namespace(rate=2.0)
     return Case(lambda x: x * arguments.rate, lambda: setattr(arguments, "rate", 3.0))
