@@ -241,15 +241,16 @@ class Program:
             self._watch.begin()
         outputs, follows = operands.outputs, False
         if outputs is not None and self._following is not None:
-            arrays = [*self._following.take_kept([*outputs.arrays, None])]
+            arrays, computed = [*self._following.take_kept([*outputs.arrays, None])], list[Any]()
             calls = itertools.chain.from_iterable(itertools.starmap(self._run, (inputs,)))
             # Interrupts and signal handlers come after a call only: none from here until the count is right.
             if outputs.is_whole:
                 outputs.arrays = arrays  # now the program may use the memory of the old gradients
-                arrays[:] = calls
+                computed[:] = calls
+                arrays[:] = computed  # another list: a later read takes its array out of the outputs
                 follows = outputs.is_whole
                 outputs.calls += follows
-                returned.append(arrays)
+                returned.append(computed)
         while not returned:
             seen = reads[0]
             self._copy_read(inputs, operands.list_owners())

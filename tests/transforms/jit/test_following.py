@@ -525,6 +525,28 @@ def test_what_is_read_after_the_program_has_run_loses_no_tensor(monkeypatch):
     assert (x.numpy() == 5.0).all()
 
 
+def test_an_interrupt_by_a_handler_that_reads_loses_no_tensor(monkeypatch):
+    """The handler may save the weights before it raises."""
+    x, y = oplib.zeros(4), oplib.zeros(4)
+    step = oplib.jit(lambda: (x.add_(1.0), y.add_(1.0)))
+    for _ in range(3):
+        step()
+    (programs,) = step._programs.by_key.values()
+
+    def read_and_raise(tensors):
+        _ = x._storage.array
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(programs[0]._write_back, "note", read_and_raise)
+        with pytest.raises(KeyboardInterrupt):
+            step()
+    assert (x.tolist(), y.tolist()) == ([4.0] * 4, [4.0] * 4)
+    assert (x._version, y._version) == (4, 4)
+    step()
+    assert (x.tolist(), y.tolist()) == ([5.0] * 4, [5.0] * 4)
+
+
 def test_what_is_read_while_inputs_are_copied_stays_valid(monkeypatch):
     x, y, held = oplib.zeros(4), oplib.zeros(4), []
     step = oplib.jit(lambda: (x.add_(1.0), y.add_(1.0)))
