@@ -78,7 +78,7 @@ def test_a_run_tells_its_seed_at_the_start_and_after_a_failure(tmp_path):
     failing = tmp_path / "test_failing.py"
     failing.write_text("def test_failing():\n    assert False\n")
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", ROOT / "pyproject.toml", failing]
-    environment = {**os.environ, "OPLIB_TEST_SEED": "31"}
+    environment = {**os.environ, "OPLIB_TEST_SEED": "31", "OPLIB_TEST_SHARE": "1"}
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400, check=False
     )
