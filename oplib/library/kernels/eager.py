@@ -7,14 +7,13 @@ from typing import Any
 
 import jax
 
-from oplib.errors import ResultError, describe
 from oplib.library.arguments.keys import make_generator, to_key
 from oplib.library.arguments.layout import copy_lists
 from oplib.library.arguments.recording import box_results
 from oplib.library.arguments.results import FORWARD, take_returned_arguments
 from oplib.library.arguments.structure import pack
 from oplib.library.arguments.trees import is_tree_leaf
-from oplib.library.records.record import Function, Record, Tag
+from oplib.library.records.record import Function, Record
 from oplib.library.schema import split_values
 from oplib.tensor import Generator, Tensor, read_array
 
@@ -22,9 +21,11 @@ from .kernel_choice import choose_kernel, find_device
 from .tensor_kernel import (
     call_tensor_kernel,
     check_tensor_results,
+    find_returned,
     find_tensors,
     find_written,
     note_versions,
+    refuse_aliases,
     refuse_undeclared_writes,
 )
 from .tracing import any_traced, run_with_grad_off
@@ -92,33 +93,16 @@ def _copy(value: Any) -> Any:
 
 
 def _finish(record: Record, results: list[Any], values: Sequence[Any]) -> Any:
-    """Refuses results that share storage with an input or each other, and removes their history.
+    """Checks the results of a kernel beside its arguments, and removes their history.
 
-    Two kinds of results are exempt: written arguments, which an op of ``custom_op`` returns only under a tag,
-    and results that the schema marks as views.
+    The exemption is a written argument, which an op of ``custom_op`` returns only under a tag.
     """
-    schema = record.schema
-    if record.is_custom and Tag.inplace not in record.tags and Tag.out not in record.tags:
-        indices: Sequence[int | None] = (None,) * len(results)
-    else:
-        indices = schema.returned_arguments
-        take_returned_arguments(record.name, schema, results, values)
-    triples = zip(results, indices, schema.returns, strict=True)
-    new = [result for result, index, declared in triples if index is None and not declared.is_view]
-    _refuse_aliases(record, new, values)
+    refuse_aliases(record, results, values)
+    indices = find_returned(record)
+    if any(index is not None for index in indices):
+        take_returned_arguments(record.name, record.schema, results, values)
     pairs = zip(results, indices, strict=True)
     return pack([_cut(result) if index is None else result for result, index in pairs])
-
-
-def _refuse_aliases(record: Record, results: Sequence[Any], values: Sequence[Any]) -> None:
-    seen = {id(tensor._storage) for tensor in find_tensors(values)}
-    for tensor in find_tensors(results):
-        if id(tensor._storage) in seen:
-            raise ResultError(
-                f"{record.name}: a result may not alias an input or another result. "
-                f"{describe(tensor._storage.array)} shares its storage. Return a copy: tensor.clone()."
-            )
-        seen.add(id(tensor._storage))
 
 
 def _cut(value: Any) -> Any:

@@ -16,7 +16,7 @@ from oplib.library.arguments.plain_conversions import is_array
 from oplib.library.arguments.results import check_results, take_returned_arguments
 from oplib.library.arguments.structure import Results, make_structure
 from oplib.library.arguments.trees import is_tree_leaf
-from oplib.library.records.record import Function, Record
+from oplib.library.records.record import Function, Record, Tag
 from oplib.library.records.sites import find_line
 from oplib.tensor import Tensor, box
 
@@ -37,6 +37,7 @@ def run_tensor_kernel(record: Record, kernel: Function, layout: Layout, arrays: 
 
     returned = run_part(run, record.name, "kernel", eager=True)
     refuse_undeclared_writes(record, values, versions)
+    refuse_aliases(record, returned, values)
     rest = take_returned_arguments(record.name, layout.schema, returned, values)
     written = [values[index] for index in layout.written_indices]
     structure, flat = _split(record, [*written, *rest], written=len(written))
@@ -122,6 +123,30 @@ def refuse_undeclared_writes(
                 f"mutated. It is {describe(tensor._storage.array)} at version {tensor._storage.version}. "
                 f"Declare it: mutates_args=('{name}',), or write into a clone."
             )
+
+
+def find_returned(record: Record) -> Sequence[int | None]:
+    """Returns for each result the index of the written argument that stands there; None for another."""
+    if record.is_custom and Tag.inplace not in record.tags and Tag.out not in record.tags:
+        return (None,) * len(record.schema.returns)
+    return record.schema.returned_arguments
+
+
+def refuse_aliases(record: Record, results: Sequence[Any], values: Sequence[Any]) -> None:
+    """Raises ResultError if a result shares memory with an argument or another result without declaration."""
+    if Tag.view in record.tags:
+        return
+    seen = {id(tensor._storage.owner) for tensor in find_tensors(values)}
+    triples = zip(results, find_returned(record), record.schema.returns, strict=True)
+    new = [result for result, index, declared in triples if index is None and not declared.is_view]
+    for tensor in find_tensors(new):
+        if id(tensor._storage.owner) in seen:
+            raise ResultError(
+                f"{record.name}: The output of this custom operator (1) must not also be an input to this "
+                "custom operator and (2) may not alias any inputs to this custom operator or other returns. "
+                f"{describe(tensor._storage.array)} shares memory with one. Return a copy: tensor.clone()."
+            )
+        seen.add(id(tensor._storage.owner))
 
 
 def check_tensor_results(record: Record, result: Any, part: str = "the kernel") -> list[Any]:

@@ -13,7 +13,7 @@ from oplib.library.records.record import Derivative, Tag
 from oplib.modes import modes
 from oplib.tensor import Tensor
 
-from .comparison import Tolerance
+from .comparison import Tolerance, find_difference
 from .fake import check_fake
 from .sample import Sample, flatten
 
@@ -27,6 +27,7 @@ def check_schema(sample: Sample, _: Tolerance) -> None:
         AutogradError: an argument was written without a declaration, or a result shares memory with one.
     """
     leaves = sample.make_tensors(requires_grad=False)
+    before = [leaf._storage.array if isinstance(leaf, Tensor) else None for leaf in leaves]
     schema = sample.overload.record.schema
     written = {argument.name for argument in schema.arguments if argument.is_written}
     state = modes.state
@@ -46,13 +47,16 @@ def check_schema(sample: Sample, _: Tolerance) -> None:
         name, tensor = sample.name(index), tensors[0]
         if name in written:
             continue
-        if tensor._storage.version:
+        # A write through ``.data`` counts no version.
+        if tensor._storage.version or find_difference(tensor.array, before[index], Tolerance(0, 0)):
             raise AutogradError(
                 f"{schema.qualified_name}: Argument {name} is not defined as mutable but was mutated. It is "
                 f"{describe(tensor.array)} at version {tensor._storage.version}. Declare it: "
                 f"mutates_args=('{name}',), or write into a clone."
             )
-        if not may_alias and any(tensor._storage is result._storage for result in find_tensors(results)):
+        if not may_alias and any(
+            tensor._storage.owner is result._storage.owner for result in find_tensors(results)
+        ):
             raise AutogradError(
                 f"{schema.qualified_name}: Argument {name} is not defined to alias output but was aliasing. "
                 f"It is {describe(tensor.array)}. Return a clone of it."

@@ -12,7 +12,7 @@ import pytest
 import oplib
 from oplib import Tensor
 from oplib.errors import AutogradError, MissingRuleError, ResultError, TracingError
-from oplib.library import Tag, custom_op, define, impl, ops
+from oplib.library import Library, Tag, custom_op, define, impl, ops
 
 
 def test_kernel_setup_and_formula_run_on_every_call() -> None:
@@ -125,6 +125,69 @@ def test_a_result_may_not_alias_an_input_or_another_result(returned: str) -> Non
         op = alias
     with pytest.raises(ResultError, match="may not alias"):
         op(oplib.tensor([1.0]))
+
+
+ALIASES = {
+    "a slice": lambda x: x[:1],
+    "a reshape": lambda x: x.reshape(3, 1),
+    "an expansion": lambda x: x.expand(2, 3),
+    "the data": lambda x: x.data,
+    "a view of the data": lambda x: x.data[1:],
+}
+CALLS = {
+    "eagerly": lambda op: op(oplib.ones(3)),
+    "recorded": lambda op: op(oplib.ones(3, requires_grad=True)),
+    "under no_grad": lambda op: oplib.no_grad()(op)(oplib.ones(3, requires_grad=True)),
+    "compiled": lambda op: oplib.jit(lambda x: op(x))(oplib.ones(3)),
+    "mapped": lambda op: oplib.vmap(op)(oplib.ones(2, 3)),
+    "on arrays": lambda op: op(jnp.ones(3)),
+    "under jit": lambda op: jax.jit(op)(jnp.ones(3)),
+}
+
+
+@pytest.mark.spec("D.50")
+@pytest.mark.parametrize("has_formula", [False, True])
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("alias", ALIASES)
+def test_a_result_may_not_be_a_view_of_an_input(alias: str, call: str, has_formula: bool) -> None:
+    @custom_op("eager::view_of_input")
+    def view(x: Tensor) -> Tensor:
+        return ALIASES[alias](x)
+
+    if has_formula:
+        view.register_autograd(lambda ctx, g: None)
+    with pytest.raises(ResultError, match="must not also be an input to this custom op"):
+        CALLS[call](view)
+
+
+@pytest.mark.spec("D.50")
+@pytest.mark.parametrize("call", CALLS)
+def test_a_result_may_not_share_memory_with_another_result(call: str) -> None:
+    @custom_op("eager::two_views")
+    def halves(x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        y = x * 2
+        return y[:1], [x.clone(), y[1:]]
+
+    with pytest.raises(ResultError, match="operator or other returns"):
+        CALLS[call](halves)
+
+
+@pytest.mark.spec("D.50")
+def test_a_view_that_the_schema_declares_and_a_copy_are_accepted() -> None:
+    library = Library("eagerview", "DEF")
+    library.define("first(Tensor(a) x) -> Tensor(a)")
+    library.impl("first", lambda x: x[:1], "CPU")
+    x = oplib.zeros(3)
+    ops.eagerview.first(x).add_(10)
+    assert x.tolist() == [10, 0, 0]
+    library._destroy()
+
+    @custom_op("eager::part_of_new")
+    def part(x: Tensor) -> tuple[Tensor, Tensor]:
+        return (x * 2)[:1], x[:1].clone()
+
+    for call in CALLS.values():
+        call(part)
 
 
 def test_an_inplace_op_returns_the_very_object() -> None:

@@ -40,13 +40,29 @@ def test_an_undeclared_write_is_caught(x):
 
 def test_a_returned_argument_is_caught(x):
     op = make_op(lambda x: x, None, schema="(Tensor x) -> Tensor")
-    assert_fails(op, (x.detach(),), "test_schema", RuntimeError, "may not alias an input")
+    assert_fails(op, (x.detach(),), "test_schema", RuntimeError, "may not alias any inputs")
 
 
 def test_a_result_that_shares_memory_is_caught(x):
     library, op = define_op("(Tensor x) -> Tensor", lambda x: x.detach())
     assert_fails(op, (x.detach(),), "test_schema", RuntimeError, "alias")
     library._destroy()
+
+
+@pytest.mark.spec("D.50")
+def test_a_result_that_is_a_view_is_caught(x):
+    op = make_op(lambda x: x[:1], None, schema="(Tensor x) -> Tensor")
+    assert_fails(op, (x.detach(),), "test_schema", RuntimeError, "may not alias any inputs")
+
+
+@pytest.mark.spec("D.50")
+def test_a_write_through_data_is_caught(x):
+    def write(x: oplib.Tensor) -> oplib.Tensor:
+        x.data.mul_(2)
+        return x.clone()
+
+    op = make_op(write, None, schema="(Tensor x) -> Tensor")
+    assert_fails(op, (x.detach(),), "test_schema", AutogradError, "not defined as mutable but was mutated")
 
 
 def test_a_declared_write_that_does_not_happen_passes(x):
