@@ -15,6 +15,7 @@ from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.results import check_results, take_returned_arguments
 from oplib.library.arguments.structure import Results, make_structure
 from oplib.library.records.record import Function, Record
+from oplib.tensor.dtypes.rules import check_range
 from oplib.tensor.storage.ingestion import to_array
 
 from .fake_kernel import require_fake, run_fake_kernel
@@ -26,8 +27,28 @@ def run_host_kernel(record: Record, kernel: Function, layout: Layout, arrays: Se
     """Runs a host kernel on concrete arrays without a callback; the results are copied."""
     if record.is_ordered:
         _wait_for_effects()
-    structure, flat = _run(record, kernel, layout, arrays)
+    taken = [_take_in(record, layout, index, value) for index, value in enumerate(arrays)]
+    structure, flat = _run(record, kernel, layout, taken)
     return structure, [_copy_in(record, np.asarray(value)) for value in flat]
+
+
+def _take_in(record: Record, layout: Layout, index: int, value: Any) -> Any:
+    """Gives a number or a numpy array the dtype that it has under ``jit``.
+
+    Raises:
+        DtypeError: an integer does not fit this dtype.
+    """
+    if isinstance(value, jax.Array):
+        return value
+    array = np.asarray(value)
+    is_wide = array.dtype.kind == "O"  # an integer of Python beyond 64 bits
+    dtype = jax.dtypes.canonicalize_dtype(np.int64 if is_wide else array.dtype)
+    try:
+        if array.dtype.kind in "iuO":
+            check_range(array, dtype)
+    except DtypeError as error:
+        raise DtypeError(f"{record.name}: argument '{layout.find_argument(index)}': {error}") from None
+    return array.astype(dtype, copy=False)
 
 
 def _wait_for_effects() -> None:

@@ -11,7 +11,7 @@ import pytest
 from jax import export
 
 import oplib
-from oplib.errors import MissingRuleError, RegistrationError, ResultError, TracingError
+from oplib.errors import DtypeError, MissingRuleError, RegistrationError, ResultError, TracingError
 from oplib.library import custom_op, ops
 
 X = jnp.array([0.3, -0.7, 1.1])
@@ -26,6 +26,37 @@ def make_sine(name: str, calls: list[object] | None = None):
 
     sine.register_fake(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype))
     return sine
+
+
+VALUES = [1, True, 1.5, 2j, np.ones(2), np.arange(3), np.float64(2), np.int64(3), np.ones(2, np.complex128)]
+
+
+@pytest.mark.spec("D.54")
+@pytest.mark.parametrize("wide", [False, True], ids=["x32", "x64"])
+@pytest.mark.parametrize("value", [*VALUES, np.float16(2), np.uint8(3), X], ids=repr)
+def test_arguments_have_the_dtypes_that_they_have_under_jit(value: object, wide: bool) -> None:
+    dtypes: list[object] = []
+
+    @custom_op
+    def note(x: np.ndarray) -> np.ndarray:
+        dtypes.append(x.dtype)
+        return x + x.dtype.type(1)
+
+    note.register_fake(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype))
+    with jax.enable_x64(wide):
+        results = [note(value), jax.jit(note)(value), note.functional(value)]
+        results.append(jax.vmap(lambda _: note(value))(jnp.zeros(2))[0])
+        assert set(dtypes) == {jnp.asarray(value).dtype}
+        assert {result.dtype for result in results} == {jnp.asarray(value).dtype}
+        for result in results:
+            np.testing.assert_array_equal(result, results[1])
+
+
+@pytest.mark.spec("D.54")
+@pytest.mark.parametrize("value", [2**40, 2**70, np.array([1, 2**40]), np.uint64(2**63)], ids=repr)
+def test_an_integer_that_does_not_fit_is_refused(value: object) -> None:
+    with pytest.raises(DtypeError, match=r"argument 'x'.*do not fit"):
+        make_sine("host::range")(value)
 
 
 def test_a_host_kernel_gets_numpy_arrays_on_every_eager_call() -> None:
