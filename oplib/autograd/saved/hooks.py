@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from oplib.errors import AutogradError, GradientTypeError
 from oplib.modes import modes
 from oplib.pytree import TreeSpec, tree_flatten, tree_unflatten
-from oplib.tensor import Tensor
+from oplib.tensor import Tensor, box
 
 __all__ = ["HookPair", "disable_saved_tensors_hooks", "saved_tensors_hooks"]
 
@@ -30,6 +30,10 @@ class HookPair(NamedTuple):
     pack: Callable[[Tensor], Any]
     unpack: Callable[[Any], Tensor]
     compose: bool = False
+
+
+KEEP_VALUES = HookPair(lambda tensor: box(tensor._storage.array), lambda kept: kept)
+"""Keeps what is saved. Inside a program it stands for the pairs around the call: versions are not checked."""
 
 
 def active_pairs() -> tuple[HookPair, ...]:

@@ -18,10 +18,13 @@ from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import NOBODY, Edge, Gradients, TapeNode
 from oplib.autograd.recording.formula_node import FormulaNode
 from oplib.autograd.recording.origins import enter_node
-from oplib.autograd.saved.saved_tensor import second_pass_error
+from oplib.autograd.saved.hooks import HookPair, active_pairs
+from oplib.autograd.saved.saved_tensor import SavedTensor, second_pass_error
+from oplib.autograd.saved.slots import SavedSlots, is_number
 from oplib.errors import AutogradError, TracingError
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
+from oplib.tensor.random.generator import is_key
 from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.entries import read_entries, restore_entry
 from oplib.transforms.tracing.observed_tensor import StateSnapshot
@@ -66,7 +69,8 @@ class CompiledCallBackward(FormulaNode):
     """Runs the backward of a whole call as one compiled program.
 
     Attributes:
-        again: gives the gradients of a pass that is recorded, from cotangents as Tensors.
+        again: gives the gradients of a pass that is recorded, from cotangents as Tensors. Hooks of saved
+            tensors have unpacked the residuals, if there are any.
         ends: for each output that retains its gradient the node that stores it, by the number of the output.
     """
 
@@ -79,7 +83,7 @@ class CompiledCallBackward(FormulaNode):
         if slot in self.ends:
             self.ends[slot].stop_retaining(0)
 
-    def again(self, _: Sequence[Any]) -> Sequence[Any]:
+    def again(self, _: Sequence[Any], __: Sequence[Any]) -> Sequence[Any]:
         """Raises for a node that ``oplib.vmap`` has built again: the call itself is not mapped."""
         raise AutogradError(
             f"{self.name()}: it was recorded inside vmap, and a derivative of higher order traces "
@@ -88,10 +92,12 @@ class CompiledCallBackward(FormulaNode):
 
     def _apply_recorded(self, grads: Gradients, present: Mask) -> Gradients:
         self.plan.check_slots(present)
+        saved: Any = self.saved
+        unpacked = saved.read(self.name()) if isinstance(saved, SavedSlots) else ()
         rest = iter(grads)
         specs = zip(present, self.input_metadata, strict=True)
         full = [next(rest) if has else box(jnp.zeros(spec.shape, spec.dtype)) for has, spec in specs]
-        gradients = iter(self.again(full))
+        gradients = iter(self.again(full, unpacked))
         return tuple([next(gradients) if reached else None for reached in self.plan.wanted])
 
     def release(self) -> None:
@@ -100,7 +106,7 @@ class CompiledCallBackward(FormulaNode):
         self.again = _refuse
 
 
-def _refuse(_: Sequence[Any]) -> Sequence[Any]:
+def _refuse(_: Sequence[Any], __: Sequence[Any]) -> Sequence[Any]:
     raise second_pass_error("CompiledCallBackward")
 
 
@@ -140,6 +146,7 @@ class StateOfCall(NamedTuple):
         reader: finds the operands.
         operands: what is expected of them.
         autocast: the settings of autocast.
+        hook_pairs: stand for the hooks around the call, as inside a program.
         entries: for each container in which a call puts something, the key, and what stood there before;
             None where that was a Tensor.
     """
@@ -147,6 +154,7 @@ class StateOfCall(NamedTuple):
     reader: Reader
     operands: ExpectedOperands
     autocast: Any
+    hook_pairs: tuple[HookPair, ...]
     entries: Sequence[tuple[Any, dict[Any, Any]] | None]
 
     def trace(self, name: str, recipe: Recipe, orders: Sequence[Sequence[Any]]) -> tuple[Trace, list[Any]]:
@@ -163,9 +171,10 @@ class StateOfCall(NamedTuple):
             if operands is None:
                 raise _changed(name, self.reader.explain(function, arguments.leaves))
             tensors, _ = operands
-            before, autocast = StateSnapshot(tensors, ()), modes.state.autocast
+            state, before = modes.state, StateSnapshot(tensors, ())
+            autocast, pairs = state.autocast, state.hook_pairs
             try:
-                modes.state.autocast = self.autocast
+                state.autocast, state.hook_pairs = self.autocast, self.hook_pairs
                 self.operands.restore(tensors)
                 for index, storage in recipe.storages:
                     tensors[index]._storage = storage
@@ -174,7 +183,7 @@ class StateOfCall(NamedTuple):
                 candidates = Candidates(Walk(function, arguments.leaves))
                 trace = Trace(name, partial(arguments.call, function), candidates, arguments.arrays, orders)
             finally:
-                modes.state.autocast = autocast
+                state.autocast, state.hook_pairs = autocast, pairs
                 before.restore()
         numbers = {id(tensor): index for index, tensor in enumerate(tensors)}
         held = [numbers.get(id(candidates.operands[number].value)) for number in candidates.holders]
@@ -225,11 +234,30 @@ class Backward:
         self._higher: Higher | None = None
         self._plan = CallPlan(trace.name, backward)
 
-    def start_node(self) -> CompiledCallBackward:
-        """Makes the node of one call. Its Tensors can refer to it before it is complete."""
+    def start_node(self, recipe: Recipe, outputs: Sequence[Any]) -> CompiledCallBackward:
+        """Makes the node of one call. Its Tensors can refer to it before it is complete.
+
+        Hooks for saved tensors see what the node keeps, before the call writes anything.
+        """
         node = _new(CompiledCallBackward)
         node.plan, node.paths = self._plan, self._paths
-        return enter_node(node, modes.state)
+        enter_node(node, modes.state)
+        if pairs := active_pairs():
+            node.saved = self._pack(pairs, recipe, outputs)
+        return node
+
+    def _pack(self, pairs: tuple[HookPair, ...], recipe: Recipe, outputs: Sequence[Any]) -> SavedSlots:
+        """Packs the residuals. A hook receives an operand itself, if this is no view."""
+        slots: list[SavedTensor] = []
+        for has, index in self._residuals:
+            value = recipe.values[index] if has else outputs[index]
+            tensor = recipe.tensors[index] if has and index < len(recipe.tensors) else None
+            if tensor is None or tensor._storage.owner is not tensor._storage:
+                tensor = None if is_number(value) or is_key(value) else box(value)
+            slots.append(SavedTensor.of_value(value, NOBODY))
+            if tensor is not None:
+                slots[-1].pack(pairs, tensor)
+        return SavedSlots(slots, ())
 
     def complete_node(
         self,
@@ -241,6 +269,9 @@ class Backward:
         """Completes a node. The writes of its call are done: the trace has checked those of what it saves."""
         # without gradient there is no edge, so that hooks of the leaf do not run
         node.edges = tuple([edge if has else None for edge, has in zip(edges, self._has_edge, strict=True)])
+        node.again = partial(self._differentiate, recipe, edges)
+        if isinstance(node.saved, SavedSlots):
+            return
         saved = [recipe.values[index] if has else outputs[index] for has, index in self._residuals]
         # Versions count where the operands are as the call has left them: not for a derivative of it.
         count = len(recipe.tensors) if len(self._orders) == 1 else 0
@@ -250,17 +281,24 @@ class Backward:
         ]
         node.saved = (*saved, *storages)
         node.versions = tuple([storage.version for storage in storages])
-        node.again = partial(self._differentiate, recipe, edges)
 
     def requires_grad(self, slot: int, edges: Sequence[Edge | None]) -> bool:
         """Whether one of the results depends on something that requires grad."""
         return any(edges[index] is not None and self._has_edge[index] for index in self._flows[slot])
 
     def _differentiate(
-        self, recipe: Recipe, edges: Sequence[Edge | None], grads: Sequence[Tensor]
+        self,
+        recipe: Recipe,
+        edges: Sequence[Edge | None],
+        grads: Sequence[Tensor],
+        unpacked: Sequence[Any],
     ) -> list[Tensor]:
         """Returns the gradients as Tensors with a history."""
-        recipe = recipe._replace(values=(*recipe.values, *[grad._storage.array for grad in grads]))
+        values = [*recipe.values, *[grad._storage.array for grad in grads]]
+        for (has, index), value in zip(self._residuals, unpacked, strict=False):
+            if has:
+                values[index] = value
+        recipe = recipe._replace(values=tuple(values))
         if self._higher is None:
             self._higher = Higher(*self._state.trace(self._name, recipe, self._orders), self._state)
         return self._higher.run(recipe, [*edges, *map(gradient_edge, grads)])
@@ -283,7 +321,7 @@ class Higher:
         outputs = self._run(*self._take(recipe.values))
         backward, node = self._backward, None
         if backward is not None:
-            node = backward.start_node()
+            node = backward.start_node(recipe, outputs)
             backward.complete_node(node, recipe, edges, outputs)
         gradients: list[Tensor] = []
         for output, slot in self._gradients:

@@ -14,12 +14,14 @@ import numpy as np
 
 from oplib.autograd.array_functions.array_function import make_gather
 from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.autograd.saved.hooks import KEEP_VALUES
 from oplib.errors import describe
 from oplib.library.axes.bodies import calls_any
 from oplib.modes import modes
 from oplib.tensor import Storage
 from oplib.tensor.devices.layout import find_spread, replicate_on_mesh
 from oplib.tensor.devices.memory import require_memory
+from oplib.tensor.random.draw_log import note_draw
 from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs, get_array, reads, separate
 from oplib.tensor.storage.overlay import list_classes
 from oplib.transforms.tracing.candidates import Candidates
@@ -29,13 +31,17 @@ from oplib.transforms.tracing.reader import Reader
 
 from .agreement import CallWatch, find_processes, require_agreement
 from .arguments import CallArguments
-from .call_backward import Backward, Recipe, StateOfCall, list_sources
+from .call_backward import Backward, CompiledCallBackward, Recipe, StateOfCall, list_sources
 from .call_trace import Trace, TracedBackward
 from .effects import New, Operand
 from .operands import CallOperands, ExpectedOperands, FollowingOperands
 from .write_back import WriteBack
 
 _CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback"})
+
+
+History = tuple[CompiledCallBackward, Recipe]
+"""The node of a call, and what its higher derivatives need."""
 
 
 class Program:
@@ -112,7 +118,8 @@ class Program:
             for entry in self._effects.entries
             for _, before in [trace.snapshot.containers[entry.container]]
         ]
-        state = StateOfCall(self._reader, self._operands, modes.autocast, entries)
+        pairs = modes.state.hook_pairs and (KEEP_VALUES,)
+        state = StateOfCall(self._reader, self._operands, modes.autocast, pairs, entries)
         held = [self._at.get(number) for number in trace.candidates.holders]
         sources = list_sources(held, len(self._at), len(trace.closed.in_avals))
         return Backward(trace, backward, sources, state)
@@ -214,16 +221,17 @@ class Program:
                 if operands.owners[index].__class__ is FreshStorage:
                     separate(operands.owners[index])
         returned: list[Sequence[Any]] = []
+        history: History | None = None
         try:
             follows = self._compute(operands, inputs, returned)
-            recipe = None
             if self._backward is not None:
                 values, tensors = (*operands.arrays, *rest), operands.tensors
                 before = [(index, tensors[index]._storage) for index in self._turned]
                 recipe = Recipe(function, arguments, tensors, operands.rest, values, before)
-            return self._finish(operands, recipe, returned[0], follows=follows)
+                history = self._backward.start_node(recipe, returned[0]), recipe  # hooks may raise
+            return self._finish(operands, history, returned[0], follows=follows)
         except BaseException:
-            if returned:
+            if returned and (history is not None or self._backward is None):
                 self._write_back.refill(operands.list_owners(), returned[0])
             elif self._following is not None:
                 self._following.forget_gradients(operands.tensors)
@@ -275,7 +283,7 @@ class Program:
         return [*held, *self._take_rest(rest)]
 
     def _finish(
-        self, operands: CallOperands, recipe: Recipe | None, returned: Sequence[Any], *, follows: bool
+        self, operands: CallOperands, history: History | None, returned: Sequence[Any], *, follows: bool
     ) -> Any:
         """Does to Tensors what the function does, and returns what it returns."""
         tensors, write_back, outputs = operands.tensors, self._write_back, operands.outputs
@@ -285,11 +293,11 @@ class Program:
             self._last_outputs = weakref.ref(outputs)
             write_back.write(owners, returned)
         write_back.note(tensors)
-        if recipe is None or self._backward is None:
+        if history is None or self._backward is None:
             made = write_back.make(tensors, returned, None)
         else:
             edges = [gradient_edge(tensors[index]) for index in self._edges]
-            node = self._backward.start_node()
+            node, recipe = history
             made = write_back.make(tensors, returned, node)
             if self._leaves:
                 edges += [write_back.find_edge(leaf, tensors, made) for leaf in self._leaves]
@@ -401,8 +409,6 @@ def _transfer(arrays: Sequence[Any]) -> Sequence[Any]:
 
 
 def _advance(generator: Any, change: Any) -> None:
-    if isinstance(change, int):
-        seed, key, count = generator.get_state()
-        generator.set_state((seed, key, count + change))
-    else:
-        generator.set_state(change)
+    before = seed, key, count = generator.get_state()
+    note_draw(generator, generator._birth, before)
+    generator.set_state((seed, key, count + change) if isinstance(change, int) else change)

@@ -445,10 +445,12 @@ def _make_again(function: Any, static: tuple[str, ...], donate: bool) -> JitFunc
 
 def _is_inlined() -> bool:
     """Whether the function runs as it is: inside a trace, or where kernels run as plain Python."""
+    state = modes.state
     return (
         overlays.current is not None
-        or bool(modes.state.map_levels)
-        or modes.dual_level is not None
+        or bool(state.map_levels)
+        or state.dual_level is not None
+        or state.anomaly
         or not config.compile_kernels
         or is_inside_trace()
     )

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Generator, Iterable
 from typing import Any
 
+from oplib.autograd.saved.hooks import KEEP_VALUES
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.jax_node import register_kind
@@ -108,20 +109,26 @@ def is_observed_tensor(tensor: Tensor) -> bool:
 def use_overlay(overlay: Overlay, **settings: Any) -> Generator[None]:
     """While a function is traced, this thread sees an overlay, and its calls take the complete path.
 
-    The settings are ``tracing``, ``tracing_scope`` or ``region`` of the mode state during this time.
+    The settings are ``tracing``, ``tracing_scope`` or ``region`` of the mode state during this time. Hooks
+    and observers around the program see none of its calls.
     """
     state, outer = modes.state, overlays.current
     watchers, tracing, scope, region = state.watchers, state.tracing, state.tracing_scope, state.region
+    pairs, nodes, seen = state.hook_pairs, state.node_hooks, state.observers
+    run, logs = state.run, state.draw_logs
     try:
         overlays.current = overlay
         state.watchers += 1
+        state.hook_pairs = pairs and (KEEP_VALUES,)
+        state.observers, state.node_hooks, state.run, state.draw_logs = (), None, None, ()
         for name, value in settings.items():
             setattr(state, name, value)
         yield
     finally:  # without calls, between which an interrupt could come
         overlays.current = outer
         state.watchers, state.tracing, state.tracing_scope = watchers, tracing, scope
-        state.region = region
+        state.region, state.hook_pairs, state.observers = region, pairs, seen
+        state.node_hooks, state.run, state.draw_logs = nodes, run, logs
 
 
 class StateSnapshot:

@@ -3,35 +3,72 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 import jax
 
 from oplib.autograd.array_functions.width import x64
+from oplib.autograd.saved.mutation import is_mutation_allowed
 from oplib.modes import modes
 from oplib.tensor import get_default_dtype
 
 MAX_PROGRAMS = 256
 P = TypeVar("P")
+KEYED = {
+    "grad_enabled": "grad mode",
+    "inference": "inference mode",
+    "autocast": "autocast",
+    "forward_enabled": "the flag of forward mode",
+    "hooks_disabled": "the text that refuses saved-tensor hooks",
+    "in_compiled_region": "a compiled backward around the call",
+    "multithreading": "the flag of multithreading",
+    "view_replay": "the flag of view replay",
+}
+"""The state of a thread that each program is compiled for, with its names in texts."""
+KEYED_BY_PRESENCE = {"hook_pairs": "saved-tensor hooks", "checkpoint_group": "a group of checkpoints"}
+"""The state of a thread of which each program knows whether there is one."""
+AT_BOUNDARY = frozenset(
+    {
+        "draw_logs",
+        "hook_pairs",
+        "node_hooks",
+        "observers",
+        "region",
+        "run",
+        "tracing",
+        "tracing_scope",
+        "watchers",
+    }
+)
+"""The state of a thread that ``use_overlay`` replaces inside a program. A call does to Tensors and Generators
+what hooks and logs around it see of one op."""
+INLINED = frozenset({"anomaly", "dual_level", "map_levels", "vmap_levels"})
+"""The state of a thread in which ``oplib.jit`` runs a function op by op."""
+WITHOUT_EFFECT = frozenset(
+    {"autocast_depth", "capture_suspended", "casts", "check_nan", "locations", "sequence_nr"}
+)
+"""The state of a thread on which nothing depends that a program computes."""
 PROGRAM_SETTINGS = (
-    "grad mode",
-    "inference mode",
+    *KEYED.values(),
+    *KEYED_BY_PRESENCE.values(),
+    "the permission to write saved tensors",
     "JAX's x64",
     "the default dtype",
-    "autocast",
     "JAX's default matmul precision",
 )
 """The names of the settings that each program is compiled for."""
 
 _jax_config: Any = jax.config  # its attributes are made at run time
+_read_keyed = attrgetter(*KEYED)
 
 
 def read_program_settings() -> tuple[Any, ...]:
     """Returns the settings that each program is compiled for, in the order of :data:`PROGRAM_SETTINGS`."""
     state = modes.state
     precision = _jax_config.jax_default_matmul_precision
-    own = state.grad_enabled, state.inference
-    return *own, bool(x64.value), get_default_dtype(), state.autocast, precision
+    present = bool(state.hook_pairs), state.checkpoint_group is not None, is_mutation_allowed()
+    return *_read_keyed(state), *present, bool(x64.value), get_default_dtype(), precision
 
 
 class ProgramTable(Generic[P]):
