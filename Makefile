@@ -6,12 +6,12 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 VENV := .venv
 ECOSYSTEM := .venv-ecosystem
 BIN := $(VENV)/bin
-WORKERS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+WORKERS ?= $(shell $(BIN)/python -m tests.workers)
 ARGS ?=
 SOAK_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-lm quick test test-ops test-compiled test-gpu test-ecosystem soak parity bench bench-gpu docs types dist lint \
+.PHONY: help demo demo-lm quick test test-whole test-ops test-compiled test-gpu test-ecosystem soak parity bench bench-gpu docs types dist lint \
 	format generate spec check check-whole clean
 
 help:  ## show this list
@@ -26,7 +26,12 @@ demo-lm: $(VENV)/.has-lm  ## train a GPT on characters, on eight devices of the 
 quick: $(VENV)/.has-test  ## check the changed files: ruff, pyright, and the tests that mirror them
 	$(BIN)/python -m tests.quick $(ARGS)
 
-test: $(VENV)/.has-test  ## run tests, docstring examples, README code and the floors contract
+test: $(VENV)/.has-test  ## run tests, docstring examples, README code and the floors contract; not the slow ones
+	@echo "$(WORKERS) workers: one for each core and 3 GB of memory (make test WORKERS=1 takes one)."
+	@echo "Tests that are marked slow are left out; make test-whole runs them too."
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(ARGS)
+
+test-whole: $(VENV)/.has-test  ## run all tests, the slow ones too (half an hour on two cores)
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 test-ops: $(VENV)/.has-test $(VENV)/.has-parity  ## run every check on every sample of every built-in op, and record it

@@ -13,8 +13,9 @@ os.environ["XLA_FLAGS"] = add_flags(os.environ.get("XLA_FLAGS", ""))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from importlib.util import find_spec
+from typing import Any
 
 import hypothesis
 import jax
@@ -22,7 +23,7 @@ import pytest
 
 from oplib.config import config
 from oplib.library.registration.registry import registry
-from tests import compiled_runs, counts
+from tests import compiled_runs, counts, memory
 from tests.seed import describe_seed, seed_programs, select_share
 
 # A first call compiles, so the duration of an example, or of drawing it, says nothing.
@@ -82,6 +83,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     select_share(config, items)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """Drops what was compiled after a test, where the process holds much."""
+    result = yield
+    memory.drop_if_large(item, nextitem)
+    return result
+
+
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """Lets the report of a test carry how its backward passes ran, and what it counted."""
     compiled_runs.hand_over(item)
@@ -94,10 +105,22 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     counts.collect(report)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Collects the peak memory of a worker that has ended."""
+    memory.collect(getattr(node, "workeroutput", {}))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hands over the peak memory of a worker, and fails a run in which one has passed the bound."""
+    memory.finish(session)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Prints the seed again after a failure, below the summary."""
     compiled_runs.show(terminalreporter)
     counts.show(terminalreporter)
+    memory.show(terminalreporter)
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
         terminalreporter.write_line(describe_seed())
 

@@ -1,0 +1,95 @@
+"""The memory of a worker: programs of JAX are dropped where it holds much, and no worker may pass a bound.
+
+15,000 tests compile some 100,000 programs. JAX keeps each of them, so a worker would end at 8 GB.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+BOUND = 2.5
+"""GB that no worker may pass; ``tests/workers.py`` counts on 3."""
+
+DROP_ABOVE = 1.2
+"""GB from which a worker drops what was compiled, before its next test."""
+
+peaks: list[float] = []
+"""GB, of each worker that has ended."""
+
+PEAK = "peak memory"
+"""The key under which a worker hands its peak over."""
+
+_RESIDENT = Path("/proc/self/statm")
+
+
+def read_resident() -> float | None:
+    """Returns the GB of this process that are in memory, or None where the system does not tell."""
+    if not _RESIDENT.exists():
+        return None
+    return int(_RESIDENT.read_text().split()[1]) * resource.getpagesize() / 1e9
+
+
+def read_peak() -> float:
+    """Returns the most GB that this process has held."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
+
+
+def drop_compiled() -> None:
+    """Drops what JAX has compiled, and gives the memory back to the system; the next calls compile again."""
+    jax.clear_caches()
+    gc.collect()
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc keeps freed memory else
+        trim(0)
+
+
+def drop_if_large(item: pytest.Item, following: pytest.Item | None) -> None:
+    """Drops what was compiled if this process holds much; between files where the system does not tell."""
+    held = read_resident()
+    is_last = following is not None and following.path != item.path
+    if is_last if held is None else held > DROP_ABOVE:
+        drop_compiled()
+
+
+def collect(output: dict[str, Any]) -> None:
+    """Notes the peak that a worker has handed over; a worker that crashed hands over none."""
+    if PEAK in output:
+        peaks.append(output[PEAK])
+
+
+def finish(session: pytest.Session) -> None:
+    """Hands over the peak of a worker; without workers and at the end of a run with them, judges the run."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output[PEAK] = read_peak()
+        return
+    if not peaks:  # a run without workers
+        peaks.append(read_peak())
+    if find_excess() and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def find_excess() -> str | None:
+    """Returns the sentence about workers that passed the bound."""
+    if max(peaks, default=0.0) <= BOUND:
+        return None
+    return (
+        f"a worker held {max(peaks):.1f} GB, more than {BOUND} GB. A test holds much at once, or keeps "
+        "what it makes; tests/memory.py drops what JAX has compiled"
+    )
+
+
+def show(reporter: pytest.TerminalReporter) -> None:
+    """Prints the most that a worker has held."""
+    if peaks:
+        reporter.write_line(f"peak memory of a worker: {max(peaks):.1f} GB")
+    if excess := find_excess():
+        reporter.write_line(excess, red=True)

@@ -1,0 +1,71 @@
+"""The memory of test workers, and how many of them a machine has."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from tests import memory, workers
+
+
+def test_programs_of_jax_are_dropped_where_a_worker_holds_much(monkeypatch, request):
+    monkeypatch.setattr(memory, "DROP_ABOVE", 0.0)
+    traces = []
+    double = jax.jit(lambda x: traces.append(1) or 2 * x)
+    double(jnp.ones(3))
+    double(jnp.ones(3))
+    assert len(traces) == 1
+    memory.drop_if_large(request.node, None)
+    double(jnp.ones(3))
+    assert len(traces) == 2
+
+
+def test_programs_of_jax_are_kept_where_a_worker_holds_little(monkeypatch, request):
+    monkeypatch.setattr(memory, "DROP_ABOVE", 1e6)
+    monkeypatch.setattr(memory, "drop_compiled", lambda: pytest.fail("dropped"))
+    memory.drop_if_large(request.node, None)
+
+
+def test_programs_of_jax_are_dropped_between_files_where_the_system_does_not_tell(monkeypatch, tmp_path):
+    dropped = []
+    monkeypatch.setattr(memory, "_RESIDENT", tmp_path / "statm")
+    monkeypatch.setattr(memory, "drop_compiled", lambda: dropped.append(1))
+    first, second = SimpleNamespace(path=tmp_path / "a"), SimpleNamespace(path=tmp_path / "b")
+    memory.drop_if_large(first, first)
+    assert not dropped
+    memory.drop_if_large(first, second)
+    assert dropped
+
+
+def test_this_worker_stays_below_the_bound():
+    assert 0.1 < memory.read_peak() < memory.BOUND
+
+
+@pytest.mark.parametrize(("peaks", "expected"), [([1.0, 2.4], 0), ([1.0, 2.6], 1)])
+def test_a_run_fails_if_a_worker_has_passed_the_bound(monkeypatch, peaks, expected):
+    monkeypatch.setattr(memory, "peaks", [])
+    for peak in peaks:
+        memory.collect({memory.PEAK: peak})
+    session = SimpleNamespace(config=SimpleNamespace(), exitstatus=0)
+    memory.finish(session)
+    assert session.exitstatus == expected
+    assert bool(memory.find_excess()) == bool(expected)
+
+
+def test_a_worker_hands_its_peak_over():
+    output = {}
+    memory.finish(SimpleNamespace(config=SimpleNamespace(workeroutput=output), exitstatus=0))
+    assert 0.1 < output[memory.PEAK] <= memory.read_peak()
+
+
+@pytest.mark.parametrize(
+    ("cores", "available", "expected"),
+    [(8, 16.0, 5), (2, 24.0, 2), (4, 1.0, 1), (8, None, 8), (1, 64.0, 1)],
+)
+def test_a_machine_has_no_more_workers_than_its_memory_is_enough_for(cores, available, expected):
+    assert workers.count_workers(cores, available) == expected
+
+
+def test_this_machine_has_a_worker():
+    assert workers.count_workers(workers.count_cores(), workers.read_available()) >= 1
