@@ -132,13 +132,22 @@ def main() -> None:
     names = options.names or list(trials)
     if options.draw:
         names = make_random("fresh clone").sample(names, options.draw)
-    for name in names:
-        start = time.perf_counter()
-        with tempfile.TemporaryDirectory() as folder:
-            clone = Path(folder).resolve() / "oplib"
-            run("git", "clone", "--quiet", str(ROOT), str(clone))
-            trials[name](clone)
-        print(f"{time.perf_counter() - start:5.0f} s  {name}", flush=True)
+    sys.exit(sum(not is_right(name, trials[name]) for name in names))
+
+
+def is_right(name: str, trial: Callable[[Path], object]) -> bool:
+    """Runs one in a clone, prints how long it took or what failed, and tells whether it worked."""
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        clone = Path(folder).resolve() / "oplib"
+        run("git", "clone", "--quiet", str(ROOT), str(clone))
+        try:
+            trial(clone)
+        except SystemExit as failure:
+            print(failure)
+            return False
+    print(f"{time.perf_counter() - start:5.0f} s  {name}", flush=True)
+    return True
 
 
 if __name__ == "__main__":
