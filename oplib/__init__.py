@@ -56,7 +56,7 @@ with collecting_later():
     from .torch_names import make_missing_error as _make_missing_error
 
 if _typing.TYPE_CHECKING:
-    from . import array_api, masked, optim, random, signal, testing, transforms, utils, visual
+    from . import array_api, compiler, masked, optim, random, signal, testing, transforms, utils, visual
     from .builtin.functions.placement import with_sharding_constraint
     from .builtin.functions.registry import *
     from .tensor.archive import load, save
@@ -110,6 +110,7 @@ __all__ = [
     "autocast",
     "autograd",
     "clear_autocast_cache",
+    "compiler",
     "cond",
     "config",
     "custom_op",
@@ -163,6 +164,7 @@ _late = _LateImports(
     __name__,
     {
         "array_api": "array_api",
+        "compiler": "compiler",
         "cond": "transforms.control_flow",
         "jit": "transforms.jit.function",
         "load": "tensor.archive",

@@ -31,6 +31,8 @@ class ModeState:
             None.
         draw_logs: the open logs of draws from Generators, the innermost last.
         dual_level: the open level of forward mode, an object of the autograd floor, or None.
+        failed_reads: the reads of traced values that have failed in the trace that runs, see
+            ``tensor/storage/failed_reads.py``; None outside of traces.
         forward_enabled: whether forward mode propagates tangents at an open level.
         grad_enabled: whether operations on tensors that require grad are recorded.
         hook_pairs: the hooks for saved tensors, the innermost pair last.
@@ -65,6 +67,7 @@ class ModeState:
     checkpoint_group: Any = None
     draw_logs: tuple[Any, ...] = ()
     dual_level: object = None
+    failed_reads: list[Any] | None = None
     forward_enabled: bool = True
     grad_enabled: bool = True
     hook_pairs: tuple[Any, ...] = ()

@@ -102,7 +102,7 @@ HINTS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell"), _CELLS),
         **dict.fromkeys(("sparse_csr_tensor", "sparse_coo", "sparse_csr"), _SPARSE),
         **dict.fromkeys(("Storage", "FloatStorage", "UntypedStorage", "TypedStorage"), _STORAGE),
-        **dict.fromkeys(("_dynamo", "_inductor", "compiler", "fx"), _COMPILER),
+        **dict.fromkeys(("_dynamo", "_inductor", "fx"), _COMPILER),
         **dict.fromkeys((f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)), _FEW_BITS),
         "_C": "It is torch's C++: use the public name.",
         "set_deterministic_debug_mode": "Use oplib.use_deterministic_algorithms.",
@@ -127,6 +127,7 @@ HINTS: dict[str, dict[str, str]] = {
         _PADDED,
     ),
     "oplib.amp": {"GradScaler": _SCALER},
+    "oplib.compiler": dict.fromkeys(("compile",), _COMPILER),
     "oplib.utils": {
         "data": "There are no data loaders: index Tensors by parts of oplib.randperm, or use a library."
     },

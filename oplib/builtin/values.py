@@ -14,6 +14,7 @@ from jax.core import Tracer
 from oplib.errors import ArgumentTypeError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor, default_int_dtype, read_array
+from oplib.tensor.storage.failed_reads import note_read
 from oplib.tensor.storage.known import find_value
 from oplib.tensor.views import ViewStorage
 
@@ -64,9 +65,11 @@ def read_values(op: str, value: Any) -> np.ndarray[Any, Any]:
         raise ArgumentTypeError(f"{op}: it takes a Tensor. Got {describe(value)}. Use oplib.tensor(...).")
     values = find_value(array)
     if values is None:
-        raise TracingError(
-            f"{op}: it reads the values, which are not known under a trace. Got {describe(array)}. Call it "
-            "outside of jit, or use where and a mask of fixed size."
+        raise note_read(
+            TracingError(
+                f"{op}: it reads the values, which are not known under a trace. Got {describe(array)}. Call "
+                "it outside of jit, or use where and a mask of fixed size."
+            )
         )
     return np.asarray(values)
 

@@ -21,6 +21,7 @@ from oplib.autograd.user_functions.tensor_list import supports_tensorlist
 from oplib.errors import ReadValueError
 from oplib.modes import modes
 from oplib.tensor import Tensor, box
+from oplib.tensor.storage.failed_reads import forget_read
 
 from .arguments.recording import refuse_out_gradient
 from .derivatives.formula import missing_formula
@@ -187,9 +188,10 @@ def _choose_and_run(op: OpOverload, values: Sequence[Any]) -> Any:
         return run_carried(op.functional, record, values)
     try:
         return run_below_autograd(record, values)
-    except ReadValueError:
+    except ReadValueError as error:
         if record.schema.is_mutable:
             raise
+        forget_read(error)
     return run_carried(op.functional, record, values)
 
 

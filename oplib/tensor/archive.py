@@ -38,6 +38,7 @@ from .devices.placement import find_placement
 from .dtypes.rules import normalize_dtype
 from .random.generator import is_key
 from .replaced_file import open_to_replace
+from .storage.failed_reads import note_read
 from .storage.ingestion import adopt_array
 from .tensor import Tensor
 
@@ -203,9 +204,11 @@ class _Writer:
     def _encode_array(self, value: Any, path: str) -> dict[str, int]:
         array = value.array if isinstance(value, Tensor) else value
         if isinstance(array, Tracer):
-            raise TracingError(
-                f"save: {path} is traced and has no values yet. Got {describe(array)}. Return it from the "
-                "traced function and save it there."
+            raise note_read(
+                TracingError(
+                    f"save: {path} is traced and has no values yet. Got {describe(array)}. Return it from "
+                    "the traced function and save it there."
+                )
             )
         if not (array.is_fully_addressable or array.is_fully_replicated):
             raise DataError(

@@ -23,7 +23,7 @@ from jax.core import ShapedArray
 from oplib.config import config
 
 from .array_types import match_type, sum_gradient
-from .compilation import is_uncompiled, rename_function
+from .compilation import is_uncompiled, name_traced
 from .concreteness import VALUE_ERRORS
 from .liveness import drop_dead, find_dependent, find_forwarded, find_live_inputs
 from .tokens import next_token
@@ -82,7 +82,7 @@ class ArrayFunction:
     def _name(self, function: Callable[..., Arrays]) -> Callable[..., Arrays]:
         """Returns a function under the name that logs and profiles show."""
         name = f"{self.name}.backward" if self.is_formula else self.name
-        return rename_function(lambda *arrays: function(*arrays), name)  # noqa: PLW0108  keeps the name of the original
+        return name_traced(function, name)
 
     def __call__(self, *arrays: Any) -> Arrays:
         """Runs the function compiled, or as plain Python while ``config.compile_kernels`` is off."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import jax
 from jax.core import Tracer
 
 from oplib.config import config
+from oplib.tensor.storage.failed_reads import refuse_caught_reads
 
 
 def is_uncompiled() -> bool:
@@ -30,3 +32,8 @@ def rename_function(function: Callable[..., Any], name: str) -> Callable[..., An
     """Gives a function the name under which compiled code shows it."""
     function.__name__ = function.__qualname__ = name
     return function
+
+
+def name_traced(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Returns a function, to be compiled under a name, whose trace may not go on after a failed read."""
+    return rename_function(partial(refuse_caught_reads, name, function), name)

@@ -13,6 +13,7 @@ from oplib.builtin.kernels.dims import name_indices
 from oplib.builtin.values import are_indices, find_array, is_traced, read_known
 from oplib.errors import ArgumentTypeError, ArgumentValueError, DimensionError, TracingError, describe
 from oplib.tensor.shapes.symbolic import is_symbolic
+from oplib.tensor.storage.failed_reads import note_read
 from oplib.tensor.storage.known import find_value
 
 from .subscript_forms import is_array_subscript, list_subscripts
@@ -101,9 +102,11 @@ def _spread_mask(item: Any, dim: int, shape: tuple[int, ...]) -> Sequence[Any]:
     check_mask(item, shape, dim)
     array = find_value(find_array(item))
     if array is None:
-        raise TracingError(
-            f"index: the number of items under a traced mask is not known. Got {describe(find_array(item))}. "
-            f"Use oplib.where(mask, x, other), or index outside the trace."
+        raise note_read(
+            TracingError(
+                "index: the number of items under a traced mask is not known. Got "
+                f"{describe(find_array(item))}. Use oplib.where(mask, x, other), or index outside the trace."
+            )
         )
     return [indices.astype(np.int32) for indices in np.nonzero(np.asarray(array))]
 

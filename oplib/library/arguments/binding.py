@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from oplib.errors import ArgumentError, ArgumentOverflowError, ArgumentTypeError, describe
 from oplib.library.schema import Argument, FunctionSchema, is_int64
+from oplib.tensor.storage.failed_reads import note_read
 
 from .conversions import accept_operand, describe_expected, make_converter
 from .plain_conversions import CONVERTERS, GENEROUS_CONVERTERS, TRACED, Converter, UnfitError
@@ -176,17 +177,19 @@ class Binder:
 
     def _unfit(self, name: str, index: int, value: object, advice: str) -> ArgumentError:
         argument = self.schema.arguments[index]
-        if advice == TRACED:
+        is_traced = advice == TRACED
+        if is_traced:
             advice += (
                 f"; the op could declare operand=('{argument.name}',), which serves all transformations, "
                 "or static_argnames of jax.jit could compile the number in"
             )
-        return ArgumentTypeError(
+        error = ArgumentTypeError(
             f"{name}: argument '{argument.name}' ({_locate(argument, index)}) expected a value of type "
             f"'{argument.type}' but found {describe(value)}, of type {_name_type(value)}. "
             f"Declared: {self.schema}. {f'{advice}. ' if advice else ''}"
             f"Pass {describe_expected(argument.type)}."
         )
+        return note_read(error) if is_traced else error
 
 
 def _make_converter(argument: Argument, *, is_operand: bool, is_built_in: bool) -> Converter:

@@ -57,6 +57,7 @@ from oplib.tensor import Device, Tensor
 from oplib.tensor.devices.forked import check_process
 from oplib.tensor.devices.layout import is_spread
 from oplib.tensor.storage.escape import is_inside_trace
+from oplib.tensor.storage.failed_reads import forget_read
 from oplib.tensor.storage.known import note_computation
 from oplib.tensor.storage.overlay import overlays
 from oplib.tracebacks import call_compiled
@@ -393,7 +394,8 @@ class Dispatcher:
             return call_compiled(run, *arrays)
         except CapturedTracerError:
             self._note_captured(specialization)
-        except ReadValueError:
+        except ReadValueError as error:
+            forget_read(error)
             specialization.call.reads_values = True
         return specialization.run_plain(*arrays)
 

@@ -34,6 +34,7 @@ from oplib.library.kernels.tracing import any_traced, trace_to_jaxpr
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Record
 from oplib.library.records.sites import find_definition
+from oplib.tensor.storage.failed_reads import forget_read
 
 from .call_code import CallCode, Results
 from .example_loop import run_examples
@@ -169,7 +170,8 @@ class BoundCall:
             return mapped(*arrays)
         try:
             return mapped(*arrays)
-        except VALUE_ERRORS:
+        except VALUE_ERRORS as error:
+            forget_read(error)
             return run_examples(self.record.name, levels, arrays, self._run_now)
 
     def run_in_place(self, arrays: Sequence[Any]) -> Results:
@@ -419,6 +421,7 @@ class BoundCall:
             return None, ()
         try:
             return self.shapes(arrays)
-        except VALUE_ERRORS:
+        except VALUE_ERRORS as error:
+            forget_read(error)
             self.reads_values = True
             return None, ()

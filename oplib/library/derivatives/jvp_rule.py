@@ -22,6 +22,7 @@ from oplib.library.kernels.tracing import any_traced, run_part
 from oplib.library.records.record import Record
 from oplib.library.records.sites import find_definition
 from oplib.tensor import box
+from oplib.tensor.storage.failed_reads import forget_read
 
 from .linearity import find_nonlinear
 
@@ -158,7 +159,8 @@ def check_jvp_rule(
     ]
     try:
         problem = find_nonlinear(push, inputs, moving, trusts_opaque=True)
-    except VALUE_ERRORS:
+    except VALUE_ERRORS as error:
+        forget_read(error)
         problem = None
     if problem is not None:
         index, why = problem

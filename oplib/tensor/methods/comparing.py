@@ -12,6 +12,7 @@ import numpy as np
 from oplib.errors import ArgumentError, ArgumentValueError, DataTypeError, TracingError, describe
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.promotion import promote_types
+from oplib.tensor.storage.failed_reads import note_read
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.storage.known import find_value
 from oplib.tensor.storage.metadata import TensorMetadata
@@ -119,9 +120,11 @@ def _read_one(op: str, name: str, value: Any) -> Any:
         )
     known = find_value(value)
     if known is None:
-        raise TracingError(
-            f"{op}: a traced tensor has no values yet. Got {describe(value)}. Compare item by item with ==, "
-            "and return that from the traced function."
+        raise note_read(
+            TracingError(
+                f"{op}: a traced tensor has no values yet. Got {describe(value)}. Compare item by item with "
+                "==, and return that from the traced function."
+            )
         )
     return known
 

@@ -12,6 +12,7 @@ from jax.extend.core import get_opaque_trace_state
 
 from oplib.errors import AutogradError, TracingError, describe
 from oplib.tensor.devices.forked import is_orphan
+from oplib.tensor.storage.failed_reads import note_read
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.storage.storage import Storage
 from oplib.tensor.views import AliasStorage, ViewStorage
@@ -89,9 +90,11 @@ def _reduce_storage(storage: Storage) -> tuple[Any, ...]:
     """Pickles through numpy, because pickles of JAX's arrays name JAX's private modules."""
     array = storage.array
     if isinstance(array, Tracer):
-        raise TracingError(
-            f"pickle: a traced tensor has no values yet. Got {describe(array)}. "
-            f"Return it from the traced function and pickle it there."
+        raise note_read(
+            TracingError(
+                f"pickle: a traced tensor has no values yet. Got {describe(array)}. "
+                "Return it from the traced function and pickle it there."
+            )
         )
     return _restore_storage, (np.asarray(array),)
 

@@ -21,6 +21,7 @@ from oplib.errors import (
 )
 from oplib.modes import modes
 from oplib.tensor.storage.escape import is_inside_trace
+from oplib.tensor.storage.failed_reads import note_read
 from oplib.tensor.storage.known import find_value
 from oplib.tensor.upcalls import upcalls
 from oplib.tracebacks import entry_point
@@ -57,9 +58,11 @@ class TensorValues:
                     f"{describe(array)}, whose value existed only while the function was traced. Return it "
                     "from the function."
                 )
-            raise ConcreteValueError(
-                f"{what}: a traced tensor has no values yet. Got {describe(array)}. Choose by oplib.where or "
-                "oplib.cond, return the value, or move the line out of the function."
+            raise note_read(
+                ConcreteValueError(
+                    f"{what}: a traced tensor has no values yet. Got {describe(array)}. Choose by "
+                    "oplib.where or oplib.cond, return the value, or move the line out of the function."
+                )
             )
         return array
 

@@ -26,6 +26,7 @@ from oplib.tensor.dtypes.rules import (
 )
 
 from .escape import is_inside_trace
+from .failed_reads import forget_read
 from .known import note_computation, run_noted
 from .metadata import TensorMetadata
 
@@ -135,7 +136,8 @@ def _view_by_numpy(data: Any) -> np.ndarray[Any, Any] | None:
 def _from_python(data: Any, dtype: np.dtype[Any] | None, placement: Placement) -> jax.Array:
     try:
         array = _read_sequence(data)
-    except (TracingError, jax.errors.TracerArrayConversionError):
+    except (TracingError, jax.errors.TracerArrayConversionError) as error:
+        forget_read(error)
         stacked = _stack(data)
         return _from_jax(stacked, stacked.dtype if dtype is None else dtype, placement)
     if dtype is None:

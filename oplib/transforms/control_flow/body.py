@@ -15,6 +15,7 @@ from oplib.autograd.recording.origins import number_node
 from oplib.errors import AutogradError, ResultError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
+from oplib.tensor.storage.failed_reads import refuse_caught_reads
 from oplib.tensor.storage.overlay import observe, stop_observing
 from oplib.transforms.tracing.boundary import Boundary
 from oplib.transforms.tracing.observed_tensor import use_overlay
@@ -100,7 +101,7 @@ class Body:
         observed: list[Storage] = []
         try:
             observe({storage: None for storage in storages if storage.owner is storage}, observed)
-            closed = jax.make_jaxpr(self._run)(
+            closed = jax.make_jaxpr(partial(refuse_caught_reads, traced.what, self._run))(
                 *[jax.typeof(capture.value) for capture in inputs], *traced.types
             )
         finally:

@@ -27,6 +27,7 @@ from oplib.tensor import Storage, Tensor, box
 from oplib.tensor.devices.device import find_common_device
 from oplib.tensor.devices.layout import constrain, find_spread
 from oplib.tensor.storage.ended import EndedStorage
+from oplib.tensor.storage.failed_reads import refuse_caught_reads
 from oplib.tensor.storage.overlay import Overlay, observe, stop_observing
 from oplib.transforms.tracing.boundary import Boundary
 from oplib.transforms.tracing.candidates import Candidates
@@ -151,7 +152,7 @@ class Trace:
         self._device = find_common_device(inputs)
 
         def run_traced(*values: Any) -> list[Any]:
-            return self._run(call, len(arrays), values)
+            return refuse_caught_reads(self.name, self._run, call, len(arrays), values)
 
         def run(*values: Any) -> list[Any]:
             return step(*values)

@@ -25,6 +25,7 @@ from oplib.errors import AutogradError, describe
 from oplib.library.carrier.unmapped_values import UnmappedValue
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
+from oplib.tensor.storage.failed_reads import refuse_caught_reads
 from oplib.tensor.storage.map_level import MapAxis, MapLevel, run_in_levels
 from oplib.transforms.tracing.boundary import Boundary
 
@@ -134,9 +135,8 @@ class Region:
             return index
 
         arrays = [entrance.moved._storage.array for entrance in self._entrances.values()]
-        jax.vmap(body, axis_size=self._size, axis_name=MapAxis(self._randomness))(
-            _number_examples(self._size, arrays), arrays
-        )
+        mapped = jax.vmap(body, axis_size=self._size, axis_name=MapAxis(self._randomness))
+        refuse_caught_reads("vmap", mapped, _number_examples(self._size, arrays), arrays)
         return self._leave()
 
     def _enter(self, value: Any, dim: int | None) -> Any:
