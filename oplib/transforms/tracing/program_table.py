@@ -46,7 +46,7 @@ what hooks and logs around it see of one op."""
 INLINED = frozenset({"anomaly", "dual_level", "map_levels", "vmap_levels"})
 """The state of a thread in which ``oplib.jit`` runs a function op by op."""
 WITHOUT_EFFECT = frozenset(
-    {"autocast_depth", "capture_suspended", "casts", "check_nan", "locations", "sequence_nr"}
+    {"autocast_depth", "capture_suspended", "casts", "check_nan", "failed_reads", "locations", "sequence_nr"}
 )
 """The state of a thread on which nothing depends that a program computes."""
 PROGRAM_SETTINGS = (
