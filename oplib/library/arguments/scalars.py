@@ -21,7 +21,7 @@ class ScalarCache:
     """The cached numbers of one type, for one setting of ``jax_enable_x64``.
 
     Attributes:
-        arrays: by number; a floating or complex zero has its text as key, because 0.0 equals -0.0.
+        arrays: by number; a floating zero and a complex number have their text as key: 0.0 equals -0.0.
     """
 
     __slots__ = ("_seen", "arrays")
@@ -32,7 +32,10 @@ class ScalarCache:
 
     def find(self, number: Any) -> Any:
         """Returns the value to pass for a number: a cached array if the number was used before."""
-        key = str(number) if number == 0 and number.__class__ is not int else number
+        has_zero = number.__class__ is not int and not (
+            number.real and (number.imag or number.__class__ is float)
+        )
+        key = str(number) if has_zero else number
         array = self.arrays.get(key)
         if array is not None or number != number:  # a nan does not equal itself
             return number if array is None else array

@@ -17,6 +17,7 @@ from oplib.autograd.array_functions.array_function import Mask, WeakRepetition, 
 from oplib.autograd.array_functions.array_types import find_varying
 from oplib.autograd.array_functions.compilation import are_concrete, is_uncompiled, rename_function
 from oplib.autograd.array_functions.concreteness import VALUE_ERRORS
+from oplib.autograd.array_functions.width import x64
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure, require_same_structure
 from oplib.library.axes.levels import Level, Levels, map_residuals, take_examples, to_jax_array
@@ -34,6 +35,7 @@ from oplib.library.kernels.tracing import any_traced, trace_to_jaxpr
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Record
 from oplib.library.records.sites import find_definition
+from oplib.modes import modes
 from oplib.tensor.storage.failed_reads import forget_read
 
 from .call_code import CallCode, Results
@@ -148,7 +150,12 @@ class BoundCall:
         return self.is_transient and self.record.sole_kernel is not None and self.record.sharding is None
 
     def apply(self, key: Any, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns the compiled form of a function of this call, made once for each key."""
+        """Returns the compiled form of a function of this call, made once for each key.
+
+        Args:
+            key: all that ``run`` closes over; a traced kernel is that of one signature.
+            run: the function of arrays.
+        """
         compiled = self.code.applied.get(key)
         if compiled is None:
 
@@ -321,7 +328,7 @@ class BoundCall:
                 return compile_plan()(structure, inputs, outputs)
             # A transient call is often the only one. If its setup computes nothing, nothing is compiled.
             inputs, outputs = tuple(map(to_jax_array, inputs)), tuple(map(to_jax_array, outputs))
-            signature = tuple(map(jax.typeof, [*inputs, *outputs]))
+            signature = x64.value, modes.autocast, *map(jax.typeof, [*inputs, *outputs])
             if signature not in known:
                 made, extras = plan(structure, inputs, outputs)
                 known[signature] = None if extras else made

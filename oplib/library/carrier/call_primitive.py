@@ -71,7 +71,7 @@ def apply_call(
         return list(outputs)
     if not call.applies_itself:
         return xla.apply_primitive(primitive, *arrays, call=call, levels=levels, call_jaxpr=call_jaxpr)
-    return call.apply(levels, partial(run_call, call=call, call_jaxpr=call_jaxpr))(*arrays)
+    return call.apply(call_jaxpr, partial(run_call, call=call, call_jaxpr=call_jaxpr))(*arrays)
 
 
 def run_call(*arrays: Any, call: BoundCall, call_jaxpr: Any, **_: Any) -> list[Any]:

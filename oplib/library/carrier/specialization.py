@@ -87,7 +87,7 @@ class Specialization:
         ]
         self._plain: dict[bool, ArrayFunction] = {}
         self.pushers: dict[Mask, ArrayFunction] = {}
-        self._rules: dict[Mask, Callable[..., Pushed]] = {}
+        self._rules: dict[tuple[Mask, bool], Callable[..., Pushed]] = {}
 
         def run(*operands: Any) -> tuple[Structure, tuple[Any, ...]]:
             structure, outputs = carrier.run(call, read_operands(operands))
@@ -243,9 +243,10 @@ class Specialization:
         Args:
             present: for each array, whether it has a tangent.
         """
-        runner = self._rules.get(present)
+        call, record = self.call, self.overload.record
+        key = present, record.kind == "array" and not call.is_plain
+        runner = self._rules.get(key)
         if runner is None:
-            call, record = self.call, self.overload.record
 
             def push(arrays: Sequence[Any], tangents: Sequence[Any]) -> Pushed:
                 pairs = zip(present, arrays, strict=True)
@@ -253,8 +254,7 @@ class Specialization:
                 cast = [tangent.astype(dtype) for tangent, dtype in zip(tangents, dtypes, strict=True)]
                 return push_call(call, (), present, arrays, cast)
 
-            is_compiled = record.kind == "array" and not call.is_plain
-            runner = self._rules[present] = jax.jit(push) if is_compiled else push
+            runner = self._rules[key] = jax.jit(push) if key[1] else push
         return runner
 
     def _find_plain(self) -> ArrayFunction:

@@ -89,17 +89,20 @@ def _name_part(op: str, part: str, layout: Layout | None) -> str:
 
 
 def _run_traced(work: Callable[[], Result], subject: str) -> Result:
-    """Marks the running thread as tracing a kernel or rule, which is the subject of errors; nests."""
+    """Marks the running thread as tracing a kernel or rule, which is the subject of errors; nests.
+
+    The traced code serves calls in inference mode and others, so it does not see this mode.
+    """
     state = modes.state
-    before = state.tracing, state.tracing_scope
+    before = state.tracing, state.tracing_scope, state.inference
     scope = next(_scopes)
     try:
-        state.tracing, state.tracing_scope = subject, scope
+        state.tracing, state.tracing_scope, state.inference = subject, scope, False
         state.watchers += 1
         return work()
     finally:
         state.watchers -= 1
-        state.tracing, state.tracing_scope = before
+        state.tracing, state.tracing_scope, state.inference = before
 
 
 def _explain_value(op: str, part: str, layout: Layout | None, error: Exception) -> TracingError:

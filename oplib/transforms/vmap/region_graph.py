@@ -45,7 +45,7 @@ class MappedPlan(BackwardPlan):
         targets: for each input, whether each example has its own gradient; otherwise gradients are summed.
     """
 
-    __slots__ = ("_inner", "_residuals", "_size", "_targets")
+    __slots__ = ("_inner", "_mapped", "_residuals", "_size", "_targets", "_token")
 
     def __init__(
         self, inner: BackwardPlan, size: int, *, residuals: Mask, reads: Mask, targets: Mask
@@ -56,24 +56,35 @@ class MappedPlan(BackwardPlan):
         ]
         super().__init__(inner.wanted, shapes, inner.sources)
         self.differentiable, self.names = inner.differentiable, inner.names
-        self.token = inner.token and self.token
         self._inner, self._size = inner, size
         self._residuals, self._targets = residuals, targets
+        self._mapped: dict[ArrayFunction, ArrayFunction] = {}
         if inner.extras is not None:
             mapped = map_function(inner.extras.function, size, reads)
             self.extras = ArrayFunction(mapped, inner.extras.name, compiled=inner.extras.compiled)
             self.extra_reads = inner.extra_reads
 
-    def _make_backward(self, present: Mask) -> ArrayFunction:
+    @property
+    def token(self) -> Any:  # another formula, another token
+        """Stands for the plan and that of one example in keys; None if that has none."""
+        return self._inner.token and (self._token, self._inner.token)
+
+    @token.setter
+    def token(self, token: int) -> None:
+        self._token = token
+
+    def backward(self, present: Mask) -> ArrayFunction:  # noqa: D102  described in BackwardPlan
         inner = self._inner.backward(present)
-        function = map_backward(inner.function, self._size, self._residuals, self._targets)
-        return ArrayFunction(
-            function,
-            inner.name,
-            compiled=inner.compiled,
-            is_formula=inner.is_formula,
-            selects=inner.selects,
-        )
+        mapped = self._mapped.get(inner)
+        if mapped is None:
+            mapped = self._mapped[inner] = ArrayFunction(
+                map_backward(inner.function, self._size, self._residuals, self._targets),
+                inner.name,
+                compiled=inner.compiled,
+                is_formula=inner.is_formula,
+                selects=inner.selects,
+            )
+        return mapped
 
 
 def find_mapped_plan(

@@ -140,3 +140,9 @@ def test_numbers_and_the_gradient_of_a_loss_compile_nothing() -> None:
     assert kernels
     # the sums of gradients in a leaf are the only functions that are no kernel of an op
     assert [name for name in kernels if "oplib::" not in name] == ["jit(add)"]
+
+
+def test_numbers_that_differ_by_the_sign_of_a_zero_have_arrays_of_their_own() -> None:
+    for number, is_negative in ((complex(1.5, 0.0), False), (complex(1.5, -0.0), True)):
+        for _ in range(3):
+            assert np.signbit(np.imag(to_operand(number))) == is_negative

@@ -7,7 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.core import Tracer
 
+import oplib
+from oplib.autograd import forward_ad
 from oplib.library import OpOverload, custom_op, ops
 from oplib.library.arguments.layout import make_layout
 from oplib.library.carrier.primitive import find_carrier
@@ -115,3 +118,47 @@ def test_threads_may_read_and_write_it_at_once() -> None:
 
     run_in_threads(run)
     assert len(cache) == CAPACITY
+
+
+def test_a_jvp_rule_gets_values_while_nothing_is_compiled() -> None:
+    got_tracers: list[bool] = []
+
+    @custom_op("special::twice")
+    def twice(x: jax.Array) -> jax.Array:
+        return 2 * x
+
+    @twice.register_jvp
+    def _(primals: Any, tangents: Any) -> Any:
+        got_tracers.append(isinstance(primals[0], Tracer))
+        return 2 * primals[0], 2 * tangents[0]
+
+    def push() -> list[bool]:
+        got_tracers.clear()
+        with forward_ad.dual_level():
+            twice(forward_ad.make_dual(oplib.ones(3), oplib.ones(3)))
+        return list(got_tracers)
+
+    assert all(push())
+    oplib.config.compile_kernels = False
+    try:
+        assert push() == push() == [False]
+    finally:
+        oplib.config.compile_kernels = True
+    assert push() == []
+
+
+@pytest.mark.parametrize("is_local", [False, True], ids=["named", "local"])
+def test_a_setup_is_run_again_for_other_settings(is_local: bool) -> None:
+    def kernel(x: jax.Array) -> jax.Array:
+        return 2 * x
+
+    def setup(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.width = jnp.asarray(1.0).dtype.itemsize
+        ctx.casts = oplib.is_autocast_enabled("cpu")
+
+    op = custom_op(kernel) if is_local else custom_op("special::width", kernel)
+    op.register_autograd(lambda ctx, grad: grad * ctx.width + 100 * ctx.casts, setup_context=setup)
+    for is_wide, casts in ((False, False), (True, False), (False, True), (False, False)):
+        with jax.enable_x64(is_wide), oplib.autocast("cpu", enabled=casts):
+            slope = jax.grad(lambda x: op(x).sum())(jnp.ones(2, jnp.float32))
+        assert slope.tolist() == [(8 if is_wide else 4) + 100 * casts] * 2

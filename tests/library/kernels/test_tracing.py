@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import oplib
 from oplib.autograd import backward
 from oplib.library import custom_op
 from oplib.tensor import Tensor
@@ -65,3 +66,14 @@ def test_an_error_that_names_the_op_itself_is_left_as_it_is():
     with pytest.raises(RuntimeError, match=r"^trc::f: the kernel needs the concrete value") as caught:
         custom_op("trc::f", branch)(X)
     assert not [note for note in getattr(caught.value, "__notes__", []) if note.startswith("Raised")]
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_compiled_kernel_does_not_depend_on_the_inference_mode_of_its_first_call(first):
+    @custom_op
+    def read(x: jax.Array) -> jax.Array:
+        return x + oplib.is_inference_mode_enabled()
+
+    for is_on in (first, not first):
+        with oplib.inference_mode(is_on):
+            assert read(X).tolist() == [1, 1]

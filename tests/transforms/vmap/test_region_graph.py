@@ -11,6 +11,7 @@ import oplib
 from oplib.autograd import grad
 from oplib.autograd.graph import node_location, record_locations
 from oplib.errors import SavedTensorError
+from oplib.library import Library, custom_op, register_autograd
 from oplib.transforms.vmap.region_graph import ValuePool
 
 from .rows import W, X
@@ -219,3 +220,23 @@ def test_a_traced_value_stands_in_the_pool_once_and_any_other_is_the_same_outsid
         return index
 
     jax.vmap(look)(np.arange(2), X)
+
+
+@pytest.mark.parametrize("compiles", [False, True], ids=["engine", "compiled_autograd"])
+def test_a_graph_made_by_a_map_runs_the_formula_that_is_registered_now(compiles, forget_ops):
+    library = Library("mapped", "FRAGMENT")
+    op = custom_op("mapped::double", lambda x: x * 2, schema="(Tensor x) -> Tensor", compile=True)
+    register_autograd(op, lambda ctx, grad: grad * 2, lib=library)
+    x = oplib.ones(2, 3, requires_grad=True)
+    y = oplib.vmap(op)(x).sum()
+
+    def differentiate():
+        if not compiles:
+            return grad(y, x, retain_graph=True)[0]
+        with oplib.autograd.compiled_autograd.enable(lambda function: function):
+            return grad(y, x, retain_graph=True)[0]
+
+    assert differentiate().unique().tolist() == [2]
+    library._destroy()
+    register_autograd(op, lambda ctx, grad: grad * 5)
+    assert differentiate().unique().tolist() == [5]
