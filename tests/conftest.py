@@ -69,6 +69,11 @@ def forget_ops() -> Iterator[None]:
     registry.restore(before)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Notes whether this process is a worker."""
+    memory.configure(config)
+
+
 def pytest_report_header() -> list[str]:
     """Prints the seed, and which tests are left out."""
     left_out = [] if find_spec("torch") else ["tests/parity is left out: there is no torch to compare with"]
@@ -111,9 +116,13 @@ def pytest_testnodedown(node: Any) -> None:
     memory.collect(getattr(node, "workeroutput", {}))
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # around the wrapper that prints the summary
+def pytest_sessionfinish() -> Generator[None, object, object]:
     """Hands over the peak memory of a worker, and fails a run in which one has passed the bound."""
-    memory.finish(session)
+    memory.hand_over()
+    result = yield
+    memory.judge()
+    return result
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

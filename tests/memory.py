@@ -27,6 +27,8 @@ peaks: list[float] = []
 PEAK = "peak memory"
 """The key under which a worker hands its peak over."""
 
+_output: dict[str, Any] | None = None
+
 _RESIDENT = Path("/proc/self/statm")
 
 
@@ -65,16 +67,24 @@ def collect(output: dict[str, Any]) -> None:
         peaks.append(output[PEAK])
 
 
-def finish(session: pytest.Session) -> None:
-    """Hands over the peak of a worker; without workers and at the end of a run with them, judges the run."""
-    output = getattr(session.config, "workeroutput", None)
-    if output is not None:
-        output[PEAK] = read_peak()
-        return
-    if not peaks:  # a run without workers
+def configure(config: pytest.Config) -> None:
+    """Keeps the dictionary in which a worker hands results over; other processes have none."""
+    global _output  # noqa: PLW0603  pytest tells it once
+    _output = getattr(config, "workeroutput", None)
+
+
+def hand_over() -> None:
+    """Hands over the peak of a worker; notes that of a run without workers."""
+    if _output is not None:
+        _output[PEAK] = read_peak()
+    elif not peaks:
         peaks.append(read_peak())
-    if find_excess() and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def judge() -> None:
+    """Ends a run with an error if a worker has passed the bound."""
+    if _output is None and (excess := find_excess()):
+        pytest.exit(excess, returncode=pytest.ExitCode.TESTS_FAILED)
 
 
 def find_excess() -> str | None:
@@ -91,5 +101,3 @@ def show(reporter: pytest.TerminalReporter) -> None:
     """Prints the most that a worker has held."""
     if peaks:
         reporter.write_line(f"peak memory of a worker: {max(peaks):.1f} GB")
-    if excess := find_excess():
-        reporter.write_line(excess, red=True)

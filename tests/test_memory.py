@@ -1,5 +1,9 @@
 """The memory of test workers, and how many of them a machine has."""
 
+import os
+import subprocess
+import sys
+from functools import partial
 from types import SimpleNamespace
 
 import jax
@@ -7,6 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 from tests import memory, workers
+from tests.documents import ROOT
 
 
 def test_programs_of_jax_are_dropped_where_a_worker_holds_much(monkeypatch, request):
@@ -42,21 +47,55 @@ def test_this_worker_stays_below_the_bound():
     assert 0.1 < memory.read_peak() < memory.BOUND
 
 
-@pytest.mark.parametrize(("peaks", "expected"), [([1.0, 2.4], 0), ([1.0, 2.6], 1)])
-def test_a_run_fails_if_a_worker_has_passed_the_bound(monkeypatch, peaks, expected):
+def test_a_run_fails_if_a_worker_has_passed_the_bound(monkeypatch):
     monkeypatch.setattr(memory, "peaks", [])
-    for peak in peaks:
-        memory.collect({memory.PEAK: peak})
-    session = SimpleNamespace(config=SimpleNamespace(), exitstatus=0)
-    memory.finish(session)
-    assert session.exitstatus == expected
-    assert bool(memory.find_excess()) == bool(expected)
+    monkeypatch.setattr(memory, "_output", None)
+    memory.collect({memory.PEAK: 2.4})
+    memory.collect({})
+    memory.judge()
+    memory.collect({memory.PEAK: 2.6})
+    with pytest.raises(
+        pytest.exit.Exception, match=r"a worker held 2.6 GB, more than 2.5 GB\. A test"
+    ) as left:
+        memory.judge()
+    assert left.value.returncode == 1
 
 
-def test_a_worker_hands_its_peak_over():
+def test_a_worker_hands_its_peak_over(monkeypatch):
     output = {}
-    memory.finish(SimpleNamespace(config=SimpleNamespace(workeroutput=output), exitstatus=0))
+    monkeypatch.setattr(memory, "_output", output)
+    memory.hand_over()
     assert 0.1 < output[memory.PEAK] <= memory.read_peak()
+
+
+@pytest.mark.slow
+def test_a_run_with_workers_reports_the_peak_and_fails_above_the_bound(tmp_path):
+    run = partial(subprocess.run, cwd=ROOT, capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        "2",
+        "-c",
+        str(ROOT / "pyproject.toml"),
+        "-p",
+        "low_bound",
+    ]
+    (tmp_path / "low_bound.py").write_text(
+        "from tests import memory; memory.BOUND = float(__import__('os').environ['BOUND'])"
+    )
+    for bound, expected in (("9", 0), ("0.01", 1)):
+        environment = {
+            **os.environ,
+            "BOUND": bound,
+            "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
+            "OPLIB_TEST_SHARE": "1",
+        }
+        done = run([*command, "tests/test_xla_flags.py"], env=environment)
+        assert done.returncode == expected, done.stdout + done.stderr
+        assert "peak memory of a worker: 0." in done.stdout
+        assert ("more than 0.01 GB" in done.stderr) == bool(expected)
 
 
 @pytest.mark.parametrize(
