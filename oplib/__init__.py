@@ -75,10 +75,12 @@ _late_upcalls = _LateImports(
     __name__,
     {
         "array_api": "array_api",
+        "apply_as_op": "library.function_op",
         "apply_in_map": "transforms.vmap.spliced_node",
         "copy_to_device": "builtin.functions.placement",
         "execute_compiled": "autograd.compiled_autograd.execution",
         "map_examples": "transforms.vmap.vmap",
+        "read_annotations": "library.array_function",
     },
 )
 upcalls.fill(

@@ -6,9 +6,11 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from oplib.autograd.nodes.gradient_representation import is_tracer_class
 from oplib.autograd.tangents import find_tangents
 from oplib.modes import ModeState, modes
-from oplib.tensor import Tensor
+from oplib.tensor import Tensor, read_array
+from oplib.tensor.storage.overlay import overlays
 
 from .trees import Specs
 
@@ -92,6 +94,16 @@ class FunctionCall:
         self.recording = recording
         level = state.dual_level
         self.tangents: list[Tensor | None] | None = None if level is None else find_tangents(self.inputs)
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether JAX may differentiate the call; in the trace of ``oplib.jit`` only the tape does."""
+        if self.tangents is not None:
+            return False
+        overlay = overlays.current
+        if overlay is not None and overlay.takes_writes and overlay.is_current_trace():
+            return False
+        return any(is_tracer_class[type(read_array(tensor))] for tensor in self.inputs)
 
     def run_below(self, function: Callable[..., Any], *args: Any) -> Any:
         """Runs the forward with the tape and forward mode off."""

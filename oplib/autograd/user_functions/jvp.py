@@ -27,21 +27,14 @@ def push_tangents_through(
     """
     assert call.tangents is not None
     versions = {id(tangent): tangent._version for tangent in call.tangents if tangent is not None}
-    filled = [_fill(ctx, tensor, tangent) for tensor, tangent in zip(call.inputs, call.tangents, strict=True)]
-    results = _call_jvp(ctx, ctx._arrange(filled))
-    listed = results if isinstance(results, tuple) else (results,)
-    if len(listed) != ctx._output_count:
-        raise AutogradError(
-            f"{ctx.name()}: its jvp returned an invalid number of forward gradients. Got {len(listed)}, "
-            f"expected {ctx._output_count}, one for each result of forward. Return None for a result without."
-        )
+    tangents = call_jvp(ctx, call.inputs, call.tangents)
     dirty = {id(tensor) for tensor in ctx.dirty_tensors}
     constant = {id(tensor) for tensor in ctx.non_differentiable}
-    for index, tangent in enumerate(_flatten(ctx, listed)):
+    for index, tangent in enumerate(tangents):
         leaf, output = leaves[index], outputs[index]
         if isinstance(output, Tensor):
             marked = id(leaf) in constant or not has_gradient(output._storage.array.dtype)
-            _check(ctx, index, tangent, is_constant=marked)
+            check_pushed(ctx, index, tangent, is_constant=marked)
             if id(leaf) in dirty:
                 _check_written(ctx, index, find_tangent(output), tangent, versions)
             elif tangent is not None:
@@ -51,13 +44,35 @@ def push_tangents_through(
                 set_tangent(output, tangent)
 
 
-def _call_jvp(ctx: BackwardCFunction, tangents: Sequence[Any]) -> Any:
-    """Calls the jvp. Its ``saved_tensors`` are those of ``save_for_forward``."""
+def call_jvp(
+    ctx: BackwardCFunction, inputs: Sequence[Tensor], tangents: Sequence[Tensor | None]
+) -> list[Any]:
+    """Calls the jvp. Its ``saved_tensors`` are those of ``save_for_forward``.
+
+    Args:
+        ctx: the ctx after forward.
+        inputs: the Tensors among the arguments.
+        tangents: the tangent of each, or None.
+
+    Returns:
+        A tangent or None for each flat result.
+
+    Raises:
+        AutogradError: jvp returned a wrong number of tangents.
+    """
+    filled = [_fill(ctx, tensor, tangent) for tensor, tangent in zip(inputs, tangents, strict=True)]
     ctx._saved_for_jvp = ctx.saved_for_forward
     try:
-        return run_without_tangents(ctx._forward_cls.jvp, ctx, *tangents)
+        results = run_without_tangents(ctx._forward_cls.jvp, ctx, *ctx._arrange(filled))
     finally:
         del ctx._saved_for_jvp
+    listed = results if isinstance(results, tuple) else (results,)
+    if len(listed) != ctx._output_count:
+        raise AutogradError(
+            f"{ctx.name()}: its jvp returned an invalid number of forward gradients. Got {len(listed)}, "
+            f"expected {ctx._output_count}, one for each result of forward. Return None for a result without."
+        )
+    return _flatten(ctx, listed)
 
 
 def _fill(ctx: BackwardCFunction, tensor: Tensor, tangent: Tensor | None) -> Tensor | None:
@@ -79,7 +94,8 @@ def _flatten(ctx: BackwardCFunction, tangents: Sequence[Any]) -> list[Any]:
     return leaves
 
 
-def _check(ctx: BackwardCFunction, index: int, tangent: Any, *, is_constant: bool) -> None:
+def check_pushed(ctx: BackwardCFunction, index: int, tangent: Any, *, is_constant: bool) -> None:
+    """Raises if a result of jvp is no tangent of the output at this position."""
     name = ctx.name()
     if tangent is None:
         return

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
+
 from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.autograd.nodes.gradient_representation import ARRAYS, is_array_class
 from oplib.autograd.nodes.node import TapeNode
 from oplib.autograd.recording.origins import note_origin
 from oplib.autograd.saved.saved_tensor import SavedTensor
@@ -31,6 +35,21 @@ _PASSING = ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable
 """Attributes of a ctx that are read here and dropped. They would hold outputs, which hold the ctx."""
 
 
+def box_arrays(result: Any) -> Any:
+    """Returns the result of a forward with a Tensor for each array of JAX or numpy."""
+    if isinstance(result, Tensor):
+        return result
+    leaves, specs = flatten_values(result if isinstance(result, tuple) else (result,))
+    if not any(is_array_class[type(leaf)] or isinstance(leaf, np.ndarray) for leaf in leaves):
+        return result
+    boxed = [
+        ARRAYS.box(jnp.asarray(leaf)) if is_array_class[type(leaf)] or isinstance(leaf, np.ndarray) else leaf
+        for leaf in leaves
+    ]
+    count = len(result) if isinstance(result, tuple) else 1
+    return pack_result(boxed, count, specs, type(result))
+
+
 def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
     """Makes the ctx the node of the outputs, and returns these in the structure of the result.
 
@@ -45,11 +64,16 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
             f"{type(ctx).__name__}: ctx.{name} was set in forward. A ctx is a node, and a node has an "
             "attribute of this name. Choose another name."
         )
-    several = isinstance(result, tuple)
-    values: tuple[Any, ...] = result if several else (result,)
-    takes_trees = result.__class__ is not Tensor and ctx._forward_cls._takes_trees
-    leaves, specs = flatten_values(values) if takes_trees else (list(values), NO_SPECS)
-    _note_shape(ctx, call, len(values), specs)
+    several, count, specs = False, 1, NO_SPECS
+    if result.__class__ is Tensor:
+        leaves = [result]
+    else:
+        result = box_arrays(result) if ctx._forward_cls._is_users else result
+        several = isinstance(result, tuple)
+        values: tuple[Any, ...] = result if several else (result,)
+        count = len(values)
+        leaves, specs = flatten_values(values) if ctx._forward_cls._takes_trees else (list(values), specs)
+    _note_shape(ctx, call, count, specs)
     if call.recording:
         ctx.edges = tuple([gradient_edge(tensor) for tensor in call.inputs])
         ctx.sequence_nr = call.sequence_nr
@@ -72,7 +96,7 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
         push_tangents_through(ctx, leaves, outputs, call)
     for name in _PASSING:
         held.pop(name, None)
-    return outputs[0] if not several and not specs else pack_result(outputs, len(values), specs, type(result))
+    return outputs[0] if not several and not specs else pack_result(outputs, count, specs, type(result))
 
 
 def _note_shape(ctx: BackwardCFunction, call: FunctionCall, output_count: int, output_specs: Specs) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from oplib.autograd.nodes.gradient_representation import is_array_class
 from oplib.errors import AutogradError
 from oplib.pytree import TreeSpec, tree_flatten_dataclasses, tree_unflatten
 from oplib.tensor import Tensor
@@ -17,16 +18,16 @@ NO_SPECS: Specs = {}
 
 
 def flatten_values(values: Iterable[Any]) -> tuple[list[Any], Specs]:
-    """Flattens the values that hold tensors. A container without tensors is a leaf."""
+    """Flattens the values that hold Tensors or arrays. Any other container is a leaf."""
     leaves: list[Any] = []
     specs: dict[int, TreeSpec] | None = None
     for position, value in enumerate(values):
         kind = value.__class__
-        if kind is Tensor or kind in _ATOMS or isinstance(value, Tensor):
+        if kind is Tensor or kind in _ATOMS or is_array_class[kind] or isinstance(value, Tensor):
             leaves.append(value)
             continue
         parts, spec = tree_flatten_dataclasses(value)
-        if any(isinstance(part, Tensor) for part in parts):
+        if any(is_array_class[type(part)] or isinstance(part, Tensor) for part in parts):
             leaves.extend(parts)
             specs = {} if specs is None else specs
             specs[position] = spec

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, ClassVar
 
+from oplib.autograd.nodes.gradient_representation import is_array_class
 from oplib.errors import AutogradError, MissingRuleError
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
@@ -13,7 +14,6 @@ from oplib.tracebacks import find_user_level, refine_error
 from .function_call import Binding, FunctionCall
 from .function_node import BackwardCFunction
 from .recording import finish_call
-from .traced import call_traced, is_differentiated_by_jax
 from .trees import flatten_values, unflatten_values
 
 _new: Any = object.__new__
@@ -31,6 +31,10 @@ class FunctionMeta(type):
         node_class: Any = type(f"{name}Backward", (base,), {"_forward_cls": cls})
         cls._backward_cls = node_class
         cls._binding_cache = None
+        hints = dict(getattr(namespace.get("forward"), "__annotations__", {}))
+        is_annotated = any(hint not in (Any, "Any") for hint in hints.values())
+        if getattr(cls, "_takes_arrays", False) or (is_annotated and not cls.__module__.startswith("oplib.")):
+            upcalls.read_annotations(cls)
 
 
 class Function(metaclass=FunctionMeta):
@@ -73,6 +77,7 @@ class Function(metaclass=FunctionMeta):
     is_traceable: ClassVar[bool] = False  # True lets compiled autograd trace the backward, once per structure
     _takes_trees: ClassVar[bool] = True
     _op_name: ClassVar[str] = ""  # of the op for which a Function is made
+    _takes_arrays: ClassVar[bool] = False  # its methods are annotated jax.Array
     _is_users: ClassVar[bool] = True  # False for Functions made for an op, whose vmap rule is registered
     _surrogates: ClassVar[Any] = tuple  # gives the name of the op, if its formula is a surrogate
     _root: ClassVar[type[Function]]
@@ -190,6 +195,8 @@ class Function(metaclass=FunctionMeta):
             needs.append(is_tensor and leaf._requires_grad)
             if is_tensor:
                 inputs.append(leaf)
+            elif is_array_class[type(leaf)] and cls._is_users:
+                return upcalls.apply_as_op(cls, args, keywords)
         ctx = _new(cls._backward_cls)
         ctx.needs_input_grad = unflatten_values(needs, len(values), specs)
         state = modes.state
@@ -198,8 +205,8 @@ class Function(metaclass=FunctionMeta):
         state.sequence_nr += recording
         # JAX differentiates the body of a control flow function, so there JAX gets the rule of each call.
         is_on_tape = recording and state.region is None
-        if not is_on_tape and is_differentiated_by_jax(cls, call):
-            return call_traced(cls, args, keywords, leaves, call)
+        if not is_on_tape and cls._is_users and call.is_traced:
+            return upcalls.apply_as_op(cls, args, keywords)
         # The lines of call.run_below: its frame would be a part of the cost of each Function.
         before = state.grad_enabled, state.forward_enabled
         state.grad_enabled = state.forward_enabled = False

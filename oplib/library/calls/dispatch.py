@@ -334,12 +334,15 @@ class Dispatcher:
 
     def specialize(self, layout: Layout) -> Specialization:
         """Returns the specialization of a layout, and makes it if it is new."""
-        specialization = None if layout.is_transient else self.specializations.get(layout)
+        is_kept = not (layout.is_transient or self.record.is_function)
+        specialization = self.specializations.get(layout) if is_kept else None
         if specialization is None:
-            self._watch.note(layout)
             donated = self._donated_indices(layout)
             made = Specialization(self.overload.in_traces, layout, self.carrier, donated)
-            return made if layout.is_transient else self.specializations.put(layout, made)
+            if not is_kept:
+                return made
+            self._watch.note(layout)
+            return self.specializations.put(layout, made)
         return specialization
 
     def _donated_indices(self, layout: Layout) -> list[int]:
@@ -385,9 +388,9 @@ class Dispatcher:
         if self._is_immediate(arrays):
             return self._run_now(layout, arrays, device)
         specialization = self.specialize(layout)
-        if specialization.call.is_plain:
-            return specialization.run_plain(*arrays)
         try:
+            if specialization.call.is_plain:
+                return specialization.run_plain(*arrays)
             if self.is_fast and self.returns_one:  # as the fast path does, so that nothing is compiled twice
                 return ONE_ARRAY, (call_compiled(specialization.run_one, *arrays),)
             run = specialization.run_donating if donating else specialization.run

@@ -84,10 +84,15 @@ _lower_kernel = mlir.lower_fun(run_call, multiple_results=True)
 
 
 def lower_call(
-    ctx: Any, *args: Any, call: BoundCall, levels: Levels, call_jaxpr: Any = None, **_: Any
+    ctx: Any,
+    *args: Any,
+    call: BoundCall,
+    levels: Levels,
+    call_jaxpr: Any = None,
+    body: Uncompiled | None = None,
 ) -> Any:
     """Lowers the kernel, after a check that each platform of the lowering has one."""
-    jaxpr = call_jaxpr or call.trace(levels, ctx.avals_in)
+    jaxpr = call_jaxpr if body is None else body.trace(call, levels, ctx.avals_in)
     require_kernels(call.record, ctx.module_context.platforms, traced=call.kernel_slots)
     lowering = find_spread_lowering(call, levels, jaxpr, ctx.module_context)
     if lowering is None and min(len(ctx.module_context.platforms), len(call.kernel_slots)) > 1:
@@ -98,8 +103,8 @@ def lower_call(
 
 
 def find_call_avals(
-    *avals: Any, call: BoundCall, levels: Levels, call_jaxpr: Any = None, **_: Any
+    *avals: Any, call: BoundCall, levels: Levels, call_jaxpr: Any = None, body: Uncompiled | None = None
 ) -> tuple[list[Any], Any]:
     """Returns the avals and effects of the primitive *op*, which are those of its traced kernel."""
-    jaxpr = call_jaxpr or call.trace(levels, avals)
+    jaxpr = call_jaxpr if body is None else body.trace(call, levels, avals)
     return list(jaxpr.out_avals), jaxpr.effects

@@ -23,14 +23,26 @@ class Uncompiled:
 
     Where the values are known, the kernel runs on them. A trace, which does not know them, traces it.
 
+    Args:
+        call: the call, whose traced forms live as long as what contains it.
+
     Attributes:
         structure: of the results, once the kernel has run.
     """
 
-    __slots__ = ("structure",)
+    __slots__ = ("_code", "_traced", "structure")
 
-    def __init__(self) -> None:
+    def __init__(self, call: BoundCall) -> None:
+        self._code = call.code
+        self._traced: dict[Any, Any] = {}
         self.structure: Structure | None = None
+
+    def trace(self, call: BoundCall, levels: Levels, avals: Sequence[Any]) -> Any:
+        """Returns the jaxpr of the call; its lowering runs no Python again."""
+        key = levels, tuple([(aval.shape, aval.dtype) for aval in avals])
+        if key not in self._traced:
+            self._traced[key] = call.trace(levels, avals)
+        return self._traced[key]
 
 
 def derive(call: BoundCall, jaxpr: Any, primals: Any, tangents: Any) -> tuple[Any, list[Any]]:

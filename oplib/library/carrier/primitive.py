@@ -178,7 +178,7 @@ class Carrier:
         if takes_results_of_rule(call.record):
             return self._differentiate_by_rule(call, levels, body, primals, tangents)
         if call.record.derivative.forward is not None:
-            return self._differentiate_forward(call, levels, call_jaxpr, primals, tangents)
+            return self._differentiate_forward(call, levels, kernel, primals, tangents)
         if body is None and not is_derived and _can_inline(call.record):
             outputs = self._inline(call, levels, call_jaxpr, primals)
         elif call.record.needs_kernel_derivative and any_traced(primals):
@@ -213,13 +213,16 @@ class Carrier:
         return attach(self.attachment, Attached(call, levels, len(primals)), primals, outputs, ())
 
     def _differentiate_forward(
-        self, call: BoundCall, levels: Levels, jaxpr: Any, primals: Any, tangents: Any
+        self, call: BoundCall, levels: Levels, kernel: dict[str, Any], primals: Any, tangents: Any
     ) -> tuple[list[Any], list[Any]]:
         """Runs the forward of an op instead of its kernel, and differentiates its results by the rules."""
         wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
+        body, jaxpr = kernel.get("body"), kernel.get("call_jaxpr")
         avals = () if levels or jaxpr is None else jaxpr.out_avals
         due = tuple(map(_forget_placement, avals))
         outputs, plan, extras = self.run_forward(call, wanted, primals, levels=levels, due=due)
+        if body is not None:
+            body.structure = plan.structure
         zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in outputs]
         planned = plan, extras
         linear = partial(make_linear, call, levels, inputs=primals, outputs=outputs, planned=planned)
@@ -352,4 +355,4 @@ def _can_inline(record: Record) -> bool:
 
 def _begin(call: BoundCall) -> Uncompiled | None:
     """Returns the parameter of a call that runs as plain Python, None for any other."""
-    return Uncompiled() if call.is_plain else None
+    return Uncompiled(call) if call.is_plain else None

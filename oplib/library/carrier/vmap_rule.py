@@ -61,7 +61,10 @@ def run_vmap_rule(record: Record, layout: Layout, level: Level, arrays: Sequence
     args, kwargs = layout.split(arguments)
     rule, info = record.vmap, VmapInfo(level.size, level.randomness)
     answer = run_part(
-        lambda: rule(info, layout.split(dims)[0], *args, **kwargs), record.name, "vmap rule", eager=boxed
+        lambda: rule(info, layout.split(dims)[0], *args, **kwargs),
+        record.name,
+        "vmap rule",
+        eager=record.is_untraced,
     )
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise ResultError(

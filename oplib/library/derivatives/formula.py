@@ -137,7 +137,7 @@ class FormulaPlan(BackwardPlan):
             grads = self.structure.rebuild_grads(
                 [None if grad is None else wrap(grad) for grad in cotangents]
             )
-            eager = boxed or not any_traced(arrays)
+            eager = self.overload.record.is_untraced or not any_traced(arrays)
             try:
                 result = run_part(lambda: self._find_rule()(ctx, *grads), op, "backward formula", eager=eager)
             except Exception as error:

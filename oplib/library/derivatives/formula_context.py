@@ -73,6 +73,7 @@ class SetupContext(Context):
     def __init__(self, needs_input_grad: tuple[Any, ...]) -> None:
         self.needs_input_grad = needs_input_grad
         self._saved: tuple[Any, ...] = ()
+        self._saved_for_forward: tuple[Any, ...] = ()
         self._materialize = True
         self._non_differentiable: tuple[Any, ...] = ()
 
@@ -89,6 +90,17 @@ class SetupContext(Context):
                     f"Set other values as attributes of ctx."
                 )
         self._saved = tensors
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Saves arrays for the ``jvp`` of a Function."""
+        self._saved_for_forward = tensors
+
+    def mark_dirty(self, *tensors: Any) -> None:
+        """Raises: arrays are not written."""
+        raise AutogradError(
+            f"mark_dirty: arrays are not written. Got {len(tensors)} in a forward annotated jax.Array. "
+            "Return the new value, or take Tensors."
+        )
 
     def mark_non_differentiable(self, *outputs: Any) -> None:
         """Declares that these outputs have no gradient; a tree stands for its arrays."""

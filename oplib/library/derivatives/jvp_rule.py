@@ -104,7 +104,7 @@ def call_jvp_rule(
         lambda: rule.function(primals, arranged),
         record.name,
         "jvp rule",
-        eager=record.takes_tensors or not any_traced(inputs),
+        eager=record.is_untraced or not any_traced(inputs),
     )
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise AutogradError(

@@ -211,7 +211,7 @@ def _run(record: Record, layout: Layout, ctx: SetupContext, arrays: Sequence[Any
             lambda: take_apart(record, layout, call(), FORWARD),
             record.name,
             "forward",
-            eager=not any_traced(arrays),
+            eager=record.is_untraced or not any_traced(arrays),
         )
     structure, tensors = run_part(
         lambda: split_tensor_results(record, call(), FORWARD), record.name, "forward", eager=True

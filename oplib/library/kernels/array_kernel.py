@@ -39,7 +39,7 @@ def _run(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]
         lambda: take_apart(record, layout, kernel(*args, **kwargs)),
         record.name,
         "kernel",
-        eager=eager,
+        eager=eager or record.is_untraced,
         layout=None if eager else layout,
     )
 

@@ -108,6 +108,7 @@ class Definition:
         tags: the promises of the op beyond its schema.
         function: the decorated function of a ``custom_op``, which runs if a kernel is disabled. None for an
             op of ``define``, whose library alone may define it.
+        is_function: the op is a ``Function``: plain Python that boxes its arrays, and runs at each call.
     """
 
     schema: FunctionSchema
@@ -117,6 +118,7 @@ class Definition:
     donates: frozenset[str] = frozenset()
     tags: tuple[Tag, ...] = ()
     function: Function | None = None
+    is_function: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +176,11 @@ class Record(Definition):
     def takes_tensors(self) -> bool:
         """Whether kernel and rules are eager code that receives Tensors."""
         return self.kind in {"tensor", "composite"}
+
+    @property
+    def is_untraced(self) -> bool:
+        """Whether kernel and rules are Python on Tensors, which may read Tensors from outside of a trace."""
+        return self.takes_tensors or self.is_function
 
     @property
     def is_eager(self) -> bool:

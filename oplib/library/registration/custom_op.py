@@ -14,7 +14,7 @@ from oplib.library.objects.overload import OpOverload
 from oplib.library.records.contribution import FOREVER, Kernel, Slot
 from oplib.library.records.platforms import DeviceTypes, find_slots
 from oplib.library.records.qualname import LocalQualname, Qualname, check_namespace, parse_qualname
-from oplib.library.records.record import Definition, Derivative, Function, Tag
+from oplib.library.records.record import Definition, Derivative, Function, JvpRule, Tag
 from oplib.library.records.sites import find_site
 from oplib.library.records.tags import Tags, to_tags
 from oplib.library.schema import FunctionSchema, parse_schema
@@ -216,6 +216,25 @@ def _make_derivative(schema: FunctionSchema, autograd: object) -> Derivative:
         )
     refuse_mutation(schema)
     return autograd if isinstance(autograd, Derivative) else Derivative(derive=True)
+
+
+def make_function_op(
+    name: str, kernel: Function, schema: str, **rules: Derivative | JvpRule | Function | None
+) -> CustomOpDef[..., Any]:
+    """Makes the local op of a ``Function`` that runs as plain Python.
+
+    Args:
+        name: its name.
+        kernel: the forward, as a function of arrays.
+        schema: the schema without the name.
+        **rules: the rules by their slots in the record; None for one that it does not have.
+    """
+    definition = Definition(
+        parse_schema(f"local::{name}{schema}"), "array", compiled=False, function=kernel, is_function=True
+    )
+    facts: dict[Any, Any] = {"definition": definition, "default": Kernel(kernel, "array")}
+    facts |= {slot: rule for slot, rule in rules.items() if rule is not None}
+    return _enter(LocalQualname(*parse_qualname(f"local::{name}", subject="Function")), facts, kernel)
 
 
 def _enter(qualname: Qualname, facts: Mapping[Slot, Any], fn: Function) -> CustomOpDef[..., Any]:

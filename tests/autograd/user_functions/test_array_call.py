@@ -1,4 +1,4 @@
-"""Functions of users inside JAX's transformations: on a tape there, or differentiated by JAX."""
+"""Functions of users inside JAX's transformations: on a tape there, or as ops."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import pytest
 
 import oplib
 from oplib.autograd import Function, grad
-from oplib.errors import TracingError
+from oplib.errors import MissingRuleError, TracingError
 
 pytestmark = pytest.mark.spec("D.13")
 
@@ -105,15 +105,17 @@ def test_jax_differentiates_the_backward_again():
     assert jnp.diag(jax.jacrev(jax.grad(lambda a: plain(a).sum()))(A)).tolist() == [6.0, 6.0]
 
 
-def test_forward_mode_is_refused_where_there_is_a_backward_only():
-    with pytest.raises(TypeError, match="custom_vjp"):
-        jax.jvp(plain, (A,), (A,))
+def test_forward_mode_is_derived_from_the_backward():
+    assert jax.jvp(plain, (A,), (A,))[1].tolist() == [6.0, 54.0]
 
 
-def test_without_a_backward_jax_differentiates_the_forward():
+@pytest.mark.spec("D.40")
+@pytest.mark.parametrize("differentiate", [jax.grad, lambda f: lambda a: jax.jvp(f, (a,), (a,))])
+def test_jax_never_differentiates_the_forward(differentiate):
     function = type("Square", (Function,), {"forward": staticmethod(lambda ctx, x: x * x)})
-    found = jax.grad(lambda a: function.apply(oplib.Tensor.from_array(a)).array.sum())(A)
-    assert found.tolist() == [2.0, 6.0]
+    with pytest.raises(MissingRuleError, match="SquareBackward: its Function has no backward"):
+        differentiate(lambda a: function.apply(oplib.Tensor.from_array(a)).array.sum())(A)
+    assert jax.jit(function.apply)(A).tolist() == [1.0, 9.0]
 
 
 class Several(Function):

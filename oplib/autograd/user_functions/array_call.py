@@ -1,0 +1,216 @@
+"""One call of a Function as functions of arrays, which serve as the kernel and the rules of an op.
+
+The methods of the user get Tensors around the arrays, and run as plain Python. So they may read anything, and
+may set anything on ctx.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+
+from oplib.autograd.array_functions.array_function import has_gradient
+from oplib.autograd.engine.validation import validate_gradients
+from oplib.autograd.nodes.gradient_representation import ARRAYS, is_array_class
+from oplib.autograd.saved.saved_tensor import SavedTensor
+from oplib.modes import modes
+from oplib.tensor import Storage, Tensor
+
+from .function_call import FunctionCall
+from .function_node import BackwardCFunction
+from .jvp import call_jvp
+from .recording import box_arrays, finish_call
+from .trees import flatten_values, pack_result, unflatten_values
+from .vmap import call_own_rule, uses_own_rule
+
+_new: Any = object.__new__
+
+
+class Mold:
+    """Values without the Tensors and arrays in them.
+
+    Args:
+        values: the values, which may be containers.
+
+    Attributes:
+        operands: the Tensors and arrays, until :meth:`take_operands`.
+        flags: for each leaf, whether it is one of them.
+        count: the number of values.
+        specs: the structures of the containers.
+    """
+
+    def __init__(self, values: Collection[Any]) -> None:
+        leaves, self.specs = flatten_values(values)
+        self.count = len(values)
+        self.flags = [isinstance(leaf, Tensor) or is_array_class[type(leaf)] for leaf in leaves]
+        pairs = list(zip(leaves, self.flags, strict=True))
+        self.operands: list[Any] = [leaf for leaf, is_operand in pairs if is_operand]
+        self._leaves = [None if is_operand else leaf for leaf, is_operand in pairs]
+
+    def take_operands(self) -> list[Any]:
+        """Returns the Tensors and arrays, and forgets them: what a trace keeps must not hold them."""
+        operands, self.operands = self.operands, []
+        return operands
+
+    def fill(self, operands: Sequence[Any], others: Any = NotImplemented) -> tuple[Any, ...]:
+        """Returns the values with other operands, and with ``others`` for all other leaves if it is given."""
+        rest = iter(operands)
+        pairs = zip(self._leaves, self.flags, strict=True)
+        leaves = [
+            next(rest) if is_operand else leaf if others is NotImplemented else others
+            for leaf, is_operand in pairs
+        ]
+        return unflatten_values(leaves, self.count, self.specs)
+
+    def pick(self, leaves: Sequence[Any]) -> list[Any]:
+        """Returns those of other leaves that are at the places of operands."""
+        return [leaf for leaf, is_operand in zip(leaves, self.flags, strict=True) if is_operand]
+
+
+class HeldContext:
+    """A ctx between forward and backward, without its arrays.
+
+    Args:
+        ctx: the ctx.
+        inputs: the arrays of the call.
+
+    Attributes:
+        arrays: its arrays, until they are taken.
+    """
+
+    def __init__(self, ctx: BackwardCFunction, inputs: Sequence[Any]) -> None:
+        self._class = type(ctx)
+        self._inputs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in inputs]
+        self._names = tuple(vars(ctx))
+        self._mold = Mold(vars(ctx).values())
+        operands = self._mold.take_operands()
+        self._are_boxed = [isinstance(value, Tensor) for value in operands]
+        self.arrays: list[Any] = list(map(_unbox, operands))
+
+    def take_arrays(self) -> list[Any]:
+        """Returns the arrays, and forgets them."""
+        arrays, self.arrays = self.arrays, []
+        return arrays
+
+    def pull(self, arrays: Sequence[Any], grads: Sequence[Any]) -> list[Any]:
+        """Runs the user's backward, and returns a gradient or None for each array of the call.
+
+        Args:
+            arrays: those of the ctx.
+            grads: the gradient, or None, for each array of the result.
+        """
+        pairs = zip(arrays, self._are_boxed, strict=True)
+        values = self._mold.fill([ARRAYS.box(array) if boxed else array for array, boxed in pairs])
+        ctx = _new(self._class)
+        vars(ctx).update(zip(self._names, values, strict=True))
+        result: Mold = vars(ctx).pop("_result")
+        saved = [None if value is None else value._storage.array for value in vars(ctx).pop("to_save", ())]
+        ctx._saved = tuple([array if array is None else _save(array) for array in saved])
+        boxed = [None if grad is None else ARRAYS.box(grad) for grad in grads]
+        flat = ctx._flat_results(ctx._get_user_fn()(ctx, *result.fill(boxed, None)))
+        holder: Any = SimpleNamespace(input_metadata=self._inputs)
+        edges = [
+            (holder, index) if has_gradient(shape.dtype) else None for index, shape in enumerate(self._inputs)
+        ]
+        found = [None if grad is None else grad._storage.array for grad in flat]
+        fitted = validate_gradients(found, edges, ctx.name(), ARRAYS)
+        return [grad if edge else None for grad, edge in zip(fitted, edges, strict=True)]
+
+
+class ArrayCall:
+    """One call of a Function, without the arrays of its arguments.
+
+    Args:
+        cls: the Function.
+        args: the positional arguments.
+        keywords: the keyword-only arguments.
+
+    Attributes:
+        cls: the Function.
+        mold: the arguments.
+        constant: for each array of the result, whether it was marked as non-differentiable.
+        written: for each array of the result, the position of the operand whose new value it is, or None.
+    """
+
+    def __init__(self, cls: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+        self.cls = cls
+        self._names = tuple(keywords)
+        self.mold = Mold((*args, *keywords.values()))
+        self.constant: list[bool] = []
+        self.written: list[int | None] = []
+        self._result: Mold
+        self._kind: Any = None
+
+    def run(self, needs: Sequence[bool], arrays: Sequence[Any]) -> tuple[BackwardCFunction, list[Any]]:
+        """Runs forward, and setup_context if there is one.
+
+        Args:
+            needs: for each array, whether the call is differentiated with respect to it.
+            arrays: the arrays.
+
+        Returns:
+            The ctx, and the arrays of the result.
+        """
+        mold, cls = self.mold, self.cls
+        boxes = list(map(ARRAYS.box, arrays))
+        for box, needed in zip(boxes, needs, strict=True):
+            box._requires_grad = needed and has_gradient(box._storage.array.dtype)
+        values = mold.fill(boxes)
+        ctx = _new(cls._backward_cls)
+        ctx.needs_input_grad = mold.fill([box._requires_grad for box in boxes], False)
+        inner = FunctionCall(boxes, mold.flags, mold.count, mold.specs, modes.state, recording=False)
+        first = mold.count - len(self._names)
+        keywords = dict(zip(self._names, values[first:], strict=True))
+        result = box_arrays(inner.run_below(cls._call_forward, ctx, values[:first], keywords))
+        kept = {name: vars(ctx)[name] for name in ("to_save", "saved_for_forward") if name in vars(ctx)}
+        constant, dirty = set(map(id, ctx.non_differentiable)), set(map(id, ctx.dirty_tensors))
+        finish_call(ctx, result, inner)
+        self._result = shape = Mold(result if isinstance(result, tuple) else (result,))
+        outputs, self._kind = shape.take_operands(), type(result)
+        vars(ctx).update(kept, _result=shape)
+        places = {id(box): index for index, box in enumerate(boxes) if id(box) in dirty}
+        self.constant = [id(output) in constant for output in outputs]
+        self.written = [places.get(id(output)) for output in outputs]
+        return ctx, list(map(_unbox, outputs))
+
+    def pack(self, results: Sequence[Any]) -> Any:
+        """Arranges arrays, or the Tensors around them, as the result of forward."""
+        values = self._result.fill(results)
+        return pack_result(values, len(values), {}, self._kind)
+
+    def push(self, arrays: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Runs forward and then jvp; returns the arrays of the result, and a tangent or None for each.
+
+        Args:
+            arrays: the arrays of the call.
+            tangents: the tangent of each, or None.
+        """
+        ctx, outputs = self.run([tangent is not None for tangent in tangents], arrays)
+        boxed = [None if tangent is None else ARRAYS.box(tangent) for tangent in tangents]
+        pushed = self._result.pick(call_jvp(ctx, list(map(ARRAYS.box, arrays)), boxed))
+        return outputs, [None if tangent is None else _unbox(tangent) for tangent in pushed]
+
+    def map(
+        self, info: Any, dims: Sequence[int | None], arrays: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """Runs the static ``vmap``; returns the arrays of the result, and the batch dimension of each."""
+        uses_own_rule(self.cls)
+        values = self.mold.fill(list(map(ARRAYS.box, arrays)))
+        found = call_own_rule(self.cls, info, self.mold.fill(dims, None), values)[:2]
+        pairs = [pair for pair in zip(*found, strict=True) if _is_operand(pair[0])]
+        return [_unbox(output) for output, _ in pairs], [dim for _, dim in pairs]
+
+
+def _is_operand(value: Any) -> bool:
+    return isinstance(value, Tensor) or is_array_class[type(value)]
+
+
+def _unbox(value: Any) -> Any:
+    return value._storage.array if isinstance(value, Tensor) else value
+
+
+def _save(array: Any) -> SavedTensor:
+    return SavedTensor.of_value(array, Storage(array))
