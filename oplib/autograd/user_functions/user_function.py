@@ -38,7 +38,7 @@ class FunctionMeta(type):
 
 
 class Function(metaclass=FunctionMeta):
-    """Base class of hand-written differentiable functions on Tensors. They are called by ``apply``.
+    """Base class of hand-written differentiable functions. They are called by ``apply``.
 
     Define ``backward(ctx, *grads)`` and either ``forward(ctx, *args)``, or ``forward(*args)`` and
     ``setup_context(ctx, inputs, output)``. All are static methods. Forward and setup_context run with grad
@@ -49,10 +49,13 @@ class Function(metaclass=FunctionMeta):
     container is the same container with a Tensor or None for each leaf, or None for the whole. Backward
     returns one gradient for each argument of the call, or, with keyword-only parameters, for each parameter.
 
-    Inside ``jax.jit``, ``jax.vmap`` and the like the tape records as usual. If no Tensor requires grad and a
-    JAX transformation such as ``jax.grad`` differentiates the call, it uses backward, as in a
-    ``jax.custom_vjp``. Such a call has no forward mode, and absent gradients are zeros. For a rule that
-    serves both modes, register an op: ``oplib.custom_op``.
+    ``apply`` takes Tensors, arrays and both. Without a Tensor it returns arrays. Inside ``jax.jit``,
+    ``jax.vmap`` and the like the tape records Tensors that require grad as usual. Where JAX differentiates or
+    maps the call, it uses the rules of the class, as those of an op, and never differentiates forward.
+    Forward mode without ``jvp`` is derived from backward.
+
+    If all parameters of forward are annotated, and its tensors as ``jax.Array``, then all methods get arrays,
+    and are compiled once per signature, as the kernel and rules of ``oplib.custom_op``.
 
     Example:
         >>> import oplib
@@ -159,11 +162,11 @@ class Function(metaclass=FunctionMeta):
         """Calls the function, and records the call if an argument requires grad.
 
         Args:
-            *args: the arguments of forward.
+            *args: the arguments of forward: Tensors, arrays and other values, also in containers.
             **kwargs: arguments of forward by name.
 
         Returns:
-            The result of forward. Its tensors have history.
+            The result of forward. If an argument is a Tensor its tensors are Tensors with history, else arrays.
 
         Raises:
             TypeError: forward does not accept these arguments.
