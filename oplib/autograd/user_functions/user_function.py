@@ -166,7 +166,7 @@ class Function(metaclass=FunctionMeta):
             **kwargs: arguments of forward by name.
 
         Returns:
-            The result of forward. If an argument is a Tensor its tensors are Tensors with history, else arrays.
+            The result of forward: Tensors with history if an argument is a Tensor, else arrays.
 
         Raises:
             TypeError: forward does not accept these arguments.
