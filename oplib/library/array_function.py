@@ -13,15 +13,15 @@ import jax
 import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import has_gradient
-from oplib.autograd.engine.validation import is_expandable, sum_to
 from oplib.autograd.function import Function
-from oplib.autograd.user_functions.vmap import uses_own_rule
-from oplib.errors import MissingRuleError, SchemaInferenceError
-from oplib.tensor import Tensor
+from oplib.errors import SchemaInferenceError
 
 from .derivatives.formula_context import SetupContext
-from .infer_schema import infer_kind
-from .registration.custom_op import custom_op
+from .infer_schema import infer_function_schema, infer_kind
+from .records.record import Derivative, JvpRule
+from .registration.custom_op import make_function_op
+
+Rule = Callable[..., Any]
 
 _KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
@@ -83,55 +83,37 @@ def _has_setup(cls: Any) -> bool:
     return cls.setup_context is not Function.setup_context
 
 
+def select_rules(cls: Any, derivative: Derivative, jvp: Rule, batch: Rule) -> dict[str, Any]:
+    """Returns, by their slots, the rules that a Function has."""
+    has_backward = cls.backward is not cls._root.backward or cls.vjp is not cls._root.vjp
+    return {
+        "derivative": derivative if has_backward else None,
+        "jvp": JvpRule(jvp, symbolic_zeros=True) if cls.jvp is not Function.jvp else None,
+        "vmap": batch if cls.vmap is not Function.vmap else None,
+    }
+
+
 def _make_op(cls: Any) -> Any:
     kernel = _take_forward(cls)
-    op: Any = custom_op(kernel)
-    has_backward = cls.backward is not Function.backward or cls.vjp is not Function.vjp
-    if has_backward or cls.jvp is Function.jvp:
-        run = {"setup_context": _bind_setup(cls)} if _has_setup(cls) else {"forward": _bind_forward(cls)}
-        op.register_autograd(_bind_backward(cls, len(op._schema.returns)), **run)
-    if cls.jvp is not Function.jvp:
-        op.register_jvp(_bind_jvp(cls, kernel), symbolic_zeros=True)
-    if cls.vmap is not Function.vmap:
-        uses_own_rule(cls)
-        op.register_vmap(cls.vmap)
-    return op
+    schema = infer_function_schema(
+        kernel, mutates_args=(), name=f"local::{cls.__name__}", overload_name="", tags=()
+    )
+    count = len(schema.returns)
 
-
-def _bind_setup(cls: Any) -> Callable[..., None]:
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any, **keyword_only: Any) -> None:
-        ctx._input_shapes = jax.tree_util.tree_map(_describe, inputs)
         cls.setup_context(ctx, inputs, output, **keyword_only)
 
-    return setup_context
-
-
-def _bind_forward(cls: Any) -> Callable[..., Any]:
-    def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
-        ctx._input_shapes = jax.tree_util.tree_map(_describe, args)
-        return cls.forward(ctx, *args, **kwargs)
-
-    return forward
-
-
-def _bind_backward(cls: Any, count: int) -> Callable[..., Any]:
-    """Returns the backward, whose gradients are summed as on the tape where forward broadcasts."""
-    rule = cls.backward if cls.backward is not Function.backward else cls.vjp
-
     def backward(ctx: Any, *grads: Any) -> Any:
-        if rule is Function.vjp:
-            raise MissingRuleError(
-                f"{cls.__name__}: it has no backward. A gradient must pass through it. Define a static "
-                "backward(ctx, *grads), or vjp."
-            )
         if count == 1 and isinstance(grads[0], tuple):  # several results without an annotation
             (grads,) = grads
-        results = rule(ctx, *grads)
-        listed = results if isinstance(results, tuple) else (results,)
-        shapes = ctx._input_shapes
-        return (*map(_fit, listed, shapes), *listed[len(shapes) :])
+        return (cls.backward if cls.backward is not Function.backward else cls.vjp)(ctx, *grads)
 
-    return backward
+    if _has_setup(cls):
+        derivative = Derivative(backward, setup_context=setup_context)
+    else:
+        derivative = Derivative(backward, forward=cls.forward)
+    rules = select_rules(cls, derivative, _bind_jvp(cls, kernel), cls.vmap)
+    return make_function_op(kernel, schema, compiled=True, **rules)
 
 
 def _bind_jvp(cls: Any, kernel: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
@@ -166,17 +148,3 @@ class _ForwardContext(SetupContext):
 
 def _zeros(value: Any) -> Any:
     return jnp.zeros_like(value) if isinstance(value, jax.Array) and has_gradient(value.dtype) else None
-
-
-def _describe(value: Any) -> Any:
-    return jax.ShapeDtypeStruct(value.shape, value.dtype) if isinstance(value, (jax.Array, Tensor)) else None
-
-
-def _fit(grad: Any, target: Any) -> Any:
-    """Sums a gradient over the axes along which its input was broadcast."""
-    if isinstance(grad, list) and isinstance(target, list):
-        return list(map(_fit, grad, target))
-    if not (isinstance(grad, jax.Array) and isinstance(target, jax.ShapeDtypeStruct)):
-        return grad
-    fits = grad.shape == target.shape or not is_expandable(target.shape, grad.shape)
-    return grad if fits else sum_to(grad, target.shape)

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oplib.autograd.array_functions.array_function import has_gradient
-from oplib.autograd.function import Function
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.user_functions.array_call import ArrayCall, HeldContext
 from oplib.autograd.user_functions.function_node import refuse_gradient
@@ -20,8 +19,10 @@ from oplib.modes import modes
 from oplib.tensor import Tensor, box, read_array
 from oplib.tensor.storage.escape import refuse_escape
 
-from .records.record import Derivative, JvpRule
+from .array_function import select_rules
+from .records.record import Derivative
 from .registration.custom_op import make_function_op
+from .schema import parse_schema
 
 
 def apply_as_op(cls: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
@@ -97,11 +98,11 @@ def _make_op(cls: Any, count: int) -> Any:
         return call.run((False,) * count, arrays)[1]
 
     def forward(ctx: Any, call: ArrayCall, *arrays: Any) -> list[Any]:
-        held, outputs = call.run(ctx.needs_input_grad[1:], arrays)
-        ctx.set_materialize_grads(held.materialize_grads)
+        made, outputs = call.run(ctx.needs_input_grad[1:], arrays)
+        ctx.set_materialize_grads(made.materialize_grads)
         constant = zip(outputs, call.constant, strict=True)
         ctx.mark_non_differentiable(*(output for output, is_constant in constant if is_constant))
-        ctx.held = HeldContext(held, arrays)
+        ctx.held = HeldContext(made)
         ctx.save_for_backward(*ctx.held.take_arrays())
         return outputs
 
@@ -114,13 +115,7 @@ def _make_op(cls: Any, count: int) -> Any:
     def batch(info: Any, in_dims: Sequence[Any], call: ArrayCall, *arrays: Any) -> Any:
         return call.map(info, in_dims[1:], arrays)
 
-    has_jvp = cls.jvp is not Function.jvp
-    has_backward = cls.backward is not cls._root.backward or cls.vjp is not cls._root.vjp
-    return make_function_op(
-        cls.__name__,
-        kernel,
-        f"(Any call{''.join(f', Tensor x{index}' for index in range(count))}) -> Tensor[]",
-        derivative=Derivative(backward, forward=forward) if has_backward or not has_jvp else None,
-        jvp=JvpRule(jvp, symbolic_zeros=True) if has_jvp else None,
-        vmap=batch if cls.vmap is not Function.vmap else None,
-    )
+    tensors = "".join(f", Tensor x{index}" for index in range(count))
+    schema = parse_schema(f"local::{cls.__name__}(Any call{tensors}) -> Tensor[]")
+    rules = select_rules(cls, Derivative(backward, forward=forward), jvp, batch)
+    return make_function_op(kernel, schema, compiled=False, **rules)

@@ -7,13 +7,9 @@ may set anything on ctx.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
-import jax
-
 from oplib.autograd.array_functions.array_function import has_gradient
-from oplib.autograd.engine.validation import validate_gradients
 from oplib.autograd.nodes.gradient_representation import ARRAYS, is_array_class
 from oplib.autograd.saved.saved_tensor import SavedTensor
 from oplib.modes import modes
@@ -75,15 +71,13 @@ class HeldContext:
 
     Args:
         ctx: the ctx.
-        inputs: the arrays of the call.
 
     Attributes:
         arrays: its arrays, until they are taken.
     """
 
-    def __init__(self, ctx: BackwardCFunction, inputs: Sequence[Any]) -> None:
+    def __init__(self, ctx: BackwardCFunction) -> None:
         self._class = type(ctx)
-        self._inputs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in inputs]
         self._names = tuple(vars(ctx))
         self._mold = Mold(vars(ctx).values())
         operands = self._mold.take_operands()
@@ -111,13 +105,7 @@ class HeldContext:
         ctx._saved = tuple([array if array is None else _save(array) for array in saved])
         boxed = [None if grad is None else ARRAYS.box(grad) for grad in grads]
         flat = ctx._flat_results(ctx._get_user_fn()(ctx, *result.fill(boxed, None)))
-        holder: Any = SimpleNamespace(input_metadata=self._inputs)
-        edges = [
-            (holder, index) if has_gradient(shape.dtype) else None for index, shape in enumerate(self._inputs)
-        ]
-        found = [None if grad is None else grad._storage.array for grad in flat]
-        fitted = validate_gradients(found, edges, ctx.name(), ARRAYS)
-        return [grad if edge else None for grad, edge in zip(fitted, edges, strict=True)]
+        return [None if grad is None else grad._storage.array for grad in flat]
 
 
 class ArrayCall:

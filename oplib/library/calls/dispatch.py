@@ -334,7 +334,7 @@ class Dispatcher:
 
     def specialize(self, layout: Layout) -> Specialization:
         """Returns the specialization of a layout, and makes it if it is new."""
-        is_kept = not (layout.is_transient or self.record.is_function)
+        is_kept = not (layout.is_transient or self.record.runs_anew)
         specialization = self.specializations.get(layout) if is_kept else None
         if specialization is None:
             donated = self._donated_indices(layout)

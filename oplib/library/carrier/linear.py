@@ -278,7 +278,7 @@ def make_linear(
 
 def _refuse_derivative(call: BoundCall) -> MissingRuleError:
     """Returns the error for a transformation of JAX that differentiates an op without rules."""
-    if call.record.derivative.missing is not None:
+    if call.record.derivative.missing is not None or call.record.is_function:
         return missing_formula(call.overload)
     if call.record.schema.is_mutable:
         return MissingRuleError(

@@ -126,7 +126,9 @@ class FormulaPlan(BackwardPlan):
         alive.
         """
         op, boxed = self.overload.name(), self.overload.record.takes_tensors and xp is jnp
-        targets = GradientTargets(op, self.layout, self.inputs, self.wanted, xp)
+        targets = GradientTargets(
+            op, self.layout, self.inputs, self.wanted, xp, self.overload.record.is_function
+        )
         wrap: Callable[[Any], Any] = box if boxed else lambda value: value
         count = len(self.sources)
         saver = self.overload.record.derivative.saver
@@ -167,6 +169,11 @@ register_plan(FormulaPlan)
 def missing_formula(overload: OpOverload) -> MissingRuleError:
     """Returns the error for a backward through an op without a formula."""
     record = overload.record
+    if record.is_function:
+        return MissingRuleError(
+            f"{record.node_name}: its Function has no backward. A derivative was asked for. Define a static "
+            "backward(ctx, *grads), or jvp."
+        )
     reason = record.derivative.missing
     if reason is not None:
         return MissingRuleError(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.array_functions.array_function import Mask
-from oplib.autograd.engine.validation import is_expandable
+from oplib.autograd.engine.validation import is_expandable, sum_to
 from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.library.arguments.layout import Layout, Slot, count_arrays
 from oplib.library.arguments.recording import unbox
@@ -26,6 +26,7 @@ class GradientTargets:
         layout: the positions of the inputs among the arguments.
         inputs: the shape and dtype of each input.
         wanted: for each input, whether its gradient is needed.
+        sums: a gradient may have the shape to which its input broadcasts.
         xp: ``jax.numpy``, or ``numpy`` for a formula on the host, because a callback may not use JAX.
     """
 
@@ -34,6 +35,7 @@ class GradientTargets:
     inputs: tuple[jax.ShapeDtypeStruct, ...]
     wanted: Mask
     xp: Any = jnp
+    sums: bool = False
 
     def take(self, result: Any) -> tuple[Any, ...]:
         """Returns the wanted gradients among the results of a formula.
@@ -145,6 +147,8 @@ class GradientTargets:
                 "None."
             )
         grad = self.xp.asarray(array)
+        if self.sums and is_expandable(shape.shape, grad.shape):
+            grad = sum_to(grad, shape.shape)
         if grad.shape != shape.shape:
             raise refuse_shape(self.op, index, grad, shape)
         if self.xp.iscomplexobj(grad) and not jnp.issubdtype(shape.dtype, jnp.complexfloating):

@@ -108,7 +108,8 @@ class Definition:
         tags: the promises of the op beyond its schema.
         function: the decorated function of a ``custom_op``, which runs if a kernel is disabled. None for an
             op of ``define``, whose library alone may define it.
-        is_function: the op is a ``Function``: plain Python that boxes its arrays, and runs at each call.
+        is_function: the op is a ``Function``, whose gradients are summed to their inputs as on the tape. If
+            it is not compiled, its parts are Python that boxes the arrays, and runs in each trace.
     """
 
     schema: FunctionSchema
@@ -180,7 +181,12 @@ class Record(Definition):
     @property
     def is_untraced(self) -> bool:
         """Whether kernel and rules are Python on Tensors, which may read Tensors from outside of a trace."""
-        return self.takes_tensors or self.is_function
+        return self.takes_tensors or self.runs_anew
+
+    @property
+    def runs_anew(self) -> bool:
+        """Whether the op is a ``Function`` without annotations, whose code runs in each trace."""
+        return self.is_function and not self.compiled
 
     @property
     def is_eager(self) -> bool:
@@ -233,6 +239,8 @@ class Record(Definition):
     def node_name(self) -> str:
         """The name of the op's nodes: torch's long form, or ``MulBackward0`` for a built-in op."""
         namespace, _, name = self.schema.name.partition("::")
+        if self.is_function:
+            return f"{name}Backward"
         if namespace != "oplib":
             return f"{self.step_name}Backward"
         return "".join(part.capitalize() for part in name.strip("_").split("_")) + "Backward0"

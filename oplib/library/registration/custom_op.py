@@ -219,22 +219,26 @@ def _make_derivative(schema: FunctionSchema, autograd: object) -> Derivative:
 
 
 def make_function_op(
-    name: str, kernel: Function, schema: str, **rules: Derivative | JvpRule | Function | None
+    kernel: Function,
+    schema: FunctionSchema,
+    *,
+    compiled: bool,
+    **rules: Derivative | JvpRule | Function | None,
 ) -> CustomOpDef[..., Any]:
-    """Makes the local op of a ``Function`` that runs as plain Python.
+    """Makes the local op of a ``Function``.
 
     Args:
-        name: its name.
         kernel: the forward, as a function of arrays.
-        schema: the schema without the name.
+        schema: the schema.
+        compiled: False runs its code as Python in each trace.
         **rules: the rules by their slots in the record; None for one that it does not have.
     """
-    definition = Definition(
-        parse_schema(f"local::{name}{schema}"), "array", compiled=False, function=kernel, is_function=True
-    )
+    definition = Definition(schema, "array", compiled=compiled, function=kernel, is_function=True)
+    check_definition(definition)
+    refuse_keyword_only_tensors(schema, subject="Function")
     facts: dict[Any, Any] = {"definition": definition, "default": Kernel(kernel, "array")}
     facts |= {slot: rule for slot, rule in rules.items() if rule is not None}
-    return _enter(LocalQualname(*parse_qualname(f"local::{name}", subject="Function")), facts, kernel)
+    return _enter(LocalQualname(*parse_qualname(schema.name, subject="Function")), facts, kernel)
 
 
 def _enter(qualname: Qualname, facts: Mapping[Slot, Any], fn: Function) -> CustomOpDef[..., Any]:
