@@ -383,9 +383,7 @@ def test_a_missing_rule_is_named_and_never_derived_from_forward() -> None:
         type("BareArray", (Function,), {"forward": staticmethod(bare_on_arrays)}),
     ):
         for differentiate in (jax.grad, jax.jacfwd):
-            with pytest.raises(
-                MissingRuleError, match=f"{function.__name__}Backward: its Function has no"
-            ):
+            with pytest.raises(MissingRuleError, match=f"{function.__name__}Backward: its Function has no"):
                 differentiate(total(function.apply))(X)
         same(jax.jit(jax.vmap(function.apply))(ROWS), ROWS * ROWS)
 

@@ -244,9 +244,7 @@ def test_gradients_are_summed_and_cast_to_their_inputs():
 
     assert jax.grad(loss(Wide))(A).tolist() == [4.0, 4.0]
     wrong = type("Wrong", (Wide,), {"backward": staticmethod(lambda ctx, g: oplib.ones(7))})
-    with pytest.raises(
-        RuntimeError, match="Wrong: the formula returned an invalid gradient at index 0"
-    ):
+    with pytest.raises(RuntimeError, match="Wrong: the formula returned an invalid gradient at index 0"):
         jax.grad(loss(wrong))(A)
 
 
