@@ -54,6 +54,7 @@ values in a short form (``f32[2,3]``, see :func:`describe`).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -98,7 +99,11 @@ class UnknownOperatorError(OplibError, AttributeError):
 
 
 class ArgumentError(OplibError, RuntimeError):
-    """Arguments that do not fit the schema of their op."""
+    """Arguments that do not fit the schema of their op.
+
+    A kernel of a built-in op says what is wrong and the cure, in two arguments. :func:`frame_error` adds the
+    name and the arguments of the call.
+    """
 
 
 class DimensionError(ArgumentError, IndexError):
@@ -297,3 +302,12 @@ def _describe(value: object, depth: int) -> str:
     except (RecursionError, ValueError):  # nested too deeply, or an integer of more than 4,300 digits
         text = f"<{type(value).__name__} without a repr>"
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def frame_error(error: ArgumentError, name: str, arguments: Iterable[tuple[str, object]]) -> ArgumentError:
+    """Returns the error of a call, with its name and its arguments; one that has these stays as it is."""
+    if len(error.args) != 2:
+        return error
+    reason, cure = error.args
+    got = ", ".join(f"{own} {describe(value)}" for own, value in arguments if value is not None)
+    return type(error)(f"{name}: {reason}. Got {got}. {cure}")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import oplib.errors as errors
-from oplib.errors import OplibError, describe, describe_dtype
+from oplib.errors import DimensionError, OplibError, describe, describe_dtype, frame_error
 
 CLASSES = {
     name: item
@@ -105,3 +105,12 @@ def test_a_tracer_is_shown_by_its_shape():
     seen = []
     jax.jit(lambda x: seen.append(describe(x)))(np.zeros((5, 2), np.float32))
     assert seen == ["f32[5,2]"]
+
+
+def test_the_error_of_a_kernel_gets_the_name_and_the_arguments_of_the_call():
+    framed = frame_error(
+        DimensionError("the index must be a vector", "Flatten it."), "take", [("n", 2), ("out", None)]
+    )
+    assert type(framed) is DimensionError
+    assert str(framed) == "take: the index must be a vector. Got n 2. Flatten it."
+    assert frame_error(framed, "outer", []) is framed

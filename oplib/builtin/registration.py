@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections import namedtuple
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from oplib.errors import ArgumentError, frame_error
 from oplib.library import OpOverload, custom_op
 from oplib.library.objects.deferral import defer, settle
 from oplib.library.registration.rule_registration import add_autocast
@@ -18,12 +19,28 @@ from .rows.row import Row
 NAMESPACE = "oplib"
 
 
+def frame(row: Row, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps a kernel so that it refuses dtypes, and so that its errors name the call and its arguments."""
+    checked = check_classes(row.op, kernel, row.dtypes)
+
+    @functools.wraps(kernel)
+    def framed(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return checked(*args, **kwargs)
+        except ArgumentError as error:
+            raise frame_error(
+                error, row.public_name, [*zip(row.parameters, args, strict=False), *kwargs.items()]
+            ) from None
+
+    return framed
+
+
 def register(row: Row) -> OpOverload:
     """Registers a row and returns its overload."""
     derivative = row.derivative
     op = custom_op(
         f"{NAMESPACE}::{row.name}",
-        check_classes(row.op, row.kernel, row.dtypes),
+        frame(row, row.kernel),
         schema=row.schema[len(row.name) :],
         tags=row.tags,
         operand=row.operand,
@@ -33,7 +50,7 @@ def register(row: Row) -> OpOverload:
     if not derivative.derive:
         op.register_autograd(derivative)
     for platform, kernel in row.kernels:
-        op.register_kernel(platform, check_classes(row.op, kernel, row.dtypes))
+        op.register_kernel(platform, frame(row, kernel))
     if row.jvp is not None:
         op.register_jvp(row.jvp)
     if row.sharding is not None:

@@ -13,6 +13,7 @@ from oplib.autograd.array_functions.array_function import ArrayFunction
 from oplib.autograd.recording.in_place import check_may_turn
 from oplib.autograd.recording.view import make_view, make_views, turn_in_place
 from oplib.autograd.recording.view_node import make_view_class
+from oplib.errors import ArgumentError, frame_error
 from oplib.library import OpOverload
 from oplib.library.arguments.binding import Binder
 from oplib.tensor import Storage, Tensor
@@ -34,7 +35,7 @@ def make_viewer(rule: Function, name: str, overload: OpOverload) -> Function:
         name: of the node, less "Backward0".
         overload: takes what gives no view, and says what is wrong with arguments.
     """
-    name = f"{name}Backward0"
+    own, name = overload.name().partition("::")[2].partition(".")[0], f"{name}Backward0"
     node_class = make_view_class(name)
 
     @lru_cache(maxsize=1024)
@@ -48,6 +49,10 @@ def make_viewer(rule: Function, name: str, overload: OpOverload) -> Function:
                 part = look_up(storage.array.shape, storage.array.dtype, *args)
             else:
                 part = rule(storage.spec, *args)
+        except ArgumentError as error:
+            raise frame_error(
+                error, own, zip(_name_arguments(overload), (tensor, *args), strict=False)
+            ) from None
         except TypeError:  # the schema converts the arguments, or says what is wrong with one
             bound = Binder(overload._schema).bind((tensor, *args), {}, op=overload.name())
             part = rule(tensor._storage.spec, *bound[1:])
@@ -61,6 +66,10 @@ def make_viewer(rule: Function, name: str, overload: OpOverload) -> Function:
         return make_view(tensor, frame, starts, node_class)
 
     return look
+
+
+def _name_arguments(overload: OpOverload) -> list[str]:
+    return [argument.name for argument in overload._schema.arguments]
 
 
 def all_integers(args: Iterable[Any]) -> bool:

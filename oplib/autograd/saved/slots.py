@@ -211,7 +211,7 @@ def pack_residuals(
         tensor = tensors[source] if source < len(tensors) else None
         value = values[source]
         slot = SavedTensor.of_value(value, NOBODY if tensor is None else tensor._storage)
-        if tensor is not None or not is_number(value):
+        if tensor is not None or not is_python_number(value):
             slot.pack(pairs, box(value) if tensor is None else tensor)
         return slot
 
@@ -220,7 +220,7 @@ def pack_residuals(
     return SavedSlots(residuals, [known.get(source) or pack(source) for source in plan.extra_reads])
 
 
-def is_number(value: Any) -> bool:
+def is_python_number(value: Any) -> bool:
     """Returns whether a value is a Python number in an array. Hooks do not receive numbers."""
     return not isinstance(value, jax.Array) or (value.ndim == 0 and jax.typeof(value).weak_type)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from oplib.errors import ArgumentTypeError, OplibError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, OplibError, describe, frame_error
 from oplib.library.arguments.plain_conversions import is_foreign
 
 _NO_TENSORS = (bool, int, float, complex, str, bytes, list, tuple, dict, set, type(None))
@@ -19,7 +19,7 @@ _DEEPEST = 8  # the depth of lists that is searched
 
 def find_untensor(
     op: str, defaults: Mapping[str, Any], error: Exception, arguments: Mapping[str, Any]
-) -> ArgumentTypeError | None:
+) -> ArgumentError | None:
     """Returns the error about an argument that is no Tensor; None for any other failure.
 
     Args:
@@ -28,6 +28,8 @@ def find_untensor(
         error: why the call failed.
         arguments: the arguments of the call, by name.
     """
+    if isinstance(error, ArgumentError) and len(error.args) == 2:
+        return frame_error(error, _name(op), arguments.items())
     if isinstance(error, OplibError):
         return None
     if isinstance(error, AttributeError) and isinstance(error.obj, _NO_TENSORS):

@@ -11,7 +11,7 @@ import numpy as np
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import read_values
-from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from oplib.tensor import Tensor, get_default_dtype
 from oplib.tensor.factories.from_data import tensor
 
@@ -39,8 +39,8 @@ def is_nonzero(input: Any) -> bool:
     values = read_values("is_nonzero", input)
     if values.size != 1:
         raise ArgumentError(
-            f"is_nonzero: Boolean value of Tensor with {'several' if values.size else 'no'} values is "
-            f"ambiguous. Got {describe(input)}. Use any() or all()."
+            f"Boolean value of Tensor with {'several' if values.size else 'no'} values is ambiguous",
+            "Use any() or all().",
         )
     return bool(values.reshape(()))
 
@@ -123,9 +123,7 @@ def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None, requires_gra
         tensor(3.)
     """
     if not isinstance(s, (bool, int, float, complex)):
-        raise ArgumentTypeError(
-            f"scalar_tensor: argument 's' is a number. Got {describe(s)}. Use oplib.tensor."
-        )
+        raise ArgumentTypeError("argument 's' is a number", "Use oplib.tensor.")
     kind = get_default_dtype() if dtype is None else dtype
     return tensor(s, dtype=kind, device=device, requires_grad=requires_grad)
 
@@ -178,9 +176,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     """
     sizes = (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)
     if np.dtype(getattr(indices, "dtype", bool)).kind not in "iu":
-        raise ArgumentTypeError(
-            f"unravel_index: expected 'indices' to be integer dtype. Got {describe(indices)}. Convert them."
-        )
+        raise ArgumentTypeError("expected 'indices' to be integer dtype", "Convert them.")
     if any(size < 0 for size in sizes):
         raise ArgumentValueError(
             f"unravel_index: 'shape' cannot have negative values. Got {sizes}. Give the sizes of the tensor."

@@ -97,15 +97,11 @@ def masked_select(input: Any, mask: Any) -> Any:
         tensor([1., 3.])
     """
     if getattr(mask, "dtype", None) is None:
-        raise ArgumentTypeError(
-            f"masked_select: argument 'mask' is a Tensor. Got {describe(mask)}. Use oplib.tensor(...)."
-        )
+        raise ArgumentTypeError("argument 'mask' is a Tensor", "Use oplib.tensor(...).")
     if mask.dtype != np.dtype(bool):
-        raise ArgumentError(
-            f"masked_select: expected BoolTensor for mask. Got {describe(mask)}. Compare it with something."
-        )
+        raise ArgumentError("expected BoolTensor for mask", "Compare it with something.")
     holds = read_values("masked_select", mask)
-    shape = find_common_shape("masked_select", input, mask)
+    shape = find_common_shape(input, mask)
     indices = np.flatnonzero(np.broadcast_to(holds, shape))
     return ops.take(ops.expand(input, shape), box_like(input, indices))
 
@@ -145,17 +141,12 @@ def repeat_interleave(
     if repeats is None:
         return box_like(input, np.repeat(np.arange(counts.size), counts))
     if counts.dtype.kind not in "iu":
-        raise ArgumentError(
-            f"repeat_interleave: repeats has to be int32 or int64. Got {describe(repeats)}. Convert it."
-        )
+        raise ArgumentError("repeats has to be int32 or int64", "Convert it.")
     find_dim("repeat_interleave", input.ndim, 0 if dim is None else dim)
     whole, dim = (ops.reshape(input, (-1,)), 0) if dim is None else (input, dim)
     length = whole.shape[dim]
     if counts.size not in (1, length):
-        raise ArgumentError(
-            f"repeat_interleave: repeats must have the same size as input along dim. Got {counts.size} "
-            f"of them for {describe(input)} along {dim}. Give one, or {length}."
-        )
+        raise ArgumentError("repeats must have the same size as input along dim", f"Give one, or {length}.")
     indices = np.repeat(np.arange(length), np.broadcast_to(counts.reshape(-1), (length,)))
     return ops.index_select(whole, dim, box_like(input, indices))
 
@@ -169,7 +160,7 @@ def _read_counts(repeats: Any) -> np.ndarray[Any, Any]:
     return counts
 
 
-def check_unselected(op: str, values: Any, axis: int) -> None:
+def check_unselected(values: Any, axis: int) -> None:
     """Raises for slices without items, as torch does, because they cannot be distinguished.
 
     Raises:
@@ -177,8 +168,8 @@ def check_unselected(op: str, values: Any, axis: int) -> None:
     """
     if 0 in values.shape[:axis] + values.shape[axis + 1 :]:
         raise ArgumentError(
-            f"{op}: There are 0 sized dimensions, and they aren't selected, so unique cannot be applied. Got "
-            f"{describe(values)} and dim={axis}. Choose the dim of size 0."
+            "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied",
+            "Choose the dim of size 0.",
         )
 
 
@@ -213,7 +204,7 @@ def unique(
     """
     values = read_values("unique", input)
     if dim is not None:
-        check_unselected("unique", values, find_dim("unique", values.ndim, dim))
+        check_unselected(values, find_dim("unique", values.ndim, dim))
     found, inverse, counts = np.unique(
         values, return_inverse=True, return_counts=True, axis=dim, equal_nan=False
     )
@@ -255,8 +246,7 @@ def one_hot(input: Any, num_classes: int = -1) -> Any:
     if num_classes < 0:
         if not values.size:
             raise ArgumentError(
-                f"one_hot: can not infer total number of classes from empty tensor. Got "
-                f"{describe(input)}. Give num_classes."
+                "can not infer total number of classes from empty tensor", "Give num_classes."
             )
         num_classes = highest + 1
     if highest >= num_classes:
@@ -270,7 +260,7 @@ def one_hot(input: Any, num_classes: int = -1) -> Any:
 def take_rows(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
     """Looks up rows of ``weight``; the row ``padding_idx``, which exists, has no gradient."""
     shape = weight.shape
-    _check_table(input, weight, shape)
+    _check_table(input, shape)
     values = None if are_indices(input, shape[0]) else read_known(input)
     if values is not None and values.size:
         raise DimensionError(
@@ -281,16 +271,11 @@ def take_rows(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
     return ops.embedding(weight, input, padding)
 
 
-def _check_table(input: Any, weight: Any, shape: tuple[int, ...]) -> None:
+def _check_table(input: Any, shape: tuple[int, ...]) -> None:
     if input.dtype.kind not in "iu":
-        raise ArgumentError(
-            f"embedding: expected integers for indices. Got {describe(input)}. Convert them: tensor.int()."
-        )
+        raise ArgumentError("expected integers for indices", "Convert them: tensor.int().")
     if len(shape) != 2:
-        raise ArgumentError(
-            f"embedding: 'weight' must be 2-D. Got {describe(weight)} for {describe(input)}. Pass the "
-            "indices first, then the table."
-        )
+        raise ArgumentError("'weight' must be 2-D", "Pass the indices first, then the table.")
 
 
 COMPOSED = (

@@ -42,10 +42,7 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
         (tensor([1, 2]), tensor([3]))
     """
     if not input.ndim:
-        raise ArgumentError(
-            f"tensor_split: expected at least a 1-dimensional tensor. Got {describe(input)}. Use the "
-            "tensor itself."
-        )
+        raise ArgumentError("expected at least a 1-dimensional tensor", "Use the tensor itself.")
     length = input.shape[dim] if -input.ndim <= dim < input.ndim else 0
     stops = [_clip(end, length) for end in _find_stops(indices_or_sections, length, "tensor_split")]
     pairs = zip([0, *stops], [*stops, length], strict=True)
@@ -60,9 +57,7 @@ def _find_stops(indices_or_sections: Any, length: int, op: str) -> list[int]:
     if not isinstance(indices_or_sections, int):
         return list(indices_or_sections)
     if indices_or_sections < 1:
-        raise ArgumentError(
-            f"{op}: number of sections must be larger than 0. Got {indices_or_sections}. Give at least 1."
-        )
+        raise ArgumentError("number of sections must be larger than 0", "Give at least 1.")
     parts = (indices_or_sections, _BYTES_OF_A_PART)
     require_memory(f"{op} into {indices_or_sections} parts", parts, np.dtype(np.uint8), listed=True)
     short, longer = divmod(length, indices_or_sections)
@@ -100,8 +95,7 @@ def _make_split_along(name: str, least: int, dim: int, shape: tuple[int, ...]) -
     def split_along(input: Any, indices_or_sections: Any) -> Any:
         if input.ndim < least:
             raise ArgumentError(
-                f"{name}: requires a tensor with at least {least} dimensions. Got {describe(input)}. Add "
-                "one with unsqueeze."
+                f"requires a tensor with at least {least} dimensions", "Add one with unsqueeze."
             )
         along = 0 if input.ndim == 1 else dim
         sections = indices_or_sections

@@ -10,7 +10,7 @@ from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import box_like, read_values
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 from oplib.tensor import Tensor
 
 _WAYS = ("linear", "lower", "higher", "midpoint", "nearest")
@@ -116,7 +116,7 @@ def _prepare(op: str, input: Any, dim: int | None) -> tuple[Any, int]:
     flat = ops.reshape(input, (-1,)) if dim is None or not input.ndim else input
     axis = find_dim(op, input.ndim, 0 if dim is None else dim)
     if not flat.shape[axis]:
-        raise ArgumentError(f"{op}: input tensor must be non-empty. Got {describe(input)}. Pass some items.")
+        raise ArgumentError("input tensor must be non-empty", "Pass some items.")
     return flat, axis
 
 
@@ -139,19 +139,11 @@ def _arrange(values: Any, axis: int, *, keepdim: bool, of_all: Any, q: Any) -> A
 
 def _read_parts(op: str, input: Any, q: Any, interpolation: str) -> np.ndarray[Any, Any]:
     if input.dtype not in (np.float32, np.float64):
-        raise ArgumentError(
-            f"{op}: input tensor must be either float or double dtype. Got {describe(input)}. Convert it."
-        )
+        raise ArgumentError("input tensor must be either float or double dtype", "Convert it.")
     if interpolation not in _WAYS:
-        raise ArgumentError(
-            f"{op}: interpolation must be one of {', '.join(_WAYS)}. Got {interpolation!r}. Leave it out "
-            "for linear."
-        )
+        raise ArgumentError(f"interpolation must be one of {', '.join(_WAYS)}", "Leave it out for linear.")
     if not isinstance(q, (int, float)) and (q.dtype != input.dtype or q.ndim > 1):
-        raise ArgumentError(
-            f"{op}: q must be a scalar or 1D tensor of the dtype of the input. Got {describe(q)} for "
-            f"{describe(input)}. Convert it."
-        )
+        raise ArgumentError("q must be a scalar or 1D tensor of the dtype of the input", "Convert it.")
     values = q if isinstance(q, (int, float)) else read_values(op, q)
     parts = np.atleast_1d(np.asarray(values, np.float64))
     if ((parts < 0) | (parts > 1)).any():

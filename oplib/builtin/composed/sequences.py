@@ -11,7 +11,7 @@ from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import box_like, read_values
-from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.errors import ArgumentError, DimensionError
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 
@@ -43,8 +43,8 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
     """
     if not input.ndim or n < 0:
         raise ArgumentError(
-            f"diff: expects input to be at least one-dimensional, and n not to be negative. Got "
-            f"{describe(input)} and n={n}. Add a dimension with unsqueeze."
+            "expects input to be at least one-dimensional, and n not to be negative",
+            "Add a dimension with unsqueeze.",
         )
     find_dim("diff", input.ndim, dim)
     parts = [part for part in (prepend, input, append) if part is not None]
@@ -61,7 +61,7 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
 def _find_pieces(op: str, y: Any, x: Any, *, dx: float, dim: int) -> Any:
     """Returns the areas between neighbours."""
     if not y.ndim:
-        raise DimensionError(f"{op}: expects a dim to integrate along. Got {describe(y)}. Add one.")
+        raise DimensionError("expects a dim to integrate along", "Add one.")
     find_dim(op, y.ndim, dim)
     if not y.shape[dim]:
         return ops.mul(y, dx / 2)  # without neighbours the result is empty
@@ -181,14 +181,10 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
     """
     if input.ndim != 1 or np.dtype(input.dtype).kind not in "iu" or minlength < 0:
         raise ArgumentError(
-            f"bincount: only supports 1-d non-negative integral inputs, and minlength >= 0. Got "
-            f"{describe(input)} and {minlength}. Flatten or convert it."
+            "only supports 1-d non-negative integral inputs, and minlength >= 0", "Flatten or convert it."
         )
     if weights is not None and tuple(weights.shape) != tuple(input.shape):
-        raise ArgumentError(
-            f"bincount: weights should have the same length as the input. Got {describe(weights)} for "
-            f"{describe(input)}. Pass one for each item."
-        )
+        raise ArgumentError("weights should have the same length as the input", "Pass one for each item.")
     values = read_values("bincount", input)
     if values.size and values.min() < 0:
         raise ArgumentError(f"bincount: only supports non-negative inputs. Got {values.min()}. Shift them.")
@@ -232,15 +228,9 @@ def gradient(input: Any, *, spacing: Any = None, dim: Any = None, edge_order: in
     dims = range(input.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
     axes = [find_dim("gradient", input.ndim, number) for number in dims]
     if len(set(axes)) < len(axes) or edge_order not in (1, 2):
-        raise ArgumentError(
-            f"gradient: each dim is named once, and edge_order is 1 or 2. Got dim={dim} and "
-            f"edge_order={edge_order}. Name different dims."
-        )
+        raise ArgumentError("each dim is named once, and edge_order is 1 or 2", "Name different dims.")
     if any(input.shape[axis] <= edge_order for axis in axes):
-        raise ArgumentError(
-            f"gradient: expected each dimension size to be at least edge_order+1. Got {describe(input)} and "
-            f"edge_order={edge_order}. Give more samples."
-        )
+        raise ArgumentError("expected each dimension size to be at least edge_order+1", "Give more samples.")
     spaces = _read_spacing(spacing, axes, input)
     return tuple(
         _differentiate(input, axis, space, edge_order) for axis, space in zip(axes, spaces, strict=True)
@@ -255,8 +245,7 @@ def _read_spacing(spacing: Any, axes: Sequence[int], input: Any) -> list[Any]:
     fits = [size in (None, (), (input.shape[axis],)) for size, axis in zip(sizes, axes, strict=False)]
     if len(spacing) != len(axes) or not all(fits):
         raise ArgumentError(
-            f"gradient: expected spacing to be one number, or a number or vector for each dim. Got "
-            f"{len(spacing)} of them for {describe(input)} along {list(axes)}. Give positions."
+            "expected spacing to be one number, or a number or vector for each dim", "Give positions."
         )
     return list(spacing)
 

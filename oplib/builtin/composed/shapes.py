@@ -10,7 +10,7 @@ import numpy as np
 
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 
 Function = Callable[..., Any]
 
@@ -38,8 +38,7 @@ def adjoint(input: Any) -> Any:
     """
     if input.ndim == 1:
         raise ArgumentError(
-            "adjoint: it is only supported on matrices or batches of matrices. Got "
-            f"{describe(input)}. Add a dimension with unsqueeze."
+            "it is only supported on matrices or batches of matrices", "Add a dimension with unsqueeze."
         )
     turned = ops.transpose(input, -2, -1) if input.ndim else input
     return ops.conj(turned) if np.dtype(input.dtype).kind == "c" else turned
@@ -134,10 +133,7 @@ def broadcast_tensors(*tensors: Any) -> Any:
     try:
         shape = np.broadcast_shapes(*[tuple(array.shape) for array in arrays])
     except ValueError:
-        raise ArgumentError(
-            f"broadcast_tensors: the sizes of the tensors must match, or be 1. Got "
-            f"{', '.join(map(describe, arrays))}. Reshape one of them."
-        ) from None
+        raise ArgumentError("the sizes of the tensors must match, or be 1", "Reshape one of them.") from None
     return tuple(ops.expand(array, shape) for array in arrays)
 
 
@@ -165,14 +161,9 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
     """
     vectors = [ops.reshape(tensor, (1,)) if not tensor.ndim else tensor for tensor in _listed(tensors)]
     if not vectors or any(vector.ndim > 1 or vector.dtype != vectors[0].dtype for vector in vectors):
-        raise ArgumentError(
-            "meshgrid: expects vectors, or scalars, of one dtype. Got "
-            f"{', '.join(map(describe, vectors)) or 'none'}. Flatten or convert them."
-        )
+        raise ArgumentError("expects vectors, or scalars, of one dtype", "Flatten or convert them.")
     if indexing not in ("ij", "xy"):
-        raise ArgumentError(
-            f"meshgrid: indexing must be one of 'xy' or 'ij'. Got {indexing!r}. Choose one of them."
-        )
+        raise ArgumentError("indexing must be one of 'xy' or 'ij'", "Choose one of them.")
     is_turned = indexing == "xy" and len(vectors) > 1
     axes = list(range(len(vectors)))
     axes[:2] = axes[1::-1] if is_turned else axes[:2]
@@ -230,10 +221,7 @@ def block_diag(*tensors: Any) -> Any:
     """
     blocks = [_raise_one(tensor, 2) for tensor in tensors]
     if any(block.ndim > 2 for block in blocks):
-        raise ArgumentError(
-            "block_diag: input tensors must have 2 or fewer dimensions. Got "
-            f"{', '.join(map(describe, blocks))}. Give matrices."
-        )
+        raise ArgumentError("input tensors must have 2 or fewer dimensions", "Give matrices.")
     width = sum(block.shape[1] for block in blocks)
     starts = itertools.accumulate([0, *(block.shape[1] for block in blocks)])
     rows = [

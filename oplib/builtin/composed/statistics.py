@@ -57,8 +57,8 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
     )
     if fits and any((weights < 0).any() or not weights.any() for weights in known):
         raise ArgumentError(
-            "cov: weights cannot be negative, or sum to zero, since they can't be normalized. Got "
-            f"{describe(fweights)} and {describe(aweights)}. Give weights >= 0, some positive."
+            "weights cannot be negative, or sum to zero, since they can't be normalized",
+            "Give weights >= 0, some positive.",
         )
     return ops.cov(input, fweights, aweights, correction=correction)
 
@@ -94,7 +94,7 @@ def unique_consecutive(
     values = read_values("unique_consecutive", input)
     axis = 0 if dim is None else find_dim("unique_consecutive", values.ndim, dim)
     if dim is not None:
-        check_unselected("unique_consecutive", values, axis)
+        check_unselected(values, axis)
     rows = values.reshape(-1) if dim is None else values
     moved = np.moveaxis(np.atleast_1d(rows), axis, 0)
     flat = moved.reshape(moved.shape[0], math.prod(moved.shape[1:]))
@@ -134,10 +134,7 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
                 [2, 3]])
     """
     if input.ndim != 1 or r < 0:
-        raise ArgumentError(
-            f"combinations: expect a 1D vector, and a non-negative number. Got {describe(input)} and "
-            f"r={r}. Flatten it."
-        )
+        raise ArgumentError("expect a 1D vector, and a non-negative number", "Flatten it.")
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     indices = np.array(list(choose(range(input.shape[0]), r)) if r else [], np.int32)
     chosen = ops.index_select(input, 0, box_like(input, indices.reshape(-1), np.int32))
@@ -152,13 +149,9 @@ def _make_triangle(find: Callable[..., Any], which: str) -> Function:
 
     def triangle(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Any:
         if row < 0 or col < 0:
-            raise ArgumentError(
-                f"{name}: row and col must be non-negative. Got {row} and {col}. Give the sizes."
-            )
+            raise ArgumentError("row and col must be non-negative", "Give the sizes.")
         if dtype is not None and np.dtype(dtype) not in INTEGRAL:
-            raise UnsupportedDtypeError(
-                f"{name}: indices are integers. Got dtype={dtype}. Choose an integral one."
-            )
+            raise UnsupportedDtypeError("indices are integers", "Choose an integral one.")
         require_memory(name, (row, col), np.dtype(bool))
         indices = np.stack(find(row, offset, col)).astype(np.int32)
         return tensor(indices, dtype=default_int_dtype() if dtype is None else dtype, device=device)
@@ -261,8 +254,7 @@ def histogramdd(
     """
     if input.ndim < 2:
         raise ArgumentError(
-            f"histogramdd: input tensor should have at least 2 dimensions. Got {describe(input)}. Add an "
-            "axis for the numbers of a point."
+            "input tensor should have at least 2 dimensions", "Add an axis for the numbers of a point."
         )
     count = input.shape[-1]
     listed_bins = [bins] * count if isinstance(bins, int) else list(bins)

@@ -11,13 +11,7 @@ import numpy as np
 from oplib.autograd.grad_mode import no_grad
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
-from oplib.errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    ArgumentValueError,
-    UnsupportedArgumentError,
-    describe,
-)
+from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, UnsupportedArgumentError
 from oplib.library.autocast.casts import call_in_float32
 from oplib.tensor import Tensor, get_default_dtype
 from oplib.tensor.dtypes import names as dtypes
@@ -63,8 +57,7 @@ def searchsorted(
     """
     if side not in (None, "left", "right") or (side == "left" and right):
         raise ArgumentError(
-            f"searchsorted: side can only be 'left' or 'right', and must not contradict right. Got "
-            f"side={side!r} and right={right}. Pass one of the two."
+            "side can only be 'left' or 'right', and must not contradict right", "Pass one of the two."
         )
     if sorter is not None:
         sorted_sequence = ops.gather(sorted_sequence, -1, sorter)
@@ -137,8 +130,7 @@ def scatter(
         return ops.scatter(input, dim, index, src, value=value)
     if reduce not in _REDUCTIONS:
         raise ArgumentError(
-            f"scatter: reduce argument must be either add or multiply. Got {reduce!r}. Use "
-            "scatter_reduce for others."
+            "reduce argument must be either add or multiply", "Use scatter_reduce for others."
         )
     items = value if src is None else src
     if isinstance(items, (bool, int, float, complex)):
@@ -202,18 +194,12 @@ def _share_gradient(rows: Any, indices: Any) -> Any:
 
 def _check_options(weight: Any, padding_idx: int | None, sparse: bool) -> None:
     if not hasattr(weight, "shape"):
-        raise ArgumentTypeError(
-            f"embedding: argument 'weight' is a Tensor. Got {describe(weight)}. Use oplib.tensor(...)."
-        )
+        raise ArgumentTypeError("argument 'weight' is a Tensor", "Use oplib.tensor(...).")
     if sparse:
-        raise UnsupportedArgumentError(
-            f"embedding: there are no sparse gradients. Got sparse=True for {describe(weight)}. Leave it out "
-            "for a dense one."
-        )
+        raise UnsupportedArgumentError("there are no sparse gradients", "Leave it out for a dense one.")
     if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
         raise ArgumentValueError(
-            f"embedding: padding_idx must be within num_embeddings. Got {padding_idx} for "
-            f"{describe(weight)}. Give one below {weight.shape[0]}."
+            "padding_idx must be within num_embeddings", f"Give one below {weight.shape[0]}."
         )
 
 
@@ -231,8 +217,8 @@ def shorten_rows(input: Any, weight: Any, max_norm: float, norm_type: float) -> 
     """
     if not isinstance(weight, Tensor):
         raise ArgumentError(
-            f"embedding: max_norm writes into the weight, and only a Tensor can be written. Got "
-            f"{describe(weight)}. Leave max_norm out, or box the array."
+            "max_norm writes into the weight, and only a Tensor can be written",
+            "Leave max_norm out, or box the array.",
         )
     indices = np.unique(np.asarray(input.array if isinstance(input, Tensor) else input))
     with no_grad():
@@ -381,7 +367,7 @@ def positive(input: Any) -> Any:
         tensor([-1.])
     """
     if input.dtype == np.bool_:
-        raise ArgumentError(f"positive: not defined for bool. Got {describe(input)}. Convert it.")
+        raise ArgumentError("not defined for bool", "Convert it.")
     return input
 
 

@@ -210,7 +210,9 @@ class FunctionRegistry:
             return replace(spec, doc=doc)
         if name in self._losses:
             parameters, lines, namespace, doc = render_loss(name)
-            return FunctionSpec(name, tuple(parameters), tuple(lines), namespace, doc=doc)
+            return FunctionSpec(
+                name, tuple(parameters), tuple(lines), namespace, explains_untensors=True, doc=doc
+            )
         return self._specify_op(name)
 
     def _specify_op(self, op: str, *, taken: int | None = None) -> FunctionSpec:

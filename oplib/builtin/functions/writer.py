@@ -11,6 +11,7 @@ from oplib.builtin.checks.not_tensors import find_untensor
 from oplib.builtin.rows.parameters import MORE, NAMES, NUMBERS_INSIDE, has_further_names, loosen, sort_numbers
 from oplib.builtin.writing.out import write_out
 from oplib.docstrings import complete_docstring
+from oplib.errors import ArgumentError
 from oplib.generated_code import render_parameters
 from oplib.library.calls.inlined_overloads import define_with_overloads
 
@@ -94,12 +95,13 @@ def _render_body(spec: FunctionSpec, namespace: dict[str, Any]) -> list[str]:
     if not spec.explains_untensors:
         return list(spec.lines)
     defaults = {parameter.name: parameter.default for parameter in spec.parameters}
+    namespace["__Refusal"] = ArgumentError
     namespace["__find_untensor"] = partial(find_untensor, spec.name, defaults)
     values = ", ".join(f"{parameter.name!r}: {parameter.name}" for parameter in spec.parameters)
     return [
         "    try:",
         *[f"    {line}" for line in spec.lines],
-        "    except (AttributeError, TypeError) as __error:",
+        "    except (AttributeError, TypeError, __Refusal) as __error:",
         f"        __better = __find_untensor(__error, {{{values}}})",
         "        if __better is None: raise",
         "        raise __better from None",

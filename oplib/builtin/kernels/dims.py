@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.errors import ArgumentError, DimensionError
 
 
 def name_indices(length: int, *, low: int | None = None) -> str:
@@ -44,8 +44,5 @@ def find_dims(op: str, array: Any, dims: Sequence[int] | None) -> tuple[int, ...
     """
     axes = tuple(find_dim(op, array.ndim, dim) for dim in dims or ())
     if len(set(axes)) < len(axes):
-        raise ArgumentError(
-            f"{op}: a dim appears multiple times in the list of dims. Got {dims} for {describe(array)}. "
-            f"Name each once."
-        )
+        raise ArgumentError("a dim appears multiple times in the list of dims", "Name each once.")
     return axes if axes and array.ndim else tuple(range(array.ndim))

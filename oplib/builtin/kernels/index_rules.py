@@ -13,7 +13,7 @@ import jax
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.errors import ArgumentError, DimensionError
 from oplib.tensor.devices.layout import find_explicit_mesh
 from oplib.tensor.dtypes import names as dtypes
 
@@ -21,31 +21,29 @@ Spec = Sequence[Any]
 """The axes of a mesh that spread each dim of an array."""
 
 
-def check_index(op: str, index: Any) -> None:
+def check_index(index: Any) -> None:
     """Checks that an index contains integers.
 
     Raises:
         ArgumentError: it does not.
     """
     if index.dtype not in (dtypes.int32, dtypes.int64):
-        raise ArgumentError(
-            f"{op}: expected dtype int32 or int64 for index. Got {describe(index)}. Convert it: tensor.int()."
-        )
+        raise ArgumentError("expected dtype int32 or int64 for index", "Convert it: tensor.int().")
 
 
-def check_vector(op: str, index: Any) -> None:
+def check_vector(index: Any) -> None:
     """Checks that an index contains integers and has at most one dim.
 
     Raises:
         ArgumentError: it does not contain integers.
         DimensionError: it has more dims.
     """
-    check_index(op, index)
+    check_index(index)
     if index.ndim > 1:
-        raise DimensionError(f"{op}: index is supposed to be a vector. Got {describe(index)}. Flatten it.")
+        raise DimensionError("index is supposed to be a vector", "Flatten it.")
 
 
-def check_fit(op: str, self: Any, index: Any, axis: int) -> None:
+def check_fit(self: Any, index: Any, axis: int) -> None:
     """Checks that an index contains integers and is no larger than the tensor, except along one dim.
 
     Raises:
@@ -53,14 +51,14 @@ def check_fit(op: str, self: Any, index: Any, axis: int) -> None:
     """
     if not index.size:  # torch looks at shape and dtype of places only where there are some
         return
-    check_index(op, index)
+    check_index(index)
     sizes = zip(index.shape, self.shape, strict=False)
     if max(index.ndim, 1) != max(self.ndim, 1) or any(
         mine > other for dim, (mine, other) in enumerate(sizes) if dim != axis
     ):
         raise ArgumentError(
-            f"{op}: index must have the same number of dimensions as input, and be no larger except in dim "
-            f"{axis}. Got {describe(index)} for {describe(self)}. Reshape it."
+            f"index must have the same number of dimensions as input, and be no larger except in dim {axis}",
+            "Reshape it.",
         )
 
 
@@ -87,7 +85,7 @@ def take_slices(op: str, array: Any, where: Sequence[Any], mode: str | None, nam
         DimensionError: an indexed dim is empty, and there are indices.
     """
     dims = [dim for dim, index in enumerate(where) if not isinstance(index, slice)]
-    check_filled(op, array, dims, where[dims[0]])
+    check_filled(array, dims, where[dims[0]])
     first = dims[0] if dims[-1] - dims[0] == len(dims) - 1 else 0
 
     def arrange(own: Spec, others: Sequence[Spec]) -> Spec:
@@ -105,7 +103,7 @@ def take_items(op: str, array: Any, index: Any, axis: int) -> Any:
         ArgumentError: an axis of an explicit mesh spreads the indexed dim, or two dims of the result.
         DimensionError: the dim is empty, and there are indices.
     """
-    check_filled(op, array, [axis], index)
+    check_filled(array, [axis], index)
 
     def arrange(own: Spec, others: Sequence[Spec]) -> Spec:
         sizes = zip(own, array.shape, index.shape, strict=True)
@@ -116,13 +114,13 @@ def take_items(op: str, array: Any, index: Any, axis: int) -> Any:
     return array.at[where].get(mode="clip", wrap_negative_indices=False, out_sharding=layout)
 
 
-def check_filled(op: str, array: Any, dims: Sequence[int], index: Any) -> None:
+def check_filled(array: Any, dims: Sequence[int], index: Any) -> None:
     """Raises a DimensionError where there are indices of an empty dim."""
     for dim in dims:
         if not array.shape[dim] and index.size:
             raise DimensionError(
-                f"{op}: no index is in the bounds of dim {dim}, which is empty. Got {describe(array)} and "
-                f"{describe(index)}. Index only dims whose size is not 0."
+                f"no index is in the bounds of dim {dim}, which is empty",
+                "Index only dims whose size is not 0.",
             )
 
 

@@ -151,33 +151,25 @@ _MODES = {
 
 def _check_sizes(size: Any, scale_factor: Any, recompute: bool | None) -> None:
     if (size is None) == (scale_factor is None):
-        raise ArgumentValueError(
-            f"interpolate: only one of size or scale_factor should be defined. Got size={size} and "
-            f"scale_factor={scale_factor}. Pass only one."
-        )
+        raise ArgumentValueError("only one of size or scale_factor should be defined", "Pass only one.")
     if recompute and size is not None:
         raise ArgumentValueError(
-            f"interpolate: recompute_scale_factor is not meaningful with an explicit size. Got size={size}. "
-            "Leave it out."
+            "recompute_scale_factor is not meaningful with an explicit size", "Leave it out."
         )
 
 
 def _check_mode(input: Any, mode: str, align_corners: bool | None, antialias: bool) -> None:
     rank = input.ndim - 2
     if align_corners is not None and mode in _MODES and not _MODES[mode]:
-        raise ArgumentValueError(
-            f"interpolate: align_corners goes with linear and cubic modes only. Got mode={mode!r}. Leave "
-            "it out."
-        )
+        raise ArgumentValueError("align_corners goes with linear and cubic modes only", "Leave it out.")
     if antialias and (mode not in ("bilinear", "bicubic") or rank != 2):
         raise ArgumentValueError(
-            "interpolate: antialias is restricted to bilinear and bicubic modes and 4D input. Got "
-            f"mode={mode!r} and {describe(input)}. Leave it out."
+            "antialias is restricted to bilinear and bicubic modes and 4D input", "Leave it out."
         )
     if mode not in _MODES or (_MODES[mode] or rank) != rank or not 1 <= rank <= 3:
         raise UnsupportedArgumentError(
-            f"interpolate: the mode does not fit the input. Got mode={mode!r} and {describe(input)}. "
-            "'linear' takes 3D input, 'bilinear' and 'bicubic' 4D, 'trilinear' 5D, the others all of these."
+            "the mode does not fit the input",
+            "'linear' takes 3D input, 'bilinear' and 'bicubic' 4D, 'trilinear' 5D, the others all of these.",
         )
 
 
@@ -185,8 +177,8 @@ def _check_count(input: Any, numbers: Sequence[Any]) -> None:
     rank = input.ndim - 2
     if len(numbers) != rank:
         raise ArgumentValueError(
-            "interpolate: input and output must have the same number of spatial dimensions. Got "
-            f"{describe(input)} and {[*numbers]}. Pass one number, or a sequence of {rank}."
+            "input and output must have the same number of spatial dimensions",
+            f"Pass one number, or a sequence of {rank}.",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.errors import ArgumentError, DimensionError
 
 from .dims import find_dim
 from .view_rules import Part, Several, cut_at, pick
@@ -15,10 +15,7 @@ def unbind(spec: Any, dim: int = 0) -> Several:
     """Returns one view per position of an axis."""
     shape = tuple(spec.shape)
     if not shape:
-        raise DimensionError(
-            f"unbind: dimension specified as {dim} but tensor has no dimensions. Got "
-            f"{describe(spec)}. Use the tensor."
-        )
+        raise DimensionError(f"dimension specified as {dim} but tensor has no dimensions", "Use the tensor.")
     axis = find_dim("unbind", len(shape), dim)
     window = pick(shape, axis)
     parts: list[Part] = [(window, (index,) if window.start_count else ()) for index in range(shape[axis])]
@@ -31,8 +28,8 @@ def split(spec: Any, sizes: Sequence[int], dim: int = 0) -> Several:
     axis = find_dim("split", len(shape), dim)
     if sum(sizes) != shape[axis] or any(size < 0 for size in sizes):
         raise ArgumentError(
-            f"split: split_sizes expects to sum exactly to {shape[axis]} (the size of dimension {axis}). Got "
-            f"{list(sizes)} for {describe(spec)}. Give lengths that make up the whole."
+            f"split_sizes expects to sum exactly to {shape[axis]} (the size of dimension {axis})",
+            "Give lengths that make up the whole.",
         )
     parts: list[Part] = []
     start = 0
@@ -56,14 +53,11 @@ def split_lengths(spec: Any, split_size: int, dim: int) -> list[int]:
     """Returns the lengths of parts of a given length; the last part may be shorter."""
     shape = tuple(spec.shape)
     if not shape:
-        raise ArgumentError(
-            f"split: it expects at least a 1-dimensional tensor. Got {describe(spec)}. Use the tensor itself."
-        )
+        raise ArgumentError("it expects at least a 1-dimensional tensor", "Use the tensor itself.")
     whole = shape[find_dim("split", len(shape), dim)]
     if split_size < 0 or (not split_size and whole):
         raise ArgumentError(
-            f"split: split_size can only be 0 if dimension size is 0, and never negative. Got {split_size} "
-            f"for {describe(spec)}. Give a positive one."
+            "split_size can only be 0 if dimension size is 0, and never negative", "Give a positive one."
         )
     count = max(1, -(-whole // split_size)) if split_size else 1
     return [min(split_size, whole - index * split_size) for index in range(count)]
@@ -75,8 +69,8 @@ def chunk_lengths(spec: Any, chunks: int, dim: int) -> list[int]:
         raise TypeError("the schema says it better")
     if not len(spec.shape) or chunks < 1:
         raise ArgumentError(
-            "chunk: it expects at least a 1-dimensional tensor and `chunks` to be greater than 0. Got "
-            f"{describe(spec)} and {chunks}. Give a positive number."
+            "it expects at least a 1-dimensional tensor and `chunks` to be greater than 0",
+            "Give a positive number.",
         )
     whole = spec.shape[find_dim("chunk", len(spec.shape), dim)]
     return split_lengths(spec, -(-whole // chunks), dim) if whole else [0] * chunks

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from oplib.autograd.engine.validation import sum_to
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 from oplib.tensor import get_default_dtype, result_dtype, scalar_dtype
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL, saturate
@@ -43,17 +43,14 @@ def promote_operands(*operands: Any) -> Dtype:
     return result_dtype(tuple(ranks[0]), tuple(ranks[1]), tuple(ranks[2]))
 
 
-def check_dtypes(op: str, *operands: Any) -> None:
+def check_dtypes(*operands: Any) -> None:
     """Checks that operands have one dtype.
 
     Raises:
         ArgumentError: they have several.
     """
     if len({operand.dtype for operand in operands}) > 1:
-        raise ArgumentError(
-            f"{op}: expected all operands to have the same dtype. Got {', '.join(map(describe, operands))}. "
-            f"Convert one: tensor.to(dtype)."
-        )
+        raise ArgumentError("expected all operands to have the same dtype", "Convert one: tensor.to(dtype).")
 
 
 def is_integral(dtype: Dtype) -> bool:
@@ -88,23 +85,23 @@ def convert_saturated(array: Any, dtype: Dtype) -> Any:
     return lax.convert_element_type(saturated, dtype)
 
 
-def broadcast(arrays: Sequence[Any], op: str) -> list[Any]:
+def broadcast(arrays: Sequence[Any]) -> list[Any]:
     """Broadcasts arrays to their common shape.
 
     Raises:
         ArgumentError: there is no common shape.
     """
-    shape = find_common_shape(op, *arrays)
+    shape = find_common_shape(*arrays)
     return [broadcast_to(array, shape) for array in arrays]
 
 
-def meet(op: str, *operands: Any) -> list[Any]:
+def meet(*operands: Any) -> list[Any]:
     """Returns operands in their common dtype and shape; integers stay integers."""
     dtype = promote_operands(*operands)
-    return broadcast([lax.convert_element_type(operand, dtype) for operand in operands], op)
+    return broadcast([lax.convert_element_type(operand, dtype) for operand in operands])
 
 
-def find_common_shape(op: str, *arrays: Any, lead: int | None = None) -> tuple[int, ...]:
+def find_common_shape(*arrays: Any, lead: int | None = None) -> tuple[int, ...]:
     """Returns the common shape of arrays, or of their first axes.
 
     Args:
@@ -120,19 +117,18 @@ def find_common_shape(op: str, *arrays: Any, lead: int | None = None) -> tuple[i
     except ValueError:
         which = "sizes" if lead is None else f"sizes of the axes before the last {-lead}"
         raise ArgumentError(
-            f"{op}: the {which} of the operands must match, or be 1. "
-            f"Got {', '.join(map(describe, arrays))}. Reshape one of them."
+            f"the {which} of the operands must match, or be 1", "Reshape one of them."
         ) from None
     return tuple(shape)
 
 
-def broadcast_batches(op: str, *matrices: Any) -> list[Any]:
+def broadcast_batches(*matrices: Any) -> list[Any]:
     """Broadcasts the axes of matrices before the last two.
 
     Raises:
         ArgumentError: these axes have no common shape.
     """
-    batch = find_common_shape(op, *matrices, lead=-2)
+    batch = find_common_shape(*matrices, lead=-2)
     return [broadcast_to(matrix, (*batch, *matrix.shape[-2:])) for matrix in matrices]
 
 
@@ -149,33 +145,32 @@ def compute_dtype(dtype: Dtype, operands: Sequence[Any]) -> Dtype:
 
 
 def elementwise(
-    op: str, function: Callable[..., Any], *, floating: bool = False, check: Callable[..., None] | None = None
+    function: Callable[..., Any], *, floating: bool = False, check: Callable[..., None] | None = None
 ) -> Callable[..., Any]:
     """Makes the kernel of an op with several operands from a function of arrays of one dtype and shape.
 
     Args:
-        op: the op's name, for errors.
         function: a function of as many arrays as the op has operands.
         floating: integers are converted to the default dtype.
-        check: ``check(op, *operands)`` raises for dtypes that the op does not accept.
+        check: ``check(*operands)`` raises for dtypes that the op does not accept.
     """
 
     def kernel(*operands: Any) -> Any:
         if check is not None:
-            check(op, *operands)
+            check(*operands)
         dtype = promote_operands(*operands)
         if floating:
             dtype = to_floating_dtype(dtype)
         own = compute_dtype(dtype, operands)
-        arrays = broadcast([lax.convert_element_type(operand, own) for operand in operands], op)
+        arrays = broadcast([lax.convert_element_type(operand, own) for operand in operands])
         return lax.convert_element_type(function(*arrays), dtype)
 
     return kernel
 
 
-def compare_items(op: str, function: Callable[..., Any], self: Any, other: Any) -> Any:
+def compare_items(function: Callable[..., Any], self: Any, other: Any) -> Any:
     """Computes a comparison, which returns bools."""
-    return function(*meet(op, self, other))
+    return function(*meet(self, other))
 
 
 def on_floating(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -74,7 +74,7 @@ def _give_by(is_first: Any, ctx: Any, g: Any) -> Any:
 
 
 def _read_pair(ctx: Any, g: Any) -> list[Any]:
-    return [lax.convert_element_type(array, g.dtype) for array in broadcast(ctx.saved_tensors, "extremum")]
+    return [lax.convert_element_type(array, g.dtype) for array in broadcast(ctx.saved_tensors)]
 
 
 def choose_first(is_first: Any) -> Derivative:

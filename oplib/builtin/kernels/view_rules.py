@@ -84,9 +84,7 @@ def rearrange(shape: Shape, axes: tuple[int | None, ...], sizes: Shape | None = 
     """
     shown = tuple(1 if axis is None else shape[axis] for axis in axes) if sizes is None else sizes
     if sizes is not None and not has_symbols(sizes) and math.prod(sizes) >= 2**63:
-        raise ArgumentError(
-            f"expand: a tensor has less than 2**63 items. Got the sizes {list(sizes)}. Choose smaller ones."
-        )
+        raise ArgumentError("a tensor has less than 2**63 items", "Choose smaller ones.")
     return make_window(shape, shape, (1,) * len(shape), axes, shown)
 
 
@@ -110,9 +108,7 @@ def t(spec: Any) -> Part:
     """Transposes a matrix."""
     shape = tuple(spec.shape)
     if len(shape) > 2:
-        raise ArgumentError(
-            f"t: expects a tensor with at most 2 dimensions. Got {describe(spec)}. Use transpose(dim0, dim1)."
-        )
+        raise ArgumentError("expects a tensor with at most 2 dimensions", "Use transpose(dim0, dim1).")
     return rearrange(shape, tuple(reversed(range(len(shape))))), ()
 
 
@@ -127,10 +123,7 @@ def permute(spec: Any, dims: Sequence[int]) -> Part:
     shape = tuple(spec.shape)
     order = tuple([find_dim("permute", len(shape), dim) for dim in dims])
     if sorted(order) != list(range(len(shape))):
-        raise ArgumentError(
-            f"permute: the dims must name each dimension once. Got {list(dims)} for {describe(spec)}. "
-            f"Give all {len(shape)} of them."
-        )
+        raise ArgumentError("the dims must name each dimension once", f"Give all {len(shape)} of them.")
     return rearrange(shape, order), ()
 
 
@@ -140,10 +133,7 @@ def movedim(spec: Any, source: Sequence[int] | int, destination: Sequence[int] |
     listed = ([dims] if isinstance(dims, int) else dims for dims in (source, destination))
     start, end = ([find_dim("movedim", count, dim) for dim in dims] for dims in listed)
     if len(start) != len(end) or len(set(start)) < len(start) or len(set(end)) < len(end):
-        raise ArgumentError(
-            f"movedim: source and destination name as many dims, each once. Got {source} and "
-            f"{destination}. Name each dim once."
-        )
+        raise ArgumentError("source and destination name as many dims, each once", "Name each dim once.")
     rest = iter([dim for dim in range(count) if dim not in start])
     order = tuple([start[end.index(dim)] if dim in end else next(rest) for dim in range(count)])
     return rearrange(tuple(spec.shape), order), ()
@@ -182,8 +172,7 @@ def expand(spec: Any, size: Sequence[int]) -> Part:
         raise TypeError("the schema says it better")
     if not fits:
         raise ArgumentError(
-            f"expand: the sizes must match the existing sizes that are not 1. Got {describe(spec)} and "
-            f"{list(size)}. Use -1 to keep a size."
+            "the sizes must match the existing sizes that are not 1", "Use -1 to keep a size."
         )
     return rearrange(own, (*[None] * lead, *range(len(own))), shape), ()
 
@@ -211,9 +200,7 @@ def select(spec: Any, dim: int, index: Any) -> Part:
     """Selects the items at one position of an axis."""
     shape = tuple(spec.shape)
     if not shape:
-        raise DimensionError(
-            f"select: it cannot be applied to a 0-dim tensor. Got {describe(spec)}. Use the tensor itself."
-        )
+        raise DimensionError("it cannot be applied to a 0-dim tensor", "Use the tensor itself.")
     axis = find_dim("select", len(shape), dim)
     position, length = operator.index(index), shape[axis]
     if not -length <= position < length:
@@ -228,15 +215,11 @@ def narrow(spec: Any, dim: int, start: int, length: int) -> Part:
     """Selects consecutive items of an axis."""
     shape = tuple(spec.shape)
     if not shape:
-        raise ArgumentError(
-            f"narrow: it cannot be applied to a 0-dim tensor. Got {describe(spec)}. Use the tensor itself."
-        )
+        raise ArgumentError("it cannot be applied to a 0-dim tensor", "Use the tensor itself.")
     axis = find_dim("narrow", len(shape), dim)
     whole = shape[axis]
     if isinstance(start, Tensor) and (start.ndim or start.dtype not in INTEGRAL):
-        raise ArgumentError(
-            f"narrow: start must be an 0-dim integral Tensor. Got {describe(start)}. Give one whole number."
-        )
+        raise ArgumentError("start must be an 0-dim integral Tensor", "Give one whole number.")
     if isinstance(start, (float, np.floating)):
         raise TypeError  # the schema's error is clearer; an operand would lose its fraction
     if not -whole <= start <= whole:
@@ -247,8 +230,8 @@ def narrow(spec: Any, dim: int, start: int, length: int) -> Part:
     first = start + whole if start < 0 else start
     if length < 0 or first + length > whole:
         raise ArgumentError(
-            f"narrow: start ({first}) + length ({length}) exceeds dimension size ({whole}). Got "
-            f"{describe(spec)}. Take at most {whole - first} items."
+            f"start ({first}) + length ({length}) exceeds dimension size ({whole})",
+            f"Take at most {whole - first} items.",
         )
     return cut_at(shape, axis, first, length)
 
@@ -262,7 +245,7 @@ def cut_at(shape: Shape, dim: int, start: int, length: int) -> Part:
 # Shapes -----------------------------------------------------------------------------------------------------
 
 
-def fill_in_length(op: str, spec: Any, shape: Sequence[int]) -> Shape:
+def fill_in_length(spec: Any, shape: Sequence[int]) -> Shape:
     """Replaces a length of -1 by its value."""
     size = math.prod(spec.shape)
     known = math.prod(length for length in shape if length != -1)
@@ -272,8 +255,8 @@ def fill_in_length(op: str, spec: Any, shape: Sequence[int]) -> Shape:
     fits = known != 0 and size % known == 0 if is_open else known == size
     if is_open > 1 or any(length < -1 for length in shape) or not fits:
         raise ArgumentError(
-            f"{op}: shape {list(shape)} is invalid for an input of {size} items. Got {describe(spec)}. Keep "
-            "the number of items; one length may be -1."
+            f"shape {list(shape)} is invalid for an input of {size} items",
+            "Keep the number of items; one length may be -1.",
         )
     return tuple([size // known if length == -1 else length for length in shape])
 
@@ -290,12 +273,12 @@ def reshape(spec: Any, shape: Shape) -> Part | None:
 
 def view(spec: Any, shape: Sequence[int]) -> Part:
     """Returns the frame of another shape of the same memory."""
-    window = reshape(spec, fill_in_length("view", spec, shape))
+    window = reshape(spec, fill_in_length(spec, shape))
     if window is None:
         raise ArgumentError(
-            "view: view size is not compatible with input tensor's size and stride (at least one dimension "
-            f"spans across two contiguous subspaces). Got {describe(spec)} and {list(shape)}. Use "
-            ".reshape(...) instead."
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans "
+            "across two contiguous subspaces)",
+            "Use .reshape(...) instead.",
         )
     return window
 
@@ -305,9 +288,7 @@ def flat_shape(spec: Any, start_dim: int = 0, end_dim: int = -1) -> Shape:
     shape = tuple(spec.shape)
     first, last = find_dim("flatten", len(shape), start_dim), find_dim("flatten", len(shape), end_dim)
     if first > last:
-        raise ArgumentError(
-            f"flatten: start_dim cannot come after end_dim. Got {start_dim} and {end_dim}. Exchange them."
-        )
+        raise ArgumentError("start_dim cannot come after end_dim", "Exchange them.")
     return (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :])
 
 
@@ -320,8 +301,8 @@ def unflat_shape(spec: Any, dim: int, sizes: Sequence[int]) -> Shape:
     filled = [whole // known if length == -1 and known else length for length in sizes]
     if math.prod(filled) != whole or list(sizes).count(-1) > 1:
         raise ArgumentError(
-            f"unflatten: provided sizes {list(sizes)} don't multiply up to the size of dim {axis} ({whole}). "
-            f"Got {describe(spec)}. One size may be -1."
+            f"provided sizes {list(sizes)} don't multiply up to the size of dim {axis} ({whole})",
+            "One size may be -1.",
         )
     return (*shape[:axis], *filled, *shape[axis + 1 :])
 
@@ -331,9 +312,7 @@ def diagonal(spec: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Part:
     shape = tuple(spec.shape)
     first, second = find_dim("diagonal", len(shape), dim1), find_dim("diagonal", len(shape), dim2)
     if first == second:
-        raise ArgumentError(
-            f"diagonal: dimensions cannot be identical. Got {dim1} and {dim2} for {describe(spec)}. Name two."
-        )
+        raise ArgumentError("dimensions cannot be identical", "Name two.")
     return Diagonal.of(shape, offset, first, second), ()
 
 
@@ -342,7 +321,7 @@ def diagonal(spec: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Part:
 
 def view_as_real(spec: Any) -> Part:
     """Returns the frame of complex numbers as pairs."""
-    _require_complex("view_as_real", spec)
+    _require_complex(spec)
     return AsReal.of(tuple(spec.shape)), ()
 
 
@@ -351,17 +330,15 @@ def view_as_complex(spec: Any) -> Part:
     shape = tuple(spec.shape)
     if spec.dtype.name not in {"float32", "float64"} or not shape or shape[-1] != 2:
         raise ArgumentError(
-            "view_as_complex: it is only supported for float32 and float64 tensors whose last dimension has "
-            f"size 2. Got {describe(spec)}. Stack real and imaginary parts along a last dimension."
+            "it is only supported for float32 and float64 tensors whose last dimension has size 2",
+            "Stack real and imaginary parts along a last dimension.",
         )
     return AsComplex.of(shape), ()
 
 
-def _require_complex(op: str, spec: Any) -> None:
+def _require_complex(spec: Any) -> None:
     if spec.dtype not in COMPLEX:
-        raise ArgumentError(
-            f"{op}: it is only supported for complex tensors. Got {describe(spec)}. Convert it first."
-        )
+        raise ArgumentError("it is only supported for complex tensors", "Convert it first.")
 
 
 def real(spec: Any) -> Part | Itself:
@@ -371,7 +348,7 @@ def real(spec: Any) -> Part | Itself:
 
 def imag(spec: Any) -> Part:
     """Returns the frame of the imaginary parts."""
-    _require_complex("imag", spec)
+    _require_complex(spec)
     return _take_part(spec, 1)
 
 

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 from oplib.library.axes.varying import match_varying
 
 
-def repeat_for_axes(op: str, name: str, value: Sequence[int], rank: int) -> tuple[int, ...]:
+def repeat_for_axes(name: str, value: Sequence[int], rank: int) -> tuple[int, ...]:
     """Returns one number per axis; a single number counts for all axes.
 
     Raises:
@@ -26,13 +26,11 @@ def repeat_for_axes(op: str, name: str, value: Sequence[int], rank: int) -> tupl
     if len(numbers) == 1:
         numbers *= rank
     if len(numbers) != rank:
-        raise ArgumentError(
-            f"{op}: expected one number or {rank} for '{name}'. Got {list(value)}. Give as many."
-        )
+        raise ArgumentError(f"expected one number or {rank} for '{name}'", "Give as many.")
     return numbers
 
 
-def check_numbers(op: str, *, least: int = 1, **named: Sequence[int]) -> None:
+def check_numbers(*, least: int = 1, **named: Sequence[int]) -> None:
     """Raises if a number, such as a stride, is too small.
 
     Raises:
@@ -41,12 +39,10 @@ def check_numbers(op: str, *, least: int = 1, **named: Sequence[int]) -> None:
     for name, numbers in named.items():
         if any(number < least for number in numbers):
             kind = "greater than zero" if least else "non-negative"
-            raise ArgumentError(
-                f"{op}: '{name}' must be {kind}. Got {list(numbers)}. Give {least} or more for each axis."
-            )
+            raise ArgumentError(f"'{name}' must be {kind}", f"Give {least} or more for each axis.")
 
 
-def check_input_rank(op: str, rank: int, array: Any, *, has_channels: bool = True) -> None:
+def check_input_rank(rank: int, array: Any, *, has_channels: bool = True) -> None:
     """Raises if an input lacks an axis of batch, channels and positions, or one except the batch is empty.
 
     Raises:
@@ -54,14 +50,13 @@ def check_input_rank(op: str, rank: int, array: Any, *, has_channels: bool = Tru
     """
     if array.ndim not in (rank + 1, rank + 2):
         raise ArgumentError(
-            f"{op}: expected {rank + 1}D or {rank + 2}D input: batch, channels, places. Got "
-            f"{describe(array)}. Reshape it."
+            f"expected {rank + 1}D or {rank + 2}D input: batch, channels, places", "Reshape it."
         )
     needed = array.shape[-rank - 1 if has_channels else -rank :]
     if 0 in needed:
         raise ArgumentError(
-            f"{op}: expected a tensor with optional 0 dim batch size, and other axes with items. Got "
-            f"{describe(array)}. Do not call the op on empty tensors."
+            "expected a tensor with optional 0 dim batch size, and other axes with items",
+            "Do not call the op on empty tensors.",
         )
 
 
@@ -88,7 +83,6 @@ class Windows:
 
     def __init__(
         self,
-        op: str,
         sizes: Sequence[int],
         *,
         kernel: Sequence[int],
@@ -99,25 +93,21 @@ class Windows:
         limits_padding: bool = True,
     ) -> None:
         rank = len(sizes)
-        self.kernel = repeat_for_axes(op, "kernel_size", kernel, rank)
-        self.stride = repeat_for_axes(op, "stride", stride, rank) if len(stride) else self.kernel
-        self.padding = repeat_for_axes(op, "padding", padding, rank)
-        self.dilation = repeat_for_axes(op, "dilation", dilation, rank)
-        check_numbers(op, kernel_size=self.kernel, stride=self.stride, dilation=self.dilation)
-        check_numbers(op, least=0, padding=self.padding)
+        self.kernel = repeat_for_axes("kernel_size", kernel, rank)
+        self.stride = repeat_for_axes("stride", stride, rank) if len(stride) else self.kernel
+        self.padding = repeat_for_axes("padding", padding, rank)
+        self.dilation = repeat_for_axes("dilation", dilation, rank)
+        check_numbers(kernel_size=self.kernel, stride=self.stride, dilation=self.dilation)
+        check_numbers(least=0, padding=self.padding)
         if limits_padding and any(
             pad > size // 2 for size, pad in zip(self.kernel, self.padding, strict=True)
         ):
-            raise ArgumentError(
-                f"{op}: pad should be at most half of effective kernel size. Got padding={list(padding)} "
-                f"and kernel_size={list(kernel)}. Pad less."
-            )
+            raise ArgumentError("pad should be at most half of effective kernel size", "Pad less.")
         self.counts = [self._count(axis, size, ceil_mode) for axis, size in enumerate(sizes)]
         if min(self.counts) < 1:
             raise ArgumentError(
-                f"{op}: there is no window in the padded input; the output size is too small. Got places "
-                f"{list(sizes)} for kernel_size={list(self.kernel)}, padding={list(self.padding)} and "
-                f"dilation={list(self.dilation)}. Make the kernel smaller, or pad."
+                "there is no window in the padded input; the output size is too small",
+                "Make the kernel smaller, or pad.",
             )
         self.ends = [self._end(axis, size, ceil_mode) for axis, size in enumerate(sizes)]
 

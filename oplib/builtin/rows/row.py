@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from oplib.library import Derivative, Tag
 
 Function = Callable[..., Any]
+_CALLED = {"stored": "setitem", "im2col": "unfold", "col2im": "fold"}
+_PACKAGE = re.compile("^(linalg|fft|special)_")
 
 DERIVED = Derivative(derive=True, recompute=True)
 SELECTED = Derivative(derive=True, recompute=True, selects=True)
@@ -100,6 +103,20 @@ class Row:
     def name(self) -> str:
         """The op's name with the overload: ``add.Tensor``."""
         return self.schema.partition("(")[0]
+
+    @property
+    def public_name(self) -> str:
+        """The name that errors have: ``linalg.inv``."""
+        name = _PACKAGE.sub(r"\1.", self.op).removesuffix("_with_indices")
+        return _CALLED.get(name, name)
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of the arguments."""
+        inside = self.schema.partition("(")[2].rpartition(") ->")[0]
+        return [
+            text.partition("=")[0].split()[-1] for text in re.split(r", (?![\d-])", inside) if text != "*"
+        ]
 
     @property
     def autocasts(self) -> dict[str, str]:

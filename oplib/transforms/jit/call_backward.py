@@ -20,7 +20,7 @@ from oplib.autograd.recording.formula_node import FormulaNode
 from oplib.autograd.recording.origins import enter_node
 from oplib.autograd.saved.hooks import HookPair, active_pairs
 from oplib.autograd.saved.saved_tensor import SavedTensor, second_pass_error
-from oplib.autograd.saved.slots import SavedSlots, is_number
+from oplib.autograd.saved.slots import SavedSlots, is_python_number
 from oplib.errors import AutogradError, TracingError
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
@@ -253,7 +253,7 @@ class Backward:
             value = recipe.values[index] if has else outputs[index]
             tensor = recipe.tensors[index] if has and index < len(recipe.tensors) else None
             if tensor is None or tensor._storage.owner is not tensor._storage:
-                tensor = None if is_number(value) or is_key(value) else box(value)
+                tensor = None if is_python_number(value) or is_key(value) else box(value)
             slots.append(SavedTensor.of_value(value, NOBODY))
             if tensor is not None:
                 slots[-1].pack(pairs, tensor)

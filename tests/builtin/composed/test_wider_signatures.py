@@ -44,9 +44,9 @@ def test_sparse_gradients_and_tables_that_are_no_tensors_are_refused():
 
 
 def test_places_and_table_of_an_embedding_that_are_exchanged_are_refused_and_first_the_dtype():
-    with pytest.raises(ArgumentError, match=r"embedding: 'weight' must be 2-D\. Got i32\[1\]"):
+    with pytest.raises(ArgumentError, match=r"embedding: 'weight' must be 2-D\. Got .* weight i32\[1\]"):
         functional.embedding(oplib.tensor([[0, 0]]), oplib.tensor([0]))
-    with pytest.raises(ArgumentError, match=r"embedding: expected integers for indices\. Got f32\[1\]"):
+    with pytest.raises(ArgumentError, match=r"embedding: expected integers for indices\. Got input f32\[1\]"):
         functional.embedding(oplib.tensor([7.0]), oplib.ones(2, 2))
 
 
@@ -98,13 +98,13 @@ def test_a_dim_that_is_not_there_is_named():
     for call in (oplib.diff, oplib.trapezoid, oplib.cumulative_trapezoid, partial(oplib.quantile, q=0.5)):
         with pytest.raises(DimensionError, match=r"dimension out of range. Expected .* \[-2, 1\], but got 7"):
             call(x, dim=7)
-    with pytest.raises(DimensionError, match=r"trapezoid: expects a dim to integrate along\. Got f32\[\]"):
+    with pytest.raises(DimensionError, match=r"trapezoid: expects a dim to integrate along\. Got y f32\[\]"):
         oplib.trapezoid(oplib.tensor(1.0))
     assert oplib.quantile(oplib.tensor(2.0), 0.5, 0).item() == 2.0
 
 
 def test_weights_of_a_count_are_as_many_as_its_items():
-    with pytest.raises(ArgumentError, match=r"bincount: weights .* Got f32\[3\] for i32\[2\]"):
+    with pytest.raises(ArgumentError, match=r"bincount: weights .* Got input i32\[2\], weights f32\[3\]"):
         oplib.bincount(oplib.tensor([1, 2]), oplib.ones(3))
 
 

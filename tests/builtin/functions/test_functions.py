@@ -68,7 +68,7 @@ def test_an_operand_of_another_kind_is_refused_with_the_schema():
 
 
 def test_shapes_that_do_not_broadcast_name_both():
-    with pytest.raises(ArgumentError, match=r"add: the sizes .* Got f32\[2\], f32\[3\]"):
+    with pytest.raises(ArgumentError, match=r"add: the sizes .* Got self f32\[2\], other f32\[3\]"):
         oplib.ones(2) + oplib.ones(3)
 
 

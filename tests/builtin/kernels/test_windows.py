@@ -13,9 +13,17 @@ IMAGE = (1, 2, 3, 3)
     ("name", "args", "text"),
     [
         ("conv2d", ((2, 2, 4, 4),), r"conv2d: kernel size can't be greater than actual input size"),
-        ("conv2d", ((2, 3, 2, 2),), r"conv2d: expected input to have 3 channels. Got f32\[1,2,3,3\]"),
-        ("conv2d", ((2, 2, 2, 2), None, 0), r"conv2d: 'stride' must be greater than zero. Got \[0, 0\]"),
-        ("conv2d", ((2, 2, 2, 2), None, 1, -1), r"conv2d: 'padding' must be non-negative. Got \[-1, -1\]"),
+        ("conv2d", ((2, 3, 2, 2),), r"conv2d: expected input to have 3 channels. Got input f32\[1,2,3,3\]"),
+        (
+            "conv2d",
+            ((2, 2, 2, 2), None, 0),
+            r"conv2d: 'stride' must be greater than zero. Got .* stride \[0, 0\]",
+        ),
+        (
+            "conv2d",
+            ((2, 2, 2, 2), None, 1, -1),
+            r"conv2d: 'padding' must be non-negative. Got .* padding \[-1, -1\]",
+        ),
         ("conv2d", ((3, 1, 2, 2), None, 1, 0, 1, 2), "conv2d: groups must be positive, and divide the first"),
         ("conv_transpose2d", ((2, 2, 2, 2), None, 1, 2), "conv_transpose2d: the output size is too small"),
         ("conv_transpose2d", ((2, 2, 2, 2), None, 1, 0, 1), "output padding must be smaller than either"),
@@ -36,7 +44,7 @@ def test_a_shape_or_number_that_does_not_fit_is_named(name, args, text):
 
 def test_a_bias_of_another_size_is_refused():
     with pytest.raises(
-        ArgumentError, match=r"expected bias to be 1-dimensional with 2 elements. Got f32\[3\]"
+        ArgumentError, match=r"expected bias to be 1-dimensional with 2 elements. Got .* bias f32\[3\]"
     ):
         functional.conv2d(oplib.ones(IMAGE), oplib.ones(2, 2, 2, 2), oplib.ones(3))
 
@@ -51,7 +59,7 @@ def test_a_mode_that_does_not_fit_is_not_implemented_and_options_that_do_not_are
         functional.interpolate(oplib.ones(IMAGE), 2, mode="trilinear")
     with pytest.raises(ArgumentValueError, match="antialias is restricted to bilinear and bicubic"):
         functional.interpolate(oplib.ones(IMAGE), 2, antialias=True)
-    with pytest.raises(UnsupportedArgumentError, match=r"pad: unrecognised padding mode\. Got 'no'"):
+    with pytest.raises(UnsupportedArgumentError, match=r"pad: unrecognised padding mode\. Got .* mode 'no'"):
         functional.pad(oplib.ones(IMAGE), (1, 1), mode="no")
 
 
@@ -59,7 +67,7 @@ def test_a_sequence_of_one_number_is_not_spread_over_the_places_as_a_number_is()
     image = oplib.ones(IMAGE)
     for given in ({"size": (3,)}, {"scale_factor": (2.0,)}, {"size": [3, 3, 3]}):
         with pytest.raises(
-            ArgumentValueError, match=r"same number of spatial dimensions\. Got f32\[1,2,3,3\]"
+            ArgumentValueError, match=r"same number of spatial dimensions\. Got input f32\[1,2,3,3\]"
         ):
             functional.interpolate(image, **given)
     assert functional.interpolate(image, 4).shape == (1, 2, 4, 4)

@@ -12,14 +12,13 @@ from oplib.builtin.composed.shapes import adjoint
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import read_known
-from oplib.errors import ArgumentError, LinAlgError, describe
+from oplib.errors import ArgumentError, LinAlgError
 
 
-def _check_factor(op: str, factor: Any) -> None:
+def _check_factor(factor: Any) -> None:
     if factor.ndim < 2 or factor.shape[-1] != factor.shape[-2]:
         raise ArgumentError(
-            f"{op}: the factor must have at least 2 dimensions, and be square. Got {describe(factor)}. Give "
-            "what linalg.cholesky gives."
+            "the factor must have at least 2 dimensions, and be square", "Give what linalg.cholesky gives."
         )
 
 
@@ -47,11 +46,11 @@ def cholesky_solve(input: Any, L: Any, upper: bool = False) -> Any:
         tensor([[0.2500],
                 [1.0000]])
     """
-    _check_factor("cholesky_solve", L)
+    _check_factor(L)
     if input.ndim < 2 or input.shape[-2] != L.shape[-1]:
         raise ArgumentError(
-            "cholesky_solve: b should have at least 2 dimensions, and as many rows as the factor. Got "
-            f"{describe(input)} for {describe(L)}. Add one with unsqueeze(-1)."
+            "b should have at least 2 dimensions, and as many rows as the factor",
+            "Add one with unsqueeze(-1).",
         )
     lower, higher = (adjoint(L), L) if upper else (L, adjoint(L))
     half = ops.linalg_solve_triangular(lower, input, upper=False)
@@ -81,12 +80,12 @@ def cholesky_inverse(L: Any, upper: bool = False) -> Any:
         tensor([[0.2500, 0.0000],
                 [0.0000, 1.0000]])
     """
-    _check_factor("cholesky_inverse", L)
+    _check_factor(L)
     parts = read_known(ops.detach(ops.diagonal(L, 0, -2, -1)))
     if parts is not None and not np.all(parts):
         raise LinAlgError(
-            "cholesky_inverse: a diagonal element is zero; the inversion could not be completed. Got "
-            f"{describe(L)}. Give a factor of a positive definite matrix."
+            "a diagonal element is zero; the inversion could not be completed",
+            "Give a factor of a positive definite matrix.",
         )
     zeros = ops.zeros_like(ops.detach(L))
     ones = ops.zeros_like(ops.diagonal(zeros, 0, -2, -1)) + 1
@@ -116,15 +115,12 @@ def linalg_tensorinv(input: Any, ind: int = 2) -> Any:
         (4, 2, 2)
     """
     if ind < 1:
-        raise ArgumentError(
-            f"linalg.tensorinv: expected a strictly positive integer for 'ind'. Got {ind}. Count axes."
-        )
+        raise ArgumentError("expected a strictly positive integer for 'ind'", "Count axes.")
     rows, columns = tuple(input.shape[:ind]), tuple(input.shape[ind:])
     count = math.prod(rows)
     if count != math.prod(columns):
         raise ArgumentError(
-            "linalg.tensorinv: expected the sizes before and after 'ind' to have one product. Got "
-            f"{describe(input)} and ind={ind}. Choose another."
+            "expected the sizes before and after 'ind' to have one product", "Choose another."
         )
     return ops.reshape(ops.linalg_inv(ops.reshape(input, (count, count))), (*columns, *rows))
 
@@ -157,8 +153,9 @@ def linalg_tensorsolve(input: Any, other: Any, dims: Sequence[int] | None = None
     count = math.prod(sizes)
     if count != math.prod(moved.shape[: other.ndim]) or count != math.prod(other.shape):
         raise ArgumentError(
-            "linalg.tensorsolve: expected the last sizes of the tensor to have the product of the first, "
-            f"and as the right-hand side. Got {describe(moved)} and {describe(other)}. Give dims."
+            "expected the last sizes of the tensor to have the product of the first, and as the right-hand "
+            "side",
+            "Give dims.",
         )
     matrix, vector = ops.reshape(moved, (count, count)), ops.reshape(other, (count,))
     return ops.reshape(ops.linalg_solve(matrix, vector), sizes)

@@ -10,7 +10,7 @@ import numpy as np
 
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import find_array, is_traced, make_zeros
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 
 Lstsq = namedtuple("Lstsq", ("solution", "residuals", "rank", "singular_values"))  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
@@ -64,19 +64,15 @@ def _check_lstsq(A: Any, B: Any, driver: str) -> bool:
     """Returns whether the right-hand side is a batch of vectors."""
     if driver not in _DRIVERS:
         raise ArgumentError(
-            f"linalg.lstsq: parameter `driver` should be one of {', '.join(_DRIVERS)}. Got {driver!r}. Leave "
-            "it out for gelsy."
+            f"parameter `driver` should be one of {', '.join(_DRIVERS)}", "Leave it out for gelsy."
         )
     if A.ndim < 2 or not B.ndim:
-        raise ArgumentError(
-            f"linalg.lstsq: input must have at least 2 dimensions, and other at least 1. Got {describe(A)} "
-            f"and {describe(B)}. Reshape them."
-        )
+        raise ArgumentError("input must have at least 2 dimensions, and other at least 1", "Reshape them.")
     is_vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1]))
     if (B.shape[-1] if is_vector else B.shape[-2]) != A.shape[-2]:
         raise ArgumentError(
-            f"linalg.lstsq: input.size(-2) should match other.size(-{1 if is_vector else 2}). Got "
-            f"{describe(A)} and {describe(B)}. Pass matrices with as many rows."
+            f"input.size(-2) should match other.size(-{1 if is_vector else 2})",
+            "Pass matrices with as many rows.",
         )
     return is_vector
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
-from oplib.errors import ArgumentError, AutogradError, describe
+from oplib.errors import ArgumentError, AutogradError
 from oplib.modes import modes
 
 from .least_squares import find_tolerance, linalg_lstsq
@@ -41,17 +41,11 @@ def linalg_norm(
         tensor(5.)
     """
     if ord is not None and dim is None and input.ndim not in (1, 2):
-        raise ArgumentError(
-            "linalg.norm: if dim is not specified but ord is, the input must be 1D or 2D. Got "
-            f"{describe(input)}. Give dim."
-        )
+        raise ArgumentError("if dim is not specified but ord is, the input must be 1D or 2D", "Give dim.")
     count = input.ndim if dim is None else 1 if isinstance(dim, int) else len(dim)
     if isinstance(ord, str) or (ord is not None and count == 2):
         if count != 2:
-            raise ArgumentError(
-                f"linalg.matrix_norm: dim must be a 2-tuple. Got dim={dim} for {describe(input)}. Name "
-                "two dims, or give a number as order."
-            )
+            raise ArgumentError("dim must be a 2-tuple", "Name two dims, or give a number as order.")
         dims: Any = [-2, -1] if dim is None else dim
         return ops.linalg_matrix_norm(input, ord, list(dims), keepdim, dtype=dtype)
     return ops.linalg_vector_norm(input, 2 if ord is None else ord, dim, keepdim, dtype=dtype)

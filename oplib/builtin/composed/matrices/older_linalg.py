@@ -9,7 +9,7 @@ from oplib.builtin.composed.shapes import adjoint
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import make_zeros
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 
 QR = namedtuple("QR", ("Q", "R"))  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]  a type of fields would say no more
 SVD = namedtuple("SVD", ("U", "S", "V"))  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]
@@ -100,8 +100,7 @@ def triangular_solve(
     """
     if input.ndim < 2 or A.ndim < 2:
         raise ArgumentError(
-            "triangular_solve: expected both tensors to have at least 2 dimensions. Got "
-            f"{describe(input)} and {describe(A)}. Add one with unsqueeze(-1)."
+            "expected both tensors to have at least 2 dimensions", "Add one with unsqueeze(-1)."
         )
     matrix, is_upper = (ops.transpose(A, -2, -1), not upper) if transpose else (A, upper)
     solution = ops.linalg_solve_triangular(matrix, input, upper=is_upper, unitriangular=unitriangular)

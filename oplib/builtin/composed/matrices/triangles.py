@@ -6,7 +6,7 @@ from typing import Any
 
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 
 from .linalg import linalg_multi_dot
 
@@ -141,8 +141,8 @@ def chain_matmul(*matrices: Any) -> Any:
     """
     if not matrices or any(matrix.ndim != 2 for matrix in matrices):
         raise ArgumentError(
-            "chain_matmul: expected one or more matrices, each a tensor of dimension 2. Got "
-            f"{', '.join(map(describe, matrices)) or 'none'}. Give vectors a second dim with unsqueeze."
+            "expected one or more matrices, each a tensor of dimension 2",
+            "Give vectors a second dim with unsqueeze.",
         )
     return matrices[0] if len(matrices) == 1 else linalg_multi_dot(matrices)
 
@@ -170,10 +170,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     """
     count = x.shape[0] if x.ndim == 1 and N is None else N
     if x.ndim != 1 or count is None or count < 0:
-        raise ArgumentError(
-            f"vander: x must be a one-dimensional tensor, and N non-negative. Got {describe(x)} and N={N}. "
-            "Flatten it."
-        )
+        raise ArgumentError("x must be a one-dimensional tensor, and N non-negative", "Flatten it.")
     powers = ops.linalg_vander(x, N=max(count, 2))
     powers = powers if count > 1 else ops.narrow(powers, 1, 0, count)
     return powers if increasing else ops.flip(powers, (1,))

@@ -10,7 +10,7 @@ from oplib.builtin.single_ops import ops
 from oplib.builtin.tables.networks.attention import NAME, check_operands
 from oplib.builtin.tables.networks.dropout import check_p
 from oplib.builtin.tables.networks.flash_attention import pays
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 from oplib.tensor import Generator
 
 
@@ -34,10 +34,7 @@ def _choose_scale(query: Any, scale: float | None) -> float:
 
 def _refuse_two_masks(attn_mask: Any, is_causal: bool) -> None:
     if is_causal and attn_mask is not None:
-        raise ArgumentError(
-            f"{NAME}: explicit attn_mask should not be set when is_causal=True. Got {describe(attn_mask)}. "
-            "Pass only one."
-        )
+        raise ArgumentError("explicit attn_mask should not be set when is_causal=True", "Pass only one.")
 
 
 def scaled_dot_product_attention(

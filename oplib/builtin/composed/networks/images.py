@@ -158,43 +158,34 @@ def embedding_bag(
 def _check_bags(input: Any, weight: Any, offsets: Any, per_sample_weights: Any) -> None:
     if per_sample_weights is not None and tuple(per_sample_weights.shape) != tuple(input.shape):
         raise ArgumentValueError(
-            "embedding_bag: per_sample_weights must have the same shape as the input. Got "
-            f"{describe(per_sample_weights)} for {describe(input)}. Pass one for each index."
+            "per_sample_weights must have the same shape as the input", "Pass one for each index."
         )
     if weight.ndim != 2 or input.ndim not in (1, 2):
-        raise ArgumentValueError(
-            "embedding_bag: weight has to be a matrix, input a vector or a matrix. Got "
-            f"{describe(weight)} and {describe(input)}. Reshape them."
-        )
+        raise ArgumentValueError("weight has to be a matrix, input a vector or a matrix", "Reshape them.")
     if (offsets is None) != (input.ndim == 2) or (offsets is not None and offsets.ndim != 1):
         raise ArgumentValueError(
-            "embedding_bag: offsets, a vector, go with an input that is a vector. Got "
-            f"{describe(offsets)} and {describe(input)}. Give a matrix with one bag in each row, or offsets."
+            "offsets, a vector, go with an input that is a vector",
+            "Give a matrix with one bag in each row, or offsets.",
         )
 
 
 def _check_mode(mode: str, per_sample_weights: Any, *, scale_grad_by_freq: bool, sparse: bool) -> None:
     if mode not in ("sum", "mean", "max") or (mode == "max" and (scale_grad_by_freq or sparse)):
         raise ArgumentValueError(
-            "embedding_bag: mode has to be one of sum, mean or max, and max takes neither scale_grad_by_freq "
-            f"nor sparse. Got {mode!r}. Choose another."
+            "mode has to be one of sum, mean or max, and max takes neither scale_grad_by_freq nor sparse",
+            "Choose another.",
         )
     if sparse:
-        raise UnsupportedArgumentError(
-            "embedding_bag: there are no sparse gradients. Got sparse=True. Leave it out for a dense one."
-        )
+        raise UnsupportedArgumentError("there are no sparse gradients", "Leave it out for a dense one.")
     if per_sample_weights is not None and mode != "sum":
-        raise UnsupportedArgumentError(
-            f"embedding_bag: per_sample_weights is only supported for mode='sum'. Got {mode!r}. Leave it out."
-        )
+        raise UnsupportedArgumentError("per_sample_weights is only supported for mode='sum'", "Leave it out.")
 
 
 def _check_indices(input: Any, weight: Any, offsets: Any, padding_idx: int | None) -> None:
     check_index_range("embedding_bag", input, weight.shape[0])
     if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
         raise ArgumentError(
-            f"embedding_bag: padding_idx must be within the number of embeddings. Got {padding_idx} for "
-            f"{describe(weight)}. Give one below {weight.shape[0]}."
+            "padding_idx must be within the number of embeddings", f"Give one below {weight.shape[0]}."
         )
     values = read_known(offsets)
     if values is not None and values.size and (values[0] != 0 or values[-1] > input.shape[0]):

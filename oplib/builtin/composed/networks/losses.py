@@ -14,7 +14,7 @@ from oplib.builtin.single_ops import ops
 from oplib.builtin.tables.losses.margins import check_margin
 from oplib.builtin.values import find_array, is_traced
 from oplib.docstrings import complete_docstring
-from oplib.errors import ArgumentError, ArgumentValueError, describe
+from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.generated_code import parse_literal
 from oplib.tracebacks import find_user_level
 
@@ -78,10 +78,7 @@ def warn_of_sizes(name: str, first: Any, target: Any) -> None:
 def weigh(name: str, losses: Any, weight: Any, reduction: str) -> Any:
     """Weights losses; their mean is divided by the sum of weights, for huber_loss by the number of items."""
     if tuple(weight.shape) != tuple(losses.shape):
-        raise ArgumentValueError(
-            f"{name}: weights and input must have the same size. Got {describe(weight)} for losses "
-            f"{describe(losses)}. Expand the weights."
-        )
+        raise ArgumentValueError("weights and input must have the same size", "Expand the weights.")
     weighted = losses * weight
     if reduction == "none":
         return weighted
@@ -158,16 +155,13 @@ def triplet_margin_with_distance_loss(
         tensor(1.)
     """
     name = "triplet_margin_with_distance_loss"
-    check_margin(name, margin)
+    check_margin(margin)
     if reduction not in ("none", "mean", "sum"):
         raise ArgumentValueError(
             f"{name}: {reduction!r} is not a valid value for reduction. Choose 'none', 'mean' or 'sum'."
         )
     if not anchor.ndim == positive.ndim == negative.ndim:
-        raise ArgumentError(
-            f"{name}: the tensors are expected to have the same number of dimensions. Got "
-            f"{describe(anchor)}, {describe(positive)} and {describe(negative)}. Reshape them."
-        )
+        raise ArgumentError("the tensors are expected to have the same number of dimensions", "Reshape them.")
     measure = ops.pairwise_distance if distance_function is None else distance_function
     near, far = measure(anchor, positive), measure(anchor, negative)
     far = ops.minimum(far, measure(positive, negative)) if swap else far
@@ -204,10 +198,7 @@ def gaussian_nll_loss(
     values = find_array(variances)
     is_known = hasattr(values, "dtype") and not is_traced(values)
     if is_known and np.dtype(values.dtype).kind != "c" and bool((values < 0).any()):
-        raise ArgumentValueError(
-            f"gaussian_nll_loss: var has negative entry/entries. Got {describe(var)}. Variances are 0 or "
-            "more."
-        )
+        raise ArgumentValueError("var has negative entry/entries", "Variances are 0 or more.")
     return ops.gaussian_nll_loss(input, target, variances, full, eps, reduction=reduction)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
-from oplib.errors import ArgumentError, ArgumentValueError, describe, describe_dtype
+from oplib.errors import ArgumentError, ArgumentValueError, describe_dtype
 from oplib.tensor import Tensor
 
 
@@ -56,16 +56,15 @@ def batch_norm(
     if not training:
         if running_mean is None or running_var is None:
             raise ArgumentError(
-                f"batch_norm: running_mean and running_var must be defined in evaluation mode. Got "
-                f"{describe(running_mean)} and {describe(running_var)}. Pass them, or training=True."
+                "running_mean and running_var must be defined in evaluation mode",
+                "Pass them, or training=True.",
             )
         return ops.fixed_batch_norm(input, running_mean, running_var, weight, bias, eps)
-    _check_running("batch_norm", input, running_mean, running_var)
+    _check_running(input, running_mean, running_var)
     count = math.prod(input.shape) // input.shape[1] if input.ndim > 1 else 0
     if count == 1:
         raise ArgumentValueError(
-            f"batch_norm: expected more than 1 value per channel when training. Got {describe(input)}. "
-            "Pass a larger batch, or training=False."
+            "expected more than 1 value per channel when training", "Pass a larger batch, or training=False."
         )
     result, mean, variance = ops.native_batch_norm(input, weight, bias, eps)
     if count != 0:  # an empty tensor has no moments
@@ -115,10 +114,10 @@ def instance_norm(
         return ops.fixed_batch_norm(input, running_mean, running_var, weight, bias, eps)
     if math.prod(input.shape[2:]) == 1:
         raise ArgumentValueError(
-            "instance_norm: expected more than 1 spatial element when training. Got "
-            f"{describe(input)}. Give more places, or use_input_stats=False."
+            "expected more than 1 spatial element when training",
+            "Give more places, or use_input_stats=False.",
         )
-    _check_running("instance_norm", input, running_mean, running_var)
+    _check_running(input, running_mean, running_var)
     if math.prod(input.shape) != 0 and (running_mean is not None or running_var is not None):
         items = ops.flatten(ops.detach(input), 2)
         _move_running(running_mean, ops.mean(ops.mean(items, -1), 0), momentum)
@@ -126,24 +125,24 @@ def instance_norm(
     return ops.native_instance_norm(input, weight, bias, eps)
 
 
-def _check_running(op: str, input: Any, *moments: Any) -> None:
+def _check_running(input: Any, *moments: Any) -> None:
     """Checks both moments before one is written."""
     for name, running in zip(("running_mean", "running_var"), moments, strict=True):
         if running is None:
             continue
         if not isinstance(running, Tensor):
             raise ArgumentError(
-                f"{op}: argument '{name}' is written, and only a Tensor can be. Got {describe(running)}. "
-                f"Pass oplib.Tensor.from_array({name}), and read its array afterwards."
+                f"argument '{name}' is written, and only a Tensor can be",
+                f"Pass oplib.Tensor.from_array({name}), and read its array afterwards.",
             )
         is_fit = running.dtype in (input.dtype, np.dtype(np.float32)) and not running.requires_grad
         sizes = tuple(running.shape) if input.ndim < 2 else (input.shape[1],)
         if not is_fit or tuple(running.shape) != sizes:
             due = f"{describe_dtype(input.dtype)}{list(sizes)}"
             raise ArgumentError(
-                f"{op}: argument '{name}' is to hold one number for each channel, of the dtype of the input "
-                f"or float32, and to require no grad. Got {describe(running)} for {describe(input)}. Make it "
-                f"anew: {due}."
+                f"argument '{name}' is to hold one number for each channel, of the dtype of the input or "
+                "float32, and to require no grad",
+                f"Make it anew: {due}.",
             )
 
 

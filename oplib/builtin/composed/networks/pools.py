@@ -210,7 +210,7 @@ def _make_max_unpool(rank: int) -> Function:
             >>> oplib.nn.functional.max_unpool1d(oplib.tensor([[[5.0]]]), oplib.tensor([[[1]]]), 2)
             tensor([[[0., 5.]]])
         """
-        sizes = _find_unpooled(name, input.shape[-rank:], kernel_size, stride, padding, output_size)
+        sizes = _find_unpooled(input.shape[-rank:], kernel_size, stride, padding, output_size)
         _check_unpooled(name, indices, sizes)
         return getattr(ops, name)(input, indices, sizes)
 
@@ -219,7 +219,7 @@ def _make_max_unpool(rank: int) -> Function:
 
 
 def _find_unpooled(
-    name: str, shape: Sequence[int], kernel_size: Any, stride: Any, padding: Any, output_size: Any
+    shape: Sequence[int], kernel_size: Any, stride: Any, padding: Any, output_size: Any
 ) -> list[int]:
     """Returns the sizes of the pooled axes before pooling: those of ``output_size``, or the smallest ones.
 
@@ -233,7 +233,7 @@ def _find_unpooled(
         (length - 1) * distance + width - 2 * margin
         for length, distance, width, margin in zip(shape, strides, widths, paddings, strict=True)
     ]
-    return sizes if output_size is None else _read_sizes(name, list(output_size), sizes, strides)
+    return sizes if output_size is None else _read_sizes(list(output_size), sizes, strides)
 
 
 def _check_unpooled(name: str, indices: Any, sizes: Sequence[int]) -> None:
@@ -249,15 +249,15 @@ def _spread(value: Any, rank: int) -> list[int]:
     return [value] * rank if isinstance(value, int) else list(value)
 
 
-def _read_sizes(name: str, sizes: list[int], least: Sequence[int], step: Sequence[int]) -> list[int]:
+def _read_sizes(sizes: list[int], least: Sequence[int], step: Sequence[int]) -> list[int]:
     rank = len(least)
     wanted = sizes[2:] if len(sizes) == rank + 2 else sizes
     if len(wanted) != rank or any(
         abs(length - size) >= move for length, size, move in zip(wanted, least, step, strict=True)
     ):
         raise ArgumentValueError(
-            f"{name}: invalid output_size {sizes}: each size must be nearer than a stride to "
-            f"{list(least)}. Got strides {list(step)}. Give the size before pooling."
+            f"invalid output_size {sizes}: each size must be nearer than a stride to {list(least)}",
+            "Give the size before pooling.",
         )
     return wanted
 
@@ -305,8 +305,8 @@ def _make_fractional_pool(rank: int, *, with_indices: bool) -> Function:
         *,
         generator: Generator | None = None,
     ) -> Any:
-        check_input_rank(name, rank, input)
-        sizes = _find_fractional_sizes(name, rank, input, output_size, output_ratio)
+        check_input_rank(rank, input)
+        sizes = _find_fractional_sizes(rank, input, output_size, output_ratio)
         if _random_samples is None:
             batch = input.shape[0] if input.ndim > rank + 1 else 1
             shape = batch, input.shape[-rank - 1], rank
@@ -331,19 +331,17 @@ def _make_fractional_pool(rank: int, *, with_indices: bool) -> Function:
     return pool
 
 
-def _find_fractional_sizes(name: str, rank: int, input: Any, output_size: Any, output_ratio: Any) -> Any:
+def _find_fractional_sizes(rank: int, input: Any, output_size: Any, output_ratio: Any) -> Any:
     if output_size is not None:
         return output_size
     if output_ratio is None:
         raise ArgumentValueError(
-            f"{name}: it requires specifying either an output_size or an output_ratio. Got none for "
-            f"{describe(input)}. Pass output_size."
+            "it requires specifying either an output_size or an output_ratio", "Pass output_size."
         )
     ratios = tuple(output_ratio) if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * rank
     if len(ratios) != rank:
         raise ArgumentValueError(
-            f"{name}: output_ratio must be one number, or one for each pooled dim. Got {list(ratios)} for "
-            f"{describe(input)}. Give {rank}."
+            "output_ratio must be one number, or one for each pooled dim", f"Give {rank}."
         )
     return [int(size * ratio) for size, ratio in zip(input.shape[-rank:], ratios, strict=True)]
 

@@ -90,10 +90,7 @@ def rrelu(
         tensor([-2.,  3.])
     """
     if lower > upper:
-        raise ArgumentError(
-            f"rrelu: lower bound should be less than or equal to the upper bound. Got {lower} and {upper}. "
-            "Exchange them."
-        )
+        raise ArgumentError("lower bound should be less than or equal to the upper bound", "Exchange them.")
 
     def run() -> Any:
         if training:

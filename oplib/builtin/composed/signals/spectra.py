@@ -11,7 +11,7 @@ import numpy as np
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import make_zeros, read_known
-from oplib.errors import ArgumentError, UnsupportedArgumentError, describe
+from oplib.errors import ArgumentError, UnsupportedArgumentError
 from oplib.tensor import get_default_dtype
 from oplib.tensor.factories.from_data import tensor
 from oplib.tracebacks import find_user_level
@@ -69,16 +69,14 @@ def stft(
     hop, length = hop_length if hop_length is not None else n_fft // 4, win_length or n_fft
     has_complex = _is_complex(input) or (window is not None and _is_complex(window))
     is_half = not has_complex if onesided is None else onesided
-    _check_flags(
-        input, has_complex=has_complex, onesided=is_half, whole=return_complex, align=align_to_window
-    )
+    _check_flags(has_complex=has_complex, onesided=is_half, whole=return_complex, align=align_to_window)
     batch = ops.unsqueeze(input, 0) if input.ndim == 1 else input
     if center and batch.ndim == 2:
         half = n_fft // 2
         batch = ops.squeeze(ops.pad(ops.unsqueeze(batch, 0), (half, half), pad_mode), 0)
     _check_pieces(batch, n_fft, hop, length)
     frames = ops.unfold(batch, -1, n_fft, hop)
-    weights = _find_window("stft", window, frames, n_fft, length)
+    weights = _find_window(window, frames, n_fft, length)
     frames = frames if weights is None else ops.mul(frames, weights)
     transform = ops.fft_rfft if is_half else ops.fft_fft
     spectra = ops.transpose(transform(frames, None, -1, "ortho" if normalized else None), -1, -2)
@@ -91,42 +89,34 @@ def _is_complex(tensor: Any) -> bool:
     return np.dtype(tensor.dtype).kind == "c"
 
 
-def _check_flags(
-    input: Any, *, has_complex: bool, onesided: bool, whole: bool | None, align: bool | None
-) -> None:
+def _check_flags(*, has_complex: bool, onesided: bool, whole: bool | None, align: bool | None) -> None:
     if align is not None:
         raise UnsupportedArgumentError(
-            f"stft: argument 'align_to_window' is not supported. Got {align}. Pad the signal first: "
-            "oplib.nn.functional.pad."
+            "argument 'align_to_window' is not supported", "Pad the signal first: oplib.nn.functional.pad."
         )
     if whole is None and not has_complex:
         raise ArgumentError(
-            f"stft: it requires return_complex to be given for real inputs. Got {describe(input)}. "
-            "Pass return_complex=True, and use view_as_real for parts."
+            "it requires return_complex to be given for real inputs",
+            "Pass return_complex=True, and use view_as_real for parts.",
         )
     if has_complex and onesided:
-        raise ArgumentError(
-            f"stft: cannot have onesided output if window or input is complex. Got {describe(input)}. Leave "
-            "it out."
-        )
+        raise ArgumentError("cannot have onesided output if window or input is complex", "Leave it out.")
 
 
 def _check_pieces(signal: Any, n_fft: int, hop: int, length: int) -> None:
     kind = np.dtype(signal.dtype).kind
     if signal.ndim != 2 or kind in "biu":
         raise ArgumentError(
-            "stft: expected a 1D or 2D tensor of floating point or complex values. Got "
-            f"{describe(signal)}. Convert or reshape it."
+            "expected a 1D or 2D tensor of floating point or complex values", "Convert or reshape it."
         )
     if not 0 < n_fft <= signal.shape[1] or hop < 1 or not 0 < length <= n_fft:
         raise ArgumentError(
-            "stft: expected 0 < win_length <= n_fft, n_fft at most the length of the signal, and "
-            f"hop_length > 0. Got win_length={length}, n_fft={n_fft} and hop_length={hop} for "
-            f"{describe(signal)}. Change them, or pad the signal."
+            "expected 0 < win_length <= n_fft, n_fft at most the length of the signal, and hop_length > 0",
+            "Change them, or pad the signal.",
         )
 
 
-def _find_window(op: str, window: Any, like: Any, n_fft: int, length: int) -> Any:
+def _find_window(window: Any, like: Any, n_fft: int, length: int) -> Any:
     """Returns the weights, padded with zeros on both sides; None for ones."""
     if window is None:
         if length == n_fft:
@@ -134,8 +124,8 @@ def _find_window(op: str, window: Any, like: Any, n_fft: int, length: int) -> An
         window = ops.ones_like(ops.abs(make_zeros(like, (length,))))
     elif window.ndim != 1 or window.shape[0] != length:
         raise ArgumentError(
-            f"{op}: expected a 1D window tensor of size equal to win_length={length}. Got "
-            f"{describe(window)}. Pass its length as win_length."
+            f"expected a 1D window tensor of size equal to win_length={length}",
+            "Pass its length as win_length.",
         )
     left = (n_fft - length) // 2
     return ops.pad(window, (left, n_fft - length - left)) if length < n_fft else window
@@ -188,15 +178,12 @@ def istft(
     has_rows = rows == (n_fft // 2 + 1 if is_half else n_fft)
     _check_spectra(input, n_fft, hop, size, has_rows=has_rows)
     if return_complex and is_half:
-        raise ArgumentError(
-            f"istft: cannot have onesided input if the result is complex. Got {describe(input)}. Give both "
-            "halves."
-        )
+        raise ArgumentError("cannot have onesided input if the result is complex", "Give both halves.")
     frames = ops.transpose(input if input.ndim == 3 else ops.unsqueeze(input, 0), -1, -2)
     norm = "ortho" if normalized else None
     # A real result reads one half of the frequencies, and takes the other for its conjugate, as in torch.
     parts = ops.fft_ifft(frames, None, -1, norm) if return_complex else ops.fft_irfft(frames, n_fft, -1, norm)
-    weights = _find_window("istft", window, parts, n_fft, size)
+    weights = _find_window(window, parts, n_fft, size)
     if weights is None:
         weights = ops.ones_like(ops.abs(make_zeros(parts, (n_fft,))))
     whole = n_fft + hop * (parts.shape[1] - 1)
@@ -207,7 +194,7 @@ def istft(
         ops.narrow(_add_up(pieces, whole, hop), 1, start, min(end, whole) - start)
         for pieces in (ops.mul(parts, weights), square)
     )
-    _check_total(total, n_fft, hop)
+    _check_total(total)
     signals = _lengthen(ops.div(signal, total), end - whole)
     return signals if input.ndim == 3 else ops.squeeze(signals, 0)
 
@@ -215,15 +202,12 @@ def istft(
 def _check_spectra(input: Any, n_fft: int, hop: int, length: int, *, has_rows: bool) -> None:
     if not _is_complex(input) or input.ndim not in (2, 3) or 0 in input.shape or not has_rows:
         raise ArgumentError(
-            "istft: it requires a complex-valued input tensor [batch, frequencies, pieces], of n_fft // 2 + "
-            f"1 frequencies, or n_fft where they are not onesided. Got {describe(input)} and n_fft={n_fft}. "
-            "Pass a result of stft."
+            "it requires a complex-valued input tensor [batch, frequencies, pieces], of n_fft // 2 + 1 "
+            "frequencies, or n_fft where they are not onesided",
+            "Pass a result of stft.",
         )
     if not 0 < hop <= length <= n_fft:
-        raise ArgumentError(
-            f"istft: expected 0 < hop_length <= win_length <= n_fft. Got hop_length={hop}, "
-            f"win_length={length} and n_fft={n_fft}. Pass those of stft."
-        )
+        raise ArgumentError("expected 0 < hop_length <= win_length <= n_fft", "Pass those of stft.")
 
 
 def _add_up(parts: Any, whole: int, hop: int) -> Any:
@@ -233,12 +217,12 @@ def _add_up(parts: Any, whole: int, hop: int) -> Any:
     return ops.reshape(total, (parts.shape[0], whole))
 
 
-def _check_total(total: Any, n_fft: int, hop: int) -> None:
+def _check_total(total: Any) -> None:
     known = read_known(ops.detach(total))
     if known is not None and known.size and np.abs(known).min() < _LEAST:
         raise ArgumentError(
-            "istft: window overlap add min is 0: the windows together omit items. Got n_fft="
-            f"{n_fft} and hop_length={hop}. Use the window of stft, center=True, and a hop below its length."
+            "window overlap add min is 0: the windows together omit items",
+            "Use the window of stft, center=True, and a hop below its length.",
         )
 
 
@@ -261,8 +245,7 @@ def _make_frequencies(name: str, shown: Sequence[float], some: str = "") -> Call
     ) -> Any:
         if n < 1 or not d:
             raise ArgumentError(
-                f"fft.{name}: the length must be positive, and the distance not 0. Got n={n} and d={d}. "
-                "Pass those of the signal."
+                "the length must be positive, and the distance not 0", "Pass those of the signal."
             )
         kind = get_default_dtype() if dtype is None else dtype
         values = tensor(getattr(np.fft, name)(n, d).tolist(), dtype=kind, device=device)

@@ -9,7 +9,7 @@ from jax import lax
 
 from oplib.builtin.kernels.promotion import broadcast_to, convert_saturated
 from oplib.builtin.rows.row import Row, constant
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 from oplib.tensor.dtypes.rules import COMPLEX
 
 _NEW = constant("the items do not depend on those of the argument")
@@ -19,36 +19,30 @@ def _full(value: int) -> Any:
     return lambda self, *, dtype=None: lax.full(self.shape, value, dtype or self.dtype)
 
 
-def store(op: str, value: Any, shape: Sequence[int], dtype: Any) -> Any:
+def store(value: Any, shape: Sequence[int], dtype: Any) -> Any:
     """Broadcasts a value to the shape and converts it to the dtype in which it is stored.
 
     Raises:
         ArgumentError: it does not broadcast to the shape, or is complex for a real dtype.
     """
-    original, shape = value, tuple(shape)
+    shape = tuple(shape)
     if value.dtype in COMPLEX and dtype not in COMPLEX:
-        raise ArgumentError(
-            f"{op}: a complex value cannot be stored in a real tensor. Got {describe(original)} for "
-            f"{dtype.name}. Take its real part."
-        )
+        raise ArgumentError("a complex value cannot be stored in a real tensor", "Take its real part.")
     while value.ndim > len(shape) and value.shape[0] == 1:
         value = lax.squeeze(value, (0,))
     lead = len(shape) - value.ndim
     if lead < 0 or any(have not in (1, want) for have, want in zip(value.shape, shape[lead:], strict=True)):
-        raise ArgumentError(
-            f"{op}: the value does not broadcast to the shape it is stored in. Got {describe(original)} for "
-            f"shape {list(shape)}. Reshape it."
-        )
+        raise ArgumentError("the value does not broadcast to the shape it is stored in", "Reshape it.")
     return broadcast_to(convert_saturated(value, dtype), shape)
 
 
-def _copy(op: str) -> Any:
+def _copy() -> Any:
     """Returns the kernel that copies one tensor into the shape and dtype of another."""
-    return lambda self, src: store(op, src, self.shape, self.dtype)
+    return lambda self, src: store(src, self.shape, self.dtype)
 
 
 def _stored(self: Any, shape: Sequence[int], dtype: Any) -> Any:
-    return store("setitem", self, shape, dtype)
+    return store(self, shape, dtype)
 
 
 ROWS = (
@@ -79,13 +73,13 @@ ROWS = (
     ),
     Row(
         "fill.Scalar(Tensor self, Scalar value) -> Tensor",
-        _copy("fill"),
+        _copy(),
         "one value instead of the items",
         operand=("value",),
         is_uniform=True,
         in_place_functions=("fill_",),
     ),
-    Row("fill.Tensor(Tensor self, Tensor value) -> Tensor", _copy("fill"), "one value instead of the items"),
+    Row("fill.Tensor(Tensor self, Tensor value) -> Tensor", _copy(), "one value instead of the items"),
     Row(
         "stored(Tensor self, int[] shape, ScalarType dtype) -> Tensor",
         _stored,
@@ -95,7 +89,7 @@ ROWS = (
     ),
     Row(
         "copy(Tensor self, Tensor src) -> Tensor",
-        _copy("copy"),
+        _copy(),
         "the items of another tensor",
         in_place=True,
         source="torch.Tensor.copy_",

@@ -20,7 +20,7 @@ from oplib.autograd.array_functions.array_types import match_type
 from oplib.builtin.kernels.dtype_classes import classify
 from oplib.builtin.kernels.promotion import broadcast, broadcast_to, to_dtype_of
 from oplib.builtin.rows.row import Row, constant
-from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
+from oplib.errors import ArgumentError, UnsupportedDtypeError
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL
@@ -45,11 +45,8 @@ def _draw_open(generator: Any, like: Any) -> Any:
 def _flip(self: Any, p: Any, *, generator: Any) -> Any:
     """Returns ones where a uniform number is below p."""
     wide = _widen(p.dtype)
-    if broadcast([self, p], "bernoulli_")[0].shape != self.shape:
-        raise ArgumentError(
-            f"bernoulli_: probabilities must broadcast to the shape that is filled. Got {describe(p)} for "
-            f"{describe(self)}. Reshape them."
-        )
+    if broadcast([self, p])[0].shape != self.shape:
+        raise ArgumentError("probabilities must broadcast to the shape that is filled", "Reshape them.")
     chance = lax.stop_gradient(broadcast_to(lax.convert_element_type(p, wide), self.shape))
     drawn = jax.random.uniform(generator.next_key(), self.shape, wide)
     return to_dtype_of(match_type(drawn, jax.typeof(chance)) < chance, self)
@@ -88,13 +85,10 @@ def _normal(self: Any, mean: Any, std: Any, *, generator: Any) -> Any:
 
 def _normal_around(mean: Any, std: Any, *, generator: Any) -> Any:
     """Adds noise to tensors that broadcast; the dtype is that of the mean, or of the only tensor."""
-    shape = broadcast([mean, std], "normal")[0].shape
+    shape = broadcast([mean, std])[0].shape
     dtype = std.dtype if jax.typeof(mean).weak_type else mean.dtype
     if classify(dtype) not in "hfc":
-        raise UnsupportedDtypeError(
-            f"normal: not implemented for '{dtype}'. Got {describe(mean)} and {describe(std)}. Convert them: "
-            "tensor.to(dtype)."
-        )
+        raise UnsupportedDtypeError(f"not implemented for '{dtype}'", "Convert them: tensor.to(dtype).")
     return _normal(jax.ShapeDtypeStruct(shape, dtype), mean, std, generator=generator)
 
 
@@ -161,18 +155,13 @@ def _draw_again(weights: Any, count: int, key: Any) -> Any:
 
 def _check_multinomial(weights: Any, count: int, replacement: bool) -> None:
     if weights.ndim not in (1, 2):
-        raise ArgumentError(
-            f"multinomial: prob_dist must be 1 or 2 dim. Got {describe(weights)}. Reshape it to one row for "
-            "each distribution."
-        )
+        raise ArgumentError("prob_dist must be 1 or 2 dim", "Reshape it to one row for each distribution.")
     if count <= 0:
-        raise ArgumentError(
-            f"multinomial: cannot sample n_sample <= 0 samples. Got {count}. Ask for one at least."
-        )
+        raise ArgumentError("cannot sample n_sample <= 0 samples", "Ask for one at least.")
     if not replacement and count > weights.shape[-1]:
         raise ArgumentError(
-            "multinomial: cannot sample n_sample > prob_dist.size(-1) samples without replacement. Got "
-            f"{count} samples of {describe(weights)}. Ask for fewer, or say replacement=True."
+            "cannot sample n_sample > prob_dist.size(-1) samples without replacement",
+            "Ask for fewer, or say replacement=True.",
         )
 
 
@@ -187,9 +176,7 @@ def _fill(schema: str, kernel: Kernel, doc: str, classes: str) -> Row:
 
     def checked(self: Any, *numbers: Any, generator: Any) -> Any:
         if classify(self.dtype) not in classes:
-            raise UnsupportedDtypeError(
-                f"{name}_: not implemented for '{self.dtype}'. Got {describe(self)}. Fill a floating tensor."
-            )
+            raise UnsupportedDtypeError(f"not implemented for '{self.dtype}'", "Fill a floating tensor.")
         return match_type(kernel(self, *numbers, generator=generator), jax.typeof(self))
 
     return Row(

@@ -19,7 +19,7 @@ from oplib.builtin.kernels.index_rules import (
 )
 from oplib.builtin.kernels.promotion import broadcast_to, get_items, strong
 from oplib.builtin.rows.row import NetworkRow, Row, constant
-from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.errors import ArgumentError, DimensionError
 from oplib.tensor import default_int_dtype
 from oplib.tensor.devices.layout import find_explicit_mesh
 
@@ -31,7 +31,7 @@ def _from_start(index: Any, length: int) -> Any:
 
 def _gather(self: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:  # noqa: ARG001  torch's signature
     axis = find_dim("gather", self.ndim, dim)
-    check_fit("gather", self, index, axis)
+    check_fit(self, index, axis)
     if not index.size:
         return jnp.zeros(index.shape, self.dtype)
     if not self.ndim:
@@ -40,13 +40,10 @@ def _gather(self: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> An
 
 
 def _index_select(self: Any, dim: int, index: Any) -> Any:
-    check_vector("index_select", index)
+    check_vector(index)
     if not self.ndim:
         if index.size != 1:
-            raise ArgumentError(
-                f"index_select: a tensor without dims accepts one index. Got {describe(index)} for "
-                f"{describe(self)}. Give one index."
-            )
+            raise ArgumentError("a tensor without dims accepts one index", "Give one index.")
         return self
     return _take_slices("index_select", self, jnp.atleast_1d(index), find_dim("index_select", self.ndim, dim))
 
@@ -59,19 +56,16 @@ def _take_slices(op: str, array: Any, index: Any, axis: int, name: str = "input"
 
 
 def _take(self: Any, index: Any) -> Any:
-    check_index("take", index)
+    check_index(index)
     if not self.size and index.size:
-        raise DimensionError(
-            f"take: tried to take from an empty tensor. Got {describe(self)} and {describe(index)}. Give one "
-            "with items."
-        )
+        raise DimensionError("tried to take from an empty tensor", "Give one with items.")
     check_whole("take", self, range(self.ndim), [index])
     flat = lax.reshape(self, (self.size,))
     return _take_slices("take", flat, _from_start(index, self.size), 0)
 
 
 def _take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
-    check_index("take_along_dim", indices)
+    check_index(indices)
     if dim is None:
         return _take(self, lax.reshape(indices, (indices.size,)))
     axis = find_dim("take_along_dim", self.ndim, dim)
@@ -82,14 +76,14 @@ def _take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     )
     if self.ndim != indices.ndim or not fits:
         raise ArgumentError(
-            "take_along_dim: input and indices should have the same number of dimensions, and sizes that "
-            f"match or are 1 except along dim {axis}. Got {describe(self)} and {describe(indices)}. Reshape "
-            "one of them."
+            "input and indices should have the same number of dimensions, and sizes that match or are 1 "
+            f"except along dim {axis}",
+            "Reshape one of them.",
         )
     along = _from_start(indices, self.shape[axis])
 
     def get(array: Any, index: Any) -> Any:
-        check_filled("take_along_dim", array, [axis], index)
+        check_filled(array, [axis], index)
         if find_explicit_mesh((array, index)) is None:
             return jnp.take_along_axis(array, index, axis, mode="clip")
         sizes = [max(pair) for pair in zip(array.shape, index.shape, strict=True)]
@@ -103,7 +97,7 @@ def _take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
 
 def _embedding(weight: Any, indices: Any, padding_idx: int) -> Any:
     """Looks up rows; the padding row has no gradient."""
-    check_index("embedding", indices)
+    check_index(indices)
     rows = _take_slices("embedding", weight, indices, 0, "weight")
     if padding_idx < 0:
         return rows
@@ -114,8 +108,7 @@ def _embedding(weight: Any, indices: Any, padding_idx: int) -> Any:
 def _one_hot(self: Any, num_classes: int) -> Any:
     if self.dtype != default_int_dtype():
         raise ArgumentError(
-            f"one_hot: is only applicable to index tensor of type LongTensor. Got {describe(self)}. Convert "
-            "it: tensor.int()."
+            "is only applicable to index tensor of type LongTensor", "Convert it: tensor.int()."
         )
     classes = lax.broadcasted_iota(self.dtype, (*self.shape, num_classes), self.ndim)
     return lax.convert_element_type(lax.expand_dims(self, (self.ndim,)) == classes, self.dtype)

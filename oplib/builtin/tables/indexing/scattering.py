@@ -20,7 +20,7 @@ from oplib.tensor.dtypes import names as dtypes
 # Along a dim ------------------------------------------------------------------------------------------------
 
 
-def _check_source(op: str, index: Any, src: Any) -> None:
+def _check_source(index: Any, src: Any) -> None:
     """Checks that the source of scatter has an item per index."""
     if not index.size:
         return
@@ -28,17 +28,14 @@ def _check_source(op: str, index: Any, src: Any) -> None:
         mine > other for mine, other in zip(index.shape, src.shape, strict=False)
     ):
         raise ArgumentError(
-            f"{op}: index must have the same number of dimensions as src, and be no larger. Got "
-            f"{describe(index)} for {describe(src)}. Cut it, or give more items."
+            "index must have the same number of dimensions as src, and be no larger",
+            "Cut it, or give more items.",
         )
 
 
-def _check_dtype(op: str, self: Any, src: Any) -> None:
+def _check_dtype(self: Any, src: Any) -> None:
     if self.dtype != src.dtype:
-        raise ArgumentError(
-            f"{op}: expected self.dtype to be equal to src.dtype. Got {describe(self)} and {describe(src)}. "
-            "Convert one: tensor.to(dtype)."
-        )
+        raise ArgumentError("expected self.dtype to be equal to src.dtype", "Convert one: tensor.to(dtype).")
 
 
 def _cut_to(src: Any, index: Any) -> Any:
@@ -60,9 +57,9 @@ def combine(array: Any, index: Any, put: str, items: Any, **options: Any) -> Any
 
 def _scatter_by(op: str, put: str, self: Any, dim: int, index: Any, src: Any) -> Any:
     axis = find_dim(op, self.ndim, dim)
-    check_fit(op, self, index, axis)
-    _check_dtype(op, self, src)
-    _check_source(op, index, src)
+    check_fit(self, index, axis)
+    _check_dtype(self, src)
+    _check_source(index, src)
     if not index.size:
         return self
     if not self.ndim:
@@ -72,7 +69,7 @@ def _scatter_by(op: str, put: str, self: Any, dim: int, index: Any, src: Any) ->
 
 def _scatter_value(self: Any, dim: int, index: Any, value: Any) -> Any:
     axis = find_dim("scatter", self.ndim, dim)
-    check_fit("scatter", self, index, axis)
+    check_fit(self, index, axis)
     if not index.size:
         return self
     items = jnp.broadcast_to(lax.convert_element_type(value, self.dtype), index.shape)
@@ -86,10 +83,10 @@ def _scatter_reduce(
     self: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
     axis = find_dim("scatter_reduce", self.ndim, dim)
-    check_fit("scatter_reduce", self, index, axis)
-    _check_dtype("scatter_reduce", self, src)
-    _check_source("scatter_reduce", index, src)
-    _check_reduce("scatter_reduce", reduce, self)
+    check_fit(self, index, axis)
+    _check_dtype(self, src)
+    _check_source(index, src)
+    _check_reduce(reduce, self)
     if not index.size:
         return self
     indices, items = list_indices(index, axis), _cut_to(src, index)
@@ -114,21 +111,15 @@ def _find_means(start: Any, indices: Any, items: Any, include_self: bool) -> Any
     return jnp.floor_divide(total, counts) if is_integral(start.dtype) else total / counts
 
 
-def _check_reduce(op: str, reduce: str, self: Any) -> None:
+def _check_reduce(reduce: str, self: Any) -> None:
     if reduce not in (*_REDUCTIONS, "mean"):
         raise ArgumentError(
-            f"{op}: reduce argument must be either sum, prod, mean, amax or amin. Got {reduce!r}. "
-            "Choose one of them."
+            "reduce argument must be either sum, prod, mean, amax or amin", "Choose one of them."
         )
     if reduce == "mean" and self.dtype == dtypes.bool:
-        raise UnsupportedDtypeError(
-            f"{op}: bools have no mean. Got {describe(self)}, reduce={reduce!r}. Convert them."
-        )
+        raise UnsupportedDtypeError("bools have no mean", "Convert them.")
     if reduce in ("amax", "amin") and self.dtype.kind == "c":
-        raise UnsupportedDtypeError(
-            f"{op}: complex numbers have no order. Got {describe(self)}, reduce={reduce!r}. "
-            "Choose sum, prod or mean."
-        )
+        raise UnsupportedDtypeError("complex numbers have no order", "Choose sum, prod or mean.")
 
 
 def _neutral(reduce: str, like: Any) -> Any:
@@ -152,8 +143,8 @@ def _whole(axis: int, index: Any) -> tuple[Any, ...]:
 
 def _put_slices(op: str, put: str, self: Any, dim: int, index: Any, source: Any, *, alpha: Any = None) -> Any:
     """Computes index_add or index_copy, on whole slices along a dim."""
-    check_vector(op, index)
-    _check_dtype(op, self, source)
+    check_vector(index)
+    _check_dtype(self, source)
     axis = find_dim(op, self.ndim, dim)
     items = source if alpha is None else source * lax.convert_element_type(alpha, source.dtype)
     if not self.ndim:
@@ -173,16 +164,14 @@ def _index_reduce(
     self: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
     op = "index_reduce"
-    check_vector(op, index)
-    _check_dtype(op, self, source)
+    check_vector(index)
+    _check_dtype(self, source)
     axis = find_dim(op, self.ndim, dim)
     if reduce == "sum":
-        raise ArgumentError(
-            f"{op}: expected reduce to be one of prod, mean, amax or amin. Got {reduce!r}. Use index_add."
-        )
+        raise ArgumentError("expected reduce to be one of prod, mean, amax or amin", "Use index_add.")
     if self.dtype == dtypes.bool:
-        raise UnsupportedDtypeError(f"{op}: not implemented for bool. Got {describe(self)}. Convert it.")
-    _check_reduce(op, reduce, self)
+        raise UnsupportedDtypeError("not implemented for bool", "Convert it.")
+    _check_reduce(reduce, self)
     whole = self if self.ndim else lax.reshape(self, (1,))
     items = source if self.ndim or source.ndim else lax.reshape(source, (1,))
     expected = (*whole.shape[:axis], index.size, *whole.shape[axis + 1 :])
@@ -199,13 +188,9 @@ def _index_reduce(
 
 def _index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
     if index.dtype not in (dtypes.int32, dtypes.int64):
-        raise DimensionError(
-            f"index_fill: expected dtype int64 for index. Got {describe(index)}. Convert it: tensor.int()."
-        )
+        raise DimensionError("expected dtype int64 for index", "Convert it: tensor.int().")
     if index.ndim > 1:
-        raise ArgumentError(
-            f"index_fill: index has to be a vector, or without axes. Got {describe(index)}. Flatten it."
-        )
+        raise ArgumentError("index has to be a vector, or without axes", "Flatten it.")
     axis = find_dim("index_fill", self.ndim, dim)
     item = lax.convert_element_type(value, self.dtype)
     if not self.ndim:
@@ -214,12 +199,11 @@ def _index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
 
 
 def _put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
-    check_index("put", index)
-    _check_dtype("put", self, source)
+    check_index(index)
+    _check_dtype(self, source)
     if index.size != source.size:
         raise DimensionError(
-            "put: expected source and index to have the same number of elements. Got "
-            f"{describe(source)} and {describe(index)}. Give one item for each place."
+            "expected source and index to have the same number of elements", "Give one item for each place."
         )
     flat, places = lax.reshape(self, (self.size,)), lax.reshape(index, (index.size,))
     items = lax.reshape(source, (source.size,))
@@ -230,11 +214,9 @@ def _put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
 def _masked_scatter(self: Any, mask: Any, source: Any) -> Any:
     """Writes the items of the source in order where the mask is True."""
     if mask.dtype != dtypes.bool:
-        raise ArgumentError(
-            f"masked_scatter: expected a mask of bools. Got {describe(mask)}. Compare it with something."
-        )
-    _check_dtype("masked_scatter", self, source)
-    shape = find_common_shape("masked_scatter", self, mask)
+        raise ArgumentError("expected a mask of bools", "Compare it with something.")
+    _check_dtype(self, source)
+    shape = find_common_shape(self, mask)
     holds = lax.reshape(jnp.broadcast_to(mask, shape), (math.prod(shape),))
     order = jnp.cumsum(holds, dtype=default_int_dtype()) - strong(1, jnp.zeros((), default_int_dtype()))
     items = jnp.take(lax.reshape(source, (source.size,)), order, mode="clip")

@@ -15,7 +15,7 @@ from oplib.builtin.kernels.index_rules import take_slices
 from oplib.builtin.kernels.promotion import broadcast_to, find_common_shape, get_items
 from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.creation.constants import store
-from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.errors import ArgumentError, DimensionError
 
 from .scattering import combine
 
@@ -60,8 +60,7 @@ def _arrange(ndim: int, indices: Sequence[Any], dims: Sequence[int]) -> tuple[An
         shape: Any = jnp.broadcast_shapes(*shapes)
     except ValueError:
         raise DimensionError(
-            f"index: shape mismatch: indexing tensors could not be broadcast together. "
-            f"Got {', '.join(map(describe, indices))}. Reshape one of them."
+            "shape mismatch: indexing tensors could not be broadcast together", "Reshape one of them."
         ) from None
     arranged: list[Any] = [slice(None)] * ndim
     for dim, index in zip(dims, indices, strict=True):
@@ -87,11 +86,11 @@ def _setitem(
     windows = [(next(rest) if start is None else start, length, step) for start, length, step in windows]
     full = tuple(length for _, length, _ in windows)
     if not dims and all(step == 1 for *_, step in windows):
-        update = lax.reshape(store("setitem", value, shape, self.dtype), full)
+        update = lax.reshape(store(value, shape, self.dtype), full)
         return _update(self, update, [start for start, *_ in windows])
     positions = lax.reshape(_find_positions(self.shape, windows), tuple(shape))
     selected = positions[_arrange(len(shape), indices, dims)] if dims else positions
-    update = store("setitem", value, selected.shape, self.dtype)
+    update = store(value, selected.shape, self.dtype)
     flat = (
         lax.reshape(self, (self.size,))
         .at[lax.reshape(selected, (selected.size,))]
@@ -121,18 +120,15 @@ def _find_positions(shape: tuple[int, ...], windows: Any) -> Any:
 
 def _index_put(self: Any, indices: Sequence[Any], values: Any, dims: Sequence[int], accumulate: bool) -> Any:
     where = _arrange(self.ndim, indices, dims)
-    values = store("index_put", values, jax.eval_shape(lambda array: array[where], self).shape, self.dtype)
+    values = store(values, jax.eval_shape(lambda array: array[where], self).shape, self.dtype)
     return combine(self, where, "add" if accumulate else "set", values)
 
 
 def _masked_fill(self: Any, mask: Any, value: Any) -> Any:
     if mask.dtype != np.bool_:
-        raise ArgumentError(
-            f"masked_fill: it only supports boolean masks. Got {describe(mask)}. Compare it with "
-            "something: mask != 0."
-        )
-    shape = find_common_shape("masked_fill", self, mask)
-    filled = store("masked_fill", value, shape, self.dtype)
+        raise ArgumentError("it only supports boolean masks", "Compare it with something: mask != 0.")
+    shape = find_common_shape(self, mask)
+    filled = store(value, shape, self.dtype)
     return lax.select(broadcast_to(mask, shape), filled, broadcast_to(self, shape))
 
 

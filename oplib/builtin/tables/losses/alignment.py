@@ -10,7 +10,7 @@ from jax import lax
 
 from oplib.builtin.kernels.promotion import in_single, strong
 from oplib.builtin.rows.row import LossRow
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 from oplib.tensor.dtypes import names as dtypes
 
 from .basic import reduce_losses
@@ -84,25 +84,17 @@ def _pad_targets(targets: Any, target_lengths: Any) -> Any:
 def _check(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *, blank: int) -> None:
     if log_probs.ndim not in (2, 3) or targets.ndim > 2 or not targets.ndim or 0 in log_probs.shape:
         raise ArgumentError(
-            "ctc_loss: expected log-probabilities [T, N, C] or [T, C], and targets [N, S] or "
-            f"concatenated. Got {describe(log_probs)} and {describe(targets)}. Reshape them."
+            "expected log-probabilities [T, N, C] or [T, C], and targets [N, S] or concatenated",
+            "Reshape them.",
         )
     if any(array.dtype.kind not in "iu" for array in (targets, input_lengths, target_lengths)):
-        raise ArgumentError(
-            "ctc_loss: targets and lengths must be integral. Got "
-            f"{describe(targets)}, {describe(input_lengths)} and {describe(target_lengths)}. Convert them."
-        )
+        raise ArgumentError("targets and lengths must be integral", "Convert them.")
     if not 0 <= blank < log_probs.shape[-1]:
-        raise ArgumentError(
-            f"ctc_loss: blank must be in label range. Got {blank} for {describe(log_probs)}. Give a label."
-        )
+        raise ArgumentError("blank must be in label range", "Give a label.")
     count = log_probs.shape[1] if log_probs.ndim == 3 else 1
     fits = input_lengths.size == target_lengths.size == count
     if not fits or (targets.ndim == 2 and targets.shape[0] != count):
-        raise ArgumentError(
-            f"ctc_loss: expected targets and lengths of {count} sequences. Got {describe(targets)}, "
-            f"{describe(input_lengths)} and {describe(target_lengths)}. Give one for each."
-        )
+        raise ArgumentError(f"expected targets and lengths of {count} sequences", "Give one for each.")
 
 
 def _ctc_loss(

@@ -23,7 +23,7 @@ from oplib.builtin.kernels.promotion import (
 from oplib.builtin.rows.row import LossRow
 from oplib.builtin.tables.pointwise.basic import find_sign
 from oplib.builtin.tables.reductions.moments import compute_norm
-from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, describe
+from oplib.errors import ArgumentError, ArgumentValueError, DimensionError
 from oplib.tensor import default_int_dtype
 
 
@@ -41,8 +41,8 @@ def reduce_losses(op: str, losses: Any, reduction: str, *, weights: Any = None) 
     if reduction == "mean":
         if is_integral(losses.dtype):
             raise ArgumentError(
-                f"{op}: could not infer output dtype of a mean of integers. Got {describe(losses)}. Convert "
-                "them: tensor.float(), or choose reduction='sum'."
+                "could not infer output dtype of a mean of integers",
+                "Convert them: tensor.float(), or choose reduction='sum'.",
             )
         if weights is None:
             return in_single(jnp.mean)(losses)
@@ -58,7 +58,7 @@ def _compare_pairs(
 ) -> Any:
     """Computes a loss of pairs of items."""
     compute = in_single(lambda x, y: reduce_losses(op, function(x, y, *numbers), reduction))
-    return compute(*meet(op, input, target))
+    return compute(*meet(input, target))
 
 
 def _size(x: Any) -> Any:
@@ -68,9 +68,7 @@ def _size(x: Any) -> Any:
 
 def _smooth_l1(x: Any, y: Any, beta: float) -> Any:
     if beta < 0:
-        raise ArgumentError(
-            f"smooth_l1_loss: does not support negative values for beta. Got {beta}. Give one >= 0."
-        )
+        raise ArgumentError("does not support negative values for beta", "Give one >= 0.")
     size = _size(x - y)
     if not beta:
         return size
@@ -82,9 +80,7 @@ def _smooth_l1(x: Any, y: Any, beta: float) -> Any:
 
 def _huber(x: Any, y: Any, delta: float) -> Any:
     if delta <= 0:
-        raise ArgumentError(
-            f"huber_loss: does not support non-positive values for delta. Got {delta}. Give one > 0."
-        )
+        raise ArgumentError("does not support non-positive values for delta", "Give one > 0.")
     size, edge = _size(x - y), strong(delta, x)
     half, is_far = strong(0.5, size), size > edge
     near = jnp.where(is_far, strong(0, size), size)
@@ -106,7 +102,7 @@ def _kernel_kl_div(input: Any, target: Any, *, log_target: bool = False, reducti
         loss = reduce_losses("kl_div", _kl_div(x, y, log_target), "sum" if is_mean else reduction)
         return loss / strong(input.shape[0], loss) if is_mean else loss
 
-    return in_single(compute)(*meet("kl_div", input, target))
+    return in_single(compute)(*meet(input, target))
 
 
 PAIRS = (
@@ -144,11 +140,11 @@ PAIRS = (
 def _bce(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
     if input.shape != target.shape:
         raise ArgumentValueError(
-            "binary_cross_entropy: using a target size that is different to the input size is deprecated. "
-            f"Got {describe(input)} and {describe(target)}. Please ensure they have the same size."
+            "using a target size that is different to the input size is deprecated",
+            "Please ensure they have the same size.",
         )
-    check_dtypes("binary_cross_entropy", *(array for array in (input, target, weight) if array is not None))
-    arrays = [input, target] if weight is None else [input, target, broadcast([weight, input], "bce")[0]]
+    check_dtypes(*(array for array in (input, target, weight) if array is not None))
+    arrays = [input, target] if weight is None else [input, target, broadcast([weight, input])[0]]
 
     def compute(x: Any, y: Any, w: Any = None) -> Any:
         losses = _lack_of_belief(x, y)
@@ -193,10 +189,7 @@ def _bce_with_logits(
     input: Any, target: Any, weight: Any = None, pos_weight: Any = None, *, reduction: str = "mean"
 ) -> Any:
     if input.shape != target.shape:
-        raise ArgumentValueError(
-            f"binary_cross_entropy_with_logits: target size must be the same as input size. Got "
-            f"{describe(input)} and {describe(target)}. Reshape one of them."
-        )
+        raise ArgumentValueError("target size must be the same as input size", "Reshape one of them.")
     op = "binary_cross_entropy_with_logits"
     x, y = (lax.convert_element_type(array, promote_operands(input, target)) for array in (input, target))
     one, zero = strong(1, x), strong(0, x)
@@ -204,36 +197,32 @@ def _bce_with_logits(
     if pos_weight is None:
         losses = (one - y) * x - log
     else:
-        losses = -(y * broadcast([pos_weight, x], op)[0] * log + (one - y) * (log - x))
-    return reduce_losses(op, losses if weight is None else losses * broadcast([weight, x], op)[0], reduction)
+        losses = -(y * broadcast([pos_weight, x])[0] * log + (one - y) * (log - x))
+    return reduce_losses(op, losses if weight is None else losses * broadcast([weight, x])[0], reduction)
 
 
 def _check_classes(op: str, input: Any, target: Any, weight: Any, *, axis: int) -> None:
     """Checks the class targets, which are integers, and the weights, one per class."""
     if not input.ndim:
         kind = ArgumentValueError if op == "nll_loss" else DimensionError
-        raise kind(f"{op}: expected 1 or more dimensions. Got {describe(input)}. Add one: unsqueeze(0).")
+        raise kind("expected 1 or more dimensions", "Add one: unsqueeze(0).")
     if target.dtype.kind not in "iu":
-        raise ArgumentError(
-            f"{op}: expected integers for classes. Got {describe(target)} for {describe(input)}. Convert "
-            "them: tensor.long()."
-        )
+        raise ArgumentError("expected integers for classes", "Convert them: tensor.long().")
     if weight is None:
         return
-    check_dtypes(op, input, weight)
+    check_dtypes(input, weight)
     if weight.shape != (input.shape[axis],):
         raise ArgumentError(
-            f"{op}: weight tensor should be defined either for all {input.shape[axis]} classes or no "
-            f"classes. Got {describe(weight)}. Give one number for each."
+            f"weight tensor should be defined either for all {input.shape[axis]} classes or no classes",
+            "Give one number for each.",
         )
 
 
-def _check_target(op: str, input: Any, target: Any, axis: int) -> None:
+def _check_target(input: Any, target: Any, axis: int) -> None:
     expected = tuple(size for index, size in enumerate(input.shape) if index != axis)
     if target.shape != expected:
         raise ArgumentValueError(
-            f"{op}: expected a target of shape {list(expected)}. Got {describe(target)} for "
-            f"{describe(input)}. Give one class for each place."
+            f"expected a target of shape {list(expected)}", "Give one class for each place."
         )
 
 
@@ -250,7 +239,7 @@ def _nll(
     """Computes the loss of log-probabilities with the classes along axis 1, or 0 without a batch."""
     axis = 1 if input.ndim > 1 else 0
     _check_classes(op, input, target, weight, axis=axis)
-    _check_target(op, input, target, axis)
+    _check_target(input, target, axis)
     if target.dtype.itemsize < 4:  # unsigned bytes, which do not hold -100
         target = lax.convert_element_type(target, jnp.int32)
 
@@ -291,17 +280,11 @@ def _cross_entropy(
 ) -> Any:
     axis = 1 if input.ndim > 1 else 0
     if not 0 <= label_smoothing <= 1:
-        raise ArgumentError(
-            f"cross_entropy: label_smoothing must be between 0.0 and 1.0. Got {label_smoothing}. Give a "
-            "share."
-        )
+        raise ArgumentError("label_smoothing must be between 0.0 and 1.0", "Give a share.")
     if is_integral(target.dtype) or not input.ndim:
         _check_classes("cross_entropy", input, target, weight, axis=axis)
     elif ignore_index >= 0:
-        raise ArgumentError(
-            "cross_entropy: ignore_index is not supported for a target of probabilities. Got "
-            f"{describe(target)} and ignore_index={ignore_index}. Leave it out."
-        )
+        raise ArgumentError("ignore_index is not supported for a target of probabilities", "Leave it out.")
     logs = in_single(lambda x: jax.nn.log_softmax(x, axis))(input)
     if is_integral(target.dtype):
         return _nll(
@@ -324,8 +307,7 @@ def _cross_entropy_of_shares(
     """Computes the loss for a target that contains a probability for each class."""
     if target.shape != logs.shape:
         raise ArgumentValueError(
-            f"cross_entropy: a target of probabilities has the shape of the input. Got {describe(target)} "
-            f"for {describe(logs)}. Give integers for classes."
+            "a target of probabilities has the shape of the input", "Give integers for classes."
         )
 
     def compute(logs: Any, target: Any, weight: Any = None) -> Any:
@@ -340,7 +322,7 @@ def _cross_entropy_of_shares(
 
 
 def _cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
-    x, y = meet("cosine_similarity", x1, x2)
+    x, y = meet(x1, x2)
     axes = find_dims("cosine_similarity", x, (dim,))
 
     def scale(vectors: Any) -> Any:

@@ -11,19 +11,16 @@ from oplib.builtin.kernels.index_rules import take_slices
 from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, in_single, meet, strong
 from oplib.builtin.rows.row import LossRow
 from oplib.builtin.tables.pointwise.basic import find_sign
-from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, describe
+from oplib.errors import ArgumentError, ArgumentValueError, DimensionError
 from oplib.tensor.dtypes.rules import COMPLEX
 
 from .basic import reduce_losses
 
 
 def _soft_margin(input: Any, target: Any, *, reduction: str = "mean") -> Any:
-    x, y = meet("soft_margin_loss", input, target)
+    x, y = meet(input, target)
     if x.shape != input.shape:
-        raise ArgumentError(
-            "soft_margin_loss: the target must broadcast to the shape of the input. Got "
-            f"{describe(target)} for {describe(input)}. Expand the input."
-        )
+        raise ArgumentError("the target must broadcast to the shape of the input", "Expand the input.")
 
     def compute(x: Any, y: Any) -> Any:
         z = -y * x
@@ -34,21 +31,16 @@ def _soft_margin(input: Any, target: Any, *, reduction: str = "mean") -> Any:
     return in_single(compute)(x, y)
 
 
-def _check_labels(op: str, input: Any, target: Any) -> None:
+def _check_labels(input: Any, target: Any) -> None:
     if input.ndim > 2:
-        raise ArgumentError(
-            f"{op}: expected a vector, or a matrix with one row for each example. Got {describe(input)}. "
-            "Reshape it."
-        )
+        raise ArgumentError("expected a vector, or a matrix with one row for each example", "Reshape it.")
     if 0 in input.shape[-1:]:
         raise ArgumentError(
-            f"{op}: expected a non-empty vector, or a matrix with classes; it may have no rows. Got "
-            f"{describe(input)}. Do not call the op without classes."
+            "expected a non-empty vector, or a matrix with classes; it may have no rows",
+            "Do not call the op without classes.",
         )
     if target.dtype.kind not in "iu":
-        raise ArgumentError(
-            f"{op}: expected integers for labels. Got {describe(target)}. Convert them: tensor.int()."
-        )
+        raise ArgumentError("expected integers for labels", "Convert them: tensor.int().")
 
 
 def _multi_margin(
@@ -61,7 +53,7 @@ def _multi_margin(
     reduction: str = "mean",
 ) -> Any:
     op = "multi_margin_loss"
-    _check_labels(op, input, target)
+    _check_labels(input, target)
     x = lax.reshape(input, (1,) * (2 - input.ndim) + input.shape)
     _check_multi_margin(x, target, p, weight)
     labels = lax.reshape(target, (x.shape[0], 1))
@@ -82,36 +74,27 @@ def _multi_margin(
 
 def _check_multi_margin(x: Any, target: Any, p: float, weight: Any) -> None:
     if p not in (1, 2):
-        raise ArgumentValueError(
-            f"multi_margin_loss: only p == 1 and p == 2 are supported. Got {p}. Choose one of them."
-        )
+        raise ArgumentValueError("only p == 1 and p == 2 are supported", "Choose one of them.")
     if target.ndim > 1 or target.size != x.shape[0]:
-        raise ArgumentError(
-            "multi_margin_loss: expected one label for each example. Got "
-            f"{describe(target)} for {describe(x)}. Give a vector of {x.shape[0]}."
-        )
+        raise ArgumentError("expected one label for each example", f"Give a vector of {x.shape[0]}.")
     if weight is None:
         return
     if weight.ndim != 1:
-        raise ArgumentValueError(
-            f"multi_margin_loss: weight must be one-dimensional. Got {describe(weight)}. Flatten it."
-        )
+        raise ArgumentValueError("weight must be one-dimensional", "Flatten it.")
     if weight.size != x.shape[1]:
         raise ArgumentError(
-            f"multi_margin_loss: inconsistent weight size, expected {x.shape[1]}. Got {describe(weight)}. "
-            "Give one number for each class."
+            f"inconsistent weight size, expected {x.shape[1]}", "Give one number for each class."
         )
-    check_dtypes("multi_margin_loss", x, weight)
+    check_dtypes(x, weight)
 
 
 def _multilabel_margin(input: Any, target: Any, *, reduction: str = "mean") -> Any:
     """Computes the loss of rows of labels; a row ends at the first -1."""
     op = "multilabel_margin_loss"
-    _check_labels(op, input, target)
+    _check_labels(input, target)
     if target.shape != input.shape:
         raise ArgumentError(
-            f"{op}: inconsistent target size. Got {describe(target)} for {describe(input)}. Give as many "
-            "labels as classes, and -1 after the last."
+            "inconsistent target size", "Give as many labels as classes, and -1 after the last."
         )
     shape = (1,) * (2 - input.ndim) + input.shape
     labels = lax.reshape(target, shape)
@@ -136,9 +119,7 @@ def _multilabel_margin(input: Any, target: Any, *, reduction: str = "mean") -> A
 def _multilabel_soft_margin(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
     op = "multilabel_soft_margin_loss"
     if not input.ndim:
-        raise DimensionError(
-            f"{op}: the input needs a dimension of classes. Got {describe(input)}. Reshape it."
-        )
+        raise DimensionError("the input needs a dimension of classes", "Reshape it.")
     axis, count = input.ndim - 1, input.shape[-1]
 
     def compute(x: Any, y: Any, *weight: Any) -> Any:
@@ -148,7 +129,7 @@ def _multilabel_soft_margin(input: Any, target: Any, weight: Any = None, *, redu
         losses = losses * weight[0] if weight else losses
         return reduce_losses(op, jnp.sum(losses, axis) / strong(count, losses), reduction)
 
-    return in_single(compute)(*meet(op, *(array for array in (input, target, weight) if array is not None)))
+    return in_single(compute)(*meet(*(array for array in (input, target, weight) if array is not None)))
 
 
 ROWS = (

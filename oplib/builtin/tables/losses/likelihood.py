@@ -10,7 +10,7 @@ from jax import lax
 
 from oplib.builtin.kernels.promotion import in_single, meet, strong, to_floating
 from oplib.builtin.rows.row import LossRow
-from oplib.errors import ArgumentValueError, UnsupportedDtypeError, describe
+from oplib.errors import ArgumentValueError, UnsupportedDtypeError
 from oplib.tensor.dtypes.rules import COMPLEX
 
 from .basic import reduce_losses
@@ -25,12 +25,9 @@ def _poisson_nll(
     *,
     reduction: str = "mean",
 ) -> Any:
-    x, y = map(to_floating, meet("poisson_nll_loss", input, target))
+    x, y = map(to_floating, meet(input, target))
     if full and x.dtype in COMPLEX:
-        raise UnsupportedDtypeError(
-            f"poisson_nll_loss: full=True is not implemented for complex. Got {describe(input)} and "
-            f"{describe(target)}. Leave it out."
-        )
+        raise UnsupportedDtypeError("full=True is not implemented for complex", "Leave it out.")
 
     def compute(x: Any, y: Any) -> Any:
         losses = lax.exp(x) - y * x if log_input else x - y * lax.log(x + strong(eps, x))
@@ -59,8 +56,7 @@ def _gaussian_nll(
             or sum(mine for mine, other in zip(var.shape, input.shape, strict=True) if mine != other) != 1
         ):
             raise ArgumentValueError(
-                f"{op}: var is of incorrect size. Got {describe(var)} for {describe(input)}. Give one for "
-                "each item, or for each vector."
+                "var is of incorrect size", "Give one for each item, or for each vector."
             )
 
     def compute(x: Any, y: Any, v: Any) -> Any:
@@ -70,7 +66,7 @@ def _gaussian_nll(
         losses = losses + strong(0.5 * math.log(2 * math.pi), x) if full else losses
         return reduce_losses(op, losses, reduction)
 
-    return in_single(compute)(*meet(op, input, target, var))
+    return in_single(compute)(*meet(input, target, var))
 
 
 ROWS = (

@@ -19,18 +19,16 @@ from oplib.builtin.kernels.promotion import (
 )
 from oplib.builtin.rows.row import SELECTED, LossRow
 from oplib.builtin.tables.reductions.moments import compute_norm
-from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedDtypeError, describe
+from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedDtypeError
 from oplib.tensor.dtypes import names as dtypes
 
 from .basic import reduce_losses
 
 
-def _subtract(op: str, x: Any, y: Any) -> Any:
-    first, second = meet(op, x, y)
+def _subtract(x: Any, y: Any) -> Any:
+    first, second = meet(x, y)
     if first.dtype == dtypes.bool:
-        raise UnsupportedDtypeError(
-            f"{op}: not implemented for bool. Got {describe(x)} and {describe(y)}. Convert them."
-        )
+        raise UnsupportedDtypeError("not implemented for bool", "Convert them.")
     return first - second
 
 
@@ -47,26 +45,25 @@ def _measure(difference: Any, p: float, eps: float, *, keepdim: bool = False) ->
 
 
 def _pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
-    away = to_floating(_subtract("pairwise_distance", x1, x2))
+    away = to_floating(_subtract(x1, x2))
     return in_single(lambda away: _measure(away, p, eps, keepdim=keepdim))(away)
 
 
-def _check_ranks(op: str, *operands: Any) -> None:
+def _check_ranks(*operands: Any) -> None:
     if len({operand.ndim for operand in operands}) > 1:
         raise ArgumentError(
-            f"{op}: the tensors are expected to have the same number of dimensions. Got "
-            f"{', '.join(map(describe, operands))}. Add dimensions with unsqueeze."
+            "the tensors are expected to have the same number of dimensions", "Add dimensions with unsqueeze."
         )
 
 
-def check_margin(op: str, margin: float) -> None:
+def check_margin(margin: float) -> None:
     """Raises if a margin is not positive.
 
     Raises:
         ArgumentValueError: it is not positive.
     """
     if margin <= 0:
-        raise ArgumentValueError(f"{op}: margin must be greater than 0. Got {margin}. Give a positive one.")
+        raise ArgumentValueError("margin must be greater than 0", "Give a positive one.")
 
 
 def _triplet(
@@ -80,9 +77,9 @@ def _triplet(
     *,
     reduction: str = "mean",
 ) -> Any:
-    check_margin("triplet_margin_loss", margin)
-    _check_ranks("triplet_margin_loss", anchor, positive, negative)
-    a, b, c = meet("triplet_margin_loss", anchor, positive, negative)
+    check_margin(margin)
+    _check_ranks(positive, negative)
+    a, b, c = meet(anchor, positive, negative)
 
     def compute(near: Any, far: Any, other: Any) -> Any:
         one, two = _measure(near, p, eps), _measure(far, p, eps)
@@ -95,8 +92,8 @@ def _triplet(
 def _margin_ranking(
     input1: Any, input2: Any, target: Any, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Any:
-    _check_ranks("margin_ranking_loss", input1, input2, target)
-    away, sign = meet("margin_ranking_loss", _subtract("margin_ranking_loss", input1, input2), target)
+    _check_ranks(input2, target)
+    away, sign = meet(_subtract(input1, input2), target)
 
     def compute(behind: Any) -> Any:
         return reduce_losses("margin_ranking_loss", _cut(behind + strong(margin, behind)), reduction)
@@ -110,7 +107,7 @@ def _hinge_embedding(input: Any, target: Any, margin: float = 1.0, *, reduction:
         short = jnp.where(y != one, _cut(strong(margin, x) - x), none)
         return reduce_losses("hinge_embedding_loss", short + jnp.where(y != -one, x, none), reduction)
 
-    return in_single(compute)(*meet("hinge_embedding_loss", input, target))
+    return in_single(compute)(*meet(input, target))
 
 
 def _cosine_embedding(
@@ -119,14 +116,13 @@ def _cosine_embedding(
     op = "cosine_embedding_loss"
     if target.ndim > 1 or input1.ndim != target.ndim + 1:
         raise ArgumentError(
-            f"{op}: 0D or 1D target tensor expected, with 1D or 2D inputs. Got {describe(target)} for "
-            f"{describe(input1)}. Give one target for each row."
+            "0D or 1D target tensor expected, with 1D or 2D inputs", "Give one target for each row."
         )
     dtype = promote_operands(to_floating(input1), input2, target)
     x, y, sign = (lax.convert_element_type(array, dtype) for array in (input1, input2, target))
-    x, y = broadcast([x, y], op)
+    x, y = broadcast([x, y])
     shape = find_common_shape(
-        op, lax.index_in_dim(x, 0, x.ndim - 1, keepdims=False) if x.shape[-1] else sign, sign
+        lax.index_in_dim(x, 0, x.ndim - 1, keepdims=False) if x.shape[-1] else sign, sign
     )
 
     def compute(x: Any, y: Any, sign: Any) -> Any:

@@ -14,34 +14,33 @@ from oplib.builtin.kernels.dtype_classes import classify
 from oplib.builtin.kernels.promotion import broadcast_batches, check_dtypes, in_single, strong
 from oplib.builtin.rows.row import DecompositionRow, LinalgRow, Row
 from oplib.builtin.tables.reductions.moments import compute_norm
-from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.errors import ArgumentError, DimensionError
 from oplib.importing import LateImports
 
 
-def check_matrix(op: str, matrix: Any, *, is_square: bool = True) -> None:
+def check_matrix(matrix: Any, *, is_square: bool = True) -> None:
     """Raises unless an argument is a matrix, or a batch of them."""
     if matrix.ndim < 2 or (is_square and matrix.shape[-1] != matrix.shape[-2]):
         kind = "square matrices" if is_square else "matrices"
         raise ArgumentError(
-            f"{op}: the tensor must be batches of {kind}, with at least 2 dimensions. Got "
-            f"{describe(matrix)}. Reshape it."
+            f"the tensor must be batches of {kind}, with at least 2 dimensions", "Reshape it."
         )
 
 
-def check_system(op: str, matrix: Any, B: Any, *, left: bool = True) -> None:
+def check_system(matrix: Any, B: Any, *, left: bool = True) -> None:
     """Raises unless the first operand is square and the second has its right-hand sides, in one dtype."""
-    check_matrix(op, matrix)
-    check_dtypes(op, matrix, B)
+    check_matrix(matrix)
+    check_dtypes(matrix, B)
     if B.ndim < 2 or B.shape[-2 if left else -1] != matrix.shape[-1]:
         raise ArgumentError(
-            f"{op}: incompatible shapes for {'AX = B' if left else 'XA = B'}, or B has fewer than 2 "
-            f"dimensions. Got {describe(matrix)} and {describe(B)}. Transpose one, or add unsqueeze(-1)."
+            f"incompatible shapes for {'AX = B' if left else 'XA = B'}, or B has fewer than 2 dimensions",
+            "Transpose one, or add unsqueeze(-1).",
         )
 
 
-def _of_square(op: str, function: Any) -> Any:
+def _of_square(function: Any) -> Any:
     def kernel(self: Any) -> Any:
-        check_matrix(op, self)
+        check_matrix(self)
         return function(self)
 
     return kernel
@@ -57,26 +56,27 @@ def _is_vector(matrix: Any, other: Any) -> bool:
 
 def solve(self: Any, other: Any, *, left: bool = True) -> Any:
     """Solves ``self @ x = other``, or ``x @ self = other``; a singular matrix gives inf and NaN."""
-    check_matrix("linalg.solve", self)
-    check_dtypes("linalg.solve", self, other)
+    check_matrix(self)
+    check_dtypes(self, other)
     is_vector = _is_vector(self, other)
     right = lax.expand_dims(other, (other.ndim,)) if is_vector else other
     if (is_vector and not left) or right.shape[-2 if left else -1] != self.shape[-1]:
         raise ArgumentError(
-            f"linalg.solve: the right side has another number of {'rows' if left else 'columns'}, or is a "
-            f"vector on the left. Got {describe(self)} and {describe(other)}. Transpose one of them."
+            f"the right side has another number of {'rows' if left else 'columns'}, or is a vector on "
+            "the left",
+            "Transpose one of them.",
         )
     if not left:
         return jnp.swapaxes(solve(jnp.swapaxes(self, -1, -2), jnp.swapaxes(other, -1, -2)), -1, -2)
-    solution = jnp.linalg.solve(*broadcast_batches("linalg.solve", self, right))
+    solution = jnp.linalg.solve(*broadcast_batches(self, right))
     return lax.squeeze(solution, (solution.ndim - 1,)) if is_vector else solution
 
 
 def _solve_triangular(
     self: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Any:
-    check_system("linalg.solve_triangular", self, B, left=left)
-    matrix, right = broadcast_batches("linalg.solve_triangular", self, B)
+    check_system(self, B, left=left)
+    matrix, right = broadcast_batches(self, B)
     return lax.linalg.triangular_solve(
         matrix, right, left_side=left, lower=not upper, unit_diagonal=unitriangular
     )
@@ -85,7 +85,7 @@ def _solve_triangular(
 SYSTEMS = (
     DecompositionRow(
         "linalg_inv(Tensor self) -> Tensor",
-        _of_square("linalg.inv", jnp.linalg.inv),
+        _of_square(jnp.linalg.inv),
         "inverse matrix",
         aliases=("inverse",),
     ),
@@ -112,7 +112,7 @@ def _det(self: Any) -> Any:
 
 
 def _slogdet(self: Any) -> tuple[Any, Any]:
-    check_matrix("linalg.slogdet", self)
+    check_matrix(self)
     sign, size = jnp.linalg.slogdet(self)
     return sign, size
 
@@ -134,19 +134,16 @@ def _expm(matrix: Any) -> Any:
 
 
 def _matrix_power(self: Any, n: int) -> Any:
-    check_matrix("linalg.matrix_power", self)
+    check_matrix(self)
     if n < 0 and classify(self.dtype) not in "fc":
         raise ArgumentError(
-            f"linalg.matrix_power: a negative power needs an inverse, and so float32 or more. Got "
-            f"{describe(self)} and n={n}. Convert it: tensor.float()."
+            "a negative power needs an inverse, and so float32 or more", "Convert it: tensor.float()."
         )
     return jnp.linalg.matrix_power(self, n)
 
 
 DETERMINANTS = (
-    LinalgRow(
-        "linalg_det(Tensor self) -> Tensor", _of_square("linalg.det", _det), "determinant", aliases=("det",)
-    ),
+    LinalgRow("linalg_det(Tensor self) -> Tensor", _of_square(_det), "determinant", aliases=("det",)),
     LinalgRow(
         "linalg_slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)",
         _slogdet,
@@ -169,7 +166,7 @@ DETERMINANTS = (
     ),
     LinalgRow(
         "linalg_matrix_exp(Tensor self) -> Tensor",
-        _of_square("linalg.matrix_exp", _expm),
+        _of_square(_expm),
         "matrix exponential",
         dtypes="hfc",
         aliases=("matrix_exp",),
@@ -181,18 +178,15 @@ DETERMINANTS = (
 
 def cholesky(self: Any, *, upper: bool = False) -> Any:
     """Returns the triangular factor; NaN for a matrix that is not positive definite."""
-    check_matrix("linalg.cholesky", self)
+    check_matrix(self)
     lower = jnp.linalg.cholesky(self, symmetrize_input=True)
     return jnp.conj(jnp.swapaxes(lower, -1, -2)) if upper else lower
 
 
 def _qr(self: Any, mode: str = "reduced") -> tuple[Any, Any]:
-    check_matrix("linalg.qr", self, is_square=False)
+    check_matrix(self, is_square=False)
     if mode not in ("reduced", "complete", "r"):
-        raise ArgumentError(
-            f"linalg.qr: expected mode to be 'reduced', 'complete' or 'r'. Got {mode!r}. Leave it out for "
-            "'reduced'."
-        )
+        raise ArgumentError("expected mode to be 'reduced', 'complete' or 'r'", "Leave it out for 'reduced'.")
     if mode == "r":
         return jnp.zeros((0,), self.dtype), jnp.linalg.qr(self, mode="r")
     q, r = jnp.linalg.qr(self, mode=mode)
@@ -201,7 +195,7 @@ def _qr(self: Any, mode: str = "reduced") -> tuple[Any, Any]:
 
 def _svd(self: Any, full_matrices: bool = True) -> tuple[Any, Any, Any]:
     """Returns U, S and Vh. The completing vectors have no gradient; JAX's full decomposition has none."""
-    check_matrix("linalg.svd", self, is_square=False)
+    check_matrix(self, is_square=False)
     u, s, vh = jnp.linalg.svd(self, full_matrices=False)
     if not full_matrices or self.shape[-1] == self.shape[-2]:
         return u, s, vh
@@ -215,17 +209,15 @@ def _svd(self: Any, full_matrices: bool = True) -> tuple[Any, Any, Any]:
 
 
 def _svdvals(self: Any) -> Any:
-    check_matrix("linalg.svdvals", self, is_square=False)
+    check_matrix(self, is_square=False)
     return jnp.linalg.svd(self, full_matrices=False, compute_uv=False)
 
 
 def _eigh(self: Any, UPLO: str = "L") -> tuple[Any, Any]:
     """Returns what one triangle defines; the gradient has both, as that of a Hermitian matrix."""
-    check_matrix("linalg.eigh", self)
+    check_matrix(self)
     if UPLO not in ("L", "U", "l", "u"):
-        raise ArgumentError(
-            f"linalg.eigh: expected UPLO argument to be 'L' or 'U'. Got {UPLO!r}. Leave it out for 'L'."
-        )
+        raise ArgumentError("expected UPLO argument to be 'L' or 'U'", "Leave it out for 'L'.")
     return tuple(jnp.linalg.eigh(reflect_triangle(self, UPLO), symmetrize_input=False))
 
 
@@ -244,7 +236,7 @@ def _eigvalsh(self: Any, UPLO: str = "L") -> Any:
 
 def _eig(self: Any) -> tuple[Any, Any]:
     """Returns vectors of length 1; their phase is arbitrary, and so is its part of the gradient."""
-    check_matrix("linalg.eig", self)
+    check_matrix(self)
     if not self.size:  # JAX would search the largest item of each vector
         vectors = lax.convert_element_type(self, jnp.result_type(self.dtype, jnp.complex64))
         return jnp.sum(vectors, -1), vectors
@@ -253,7 +245,7 @@ def _eig(self: Any) -> tuple[Any, Any]:
 
 
 def _eigvals(self: Any) -> Any:
-    check_matrix("linalg.eigvals", self)
+    check_matrix(self)
     return _eig(self)[0]  # unlike JAX's eigvals, this has second derivatives
 
 
@@ -301,11 +293,11 @@ DECOMPOSITIONS = (
 
 
 def _matrix_norm(self: Any, ord: float | str, dim: Sequence[int], keepdim: bool, *, dtype: Any = None) -> Any:
-    check_matrix("linalg.matrix_norm", self, is_square=False)
+    check_matrix(self, is_square=False)
     array = self if dtype is None else lax.convert_element_type(self, dtype)
     axes = [find_dim("matrix_norm", array.ndim, number) for number in dim]
     if len(set(axes)) != 2 or len(axes) != 2:
-        raise ArgumentError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}. Name two different ones.")
+        raise ArgumentError("dim must be a 2-tuple", "Name two different ones.")
     rows, columns = axes
     matrix = jnp.moveaxis(array, (rows, columns), (-2, -1))
     axes = _norm_of_matrix(matrix, ord)
@@ -319,8 +311,8 @@ def _norm_of_matrix(matrix: Any, order: float | str) -> Any:
     if order in ("nuc", 2, -2):
         if classify(matrix.dtype) == "h":
             raise ArgumentError(
-                f"linalg.matrix_norm: order {order!r} needs singular values, and so float32 or more. Got "
-                f"{describe(matrix)}. Convert it: tensor.float()."
+                f"order {order!r} needs singular values, and so float32 or more",
+                "Convert it: tensor.float().",
             )
         values = _svdvals(matrix)
         if order == "nuc" or not values.shape[-1]:
@@ -334,18 +326,14 @@ def _norm_of_matrix(matrix: Any, order: float | str) -> Any:
             return _sum_or_refuse(sums, order)
         return jnp.max(sums, -1) if order > 0 else jnp.min(sums, -1)
     raise ArgumentError(
-        f"linalg.matrix_norm: this order is not supported. Got {order!r}. Choose one of 'fro', 'nuc', inf, "
-        "-inf, 1, -1, 2 and -2."
+        "this order is not supported", "Choose one of 'fro', 'nuc', inf, -inf, 1, -1, 2 and -2."
     )
 
 
 def _sum_or_refuse(values: Any, order: float | str) -> Any:
     """Returns the sum, which is also the largest of no values; there is no smallest."""
     if not isinstance(order, str) and order < 0:
-        raise DimensionError(
-            f"linalg.matrix_norm: expected a matrix with items for order {order}. Got {describe(values)} of "
-            "them. Choose a positive order."
-        )
+        raise DimensionError(f"expected a matrix with items for order {order}", "Choose a positive order.")
     return jnp.sum(values, -1)
 
 

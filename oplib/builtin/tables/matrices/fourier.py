@@ -13,7 +13,7 @@ from jax import lax
 from oplib.builtin.kernels.dims import find_dim, find_dims
 from oplib.builtin.kernels.promotion import to_floating
 from oplib.builtin.rows.row import Row
-from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.errors import ArgumentError, DimensionError
 from oplib.tensor.dtypes.rules import COMPLEX
 
 _OF_REALS = ("rfft", "ihfft")  # kinds of transforms that accept only real numbers
@@ -21,34 +21,27 @@ _TO_REALS = ("irfft", "hfft")
 _NORMS = (None, "backward", "ortho", "forward")
 
 
-def _prepare(op: str, self: Any, norm: str | None) -> Any:
+def _prepare(self: Any, norm: str | None) -> Any:
     """Checks the arguments that all transforms share; returns floating numbers."""
     if norm not in _NORMS:
-        raise ArgumentError(
-            f"fft.{op}: invalid normalization mode. Got {norm!r}. Choose 'backward', 'ortho' or 'forward'."
-        )
+        raise ArgumentError("invalid normalization mode", "Choose 'backward', 'ortho' or 'forward'.")
     return to_floating(self)
 
 
-def _check_count(op: str, self: Any, count: int) -> None:
+def _check_count(count: int) -> None:
     if count < 1:
-        raise ArgumentError(
-            f"fft.{op}: invalid number of data points specified. Got {count} for {describe(self)}. Ask for "
-            "one at least."
-        )
+        raise ArgumentError("invalid number of data points specified", "Ask for one at least.")
 
 
 def _transform_along(op: str, self: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
     transform = getattr(jnp.fft, op)
-    array = _prepare(op, self, norm)
+    array = _prepare(self, norm)
     axis = find_dim(f"fft.{op}", array.ndim, dim)
     if not array.ndim:
-        raise DimensionError(
-            f"fft.{op}: a tensor without dims has no {dim}. Got {describe(self)}. Reshape it."
-        )
+        raise DimensionError(f"a tensor without dims has no {dim}", "Reshape it.")
     length = array.shape[axis]
     size = 2 * (length - 1) if op in _TO_REALS else length
-    _check_count(op, self, min(size if n is None else n, length))
+    _check_count(min(size if n is None else n, length))
     return transform(array, n, axis, norm)
 
 
@@ -73,13 +66,13 @@ def _transform_over(
 ) -> Any:
     kind = op[:-1]
     transform = _find_transform(kind)
-    array = _prepare(op, self, norm)
+    array = _prepare(self, norm)
     axes = _find_axes(op, array, s, dim)
     sizes = [array.shape[axis] for axis in axes]
     if kind in _TO_REALS and axes:
         sizes[-1] = 2 * (sizes[-1] - 1)
     wanted = sizes if s is None else [have if due == -1 else due for have, due in zip(sizes, s, strict=True)]
-    _check_count(op, self, min([*wanted, *(array.shape[axis] for axis in axes)], default=1))
+    _check_count(min([*wanted, *(array.shape[axis] for axis in axes)], default=1))
     if not axes:
         return _to_complex(array)
     return transform(array, tuple(wanted), axes, norm)
@@ -87,22 +80,19 @@ def _transform_over(
 
 def _find_axes(op: str, array: Any, s: Sequence[int] | None, dim: Sequence[int] | None) -> tuple[int, ...]:
     if dim and not array.ndim:
-        raise DimensionError(
-            f"fft.{op}: a tensor without dims has no {list(dim)}. Got {describe(array)}. Reshape it."
-        )
+        raise DimensionError(f"a tensor without dims has no {list(dim)}", "Reshape it.")
     if dim is not None:
         axes = find_dims(f"fft.{op}", array, dim) if dim else ()
     else:
         axes = tuple(range(array.ndim - (array.ndim if s is None else len(s)), array.ndim))
     if (s is not None and len(s) != len(axes)) or (axes and min(axes) < 0):
         raise ArgumentError(
-            f"fft.{op}: when given, dim and shape arguments must have the same length, and be no more than "
-            f"the dims of the input. Got s={s} and dim={dim} for {describe(array)}. Give one size for each."
+            "when given, dim and shape arguments must have the same length, and be no more than the dims "
+            "of the input",
+            "Give one size for each.",
         )
     if op[:-1] in (*_OF_REALS, *_TO_REALS) and not axes:
-        raise ArgumentError(
-            f"fft.{op}: must transform at least one axis. Got {describe(array)} and dim={dim}. Name one."
-        )
+        raise ArgumentError("must transform at least one axis", "Name one.")
     return axes
 
 

@@ -20,7 +20,7 @@ from jax import lax
 
 from oplib.builtin.kernels.promotion import broadcast_batches, is_integral, strong
 from oplib.builtin.rows.row import LinalgRow
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 from oplib.library import Derivative
 from oplib.library.axes.varying import match_varying
 from oplib.tensor.dtypes import names as dtypes
@@ -47,7 +47,7 @@ def _turn(matrix: Any, hermitian: bool) -> Any:
 
 
 def _factor(self: Any, *, hermitian: bool = False) -> tuple[Any, Any]:
-    check_matrix("linalg.ldl_factor", self)
+    check_matrix(self)
     if not self.size:
         return self, jnp.zeros(self.shape[:-1], dtypes.int32)
     return _map(functools.partial(_factor_one, hermitian=hermitian), self.ndim - 2, self)
@@ -139,14 +139,12 @@ def _factor_ex(self: Any, *, hermitian: bool = False, check_errors: bool = False
 
 
 def _solve(LD: Any, pivots: Any, B: Any, *, hermitian: bool = False) -> Any:
-    op = "linalg.ldl_solve"
-    check_system(op, LD, B)
+    check_system(LD, B)
     if pivots.shape != LD.shape[:-1] or not is_integral(pivots.dtype) or pivots.dtype == dtypes.bool:
         raise ArgumentError(
-            f"{op}: pivots should be integers, one for each row of LD. Got {describe(pivots)} for "
-            f"{describe(LD)}. Pass the result of linalg.ldl_factor."
+            "pivots should be integers, one for each row of LD", "Pass the result of linalg.ldl_factor."
         )
-    factors, right = broadcast_batches(op, LD, B)
+    factors, right = broadcast_batches(LD, B)
     if not LD.size:
         return right
     pivots = jnp.broadcast_to(lax.convert_element_type(pivots, dtypes.int32), factors.shape[:-1])

@@ -19,10 +19,7 @@ def check_factors(op: str, x: Any, y: Any) -> None:
         ArgumentError: one has no axis, or the summed axes differ in size.
     """
     if not x.ndim or not y.ndim:
-        raise ArgumentError(
-            f"{op}: both arguments need to be at least 1D. Got {describe(x)} and {describe(y)}. Multiply "
-            "numbers with *."
-        )
+        raise ArgumentError("both arguments need to be at least 1D", "Multiply numbers with *.")
     if x.shape[-1] != y.shape[max(y.ndim - 2, 0)]:
         first = "the size of the first" if x.ndim == 1 else "the last axis of the first"
         second = "that of the second" if y.ndim == 1 else "the last axis but one of the second"
@@ -33,7 +30,7 @@ def check_factors(op: str, x: Any, y: Any) -> None:
         )
 
 
-def broadcast_to_product(op: str, name: str, array: Any, product: Any) -> Any:
+def broadcast_to_product(name: str, array: Any, product: Any) -> Any:
     """Broadcasts an operand that is added to a product.
 
     Raises:
@@ -43,24 +40,22 @@ def broadcast_to_product(op: str, name: str, array: Any, product: Any) -> Any:
         if jnp.broadcast_shapes(array.shape, product.shape) == product.shape:
             return broadcast_to(array, product.shape)
     raise ArgumentError(
-        f"{op}: the {name} does not broadcast to the product. Got {describe(array)} for a product "
-        f"{describe(product)}. Reshape it."
+        f"the {name} does not broadcast to the product. Got {describe(array)} for a product "
+        f"{describe(product)}",
+        "Reshape it.",
     )
 
 
 def _matmul(self: Any, other: Any, op: str = "matmul") -> Any:
-    check_dtypes(op, self, other)
+    check_dtypes(self, other)
     check_factors(op, self, other)
-    find_common_shape(op, self, other, lead=-2)
+    find_common_shape(self, other, lead=-2)
     return jnp.matmul(self, other)
 
 
 def _mm(self: Any, mat2: Any) -> Any:
     if self.ndim != 2 or mat2.ndim != 2:
-        raise ArgumentError(
-            f"mm: both arguments are matrices. Got {describe(self)} and {describe(mat2)}. Use matmul for "
-            "the others."
-        )
+        raise ArgumentError("both arguments are matrices", "Use matmul for the others.")
     return _matmul(self, mat2, "mm")
 
 

@@ -32,12 +32,11 @@ from .matmul import broadcast_to_product, check_factors
 # Products ---------------------------------------------------------------------------------------------------
 
 
-def _check_ranks(op: str, ranks: Sequence[int], *operands: Any) -> None:
-    check_dtypes(op, *operands)
+def _check_ranks(ranks: Sequence[int], *operands: Any) -> None:
+    check_dtypes(*operands)
     if tuple(operand.ndim for operand in operands) != tuple(ranks):
         raise ArgumentError(
-            f"{op}: expected operands with {', '.join(map(str, ranks))} axes. Got "
-            f"{', '.join(map(describe, operands))}. Reshape them, or use matmul."
+            f"expected operands with {', '.join(map(str, ranks))} axes", "Reshape them, or use matmul."
         )
 
 
@@ -53,34 +52,29 @@ def _multiply(op: str, x: Any, y: Any) -> Any:
 
 def _product(op: str, ranks: tuple[int, int]) -> Any:
     def kernel(self: Any, other: Any) -> Any:
-        _check_ranks(op, ranks, self, other)
+        _check_ranks(ranks, self, other)
         return _multiply(op, self, other)
 
     return kernel
 
 
 def _vdot(self: Any, other: Any) -> Any:
-    _check_ranks("vdot", (1, 1), self, other)
+    _check_ranks((1, 1), self, other)
     return _multiply("vdot", jnp.conj(self), other)
 
 
 def _inner(self: Any, other: Any) -> Any:
-    check_dtypes("inner", self, other)
+    check_dtypes(self, other)
     if not self.ndim or not other.ndim:
         return self * other
     if self.shape[-1] != other.shape[-1]:
-        raise ArgumentError(
-            f"inner: the last axes must have the same size. Got {describe(self)} and {describe(other)}. "
-            "Transpose one of them."
-        )
+        raise ArgumentError("the last axes must have the same size", "Transpose one of them.")
     return jnp.inner(self, other)
 
 
 def _outer(self: Any, vec2: Any) -> Any:
     if self.ndim != 1 or vec2.ndim != 1:
-        raise ArgumentError(
-            f"outer: expected two vectors. Got {describe(self)} and {describe(vec2)}. Flatten them."
-        )
+        raise ArgumentError("expected two vectors", "Flatten them.")
     dtype = promote_operands(self, vec2)
     x, y = (lax.convert_element_type(array, dtype) for array in (self, vec2))
     return lax.expand_dims(x, (1,)) * lax.expand_dims(y, (0,))
@@ -94,17 +88,14 @@ def _kron(self: Any, other: Any) -> Any:
 
 
 def _tensordot(self: Any, other: Any, dims_self: Sequence[int], dims_other: Sequence[int]) -> Any:
-    check_dtypes("tensordot", self, other)
+    check_dtypes(self, other)
     left = [find_dim("tensordot", self.ndim, dim) for dim in dims_self]
     right = [find_dim("tensordot", other.ndim, dim) for dim in dims_other]
     pairs = list(zip(left, right, strict=False))
     self = _sum_over(self, [mine for mine, its in pairs if other.shape[its] == 1])
     other = _sum_over(other, [its for mine, its in pairs if self.shape[mine] == 1])
     if [self.shape[dim] for dim in left] != [other.shape[dim] for dim in right]:
-        raise ArgumentError(
-            f"tensordot: contracted dimensions need to match. Got {describe(self)} along {list(dims_self)} "
-            f"and {describe(other)} along {list(dims_other)}. Name dims of the same sizes."
-        )
+        raise ArgumentError("contracted dimensions need to match", "Name dims of the same sizes.")
     return jnp.tensordot(self, other, axes=(left, right))
 
 
@@ -118,7 +109,7 @@ _IN_EQUATIONS = frozenset(string.ascii_letters + " .,->")
 
 
 def _einsum(equation: str, tensors: Sequence[Any]) -> Any:
-    check_dtypes("einsum", *tensors)
+    check_dtypes(*tensors)
     wrong = set(equation) - _IN_EQUATIONS
     if wrong:
         raise ArgumentError(
@@ -146,26 +137,20 @@ def _check_diagonals(equation: str, tensors: Sequence[Any]) -> None:
 
 
 def _cross(self: Any, other: Any, dim: int) -> Any:
-    check_dtypes("cross", self, other)
+    check_dtypes(self, other)
     axis = find_dim("cross", self.ndim, dim)
     if self.ndim != other.ndim:
-        raise ArgumentError(
-            f"cross: inputs must have the same number of dimensions. Got {describe(self)} and "
-            f"{describe(other)}. Add dims with unsqueeze."
-        )
+        raise ArgumentError("inputs must have the same number of dimensions", "Add dims with unsqueeze.")
     if not self.ndim or (self.shape[axis], other.shape[axis]) != (3, 3):
         raise ArgumentError(
-            f"cross: inputs dimension {dim} must have length 3. Got {describe(self)} and {describe(other)}. "
-            "Name the dim that holds the vectors."
+            f"inputs dimension {dim} must have length 3", "Name the dim that holds the vectors."
         )
-    return jnp.cross(*broadcast([self, other], "cross"), axis=axis)
+    return jnp.cross(*broadcast([self, other]), axis=axis)
 
 
 def _trace(self: Any) -> Any:
     if self.ndim != 2:
-        raise ArgumentError(
-            f"trace: expected a matrix. Got {describe(self)}. Use diagonal and sum for others."
-        )
+        raise ArgumentError("expected a matrix", "Use diagonal and sum for others.")
     return jnp.trace(self, dtype=default_int_dtype() if is_integral(self.dtype) else None)
 
 
@@ -239,19 +224,18 @@ def _add_product(
     op: str, multiply: Any, self: Any, first: Any, second: Any, *, beta: Any = 1, alpha: Any = 1
 ) -> Any:
     """Computes ``beta * self + alpha * product``."""
-    check_dtypes(op, self, first, second)
+    check_dtypes(self, first, second)
     if (
         op == "addr"
         and is_integral(self.dtype)
         and not (is_integral(beta.dtype) and is_integral(alpha.dtype))
     ):
         raise ArgumentError(
-            f"addr: for integral input tensors, beta and alpha must not be floating point numbers. Got "
-            f"{describe(self)}, beta {describe(beta)} and alpha {describe(alpha)}. Give integers."
+            "for integral input tensors, beta and alpha must not be floating point numbers", "Give integers."
         )
     product = multiply(first, second)
     own = compute_dtype(product.dtype, (product, beta, alpha))
-    x = lax.convert_element_type(broadcast_to_product(op, "tensor", self, product), own)
+    x = lax.convert_element_type(broadcast_to_product("tensor", self, product), own)
     y = lax.convert_element_type(product, own)
     scale, factor = (lax.convert_element_type(array, own) for array in (beta, alpha))
     is_off = scale == strong(0, scale)  # then self is not read, not even its nan
@@ -260,7 +244,7 @@ def _add_product(
 
 
 def _summed(op: str, x: Any, y: Any) -> Any:
-    _check_ranks(op, (3, 3), x, y)
+    _check_ranks((3, 3), x, y)
     return jnp.sum(_multiply(op, x, y), axis=0, dtype=x.dtype)
 
 
@@ -304,36 +288,33 @@ SUMS_OF_PRODUCTS = (
 
 
 def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
-    check_dtypes("linear", *(array for array in (input, weight, bias) if array is not None))
+    check_dtypes(*(array for array in (input, weight, bias) if array is not None))
     if weight.ndim == 2 and input.shape[-1:] not in ((), weight.shape[1:]):
         raise ArgumentError(
-            f"linear: the input has {input.shape[-1]} features, and the weight {describe(weight)} takes "
-            f"{weight.shape[1]}. Got input {describe(input)}. Give a weight of shape [out_features, "
-            "in_features]."
+            f"the input has {input.shape[-1]} features, and the weight {describe(weight)} takes "
+            f"{weight.shape[1]}",
+            "Give a weight of shape [out_features, in_features].",
         )
     product = _multiply("linear", input, jnp.swapaxes(weight, 0, 1) if weight.ndim == 2 else weight)
-    return product if bias is None else product + broadcast_to_product("linear", "bias", bias, product)
+    return product if bias is None else product + broadcast_to_product("bias", bias, product)
 
 
 def _bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
-    check_dtypes("bilinear", *(array for array in (input1, input2, weight, bias) if array is not None))
+    check_dtypes(*(array for array in (input1, input2, weight, bias) if array is not None))
     if weight.ndim != 3 or (input1.shape[-1], input2.shape[-1]) != weight.shape[1:]:
         raise ArgumentError(
-            f"bilinear: the inputs do not fit the weight. Got {describe(input1)} and {describe(input2)} for "
-            f"{describe(weight)}. Give inputs whose last axes are the last two of the weight."
+            "the inputs do not fit the weight", "Give inputs whose last axes are the last two of the weight."
         )
     if input1.shape[:-1] != input2.shape[:-1]:
         raise ArgumentError(
-            f"bilinear: the inputs must have the same sizes except in the last axis. Got {describe(input1)} "
-            f"and {describe(input2)}. Reshape one of them."
+            "the inputs must have the same sizes except in the last axis", "Reshape one of them."
         )
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ArgumentError(
-            f"bilinear: bias size does not match weight size. Got {describe(bias)} for {describe(weight)}. "
-            "Give one number for each row of the weight."
+            "bias size does not match weight size", "Give one number for each row of the weight."
         )
     product = jnp.einsum("...i,oij,...j->...o", input1, weight, input2)
-    return product if bias is None else product + broadcast_to_product("bilinear", "bias", bias, product)
+    return product if bias is None else product + broadcast_to_product("bias", bias, product)
 
 
 _MODES_OF_CDIST = (
@@ -350,15 +331,14 @@ def _cdist(x1: Any, x2: Any, p: float = 2, compute_mode: str = _MODES_OF_CDIST[0
             f"cdist: {compute_mode!r} is not a valid value for compute_mode. Give one of "
             f"{', '.join(map(repr, _MODES_OF_CDIST))}."
         )
-    check_dtypes("cdist", x1, x2)
+    check_dtypes(x1, x2)
     if min(x1.ndim, x2.ndim) < 2 or x1.shape[-1] != x2.shape[-1]:
         raise ArgumentError(
-            "cdist: the tensors need at least two axes, and the same number of columns. Got "
-            f"{describe(x1)} and {describe(x2)}. Reshape one of them."
+            "the tensors need at least two axes, and the same number of columns", "Reshape one of them."
         )
     if p < 0:
-        raise ArgumentError(f"cdist: only supports non-negative p. Got p={p}. Give 0 or more.")
-    x1, x2 = broadcast_batches("cdist", x1, x2)
+        raise ArgumentError("only supports non-negative p", "Give 0 or more.")
+    x1, x2 = broadcast_batches(x1, x2)
 
     def compute(x: Any, y: Any) -> Any:
         away = lax.expand_dims(x, (x.ndim - 1,)) - lax.expand_dims(y, (y.ndim - 2,))

@@ -11,15 +11,15 @@ from jax import lax
 
 from oplib.builtin.kernels.promotion import check_dtypes, find_common_shape
 from oplib.builtin.rows.row import Row
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 
 from .decompositions import check_matrix, reflect_triangle
 
 
 def _lstsq(self: Any, B: Any, *, rcond: float | None = None) -> Any:
     """Returns the least squares solution, by the pseudoinverse, whose gradient is known."""
-    check_matrix("linalg.lstsq", self, is_square=False)
-    check_dtypes("linalg.lstsq", self, B)
+    check_matrix(self, is_square=False)
+    check_dtypes(self, B)
     return jnp.matmul(_pinv(self, rtol=rcond), B)
 
 
@@ -30,7 +30,7 @@ def _pinv(self: Any, *, atol: float | None = None, rtol: float | None = None, he
     """
     if atol:
         return _pinv_bounded(self, atol, rtol, hermitian=hermitian)
-    check_matrix("linalg.pinv", self, is_square=hermitian)
+    check_matrix(self, is_square=hermitian)
     self = reflect_triangle(self, "L") if hermitian else self
     bound = _find_tolerance(self) if rtol is None else rtol
     return jnp.linalg.pinv(self, rtol=bound, hermitian=hermitian)
@@ -42,22 +42,19 @@ def _find_tolerance(matrix: Any) -> float:
 
 def _pinv_bounded(self: Any, atol: Any = None, rtol: Any = None, *, hermitian: bool = False) -> Any:
     """Returns the pseudoinverse by the larger of two bounds for each matrix; defaults as of :func:`_pinv`."""
-    check_matrix("linalg.pinv", self, is_square=hermitian)
+    check_matrix(self, is_square=hermitian)
     self = reflect_triangle(self, "L") if hermitian else self
     least, ratio = (
         None if array is None else lax.stop_gradient(jnp.asarray(array)) for array in (atol, rtol)
     )
     if any(array is not None and jnp.iscomplexobj(array) for array in (least, ratio)):
-        raise ArgumentError(
-            f"linalg.pinv: a complex bound is not supported. Got atol={describe(atol)} and "
-            f"rtol={describe(rtol)}. Give real ones."
-        )
+        raise ArgumentError("a complex bound is not supported", "Give real ones.")
     least = jnp.zeros((), bool) if least is None else least
     ratio = jnp.where(least > 0, 0, _find_tolerance(self)) if ratio is None else ratio
     if not self.size:
         return jnp.swapaxes(self, -1, -2)
     wide = (lax.expand_dims(array, (array.ndim, array.ndim + 1)) for array in (least, ratio))
-    batch = find_common_shape("linalg.pinv", self, *wide, lead=-2)
+    batch = find_common_shape(self, *wide, lead=-2)
     self = jnp.broadcast_to(self, (*batch, *self.shape[-2:]))
     largest = jnp.max(jnp.linalg.svdvals(lax.stop_gradient(self)), axis=-1)
     least, ratio = (jnp.broadcast_to(array, batch).astype(largest.dtype) for array in (least, ratio))

@@ -9,7 +9,7 @@ from jax import lax
 
 from oplib.builtin.kernels.promotion import broadcast_batches, check_dtypes, is_integral, strong
 from oplib.builtin.rows.row import DecompositionRow, LinalgRow, Row
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 from oplib.library.axes.varying import match_varying
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
@@ -17,13 +17,10 @@ from oplib.tensor.dtypes import names as dtypes
 from .decompositions import check_matrix, check_system
 
 
-def _check_pivot(op: str, self: Any, pivot: bool) -> None:
-    check_matrix(op, self, is_square=False)
+def _check_pivot(self: Any, pivot: bool) -> None:
+    check_matrix(self, is_square=False)
     if not pivot:
-        raise ArgumentError(
-            f"{op}: LU without pivoting is not implemented. Got {describe(self)} and pivot=False. "
-            "Leave it out."
-        )
+        raise ArgumentError("LU without pivoting is not implemented", "Leave it out.")
 
 
 def _turn(matrix: Any) -> Any:
@@ -34,7 +31,7 @@ def _turn(matrix: Any) -> Any:
 
 
 def _lu_factor(self: Any, *, pivot: bool = True) -> tuple[Any, Any]:
-    _check_pivot("linalg.lu_factor", self, pivot)
+    _check_pivot(self, pivot)
     factors, pivots, _ = lax.linalg.lu(self)
     return factors, pivots + strong(1, pivots)  # LAPACK and torch count from 1
 
@@ -71,12 +68,11 @@ def _split(factors: Any) -> tuple[Any, Any]:
     return jnp.tril(factors[..., :count], -1) + one, jnp.triu(factors[..., :count, :])
 
 
-def _find_indices(op: str, factors: Any, pivots: Any) -> Any:
-    check_matrix(op, factors, is_square=False)
+def _find_indices(factors: Any, pivots: Any) -> Any:
+    check_matrix(factors, is_square=False)
     if pivots.dtype != dtypes.int32 or pivots.shape[-1:] != (min(factors.shape[-2:]),):
         raise ArgumentError(
-            f"{op}: pivots should be int32, one for each row that has one. Got {describe(pivots)} for "
-            f"{describe(factors)}. Pass the result of linalg.lu_factor."
+            "pivots should be int32, one for each row that has one", "Pass the result of linalg.lu_factor."
         )
     return lax.linalg.lu_pivots_to_permutation(pivots - strong(1, pivots), factors.shape[-2])
 
@@ -84,17 +80,16 @@ def _find_indices(op: str, factors: Any, pivots: Any) -> Any:
 def _lu_unpack(
     LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> tuple[Any, Any, Any]:
-    indices = _find_indices("lu_unpack", LU_data, LU_pivots)
+    indices = _find_indices(LU_data, LU_pivots)
     nothing = jnp.zeros((0,), LU_data.dtype)
     lower, upper = _split(LU_data) if unpack_data else (nothing, nothing)
     return _permute(indices, LU_data.dtype) if unpack_pivots else nothing, lower, upper
 
 
 def _lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Any:
-    op = "linalg.lu_solve"
-    check_system(op, LU, B, left=left)
-    indices = _find_indices(op, LU, pivots)
-    factors, right = broadcast_batches(op, LU, B)
+    check_system(LU, B, left=left)
+    indices = _find_indices(LU, pivots)
+    factors, right = broadcast_batches(LU, B)
     indices = jnp.broadcast_to(indices, (*right.shape[:-2], indices.shape[-1]))
     if left:
         return _solve_factored(factors, indices, right, adjoint=adjoint)
@@ -118,7 +113,7 @@ def _solve_factored(factors: Any, indices: Any, right: Any, *, adjoint: bool) ->
 
 
 def _inv_ex(self: Any, *, check_errors: bool = False) -> tuple[Any, Any]:  # noqa: ARG001  checked around the call
-    check_matrix("linalg.inv_ex", self)
+    check_matrix(self)
     return jnp.linalg.inv(self), find_zero(lax.linalg.lu(lax.stop_gradient(self))[0])
 
 
@@ -126,14 +121,14 @@ def _inv_ex(self: Any, *, check_errors: bool = False) -> tuple[Any, Any]:  # noq
 
 
 def _householder_product(self: Any, tau: Any) -> Any:
-    op = "linalg.householder_product"
-    check_matrix(op, self, is_square=False)
-    check_dtypes(op, self, tau)
+    check_matrix(self, is_square=False)
+    check_dtypes(self, tau)
     rows, columns = self.shape[-2:]
     if rows < columns or tau.shape[:-1] != self.shape[:-2] or tau.shape[-1] > columns:
         raise ArgumentError(
-            f"{op}: the matrix must have as many rows as columns at least, and tau one number for each of "
-            f"its first columns. Got {describe(self)} and {describe(tau)}. Pass reflections in LAPACK's form."
+            "the matrix must have as many rows as columns at least, and tau one number for each of its "
+            "first columns",
+            "Pass reflections in LAPACK's form.",
         )
     product = jnp.broadcast_to(jnp.eye(rows, columns, dtype=self.dtype), self.shape)
     below = jnp.tril(self, -1) + product  # the reflections, whose first item is 1
@@ -151,9 +146,7 @@ def _vander(x: Any, *, N: int | None = None) -> Any:
     x = x if x.ndim else lax.expand_dims(x, (0,))
     count = x.shape[-1] if N is None else N
     if count < 2:
-        raise ArgumentError(
-            f"linalg.vander: N must be greater than 1. Got {describe(x)} and N={N}. Ask for 2 at least."
-        )
+        raise ArgumentError("N must be greater than 1", "Ask for 2 at least.")
     dtype = default_int_dtype() if is_integral(x.dtype) else x.dtype
     column = lax.expand_dims(lax.convert_element_type(x, dtype), (x.ndim,))
     factors = jnp.broadcast_to(column, (*x.shape, count - 1))

@@ -14,7 +14,7 @@ from jax import lax
 
 from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, find_common_shape, strong
 from oplib.builtin.rows.row import Row
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 from oplib.tensor.dtypes import names as dtypes
 
 from .dropout import broadcast_like, draw_kept, drop
@@ -32,31 +32,26 @@ def check_operands(query: Any, key: Any, value: Any) -> None:
     Raises:
         ArgumentError: their dtypes or their last two axes differ.
     """
-    check_dtypes(NAME, query, key, value)
+    check_dtypes(query, key, value)
     if min(query.ndim, key.ndim, value.ndim) < 2 or query.shape[-1] != key.shape[-1]:
         raise ArgumentError(
-            f"{NAME}: the last axes of query and key must have the same size, and all need two. Got "
-            f"{describe(query)}, {describe(key)} and {describe(value)}. Reshape them."
+            "the last axes of query and key must have the same size, and all need two", "Reshape them."
         )
     if key.shape[-2] != value.shape[-2]:
-        raise ArgumentError(
-            f"{NAME}: there must be one value for each key. Got {describe(key)} and {describe(value)}. "
-            "Reshape one of them."
-        )
+        raise ArgumentError("there must be one value for each key", "Reshape one of them.")
 
 
 def _check_mask(query: Any, key: Any, attn_mask: Any, batch: tuple[int, ...]) -> None:
     if attn_mask.dtype not in (dtypes.bool, dtypes.float32, query.dtype):
         raise ArgumentError(
-            f"{NAME}: expected a mask of bools, or of numbers of the query's dtype or float32. Got "
-            f"{describe(attn_mask)} for {describe(query)}. Compare it with something, or convert it."
+            "expected a mask of bools, or of numbers of the query's dtype or float32",
+            "Compare it with something, or convert it.",
         )
     scores = (*batch, query.shape[-2], key.shape[-2])
     sizes = zip(reversed(attn_mask.shape), reversed(scores), strict=False)
     if attn_mask.ndim > len(scores) or any(have not in (1, want) for have, want in sizes):
         raise ArgumentError(
-            f"{NAME}: the mask must have a row for each query, and a column for each key. Got "
-            f"{describe(attn_mask)} for {describe(query)} and {describe(key)}. Reshape it."
+            "the mask must have a row for each query, and a column for each key", "Reshape it."
         )
 
 
@@ -64,8 +59,8 @@ def _share_heads(query: Any, key: Any, value: Any) -> tuple[Any, Any]:
     """Repeats the heads of key and value, so that each head of the query has its own."""
     if min(query.ndim, key.ndim) < 3 or query.shape[-3] % key.shape[-3]:
         raise ArgumentError(
-            f"{NAME}: the number of heads in key and value must divide that of the query. Got "
-            f"{describe(query)}, {describe(key)} and {describe(value)}. Choose other numbers of heads."
+            "the number of heads in key and value must divide that of the query",
+            "Choose other numbers of heads.",
         )
     times = query.shape[-3] // key.shape[-3]
     return _repeat(key, times), _repeat(value, times)
@@ -84,7 +79,7 @@ def _prepare(query: Any, key: Any, value: Any, attn_mask: Any, *, enable_gqa: bo
     check_operands(query, key, value)
     if enable_gqa:
         key, value = _share_heads(query, key, value)
-    batch = find_common_shape(NAME, query, key, value, lead=-2)
+    batch = find_common_shape(query, key, value, lead=-2)
     if attn_mask is not None:
         _check_mask(query, key, attn_mask, batch)
     return [broadcast_to(array, (*batch, *array.shape[-2:])) for array in (query, key, value)]

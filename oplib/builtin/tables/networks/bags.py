@@ -10,7 +10,7 @@ from jax import lax
 
 from oplib.builtin.kernels.promotion import check_dtypes, in_single, strong
 from oplib.builtin.rows.row import SELECTED, NetworkRow
-from oplib.errors import ArgumentError, ArgumentValueError, describe
+from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.tensor.dtypes import names as dtypes
 
 
@@ -80,21 +80,15 @@ def _embedding_bag(
 
 def _check(weight: Any, indices: Any, offsets: Any, per_sample_weights: Any, *, mode: str) -> None:
     if mode not in ("sum", "mean", "max"):
-        raise ArgumentValueError(
-            f"embedding_bag: mode has to be one of sum, mean or max. Got {mode!r}. Choose one of them."
-        )
+        raise ArgumentValueError("mode has to be one of sum, mean or max", "Choose one of them.")
     if weight.ndim != 2 or indices.ndim != 1 or offsets.ndim != 1:
-        raise ArgumentValueError(
-            "embedding_bag: weight has to be a matrix, input and offsets vectors. Got "
-            f"{describe(weight)}, {describe(indices)} and {describe(offsets)}. Reshape them."
-        )
+        raise ArgumentValueError("weight has to be a matrix, input and offsets vectors", "Reshape them.")
     if any(array.dtype not in (dtypes.int32, dtypes.int64) for array in (indices, offsets)):
         raise ArgumentError(
-            "embedding_bag: expected dtype int32 or int64 for input and offsets. Got "
-            f"{describe(indices)} and {describe(offsets)}. Convert them: tensor.int()."
+            "expected dtype int32 or int64 for input and offsets", "Convert them: tensor.int()."
         )
     if per_sample_weights is not None:
-        check_dtypes("embedding_bag", weight, per_sample_weights)
+        check_dtypes(weight, per_sample_weights)
 
 
 ROWS = (

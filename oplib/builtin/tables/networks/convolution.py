@@ -29,29 +29,28 @@ def _layout(rank: int) -> tuple[str, str, str]:
 def _check(op: str, input: Any, weight: Any, bias: Any, *, rank: int, groups: int) -> None:
     """Checks the common arguments of a convolution and its transpose: ranks, channels, groups and bias."""
     is_transposed = op.startswith("conv_transpose")
-    check_dtypes(op, *(array for array in (input, weight, bias) if array is not None))
+    check_dtypes(*(array for array in (input, weight, bias) if array is not None))
     if input.ndim not in (rank + 1, rank + 2) or weight.ndim != rank + 2:
         raise ArgumentError(
-            f"{op}: expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input, and a weight of "
-            f"{rank + 2}D. Got {describe(input)} and {describe(weight)}. Reshape them."
+            f"expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input, and a weight of {rank + 2}D",
+            "Reshape them.",
         )
     if groups < 1 or weight.shape[0] < groups or weight.shape[0] % groups:
         raise ArgumentError(
-            f"{op}: groups must be positive, and divide the first axis of the weight. Got {groups} and "
-            f"{describe(weight)}. Choose a divisor of {weight.shape[0]}."
+            "groups must be positive, and divide the first axis of the weight",
+            f"Choose a divisor of {weight.shape[0]}.",
         )
     channels = weight.shape[0] if is_transposed else weight.shape[1] * groups
     if input.shape[-rank - 1] != channels:
         raise ArgumentError(
-            f"{op}: expected input to have {channels} channels. Got {describe(input)} for "
-            f"{describe(weight)} and groups={groups}. Give a weight for {input.shape[-rank - 1]} of them, or "
-            "other groups."
+            f"expected input to have {channels} channels",
+            f"Give a weight for {input.shape[-rank - 1]} of them, or other groups.",
         )
     count = weight.shape[1] * groups if is_transposed else weight.shape[0]
     if bias is not None and bias.shape != (count,):
         raise ArgumentError(
-            f"{op}: expected bias to be 1-dimensional with {count} elements. Got {describe(bias)} for "
-            f"{describe(weight)} and groups={groups}. Give one number for each channel of the result."
+            f"expected bias to be 1-dimensional with {count} elements",
+            "Give one number for each channel of the result.",
         )
 
 
@@ -59,7 +58,7 @@ def _check_sizes(op: str, input: Any, weight: Any, *, pads: Any, holes: Sequence
     """Raises if the kernel is larger than the padded input."""
     rank = len(holes)
     sizes, kernel = input.shape[-rank:], weight.shape[2:]
-    check_numbers(op, kernel_size=kernel)
+    check_numbers(kernel_size=kernel)
     padded = [size + low + high for size, (low, high) in zip(sizes, pads, strict=True)]
     reach = [hole * (size - 1) + 1 for size, hole in zip(kernel, holes, strict=True)]
     if any(far > size for far, size in zip(reach, padded, strict=True)) or 0 in sizes:
@@ -83,17 +82,16 @@ def _same_padding(sizes: Sequence[int], dilation: Sequence[int]) -> list[tuple[i
 
 
 def _name_padding(
-    op: str, name: str, sizes: Sequence[int], *, steps: Sequence[int], holes: Sequence[int]
+    name: str, sizes: Sequence[int], *, steps: Sequence[int], holes: Sequence[int]
 ) -> list[tuple[int, int]]:
     """Returns the padding for the names "same" and "valid"."""
     if name == "valid":
         return [(0, 0)] * len(sizes)
     if name != "same":
-        raise ArgumentError(f"{op}: expected padding 'same' or 'valid'. Got {name!r}. Or give numbers.")
+        raise ArgumentError("expected padding 'same' or 'valid'", "Or give numbers.")
     if set(steps) != {1}:
         raise ArgumentError(
-            f"{op}: padding='same' is not supported for strided convolutions. Got stride={list(steps)}. Give "
-            "numbers for padding."
+            "padding='same' is not supported for strided convolutions", "Give numbers for padding."
         )
     return _same_padding(sizes, holes)
 
@@ -111,15 +109,15 @@ def _convolve(
     op = f"conv{rank}d"
     _check(op, input, weight, bias, rank=rank, groups=groups)
     steps, holes = (
-        repeat_for_axes(op, "stride", stride, rank),
-        repeat_for_axes(op, "dilation", dilation, rank),
+        repeat_for_axes("stride", stride, rank),
+        repeat_for_axes("dilation", dilation, rank),
     )
-    check_numbers(op, stride=steps, dilation=holes)
+    check_numbers(stride=steps, dilation=holes)
     if isinstance(padding, str):
-        pads = _name_padding(op, padding, weight.shape[2:], steps=steps, holes=holes)
+        pads = _name_padding(padding, weight.shape[2:], steps=steps, holes=holes)
     else:
-        check_numbers(op, least=0, padding=padding)
-        pads = [(width, width) for width in repeat_for_axes(op, "padding", padding, rank)]
+        check_numbers(least=0, padding=padding)
+        pads = [(width, width) for width in repeat_for_axes("padding", padding, rank)]
     _check_sizes(op, input, weight, pads=pads, holes=holes)
     options = {"window_strides": steps, "padding": pads, "rhs_dilation": holes}
     return _convolve_batch(input, weight, bias, groups, **options)
@@ -166,12 +164,12 @@ def _transpose(
     op = f"conv_transpose{rank}d"
     _check(op, input, weight, bias, rank=rank, groups=groups)
     steps, holes = (
-        repeat_for_axes(op, "stride", stride, rank),
-        repeat_for_axes(op, "dilation", dilation, rank),
+        repeat_for_axes("stride", stride, rank),
+        repeat_for_axes("dilation", dilation, rank),
     )
     pads, extra = (
-        repeat_for_axes(op, "padding", padding, rank),
-        repeat_for_axes(op, "output_padding", output_padding, rank),
+        repeat_for_axes("padding", padding, rank),
+        repeat_for_axes("output_padding", output_padding, rank),
     )
     _check_transposed(op, input, weight, steps=steps, holes=holes, pads=pads, extra=extra)
     reach = [hole * (size - 1) for size, hole in zip(weight.shape[2:], holes, strict=True)]
@@ -185,12 +183,11 @@ def _check_transposed(
 ) -> None:
     """Raises if a number is too small, or the result would be empty."""
     sizes, kernel = input.shape[-len(steps) :], weight.shape[2:]
-    check_numbers(op, stride=steps, dilation=holes, kernel_size=kernel)
-    check_numbers(op, least=0, padding=pads, output_padding=extra)
+    check_numbers(stride=steps, dilation=holes, kernel_size=kernel)
+    check_numbers(least=0, padding=pads, output_padding=extra)
     if any(more >= max(step, hole) for more, step, hole in zip(extra, steps, holes, strict=True)):
         raise ArgumentError(
-            f"{op}: output padding must be smaller than either stride or dilation. Got output_padding="
-            f"{list(extra)}, stride={list(steps)} and dilation={list(holes)}. Make it smaller."
+            "output padding must be smaller than either stride or dilation", "Make it smaller."
         )
     reach = [hole * (size - 1) + 1 for size, hole in zip(kernel, holes, strict=True)]
     counts = [

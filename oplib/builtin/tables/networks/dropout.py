@@ -55,7 +55,7 @@ def _dropout(input: Any, p: Any, *, generator: Any) -> Any:
 
 def _feature_dropout(input: Any, p: Any, features: int = 2, *, generator: Any) -> Any:
     p = lax.convert_element_type(p, jnp.float32)
-    return drop(input, draw_kept(_name_features("feature_dropout", input, features), p, generator), p)
+    return drop(input, draw_kept(_name_features(input, features), p, generator), p)
 
 
 def _alpha_dropout(input: Any, p: Any, *, generator: Any) -> Any:
@@ -63,7 +63,7 @@ def _alpha_dropout(input: Any, p: Any, *, generator: Any) -> Any:
 
 
 def _feature_alpha_dropout(input: Any, p: Any, *, generator: Any) -> Any:
-    return _drop_to_alpha(input, _name_features("feature_alpha_dropout", input, 2), p, generator)
+    return _drop_to_alpha(input, _name_features(input, 2), p, generator)
 
 
 def _drop_to_alpha(array: Any, shape: tuple[int, ...], p: Any, generator: Any) -> Any:
@@ -85,12 +85,11 @@ def _rrelu(input: Any, lower: Any, upper: Any, *, generator: Any) -> Any:
     return jnp.where(input > strong(0, input), input, input * slopes)
 
 
-def _name_features(op: str, input: Any, features: int) -> tuple[int, ...]:
+def _name_features(input: Any, features: int) -> tuple[int, ...]:
     """Returns the shape with one item per feature."""
     if input.ndim < features:
         raise ArgumentError(
-            f"{op}: Feature dropout requires at least 2 dimensions in the input. Got "
-            f"{describe(input)}. Use dropout, or reshape it."
+            "Feature dropout requires at least 2 dimensions in the input", "Use dropout, or reshape it."
         )
     return (*input.shape[:features], *([1] * (input.ndim - features)))
 
@@ -121,7 +120,7 @@ def _apply(run: Function, name: str, input: Any, p: float, *, training: bool, in
     """Runs a dropout; if all items or no items are kept, it draws nothing."""
     check_p(name, p)
     if not isinstance(input, (Tensor, jax.Array)):
-        raise ArgumentTypeError(f"{name}: it takes a Tensor. Got {describe(input)}. Use oplib.tensor(...).")
+        raise ArgumentTypeError("it takes a Tensor", "Use oplib.tensor(...).")
     if inplace:
         require_tensor_to_write(input, f"{name}_")
     if not training or p == 0 or not math.prod(input.shape):
@@ -219,8 +218,7 @@ def _count_features(name: str, rank: int, input: Any) -> int:
     fits = input.ndim in (rank + 1, rank + 2)
     if rank == 1 and not fits:
         raise ArgumentError(
-            f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input. Got {describe(input)}. "
-            "Give [N, C, L] or [C, L]."
+            f"Expected 2D or 3D input, but received a {input.ndim}D input", "Give [N, C, L] or [C, L]."
         )
     if not fits or (rank == 2 and input.ndim == 3):
         warnings.warn(

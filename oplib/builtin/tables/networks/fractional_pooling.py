@@ -24,13 +24,13 @@ def _pool(
 ) -> tuple[Any, Any]:
     """Returns values and positions; of equal items the first counts, and the last nan."""
     op = f"fractional_max_pool{rank}d"
-    check_input_rank(op, rank, input)
-    kernel = repeat_for_axes(op, "kernel_size", kernel_size, rank)
-    counts = repeat_for_axes(op, "output_size", output_size, rank)
-    check_numbers(op, kernel_size=kernel)
-    check_numbers(op, least=0, output_size=counts)
+    check_input_rank(rank, input)
+    kernel = repeat_for_axes("kernel_size", kernel_size, rank)
+    counts = repeat_for_axes("output_size", output_size, rank)
+    check_numbers(kernel_size=kernel)
+    check_numbers(least=0, output_size=counts)
     _check_fit(op, input, kernel, counts)
-    _check_samples(op, rank, input, random_samples)
+    _check_samples(rank, input, random_samples)
     batched = input if input.ndim == rank + 2 else lax.expand_dims(input, (0,))
     samples = lax.stop_gradient(random_samples[: batched.shape[0]])
     if samples.dtype.itemsize < 4:  # half precision does not hold all places
@@ -61,14 +61,14 @@ def _check_fit(op: str, input: Any, kernel: Sequence[int], counts: Sequence[int]
             )
 
 
-def _check_samples(op: str, rank: int, input: Any, samples: Any) -> None:
-    check_dtypes(op, input, samples)
+def _check_samples(rank: int, input: Any, samples: Any) -> None:
+    check_dtypes(input, samples)
     batch = input.shape[0] if input.ndim == rank + 2 else 1
     needed = batch, input.shape[-rank - 1], rank
     if samples.ndim != 3 or samples.shape[0] < batch or samples.shape[1:] != needed[1:]:
         raise ArgumentError(
-            f"{op}: '_random_samples' must have the shape {list(needed)}: batch, channels, pooled axes. Got "
-            f"{describe(samples)} for {describe(input)}. Leave it out to draw it."
+            f"'_random_samples' must have the shape {list(needed)}: batch, channels, pooled axes",
+            "Leave it out to draw it.",
         )
 
 

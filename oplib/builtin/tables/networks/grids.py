@@ -13,7 +13,7 @@ from jax import lax
 from oplib.builtin.kernels.interpolation import weigh_cubic
 from oplib.builtin.kernels.promotion import check_dtypes, in_single, strong
 from oplib.builtin.rows.row import NetworkRow
-from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError, describe
+from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError
 
 # Coordinates ------------------------------------------------------------------------------------------------
 
@@ -129,22 +129,21 @@ def _check_grid(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
         "reflection",
     ):
         raise ArgumentValueError(
-            "grid_sample: expected mode to be 'bilinear', 'nearest' or 'bicubic', and padding_mode 'zeros', "
-            f"'border' or 'reflection'. Got {mode!r} and {padding_mode!r}. Choose one of each."
+            "expected mode to be 'bilinear', 'nearest' or 'bicubic', and padding_mode 'zeros', 'border' or "
+            "'reflection'",
+            "Choose one of each.",
         )
-    check_dtypes("grid_sample", input, grid)
+    check_dtypes(input, grid)
     rank = input.ndim - 2
     fits = rank in (2, 3) and grid.ndim == input.ndim and grid.shape[-1] == rank
     if not fits or grid.shape[0] != input.shape[0] or 0 in input.shape[2:]:
         raise ArgumentError(
-            "grid_sample: expected a 4D or 5D input with items, and a grid with as many dimensions, the "
-            "same batch, and one coordinate per spatial axis in the last dimension. Got "
-            f"{describe(input)} and {describe(grid)}. Reshape one of them."
+            "expected a 4D or 5D input with items, and a grid with as many dimensions, the same batch, and "
+            "one coordinate per spatial axis in the last dimension",
+            "Reshape one of them.",
         )
     if mode == "bicubic" and rank != 2:
-        raise ArgumentError(
-            f"grid_sample: bicubic interpolation only supports 4D input. Got {describe(input)}. Use bilinear."
-        )
+        raise ArgumentError("bicubic interpolation only supports 4D input", "Use bilinear.")
 
 
 def _grid_sample(
@@ -165,28 +164,17 @@ def _grid_sample(
 def _check_theta(theta: Any, size: Sequence[int]) -> None:
     rank = len(size) - 2
     if theta.dtype.kind not in "fV":
-        raise ArgumentValueError(
-            f"affine_grid: expected theta to have floating point type. Got {describe(theta)}. Convert it."
-        )
+        raise ArgumentValueError("expected theta to have floating point type", "Convert it.")
     if rank not in (2, 3):
-        raise UnsupportedArgumentError(
-            f"affine_grid: only 4D and 5D sizes are supported. Got {list(size)}. Give batch, channels, "
-            "places."
-        )
+        raise UnsupportedArgumentError("only 4D and 5D sizes are supported", "Give batch, channels, places.")
     if theta.shape[1:] != (rank, rank + 1):
         raise ArgumentValueError(
-            f"affine_grid: expected a batch of affine matrices, {rank} by {rank + 1}. Got {describe(theta)} "
-            f"for size {list(size)}. Give one for each example."
+            f"expected a batch of affine matrices, {rank} by {rank + 1}", "Give one for each example."
         )
     if min(size) <= 0:
-        raise ArgumentValueError(
-            f"affine_grid: expected non-zero, positive output size. Got {list(size)}. Ask for some places."
-        )
+        raise ArgumentValueError("expected non-zero, positive output size", "Ask for some places.")
     if theta.shape[0] != size[0]:
-        raise ArgumentError(
-            f"affine_grid: expected one matrix for each example. Got {describe(theta)} for size "
-            f"{list(size)}. Expand theta."
-        )
+        raise ArgumentError("expected one matrix for each example", "Expand theta.")
 
 
 def _affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = None) -> Any:

@@ -15,7 +15,7 @@ from oplib.builtin.kernels.promotion import in_single, is_integral, strong, to_f
 from oplib.builtin.kernels.windows import repeat_for_axes
 from oplib.builtin.rows.row import NetworkRow, Row
 from oplib.builtin.tables.reductions.moments import compute_norm
-from oplib.errors import ArgumentError, ArgumentValueError, describe
+from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.library import Derivative
 
 from .pooling import avg_pool, max_pool
@@ -42,7 +42,7 @@ def _lp_pool(
     if math.isinf(norm_type):
         sign = strong(math.copysign(1, norm_type), array)
         return sign * max_pool(rank, sign * jnp.abs(array), kernel_size, stride, ceil_mode=ceil_mode)[0]
-    count = math.prod(repeat_for_axes(f"lp_pool{rank}d", "kernel_size", kernel_size, rank))
+    count = math.prod(repeat_for_axes("kernel_size", kernel_size, rank))
 
     def compute(x: Any) -> Any:
         powers = lax.pow(x, strong(norm_type, x))
@@ -56,13 +56,12 @@ def _lp_pool(
 
 
 def _max_unpool(rank: int, input: Any, indices: Any, output_size: Sequence[int]) -> Any:
-    op = f"max_unpool{rank}d"
     if indices.dtype.kind not in "iu":
-        raise ArgumentError(f"{op}: indices are integers. Got {describe(indices)}. Convert them.")
+        raise ArgumentError("indices are integers", "Convert them.")
     if indices.shape != input.shape or input.ndim not in (rank + 1, rank + 2) or len(output_size) != rank:
         raise ArgumentError(
-            f"{op}: expected {rank + 1}D or {rank + 2}D input, and indices of the same shape. Got "
-            f"{describe(input)}, {describe(indices)} and sizes {list(output_size)}. Give those of a pool."
+            f"expected {rank + 1}D or {rank + 2}D input, and indices of the same shape",
+            "Give those of a pool.",
         )
     lead, count = input.shape[:-rank], math.prod(input.shape[:-rank])
     rows = (count, input.size // max(count, 1))
@@ -93,11 +92,10 @@ def _local_response_norm(
 ) -> Any:
     if input.ndim < 3:
         raise ArgumentValueError(
-            f"local_response_norm: expected 3D or higher dimensionality input. Got {describe(input)}. Give "
-            "batch, channels, places."
+            "expected 3D or higher dimensionality input", "Give batch, channels, places."
         )
     if size < 1:
-        raise ArgumentError(f"local_response_norm: size must be positive. Got {size}. Give at least 1.")
+        raise ArgumentError("size must be positive", "Give at least 1.")
     if not input.size:
         return input
 
@@ -122,8 +120,7 @@ def _local_response_norm(
 def _pdist(input: Any, p: float = 2.0) -> Any:
     if input.ndim != 2 or p < 0:
         raise ArgumentError(
-            f"pdist: only supports 2D tensors, and non-negative p values. Got {describe(input)} and p={p}. "
-            "Give one vector in each row."
+            "only supports 2D tensors, and non-negative p values", "Give one vector in each row."
         )
     rows, columns = np.triu_indices(input.shape[0], 1)
     return in_single(lambda x: compute_norm(x[rows] - x[columns], p, (1,), keepdim=False))(input)

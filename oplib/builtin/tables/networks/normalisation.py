@@ -14,7 +14,7 @@ from oplib.builtin.kernels.dims import find_dim, find_dims
 from oplib.builtin.kernels.promotion import in_single, strong
 from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.reductions.moments import compute_norm
-from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.errors import ArgumentError, DimensionError
 from oplib.library import Derivative
 from oplib.tensor.dtypes import names as dtypes
 
@@ -95,19 +95,19 @@ SOFTMAX = (
 # Mean and variance ------------------------------------------------------------------------------------------
 
 
-def _check_shape(op: str, array: Any, normalized_shape: Sequence[int], *others: Any) -> tuple[int, ...]:
+def _check_shape(array: Any, normalized_shape: Sequence[int], *others: Any) -> tuple[int, ...]:
     """Returns the axes of ``normalized_shape``, which must be the last axes of the input."""
     shape, count = tuple(normalized_shape), len(normalized_shape)
     if not count or array.shape[-count:] != shape or array.ndim < count:
         raise ArgumentError(
-            f"{op}: given normalized_shape={list(shape)}, expected input with shape [*, "
-            f"{', '.join(map(str, shape))}]. Got {describe(array)}. Name the sizes of the last axes."
+            f"given normalized_shape={list(shape)}, expected input with shape [*, "
+            f"{', '.join(map(str, shape))}]",
+            "Name the sizes of the last axes.",
         )
     for other in others:
         if other is not None and other.shape != shape:
             raise ArgumentError(
-                f"{op}: expected weight and bias of the same shape as normalized_shape. Got "
-                f"{describe(other)} and normalized_shape={list(shape)}. Reshape it."
+                "expected weight and bias of the same shape as normalized_shape", "Reshape it."
             )
     return tuple(range(array.ndim - count, array.ndim))
 
@@ -140,8 +140,8 @@ def _with_optionals(function: Any, *arrays: Any) -> Any:
 def _layer_norm(
     input: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Any:
-    axes = _check_shape("layer_norm", input, normalized_shape, weight, bias)
-    _check_parameters("layer_norm", input, weight, bias)
+    axes = _check_shape(input, normalized_shape, weight, bias)
+    _check_parameters(input, weight, bias)
     shape = (1,) * axes[0] + tuple(normalized_shape)
     return _with_optionals(
         lambda x, w, b: _scale(_standardise(x, axes, eps), w, b, shape), input, weight, bias
@@ -151,7 +151,7 @@ def _layer_norm(
 def _rms_norm(
     input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None
 ) -> Any:
-    axes = _check_shape("rms_norm", input, normalized_shape, weight)
+    axes = _check_shape(input, normalized_shape, weight)
     shape = (1,) * axes[0] + tuple(normalized_shape)
     precision = dtypes.float32 if input.dtype in _HALF else input.dtype
     small = float(jnp.finfo(precision).eps) if eps is None else eps
@@ -163,14 +163,12 @@ def _rms_norm(
     return _with_optionals(compute, input, weight)
 
 
-def _check_parameters(op: str, input: Any, *parameters: Any) -> None:
+def _check_parameters(input: Any, *parameters: Any) -> None:
     """Checks that parameters have the dtype of the input; half precision also allows float32 parameters."""
     allowed = {input.dtype, dtypes.float32} if input.dtype in _HALF else {input.dtype}
     if any(parameter is not None and parameter.dtype not in allowed for parameter in parameters):
-        described = [describe(parameter) for parameter in parameters if parameter is not None]
         raise ArgumentError(
-            f"{op}: expected the parameters to have the dtype of the input. Got {', '.join(described)} for "
-            f"{describe(input)}. Convert them: tensor.to(dtype)."
+            "expected the parameters to have the dtype of the input", "Convert them: tensor.to(dtype)."
         )
 
 
@@ -181,10 +179,10 @@ def _channel_shape(x: Any) -> tuple[int, ...]:
 def _group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     if input.ndim < 2 or num_groups < 1 or input.shape[1] % num_groups:
         raise ArgumentError(
-            f"group_norm: expected number of channels in input to be divisible by num_groups. Got "
-            f"{describe(input)} and num_groups={num_groups}. Choose a divisor of the size of axis 1."
+            "expected number of channels in input to be divisible by num_groups",
+            "Choose a divisor of the size of axis 1.",
         )
-    _check_channels("group_norm", input, weight, bias)
+    _check_channels(input, weight, bias)
 
     def compute(x: Any, w: Any, b: Any) -> Any:
         grouped = lax.reshape(x, (x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:]))
@@ -197,10 +195,9 @@ def _group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = Non
 def _instance_norm(input: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     if input.ndim < 3:
         raise ArgumentError(
-            f"instance_norm: expected input with at least 3 axes: batch, channels, places. Got "
-            f"{describe(input)}. Add an axis with unsqueeze."
+            "expected input with at least 3 axes: batch, channels, places", "Add an axis with unsqueeze."
         )
-    _check_channels("instance_norm", input, weight, bias)
+    _check_channels(input, weight, bias)
     return _with_optionals(
         lambda x, w, b: _scale(_standardise(x, range(2, x.ndim), eps), w, b, _channel_shape(x)),
         input,
@@ -209,24 +206,18 @@ def _instance_norm(input: Any, weight: Any = None, bias: Any = None, eps: float 
     )
 
 
-def _check_channels(op: str, input: Any, *others: Any) -> None:
+def _check_channels(input: Any, *others: Any) -> None:
     if input.ndim < 2:
-        raise DimensionError(
-            f"{op}: expected at least 2 axes: batch and channels. Got {describe(input)}. Add one by "
-            "unsqueeze."
-        )
-    _check_parameters(op, input, *others)
+        raise DimensionError("expected at least 2 axes: batch and channels", "Add one by unsqueeze.")
+    _check_parameters(input, *others)
     for other in others:
         if other is not None and other.shape != (input.shape[1],):
-            raise ArgumentError(
-                f"{op}: expected one number for each channel. Got {describe(other)} for {describe(input)}. "
-                f"Give {input.shape[1]} of them."
-            )
+            raise ArgumentError("expected one number for each channel", f"Give {input.shape[1]} of them.")
 
 
 def _batch_norm(input: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> tuple[Any, Any, Any]:
     """Returns the normalised batch and its moments, which update the running moments."""
-    _check_channels("batch_norm", input, weight, bias)
+    _check_channels(input, weight, bias)
     axes = (0, *range(2, input.ndim))
     is_half = input.dtype in (dtypes.float16, dtypes.bfloat16)
     wide = lax.convert_element_type(input, dtypes.float32) if is_half else input
@@ -241,7 +232,7 @@ def _batch_norm(input: Any, weight: Any = None, bias: Any = None, eps: float = 1
 def _batch_norm_fixed(
     input: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Any:
-    _check_channels("batch_norm", input, running_mean, running_var, weight, bias)
+    _check_channels(input, running_mean, running_var, weight, bias)
 
     def compute(x: Any, mean: Any, variance: Any, w: Any, b: Any) -> Any:
         shape = _channel_shape(x)

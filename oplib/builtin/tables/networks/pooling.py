@@ -15,7 +15,7 @@ from oplib.builtin.kernels.interpolation import find_ranges, interpolate
 from oplib.builtin.kernels.promotion import in_single, is_integral, strong
 from oplib.builtin.kernels.windows import Windows, check_input_rank, check_numbers, repeat_for_axes
 from oplib.builtin.rows.row import NetworkRow, Row
-from oplib.errors import ArgumentError, ArgumentValueError, describe
+from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.tensor import default_int_dtype
 
 # Poolings ---------------------------------------------------------------------------------------------------
@@ -31,8 +31,7 @@ def max_pool(
     ceil_mode: bool = False,
 ) -> tuple[Any, Any]:
     """Returns values and positions; the gradient goes to the first of equal items."""
-    op = f"max_pool{rank}d"
-    check_input_rank(op, rank, input)
+    check_input_rank(rank, input)
     sizes = input.shape[-rank:]
     where: dict[str, Any] = {
         "kernel": kernel_size,
@@ -40,7 +39,7 @@ def max_pool(
         "padding": padding,
         "dilation": dilation,
     }
-    windows = Windows(op, sizes, **where, ceil_mode=ceil_mode)
+    windows = Windows(sizes, **where, ceil_mode=ceil_mode)
     lowest = strong(jnp.iinfo(input.dtype).min if is_integral(input.dtype) else -jnp.inf, input)
     numbers = _number_items(sizes)
     flat = lax.broadcast_in_dim(numbers, input.shape, tuple(range(input.ndim - rank, input.ndim)))
@@ -73,12 +72,11 @@ def avg_pool(
     divisor_override: int | None = None,
 ) -> Any:
     """Returns the mean of each window."""
-    op = f"avg_pool{rank}d"
-    check_input_rank(op, rank, input)
+    check_input_rank(rank, input)
     sizes = input.shape[-rank:]
-    windows = Windows(op, sizes, kernel=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode)
+    windows = Windows(sizes, kernel=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode)
     if divisor_override == 0:
-        raise ArgumentError(f"{op}: divisor must not be zero. Got {describe(input)}. Leave it out.")
+        raise ArgumentError("divisor must not be zero", "Leave it out.")
     counts = divisor_override or _count_items(windows, sizes, count_include_pad)
     return in_single(lambda wide: _divide(windows.sum(wide), jnp.asarray(counts, wide.dtype)))(input)
 
@@ -103,21 +101,19 @@ def _count_items(windows: Windows, sizes: Sequence[int], count_include_pad: bool
 # Adaptive poolings ------------------------------------------------------------------------------------------
 
 
-def _find_counts(op: str, rank: int, input: Any, output_size: Sequence[int], *, has_channels: bool) -> Any:
-    check_input_rank(op, rank, input, has_channels=has_channels)
+def _find_counts(rank: int, input: Any, output_size: Sequence[int], *, has_channels: bool) -> Any:
+    check_input_rank(rank, input, has_channels=has_channels)
     if len(output_size) >= input.ndim:
         raise ArgumentValueError(
-            f"{op}: expected at most {rank} numbers for 'output_size'. Got {list(output_size)} for "
-            f"{describe(input)}. Give one for each axis of positions."
+            f"expected at most {rank} numbers for 'output_size'", "Give one for each axis of positions."
         )
-    counts = repeat_for_axes(op, "output_size", output_size, rank)
-    check_numbers(op, least=0, output_size=counts)
+    counts = repeat_for_axes("output_size", output_size, rank)
+    check_numbers(least=0, output_size=counts)
     return counts
 
 
 def _adaptive_avg_pool(rank: int, input: Any, output_size: Sequence[int]) -> Any:
-    op = f"adaptive_avg_pool{rank}d"
-    result, counts = input, _find_counts(op, rank, input, output_size, has_channels=rank == 3)
+    result, counts = input, _find_counts(rank, input, output_size, has_channels=rank == 3)
     for axis, count in zip(range(input.ndim - rank, input.ndim), counts, strict=True):
         mean = partial(jnp.mean, axis=axis, keepdims=True)
         parts = [
@@ -130,8 +126,7 @@ def _adaptive_avg_pool(rank: int, input: Any, output_size: Sequence[int]) -> Any
 
 def _adaptive_max_pool(rank: int, input: Any, output_size: Sequence[int]) -> tuple[Any, Any]:
     """Returns values and positions; the gradient goes to the first of equal items."""
-    op = f"adaptive_max_pool{rank}d"
-    counts = _find_counts(op, rank, input, output_size, has_channels=True)
+    counts = _find_counts(rank, input, output_size, has_channels=True)
     sizes = input.shape[-rank:]
     items, indices = (_gather_ranges(array, counts) for array in (input, _number_items(sizes)))
     indices = jnp.broadcast_to(indices, items.shape)

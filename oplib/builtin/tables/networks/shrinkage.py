@@ -12,7 +12,7 @@ from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.promotion import check_dtypes, in_single, strong, to_floating
 from oplib.builtin.rows.row import NetworkRow
 from oplib.builtin.tables.pointwise.basic import find_sign
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 
 from .activations import keep_within, make_activation
 
@@ -29,7 +29,7 @@ def _hardshrink(x: Any, lambd: float) -> Any:
 
 def _softshrink(x: Any, lambd: float) -> Any:
     if lambd < 0:
-        raise ArgumentError(f"softshrink: lambda must be greater or equal to 0. Got {lambd}. Pass 0 or more.")
+        raise ArgumentError("lambda must be greater or equal to 0", "Pass 0 or more.")
     far = strong(lambd, x)
     return jnp.where(x > far, x - far, jnp.where(x < -far, x + far, x * strong(0, x)))
 
@@ -65,10 +65,7 @@ def _tanhshrink(x: Any) -> Any:
 def _glu(input: Any, dim: int) -> Any:
     axis = find_dim("glu", input.ndim, dim)
     if not input.ndim or input.shape[axis] % 2:
-        raise ArgumentError(
-            f"glu: halving dimension must be even, and the tensor have one. Got {describe(input)} and "
-            f"dim={dim}. Choose another dim."
-        )
+        raise ArgumentError("halving dimension must be even, and the tensor have one", "Choose another dim.")
 
     def compute(x: Any) -> Any:
         half = x.shape[axis] // 2
@@ -79,12 +76,11 @@ def _glu(input: Any, dim: int) -> Any:
 
 
 def _prelu(input: Any, weight: Any) -> Any:
-    check_dtypes("prelu", input, weight)
+    check_dtypes(input, weight)
     channels = input.shape[1] if input.ndim > 1 else 1
     if weight.ndim > 1 or weight.size not in (1, channels):
         raise ArgumentError(
-            f"prelu: the weight has one number, or one for each channel. Got {describe(weight)} for "
-            f"{describe(input)}. Give {channels} of them, or one."
+            "the weight has one number, or one for each channel", f"Give {channels} of them, or one."
         )
     shape = (1, channels, *(1,) * (input.ndim - 2)) if weight.size > 1 else (1,) * input.ndim
     factor = jnp.broadcast_to(lax.reshape(weight, shape), input.shape)

@@ -20,9 +20,9 @@ def _unfold(
     padding: Sequence[int] = (0,),
     stride: Sequence[int] = (1,),
 ) -> Any:
-    check_input_rank("unfold", 2, input)
+    check_input_rank(2, input)
     options = {"dilation": dilation, "padding": padding, "stride": stride}
-    windows = _find_windows("unfold", input.shape[-2:], kernel_size, **options)
+    windows = _find_windows(input.shape[-2:], kernel_size, **options)
     array = input if input.ndim == 4 else lax.expand_dims(input, (0,))
     items = windows.gather(array, lax.full((), 0, input.dtype))  # [kernel, N, C, rows, columns]
     kept = lax.transpose(items, (1, 2, 0, 3, 4))
@@ -41,12 +41,12 @@ def _fold(
 ) -> Any:
     if input.ndim not in (2, 3) or 0 in input.shape[-2:]:
         raise ArgumentError(
-            "fold: expected 2D or 3D (batch mode) input, with items in all axes except the batch. "
-            f"Got {describe(input)}. Give columns: batch, items of a window, windows."
+            "expected 2D or 3D (batch mode) input, with items in all axes except the batch",
+            "Give columns: batch, items of a window, windows.",
         )
-    sizes = repeat_for_axes("fold", "output_size", output_size, 2)
+    sizes = repeat_for_axes("output_size", output_size, 2)
     options = {"dilation": dilation, "padding": padding, "stride": stride}
-    windows = _find_windows("fold", sizes, kernel_size, **options)
+    windows = _find_windows(sizes, kernel_size, **options)
     count = math.prod(windows.kernel)
     if input.shape[-2] % count or input.shape[-1] != math.prod(windows.counts):
         raise ArgumentError(
@@ -61,8 +61,8 @@ def _fold(
     return image if input.ndim == 3 else lax.squeeze(image, (0,))
 
 
-def _find_windows(op: str, sizes: Sequence[int], kernel: Any, **options: Any) -> Windows:
-    return Windows(op, sizes, kernel=kernel, **options, limits_padding=False)
+def _find_windows(sizes: Sequence[int], kernel: Any, **options: Any) -> Windows:
+    return Windows(sizes, kernel=kernel, **options, limits_padding=False)
 
 
 _HOW = "int[2] dilation=1, int[2] padding=0, int[2] stride=1"

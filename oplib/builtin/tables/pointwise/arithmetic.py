@@ -127,9 +127,7 @@ def replace_unless_finite(x: Any, y: Any, logarithm: Any, value: float) -> Any:
 
 def _nextafter_backward(ctx: Any, g: Any) -> Any:
     """Returns the gradient by self: 1, and 0 where self equals other, as in torch."""
-    x, other = [
-        lax.convert_element_type(array, g.dtype) for array in broadcast(ctx.saved_tensors, "nextafter")
-    ]
+    x, other = [lax.convert_element_type(array, g.dtype) for array in broadcast(ctx.saved_tensors)]
     return sum_like((jnp.where(x == other, strong(0, g), g), None), ctx.saved_tensors)
 
 
@@ -167,7 +165,7 @@ def _pair(
 ) -> Row:
     return ItemRow(
         f"{op}(Tensor self, Tensor other) -> Tensor",
-        elementwise(op, function, floating=floating),
+        elementwise(function, floating=floating),
         doc,
         derivative=derivative,
         in_place=in_place,
@@ -204,7 +202,7 @@ ROWS = (
     _pair("logaddexp2", _log_sum(math.log(2.0)), "log2(2 ** self + 2 ** other)", dtypes="hf"),
     *make_pairs(
         "xlogy",
-        elementwise("xlogy", _xlogy, floating=True),
+        elementwise(_xlogy, floating=True),
         "self * log(other), and 0 where self is 0",
         dtypes="bihf",
         result="floats",

@@ -22,7 +22,7 @@ from oplib.builtin.kernels.promotion import (
     sum_like,
 )
 from oplib.builtin.rows.row import ItemRow, from_output, save_inputs
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 from oplib.library import Derivative
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
@@ -33,28 +33,25 @@ from .shared_rows import ONE_NUMBER, make_pairs, make_unary
 # Arithmetic -------------------------------------------------------------------------------------------------
 
 
-def _refuse_bool(op: str, *operands: Any) -> None:
+def _refuse_bool(*operands: Any) -> None:
     if any(operand.dtype == dtypes.bool for operand in operands):
         raise ArgumentError(
-            f"{op}: subtraction with a bool operand is not supported. Got "
-            f"{', '.join(map(describe, operands))}. "
-            f"Use the comparison !=, or convert it first."
+            "subtraction with a bool operand is not supported", "Use the comparison !=, or convert it first."
         )
 
 
-def _add_scaled(op: str, function: Any, self: Any, other: Any, *, alpha: Any, check: Any = None) -> Any:
+def _add_scaled(function: Any, self: Any, other: Any, *, alpha: Any, check: Any = None) -> Any:
     """Computes ``add`` or ``sub`` with ``alpha``."""
     if check is not None:
-        check(op, self, other)
+        check(self, other)
     dtype = promote_operands(self, other)
     if is_integral(dtype) and not is_integral(alpha.dtype):
         raise ArgumentError(
-            f"{op}: for integral input tensors, argument 'alpha' must not be a floating point number. "
-            f"Got {describe(self)}, {describe(other)} and alpha {describe(alpha)}. Convert one of the "
-            "operands."
+            "for integral input tensors, argument 'alpha' must not be a floating point number",
+            "Convert one of the operands.",
         )
     own = compute_dtype(dtype, (self, other, alpha))
-    x, y = broadcast([lax.convert_element_type(operand, own) for operand in (self, other)], op)
+    x, y = broadcast([lax.convert_element_type(operand, own) for operand in (self, other)])
     factor = lax.broadcast(lax.convert_element_type(alpha, own), y.shape)
     return lax.convert_element_type(function(x, _mul(y, factor)), dtype)
 
@@ -140,8 +137,7 @@ def _kernel_pow(x: Any, exponent: Any) -> Any:
 def _pow_int(self: Any, exponent: int) -> Any:
     if exponent < 0 and is_integral(self.dtype):
         raise ArgumentError(
-            f"pow: integers to negative integer powers are not allowed. Got {describe(self)} and {exponent}. "
-            f"Convert the tensor to a floating dtype."
+            "integers to negative integer powers are not allowed", "Convert the tensor to a floating dtype."
         )
     own = default_int_dtype() if self.dtype == dtypes.bool else self.dtype
     return in_single(lambda x: lax.integer_pow(x, exponent))(lax.convert_element_type(self, own))
@@ -157,7 +153,7 @@ def _pow_backward(ctx: Any, g: Any) -> Any:
     are_real = [value.dtype not in COMPLEX for value in (x, exponent)]
     own = compute_dtype(g.dtype, (x, exponent))
     arrays = (value for value in (g, x, exponent, y) if value is not None)
-    g, x, exponent, *result = broadcast([lax.convert_element_type(value, own) for value in arrays], "pow")
+    g, x, exponent, *result = broadcast([lax.convert_element_type(value, own) for value in arrays])
     zero, one = strong(0, x), strong(1, x)
     by_base, by_exponent = None, None
     if ctx.needs_input_grad[0]:
@@ -181,16 +177,16 @@ POW = Derivative(backward=_pow_backward, setup_context=_save_pow)
 # Overloads with a number come first: a packet calls the first overload that fits, and a tensor argument
 # accepts a number too.
 ARITHMETIC = (
-    *make_pairs("add", elementwise("add", _add), "self + other", kinds=ONE_NUMBER),
+    *make_pairs("add", elementwise(_add), "self + other", kinds=ONE_NUMBER),
     ItemRow(
         "add.scaled(Tensor self, Tensor other, *, Scalar alpha) -> Tensor",
-        partial(_add_scaled, "add", _add),
+        partial(_add_scaled, _add),
         "self + alpha * other",
         operand=("alpha",),
     ),
     *make_pairs(
         "sub",
-        elementwise("sub", lax.sub, check=_refuse_bool),
+        elementwise(lax.sub, check=_refuse_bool),
         "self - other",
         kinds=ONE_NUMBER,
         dtypes="ihfc",
@@ -198,23 +194,23 @@ ARITHMETIC = (
     ),
     ItemRow(
         "sub.scaled(Tensor self, Tensor other, *, Scalar alpha) -> Tensor",
-        partial(_add_scaled, "sub", lax.sub, check=_refuse_bool),
+        partial(_add_scaled, lax.sub, check=_refuse_bool),
         "self - alpha * other",
         operand=("alpha",),
         dtypes="ihfc",
     ),
     ItemRow(
         "rsub.Scalar(Tensor self, Scalar other) -> Tensor",
-        elementwise("rsub", _reversed(lax.sub), check=_refuse_bool),
+        elementwise(_reversed(lax.sub), check=_refuse_bool),
         "other - self",
         operand=("other",),
         dtypes="ihfc",
         out=False,
     ),
-    *make_pairs("mul", elementwise("mul", _mul), "self * other", kinds=ONE_NUMBER, aliases=("multiply",)),
+    *make_pairs("mul", elementwise(_mul), "self * other", kinds=ONE_NUMBER, aliases=("multiply",)),
     *make_pairs(
         "div",
-        elementwise("div", find_quotient, floating=True),
+        elementwise(find_quotient, floating=True),
         "self / other, a floating result for integers too",
         kinds=ONE_NUMBER,
         result="mixed",
@@ -222,7 +218,7 @@ ARITHMETIC = (
     ),
     ItemRow(
         "rdiv.Scalar(Tensor self, Scalar other) -> Tensor",
-        elementwise("rdiv", _reversed(find_quotient), floating=True),
+        elementwise(_reversed(find_quotient), floating=True),
         "other / self, a floating result for integers too",
         operand=("other",),
         source="torch.Tensor.__rtruediv__",
@@ -231,7 +227,7 @@ ARITHMETIC = (
     ),
     ItemRow(
         "pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
-        elementwise("pow", _kernel_pow),
+        elementwise(_kernel_pow),
         "self to the power of exponent",
         derivative=POW,
         operand=("exponent",),
@@ -246,7 +242,7 @@ ARITHMETIC = (
     ),
     ItemRow(
         "pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
-        elementwise("pow", _kernel_pow),
+        elementwise(_kernel_pow),
         "a number to the power of exponent",
         derivative=POW,
         operand=("self",),
@@ -254,7 +250,7 @@ ARITHMETIC = (
     ),
     ItemRow(
         "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
-        elementwise("pow", _kernel_pow),
+        elementwise(_kernel_pow),
         "self to the power of exponent",
         derivative=POW,
         in_place=True,

@@ -19,7 +19,7 @@ from oplib.builtin.kernels.promotion import (
 )
 from oplib.builtin.kernels.shared_gradients import LARGER, SMALLER
 from oplib.builtin.rows.row import SELECTED, ItemRow, Row
-from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
+from oplib.errors import ArgumentError, UnsupportedDtypeError
 from oplib.library import Derivative
 from oplib.tensor.dtypes.rules import COMPLEX
 
@@ -56,21 +56,21 @@ _INSIDE = "the gradient at a bound is that of the inside"
 BOUNDS = (
     ItemRow(
         "maximum(Tensor self, Tensor other) -> Tensor",
-        elementwise("maximum", lax.max),
+        elementwise(lax.max),
         "larger of two items; equal items share the gradient",
         derivative=LARGER,
         dtypes="bihf",
     ),
     ItemRow(
         "minimum(Tensor self, Tensor other) -> Tensor",
-        elementwise("minimum", lax.min),
+        elementwise(lax.min),
         "smaller of two items; equal items share the gradient",
         derivative=SMALLER,
         dtypes="bihf",
     ),
     ItemRow(
         "clamp.Scalar(Tensor self, Scalar min, Scalar max) -> Tensor",
-        elementwise("clamp", _clamp),
+        elementwise(_clamp),
         f"self, limited to [min, max]; {_INSIDE}",
         derivative=SELECTED,
         operand=("min", "max"),
@@ -80,7 +80,7 @@ BOUNDS = (
     ),
     ItemRow(
         "clamp.Tensor(Tensor self, Tensor min, Tensor max) -> Tensor",
-        elementwise("clamp", _clamp),
+        elementwise(_clamp),
         f"self, limited to [min, max]; {_INSIDE}",
         derivative=SELECTED,
         dtypes="ihf",
@@ -90,7 +90,7 @@ BOUNDS = (
         for bound, which, clamp in (("min", "larger", _clamp_min), ("max", "smaller", _clamp_max))
         for row in make_pairs(
             f"clamp_{bound}",
-            elementwise(f"clamp_{bound}", clamp),
+            elementwise(clamp),
             f"{which} of self and {bound}; {_INSIDE}",
             kinds=ONE_NUMBER,
             derivative=SELECTED,
@@ -130,10 +130,10 @@ _ROUNDINGS = {"floor": _divide_down, "trunc": _divide_towards_zero}
 def _div_rounded(self: Any, other: Any, *, rounding_mode: str) -> Any:
     if rounding_mode not in _ROUNDINGS:
         raise ArgumentError(
-            f"div: expected rounding_mode to be one of None, 'trunc' or 'floor'. Got {rounding_mode!r}. "
-            "Leave it out for the exact quotient."
+            "expected rounding_mode to be one of None, 'trunc' or 'floor'",
+            "Leave it out for the exact quotient.",
         )
-    return lax.stop_gradient(elementwise("div", _ROUNDINGS[rounding_mode])(self, other))
+    return lax.stop_gradient(elementwise(_ROUNDINGS[rounding_mode])(self, other))
 
 
 _ROUNDED = "self / other, rounded down ('floor') or towards 0 ('trunc')"
@@ -153,20 +153,20 @@ DIVISIONS = (
     ),
     *make_pairs(
         "floor_divide",
-        elementwise("floor_divide", _divide_down),
+        elementwise(_divide_down),
         "self / other, rounded down",
         derivative=_NOT_DIVIDED,
         dtypes="ihf",
     ),
     *make_pairs(
         "remainder",
-        elementwise("remainder", jnp.remainder),
+        elementwise(jnp.remainder),
         "remainder of self / other, with the sign of other",
         derivative=SELECTED,
         dtypes="ihf",
     ),
     *make_pairs(
-        "fmod", elementwise("fmod", lax.rem), "remainder of self / other, with the sign of self", dtypes="ihf"
+        "fmod", elementwise(lax.rem), "remainder of self / other, with the sign of self", dtypes="ihf"
     ),
 )
 
@@ -176,17 +176,11 @@ DIVISIONS = (
 def _lerp(self: Any, end: Any, weight: Any) -> Any:
     """Interpolates from the nearer end, so that a weight of 1 gives end exactly."""
     if not self.dtype == end.dtype:
-        raise ArgumentError(
-            f"lerp: expected both ends to have the same dtype. Got {describe(self)} and {describe(end)}. "
-            "Convert one: tensor.to(dtype)."
-        )
+        raise ArgumentError("expected both ends to have the same dtype", "Convert one: tensor.to(dtype).")
     if is_integral(self.dtype):
-        raise UnsupportedDtypeError(
-            f"lerp: not implemented for integers. Got {describe(self)} and {describe(end)}. Convert them: "
-            "tensor.float()."
-        )
+        raise UnsupportedDtypeError("not implemented for integers", "Convert them: tensor.float().")
     own = compute_dtype(self.dtype, (self, end, weight))
-    x, y, w = broadcast([lax.convert_element_type(array, own) for array in (self, end, weight)], "lerp")
+    x, y, w = broadcast([lax.convert_element_type(array, own) for array in (self, end, weight)])
     is_near = lax.abs(w) < strong(0.5, lax.abs(w))
     blend = jnp.where(is_near, x + w * (y - x), y - (y - x) * (strong(1, w) - w))
     return lax.convert_element_type(blend, self.dtype)
@@ -196,14 +190,11 @@ def _add_combined(op: str, combine: Any, self: Any, tensor1: Any, tensor2: Any, 
     """Computes ``self + value * combine(first, second)``."""
     dtype = promote_operands(self, tensor1, tensor2)
     if op == "addcdiv" and is_integral(tensor1.dtype) and is_integral(tensor2.dtype):
-        raise ArgumentError(
-            f"addcdiv: integer division is not supported. Got {describe(self)}, {describe(tensor1)} and "
-            f"{describe(tensor2)}. Convert them to a floating dtype."
-        )
+        raise ArgumentError("integer division is not supported", "Convert them to a floating dtype.")
     factors = [] if value is None else [value]
     own = compute_dtype(dtype, (self, tensor1, tensor2, *factors))
     operands = [lax.convert_element_type(array, own) for array in (self, tensor1, tensor2, *factors)]
-    x, first, second, *scale = broadcast(operands, op)
+    x, first, second, *scale = broadcast(operands)
     combined = combine(first, second)
     return lax.convert_element_type(x + (scale[0] * combined if scale else combined), dtype)
 

@@ -9,7 +9,7 @@ from jax import lax
 
 from oplib.builtin.kernels.promotion import broadcast, strong, to_floating
 from oplib.builtin.rows.row import ItemRow
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.rules import COMPLEX
 
@@ -33,21 +33,20 @@ def _angle(self: Any) -> Any:
     return lax.stop_gradient(jnp.where(jnp.isnan(x), x, steps))
 
 
-def _check_parts(op: str, first: Any, second: Any) -> list[Any]:
+def _check_parts(first: Any, second: Any) -> list[Any]:
     if first.dtype not in (dtypes.float32, dtypes.float64) or first.dtype != second.dtype:
         raise ArgumentError(
-            f"{op}: expected both inputs to be float32 or both float64. Got {describe(first)} and "
-            f"{describe(second)}. Convert them: tensor.to(dtype)."
+            "expected both inputs to be float32 or both float64", "Convert them: tensor.to(dtype)."
         )
-    return broadcast([first, second], op)
+    return broadcast([first, second])
 
 
 def _complex(real: Any, imag: Any) -> Any:
-    return lax.complex(*_check_parts("complex", real, imag))
+    return lax.complex(*_check_parts(real, imag))
 
 
 def _polar(abs: Any, angle: Any) -> Any:
-    size, direction = _check_parts("polar", abs, angle)
+    size, direction = _check_parts(abs, angle)
     return lax.complex(size * lax.cos(direction), size * lax.sin(direction))
 
 

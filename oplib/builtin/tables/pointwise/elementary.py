@@ -24,7 +24,7 @@ from oplib.builtin.kernels.promotion import (
     to_floating,
 )
 from oplib.builtin.rows.row import ItemRow, Row, from_output, save_inputs
-from oplib.errors import UnsupportedDtypeError, describe
+from oplib.errors import UnsupportedDtypeError
 from oplib.library import Derivative
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
@@ -142,7 +142,7 @@ TRIGONOMETRIC = (
 
 def _atan2_backward(ctx: Any, g: Any) -> Any:
     """Computes the gradient; it is 0 at the origin, where the formula would be 0 / 0."""
-    y, x = broadcast(ctx.saved_tensors, "atan2")
+    y, x = broadcast(ctx.saved_tensors)
     length = jnp.hypot(x, y)  # its square would be 0 or inf for numbers that are neither
     is_origin = length == strong(0, length)
     safe = jnp.where(is_origin, strong(1, length), length)
@@ -210,8 +210,8 @@ def _round(self: Any, *, decimals: int = 0) -> Any:
     if is_integral(self.dtype):
         if decimals:
             raise UnsupportedDtypeError(
-                f"round: integers are not rounded to decimals. Got {describe(self)}, decimals={decimals}. "
-                "Leave decimals out, or convert to a floating dtype first."
+                "integers are not rounded to decimals",
+                "Leave decimals out, or convert to a floating dtype first.",
             )
         return self
     if not decimals:
@@ -295,7 +295,7 @@ def _save_copysign(ctx: Any, inputs: Any, output: Any) -> None:
 
 def _copysign_backward(ctx: Any, g: Any) -> Any:
     """Computes the gradient by self, which is 1 or -1, and 0 where self is 0; other gets 0."""
-    x, signed = broadcast(ctx.saved_tensors, "copysign")
+    x, signed = broadcast(ctx.saved_tensors)
     flips = jnp.signbit(x) != jnp.signbit(signed)
     slope = jnp.where(x == strong(0, x), strong(0, g), jnp.where(flips, strong(-1, g), strong(1, g)))
     by_other = jnp.zeros(ctx.shapes[1], g.dtype) if ctx.needs_input_grad[1] else None
@@ -313,7 +313,7 @@ def _heaviside(x: Any, values: Any) -> Any:
 PAIRS = (
     ItemRow(
         "atan2(Tensor self, Tensor other) -> Tensor",
-        elementwise("atan2", lax.atan2, floating=True),
+        elementwise(lax.atan2, floating=True),
         "angle of the point (other, self); the gradient at the origin is 0",
         derivative=_ATAN2,
         in_place=True,
@@ -324,7 +324,7 @@ PAIRS = (
     ),
     ItemRow(
         "hypot(Tensor self, Tensor other) -> Tensor",
-        elementwise("hypot", jnp.hypot),
+        elementwise(jnp.hypot),
         "length of the vector (self, other)",
         derivative=_HYPOT,
         in_place=True,
@@ -332,7 +332,7 @@ PAIRS = (
     ),
     *make_pairs(
         "copysign",
-        elementwise("copysign", jnp.copysign, floating=True),
+        elementwise(jnp.copysign, floating=True),
         "absolute value of self with the sign of other",
         kinds=ONE_NUMBER,
         derivative=_COPYSIGN,
@@ -341,7 +341,7 @@ PAIRS = (
     ),
     ItemRow(
         "heaviside(Tensor self, Tensor values) -> Tensor",
-        elementwise("heaviside", _heaviside, check=check_dtypes),
+        elementwise(_heaviside, check=check_dtypes),
         "0 for negative items, 1 for positive items, and values at 0",
         derivative=Derivative(missing="torch has none either: it is a step, and at it depends on values"),
         in_place=True,

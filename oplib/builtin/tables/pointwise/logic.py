@@ -17,7 +17,7 @@ from oplib.builtin.kernels.promotion import (
     strong,
 )
 from oplib.builtin.rows.row import ItemRow, Row, constant
-from oplib.errors import ArgumentError, UnsupportedDtypeError, describe
+from oplib.errors import ArgumentError, UnsupportedDtypeError
 from oplib.tensor.dtypes import names as dtypes
 
 from .shared_rows import ONE_NUMBER, make_pairs
@@ -29,18 +29,18 @@ _BITS = constant("integers have no gradient")
 def _compare(op: str, function: Any, sign: str, **facts: Any) -> tuple[Row, ...]:
     taken = "bihfc" if op in ("eq", "ne") else "bihf"  # complex numbers have no order
     facts |= {"derivative": _STEP, "dtypes": taken, "result": "bools", "kinds": ONE_NUMBER}
-    return make_pairs(op, partial(compare_items, op, function), f"self {sign} other", **facts)
+    return make_pairs(op, partial(compare_items, function), f"self {sign} other", **facts)
 
 
 def _where(condition: Any, self: Any, other: Any) -> Any:
     if condition.dtype != dtypes.bool:
         raise ArgumentError(
-            f"where: argument 'condition' is expected to be a boolean tensor. Got {describe(condition)}. "
-            f"Compare it with something: condition != 0."
+            "argument 'condition' is expected to be a boolean tensor",
+            "Compare it with something: condition != 0.",
         )
     dtype = promote_operands(self, other)
     pair = [lax.convert_element_type(operand, dtype) for operand in (self, other)]
-    return lax.select(*broadcast([condition, *pair], "where"))
+    return lax.select(*broadcast([condition, *pair]))
 
 
 _WHERE = "self where the condition is True, other elsewhere"
@@ -81,7 +81,7 @@ def _to_bool(array: Any) -> Any:
 
 def _logical(op: str, function: Any, doc: str) -> Row:
     def kernel(self: Any, other: Any) -> Any:
-        return function(*broadcast([_to_bool(self), _to_bool(other)], op))
+        return function(*broadcast([_to_bool(self), _to_bool(other)]))
 
     return ItemRow(
         f"{op}(Tensor self, Tensor other) -> Tensor",
@@ -94,7 +94,7 @@ def _logical(op: str, function: Any, doc: str) -> Row:
 
 
 def _bitwise(op: str, function: Any, doc: str, dtypes: str = "bi") -> tuple[Row, ...]:
-    return make_pairs(op, elementwise(op, function), doc, derivative=_BITS, dtypes=dtypes)
+    return make_pairs(op, elementwise(function), doc, derivative=_BITS, dtypes=dtypes)
 
 
 def _bitwise_not(self: Any) -> Any:
@@ -119,15 +119,11 @@ def _ask(op: str, function: Any, doc: str) -> Row:
 def _isclose(self: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
     if rtol < 0 or atol < 0:
         raise ArgumentError(
-            f"isclose: rtol and atol must be greater than or equal to zero. Got rtol={rtol} and atol={atol}. "
-            "Give the size of what is allowed."
+            "rtol and atol must be greater than or equal to zero", "Give the size of what is allowed."
         )
     if self.dtype != other.dtype:
-        raise UnsupportedDtypeError(
-            f"isclose: the operands have different dtypes. Got {describe(self)} and {describe(other)}. "
-            "Convert one: tensor.to(dtype)."
-        )
-    x, y = broadcast([self, other], "isclose")
+        raise UnsupportedDtypeError("the operands have different dtypes", "Convert one: tensor.to(dtype).")
+    x, y = broadcast([self, other])
     if is_integral(self.dtype):
         if rtol == atol == 0:
             return lax.eq(x, y)

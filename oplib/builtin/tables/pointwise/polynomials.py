@@ -147,7 +147,7 @@ def _make_rows(name: str, family: _Family) -> tuple[Row, ...]:
     missing = Derivative(missing="torch has none either, by the degree")
     return make_pairs(
         f"special_{name}",
-        elementwise(f"special.{name}", in_single(function), floating=True),
+        elementwise(in_single(function), floating=True),
         family.doc,
         second="n",
         derivatives={"Scalar_Tensor": missing},

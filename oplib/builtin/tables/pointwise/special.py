@@ -202,8 +202,8 @@ def _differentiate_zeta(primals: Sequence[Any], tangents: Sequence[Any]) -> tupl
 def _polygamma(self: Any, n: int) -> Any:
     if n < 0:
         raise ArgumentError(
-            f"polygamma: polygamma(n, x) does not support negative n. Got n={n} for {describe(self)}. Give "
-            "how many times digamma is to be differentiated."
+            "polygamma(n, x) does not support negative n",
+            "Give how many times digamma is to be differentiated.",
         )
 
     return on_floating(in_single(lambda x: compute_polygamma(n, x)))(self)
@@ -211,10 +211,7 @@ def _polygamma(self: Any, n: int) -> Any:
 
 def _mvlgamma(self: Any, p: int) -> Any:
     if p < 1:
-        raise ArgumentError(
-            f"mvlgamma: p has to be greater than or equal to 1. Got p={p} for {describe(self)}. Give the "
-            "count of dimensions."
-        )
+        raise ArgumentError("p has to be greater than or equal to 1", "Give the count of dimensions.")
 
     def compute(x: Any) -> Any:
         shares = [compute_lgamma(x - strong(0.5 * index, x)) for index in range(p)]
@@ -227,7 +224,7 @@ def _pairs(name: str, function: Any, doc: str, dtypes: str, missing: str = "") -
     """Makes rows of a function of two operands; ``missing`` says why the first has no derivative."""
     return make_pairs(
         f"special_{name}",
-        elementwise(f"special.{name}", in_single(function), floating=True),
+        elementwise(in_single(function), floating=True),
         doc,
         derivatives={"Scalar": Derivative(missing=missing)} if missing else None,
         in_place=False,
@@ -239,7 +236,7 @@ def _pairs(name: str, function: Any, doc: str, dtypes: str, missing: str = "") -
 def _incomplete(name: str, function: Any, doc: str) -> Row:
     return ItemRow(
         f"{name}(Tensor self, Tensor other) -> Tensor",
-        elementwise(name, in_single(function)),
+        elementwise(in_single(function)),
         doc,
         in_place=True,
         dtypes="hf",

@@ -14,7 +14,7 @@ from oplib.builtin.kernels.picked_gradients import OF_CHOSEN
 from oplib.builtin.kernels.promotion import elementwise, in_single, is_integral, strong, to_floating
 from oplib.builtin.kernels.shared_gradients import ALONG, LARGER, OF_ALL, OF_EXTREMA, SMALLER
 from oplib.builtin.rows.row import SELECTED, Row, constant
-from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.errors import ArgumentError, DimensionError
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.rules import COMPLEX
@@ -166,7 +166,7 @@ SUMS = (
 # Extrema ----------------------------------------------------------------------------------------------------
 
 
-def refuse_empty(op: str, self: Any, axes: Sequence[int]) -> None:
+def refuse_empty(self: Any, axes: Sequence[int]) -> None:
     """Raises if a reduction would have to choose among no items.
 
     Raises:
@@ -175,21 +175,20 @@ def refuse_empty(op: str, self: Any, axes: Sequence[int]) -> None:
     for axis in axes:
         if self.ndim and not self.shape[axis]:
             raise DimensionError(
-                f"{op}: expected reduction dim {axis} to have non-zero size. Got {describe(self)}. Choose "
-                "another dim."
+                f"expected reduction dim {axis} to have non-zero size", "Choose another dim."
             )
 
 
-def _refuse_no_items(op: str, self: Any, kind: type[Exception]) -> None:
+def _refuse_no_items(self: Any, kind: type[Exception]) -> None:
     if not self.size:
         raise kind(
-            f"{op}: expected reduction dim to be specified for a tensor without items. Got "
-            f"{describe(self)}. Pass dim=, or a tensor with items."
+            "expected reduction dim to be specified for a tensor without items",
+            "Pass dim=, or a tensor with items.",
         )
 
 
-def _find_whole(op: str, reduce: Any, self: Any) -> Any:
-    _refuse_no_items(op, self, ArgumentError)
+def _find_whole(reduce: Any, self: Any) -> Any:
+    _refuse_no_items(self, ArgumentError)
     return reduce(self)
 
 
@@ -203,7 +202,7 @@ def _find_along(op: str, find: Any, self: Any, dim: int, keepdim: bool) -> tuple
     axis = find_dim(op, self.ndim, dim)
     if not self.ndim:
         return self, lax.full((), 0, default_int_dtype())
-    refuse_empty(op, self, [axis])
+    refuse_empty(self, [axis])
     picked = find(self, axis, default_int_dtype())
     values = take_at(self, picked, axis)
     if keepdim:
@@ -213,13 +212,13 @@ def _find_along(op: str, find: Any, self: Any, dim: int, keepdim: bool) -> tuple
 
 def _find_index(op: str, find: Any, self: Any, dim: int | None, keepdim: bool) -> Any:
     if dim is None:
-        _refuse_no_items(op, self, DimensionError)
+        _refuse_no_items(self, DimensionError)
         index = find(lax.reshape(self, (self.size,)), 0, default_int_dtype())
         return lax.reshape(index, (1,) * self.ndim) if keepdim else index
     axis = find_dim(op, self.ndim, dim)
     if not self.ndim:
         return lax.full((), 0, default_int_dtype())
-    refuse_empty(op, self, [axis])
+    refuse_empty(self, [axis])
     index = find(self, axis, default_int_dtype())
     return lax.expand_dims(index, (axis,)) if keepdim else index
 
@@ -227,8 +226,8 @@ def _find_index(op: str, find: Any, self: Any, dim: int | None, keepdim: bool) -
 def _find_extreme(op: str, reduce: Any, self: Any, dim: Sequence[int], keepdim: bool) -> Any:
     axes = find_dims(op, self, dim)
     if not dim:
-        _refuse_no_items(op, self, ArgumentError)
-    refuse_empty(op, self, axes)
+        _refuse_no_items(self, ArgumentError)
+    refuse_empty(self, axes)
     return reduce(self, axis=axes, keepdims=keepdim)
 
 
@@ -243,7 +242,7 @@ def _extremum(op: str, adjective: str, reduce: Any, find: Any, choose: Any) -> t
     return (
         Row(
             f"{op}(Tensor self) -> Tensor",
-            partial(_find_whole, op, reduce),
+            partial(_find_whole, reduce),
             f"{adjective}est item; equal items share the gradient",
             derivative=OF_ALL,
             dtypes="bihf",
@@ -258,7 +257,7 @@ def _extremum(op: str, adjective: str, reduce: Any, find: Any, choose: Any) -> t
         ),
         Row(
             f"{op}.other(Tensor self, Tensor other) -> Tensor",
-            elementwise(op, choose),
+            elementwise(choose),
             f"{adjective}er of two items; equal items share the gradient",
             derivative=LARGER if op == "max" else SMALLER,
             dtypes="bihf",

@@ -13,7 +13,7 @@ from oplib.builtin.kernels.dims import find_dim, find_dims
 from oplib.builtin.kernels.promotion import in_single, is_integral, meet, strong
 from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.pointwise.basic import find_sign
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 from oplib.tensor.dtypes.rules import COMPLEX
 
 _DIM = "int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False"
@@ -131,15 +131,14 @@ def _vector_norm(
 ) -> Any:
     if is_integral(self.dtype):
         raise ArgumentError(
-            "linalg.vector_norm: expected a floating point or complex tensor as input. Got "
-            f"{describe(self)}. Convert it: tensor.float()."
+            "expected a floating point or complex tensor as input", "Convert it: tensor.float()."
         )
     array = self if dtype is None else lax.convert_element_type(self, dtype)
     axes = find_dims("vector_norm", array, dim)
     if (ord < 0 or math.isinf(ord)) and not math.prod(array.shape[axis] for axis in axes):
         raise ArgumentError(
-            f"linalg.vector_norm: cannot compute the {ord} norm on an empty dimension, since it has no "
-            f"identity. Got {describe(array)}. Choose another order, or a tensor with items."
+            f"cannot compute the {ord} norm on an empty dimension, since it has no identity",
+            "Choose another order, or a tensor with items.",
         )
     return in_single(lambda given: compute_norm(given, ord, axes, keepdim))(array)
 
@@ -148,8 +147,8 @@ def _renorm(self: Any, p: float, dim: int, maxnorm: float) -> Any:
     axis = find_dim("renorm", self.ndim, dim)
     if self.ndim < 2 or p <= 0 or maxnorm < 0:
         raise ArgumentError(
-            f"renorm: expected a tensor of 2 dims at least, a positive p and a maxnorm that is not negative. "
-            f"Got {describe(self)}, p={p} and maxnorm={maxnorm}. Give an order and a bound of the norms."
+            "expected a tensor of 2 dims at least, a positive p and a maxnorm that is not negative",
+            "Give an order and a bound of the norms.",
         )
     axes = [index for index in range(self.ndim) if index != axis]
 
@@ -165,7 +164,7 @@ def _renorm(self: Any, p: float, dim: int, maxnorm: float) -> Any:
 
 
 def _dist(self: Any, other: Any, p: float = 2) -> Any:
-    x, y = meet("dist", self, other)
+    x, y = meet(self, other)
     return _vector_norm(x - y, p)
 
 

@@ -11,7 +11,7 @@ from jax import lax
 
 from oplib.builtin.kernels.promotion import promote_operands
 from oplib.builtin.rows.row import Row, constant
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 
@@ -22,17 +22,14 @@ def _searchsorted(sorted_sequence: Any, self: Any, *, right: bool = False, out_i
     common = promote_operands(sorted_sequence, self)
     sorted_sequence, self = (lax.convert_element_type(array, common) for array in (sorted_sequence, self))
     if not sorted_sequence.ndim:
-        raise ArgumentError(
-            f"searchsorted: the boundaries must have an axis. Got {describe(sorted_sequence)}. Reshape them."
-        )
+        raise ArgumentError("the boundaries must have an axis", "Reshape them.")
     side = "right" if right else "left"
     dtype = dtypes.int32 if out_int32 else default_int_dtype()
     if sorted_sequence.ndim == 1:
         return lax.convert_element_type(jnp.searchsorted(sorted_sequence, self, side=side), dtype)
     if sorted_sequence.shape[:-1] != self.shape[:-1]:
         raise ArgumentError(
-            f"searchsorted: the sequences and the values must have the same axes except the last. Got "
-            f"{describe(sorted_sequence)} and {describe(self)}. Reshape one of them."
+            "the sequences and the values must have the same axes except the last", "Reshape one of them."
         )
     search = partial(jnp.searchsorted, side=side)
     for _ in self.shape[:-1]:
@@ -42,18 +39,13 @@ def _searchsorted(sorted_sequence: Any, self: Any, *, right: bool = False, out_i
 
 def _bucketize(self: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
     if boundaries.ndim != 1:
-        raise ArgumentError(
-            f"bucketize: the boundaries must have one dimension. Got {describe(boundaries)}. Flatten them."
-        )
+        raise ArgumentError("the boundaries must have one dimension", "Flatten them.")
     return _searchsorted(boundaries, self, right=right, out_int32=out_int32)
 
 
 def _nonzero_static(self: Any, *, size: int, fill_value: int = -1) -> Any:
     if size < 0:
-        raise ArgumentError(
-            f"nonzero_static: 'size' must be a non-negative integer. Got {size} for {describe(self)}. Give "
-            "the number of rows."
-        )
+        raise ArgumentError("'size' must be a non-negative integer", "Give the number of rows.")
     if not self.size or not self.ndim:
         return jnp.full((size, self.ndim), fill_value, default_int_dtype())
     indices = jnp.nonzero(self, size=size, fill_value=fill_value)

@@ -16,12 +16,11 @@ from oplib.library import Derivative
 from oplib.tensor.dtypes.rules import COMPLEX, FLOATING
 
 
-def _list_variables(op: str, self: Any) -> Any:
+def _list_variables(self: Any) -> Any:
     """Returns an array with one variable per row."""
     if self.ndim > 2:
         raise ArgumentError(
-            f"{op}: expected input to have two or fewer dimensions. Got {describe(self)}. Give one variable "
-            "in each row."
+            "expected input to have two or fewer dimensions", "Give one variable in each row."
         )
     return lax.reshape(to_floating(self), (1,) * (2 - self.ndim) + self.shape)
 
@@ -30,13 +29,12 @@ def _check_weights(name: str, weights: Any, kinds: str, rows: Any) -> None:
     is_right = is_integral(weights.dtype) if kinds == "integral" else weights.dtype in FLOATING
     if weights.ndim > 1 or weights.size != rows.shape[1] or not is_right:
         raise ArgumentError(
-            f"cov: expected {name} to have one {kinds} number for each observation. Got "
-            f"{describe(weights)} for {describe(rows)}. Convert or cut them."
+            f"expected {name} to have one {kinds} number for each observation", "Convert or cut them."
         )
 
 
 def _cov(self: Any, fweights: Any = None, aweights: Any = None, *, correction: int = 1) -> Any:
-    rows = _list_variables("cov", self)
+    rows = _list_variables(self)
     real = lax.real(rows) if rows.dtype in COMPLEX else rows
     given: list[Any] = []
     for name, weights, kinds in (
@@ -69,7 +67,7 @@ def _cov(self: Any, fweights: Any = None, aweights: Any = None, *, correction: i
 
 
 def _corrcoef(self: Any) -> Any:
-    covariance = _cov(_list_variables("corrcoef", self))
+    covariance = _cov(_list_variables(self))
     if not covariance.ndim:
         return covariance / covariance
 
@@ -91,10 +89,7 @@ def _clip(x: Any) -> Any:
 
 def _histc(self: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
     if bins < 1 or max < min:
-        raise ArgumentError(
-            f"histc: bins must be > 0, and max must be larger than min. Got bins={bins}, min={min} and "
-            f"max={max}. Give a range."
-        )
+        raise ArgumentError("bins must be > 0, and max must be larger than min", "Give a range.")
     flat = lax.reshape(self, (self.size,))
     if not self.size:
         return jnp.zeros(bins, self.dtype)
@@ -117,8 +112,7 @@ def _histc(self: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
 def _find_range(self: Any, bins: int, range: Sequence[float] | None) -> tuple[Any, Any]:
     if bins < 1 or (range is not None and (len(range) != 2 or range[0] > range[1])):
         raise ArgumentError(
-            f"histogram: bins must be > 0, and min should not exceed max. Got bins={bins} and range={range}. "
-            "Give a range, the lower end first."
+            "bins must be > 0, and min should not exceed max", "Give a range, the lower end first."
         )
     if range is not None:
         low, high = (strong(end, self) for end in range)
@@ -147,8 +141,7 @@ def _histogram(
 def _histogram_between(self: Any, bins: Any, weight: Any = None, *, density: bool = False) -> tuple[Any, Any]:
     if bins.ndim != 1 or not bins.size or bins.dtype != self.dtype:
         raise ArgumentError(
-            "histogram: bins are a vector of edges, of the dtype of the input. Got "
-            f"{describe(bins)} for {describe(self)}. Convert it, or give their number."
+            "bins are a vector of edges, of the dtype of the input", "Convert it, or give their number."
         )
     return _count_between(self, bins, weight, density), bins
 
@@ -156,8 +149,8 @@ def _histogram_between(self: Any, bins: Any, weight: Any = None, *, density: boo
 def _count_between(self: Any, edges: Any, weight: Any, density: bool) -> Any:
     if weight is not None and (weight.shape != self.shape or weight.dtype != self.dtype):
         raise ArgumentError(
-            "histogram: if weight tensor is provided it should have the shape and dtype of the input. Got "
-            f"{describe(weight)} for {describe(self)}. Expand or convert it."
+            "if weight tensor is provided it should have the shape and dtype of the input",
+            "Expand or convert it.",
         )
     return _count_in_cells(lax.reshape(self, (self.size, 1)), [edges], weight, density=density)
 
@@ -166,8 +159,8 @@ def _histogram_grid(self: Any, bins: Sequence[Any], weight: Any = None, *, densi
     """Counts points, along the last axis, in the cells of a grid."""
     if self.ndim < 2 or len(bins) != self.shape[-1]:
         raise ArgumentError(
-            "histogramdd: the input has 2 dimensions or more, and there are edges for each item of a point. "
-            f"Got {describe(self)} and {len(bins)} vectors of edges. Give one for each."
+            "the input has 2 dimensions or more, and there are edges for each item of a point",
+            "Give one for each.",
         )
     if any(edges.ndim != 1 or not edges.size or edges.dtype != self.dtype for edges in bins):
         raise ArgumentError(
@@ -176,8 +169,8 @@ def _histogram_grid(self: Any, bins: Sequence[Any], weight: Any = None, *, densi
         )
     if weight is not None and (weight.shape != self.shape[:-1] or weight.dtype != self.dtype):
         raise ArgumentError(
-            "histogramdd: if weight tensor is provided it should have the dtype of the input, and a number "
-            f"for each point. Got {describe(weight)} for {describe(self)}. Expand or convert it."
+            "if weight tensor is provided it should have the dtype of the input, and a number for each point",
+            "Expand or convert it.",
         )
     if not bins:  # points of no numbers lie in no cell
         return jnp.full((), jnp.nan if density else 0, self.dtype)

@@ -22,13 +22,12 @@ def unfold(spec: Any, dimension: int, size: int, step: int) -> Part:
     axis, shape = find_dim("unfold", len(own), dimension), own or (1,)
     if size < 0 or step < 1:
         raise ArgumentError(
-            f"unfold: size must be >= 0 and step > 0. Got size={size} and step={step} for {describe(spec)}. "
-            "Give a size of at least 0 and a step of at least 1."
+            "size must be >= 0 and step > 0", "Give a size of at least 0 and a step of at least 1."
         )
     if size > shape[axis]:
         raise ArgumentError(
-            f"unfold: maximum size for tensor at dimension {axis} is {shape[axis]} but size is {size}. Got "
-            f"{describe(spec)}. Take a smaller window."
+            f"maximum size for tensor at dimension {axis} is {shape[axis]} but size is {size}",
+            "Take a smaller window.",
         )
     if not own:
         return _as_strided(spec, (0,), (1,), 0) if not size else (rearrange((), (None,), (1,)), ())

@@ -14,7 +14,7 @@ from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.dtype_classes import ALL
 from oplib.builtin.kernels.promotion import convert_saturated, is_integral
 from oplib.builtin.rows.row import Row, constant
-from oplib.errors import ArgumentError, ArgumentValueError, describe
+from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.tensor import default_int_dtype, result_type
 
 # Shapes -----------------------------------------------------------------------------------------------------
@@ -25,8 +25,8 @@ def _sum_to_size(self: Any, size: Sequence[int]) -> Any:
     fits = lead >= 0 and all(want in (1, have) for have, want in zip(self.shape[lead:], size, strict=True))
     if not fits:
         raise ArgumentError(
-            f"sum_to_size: size {list(size)} is not expandable to that of the tensor. Got {describe(self)}. "
-            f"Pass a size that broadcasts to the tensor's shape."
+            f"size {list(size)} is not expandable to that of the tensor",
+            "Pass a size that broadcasts to the tensor's shape.",
         )
     summed = [lead + axis for axis, want in enumerate(size) if want == 1 and self.shape[lead + axis] != 1]
     axes = (*range(lead), *summed)
@@ -38,30 +38,26 @@ def _sum_to_size(self: Any, size: Sequence[int]) -> Any:
 # Joining ----------------------------------------------------------------------------------------------------
 
 
-def _to_common_dtype(op: str, tensors: Sequence[Any]) -> list[Any]:
+def _to_common_dtype(tensors: Sequence[Any]) -> list[Any]:
     if not tensors:
-        raise ArgumentValueError(
-            f"{op}: expected a non-empty list of Tensors. Got an empty one. Give at least one."
-        )
+        raise ArgumentValueError("expected a non-empty list of Tensors", "Give at least one.")
     dtype = result_type(*tensors)
     return [lax.convert_element_type(tensor, dtype) for tensor in tensors]
 
 
 def _cat(tensors: Sequence[Any], dim: int) -> Any:
-    arrays = _to_common_dtype("cat", tensors)
+    arrays = _to_common_dtype(tensors)
     for index, array in enumerate(arrays):
         if not array.ndim:
             raise ArgumentError(
-                f"cat: zero-dimensional tensor (at position {index}) cannot be concatenated. Got "
-                f"{describe(array)}. Use stack."
+                f"zero-dimensional tensor (at position {index}) cannot be concatenated", "Use stack."
             )
     filled = [array for array in arrays if array.shape != (0,)] or arrays[:1]  # torch ignores empty tensors
     axis = find_dim("cat", filled[0].ndim, dim)
     for array in filled:
         if _without(array.shape, axis) != _without(filled[0].shape, axis):
             raise ArgumentError(
-                f"cat: Sizes of tensors must match except in dimension {axis}. Got {describe(filled[0])} and "
-                f"{describe(array)}. Reshape one of them."
+                f"Sizes of tensors must match except in dimension {axis}", "Reshape one of them."
             )
     return lax.concatenate(filled, axis)
 
@@ -71,13 +67,10 @@ def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 
 def _stack(tensors: Sequence[Any], dim: int) -> Any:
-    arrays = _to_common_dtype("stack", tensors)
+    arrays = _to_common_dtype(tensors)
     for array in arrays:
         if array.shape != arrays[0].shape:
-            raise ArgumentError(
-                f"stack: expects each tensor to be equal size. Got {describe(arrays[0])} and "
-                f"{describe(array)}. Reshape one of them, or use cat."
-            )
+            raise ArgumentError("expects each tensor to be equal size", "Reshape one of them, or use cat.")
     axis = find_dim("stack", arrays[0].ndim + 1, dim)
     return lax.concatenate([lax.expand_dims(array, (axis,)) for array in arrays], axis)
 
@@ -123,7 +116,7 @@ VIEWS = (
     _reshape_row(
         "reshape(Tensor self, int[] shape) -> Tensor",
         "the items in another shape; a view if torch returns one",
-        lambda spec, shape: rules.fill_in_length("reshape", spec, shape),
+        rules.fill_in_length,
         may_copy=True,
     ),
     _reshape_row(

@@ -18,32 +18,29 @@ from oplib.errors import ArgumentError, DimensionError, UnsupportedArgumentError
 # Repeated ---------------------------------------------------------------------------------------------------
 
 
-def _check_repeats(op: str, self: Any, repeats: Sequence[int]) -> None:
+def _check_repeats(repeats: Sequence[int]) -> None:
     if any(times < 0 for times in repeats):
-        raise ArgumentError(
-            f"{op}: nothing can be repeated a negative number of times. Got {list(repeats)} for "
-            f"{describe(self)}. Give 0 or more."
-        )
+        raise ArgumentError("nothing can be repeated a negative number of times", "Give 0 or more.")
 
 
 def _repeat(self: Any, repeats: Sequence[int]) -> Any:
-    _check_repeats("repeat", self, repeats)
+    _check_repeats(repeats)
     if len(repeats) < self.ndim:
         raise ArgumentError(
-            "repeat: number of dimensions of repeat dims can not be smaller than number of dimensions of "
-            f"tensor. Got {list(repeats)} for {describe(self)}. Give one number for each axis."
+            "number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
+            "Give one number for each axis.",
         )
     return jnp.tile(self, tuple(repeats))
 
 
 def _tile(self: Any, dims: Sequence[int]) -> Any:
-    _check_repeats("tile", self, dims)
+    _check_repeats(dims)
     return jnp.tile(self, tuple(dims))
 
 
 def _repeat_interleave(self: Any, repeats: int, dim: int | None) -> Any:
     if repeats < 0:
-        raise ArgumentError(f"repeat_interleave: repeats can not be negative. Got {repeats}. Give 0 or more.")
+        raise ArgumentError("repeats can not be negative", "Give 0 or more.")
     if dim is None:
         return jnp.repeat(lax.reshape(self, (self.size,)), repeats)
     return jnp.repeat(self, repeats, axis=find_dim("repeat_interleave", self.ndim, dim))
@@ -56,64 +53,50 @@ def _flip(self: Any, dims: Sequence[int]) -> Any:
     return lax.rev(self, find_dims("flip", self, dims)) if dims else self
 
 
-def _flip_axis(op: str, axis: int, self: Any) -> Any:
+def _flip_axis(axis: int, self: Any) -> Any:
     if self.ndim <= axis:
-        raise ArgumentError(
-            f"{op}: input must be >= {axis + 1}-d. Got {describe(self)}. Add an axis with unsqueeze."
-        )
+        raise ArgumentError(f"input must be >= {axis + 1}-d", "Add an axis with unsqueeze.")
     return lax.rev(self, (axis,))
 
 
 def _roll(self: Any, shifts: Sequence[int], dims: Sequence[int]) -> Any:
     if not dims:
         if len(shifts) != 1:
-            raise ArgumentError(f"roll: without dims there is one shift. Got {list(shifts)}. Name the dims.")
+            raise ArgumentError("without dims there is one shift", "Name the dims.")
         return lax.reshape(jnp.roll(lax.reshape(self, (self.size,)), shifts[0]), self.shape)
     if len(shifts) != len(dims):
-        raise ArgumentError(
-            f"roll: shifts and dimensions must align. Got {list(shifts)} and {list(dims)}. Give as many "
-            "shifts as dims."
-        )
+        raise ArgumentError("shifts and dimensions must align", "Give as many shifts as dims.")
     if not self.ndim:
         raise DimensionError(
-            f"roll: Dimension specified as {dims[0]} but tensor has no dimensions. Got {describe(self)}. "
-            "Leave out dims."
+            f"Dimension specified as {dims[0]} but tensor has no dimensions", "Leave out dims."
         )
     return jnp.roll(self, tuple(shifts), tuple(find_dim("roll", self.ndim, dim) for dim in dims))
 
 
 def _rot90(self: Any, k: int, dims: Sequence[int]) -> Any:
     if len(dims) != 2 or len(set(find_dims("rot90", self, dims))) != 2:
-        raise ArgumentError(f"rot90: expected two different dims. Got {list(dims)}. Name the plane to turn.")
+        raise ArgumentError("expected two different dims", "Name the plane to turn.")
     return jnp.rot90(self, k, (dims[0], dims[1]))
 
 
 # Triangles and diagonals ------------------------------------------------------------------------------------
 
 
-def _cut_triangle(op: str, cut: Any, self: Any, diagonal: int) -> Any:
+def _cut_triangle(cut: Any, self: Any, diagonal: int) -> Any:
     if self.ndim < 2:
-        raise ArgumentError(
-            f"{op}: input tensor must have at least 2 dimensions. Got {describe(self)}. Add an axis."
-        )
+        raise ArgumentError("input tensor must have at least 2 dimensions", "Add an axis.")
     return cut(self, diagonal)
 
 
 def _diag(self: Any, diagonal: int) -> Any:
     if self.ndim not in (1, 2):
-        raise ArgumentError(
-            f"diag: supports 1D or 2D tensors. Got {describe(self)}. Use diagonal or diag_embed for "
-            "the others."
-        )
+        raise ArgumentError("supports 1D or 2D tensors", "Use diagonal or diag_embed for the others.")
     return jnp.diag(self, diagonal)
 
 
 def _diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
     if not self.ndim:
-        raise DimensionError(
-            f"diag_embed: the tensor has no axis to make diagonals of. Got {describe(self)}. Add one: "
-            "unsqueeze(0)."
-        )
+        raise DimensionError("the tensor has no axis to make diagonals of", "Add one: unsqueeze(0).")
     size = self.shape[-1] + abs(offset)
     rows = lax.broadcasted_iota(jnp.int32, (size, size), 0)
     columns = lax.broadcasted_iota(jnp.int32, (size, size), 1)
@@ -125,7 +108,7 @@ def _diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
         matrix = jnp.zeros((*self.shape[:-1], size, size), self.dtype)
     first, second = (find_dim("diag_embed", self.ndim + 1, dim) for dim in (dim1, dim2))
     if first == second:
-        raise ArgumentError(f"diag_embed: expected two different dims. Got {dim1} and {dim2}. Change one.")
+        raise ArgumentError("expected two different dims", "Change one.")
     if first > second:
         matrix = jnp.swapaxes(matrix, -1, -2)
     return jnp.moveaxis(matrix, (-2, -1), sorted((first, second)))
@@ -139,7 +122,7 @@ _MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 def _pad(self: Any, pad: Sequence[int], mode: str, value: complex | None) -> Any:
     if mode != "constant" and mode not in _MODES:
         raise UnsupportedArgumentError(
-            f"pad: unrecognised padding mode. Got {mode!r}. Choose constant, reflect, replicate or circular."
+            "unrecognised padding mode", "Choose constant, reflect, replicate or circular."
         )
     widths = _find_widths(self, pad)
     if mode == "constant":
@@ -158,16 +141,14 @@ def _find_widths(self: Any, pad: Sequence[int]) -> list[tuple[int, int]]:
     """Returns how many items come before and after those of each axis."""
     if len(pad) % 2 or len(pad) > 2 * self.ndim:
         raise ArgumentError(
-            "pad: padding length must be divisible by 2 and at most twice the number of dims. Got "
-            f"{list(pad)} for {describe(self)}. Give the numbers before and after, the last axis first."
+            "padding length must be divisible by 2 and at most twice the number of dims",
+            "Give the numbers before and after, the last axis first.",
         )
     widths = [(0, 0)] * self.ndim
     for index in range(len(pad) // 2):
         widths[self.ndim - 1 - index] = (pad[2 * index], pad[2 * index + 1])
     if any(size + low + high < 0 for size, (low, high) in zip(self.shape, widths, strict=True)):
-        raise ArgumentError(
-            f"pad: an axis loses all its items. Got {list(pad)} for {describe(self)}. Take less away."
-        )
+        raise ArgumentError("an axis loses all its items", "Take less away.")
     return widths
 
 
@@ -176,34 +157,30 @@ def _check_sizes(self: Any, pad: Sequence[int], mode: str, widths: Sequence[tupl
     count = len(pad) // 2
     if mode != "circular" and 0 in self.shape[max(self.ndim - count - 1, 0) :]:
         raise ArgumentError(
-            f"pad: expected channels and places of a size other than 0. Got {describe(self)} with "
-            f"mode={mode!r}. Only the batch may be empty."
+            "expected channels and places of a size other than 0", "Only the batch may be empty."
         )
     for (low, high), size in list(zip(widths, self.shape, strict=True))[self.ndim - count :]:
         limit = {"reflect": size - 1, "circular": size}.get(mode, math.inf)
         if max(low, high) > limit:
             raise ArgumentError(
-                f"pad: padding size should be less than the corresponding input dimension. Got {list(pad)} "
-                f"for {describe(self)} with mode={mode!r}. Pad less."
+                "padding size should be less than the corresponding input dimension", "Pad less."
             )
 
 
 def _check_mode(self: Any, pad: Sequence[int], mode: str, value: complex | None) -> None:
     """Checks torch's conditions for the modes that repeat items."""
     if value is not None and value != 0:
-        raise ArgumentError(
-            f"pad: mode {mode!r} doesn't take in a value argument. Got {value}. Leave it out."
-        )
+        raise ArgumentError(f"mode {mode!r} doesn't take in a value argument", "Leave it out.")
     if self.ndim - len(pad) // 2 not in (1, 2):
         raise UnsupportedArgumentError(
-            f"pad: with mode={mode!r} all axes except the first one or two are padded. Got {list(pad)} for "
-            f"{describe(self)}. Give two numbers for each of these axes, or reshape."
+            f"with mode={mode!r} all axes except the first one or two are padded",
+            "Give two numbers for each of these axes, or reshape.",
         )
 
 
 def _pixel_shuffle(self: Any, upscale_factor: int) -> Any:
     factor = upscale_factor
-    _check_pixels("pixel_shuffle", self, factor)
+    _check_pixels(self, factor)
     if self.shape[-3] % factor**2:
         raise ArgumentError(
             f"pixel_shuffle: expects its input's 'channel' dimension to be divisible by the square of "
@@ -218,17 +195,16 @@ def _pixel_shuffle(self: Any, upscale_factor: int) -> Any:
     )
 
 
-def _check_pixels(op: str, self: Any, factor: int) -> None:
+def _check_pixels(self: Any, factor: int) -> None:
     if self.ndim < 3 or factor < 1:
         raise ArgumentError(
-            f"{op}: expects a positive factor and input with at least 3 dimensions. Got {factor} and "
-            f"{describe(self)}. Add an axis with unsqueeze."
+            "expects a positive factor and input with at least 3 dimensions", "Add an axis with unsqueeze."
         )
 
 
 def _pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
     factor = downscale_factor
-    _check_pixels("pixel_unshuffle", self, factor)
+    _check_pixels(self, factor)
     if self.shape[-2] % factor or self.shape[-1] % factor:
         raise ArgumentError(
             f"pixel_unshuffle: expects height and width to be divisible by downscale_factor. Got "
@@ -246,8 +222,8 @@ def _pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
 def _channel_shuffle(input: Any, groups: int) -> Any:
     if input.ndim < 3 or groups < 1 or input.shape[1] % groups:
         raise ArgumentError(
-            "channel_shuffle: expects at least 3 dimensions; groups must be positive, and the channels "
-            f"divisible by groups. Got {describe(input)} and {groups}. Choose a divisor."
+            "expects at least 3 dimensions; groups must be positive, and the channels divisible by groups",
+            "Choose a divisor.",
         )
     count, channels, *rest = input.shape
     parts = lax.reshape(input, (count, groups, channels // groups, *rest))
@@ -257,16 +233,16 @@ def _channel_shuffle(input: Any, groups: int) -> Any:
 # Joined -----------------------------------------------------------------------------------------------------
 
 
-def _join(op: str, join: Any, tensors: Sequence[Any]) -> Any:
+def _join(join: Any, tensors: Sequence[Any]) -> Any:
     if not tensors:
-        raise ArgumentError(f"{op}: expects a non-empty list of tensors. Got none. Give at least one.")
+        raise ArgumentError("expects a non-empty list of tensors", "Give at least one.")
     dtype = jnp.result_type(*tensors) if len({tensor.dtype for tensor in tensors}) > 1 else tensors[0].dtype
     try:
         return join([lax.convert_element_type(tensor, dtype) for tensor in tensors])
     except (TypeError, ValueError):
         raise ArgumentError(
-            f"{op}: sizes of tensors must match except in the dimension they are joined along. Got "
-            f"{', '.join(map(describe, tensors))}. Reshape one of them."
+            "sizes of tensors must match except in the dimension they are joined along",
+            "Reshape one of them.",
         ) from None
 
 
@@ -299,7 +275,7 @@ ROWS = (
     *(
         Row(
             f"{op}(Tensor self) -> Tensor",
-            partial(_flip_axis, op, axis),
+            partial(_flip_axis, axis),
             f"the items, mirrored along axis {axis}",
             result="shape",
         )
@@ -319,7 +295,7 @@ ROWS = (
     *(
         Row(
             f"{op}(Tensor self, int diagonal=0) -> Tensor",
-            partial(_cut_triangle, op, cut),
+            partial(_cut_triangle, cut),
             f"the matrix with 0 {where} a diagonal",
             in_place=True,
             result="shape",
@@ -360,20 +336,20 @@ ROWS = (
     ),
     Row(
         "hstack(Tensor[] tensors) -> Tensor",
-        partial(_join, "hstack", jnp.hstack),
+        partial(_join, jnp.hstack),
         "tensors joined along axis 1",
         out=True,
     ),
     Row(
         "vstack(Tensor[] tensors) -> Tensor",
-        partial(_join, "vstack", jnp.vstack),
+        partial(_join, jnp.vstack),
         "tensors joined along axis 0",
         out=True,
         aliases=("row_stack",),
     ),
     Row(
         "dstack(Tensor[] tensors) -> Tensor",
-        partial(_join, "dstack", jnp.dstack),
+        partial(_join, jnp.dstack),
         "tensors joined along axis 2",
         out=True,
     ),

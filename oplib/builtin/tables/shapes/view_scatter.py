@@ -14,26 +14,21 @@ from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor.views.frame import find_positions
 
 
-def _check_shape(op: str, self: Any, src: Any, expected: Sequence[int]) -> Any:
+def _check_shape(self: Any, src: Any, expected: Sequence[int]) -> Any:
     """Returns the source in the dtype of the tensor."""
     if src.shape != tuple(expected):
-        raise ArgumentError(
-            f"{op}: expected src to have a size equal to the slice of self. Got {describe(src)} for a slice "
-            f"{list(expected)} of {describe(self)}. Expand it."
-        )
+        raise ArgumentError("expected src to have a size equal to the slice of self", "Expand it.")
     return lax.convert_element_type(src, self.dtype)
 
 
-def _check_axes(op: str, self: Any) -> None:
+def _check_axes(self: Any) -> None:
     if not self.ndim:
-        raise DimensionError(
-            f"{op}: it takes no 0-dim tensor. Got {describe(self)}. Add a dim: unsqueeze(0)."
-        )
+        raise DimensionError("it takes no 0-dim tensor", "Add a dim: unsqueeze(0).")
 
 
 def _select_scatter(self: Any, src: Any, dim: int, index: int) -> Any:
     op = "select_scatter"
-    _check_axes(op, self)
+    _check_axes(self)
     axis = find_dim(op, self.ndim, dim)
     length = self.shape[axis]
     if not -length <= index < length:
@@ -41,7 +36,7 @@ def _select_scatter(self: Any, src: Any, dim: int, index: int) -> Any:
             f"{op}: index {index} is out of range for dimension {axis}. Got {describe(self)}. "
             f"{name_indices(length)}"
         )
-    items = _check_shape(op, self, src, (*self.shape[:axis], *self.shape[axis + 1 :]))
+    items = _check_shape(self, src, (*self.shape[:axis], *self.shape[axis + 1 :]))
     return self.at[(*(slice(None),) * axis, index % length)].set(items)
 
 
@@ -49,13 +44,13 @@ def _slice_scatter(
     self: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Any:
     op = "slice_scatter"
-    _check_axes(op, self)
+    _check_axes(self)
     axis = find_dim(op, self.ndim, dim)
     if step < 1:
-        raise ArgumentError(f"{op}: slice step must be positive. Got {step}. Turn the tensors with flip.")
+        raise ArgumentError("slice step must be positive", "Turn the tensors with flip.")
     window = slice(start, end, step)
     count = len(range(*window.indices(self.shape[axis])))
-    items = _check_shape(op, self, src, (*self.shape[:axis], count, *self.shape[axis + 1 :]))
+    items = _check_shape(self, src, (*self.shape[:axis], count, *self.shape[axis + 1 :]))
     return self.at[(*(slice(None),) * axis, window)].set(items)
 
 
@@ -63,14 +58,12 @@ def _diagonal_scatter(self: Any, src: Any, offset: int = 0, dim1: int = 0, dim2:
     op = "diagonal_scatter"
     first, second = find_dim(op, self.ndim, dim1), find_dim(op, self.ndim, dim2)
     if first == second:
-        raise ArgumentError(
-            f"{op}: diagonal dimensions cannot be identical. Got {dim1} and {dim2}. Name two."
-        )
+        raise ArgumentError("diagonal dimensions cannot be identical", "Name two.")
     matrices = jnp.moveaxis(self, (first, second), (-2, -1))
     rows, columns = matrices.shape[-2:]
     down, right = max(-offset, 0), max(offset, 0)
     count = max(min(rows - down, columns - right), 0)
-    items = _check_shape(op, self, src, (*matrices.shape[:-2], count))
+    items = _check_shape(self, src, (*matrices.shape[:-2], count))
     indices = lax.iota(jnp.int32, count)
     written = matrices.at[
         ..., indices + jnp.full_like(indices, down), indices + jnp.full_like(indices, right)
@@ -84,8 +77,7 @@ def _as_strided_scatter(
     op = "as_strided_scatter"
     if len(size) != len(stride) or min([*size, *stride, storage_offset or 0], default=0) < 0:
         raise ArgumentError(
-            f"{op}: mismatch in length of strides and shape, or a negative number. Got {list(size)}, "
-            f"{list(stride)} and {storage_offset}. Give one stride for each size."
+            "mismatch in length of strides and shape, or a negative number", "Give one stride for each size."
         )
     indices = find_positions(tuple(size), (tuple(stride), storage_offset or 0))
     if indices.size and indices.max() >= self.size:
@@ -93,7 +85,7 @@ def _as_strided_scatter(
             f"{op}: the last item lies outside of the tensor. Got position {indices.max()} for "
             f"{describe(self)}. Give smaller strides."
         )
-    items = _check_shape(op, self, src, size)
+    items = _check_shape(self, src, size)
     flat = lax.reshape(self, (self.size,)).at[indices].set(items)
     return lax.reshape(flat, self.shape)
 

@@ -158,9 +158,12 @@ def test_a_length_may_be_a_symbol() -> None:
 @pytest.mark.parametrize(
     ("mask", "told"),
     [
-        (np.zeros((5, 1, 3, 3), bool), r"the mask must have a row for each query.*Got bool\[5,1,3,3\]"),
+        (
+            np.zeros((5, 1, 3, 3), bool),
+            r"the mask must have a row for each query.*Got .* attn_mask bool\[5,1,3,3\]",
+        ),
         (np.zeros((1, 2, 4, 3, 3), bool), "the mask must have a row for each query"),
-        (np.zeros((3, 3), np.float16), r"expected a mask of bools.*Got f16\[3,3\] for f32"),
+        (np.zeros((3, 3), np.float16), r"expected a mask of bools.*Got query f32.* attn_mask f16\[3,3\]"),
     ],
 )
 def test_a_mask_that_torch_refuses_is_refused(mask: np.ndarray, told: str) -> None:
