@@ -294,13 +294,19 @@ class Trace:
             arrays = [(gradient._storage.array, to) for gradient, to in pairs if gradient is not None]
             return tuple([array if to is None else constrain(array, to) for array, to in arrays])
 
-        made = [(tensor, tensor._grad) for tensor, _ in self._collector.made]
+        made = [(tensor, tensor._grad, tensor._storage.version) for tensor, _ in self._collector.made]
         closed = jax.make_jaxpr(pull)(*specs)
-        if any(tensor._grad is not before for tensor, before in made):
+        for tensor, before, version in made:
+            if tensor._grad is not before:
+                how, cure = "gives a gradient to", "Use oplib.autograd.grad there, which returns the gradient"
+            elif tensor._storage.version != version:
+                how, cure = "writes into", "Write into a clone() there, or run the backward inside"
+            else:
+                continue
             raise TracingError(
-                f"{self.name}: a backward inside of the backward of a Function gives a gradient to a Tensor "
-                "that the compiled function returns or keeps. A compiled backward cannot store it there. Use "
-                "oplib.autograd.grad there, which returns the gradient."
+                f"{self.name}: the backward of a Function {how} a Tensor that the compiled function returns "
+                f"or keeps. Got {describe(tensor)}. A compiled backward that runs outside cannot store it "
+                f"there. {cure}."
             )
         without = frozenset[int]().union(*[paths[number] for number in refused])
         has_edge = [has or index in without for index, has in enumerate(reached)]

@@ -563,3 +563,40 @@ def test_a_backward_that_is_differentiated_once_leaves_other_results_alone():
     _, other = oplib.jit(step)()
     other.backward()
     np.testing.assert_allclose(x.grad.numpy(), 3 * np.array([0.3, 0.4]) ** 2, rtol=1e-6)
+
+
+class WriteIntoSaved(Function):
+    """Writes into a saved Tensor, which is a result too, in its backward."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = x.clone()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        with oplib.no_grad():
+            y.add_(g)
+        return g * 3
+
+
+def test_a_write_of_a_backward_outside_into_a_result_is_refused():
+    def run(function):
+        x = oplib.tensor([1.0, 2.0], requires_grad=True)
+        y = function(x)
+        (y * 1).sum().backward()
+        return y.tolist(), x.grad.tolist()
+
+    def run_inside(x):
+        y = WriteIntoSaved.apply(x)
+        (gradient,) = grad((y * 1).sum(), x)
+        return y.detach(), gradient
+
+    x = oplib.tensor([1.0, 2.0], requires_grad=True)
+    assert run(WriteIntoSaved.apply) == ([2.0, 3.0], [3.0, 3.0])
+    assert [value.tolist() for value in oplib.jit(run_inside)(x)] == [[2.0, 3.0], [3.0, 3.0]]
+    with pytest.raises(TracingError, match="the backward of a Function writes into a Tensor"):
+        run(oplib.jit(lambda x: WriteIntoSaved.apply(x)))
+    assert oplib.jit(lambda x: WriteIntoSaved.apply(x) * 1)(x).tolist() == [1.0, 2.0]
