@@ -76,3 +76,35 @@ print(gc.isenabled())
 @pytest.mark.parametrize(("first", "after"), [("", "True"), ("gc.disable()", "False")], ids=["on", "off"])
 def test_importing_oplib_leaves_the_search_for_garbage_as_it_was(first, after):
     assert run_python(COLLECTS.format(first=first)) == after
+
+
+# What these modules have on Linux and lack on Windows, where the others do not exist.
+AS_ON_WINDOWS = """
+import os, signal, sys
+import jax, numpy, optree
+lacking = {
+    os: "chown fchown fork get_blocking geteuid getloadavg getpgid getsid getuid killpg lchown mkfifo nice "
+    "O_CLOEXEC posix_ pread pwrite register_at_fork sched_ setsid statvfs sysconf uname wait3 wait4",
+    signal: "SIGALRM SIGCHLD SIGHUP SIGKILL SIGPIPE SIGQUIT SIGTSTP SIGUSR ITIMER alarm getitimer pause "
+    "pthread_ setitimer siginterrupt sigpending sigtimedwait sigwait",
+}
+for module, names in lacking.items():
+    for name in dir(module):
+        if name.startswith(tuple(names.split())):
+            delattr(module, name)
+for name in ("resource", "fcntl", "pwd", "grp", "termios", "tty", "pty", "posix", "syslog"):
+    sys.modules[name] = None
+import oplib
+x = oplib.tensor([1.0, 2.0], requires_grad=True)
+step = oplib.jit(lambda x: (x * x).sum())
+step(x).backward()
+big = oplib.ones(2**18).add_(1.0)
+oplib.vmap(lambda x: x * 2)(oplib.ones(2))
+import oplib.visual, oplib.testing, oplib.optim, oplib.command_line.main
+print(x.grad.tolist(), big[0].item())
+"""
+
+
+@pytest.mark.slow
+def test_oplib_needs_no_name_that_windows_lacks():
+    assert run_python(AS_ON_WINDOWS) == "[2.0, 4.0] 2.0"

@@ -35,8 +35,11 @@ LARGE = 2**18
 buffers = threading.RLock()
 """Held while buffers of fresh storages are in use. Two locks could wait for each other, so there is one."""
 
-# else a child would wait forever for a lock that another thread held at the fork
-os.register_at_fork(before=buffers.acquire, after_in_parent=buffers.release, after_in_child=buffers.release)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    # else a child would wait forever for a lock that another thread held at the fork
+    os.register_at_fork(
+        before=buffers.acquire, after_in_parent=buffers.release, after_in_child=buffers.release
+    )
 
 
 reads = [0]
