@@ -8,6 +8,7 @@ keep their custom derivatives.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -47,6 +48,8 @@ class Inlining:
     def __init__(self, *, trusts: bool = False) -> None:
         self._trusts = trusts
         self._found: dict[tuple[int, Moves], tuple[bool, Moves]] = {}
+        # a mapped `cond` selects between each operand and the same one with a stopped gradient
+        self._selected: set[tuple[Any, ...]] = set()
         self.solutions: list[Any] = []
         self.hidden: list[Any] = []
 
@@ -66,12 +69,19 @@ class Inlining:
     def _find(self, jaxpr: Any, moves: Sequence[bool]) -> tuple[bool, Moves]:
         enters = False
         moving: set[Any] = set()
+        self._note_selections(jaxpr)
         for equation, entering in walk(jaxpr, moves, moving):
             here, results = self.find_in_equation(equation, entering)
             enters |= here
             moving.update(var for var, move in zip(equation.outvars, results, strict=True) if move)
         inner, _ = open_jaxpr(jaxpr)
         return enters, tuple([not hasattr(var, "val") and var in moving for var in inner.outvars])
+
+    def _note_selections(self, jaxpr: Any) -> None:
+        for equation in open_jaxpr(jaxpr)[0].eqns:
+            if equation.primitive.name == "select_n":
+                cases = [var for var in equation.invars[1:] if not hasattr(var, "val")]
+                self._selected.update(itertools.permutations(cases, 2))
 
     def find_in_equation(self, equation: Any, entering: Moves) -> tuple[bool, Moves]:
         """Tells the same of one equation that moving values enter."""
@@ -125,6 +135,8 @@ class Inlining:
         name = equation.primitive.name
         if name == "custom_jvp_call" or _is_op(equation):
             return True
+        if name == "stop_gradient":
+            return (*equation.outvars, *equation.invars) in self._selected
         return self._trusts and (name == "custom_vjp_call" or name in _UNREADABLE)
 
     def run(self, jaxpr: Any, values: Sequence[Any], moves: Sequence[bool]) -> list[Any]:
@@ -142,6 +154,7 @@ class Inlining:
     ) -> tuple[dict[Any, Any], list[tuple[Any, Moves]]]:
         """Evaluates a jaxpr, and returns all values and the equations that moving values enter."""
         inner, constants = open_jaxpr(jaxpr)
+        self._note_selections(jaxpr)
         known: dict[Any, Any] = dict(zip(inner.constvars, constants, strict=True))
         known.update(zip(inner.invars, values, strict=True))
         moving = {var for var, move in zip(inner.invars, moves, strict=True) if move}
@@ -179,6 +192,8 @@ class Inlining:
             return self._run_while(equation, values, entering, moved), moved
         if name == "cond":
             return self._run_cond(equation, values, entering), moved
+        if name == "stop_gradient":
+            return values, moved
         if name in _UNREADABLE:
             return trust(equation, entering)(*values), moved
         return self.run(find_body(equation), values, entering), moved

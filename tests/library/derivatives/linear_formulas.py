@@ -129,6 +129,12 @@ LINEAR: dict[str, Any] = {
     "an associative scan": lambda x, g: jax.lax.associative_scan(jnp.add, g),
     "a switch": lambda x, g: jax.lax.switch(x.argmax(), [lambda v: v, lambda v: 2 * v, lambda v: v * x], g),
     "a branch of zeros": lambda x, g: jax.lax.cond(x[0] > 0, lambda v: v, lambda v: jnp.zeros(3), g),
+    "a mapped branch": lambda x, g: jax.vmap(
+        lambda v, w: jax.lax.cond(v > 0, lambda a: a * v, lambda a: 3 * a, w)
+    )(x, g),
+    "a mapped switch": lambda x, g: jax.vmap(
+        lambda place, w: jax.lax.switch(place, [lambda a: a, lambda a: -a, lambda a: 2 * a], w)
+    )(PLACES, g),
     "a mapped function": lambda x, g: jax.vmap(lambda v, w: v * w)(g, x),
     "a mapped take": lambda x, g: jax.vmap(lambda place: g[place])(jnp.array([2, 1, 0])),
     "select": lambda x, g: jax.lax.select(x > 0, g, -g),
