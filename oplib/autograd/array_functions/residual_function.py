@@ -38,13 +38,17 @@ class ResidualFunction(ArrayFunction):
         if recorder is None:
 
             def record(*arrays: Any) -> Arrays:
-                outputs, pull = linearize(self.function, wanted, arrays)
+                outputs, pull = self.linearize(wanted, arrays)
                 residuals, structure = jax.tree_util.tree_flatten(pull)
                 plan = self._hold(ResidualPlan(self, wanted, arrays, outputs, residuals, structure))
                 return plan, *outputs, *(residuals[index] for index in plan.extra_indices)
 
             recorder = self._recorders[wanted] = jax.jit(self._name(record), inline=True)
         return recorder
+
+    def linearize(self, wanted: Mask, arrays: Arrays) -> tuple[Arrays, Any]:
+        """Returns the outputs, and the function from the cotangents of the floating ones to gradients."""
+        return linearize(self.function, wanted, arrays)
 
 
 def linearize(function: Callable[..., Arrays], wanted: Mask, arrays: Arrays) -> tuple[Arrays, Any]:
@@ -135,10 +139,11 @@ class ResidualPlan(_PullPlan):
 
     def _make_extras(self) -> ArrayFunction:
         """The residuals as a function of the inputs, for a backward that is recorded itself."""
-        function, wanted, indices = self._function.function, self.wanted, self.extra_indices
+        function: Any = self._function
+        wanted, indices = self.wanted, self.extra_indices
 
         def compute(*arrays: Any) -> Arrays:
-            residuals = jax.tree_util.tree_leaves(linearize(function, wanted, arrays)[1])
+            residuals = jax.tree_util.tree_leaves(function.linearize(wanted, arrays)[1])
             return tuple(residuals[index] for index in indices)
 
         return ArrayFunction(compute, self._function.name, compiled=self._function.compiled)

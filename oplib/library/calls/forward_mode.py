@@ -84,7 +84,9 @@ def call_in_dual_level(dispatcher: RecordedOp, layout: Layout, flat: list[Any], 
     record = dispatcher.record
     tensors = [value if isinstance(value, Tensor) else None for value in flat]
     tangents = find_tangents(tensors)
-    if tangents is None or record.kind == "composite" or record.derivative.constant is not None:
+    schema, is_constant = record.schema, record.derivative.constant is not None
+    is_constant = is_constant or not (schema.returns or schema.is_mutable)
+    if tangents is None or record.kind == "composite" or is_constant:
         return dispatcher.call_on_tensors(layout, flat, values)
     _require_rule(record, layout, tangents)
     if record.jvp is not None and not gives_views(record) and not _needs_history([*tensors, *tangents]):

@@ -187,7 +187,8 @@ class Carrier:
             outputs = self.call.bind(*primals, call=call, levels=levels, **kernel)
         avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
         zeros = [ad.Zero(aval) for aval in avals]
-        if call.record.derivative.constant is not None:
+        has_none = not any(has_gradient(aval.dtype) for aval in avals)
+        if has_none or call.record.derivative.constant is not None:
             return outputs, zeros
         if is_derived:
             has_trace = body is None and call.record.sharding is None

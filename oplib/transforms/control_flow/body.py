@@ -82,6 +82,7 @@ class Body:
         constants: these alone.
         layouts: of the result; of each part of it, where it is a tuple of a known length.
         types: of the results, as ``jax.typeof`` gives them.
+        has_effects: whether it does more than compute them.
         requires_grad: for each result, whether the tape would have a history for it.
     """
 
@@ -107,7 +108,7 @@ class Body:
         finally:
             stop_observing(observed)
         used = find_used_inputs(closed.jaxpr)
-        self.types = list(closed.out_avals)
+        self.types, self.has_effects = list(closed.out_avals), bool(closed.effects)
         known = {id(capture.value): capture for capture in traced.captured if capture.storage is None}
         known |= {id(capture.value): capture for capture in self._region.seen.values()}
         # JAX has made constants of everything that the body has read beside the inputs

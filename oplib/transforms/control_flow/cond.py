@@ -17,6 +17,7 @@ from oplib.tracebacks import entry_point
 
 from .body import Body, BodyFunction
 from .body_region import Captured
+from .effectful_function import EffectfulFunction
 from .flow_program import FlowProgram, Outcome, call_dual, run_program, run_with_tangents, split_dual
 from .leaves import compare, flatten_leaves, require_function
 
@@ -106,7 +107,8 @@ def _make_program(yes: Body, no: Body) -> FlowProgram:
         )
 
     flags = tuple(flag or other for flag, other in zip(yes.requires_grad, no.requires_grad, strict=True))
-    return FlowProgram(ResidualFunction(run, "Cond"), yes.layouts, flags)
+    kind = EffectfulFunction if yes.has_effects or no.has_effects else ResidualFunction
+    return FlowProgram(kind(run, "Cond"), yes.layouts, flags)
 
 
 def _read_pred(pred: Any) -> Tensor:

@@ -15,8 +15,10 @@ from oplib.tracebacks import entry_point
 
 from .body import Body, BodyFunction, check_carry
 from .body_region import Captured
+from .effectful_function import EffectfulFunction
 from .flow_program import FlowProgram, Outcome, call_dual, run_program, run_with_tangents, split_dual
 from .leaves import LeafLayout, flatten_leaves, require_function, type_of_slice
+from .stepped_loop import Loop
 
 
 @entry_point
@@ -107,23 +109,11 @@ def _settle(traced: BodyFunction, carry: LeafLayout, needs: list[bool]) -> Body:
 
 
 def _make_program(body: Body, carried: int, length: int, *, reverse: bool) -> FlowProgram:
-    operands, call = len(body.captured), body.run  # the body holds what it has captured
-
-    def run(*arrays: Any) -> tuple[Any, ...]:
-        captured, init, xs = (
-            arrays[:operands],
-            arrays[operands : operands + carried],
-            arrays[operands + carried :],
-        )
-
-        def step(carry: Any, slices: Any) -> Any:
-            results = call(*captured, *carry, *slices)
-            return tuple(results[:carried]), tuple(results[carried:])
-
-        last, ys = jax.lax.scan(step, tuple(init), tuple(xs), length, reverse)
-        return *last, *ys
-
-    return FlowProgram(ResidualFunction(run, "Scan"), body.layouts, tuple(body.requires_grad))
+    loop = Loop(body, carried, length, bool(reverse))
+    function = ResidualFunction(loop, "Scan")
+    if body.has_effects:
+        function = EffectfulFunction(loop, "Scan", loop.linearize)
+    return FlowProgram(function, body.layouts, tuple(body.requires_grad))
 
 
 def _find_length(slices: Sequence[Tensor], length: int | None) -> int:
