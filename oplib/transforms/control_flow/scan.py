@@ -109,7 +109,8 @@ def _settle(traced: BodyFunction, carry: LeafLayout, needs: list[bool]) -> Body:
 
 
 def _make_program(body: Body, carried: int, length: int, *, reverse: bool) -> FlowProgram:
-    loop = Loop(body, carried, length, bool(reverse))
+    # the body holds what it has captured
+    loop = Loop(body.run, len(body.captured), len(body.types), carried, length, bool(reverse))
     function = ResidualFunction(loop, "Scan")
     if body.has_effects:
         function = EffectfulFunction(loop, "Scan", loop.linearize)

@@ -18,7 +18,6 @@ from jax.extend.core import jaxpr_as_fun
 from oplib.autograd.array_functions.array_function import Arrays, Mask, has_gradient
 from oplib.autograd.array_functions.residual_function import linearize
 
-from .body import Body
 from .leaves import type_of_slice
 
 
@@ -27,13 +26,17 @@ class Loop:
     """A loop over arrays: those that the body captures, the first carry, and those that are sliced.
 
     Attributes:
-        body: of the loop.
+        call: the body: ``(*captured, *carry, *slices) -> results``.
+        captured: the number of captured arrays.
+        results: the number of results of a step.
         carried: the number of arrays that are carried on.
         length: the number of steps.
         reverse: the last slice comes first.
     """
 
-    body: Body
+    call: Any
+    captured: int
+    results: int
     carried: int
     length: int
     reverse: bool
@@ -41,11 +44,11 @@ class Loop:
     def __call__(self, *arrays: Any) -> Arrays:
         """Returns the last carry, and what the steps give beside it."""
         captured, init, xs = self._split(arrays)
-        last, ys = self._scan(self.body.run, captured, init, xs)
+        last, ys = self._scan(self.call, captured, init, xs)
         return *last, *ys
 
     def _split(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
-        first = len(self.body.captured)
+        first = self.captured
         last = first + self.carried
         return values[:first], values[first:last], values[last:]
 
@@ -64,7 +67,7 @@ class Loop:
         structures: list[Any] = []
 
         def differentiate(*values: Any) -> list[Any]:
-            outputs, pull = linearize(self.body.run, varied, values)
+            outputs, pull = linearize(self.call, varied, values)
             residuals, structure = jax.tree_util.tree_flatten(pull)
             structures.append(structure)
             return [*outputs, *residuals]
@@ -72,7 +75,7 @@ class Loop:
         closed = jax.make_jaxpr(differentiate)(*captured, *init, *map(type_of_slice, xs))
         first, _, slices = self._split(closed.jaxpr.invars)
         known = {id(var): value for var, value in zip((*first, *slices), (*captured, *xs), strict=True)}
-        count = len(self.body.types)
+        count = self.results
         residuals = [id(var) for var in closed.jaxpr.outvars[count:]]
         kept = [*range(count), *[n for n, var in enumerate(residuals, count) if var not in known]]
         call = jaxpr_as_fun(closed)
