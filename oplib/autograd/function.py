@@ -73,4 +73,5 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
         count = len(results) if isinstance(results, tuple) else 1
         return unflatten_values(barred, count, specs)
 
+    run_once.is_once_differentiable = True  # pyright: ignore[reportAttributeAccessIssue]  read where JAX runs it
     return run_once

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from types import MethodType
 from typing import Any
 
 import jax
@@ -56,8 +57,10 @@ def read_annotations(cls: Any) -> None:
 
 
 def _apply_first(cls: Any, *args: Any, **kwargs: Any) -> Any:
-    cls.apply = op = _make_op(cls)
-    return op(*args, **kwargs)
+    # The class holds the op as apply. A caller may hold this function: clip = Softclip.apply.
+    if isinstance(cls.apply, MethodType):
+        cls.apply = _make_op(cls)
+    return cls.apply(*args, **kwargs)
 
 
 def _take_forward(cls: Any) -> Any:
@@ -85,7 +88,10 @@ def _has_setup(cls: Any) -> bool:
 
 def select_rules(cls: Any, derivative: Derivative, jvp: Rule, batch: Rule) -> dict[str, Any]:
     """Returns, by their slots, the rules that a Function has."""
-    has_backward = cls.backward is not cls._root.backward or cls.vjp is not cls._root.vjp
+    own: Any = cls.backward if cls.backward is not cls._root.backward else cls.vjp
+    has_backward = own is not cls._root.vjp
+    backward: Any = derivative.backward
+    backward.is_once_differentiable = getattr(own, "is_once_differentiable", False)
     return {
         "derivative": derivative if has_backward else None,
         "jvp": JvpRule(jvp, symbolic_zeros=True) if cls.jvp is not Function.jvp else None,

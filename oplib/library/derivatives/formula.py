@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_derivatives import SymbolicZero
 
 from oplib.autograd.array_functions.array_function import (
     ArrayFunction,
@@ -18,7 +19,7 @@ from oplib.autograd.array_functions.array_function import (
     spread_gradients,
 )
 from oplib.autograd.array_functions.array_types import match_type
-from oplib.errors import MissingRuleError
+from oplib.errors import AutogradError, MissingRuleError
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
 from oplib.library.infer_schema import infer_kind
@@ -134,14 +135,17 @@ class FormulaPlan(BackwardPlan):
         saver = self.overload.record.derivative.saver
 
         def formula(*arrays: Any) -> tuple[Any, ...]:
-            ctx = self.notes.restore(op, saver, map(wrap, arrays[:count]))
+            rule, saved = self._find_rule(), arrays[:count]
+            if getattr(rule, "is_once_differentiable", False):
+                saved = tuple(map(_refuse_second_derivative, saved))
+            ctx = self.notes.restore(op, saver, map(wrap, saved))
             cotangents = self._complete(iter(arrays[count:]), present, xp)
             grads = self.structure.rebuild_grads(
                 [None if grad is None else wrap(grad) for grad in cotangents]
             )
             eager = self.overload.record.is_untraced or not any_traced(arrays)
             try:
-                result = run_part(lambda: self._find_rule()(ctx, *grads), op, "backward formula", eager=eager)
+                result = run_part(lambda: rule(ctx, *grads), op, "backward formula", eager=eager)
             except Exception as error:
                 explain_empty(error, ctx, op, saver)
                 raise
@@ -164,6 +168,29 @@ class FormulaPlan(BackwardPlan):
 
 
 register_plan(FormulaPlan)
+
+
+@jax.custom_jvp
+def _refuse_second_derivative(saved: Any) -> Any:
+    """Returns a saved array, whose derivative raises."""
+    return saved
+
+
+def _raise_if_moving(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    if not isinstance(tangents[0], SymbolicZero):
+        raise AutogradError(
+            "once_differentiable: trying to differentiate twice a function that was marked with "
+            "@once_differentiable. Its backward is differentiated by JAX. Take the mark away."
+        )
+    return primals[0], _make_zeros(primals[0])
+
+
+def _make_zeros(value: Any) -> Any:
+    is_moving = has_gradient(jax.typeof(value).dtype)
+    return jnp.zeros_like(value) if is_moving else np.zeros(jnp.shape(value), jax.dtypes.float0)
+
+
+_refuse_second_derivative.defjvp(_raise_if_moving, symbolic_zeros=True)
 
 
 def missing_formula(overload: OpOverload) -> MissingRuleError:

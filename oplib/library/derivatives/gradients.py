@@ -147,7 +147,7 @@ class GradientTargets:
                 "None."
             )
         grad = self.xp.asarray(array)
-        if self.sums and is_expandable(shape.shape, grad.shape):
+        if self.sums and grad.shape != shape.shape and is_expandable(shape.shape, grad.shape):
             grad = sum_to(grad, shape.shape)
         if grad.shape != shape.shape:
             raise refuse_shape(self.op, index, grad, shape)
