@@ -97,7 +97,7 @@ def program(step: Any, *args: Any, **kwargs: Any) -> ProgramReport:
             f"program: expected a function of oplib.jit. Got {describe(step)} of type {type(step).__name__}. "
             "Give oplib.jit(function)."
         )
-    arguments = step._binder.bind(args, kwargs)
+    arguments = step._binder.bind(step.__wrapped__, args, kwargs)
 
     def read(program: Any, arguments: Any, operands: Any) -> ProgramReport:
         traced = program.trace(arguments, operands)

@@ -29,6 +29,7 @@ from oplib.transforms.tracing.entries import restore_entry
 from oplib.transforms.tracing.paths import CapturedPath, Walk
 from oplib.transforms.tracing.program_table import ProgramTable, read_program_settings
 from oplib.transforms.tracing.reader import Reader
+from oplib.transforms.tracing.unrepeatable import refuse_unrepeatable
 
 from .body import Body
 from .body_region import Captured, list_captured
@@ -160,7 +161,8 @@ def run_program(
     captured = list_captured(walk)
     is_stored = key is not None and not any(isinstance(capture.value, Tracer) for capture in captured)
     candidates = Candidates(walk) if is_stored else None
-    with _refuse_kept(static[0], walk):
+    known = set[Any]() if candidates is None else candidates.names.known
+    with refuse_unrepeatable(static[0], walk.stateful, known), _refuse_kept(static[0], walk):
         program, bodies = build(captured)
     read = [capture for body in bodies for capture in body.captured]
     outcome = program.run([*[capture.tensor for capture in read], *arguments])

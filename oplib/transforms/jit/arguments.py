@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import types
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import is_
 from typing import Any, NamedTuple
 
 import jax
@@ -176,14 +178,18 @@ class ArgumentBinder:
 
     Args:
         name: of the function.
-        signature: of the function.
+        function: the function; the binder does not keep it.
         static: names of arguments whose floats are compiled in.
     """
 
-    def __init__(self, name: str, signature: inspect.Signature, static: Sequence[str]) -> None:
+    def __init__(self, name: str, function: Callable[..., Any], static: Sequence[str]) -> None:
         self._name = name
-        self._signature = signature
         self._static = static
+        self._read(function)
+
+    def _read(self, function: Callable[..., Any]) -> None:
+        self._deciding = _list_deciding(function)
+        self._signature = signature = read_signature(function)
         parameters = signature.parameters.values()
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         self._positional = tuple(parameter.name for parameter in parameters if parameter.kind in positional)
@@ -192,7 +198,9 @@ class ArgumentBinder:
         defaults = [parameter.default for parameter in parameters if parameter.default is not parameter.empty]
         self._defaults = tree_flatten_dataclasses(defaults)[0]
 
-    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallArguments:
+    def bind(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> CallArguments:
         """Binds the arguments of one call.
 
         Raises:
@@ -200,6 +208,9 @@ class ArgumentBinder:
                 no hash, or is an iterator.
         """
         if kwargs or len(args) != self._count:
+            deciding = _list_deciding(function)
+            if len(deciding) != len(self._deciding) or not all(map(is_, deciding, self._deciding)):
+                self._read(function)
             try:
                 bound = self._signature.bind(*args, **kwargs)
             except TypeError as error:
@@ -254,6 +265,35 @@ def _is_plain_view(leaf: Any) -> bool:
         and leaf._backward_hooks is None
         and leaf.is_contiguous()
     )
+
+
+def read_signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Returns the signature of a function.
+
+    Raises:
+        ArgumentTypeError: it has none.
+    """
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        raise ArgumentTypeError(
+            f"jit: the arguments of {function!r} are not known. Got a function that is not written in "
+            "Python. Wrap it: oplib.jit(lambda x: function(x))."
+        ) from None
+
+
+def _list_deciding(called: Any) -> tuple[Any, ...]:
+    """Returns what decides the signature and the defaults of a callable."""
+    if isinstance(called, partial):
+        return (called.args, *called.keywords.values(), *_list_deciding(called.func))
+    if isinstance(called, types.MethodType):
+        called = called.__func__
+    if not isinstance(called, types.FunctionType):
+        call: Any = type(called).__call__
+        return _list_deciding(call) if isinstance(call, types.FunctionType) else ()
+    defaults = (called.__kwdefaults__ or {}).values()
+    wrapped = called.__dict__.get("__wrapped__")
+    return (called.__code__, called.__defaults__, *defaults, *(_list_deciding(wrapped) if wrapped else ()))
 
 
 def _find_static(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import logging
 import threading
 import traceback
@@ -28,8 +27,9 @@ from oplib.tracebacks import entry_point, find_user_level, is_inside
 from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.paths import Walk
 from oplib.transforms.tracing.program_table import ProgramTable
+from oplib.transforms.tracing.unrepeatable import refuse_unrepeatable
 
-from .arguments import ArgumentBinder, CallArguments, list_number_options
+from .arguments import ArgumentBinder, CallArguments, list_number_options, read_signature
 from .call_program import Program
 from .call_trace import Trace, tracing
 from .operands import CallOperands
@@ -86,9 +86,9 @@ class JitFunction(Generic[P, R]):
         self._programs = Programs() if programs is None else programs
         self._of_instances: dict[int, Programs] = {}  # by identity: their class may define ``==``
         self._of_methods: ArgumentBinder | None = None
-        signature = _read_signature(function)
+        signature = read_signature(function)
         compiled_in = (*static_argnames, *list_number_options(function, signature))
-        self._binder = ArgumentBinder(self.__name__, signature, compiled_in)
+        self._binder = ArgumentBinder(self.__name__, function, compiled_in)
         for name in static_argnames:
             if name not in signature.parameters:
                 raise ArgumentTypeError(
@@ -164,7 +164,7 @@ class JitFunction(Generic[P, R]):
         """Runs the program for these arguments, and compiles it if it is new."""
         if _is_inlined():
             return self.__wrapped__(*args, **kwargs)
-        arguments = self._binder.bind(args, kwargs)
+        arguments = self._binder.bind(self.__wrapped__, args, kwargs)
         for array in arguments.arrays:
             if isinstance(array, Tracer):
                 return self.__wrapped__(*args, **kwargs)
@@ -184,7 +184,7 @@ class JitFunction(Generic[P, R]):
 
         Nothing runs and nothing is compiled.
         """
-        arguments = self._binder.bind(args, kwargs)
+        arguments = self._binder.bind(self.__wrapped__, args, kwargs)
         with self._programs.lock, buffers:
             is_served = self._find(arguments) is not None
             reason = "" if is_served else self._explain_views(arguments)
@@ -201,7 +201,7 @@ class JitFunction(Generic[P, R]):
         Returns:
             What ``jax.jit(function).lower(...)`` returns: its ``compile()`` runs the compiler.
         """
-        arguments = self._binder.bind(args, kwargs)
+        arguments = self._binder.bind(self.__wrapped__, args, kwargs)
         walk = Walk(self.__wrapped__, arguments.leaves, arguments.name_leaf)
         held = [path.value._storage.owner.spec for path in walk.tensors.values()]
         if any(isinstance(array, jax.ShapeDtypeStruct) for array in (*held, *arguments.arrays)):
@@ -299,8 +299,10 @@ class JitFunction(Generic[P, R]):
 
     def _trace_once(self, arguments: CallArguments, walk: Walk) -> Trace:
         call = partial(arguments.call, self.__wrapped__)
+        candidates = Candidates(walk)
         try:
-            return Trace(self.__name__, call, Candidates(walk), arguments.arrays)
+            with refuse_unrepeatable(self.__name__, walk.stateful, candidates.names.known):
+                return Trace(self.__name__, call, candidates, arguments.arrays)
         except (ConcreteValueError, *CONCRETIZATION_ERRORS) as error:
             raise self._explain_value(error, arguments) from None
         except TypeError as error:
@@ -426,16 +428,6 @@ def _list_names(value: Any) -> tuple[str, ...]:
                 f"type {type(name).__name__}. Give the names of arguments as strings."
             )
     return names
-
-
-def _read_signature(function: Callable[..., Any]) -> inspect.Signature:
-    try:
-        return inspect.signature(function)
-    except ValueError:
-        raise ArgumentTypeError(
-            f"jit: the arguments of {function!r} are not known. Got a function that is not written in "
-            "Python. Wrap it: oplib.jit(lambda x: function(x))."
-        ) from None
 
 
 def _make_again(function: Any, static: tuple[str, ...], donate: bool) -> JitFunction[..., Any]:

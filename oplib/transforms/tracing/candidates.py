@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import types
 from collections.abc import Iterable
 from typing import Any
@@ -16,7 +17,7 @@ from oplib.tensor.storage.ended import EndedStorage
 from oplib.tensor.storage.fresh import get_array
 
 from .constants import NamesOfCode, identify, read_constants
-from .paths import CODE_OF_CLASS, SCALARS, CapturedPath, Walk
+from .paths import CODE_OF_CLASS, KEYS, SCALARS, CapturedPath, Walk
 
 
 class Candidates:
@@ -51,7 +52,8 @@ class Candidates:
             holders.setdefault(path.value._storage.owner, number)
         self.storages = list(holders)
         self.holders = list(holders.values())
-        self.ancestors = {id(parent.value) for path in paths for parent in path.list_parents()}
+        ways = [itertools.takewhile(lambda step: step.step != KEYS, path.list_parents()) for path in paths]
+        self.ancestors = {id(parent.value) for way in ways for parent in way}
         self.generators = list(walk.generators.values())
         self.containers = list(walk.containers.values())
         self.constants: dict[int, dict[Any, Any]] = {}

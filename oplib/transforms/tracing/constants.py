@@ -11,16 +11,17 @@ from __future__ import annotations
 import builtins
 import dis
 import itertools
+import logging
 import re
 import sys
 import types
 from collections import deque
 from collections.abc import Iterable
 from functools import partial
-from operator import attrgetter, itemgetter, methodcaller
 from typing import Any
 
 from oplib.tensor import Generator, Tensor
+from oplib.tracebacks import is_own
 
 from .entries import (
     MISSING,
@@ -28,38 +29,59 @@ from .entries import (
     list_codes,
     list_global_names,
     list_names,
+    list_operations,
     list_slot_names,
     may_read_all_globals,
     read_entries,
     read_stored,
 )
-from .paths import CODE_OF_CLASS, RULES, SCALARS, CapturedPath, Walk, is_of_others, name_package
+from .lookups import ASKED_LEVELS, read_level
+from .paths import (
+    CODE_OF_CLASS,
+    GETTERS,
+    KEYS,
+    REFERENCES,
+    RULES,
+    SCALARS,
+    CapturedPath,
+    Walk,
+    is_of_others,
+    name_package,
+)
 
 _DYNAMIC = frozenset({
     "MATCH_CLASS", "__dict__", "__getattribute__", "asdict", "astuple", "attrgetter", "fields", "getattr",
     "vars",
 })  # fmt: skip
 _OF_OBJECTS_MADE = frozenset({"__init__", "__new__", "__post_init__", "__del__", "__repr__", "__str__"})
-_UNNAMED = (list, tuple, types.BuiltinFunctionType, types.CellType, types.MethodType, partial)
+_UNNAMED = (list, tuple, types.MethodType, partial, *REFERENCES)
+_BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
 _NAME = re.compile(r"\['([^']*)'\](?:\.\w+)?$|\.(\w+)$")  # at the end of a step
 _ITERATING = {
     "CALL_FUNCTION_EX", "DICT_MERGE", "DICT_UPDATE", "GET_ITER", "LIST_EXTEND", "MATCH_MAPPING", "SET_UPDATE",
     "UNPACK_EX", "UNPACK_SEQUENCE",
 }  # fmt: skip
-_OPERATIONS = {dis.opmap[name]: name for name in (*_ITERATING, "CONTAINS_OP", "MATCH_CLASS")}
+_MADE_BY_KEYS = {"BUILD_SET", "MAP_ADD", "SET_ADD"}
+_OPERATIONS = {dis.opmap[name]: name for name in (*_ITERATING, *_MADE_BY_KEYS, "MATCH_CLASS")}
+_ON_HEAP = 1 << 9  # the flag of classes that Python code makes
 ABSENT = "absent from "
 _CONSTANTS = {dis.opmap.get(name) for name in ("LOAD_CONST", "LOAD_SMALL_INT", "BUILD_SLICE")}
 _SMALL_INTEGER = dis.opmap.get("LOAD_SMALL_INT")
-_HIDDEN = {dis.opmap["EXTENDED_ARG"], 0}  # the second stands between operations, for the interpreter
 _ITERATION = _ITERATING | {
     "all", "any", "dict", "enumerate", "items", "iter", "keys", "list", "map", "max", "min", "set", "sorted",
     "sum", "tree", "tree_flatten", "tree_leaves", "tree_map", "tuple", "values", "zip",
 }  # fmt: skip
-_COMPUTED_KEY = "the key of a subscript is computed"
 _CAUGHT = frozenset({"Exception", "BaseException"})
 _PROBES_OF_KEYS = _ITERATION | _CAUGHT | {
-    "get", "len", "pop", "setdefault", "KeyError", "LookupError", "CONTAINS_OP", _COMPUTED_KEY
+    "get", "len", "pop", "setdefault", "KeyError", "LookupError", "a in b", "a == b", "a[b]", "__contains__",
+    "__iter__", "__len__",
 }  # fmt: skip
+_PROBES_OF_OBJECTS = _MADE_BY_KEYS | {
+    "a in b", "a is b", "a == b", "a[b]", "add", "contains", "count", "dict", "discard", "eq", "frozenset",
+    "get", "getitem", "index", "is_", "is_not", "isdisjoint", "issubset", "issuperset", "ne", "pop", "remove",
+    "set", "setdefault", "__contains__", "__eq__", "__getitem__",
+}  # fmt: skip
+_PROBES_OF_IDENTITY = frozenset({"hash", "id"})
 _PROBES_OF_ATTRIBUTES = _DYNAMIC | _CAUGHT | {"hasattr", "AttributeError"}
 _PROBES_OF_GLOBALS = _CAUGHT | {"globals", "NameError"}
 _MANY_ITEMS = 1000
@@ -67,14 +89,14 @@ _MADE = ("dict(", "tuple(")  # steps that make another object at each call
 _OF_TENSOR = "({0}.__class__, *kind_of({0}))"
 
 
-def _list_operations(code: types.CodeType) -> list[tuple[int, int]]:
-    """Returns the operations of code, as numbers with their arguments."""
-    return [
-        pair for pair in zip(code.co_code[::2], code.co_code[1::2], strict=True) if pair[0] not in _HIDDEN
-    ]
-
-
-_SUBSCRIPT = _list_operations(compile("a[b]", "", "eval"))[-2]
+_COMPARING = {
+    operation: text.replace("!=", "==").replace("not in", "in").replace("is not", "is")
+    for text in ("a[b]", "a in b", "a not in b", "a is b", "a is not b", "a == b", "a != b")
+    # where it decides what runs, the argument of an operation may be another
+    for operation in list_operations(compile(f"0 if {text} else ({text})", "", "eval"))
+    if dis.opname[operation[0]] in {"BINARY_OP", "BINARY_SUBSCR", "COMPARE_OP", "CONTAINS_OP", "IS_OP"}
+}
+"""The operations that tell objects apart, each with a text for it."""
 
 
 class NamesOfCode:
@@ -90,6 +112,8 @@ class NamesOfCode:
         probes_keys: whether the code may ask which keys a dictionary has, or how many, or computes a key.
         probes_attributes: whether it may ask which attributes an object has.
         probes_globals: whether it may ask which globals there are.
+        probes_objects: whether it may ask whether two places hold one object.
+        probes_identity: whether it may compute with the identity of an object.
     """
 
     def __init__(self, walk: Walk) -> None:
@@ -102,8 +126,10 @@ class NamesOfCode:
             and name_package(path.value) not in sys.stdlib_module_names
         ]
         for value in [path.value for path in walk.containers.values()]:
-            if isinstance(value, (attrgetter, itemgetter, methodcaller)):
+            if isinstance(value, GETTERS):
                 self._add_constants(value.__reduce__()[1])
+            elif isinstance(value, _BOUND):
+                self.known.add(value.__name__)
         count = -1
         while count != len(self._reached):
             count = len(self._reached)
@@ -115,6 +141,8 @@ class NamesOfCode:
         self.probes_keys = not _PROBES_OF_KEYS.isdisjoint(self.known)
         self.probes_attributes = not _PROBES_OF_ATTRIBUTES.isdisjoint(self.known)
         self.probes_globals = not _PROBES_OF_GLOBALS.isdisjoint(self.known)
+        self.probes_objects = not _PROBES_OF_OBJECTS.isdisjoint(self.known)
+        self.probes_identity = not _PROBES_OF_IDENTITY.isdisjoint(self.known)
         self.is_dynamic = not _DYNAMIC.isdisjoint(self.known)
         if self.probes_attributes:
             self.known.update(("__getattr__", "__getattribute__"))
@@ -144,15 +172,18 @@ class NamesOfCode:
 
     def _add(self, code: types.CodeType) -> None:
         self.known.update(code.co_names, code.co_freevars)
-        operations = _list_operations(code)
+        operations = list_operations(code)
         numbers = {number for number, _ in operations}
         self.known.update(name for number, name in _OPERATIONS.items() if number in numbers)
         self._add_constants(code.co_consts)
         # since Python 3.14 small integers are no constants of the code
         self.known.update(argument for number, argument in operations if number == _SMALL_INTEGER)
         pairs = itertools.pairwise(operations)
-        if any(after == _SUBSCRIPT and before not in _CONSTANTS for (before, _), after in pairs):
-            self.known.add(_COMPUTED_KEY)
+        self.known.update(
+            _COMPARING[after]
+            for (before, _), after in pairs
+            if after in _COMPARING and before not in _CONSTANTS
+        )
 
     def _add_constants(self, constants: Iterable[Any]) -> None:
         for constant in constants:
@@ -210,14 +241,14 @@ class NamesOfCode:
 
     def _may_go(self, path: CapturedPath, held: Any) -> bool:
         """Whether the code may go the last step of a path, from the object before it."""
-        if isinstance(held, Generator):
+        if isinstance(held, Generator) or (path.step == KEYS and not self.probes_objects):
             return False
         if isinstance(held, types.FunctionType):
             return id(held) in self._reached
         if isinstance(held, _UNNAMED) or isinstance(path.value, type):
             return True
         name = _get_name(path)
-        is_named = name in self.known or name in {None, "__wrapped__", *RULES}
+        is_named = name in self.known or name in {None, "__dict__", "__wrapped__", *RULES}
         return is_named or self.reads_all(held, is_on_the_way=False)
 
 
@@ -265,7 +296,20 @@ def read_constants(value: Any, names: set[Any] | None) -> dict[Any, Any]:
 
 
 def identify(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
-    """Returns what must stay as it is of a container: expressions for it, and their values.
+    """Returns what must stay as it is of a container: expressions for it, and their values."""
+    return _identify(path, names) | identify_object(path, names)
+
+
+def identify_object(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
+    """Returns the identity of an object that the code may compute with, unless a call makes the object."""
+    parent = path.parent
+    is_root = parent is None or (parent.parent is None and isinstance(parent.value, (list, tuple)))
+    is_made = isinstance(path.value, tuple) or path.step.startswith(_MADE)
+    return {"id({})": id(path.value)} if names.probes_identity and not (is_root or is_made) else {}
+
+
+def _identify(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
+    """Returns what must stay as it is of a container.
 
     A function that is made again from the same code may stand for another, and so may an object for another
     of its class. After :data:`ABSENT` an expression gives a dictionary, and the value names that it lacks.
@@ -274,7 +318,7 @@ def identify(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
     if isinstance(value, Tensor):
         return {_OF_TENSOR: (type(value), *read_kind(value))}
     if isinstance(value, types.FunctionType):
-        return _identify_function(value, names, is_method=parent is None or isinstance(parent, type))
+        return _identify_function(value, names, is_method=isinstance(parent, type))
     if isinstance(value, type):
         same = {} if "__mro__" in path.step else {"{}": value}
         return same | _identify_attributes(value, names, value.__mro__[1:-1])
@@ -284,18 +328,31 @@ def identify(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
         return _identify_attributes(value, names, ())
     if isinstance(value, (types.CellType, types.MethodType)):
         return {}
-    if isinstance(value, types.BuiltinFunctionType):
+    if isinstance(value, _BOUND):
         is_bound = not isinstance(value.__self__, (type, types.ModuleType))
         return {"({}.__name__,)": (value.__name__,)} if is_bound else {"{}": value}
+    if isinstance(value, (logging.Logger, logging.LoggerAdapter)):
+        is_asked = not ASKED_LEVELS.isdisjoint(names.known)
+        return {"(read_level({}),)": (read_level(value),)} if is_asked else {}
     if "_opoverload" in getattr(value, "__dict__", ()):  # an op of the user, whose rules may change
         return {"{}._opoverload.record.version": value._opoverload.record.version}
-    return {"{}.__class__": type(value)} | _identify_attributes(value, names, type(value).__mro__[:-1])
+    hidden: dict[str, Any] = {"{}": value} if _hides_state(type(value)) else {}
+    return (
+        hidden | {"{}.__class__": type(value)} | _identify_attributes(value, names, type(value).__mro__[:-1])
+    )
+
+
+def _hides_state(cls: type) -> bool:
+    """Whether a class of the user has a base of Python, such as a date, that keeps more than attributes."""
+    return bool(cls.__flags__ & _ON_HEAP) and not all(base.__flags__ & _ON_HEAP for base in cls.__mro__[:-1])
 
 
 def _identify_function(
     function: types.FunctionType, names: NamesOfCode, *, is_method: bool
 ) -> dict[str, Any]:
-    identity: dict[str, Any] = {} if is_method else {"{}.__code__": function.__code__}
+    # oplib writes code of its own functions anew
+    code = function.__code__
+    identity: dict[str, Any] = {} if is_own[code.co_filename] else {"{}.__code__": code}
     if names.probes_attributes and not is_method:
         identity[f"{ABSENT}{{}}.__dict__"] = names.list_absent(vars(function), ())
     asked = list_global_names(function.__code__) - function.__globals__.keys()

@@ -16,12 +16,13 @@ MISSING = object()
 """Stands for what a container does not hold."""
 
 _LOOK_UPS = frozenset({"globals", "getattr", "vars", "__dict__", "__globals__"})
-_EXTENDED, _LOAD_GLOBAL = dis.opmap["EXTENDED_ARG"], dis.opmap["LOAD_GLOBAL"]
+_EXTENDED, _LOAD_GLOBAL, _LOAD_CONST, _IMPORT = map(
+    dis.opmap.__getitem__, ("EXTENDED_ARG", "LOAD_GLOBAL", "LOAD_CONST", "IMPORT_NAME")
+)
 _OF_GLOBALS = {
     dis.opmap.get(name)
     for name in (
-        "DELETE_GLOBAL", "IMPORT_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "LOAD_GLOBAL", "LOAD_NAME",
-        "STORE_GLOBAL",
+        "DELETE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS", "LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL"
     )
 }  # fmt: skip
 _WITHOUT = (type, types.ModuleType, types.MethodType, tuple, frozenset, functools.partial)
@@ -48,7 +49,7 @@ def read_entries(value: Any) -> dict[Any, Any] | None:
     entries = {name: read_stored(value, name) for name in list_slot_names(type(value))}
     if isinstance(value, types.CellType):
         entries = {"cell_contents": read_cell(value)}
-    entries |= _attributes(value) or {}
+    entries |= read_attributes(value) or {}
     return {name: held for name, held in entries.items() if held is not MISSING}
 
 
@@ -78,7 +79,7 @@ def _find_mapping(container: Any, key: Any) -> Any:
         return container
     if isinstance(container, types.FunctionType):
         return container.__globals__
-    return None if key in list_slot_names(type(container)) else _attributes(container)
+    return None if key in list_slot_names(type(container)) else read_attributes(container)
 
 
 def restore_entries(container: Any, before: dict[Any, Any]) -> None:
@@ -172,16 +173,33 @@ def _list_keys(codes: Iterable[types.CodeType]) -> frozenset[str]:
     return frozenset(held for code in codes for held in code.co_consts if isinstance(held, str))
 
 
-def _list_loaded(code: types.CodeType) -> Iterator[str]:
-    """Yields the names of globals that code reads or sets, and of modules that it imports."""
+def list_imports(code: types.CodeType) -> Iterator[tuple[str, int]]:
+    """Yields the names of modules that code imports, with the number of dots before each."""
+    operations = list_operations(code) if _IMPORT in code.co_code[::2] else []
+    for (load, level), (number, argument) in zip(operations, operations[2:], strict=False):
+        if number == _IMPORT:
+            yield code.co_names[argument], code.co_consts[level] if load == _LOAD_CONST else level
+
+
+def list_operations(code: types.CodeType) -> list[tuple[int, int]]:
+    """Returns the operations of code, as numbers with their arguments."""
+    operations: list[tuple[int, int]] = []
     index = 0
     for number, argument in zip(code.co_code[::2], code.co_code[1::2], strict=True):
         index = index << 8 | argument
         if number == _EXTENDED:
             continue
+        if number:  # 0 stands between operations, for the interpreter
+            operations.append((number, index))
+        index = 0
+    return operations
+
+
+def _list_loaded(code: types.CodeType) -> Iterator[str]:
+    """Yields the names of globals that code reads or sets."""
+    for number, index in list_operations(code):
         if number in _OF_GLOBALS:  # the lowest bit of LOAD_GLOBAL says whether the code calls what it loads
             yield code.co_names[index >> 1 if number == _LOAD_GLOBAL else index]
-        index = 0
 
 
 def list_globals(function: types.FunctionType) -> list[str]:
@@ -196,6 +214,7 @@ def may_read_all_globals(names: frozenset[str]) -> bool:
     return "globals" in names
 
 
-def _attributes(value: Any) -> dict[str, Any] | None:
+def read_attributes(value: Any) -> dict[str, Any] | None:
+    """Returns the dictionary of the attributes of an object; None without one."""
     attributes = read_stored(value, "__dict__")
     return attributes if isinstance(attributes, dict) else None

@@ -7,15 +7,15 @@ keeps a :class:`CapturedPath` for every object: the object, the path before it, 
 
 from __future__ import annotations
 
+import contextvars
 import enum
 import functools
-import os
-import sys
+import logging
 import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from operator import attrgetter
+from operator import attrgetter, itemgetter, methodcaller
 from typing import Any
 
 import jax
@@ -23,27 +23,47 @@ import numpy as np
 
 from oplib.tensor import Generator, Tensor, default_generator
 from oplib.tensor.methods.copying import users_attributes
+from oplib.tracebacks import is_own
 
-from .entries import MISSING, list_globals, list_names, list_own_slots, read_cell, read_stored
+from .entries import (
+    MISSING,
+    list_globals,
+    list_names,
+    list_own_slots,
+    read_attributes,
+    read_cell,
+    read_stored,
+)
+from .lookups import FOREIGN, INSTALLED, list_lookups
+from .unrepeatable import STATEFUL
 
 SCALARS = (bool, int, float, complex, str, bytes, type(None), enum.Enum, np.dtype, np.generic)
 """Values that are frozen into a program, and compared at the next call."""
 
-_FOREIGN = sys.stdlib_module_names | {"jax", "jaxlib", "numpy", "oplib", "optree", "torch"}
 # Objects of the modules that are left out here may hold others.
-_OPAQUE = _FOREIGN - {
-    "_thread", "argparse", "builtins", "collections", "functools", "oplib", "operator", "types", "weakref"
+_OPAQUE = FOREIGN - {
+    "_contextvars", "_thread", "argparse", "builtins", "collections", "functools", "oplib", "operator",
+    "types", "weakref",
 }  # fmt: skip
 RULES = ("backward", "setup_context")
 """What the derivative of an op holds that is code of users."""
 
+KEYS = "tuple({}.keys())"
+"""The step to the keys of a dictionary that are objects. It is gone last."""
+
 CODE_OF_CLASS = (types.FunctionType, property, staticmethod, classmethod)
 """What a class holds that is code, and that is compared as one object."""
 
-_INSTALLED = f"{os.sep}site-packages{os.sep}"
 _COLLECTIONS = (dict, list, tuple, deque, set, frozenset)
-_REFERENCES = (types.BuiltinFunctionType, types.CellType, types.MappingProxyType, weakref.ref)
-_CONTAINERS = (*_COLLECTIONS, functools.partial)
+GETTERS = (attrgetter, itemgetter, methodcaller)
+REFERENCES = (
+    types.BuiltinFunctionType, types.CellType, types.MappingProxyType, types.MethodWrapperType, weakref.ref,
+    contextvars.ContextVar, staticmethod, classmethod, type({}.keys()), type({}.values()), type({}.items()),
+    *GETTERS,
+)  # fmt: skip
+"""Objects of Python that lead to one other."""
+
+_WALKED = (*_COLLECTIONS, functools.partial, logging.Logger, logging.LoggerAdapter)
 _DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _LEAVES = (*SCALARS, *_DESCRIPTORS, np.ndarray, range, slice, type(Ellipsis))
 
@@ -96,6 +116,7 @@ class Walk:
         generators: likewise.
         arrays: likewise those of JAX.
         containers: the paths of objects that hold others.
+        stateful: the paths of objects that a read changes, such as iterators.
     """
 
     def __init__(
@@ -105,20 +126,28 @@ class Walk:
         self.generators: dict[int, CapturedPath] = {}
         self.arrays: dict[int, CapturedPath] = {}
         self.containers: dict[int, CapturedPath] = {}
+        self.stateful: dict[int, CapturedPath] = {}
         self._ahead: deque[CapturedPath] = deque()
         for number, leaf in enumerate(leaves):
             path = CapturedPath(leaf, None, f"leaves[{number}]", name_leaf(number))
-            if isinstance(leaf, (Tensor, Generator)) or _is_object(leaf):
+            if isinstance(leaf, (Tensor, Generator, *STATEFUL)) or _is_object(leaf):
                 self._meet(path)
         self._meet(CapturedPath(function, None, "function", getattr(function, "__name__", "function")))
         self._meet(CapturedPath(default_generator, None, "default_generator", "the default Generator"))
-        while self._ahead:
-            path = self._ahead.popleft()
+        keys: deque[CapturedPath] = deque()
+        while self._ahead or keys:
+            path = (self._ahead or keys).popleft()
             for child in _list_children(path):
-                self._meet(child)
+                if child.step == KEYS:
+                    self.containers[id(child.value)] = child
+                    keys.append(child)
+                else:
+                    self._meet(child)
 
     def _meet(self, path: CapturedPath) -> None:
         value = path.value
+        if isinstance(value, STATEFUL):
+            self.stateful.setdefault(id(value), path)
         if isinstance(value, Tensor):
             table = self.tensors
         elif isinstance(value, Generator):
@@ -148,23 +177,23 @@ def _is_walked(value: Any, path: CapturedPath) -> bool:
     Objects of Python's and JAX's classes are not looked into: an event leads to all threads.
     """
     if isinstance(value, types.ModuleType):
-        is_installed = _INSTALLED in (getattr(value, "__file__", None) or "")
-        return value.__name__.partition(".")[0] not in _FOREIGN and not is_installed
+        is_installed = INSTALLED in (getattr(value, "__file__", None) or "")
+        return value.__name__.partition(".")[0] not in FOREIGN and not is_installed
     if isinstance(value, (type, types.FunctionType)):
-        return name_package(value) not in _FOREIGN or path.parent is None
-    return isinstance(value, _CONTAINERS) or name_package(type(value)) not in _OPAQUE
+        return name_package(value) not in FOREIGN or path.parent is None
+    return isinstance(value, _WALKED) or name_package(type(value)) not in _OPAQUE
 
 
 def _is_object(leaf: Any) -> bool:
     """Whether a leaf of the arguments is a user's function, or an object of a user's class."""
     if isinstance(leaf, (types.FunctionType, types.MethodType)):
-        return name_package(leaf) not in _FOREIGN
-    return name_package(type(leaf)) not in _FOREIGN and not isinstance(leaf, (*_LEAVES, jax.Array))
+        return name_package(leaf) not in FOREIGN
+    return name_package(type(leaf)) not in FOREIGN and not isinstance(leaf, (*_LEAVES, jax.Array))
 
 
 def is_of_others(cls: type) -> bool:
     """Whether a class, other than ``object``, is defined in a package whose code is not looked into."""
-    return cls is not object and name_package(cls) in _FOREIGN
+    return cls is not object and name_package(cls) in FOREIGN
 
 
 def name_package(definition: Any) -> str:
@@ -194,7 +223,8 @@ def _list_children(path: CapturedPath) -> Iterator[CapturedPath]:  # noqa: C901 
             yield CapturedPath(attrgetter(text)(value), path, f"{{}}.{text}", f"{path.name}.{name}")
     elif isinstance(value, _COLLECTIONS):
         yield from _list_items(path, value)
-        if name_package(type(value)) not in _FOREIGN:  # a class of the user may have attributes and methods
+        if name_package(type(value)) not in FOREIGN:  # a class of the user may have attributes and methods
+            yield CapturedPath(read_attributes(value), path, "{}.__dict__", path.name)
             yield from _list_attributes(path, value)
     elif isinstance(value, types.ModuleType):
         for name in path.names & vars(value).keys():
@@ -203,9 +233,9 @@ def _list_children(path: CapturedPath) -> Iterator[CapturedPath]:  # noqa: C901 
             )
     elif isinstance(value, type):
         yield from _list_class(path, value)
-    elif isinstance(value, _REFERENCES):
+    elif isinstance(value, REFERENCES):
         yield from _list_referent(path, value)
-    else:
+    elif not isinstance(value, (logging.Logger, logging.LoggerAdapter)):
         yield from _list_attributes(path, value)
 
 
@@ -218,8 +248,13 @@ def _list_referent(path: CapturedPath, value: Any) -> Iterator[CapturedPath]:
         yield CapturedPath(value(), path, "{}()", path.name)
     elif isinstance(value, types.MappingProxyType):
         yield CapturedPath(dict(value), path, "dict({})", path.name)
-    elif not isinstance(value.__self__, (type, types.ModuleType)):
-        yield CapturedPath(value.__self__, path, "{}.__self__", path.name)
+    elif isinstance(value, contextvars.ContextVar):
+        yield CapturedPath((value.get(MISSING),), path, "tuple([{}.get(MISSING)])", f"{value.name}.get()")
+    elif isinstance(value, GETTERS):
+        yield CapturedPath(value.__reduce__(), path, "tuple({}.__reduce__())", path.name)
+    else:
+        attribute = next(name for name in ("__func__", "mapping", "__self__") if hasattr(value, name))
+        yield CapturedPath(getattr(value, attribute), path, f"{{}}.{attribute}", path.name)
 
 
 def _list_tensor(path: CapturedPath, tensor: Tensor) -> Iterator[CapturedPath]:
@@ -238,6 +273,10 @@ def _list_class(path: CapturedPath, cls: type) -> Iterator[CapturedPath]:
         if _is_walked(base, path):
             yield CapturedPath(base, path, f"{{}}.__mro__[{index}]", base.__name__)
     yield CapturedPath(type(cls), path, "{}.__class__", f"the class of {cls.__name__}")
+    if isinstance(cls, enum.EnumMeta):
+        step = "tuple([member._value_ for member in {}._member_map_.values()])"
+        values = tuple([member._value_ for member in cls._member_map_.values()])
+        yield CapturedPath(values, path, step, f"the values of {cls.__name__}")
     for name, item in vars(cls).items():
         if isinstance(item, (*CODE_OF_CLASS, functools.cached_property, functools.partialmethod, Tensor)):
             for function, step in _unwrap(item):
@@ -263,9 +302,12 @@ def _list_function(path: CapturedPath, function: types.FunctionType) -> Iterator
         name = function.__code__.co_freevars[index]
         yield CapturedPath(cell, path, f"{{}}.__closure__[{index}]", name, names)
     # Globals of installed packages may lead to everything: those of pytest lead to all tests.
-    is_installed = _INSTALLED in function.__code__.co_filename
-    for name in () if is_installed else list_globals(function):
-        yield CapturedPath(function.__globals__[name], path, f"{{}}.__globals__[{name!r}]", name, names)
+    file = function.__code__.co_filename
+    if INSTALLED not in file and not is_own[file]:
+        for value, step, name in list_lookups(function, names):
+            yield CapturedPath(value, path, step, name, names)
+        for name in list_globals(function):
+            yield CapturedPath(function.__globals__[name], path, f"{{}}.__globals__[{name!r}]", name, names)
     if function.__defaults__:
         yield CapturedPath(function.__defaults__, path, "{}.__defaults__", f"defaults of {path.name}")
     if function.__kwdefaults__:
@@ -289,6 +331,8 @@ def _list_items(path: CapturedPath, items: Any) -> Iterator[CapturedPath]:
     if any(type(key) not in {str, int} for key in items):
         # An expression must not keep a key such as a Tensor alive.
         yield CapturedPath(tuple(items.values()), path, "tuple({}.values())", f"{path.name}.values()")
+        if not all(isinstance(key, SCALARS) for key in items):
+            yield CapturedPath(tuple(items), path, KEYS, f"{path.name}.keys()")
         return
     for key, item in items.items():
         text = repr(key).replace("{", "{{").replace("}", "}}")
@@ -296,10 +340,8 @@ def _list_items(path: CapturedPath, items: Any) -> Iterator[CapturedPath]:
 
 
 def _list_attributes(path: CapturedPath, value: Any) -> Iterator[CapturedPath]:
-    attributes: Any = read_stored(value, "__dict__")
-    if isinstance(attributes, dict):
-        for name, held in attributes.items():
-            yield CapturedPath(held, path, f"{{}}.__dict__[{name!r}]", f"{path.name}.{name}")
+    for name, held in (read_attributes(value) or {}).items():
+        yield CapturedPath(held, path, f"{{}}.__dict__[{name!r}]", f"{path.name}.{name}")
     for cls in type(value).__mro__:
         for name in list_own_slots(cls):
             held = read_stored(value, name)

@@ -8,6 +8,7 @@ differs from what the program was compiled for. Its lines are written once for e
 from __future__ import annotations
 
 import itertools
+import sys
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -19,12 +20,14 @@ from oplib.generated_code import define_function
 from oplib.tensor import Generator, Tensor, default_generator
 
 from .candidates import Candidates
-from .constants import ABSENT, identify, read_constants, read_kind
+from .constants import ABSENT, identify, identify_object, read_constants, read_kind
 from .entries import MISSING, is_stored, read_entries
-from .paths import SCALARS, CapturedPath
+from .lookups import LOOKUPS
+from .paths import KEYS, SCALARS, CapturedPath
 
 _numbers = itertools.count()
 _MAX_SHOWN = 8
+_OF_IS = frozenset({"a is b", "is_", "is_not"})
 _SIZED = (dict, list, tuple, deque)
 _ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
@@ -70,6 +73,9 @@ class Reader:
             "kind_of": read_kind,
             "is_stored": is_stored,
             "default_generator": default_generator,
+            "modules": sys.modules,
+            "MISSING": MISSING,
+            **{look_up.__name__: look_up for look_up in LOOKUPS},
         }
         for path in paths:
             self._add(path)
@@ -81,6 +87,8 @@ class Reader:
             self._add_distant(path)
         for path in (*candidates.containers, *candidates.operands):
             self._add_other_ways(path)
+        if self._names_of_code.probes_objects:
+            self._add_distinction([*candidates.containers, *candidates.operands])
         self._constants = self._identities = {}  # they hold objects of the user
         rest = [*[container for container, _, _ in changed], *generators]
         groups = [[None if path is None else self._add(path) for path in group] for group in (paths, rest)]
@@ -136,8 +144,8 @@ class Reader:
             if path.parent is not None:
                 self._add(path.parent)
             self._read(path)
-            if not isinstance(path.value, (Tensor, Generator)):
-                self._add_identity(identify(path, self._names_of_code), path)
+            find = identify_object if isinstance(path.value, (Tensor, Generator)) else identify
+            self._add_identity(find(path, self._names_of_code), path)
             self._add_constants(path)
         return self._names[id(path)]
 
@@ -150,7 +158,9 @@ class Reader:
                 self._refuse(f"not {held}.isdisjoint({names})", f"{path.name} has now ", detail)
                 continue
             is_value = isinstance(value, (int, frozenset, tuple))
-            expected = f"!= {self._constant(value)}" if is_value else f"is not {self._constant(ref(value))}()"
+            expected = (
+                f"!= {self._constant(value)}" if is_value else f"is not {self._constant(_refer(value))}()"
+            )
             reason = "is another function, or of another class, length or content"
             if "is_stored" in expression:
                 reason = f"has an attribute now that it did not have, {expression.partition(' in ')[2][:-2]}"
@@ -188,13 +198,33 @@ class Reader:
             return
         for other in path.again:
             held: Any = None if other.parent is None else other.parent.value
-            if other.parent is None or "__mro__" in other.step or isinstance(held, type):
-                continue  # classes and what they hold are compared as one
+            is_compared = isinstance(held, type) and isinstance(path.value, (type, types.FunctionType))
+            if other.parent is None or "__mro__" in other.step or is_compared:
+                continue  # classes and their functions are compared as one
             place = id(getattr(held, "__globals__", held)), other.step
-            if place not in self._places and self._names_of_code.lead_to(other) and _leads(other):
+            if place not in self._places and self._names_of_code.lead_to(other) and self._leads(other):
                 self._places.add(place)
                 test = f"{other.step.format(self._read(other.parent))} is not {self._names[id(path)]}"
                 self._refuse(test, f"{other.name} is no longer {path.name}")
+
+    def _add_distinction(self, paths: Iterable[CapturedPath]) -> None:
+        """Refuses a call in which two places hold one object that held two."""
+        alike: tuple[type, ...] = (type, types.ModuleType)
+        if _OF_IS.isdisjoint(self._names_of_code.known):  # other operations compare the content of these
+            alike = (*alike, *_SIZED, set, frozenset)
+        kept = [path for path in paths if not isinstance(path.value, alike)]
+        names = [self._names[id(path)] for path in kept if id(path) in self._names]
+        if len(names) > 1:
+            test = f"len({{*map(id, ({', '.join(names)}))}}) != {len(names)}"
+            self._refuse(test, "two places hold one object, and held two")
+
+    def _leads(self, path: CapturedPath) -> bool:
+        """Whether a step still leads to the object of a path; the function may have changed it meanwhile."""
+        held = {**self._namespace, "held": path.parent and path.parent.value}
+        try:
+            return eval(path.step.format("held"), held) is path.value
+        except _ERRORS:
+            return False
 
     def _add_constants(self, path: CapturedPath) -> None:
         """Adds a test of what the function may read from a container that is frozen into the program."""
@@ -260,21 +290,18 @@ class Reader:
                 continue
             name = self._add(path)
             for other in path.again:
+                if not self._names_of_code.probes_objects and KEYS in {
+                    way.step for way in other.list_parents()
+                }:
+                    continue
                 is_new = other.parent is not None and id(other.parent) not in self._names
-                if is_new and any(isinstance(parent.value, type) for parent in other.list_parents()):
+                of_class = any(isinstance(parent.value, type) for parent in other.list_parents())
+                if is_new and of_class and not self._names_of_code.probes_objects:
                     continue  # a class and its functions are shared by all of its instances
                 parent = "" if other.parent is None else self._add(other.parent)
                 self._refuse(
                     f"{other.step.format(parent)} is not {name}", f"{other.name} is no longer {path.name}"
                 )
-
-
-def _leads(path: CapturedPath) -> bool:
-    """Whether a step still leads to the object of a path; the function may have changed it meanwhile."""
-    try:
-        return eval(path.step.format("held"), {"held": path.parent and path.parent.value}) is path.value
-    except _ERRORS:
-        return False
 
 
 def _refer(value: Any) -> Callable[[], Any]:

@@ -425,3 +425,61 @@ def test_a_view_whose_items_do_not_lie_side_by_side_stays_a_view():
     assert strides(data[1:3])
     with pytest.raises(oplib.errors.ArgumentError, match="view"):
         oplib.jit(lambda x: x.view(-1))(data[:, 1:3])
+
+
+def _of_partial():
+    held = functools.partial(lambda x, rate: x * rate, rate=2.0)
+    return held, lambda: held.keywords.update(rate=3.0)
+
+
+def _of_defaults():
+    def scale(x, rate=2):
+        return x * rate
+
+    return scale, lambda: setattr(scale, "__defaults__", (3,))
+
+
+def _of_keyword_defaults():
+    def scale(x, *, rate=2):
+        return x * rate
+
+    return scale, lambda: scale.__kwdefaults__.update(rate=3)
+
+
+def _of_callable_object():
+    class Model:
+        def __call__(self, x, rate=2):
+            return x * rate
+
+    return Model(), lambda: setattr(Model, "__call__", lambda self, x, rate=3: x * rate)
+
+
+TWO = oplib.full((1,), 2.0)
+
+
+def _of_tensor():
+    def scale(x, rate=TWO):
+        return x * rate
+
+    return scale, lambda: setattr(scale, "__defaults__", (oplib.full((1,), 3.0),))
+
+
+def _of_method():
+    class Model:
+        def scale(self, x, rate=2):
+            return x * rate
+
+    return Model().scale, lambda: setattr(Model.scale, "__defaults__", (3,))
+
+
+@pytest.mark.spec("J.25")
+@pytest.mark.parametrize(
+    "make",
+    [_of_partial, _of_defaults, _of_keyword_defaults, _of_callable_object, _of_tensor, _of_method],
+)
+def test_defaults_that_changed_since_the_function_was_compiled_count(make):
+    function, change = make()
+    step, x = oplib.jit(function), oplib.ones(1)
+    assert [step(x).tolist(), step(x).tolist()] == [[2.0], [2.0]]
+    change()
+    assert step(x).tolist() == function(x).tolist() == [3.0]
