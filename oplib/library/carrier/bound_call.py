@@ -64,11 +64,13 @@ class BoundCall:
         captures: the kernel of a local op closes over tracers.
         reads_values: a kernel of plain Python on Tensors has read values while it was traced.
         checked: the signatures for which the jvp rule is known to be linear.
+        bind: binds the primitive of the op with a call and arrays.
     """
 
     __slots__ = (
         "_code",
         "_hash",
+        "bind",
         "captures",
         "checked",
         "kernel_slots",
@@ -78,8 +80,11 @@ class BoundCall:
         "version",
     )
 
-    def __init__(self, overload: OpOverload, layout: Layout) -> None:
+    def __init__(
+        self, overload: OpOverload, layout: Layout, bind: Callable[..., Sequence[Any]] | None = None
+    ) -> None:
         self.overload = overload
+        self.bind = bind
         self.layout = layout
         self.version = overload.record.version
         self.kernel_slots = tuple(overload.record.kernels)
@@ -340,6 +345,8 @@ class BoundCall:
 
     def _hold(self, plan: FormulaPlan, inputs: Sequence[Any], outputs: Sequence[Any]) -> FormulaPlan:
         """Completes a plan. The compiled forms of a local op hold it, instead of JAX's caches of trees."""
+        if self.bind is not None and self.record.derivative.linear:
+            plan.apply = partial(self.bind, self)
         if is_inside_shard_map():
             plan.types = self._type_gradients(inputs, outputs)
         if self.is_transient and not self.is_plain:

@@ -37,7 +37,7 @@ def transpose_call(
         grads = _transpose_kernel(cotangents, inputs, moves, call.trace(levels, inputs, derivable=True))
     else:
         avals = getattr(call_jaxpr, "out_avals", None) or call.trace(levels, inputs).out_avals
-        outputs = [jnp.zeros(aval.shape, aval.dtype) for aval in avals]
+        outputs = list(map(make_zero, avals))
         linear, residuals = make_linear(call, levels, moves, inputs=inputs, outputs=outputs)
         pairs = zip(cotangents, linear.differentiable, strict=True)
         grads = _pull(linear, residuals, [cotangent for cotangent, has in pairs if has])

@@ -21,6 +21,7 @@ from jax.interpreters import ad, batching, mlir
 
 from oplib.autograd.array_functions.array_function import Mask, has_gradient
 from oplib.autograd.array_functions.compilation import are_concrete
+from oplib.errors import MissingRuleError, describe
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, move_to_front, take_first
 from oplib.library.axes.varying import is_inside_shard_map, match_varying
@@ -42,6 +43,7 @@ from .linear_primitive import (
     differentiate_linear,
     find_linear_avals,
     lower_linear,
+    make_zero,
     run_linear,
     transpose_linear,
 )
@@ -169,6 +171,10 @@ class Carrier:
         body: Uncompiled | None = None,
     ) -> Any:
         kernel: dict[str, Any] = {"call_jaxpr": call_jaxpr} if body is None else {"body": body}
+        if call.record.is_linear:
+            outputs = self.call.bind(*primals, call=call, levels=levels, **kernel)
+            moving = [None if isinstance(tangent, ad.Zero) else tangent for tangent in tangents]
+            return outputs, self._apply_to_tangents(call, levels, primals, outputs, moving, call_jaxpr)
         is_derived = call.record.is_transparent and call.record.jvp is None
         if is_derived and body is not None and are_concrete(primals):
             return derive_plain(call, levels, body, primals, tangents)
@@ -197,6 +203,48 @@ class Carrier:
         structure = None if body is None else body.structure
         linear = partial(make_linear, call, levels, inputs=primals, outputs=outputs, structure=structure)
         return outputs, self._bind_linear(linear, tangents, zeros)
+
+    def _apply_to_tangents(
+        self,
+        call: BoundCall,
+        levels: Levels,
+        primals: Any,
+        outputs: Sequence[Any],
+        tangents: Sequence[Any],
+        jaxpr: Any = None,
+    ) -> list[Any]:
+        """Returns the tangents of the outputs of a linear op: the op at tangents, and zeros for missing ones.
+
+        Args:
+            call: the bound call.
+            levels: the levels of vmap.
+            primals: the arrays of the call.
+            outputs: its results.
+            tangents: one tangent per array, or None for a constant.
+            jaxpr: the traced kernel, if it is known.
+
+        Raises:
+            MissingRuleError: an argument has a tangent, and the formula gives no gradient for it.
+        """
+        wanted = tuple(tangent is not None for tangent in tangents)
+        plan, _ = call.plan(wanted, primals, outputs, levels=levels)
+        operands = list(primals)
+        for index, (tangent, value) in enumerate(zip(tangents, primals, strict=True)):
+            if index not in plan.constants:
+                operands[index] = make_zero(jax.typeof(value)) if tangent is None else tangent
+            elif tangent is not None:
+                raise MissingRuleError(
+                    f"{call}: argument '{call.layout.find_argument(index)}' has a tangent, and the backward "
+                    "formula of the linear op gives no gradient for it. Got "
+                    f"{describe(jax.typeof(tangent))}. Return its gradient without linear=True, or pass "
+                    "jax.lax.stop_gradient(value)."
+                )
+        if jaxpr is not None and list(map(jax.typeof, operands)) == list(jaxpr.in_avals):
+            pushed = self.call.bind(*operands, call=call, levels=levels, call_jaxpr=jaxpr)
+        else:
+            pushed = self._bind(call, levels, operands, _begin(call))
+        pairs = zip(pushed, plan.differentiable, strict=True)
+        return [value if has else ad.Zero(jax.typeof(value).to_tangent_aval()) for value, has in pairs]
 
     def _inline(self, call: BoundCall, levels: Levels, jaxpr: Any, primals: Any) -> list[Any]:
         """Runs the kernel where policies of ``jax.checkpoint`` see its operations; see :mod:`.attachment`."""
@@ -301,6 +349,8 @@ class Carrier:
             zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in arrays]
             full = [zero if own is None else own for own, zero in zip(tangents, zeros, strict=True)]
             derived = derive(call, call.trace((), arrays, derivable=True), arrays, full)[1]
+        elif call.record.is_linear:
+            derived = self._apply_to_tangents(call, (), arrays, outputs, tangents)
         else:
             wanted = tuple(tangent is not None for tangent in tangents)
             linear, residuals = make_linear(call, (), wanted, inputs=arrays, outputs=outputs)

@@ -78,7 +78,7 @@ class Specialization:
     ) -> None:
         self.overload = overload
         self.layout = layout
-        self.call = call = BoundCall(overload, layout)
+        self.call = call = BoundCall(overload, layout, carrier.bind)
         self._code = call.code
         self.last_use = 0
         self.recorders = _Recorders(self._make_recorder)

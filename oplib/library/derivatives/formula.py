@@ -32,6 +32,7 @@ from oplib.tensor import box
 from .formula_context import Notes, explain_empty
 from .gradient_types import GradientTypes
 from .gradients import GradientTargets
+from .linear_map import make_linear_map
 
 
 class FormulaPlan(BackwardPlan):
@@ -41,13 +42,26 @@ class FormulaPlan(BackwardPlan):
         overload: the op.
         layout: the layout of the call.
         inputs: the shape and dtype of each input.
+        apply: of a linear op its call, as a function of all inputs.
+        constants: of a linear op the inputs in which it is not linear. They are its last residuals.
         notes: the notes of the setup.
         types: the types of the call inside ``shard_map``; None outside.
     """
 
-    __slots__ = ("_token", "_versioned", "inputs", "layout", "notes", "overload", "types")
+    __slots__ = (
+        "_token",
+        "_versioned",
+        "apply",
+        "constants",
+        "inputs",
+        "layout",
+        "notes",
+        "overload",
+        "types",
+    )
 
     notes: Notes
+    apply: Any
 
     def __init__(
         self,
@@ -62,6 +76,7 @@ class FormulaPlan(BackwardPlan):
         self.overload = overload
         self.layout = layout
         self.inputs = tuple(jax.ShapeDtypeStruct(value.shape, value.dtype) for value in inputs)
+        self.constants: tuple[int, ...] = ()
         self.types: GradientTypes | None = None
         self._versioned: dict[Mask, tuple[int, ArrayFunction]] = {}
         super().__init__(wanted, outputs, ())
@@ -93,26 +108,33 @@ class FormulaPlan(BackwardPlan):
     def is_surrogate(self) -> bool:  # noqa: D102  described in Plan
         return self.overload.record.derivative.surrogate
 
+    @property
+    def is_on_host(self) -> bool:
+        """Whether the formula works on numpy arrays."""
+        return infer_kind(self._find_rule()) == "host"
+
     def backward(self, present: Mask) -> ArrayFunction:  # noqa: D102  described in Plan
         record = self.overload.record
         held = self._versioned.get(present)
         if held is not None and held[0] == record.version:
             return held[1]
-        if infer_kind(self._find_rule()) == "host":
+        if is_on_host := self.is_on_host:
             shapes = tuple(shape for shape, want in zip(self.inputs, self.wanted, strict=True) if want)
-            on_host = make_host_call(self._bind_formula(present, np), shapes, op=record.name)
-            formula = spread_gradients(self._type(on_host, present), self.wanted)
-            made = ArrayFunction(formula, record.name, compiled=False)
+            formula: Any = make_host_call(self.bind_formula(present, np), shapes, op=record.name)
         else:
-            typed = self._type(self._bind_formula(present, jnp), present)
-            formula = spread_gradients(typed, self.wanted)
-            compiled, selects = not record.is_plain, record.derivative.selects
-            made = ArrayFunction(formula, record.name, compiled=compiled, is_formula=True, selects=selects)
+            formula = self.bind_formula(present, jnp)
+        formula = formula if self.types is None else self.types.bind(formula, self.wanted, present)
+        if record.derivative.linear:
+            formula = make_linear_map(formula, self, present)
+        made = ArrayFunction(
+            spread_gradients(formula, self.wanted),
+            record.name,
+            compiled=not (is_on_host or record.is_plain),
+            is_formula=not is_on_host,
+            selects=record.derivative.selects,
+        )
         self._versioned[present] = record.version, made
         return made
-
-    def _type(self, formula: Function, present: Mask) -> Function:
-        return formula if self.types is None else self.types.bind(formula, self.wanted, present)
 
     def _find_rule(self) -> Function:
         rule = self.overload.record.derivative.backward
@@ -120,7 +142,7 @@ class FormulaPlan(BackwardPlan):
             raise missing_formula(self.overload)
         return rule
 
-    def _bind_formula(self, present: Mask, xp: Any) -> Callable[..., tuple[Any, ...]]:
+    def bind_formula(self, present: Mask, xp: Any) -> Callable[..., tuple[Any, ...]]:
         """Returns ``(*residuals, *given cotangents) -> wanted gradients``, with None for declared zeros.
 
         It looks the rule up when it is traced, as a call looks up its kernel, because JAX's caches keep plans

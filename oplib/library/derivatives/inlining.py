@@ -29,9 +29,11 @@ CALLS = {
     "core_call": "call_jaxpr",
 }
 # JAX differentiates by contract: neither the solver nor a kernel's own code passes tangents.
-_CONTRACTS = frozenset({"custom_linear_solve"})
+_CONTRACTS = frozenset({"custom_linear_solve", "linear_map"})
 # Computations that cannot be read; a jvp rule may call them.
-_UNREADABLE = frozenset({"pallas_call", "pure_callback", "io_callback", "ffi_call", "triton_kernel_call"})
+_UNREADABLE = frozenset(
+    {"host_call", "pallas_call", "pure_callback", "io_callback", "ffi_call", "triton_kernel_call"}
+)
 
 
 class Inlining:
@@ -134,7 +136,7 @@ class Inlining:
         """Tells whether an equation has a derivative of its own that does not count."""
         name = equation.primitive.name
         if name == "custom_jvp_call" or _is_op(equation):
-            return True
+            return not _is_linear_op(equation)
         if name == "stop_gradient":
             return (*equation.outvars, *equation.invars) in self._selected
         return self._trusts and (name == "custom_vjp_call" or name in _UNREADABLE)
@@ -265,7 +267,8 @@ def find_body(equation: Any) -> Any:
 
 def hides_custom_derivative(equation: Any) -> bool:
     """Tells whether an equation that is not read through contains a custom derivative at any depth."""
-    if equation.primitive.name in _CONTRACTS or equation.primitive.name.startswith("custom_vjp"):
+    name = equation.primitive.name
+    if name in _CONTRACTS or name.startswith("custom_vjp") or _is_linear_op(equation):
         return False
     return any(_contains_custom(jaxpr) for jaxpr in jaxprs_in_params(equation.params))
 
@@ -295,6 +298,11 @@ def trust(equation: Any, entering: Moves) -> Callable[..., Any]:
 def _is_op(equation: Any) -> bool:
     """Tells whether an equation is the call of an op."""
     return "call" in equation.params and "levels" in equation.params
+
+
+def _is_linear_op(equation: Any) -> bool:
+    """Tells whether an equation is the call of an op that is declared linear, which is its own derivative."""
+    return _is_op(equation) and equation.params["call"].record.is_linear
 
 
 def _either(left: bool, right: bool) -> bool:

@@ -8,13 +8,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
-from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
+from oplib.autograd.array_functions.array_function import ArrayFunction, Mask, has_gradient, shape_of
 from oplib.autograd.array_functions.liveness import find_live_inputs
+from oplib.errors import AutogradError
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.results import FORWARD, require_same_results
 from oplib.library.arguments.structure import Results, Structure
+from oplib.library.axes.levels import to_jax_array
 from oplib.library.kernels.array_kernel import make_strong, take_apart
 from oplib.library.kernels.tensor_kernel import split_tensor_results
 from oplib.library.kernels.tracing import any_traced, run_part, trace_to_jaxpr
@@ -59,8 +62,78 @@ def plan_formula(
     plan = FormulaPlan(overload, layout, structure, wanted=wanted, inputs=inputs, outputs=outputs)
     run = _bind_setup(plan)
     values = [*inputs, *outputs]
-    if is_plain:
-        return plan, _keep_by_identity(plan, run, values)
+    extras = _keep_by_identity(plan, run, values) if is_plain else _keep_traced(plan, run, values)
+    if overload.record.derivative.linear:
+        linear = _find_linear_inputs(plan, outputs)
+        plan.constants = tuple(index for index, own in enumerate(linear) if not own)
+        _refuse_reading(plan, [*values, *extras])
+        plan.set_sources((*plan.sources, *plan.constants))
+    return plan, extras
+
+
+def _refuse_reading(plan: FormulaPlan, pool: Sequence[Any]) -> None:
+    """Raises AutogradError if the formula of a linear op reads an argument in which the op is linear.
+
+    On the host it reads what it gets.
+    """
+    count = len(plan.inputs) + len(plan.outputs)
+    moving = set(range(count)).difference(plan.constants)
+    if not moving.isdisjoint(plan.extra_reads):
+        moving.update(range(count, len(pool)))
+    reads = [source in moving for source in plan.sources]
+    if any(reads) and not plan.is_on_host:
+        saved = [shape_of(pool[source]) for source in plan.sources]
+        pairs = zip(plan.outputs, plan.differentiable, strict=True)
+        cotangents = [shape for shape, has in pairs if has]
+        formula = plan.bind_formula(plan.differentiable, jnp)
+        traced = jax.make_jaxpr(lambda *values: [grad for grad in formula(*values) if grad is not None])
+        live = find_live_inputs(traced(*saved, *cotangents).jaxpr)
+        reads = [own and live[index] for index, own in enumerate(reads)]
+    if any(reads):
+        source = plan.sources[reads.index(True)]
+        name = "what setup_context computed from an argument or a result"
+        if source < count:
+            is_input = source < len(plan.inputs)
+            name = f"argument '{plan.layout.find_argument(source)}'" if is_input else "a result"
+        raise AutogradError(
+            f"{plan.op_name}: the op is declared linear, and its backward formula reads {name}. The formula "
+            "of a linear op depends on its gradients, and on arguments without a gradient. Leave out "
+            "linear=True, or do not save the value."
+        )
+
+
+def _find_linear_inputs(plan: FormulaPlan, outputs: Sequence[Any]) -> Mask:
+    """Tells for each input of a linear op whether the formula gives a gradient for it.
+
+    A formula on the host is run for that, on zeros; any other one is traced.
+    """
+    floating = tuple(has_gradient(shape.dtype) for shape in plan.inputs)
+    if sum(floating) == 1:
+        return floating
+    on_host = plan.is_on_host
+    whole = FormulaPlan(
+        plan.overload, plan.layout, plan.structure, wanted=floating, inputs=plan.inputs, outputs=outputs
+    )
+
+    def pull(values: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
+        saved, whole.notes = _bind_setup(whole)(values)
+        whole.set_sources(range(len(saved)))
+        formula = whole.bind_formula(whole.differentiable, np if on_host else jnp)
+        return formula(*map(np.asarray if on_host else to_jax_array, [*saved, *cotangents]))
+
+    shapes = [shape for shape in plan.outputs if shape is not None]
+    cotangents = [shape for shape, has in zip(shapes, whole.differentiable, strict=True) if has]
+    sample: Any = [*plan.inputs, *shapes], cotangents
+    if on_host:
+        with jax.ensure_compile_time_eval():
+            grads = pull(*jax.tree_util.tree_map(lambda shape: jnp.zeros(shape.shape, shape.dtype), sample))
+    else:
+        grads = jax.eval_shape(pull, *sample)
+    given = iter(grads)
+    return tuple([has and next(given) is not None for has in floating])
+
+
+def _keep_traced(plan: FormulaPlan, run: Setup, values: list[Any]) -> list[Any]:
     noted: list[Notes] = []
 
     def traced_setup(*values: Any) -> list[Any]:
@@ -68,8 +141,8 @@ def plan_formula(
         noted.append(notes)
         return arrays
 
-    closed = trace_to_jaxpr(jax.jit(traced_setup), values, op=overload.name(), part="setup_context")
-    return plan, _keep_by_variable(plan, noted[0], closed, values)
+    closed = trace_to_jaxpr(jax.jit(traced_setup), values, op=plan.op_name, part="setup_context")
+    return _keep_by_variable(plan, noted[0], closed, values)
 
 
 def _bind_setup(plan: FormulaPlan) -> Setup:

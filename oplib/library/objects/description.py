@@ -233,6 +233,8 @@ def _describe_forward_mode(record: Record) -> RuleFact:
         return RuleFact(rule, Status.derived, "JAX differentiates the kernel")
     if derivative.backward is not None and derivative.nonlinear:
         return _refuse_forward_mode(record, "the backward formula is declared nonlinear")
+    if derivative.linear:
+        return RuleFact(rule, Status.derived, "the op is linear: it is applied to the tangents")
     if derivative.backward is not None:
         return RuleFact(rule, Status.derived, "the backward formula, transposed")
     return RuleFact(rule, Status.missing, "no jvp rule, and no formula to derive one from")

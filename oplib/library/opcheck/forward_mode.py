@@ -21,7 +21,8 @@ from .sample import Sample, draw_like, flatten, only_arrays
 def check_forward_mode(sample: Sample, tolerance: Tolerance) -> str | None:
     """Compares ``v·(J u)`` of forward mode with ``(Jᵀ v)·u`` of the backward, for random ``u`` and ``v``.
 
-    A registered jvp rule is also compared with central differences, unless the derivative is a surrogate.
+    A registered jvp rule is also compared with central differences, unless the derivative is a surrogate. Of
+    an op that is declared linear, values at sums are compared with sums of values.
 
     Returns:
         The reason, if nothing was compared.
@@ -52,6 +53,8 @@ def _compare(sample: Sample, arrays: Sequence[Any], options: Options) -> str | N
         outputs, tangents = jax.jvp(call, tuple(point), tuple(directions))
     except MissingRuleError as error:
         return f"there is no forward mode: {str(error).splitlines()[0]}"
+    if sample.overload.record.is_linear:
+        _check_linearity(sample, call, point, (directions, outputs), options=options)
     if sample.has_backward and not sample.overload.record.derivative.nonlinear:
         _compare_with_backward(sample, call, point, (directions, outputs, tangents), options=options)
     if sample.overload.record.jvp is not None:
@@ -59,6 +62,25 @@ def _compare(sample: Sample, arrays: Sequence[Any], options: Options) -> str | N
         if not sample.overload.record.derivative.surrogate:
             _compare_with_differences(sample, call, point, (directions, tangents), options=options)
     return None
+
+
+def _check_linearity(
+    sample: Sample, call: Any, point: Sequence[Any], moved: tuple[Any, Any], *, options: Options
+) -> None:
+    """Compares A(2 x - u/2) with 2 A x - A u / 2, which finds an offset too."""
+    directions, outputs = moved
+    pairs = zip(point, directions, strict=True)
+    combined = call(*(2 * array - direction / 2 for array, direction in pairs))
+    for index, (left, first, second) in enumerate(zip(combined, outputs, call(*directions), strict=True)):
+        actual, due = to_coordinates(left), 2 * to_coordinates(first) - to_coordinates(second) / 2
+        close = _are_close(actual, due, options)
+        if not close.all():
+            worst = int(np.argmax(np.where(close, -1, np.abs(actual - due))))
+            raise OpMismatchError(
+                f"{sample.overload.name()}: the op is declared linear, and is not. Output {index} at "
+                f"2 x - u/2, for a random u, is {actual[worst]:.7g}, and the same sum of its values at x and "
+                f"u is {due[worst]:.7g}. Correct the kernel, or leave out linear=True."
+            )
 
 
 def _compare_with_backward(
@@ -69,6 +91,13 @@ def _compare_with_backward(
     gradients = jax.vjp(call, *point)[1](cotangents)
     forward = _multiply(cotangents, tangents)
     backward = _multiply(gradients, directions)
+    if not _are_close(forward, backward, options) and sample.overload.record.is_linear:
+        raise OpMismatchError(
+            f"{sample.overload.name()}: the backward formula is not the adjoint of the op, which is declared "
+            f"linear. For random x and y, Re<A x, y> is {forward:.7g} by the kernel, and Re<x, A* y> is "
+            f"{backward:.7g} by the formula. Correct the formula: for a complex matrix it multiplies by the "
+            "conjugate transpose."
+        )
     if not _are_close(forward, backward, options):
         raise OpMismatchError(
             f"{sample.overload.name()}: forward mode and the backward contradict each other. For random "

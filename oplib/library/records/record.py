@@ -47,6 +47,8 @@ class Derivative:
             instead of the kernel where the call is recorded or differentiated.
         nonlinear: the formula is not linear in its gradients (clipping), so no jvp can be derived from it.
         surrogate: the formula is not the derivative of the kernel, so no check compares the two.
+        linear: the op is linear in the arguments for which the formula gives gradients, and the formula is
+            its adjoint.
         derive: JAX's own derivative of the kernel is used.
         recompute: a recorded call of a derived op saves inputs only, and its backward computes again what it
             needs of the kernel.
@@ -61,6 +63,7 @@ class Derivative:
     forward: Function | None = None
     nonlinear: bool = False
     surrogate: bool = False
+    linear: bool = False
     derive: bool = False
     recompute: bool = False
     selects: bool = False
@@ -208,6 +211,11 @@ class Record(Definition):
         """Whether JAX's derivative serves as the backward: of the kernel, or of the op by its jvp rule."""
         has_rule = self.jvp is not None and not self.jvp.nonlinear
         return self.derivative.derive or (self.derivative.backward is None and has_rule)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether forward mode applies the op to the tangents, because it is declared linear."""
+        return self.derivative.linear and self.jvp is None
 
     @property
     def needs_kernel_derivative(self) -> bool:

@@ -37,6 +37,7 @@ class AutogradOptions(TypedDict, total=False):
     forward: Function | None
     nonlinear: bool
     surrogate: bool
+    linear: bool
     constant: str | None
     missing: str | None
     lib: Library | None
@@ -70,6 +71,7 @@ def register_autograd(
     forward: Function | None = None,
     nonlinear: bool = False,
     surrogate: bool = False,
+    linear: bool = False,
     constant: str | None = None,
     missing: str | None = None,
     lib: Library | None = None,
@@ -93,6 +95,10 @@ def register_autograd(
         surrogate: the formula is not the derivative of the kernel, as of a straight-through estimator.
             Forward mode is derived from it all the same. ``opcheck`` and ``gradcheck`` do not compare it with
             finite differences, and say so.
+        linear: the op is linear in all arguments for which the formula gives gradients, together, and the
+            formula is its adjoint. Forward mode then applies the op to the tangents, and derivatives of every
+            order need nothing else, also for kernels and formulas on the host. A tangent for an argument
+            without a gradient raises.
         constant: the reason why the gradient is zero everywhere, instead of a formula: ``constant="because
             ..."``.
         missing: the reason why there is no gradient, instead of a formula; a request for it raises an error.
@@ -110,8 +116,8 @@ def register_autograd(
         UnsupportedRegistrationError: the op has a keyword-only tensor.
 
     Source:
-        ``torch.library.register_autograd``; ``"derive"``, ``nonlinear``, ``surrogate``, ``constant`` and
-            ``missing`` are oplib's.
+        ``torch.library.register_autograd``; ``"derive"``, ``nonlinear``, ``surrogate``, ``linear``,
+            ``constant`` and ``missing`` are oplib's.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -135,6 +141,7 @@ def register_autograd(
             forward,
             nonlinear=nonlinear,
             surrogate=surrogate,
+            linear=linear,
             constant=constant,
             missing=missing,
         )

@@ -294,9 +294,10 @@ def make_derivative(name: str, arguments: Derivative) -> Derivative:
     parts = {"setup_context": arguments.setup_context, "forward": arguments.forward}
     saves = [part is not None for part in parts.values()]
     is_formula = backward not in (None, "derive") and not isinstance(backward, Derivative)
-    if not is_formula and (any(saves) or arguments.nonlinear or arguments.surrogate):
+    has_flags = arguments.nonlinear or arguments.surrogate or arguments.linear
+    if not is_formula and (any(saves) or has_flags):
         raise RegistrationValueError(
-            f"{subject}: setup_context, forward, nonlinear and surrogate belong to a formula. Got "
+            f"{subject}: setup_context, forward, nonlinear, surrogate and linear belong to a formula. Got "
             f"them with {kinds[0] if backward is None else repr(backward)}. Pass the formula too, or leave "
             "them out."
         )
@@ -305,6 +306,7 @@ def make_derivative(name: str, arguments: Derivative) -> Derivative:
             f"{subject}: setup_context and forward exclude each other. Got both. Save in "
             "forward, which runs instead of the kernel, or in setup_context, which runs after it."
         )
+    _refuse_contradictions(subject, arguments)
     for option, reason in reasons.items():
         if reason is not None and not (isinstance(reason, str) and reason.strip()):
             raise RegistrationValueError(
@@ -319,3 +321,14 @@ def make_derivative(name: str, arguments: Derivative) -> Derivative:
         if function is not None:
             require_callable(function, f"{subject}: {part}")
     return arguments
+
+
+def _refuse_contradictions(subject: str, arguments: Derivative) -> None:
+    """Raises RegistrationValueError for an op that is declared linear with options for any other."""
+    others = [name for name in ("nonlinear", "surrogate", "forward") if getattr(arguments, name)]
+    if arguments.linear and others:
+        raise RegistrationValueError(
+            f"{subject}: linear excludes nonlinear, surrogate and forward. Got {' and '.join(others)} "
+            "too. The formula of a linear op is its adjoint, which reads no by-product. Save in "
+            "setup_context, or leave out linear=True."
+        )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import oplib
-from oplib.errors import GradcheckError, OpMismatchError
-from oplib.library import opcheck
+from oplib.errors import GradcheckError, OpCheckError, OpMismatchError
+from oplib.library import custom_op, opcheck
 
 from .checked_ops import (
     KERNELS,
@@ -243,3 +245,52 @@ def test_a_forward_that_gives_other_results_than_the_kernel_is_caught(forward):
 
     triple.register_autograd(lambda ctx, grad: grad * 3, forward=forward)
     assert_fails(triple, (jnp.ones(2),), "test_gradients", OpMismatchError, "recorded, by forward=")
+
+
+# Linear ops -----------------------------------------------------------------------------------------------
+
+
+def make_linear_op(offset=0.0, factor=1.0, conjugates=True):
+    matrix = np.array([[1 + 2j, 3 - 1j], [0.5j, 2], [1, -1 + 1j]])
+
+    def of(kind):
+        return jnp.promote_types(kind, np.complex64)
+
+    @custom_op
+    def apply(x: np.ndarray) -> np.ndarray:
+        return (matrix @ x + offset).astype(of(x.dtype))
+
+    apply.register_fake(lambda x: jax.ShapeDtypeStruct((3,), of(x.dtype)))
+
+    def adjoint(ctx, g: np.ndarray):
+        gradient = factor * (matrix.conj() if conjugates else matrix).T @ g
+        return (gradient if ctx.is_complex else gradient.real).astype(ctx.dtype)
+
+    def save(ctx, inputs, output):
+        ctx.is_complex, ctx.dtype = jnp.iscomplexobj(inputs[0]), np.dtype(inputs[0].dtype)
+
+    apply.register_autograd(adjoint, setup_context=save, linear=True)
+    return apply
+
+
+@pytest.mark.spec("D.55")
+@pytest.mark.parametrize("point", [[0.5, 2.0], [0.5 + 1j, 2.0 - 1j]], ids=["real", "complex"])
+def test_a_linear_op_with_its_adjoint_passes(point):
+    x = oplib.tensor(point, requires_grad=True)
+    assert set(opcheck(make_linear_op(), (x,)).values()) == {"SUCCESS"}
+
+
+@pytest.mark.spec("D.55")
+@pytest.mark.parametrize("point", [[0.5, 2.0], [0.5 + 1j, 2.0 - 1j]], ids=["real", "complex"])
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"offset": 1.0}, "the op is declared linear, and is not. Output 0 at 2 x - u/2"),
+        ({"factor": 2.0}, "the backward formula is not the adjoint of the op"),
+        ({"conjugates": False}, "the backward formula is not the adjoint of the op"),
+    ],
+)
+def test_an_op_that_is_not_linear_or_has_another_formula_is_caught(point, wrong, text):
+    x = oplib.tensor(point, requires_grad=True)
+    with pytest.raises(OpCheckError, match=re.escape(text)):
+        opcheck(make_linear_op(**wrong), (x,), test_utils="test_forward_mode")
