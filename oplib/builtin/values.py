@@ -43,6 +43,11 @@ def box_like(value: Any, numbers: Any, dtype: Any = None) -> Any:
     return jnp.asarray(numbers, kind)
 
 
+def is_item(value: Any) -> bool:
+    """Tells whether a value is a tensor, an array or a number of numpy without dims."""
+    return getattr(value, "shape", None) == ()
+
+
 def make_zeros(like: Any, shape: tuple[int, ...]) -> Any:
     """Returns zeros of the kind and the dtype of a tensor or array."""
     return like.new_zeros(shape) if isinstance(like, Tensor) else jnp.zeros(shape, like.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import jax
@@ -23,20 +23,23 @@ from .kernels import partition_rules as partition
 from .kernels.view_rules import Itself, Several
 from .rows.choice import OverloadChoice
 from .rows.parameters import FURTHER_NAMES
+from .values import is_item
 
 Function = Callable[..., Any]
+_NO_NAMES: Mapping[str, Any] = {}
 
 
-def make_viewer(rule: Function, name: str, overload: OpOverload) -> Function:
+def make_viewer(rule: Function, name: str, overload: OpOverload, check: Function | None = None) -> Function:
     """Makes the function of a view op on a Tensor and the other arguments.
 
     Args:
         rule: gives the frame.
         name: of the node, less "Backward0".
         overload: takes what gives no view, and says what is wrong with arguments.
+        check: sees the arguments of a call that gives other things than integers, and raises or not.
     """
     own, name = overload.name().partition("::")[2].partition(".")[0], f"{name}Backward0"
-    node_class = make_view_class(name)
+    node_class, convert = make_view_class(name), make_converter(overload)
 
     @lru_cache(maxsize=1024)
     def look_up(shape: tuple[int, ...], dtype: Any, *args: int) -> Any:
@@ -44,8 +47,14 @@ def make_viewer(rule: Function, name: str, overload: OpOverload) -> Function:
 
     def look(tensor: Tensor, *args: Any) -> Any:
         storage = tensor._storage
+        is_plain = all_integers(args)
+        if not is_plain:
+            if check is not None:
+                check(tensor, *args)
+            args = convert(tensor, args)
+            is_plain = all_integers(args)
         try:
-            if storage.__class__ is Storage and all_integers(args):
+            if storage.__class__ is Storage and is_plain:
                 part = look_up(storage.array.shape, storage.array.dtype, *args)
             else:
                 part = rule(storage.spec, *args)
@@ -53,9 +62,6 @@ def make_viewer(rule: Function, name: str, overload: OpOverload) -> Function:
             raise frame_error(
                 error, own, zip(_name_arguments(overload), (tensor, *args), strict=False)
             ) from None
-        except TypeError:  # the schema converts the arguments, or says what is wrong with one
-            bound = Binder(overload._schema).bind((tensor, *args), {}, op=overload.name())
-            part = rule(tensor._storage.spec, *bound[1:])
         if part is None:
             return overload.call(tensor, *args)
         if part.__class__ is Itself:
@@ -80,15 +86,33 @@ def all_integers(args: Iterable[Any]) -> bool:
     return True
 
 
-def make_turner(rule: Function, name: str) -> Function:
+def make_converter(overload: OpOverload) -> Callable[..., tuple[Any, ...]]:
+    """Makes the function that converts the further arguments of a view, before a rule sees them.
+
+    A view lives as long as its starts and sizes. So these are numbers, and not what may change later.
+    """
+
+    @cache
+    def find_binder() -> Binder:
+        return Binder(overload._schema)
+
+    def convert(tensor: Tensor, args: Iterable[Any], named: Mapping[str, Any] = _NO_NAMES) -> tuple[Any, ...]:
+        values = find_binder().bind((tensor, *args), named, op=overload.name())[1:]
+        return tuple([tuple(value) if value.__class__ is list else value for value in values])
+
+    return convert
+
+
+def make_turner(rule: Function, name: str, overload: OpOverload) -> Function:
     """Makes the in-place form of a view op, such as ``transpose_``."""
     node_class = make_view_class(f"{''.join(map(str.capitalize, name.split('_')))}Backward0")
+    convert = make_converter(overload)
 
     def turn(input: Any, *args: Any, **kwargs: Any) -> Any:
         require_tensor_to_write(input, f"{name}_")
         check_may_turn(input, f"{name}_")
         named = {FURTHER_NAMES.get(given, given): value for given, value in kwargs.items()}
-        frame, starts = rule(input._storage.spec, *args, **named)
+        frame, starts = rule(input._storage.spec, *convert(input, args, named))
         return turn_in_place(input, frame, starts, node_class, f"{name}_")
 
     turn.__doc__ = f"As ``{name}``, in place: ``input`` itself has the other shape, and is returned."
@@ -110,7 +134,7 @@ def choose_split(overloads: Mapping[str, OpOverload]) -> OverloadChoice:
     look_given = make_viewer(partition.split, "SplitWithSizes", by_sizes)
 
     def function(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> Any:
-        is_even = isinstance(split_size_or_sections, int)
+        is_even = isinstance(split_size_or_sections, int) or is_item(split_size_or_sections)
         if isinstance(tensor, Tensor):
             return (look_even if is_even else look_given)(tensor, split_size_or_sections, dim)
         return (even if is_even else by_sizes).call(tensor, split_size_or_sections, dim)

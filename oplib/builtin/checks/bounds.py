@@ -20,8 +20,10 @@ from oplib.builtin.tables.matrices.triangles import find_zero
 from oplib.builtin.tables.pointwise.polynomials import FAMILIES as POLYNOMIALS, MOST_STEPS
 from oplib.builtin.values import are_indices, find_array, is_traced, read_known
 from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, LinAlgError, describe
+from oplib.library.arguments.plain_conversions import is_array
 from oplib.tensor import Tensor, read_array
 from oplib.tensor.devices.memory import require_memory
+from oplib.tensor.dtypes.rules import INTEGRAL
 
 from .stored_numbers import check_fits
 
@@ -255,6 +257,13 @@ def _check_shares(result: Any, input: Any, target: Any, *_: Any, **__: Any) -> A
     return result
 
 
+def _check_start(input: Any, dim: Any, start: Any, length: Any) -> None:  # noqa: ARG001  as narrow is called
+    if is_array(start) and (start.ndim or start.dtype not in INTEGRAL):
+        raise ArgumentError(
+            f"narrow: start must be an 0-dim integral Tensor. Got {describe(start)}. Give one whole number."
+        )
+
+
 def _has_values(array: Any) -> bool:
     is_array = isinstance(array, (jax.Array, np.ndarray)) and not is_traced(array)
     return is_array and array.size > 0 and jnp.issubdtype(array.dtype, jnp.floating)
@@ -278,6 +287,7 @@ CHECKED = {
     "binary_cross_entropy": Check(result=_check_shares),
     "interpolate": Check(check_counts),
     "mvlgamma": Check(_check_dimension),
+    "narrow": Check(_check_start),
     "pad": Check(_check_padding),
     **CHECKED_RESULTS,
 }

@@ -9,8 +9,8 @@ import numpy as np
 
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
+from oplib.builtin.values import read_values
 from oplib.errors import ArgumentError, describe
-from oplib.tensor import Tensor
 from oplib.tensor.devices.memory import require_memory
 
 Function = Callable[..., Any]
@@ -51,9 +51,7 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
 
 def _find_stops(indices_or_sections: Any, length: int, op: str) -> list[int]:
     """Returns the ends of all parts except the last."""
-    if isinstance(indices_or_sections, Tensor):
-        numbers = np.asarray(indices_or_sections.array)
-        indices_or_sections = numbers.tolist()
+    indices_or_sections = _read_sections(op, indices_or_sections)
     if not isinstance(indices_or_sections, int):
         return list(indices_or_sections)
     if indices_or_sections < 1:
@@ -64,6 +62,11 @@ def _find_stops(indices_or_sections: Any, length: int, op: str) -> list[int]:
     return [
         index * short + min(index, longer) for index in range(1, indices_or_sections)
     ]  # the first parts are longer
+
+
+def _read_sections(op: str, given: Any) -> Any:
+    """Returns the values of a tensor or array as Python's numbers, and others as they are."""
+    return read_values(op, given).tolist() if hasattr(given, "dtype") else given
 
 
 def _clip(index: int, length: int) -> int:
@@ -98,7 +101,7 @@ def _make_split_along(name: str, least: int, dim: int, shape: tuple[int, ...]) -
                 f"requires a tensor with at least {least} dimensions", "Add one with unsqueeze."
             )
         along = 0 if input.ndim == 1 else dim
-        sections = indices_or_sections
+        sections = _read_sections(name, indices_or_sections)
         if isinstance(sections, int) and (sections < 1 or input.shape[along] % sections):
             raise ArgumentError(
                 f"{name}: the size of dimension {along} is not divisible by the split_size. Got "

@@ -11,6 +11,7 @@ from typing import Any
 
 from oplib.autograd.recording.in_place import check_may_write, write_in_place
 from oplib.builtin.in_place import require_tensor_to_write
+from oplib.builtin.values import is_item
 from oplib.builtin.writing.resizing import write_enlarging
 from oplib.docstrings import complete_docstring
 from oplib.errors import ArgumentError, describe
@@ -166,11 +167,11 @@ def specify_variadic(spec: FunctionSpec, parameter: str) -> FunctionSpec:
         lines=(
             f"    if {parameter} is not None:",
             f"        __take_named({spec.name!r}, {parameter!r}, {parameter}, numbers)",
-            "    elif len(numbers) == 1 and not isinstance(numbers[0], int):",
+            "    elif len(numbers) == 1 and not (isinstance(numbers[0], int) or __is_item(numbers[0])):",
             f"        {parameter} = numbers[0]",
             f"    else: {parameter} = numbers",
             *spec.lines,
         ),
-        namespace={**spec.namespace, "__take_named": take_named},
+        namespace={**spec.namespace, "__take_named": take_named, "__is_item": is_item},
         branches=(),
     )

@@ -270,7 +270,10 @@ class FunctionRegistry:
     def _make_in_place(self, name: str) -> Function:
         op = name[:-1]
         if name in _WRITTEN or op in _TURNED:
-            function = _WRITTEN[name] if name in _WRITTEN else make_turner(_TURNED[op], op)
+            rule = _TURNED.get(op)
+            function = (
+                make_turner(rule, op, self.overloads[rule.__name__]) if rule is not None else _WRITTEN[name]
+            )
             spec = specify_composed(name, function, explains_untensors=False)
         elif op == "index_put":
             spec = specify_in_place(specify_composed(op, index_put), name)

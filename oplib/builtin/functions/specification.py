@@ -79,7 +79,7 @@ def specify_op(overloads: Sequence[OpOverload], row: Row, check: Check | None = 
         f"{it.name}={parameter.name}" if it.kwarg_only else parameter.name for parameter, it in pairs
     )
     namespace: dict[str, Any] = {"__op": rest, "__take": take_operand, "__numbers": NUMBERS}
-    lines = _render_check(check, parameters, namespace)
+    lines = _render_check(check if row.view is None else None, parameters, namespace)
     taken = sorted({index for indices, _ in tested for index in indices})
     lines += [f"    {names[index]} = __take({names[index]})" for index in taken]
     chosen = "__op"
@@ -94,7 +94,8 @@ def specify_op(overloads: Sequence[OpOverload], row: Row, check: Check | None = 
         call, namespace["__check_result"] = f"__check_result({call}, {passed})", check.result
     if row.view is not None:
         lines.append(f"    if isinstance(input, __Tensor): return __look({', '.join(names)})")
-        namespace |= {"__Tensor": Tensor, "__look": make_viewer(row.view, row.node_name, rest)}
+        looks = make_viewer(row.view, row.node_name, rest, check and check.arguments)
+        namespace |= {"__Tensor": Tensor, "__look": looks}
     lines.append(f"    return {call}")
     branches = [Branch(_render_test(indices, taken), overload) for indices, overload in tested]
     is_plain = not results and row.view is None and check is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from operator import index
 from types import SimpleNamespace
 from typing import Any
 
@@ -63,7 +64,13 @@ def as_strided_(
     """
     require_tensor_to_write(input, "as_strided_")
     check_may_turn(input, "as_strided_")
-    return _turn(input, "as_strided_", tuple(size), tuple(stride), storage_offset)
+    return _turn(
+        input,
+        "as_strided_",
+        tuple(map(index, size)),
+        tuple(map(index, stride)),
+        storage_offset if storage_offset is None else index(storage_offset),
+    )
 
 
 def resize_(input: Any, *sizes: Any, memory_format: Any = None) -> Any:

@@ -222,6 +222,12 @@ def _to_any_scalar(value: Any) -> Any:
     return to_scalar(value.item() if isinstance(value, np.generic) else value)
 
 
+def _to_known_int(value: Any) -> int:
+    if isinstance(value, Tensor) and find_value(value._storage.array) is None:
+        value.item()  # raises, and a program then names the line that needs the value
+    return to_int(value)
+
+
 def _to_any_dtype(value: Any) -> Any:
     is_of_python = isinstance(value, type) and value in (bool, *PYTHON_NUMBERS)
     return normalize_dtype(value) if is_of_python else to_dtype(value)
@@ -229,4 +235,8 @@ def _to_any_dtype(value: Any) -> Any:
 
 # For the built-in ops: torch's functions accept more than its ``torch.ops``, namely any of numpy's numbers as
 # a Scalar, and Python's types as a dtype.
-GENEROUS_CONVERTERS = CONVERTERS | {"Scalar": _to_any_scalar, "ScalarType": _to_any_dtype}
+GENEROUS_CONVERTERS = CONVERTERS | {
+    "int": _to_known_int,
+    "Scalar": _to_any_scalar,
+    "ScalarType": _to_any_dtype,
+}
