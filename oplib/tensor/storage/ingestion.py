@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import jax
@@ -11,13 +13,11 @@ import numpy as np
 from oplib.errors import AutogradError, DataError, DtypeError, TracingError, describe
 from oplib.tensor.devices.forked import check_process
 from oplib.tensor.devices.placement import Placement
-from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.promotion import promote_types
 from oplib.tensor.dtypes.rules import (
     COMPLEX,
     INTEGRAL,
     check_range,
-    default_int_dtype,
     dtype_of_numpy,
     holds_numbers,
     normalize_dtype,
@@ -32,6 +32,7 @@ from .metadata import TensorMetadata
 
 _DLPACK_CPU = 1
 _SMALL = 2**12  # items
+_NUMBERS = {bool, int, float, complex}
 
 # A compiled copy takes a third of the time of device_put. It is compiled for signatures that come often.
 _MANY = 16
@@ -150,6 +151,8 @@ def _from_python(data: Any, dtype: np.dtype[Any] | None, placement: Placement) -
 def _read_sequence(data: Any) -> np.ndarray[Any, Any]:
     try:
         array = np.array(data)
+    except TypeError:  # numpy knows no bfloat16 in objects
+        array = np.array(data, object)
     except ValueError:
         raise DataError(
             f"tensor: nested sequences must have equal lengths at each depth. Got {describe(data)}. "
@@ -160,6 +163,8 @@ def _read_sequence(data: Any) -> np.ndarray[Any, Any]:
             "tensor: the data holds a Tensor that requires grad, whose history would be lost. "
             f"Got {describe(data)}. Use oplib.stack to keep it, or detach the Tensor."
         ) from None
+    if array.dtype == object:
+        array = _read_objects(array, data)
     if not holds_numbers(array.dtype):
         raise DtypeError(
             f"tensor: the data is not made of numbers that fit a dtype. Got {describe(data)}. "
@@ -168,20 +173,54 @@ def _read_sequence(data: Any) -> np.ndarray[Any, Any]:
     return array
 
 
+def _read_objects(array: np.ndarray[Any, Any], data: Any) -> np.ndarray[Any, Any]:
+    """Returns numbers beside others that numpy has no common dtype for, such as those of bfloat16."""
+    try:
+        common = _promote_items(data)
+        numbers = [item.item() if hasattr(item, "item") else item for item in array.flat]
+        return np.array(numbers).reshape(array.shape).astype(common) if common.kind not in "iu" else array
+    except (DtypeError, TypeError, ValueError):
+        return array
+
+
 def _infer_dtype(array: np.ndarray[Any, Any], data: Any) -> np.dtype[Any]:
-    """Python numbers get torch's default dtypes. numpy arrays and scalars in a sequence keep theirs."""
-    while isinstance(data, (list, tuple)) and data:
-        data = data[0]
-    if isinstance(data, (np.ndarray, np.generic, jax.Array, TensorMetadata)):
-        return dtype_of_numpy(array)
-    if array.dtype == dtypes.float64:
-        return scalar_dtype(float)
-    if array.dtype == dtypes.complex128:
-        return scalar_dtype(complex)
-    if array.dtype.kind in "iu":
-        check_range(array, default_int_dtype())
-        return default_int_dtype()
-    return dtype_of_numpy(array)
+    """Returns the common dtype of all numbers and arrays in the data, by torch's rules of promotion.
+
+    Python's numbers have torch's default dtypes. numpy's arrays and numbers have their own.
+    """
+    common = _promote_items(data)
+    if array.dtype.kind in "iu" and common in INTEGRAL:
+        check_range(array, common)
+    return dtype_of_numpy(array.astype(common, copy=False))
+
+
+def _promote_items(data: Any) -> np.dtype[Any]:
+    found: dict[Any, None] = {}
+    _collect_dtypes([data], found)
+    own = [scalar_dtype(item) if isinstance(item, type) else item for item in found]
+    return reduce(promote_types, own) if own else scalar_dtype(float)
+
+
+def _collect_dtypes(items: Sequence[Any], found: dict[Any, None]) -> None:
+    """Adds the dtype of each array, and the type of each number of Python, in nested sequences."""
+    kinds = set(map(type, items))
+    if kinds <= _NUMBERS:
+        if not kinds <= found.keys():
+            found.update(dict.fromkeys(sorted(kinds, key=str)))
+        return
+    for item in items:
+        if isinstance(item, (list, tuple)):
+            _collect_dtypes(item, found)
+        elif isinstance(getattr(item, "dtype", None), np.dtype):
+            found[item.dtype] = None
+        elif isinstance(item, (int, float, complex)):
+            found[type(item)] = None
+        else:
+            own = np.asarray(item).dtype
+            if not holds_numbers(own):
+                raise TypeError
+            is_array = hasattr(item, "__array__") or hasattr(item, "__dlpack__")
+            found[own if is_array else type(own.type().item())] = None
 
 
 def _stack(data: Any) -> jax.Array:
