@@ -67,9 +67,9 @@ def draw_integers(
             f"{op}: the bounds do not fit {dtype.name}. Got low={low}, high={high}. "
             f"Choose another dtype, or narrower bounds."
         )
-    # the bound may be one above the maximum
-    last = np.asarray(high, f"uint{8 * wide.itemsize}" if high > 0 else wide)
-    drawn = _sample_integers(*_draw(generator), (np.asarray(low, wide), last), shape, dtype)
+    bits = 8 * wide.itemsize
+    span = np.asarray((high - low) % 2**bits, f"uint{bits}")  # 0 if all integers are asked for
+    drawn = _sample_integers(*_draw(generator), (np.asarray(low, wide), span), shape, dtype)
     return _put(drawn, placement)
 
 
@@ -103,10 +103,29 @@ def _sample_normal(draw: Any, kind: Any, shape: tuple[int, ...], dtype: Any) -> 
 
 @partial(jax.jit, static_argnums=(1, 3, 4))
 def _sample_integers(
-    draw: Any, kind: Any, bounds: tuple[Any, Any], shape: tuple[int, ...], dtype: Any
+    draw: Any, kind: Any, range_: tuple[Any, Any], shape: tuple[int, ...], dtype: Any
 ) -> Any:
+    """Draws evenly: the highest word of three of ``span * random``, where the random number has two words.
+
+    ``jax.random.randint`` takes a remainder, and draws some integers of a wide range more often than others.
+    """
     require_memory("randint", shape, dtype, in_jit=True)
-    return jax.random.randint(read_draw(draw, kind), shape, *bounds, bounds[0].dtype).astype(dtype)
+    low, span = range_
+    first, second = jax.random.bits(read_draw(draw, kind), (2, *shape), span.dtype)
+    carried = first * span + _multiply_high(second, span)
+    highest = _multiply_high(first, span) + (carried < first * span).astype(span.dtype)
+    return (jnp.where(span == 0, first, highest).astype(low.dtype) + low).astype(dtype)
+
+
+def _multiply_high(words: Any, factor: Any) -> Any:
+    """Returns the high word of each product of two words."""
+    half = factor.dtype.type(4 * factor.dtype.itemsize)
+    rest = factor.dtype.type(2 ** int(half) - 1)
+    first, last = words >> half, words & rest
+    by_first, by_last = factor >> half, factor & rest
+    middle = first * by_last + (last * by_last >> half)
+    carried = last * by_first + (middle & rest)
+    return first * by_first + (middle >> half) + (carried >> half)
 
 
 @partial(jax.jit, static_argnums=(1, 2, 3))
