@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from oplib.autograd.grad_mode import no_grad
+from oplib.autograd.nodes.accumulate import refuse_old_gradient
 from oplib.autograd.recording.in_place import write_in_place
 from oplib.errors import ArgumentTypeError, ArgumentValueError, describe
 from oplib.pytree import tree_flatten, tree_structure, tree_unflatten
@@ -68,6 +69,7 @@ class Optimizer:
         self._flags = [leaf is not None for leaf in leaves]
         arrays = self._arrange([param.array for param in self.params])
         check_devices(arrays)
+        self._shapes = [param.shape for param in self.params]
         state = self._place(_run_transformation(transformation.init, arrays), arrays)
         flat, self._structure = jax.tree_util.tree_flatten(state)
         self._owners = self._find_owners(state)
@@ -132,6 +134,7 @@ class Optimizer:
             return
         extra = {name: value.array if isinstance(value, Tensor) else value for name, value in extra.items()}
         params, state = [param.array for param in self.params], [tensor.array for tensor in self.state]
+        self._check_shapes(params, grads)
         update = self._find_update(mask, params, state)
         arrays, state = update(params, [None if grad is None else grad.array for grad in grads], state, extra)
         written = [param for param, has in zip(self.params, mask, strict=True) if has]
@@ -196,6 +199,18 @@ class Optimizer:
         with no_grad():
             for tensor, array in zip(self.state, arrays, strict=True):
                 write_in_place(tensor, box(array), "load_state_dict")
+
+    def _check_shapes(self, params: Sequence[Any], grads: Sequence[Any]) -> None:
+        """Raises if a parameter has got another shape than its ``grad``, or than that of its state."""
+        for index, (param, grad) in enumerate(zip(params, grads, strict=True)):
+            if grad is not None and grad.shape != param.shape:
+                refuse_old_gradient("Optimizer.step", grad, param)
+            if param.shape != self._shapes[index] and index in self._owners:
+                raise ArgumentValueError(
+                    "Optimizer.step: the state of a parameter is from before the parameter got another shape "
+                    f"by .data. Got {describe(param)}, number {index}, with a state for the shape "
+                    f"{list(self._shapes[index])}. Make a new Optimizer where you assign .data."
+                )
 
     # The transformation ------------------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ from .devices.layout import check_shape, describe_devices, describe_sharding
 from .devices.memory import require_memory
 from .devices.placement import find_placement
 from .dtypes.rules import normalize_dtype
+from .inference import InferenceTensor
 from .random.generator import is_key
 from .replaced_file import open_to_replace
 from .storage.failed_reads import note_read
@@ -55,7 +56,7 @@ _NATIVE = "biufc"  # the kinds of dtypes that a .npy file describes
 def save(obj: Any, f: File) -> None:
     """Writes a tree of Tensors and plain values into a file.
 
-    A Tensor keeps values, dtype and ``requires_grad``, but not history, ``grad``, hooks or sharding. A tensor
+    A Tensor keeps values, dtype and ``requires_grad``, but not history, ``grad``, hooks, attributes or sharding. A tensor
     that occurs several times is one object after loading. Tensors that share a storage become separate
     tensors.
 
@@ -68,7 +69,7 @@ def save(obj: Any, f: File) -> None:
 
     Raises:
         DataError: the tree contains itself, or is nested too deeply, or no process has all of an array.
-        DataTypeError: the tree holds a value of another type. The error names its path. Or ``f`` is no path
+        DataTypeError: the tree holds a value of another type, such as a subclass of Tensor. The error names its path. Or ``f`` is no path
             and no file of bytes.
         TracingError: the tree holds a traced tensor.
 
@@ -202,6 +203,12 @@ class _Writer:
         ]
 
     def _encode_array(self, value: Any, path: str) -> dict[str, int]:
+        if isinstance(value, Tensor) and type(value) not in (Tensor, InferenceTensor):
+            raise DataTypeError(
+                f"save: {path} is of a subclass of Tensor, whose class and attributes a file does not hold. Got "
+                f"{describe(value)} of {type(value).__module__}.{type(value).__qualname__}. Save "
+                "tensor.detach(), and the attributes beside it; assign to tensor.__class__ after loading."
+            )
         array = value.array if isinstance(value, Tensor) else value
         if isinstance(array, Tracer):
             raise note_read(

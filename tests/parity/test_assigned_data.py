@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable
 from itertools import permutations
 from typing import Any
 
 import numpy as np
+import optax
 import pytest
 
 import oplib
+from oplib.errors import ArgumentValueError, AutogradError
 
 torch = pytest.importorskip("torch")
 
@@ -173,3 +176,58 @@ def test_assigned_data_keeps_no_old_array_alive() -> None:
     old = weakref.ref(x.array)
     x.data = oplib.ones(2)
     assert old() is None
+
+
+MODES = {
+    "op by op": contextlib.nullcontext,
+    "compiled backward": oplib.autograd.compiled_autograd.enable,
+}
+
+
+def make_loss(w: Any) -> Any:
+    return (w * 3).sum()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("shape", [(2, 3), (1, 1), (3,), (4,)])
+def test_a_grad_of_another_shape_is_refused_and_named(mode: str, shape: tuple[int, ...]) -> None:
+    w = oplib.ones(1, 3, requires_grad=True)
+    make_loss(w).backward()
+    w.data = oplib.ones(*shape)
+    with MODES[mode](), pytest.raises(AutogradError, match=r"grad' of a leaf is from before.*w\.grad = None"):
+        make_loss(w).backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == [[3.0] * 3]
+    w.grad = None
+    with MODES[mode]():
+        make_loss(w).backward()
+        make_loss(w).backward()
+    assert tuple(w.grad.shape) == shape
+
+
+def test_so_it_is_in_a_program_and_by_an_optimizer() -> None:
+    w = oplib.ones(1, 3, requires_grad=True)
+    make_loss(w).backward()
+    w.data = oplib.ones(2, 3)
+    with pytest.raises(AutogradError, match=r"w\.grad = None"):
+        oplib.jit(lambda: make_loss(w).backward())()
+    optimizer = oplib.optim.Optimizer(optax.sgd(0.1), [w])
+    with pytest.raises(AutogradError, match=r"Optimizer\.step: the 'grad' of a leaf is from before"):
+        optimizer.step()
+    optimizer.zero_grad()
+    make_loss(w).backward()
+    optimizer.step()
+    assert w.tolist() == oplib.full((2, 3), 0.7).tolist()
+
+
+def test_a_state_of_another_shape_is_named_too() -> None:
+    w, other = oplib.ones(1, 3, requires_grad=True), oplib.ones(2, requires_grad=True)
+    plain, adam = (oplib.optim.Optimizer(make(0.1), [other, w]) for make in (optax.sgd, optax.adam))
+    w.data = oplib.ones(2, 3)
+    (make_loss(w) + make_loss(other)).backward()
+    with pytest.raises(
+        ArgumentValueError, match=r"number 1, with a state for the shape \[1, 3\]"
+    ):
+        adam.step()
+    plain.step()
+    oplib.optim.Optimizer(optax.adam(0.1), [other, w]).step()

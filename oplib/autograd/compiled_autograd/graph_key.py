@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from oplib.autograd.engine.plan import RunPlan
-from oplib.autograd.nodes.accumulate import AccumulateGrad
+from oplib.autograd.nodes.accumulate import AccumulateGrad, refuse_old_gradient
 from oplib.autograd.nodes.hook_kinds import describe_hooks
 from oplib.autograd.nodes.node import Edge, TapeNode
 from oplib.tensor import Tensor
@@ -123,6 +123,8 @@ class GraphWalk:
         node.check()
         grad = node.variable._grad
         if grad is not None:
+            if grad._storage.spec.shape != node.variable._storage.spec.shape:
+                refuse_old_gradient("AccumulateGrad", grad, node.variable)
             self.gradients.append(grad)
         return describe_leaf(node.variable)
 

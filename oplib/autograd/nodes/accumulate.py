@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import ref
 
 from oplib.autograd.tangents import write_tangent
@@ -117,6 +117,8 @@ class AccumulateGrad(TapeNode):
                 leaf._grad = representation.own(grad)
             else:
                 leaf._grad = ARRAYS.own(array) if is_traced else box(array)
+        elif held._storage.spec.shape != array.shape:
+            refuse_old_gradient("AccumulateGrad", held, array)
         elif run.create_graph:
             leaf._grad = representation.add(held, grad)
         elif representation.tensor_mode:  # in a dual level, where the sum has a tangent
@@ -177,6 +179,14 @@ def refuse_traced_gradient(array: Any, tensor: Tensor, role: str) -> None:
             "exists only while a JAX transformation traces. Use oplib.autograd.grad(outputs, inputs), "
             "which returns the gradients, or make the tensor inside the traced function."
         )
+
+
+def refuse_old_gradient(op: str, grad: Tensor, other: Any) -> NoReturn:
+    """Raises for a ``grad`` of another shape than that which the leaf has got since."""
+    raise AutogradError(
+        f"{op}: the 'grad' of a leaf is from before the leaf got another shape by .data or set_. Got a grad "
+        f"{describe(grad)} beside {describe(other)}. Clear it where you assign .data: w.grad = None."
+    )
 
 
 def _refuse_result(result: object, hook: Callable[[Tensor], object]) -> None:
