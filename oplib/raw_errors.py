@@ -51,6 +51,10 @@ _ADVICE_FOR_TEXTS = (
         "Move them to one device by Tensor.to. On a mesh, that is tensor.to(sharding).",
     ),
     (
+        re.compile("memory_space of all inputs "),
+        "Bring them from the memory of the host: tensor.to(tensor.sharding.with_memory_kind('device')).",
+    ),
+    (
         re.compile("One of .* is incompatible with its sharding annotation "),
         "Name at most as many dimensions in the PartitionSpec as the value has.",
     ),

@@ -14,7 +14,14 @@ from oplib.autograd.recording.in_place import write_in_place
 from oplib.errors import ArgumentTypeError, ArgumentValueError, describe
 from oplib.pytree import tree_flatten, tree_structure, tree_unflatten
 from oplib.tensor import Tensor, box
-from oplib.tensor.devices.layout import find_spread, is_spread, replicate_on_mesh
+from oplib.tensor.devices.layout import (
+    Space,
+    find_space,
+    find_spread,
+    is_spread,
+    move_to_space,
+    replicate_on_mesh,
+)
 from oplib.torch_names import HINTS
 from oplib.tracebacks import entry_point
 
@@ -67,7 +74,7 @@ class Optimizer:
         leaves, self._spec = tree_flatten(_read_iterable(params))
         self.params = _check_params(leaves)
         self._flags = [leaf is not None for leaf in leaves]
-        arrays = self._arrange([param.array for param in self.params])
+        arrays = self._arrange([move_to_space(param.array, Space.Device) for param in self.params])
         check_devices(arrays)
         self._shapes = [param.shape for param in self.params]
         state = self._place(_run_transformation(transformation.init, arrays), arrays)
@@ -281,6 +288,11 @@ class Optimizer:
         """
 
         def update(params: list[Any], grads: list[Any], state: list[Any], extra: dict[str, Any]) -> Any:
+            spaces = [list(map(find_space, arrays)) for arrays in (params, state)]
+            params, state = (
+                [move_to_space(array, Space.Device) for array in arrays] for arrays in (params, state)
+            )
+            grads = [None if grad is None else move_to_space(grad, Space.Device) for grad in grads]
             filled = [
                 jnp.zeros_like(param) if grad is None else grad
                 for param, grad in zip(params, grads, strict=True)
@@ -297,7 +309,12 @@ class Optimizer:
                     state, jax.tree_util.tree_leaves(new), self._owners, strict=True
                 )
             ]
-            return [updated[index] for index, has in zip(indices, mask, strict=True) if has], kept
+            written = [
+                move_to_space(updated[index], space)
+                for index, space, has in zip(indices, spaces[0], mask, strict=True)
+                if has
+            ]
+            return written, list(map(move_to_space, kept, spaces[1]))
 
         numbers = jax.tree_util.tree_leaves(self._arrange(range(len(mask))))  # JAX sorts dictionaries
         indices = [numbers.index(number) for number in range(len(mask))]

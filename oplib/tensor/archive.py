@@ -36,7 +36,6 @@ from .devices.layout import check_shape, describe_devices, describe_sharding
 from .devices.memory import require_memory
 from .devices.placement import find_placement
 from .dtypes.rules import normalize_dtype
-from .inference import InferenceTensor
 from .random.generator import is_key
 from .replaced_file import open_to_replace
 from .storage.failed_reads import note_read
@@ -56,9 +55,9 @@ _NATIVE = "biufc"  # the kinds of dtypes that a .npy file describes
 def save(obj: Any, f: File) -> None:
     """Writes a tree of Tensors and plain values into a file.
 
-    A Tensor keeps values, dtype and ``requires_grad``, but not history, ``grad``, hooks, attributes or sharding. A tensor
-    that occurs several times is one object after loading. Tensors that share a storage become separate
-    tensors.
+    A Tensor keeps values, dtype and ``requires_grad``, but not history, ``grad``, hooks, attributes or
+    sharding. A tensor that occurs several times is one object after loading. Tensors that share a storage
+    become separate tensors.
 
     Args:
         obj: lists, tuples, dicts and OrderedDicts of Tensors, ``jax.Array`` objects, numpy arrays, dtypes,
@@ -69,8 +68,8 @@ def save(obj: Any, f: File) -> None:
 
     Raises:
         DataError: the tree contains itself, or is nested too deeply, or no process has all of an array.
-        DataTypeError: the tree holds a value of another type, such as a subclass of Tensor. The error names its path. Or ``f`` is no path
-            and no file of bytes.
+        DataTypeError: the tree holds a value of another type, such as a subclass of Tensor. The error names
+            its path. Or ``f`` is no path and no file of bytes.
         TracingError: the tree holds a traced tensor.
 
     Example:
@@ -203,11 +202,12 @@ class _Writer:
         ]
 
     def _encode_array(self, value: Any, path: str) -> dict[str, int]:
-        if isinstance(value, Tensor) and type(value) not in (Tensor, InferenceTensor):
+        kind = type(value)
+        if isinstance(value, Tensor) and kind.__module__.partition(".")[0] != "oplib":
             raise DataTypeError(
-                f"save: {path} is of a subclass of Tensor, whose class and attributes a file does not hold. Got "
-                f"{describe(value)} of {type(value).__module__}.{type(value).__qualname__}. Save "
-                "tensor.detach(), and the attributes beside it; assign to tensor.__class__ after loading."
+                f"save: {path} is of a subclass of Tensor, and a file holds no classes and attributes. Got "
+                f"{describe(value)} of {kind.__module__}.{kind.__qualname__}. Save tensor.detach() and the "
+                "attributes beside it, and assign to tensor.__class__ after loading."
             )
         array = value.array if isinstance(value, Tensor) else value
         if isinstance(array, Tracer):
@@ -224,15 +224,15 @@ class _Writer:
                 f"{describe_devices(array.sharding.device_set)}. Save it by orbax, see the page 'Saving', or "
                 "give each process all of it first: tensor.to(NamedSharding(mesh, PartitionSpec()))."
             )
-        kind = _find_kind(value, array, path)
+        word = _find_kind(value, array, path)
         number = self._numbers.get(id(value))
-        if number is None and kind == "key":
+        if number is None and word == "key":
             data = np.asarray(jax.random.key_data(array))
             number = self._numbers[id(value)] = self.add(data, impl=jax.random.key_impl(array))
         elif number is None:
             requires_grad = isinstance(value, Tensor) and value.requires_grad
             number = self._numbers[id(value)] = self.add(np.asarray(array), requires_grad=requires_grad)
-        return {kind: number}
+        return {word: number}
 
     def add(self, array: np.ndarray[Any, Any], *, requires_grad: bool = False, **more: Any) -> int:
         """Adds an array with the further facts of its entry, and returns its number."""

@@ -225,9 +225,7 @@ def test_a_state_of_another_shape_is_named_too() -> None:
     plain, adam = (oplib.optim.Optimizer(make(0.1), [other, w]) for make in (optax.sgd, optax.adam))
     w.data = oplib.ones(2, 3)
     (make_loss(w) + make_loss(other)).backward()
-    with pytest.raises(
-        ArgumentValueError, match=r"number 1, with a state for the shape \[1, 3\]"
-    ):
+    with pytest.raises(ArgumentValueError, match=r"number 1, with a state for the shape \[1, 3\]"):
         adam.step()
     plain.step()
     oplib.optim.Optimizer(optax.adam(0.1), [other, w]).step()

@@ -546,3 +546,26 @@ def test_an_integer_with_more_digits_than_python_writes_is_refused_by_its_place(
 def test_a_device_is_no_file_of_tensors(device):
     with pytest.raises(DataError, match=f"load: the path is a device, and no file. Got {device!r}"):
         oplib.load(device)
+
+
+class Tagged(oplib.Tensor):
+    """A subclass of a user."""
+
+
+def test_a_subclass_is_refused_before_its_class_is_lost():
+    tagged = oplib.ones(2, requires_grad=True)
+    tagged.__class__ = Tagged
+    tagged.name = "w"
+    with pytest.raises(
+        DataTypeError, match=r"the tree\['w'\] is of a subclass of Tensor.*Tagged.*detach\(\)"
+    ):
+        again({"w": tagged})
+    loaded = again({"w": tagged.detach(), "name": tagged.name})["w"]
+    loaded.__class__ = Tagged
+    assert (type(loaded), loaded.tolist()) == (Tagged, [1.0, 1.0])
+
+
+def test_tensors_of_inference_mode_and_of_a_program_are_no_subclass():
+    with oplib.inference_mode():
+        frozen = oplib.ones(2)
+    assert again(frozen).tolist() == [1.0, 1.0]

@@ -1,4 +1,4 @@
-"""The type of an array beyond shape and dtype: its sharding on an explicit mesh, its varying axes."""
+"""The type of an array beyond shape and dtype: its sharding on an explicit mesh, varying axes, memory."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Any
 
 import jax
 
+from oplib.tensor.devices.layout import find_space, move_to_space
+
 
 def match_type(value: Any, due: Any) -> Any:
-    """Gives a gradient or tangent the sharding and the varying axes of its value.
+    """Gives a gradient or tangent the sharding, the varying axes and the memory of its value.
 
     JAX requires this inside ``shard_map`` and on explicit meshes. On the tape a gradient may come from a
     formula that knows only the shape, such as the one that begins a backward pass.
@@ -16,6 +18,8 @@ def match_type(value: Any, due: Any) -> Any:
     own = jax.typeof(value)
     if due == own:
         return value
+    if find_space(due) != find_space(own):
+        value = move_to_space(value, find_space(due))
     if own.sharding != due.sharding and not due.sharding.mesh.empty:
         value = jax.sharding.reshard(value, due.sharding)
     missing = tuple(sorted(find_varying(due) - find_varying(own)))

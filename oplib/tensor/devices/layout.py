@@ -9,9 +9,13 @@ from typing import Any
 
 import jax
 from jax.core import Tracer
+from jax.custom_derivatives import linear_call
 from jax.sharding import AxisType, NamedSharding, PartitionSpec, Sharding
 
 from oplib.errors import ArgumentValueError, describe
+
+Space: Any = jax.memory.Space  # jax.memory is no module
+_HOST_KINDS = ("pinned_host", "unpinned_host")
 
 
 class DeviceLayout:
@@ -84,11 +88,40 @@ def find_explicit_mesh(arrays: Iterable[Any]) -> Any:
 
 
 def constrain(array: Any, sharding: Any) -> Any:
-    """Lays an array out by a sharding. On an explicit mesh its type says so too."""
+    """Lays a traced array out by a sharding, in its kind of memory. On an explicit mesh its type says so."""
+    target = Space.Host if sharding.memory_kind in _HOST_KINDS else Space.Device
+    if target is Space.Host:
+        sharding = sharding.with_memory_kind(None)
+    array = move_to_space(array, Space.Device)
     mesh = getattr(sharding, "mesh", None)
     if mesh is not None and AxisType.Explicit in mesh.axis_types:
-        return jax.sharding.reshard(array, sharding)
-    return jax.lax.with_sharding_constraint(array, sharding)
+        array = jax.sharding.reshard(array, sharding)
+    else:
+        array = jax.lax.with_sharding_constraint(array, sharding)
+    return move_to_space(array, target)
+
+
+def find_space(array: Any) -> Any:
+    """Returns the space of the memory of an array or a type, which is part of the type."""
+    return getattr(jax.typeof(array) if isinstance(array, jax.Array) else array, "memory_space", Space.Device)
+
+
+def move_to_space(array: Any, space: Any) -> Any:
+    """Returns an array in the memory of devices or of their host. The gradient goes back there."""
+    source = find_space(array)
+    if source == space:
+        return array
+    if not isinstance(array, Tracer):
+        return jax.device_put(array, space)
+    try:  # the transpose of JAX's device_put does not know the source on a mesh without explicit axes
+        return linear_call(
+            lambda _, moved: jax.device_put(moved, space),
+            lambda _, grad: jax.device_put(grad, source),
+            (),
+            array,
+        )
+    except NotImplementedError:  # under vmap
+        return jax.device_put(array, space)
 
 
 def check_shape(op: str, array: Any, sharding: Sharding) -> None:
