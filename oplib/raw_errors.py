@@ -51,6 +51,10 @@ _ADVICE_FOR_TEXTS = (
         "Move them to one device by Tensor.to. On a mesh, that is tensor.to(sharding).",
     ),
     (
+        re.compile("Length of device assignment .*jax.set_mesh"),
+        "Write 'with jax.set_mesh(mesh):' around the call, with the mesh of the array.",
+    ),
+    (
         re.compile("memory_space of all inputs "),
         "Bring them from the memory of the host: tensor.to(tensor.sharding.with_memory_kind('device')).",
     ),
@@ -59,6 +63,7 @@ _ADVICE_FOR_TEXTS = (
         "Name at most as many dimensions in the PartitionSpec as the value has.",
     ),
 )
+_OWN_CURE = re.compile(r"\b([Pp]lease|[Uu]se|[Tt]ry|[Cc]onsider|[Ss]et)\b")  # of JAX and numpy
 _INDIVISIBLE = re.compile(
     r"NamedSharding\(mesh=\w*Mesh\((?P<mesh>.*?)(?:, axis_types=.*?)?\), spec=(?P<spec>.*?), memory_kind=.*?"
     r"\) implies that array axis (?P<axis>\d+) is partitioned (?P<parts>\d+) times, "
@@ -114,7 +119,8 @@ def explain_raw(
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     name = _name_call(frame, name)
     advices = (advice for words, advice in _ADVICE_FOR_TEXTS if words.match(text))
-    advice = next(advices, _ADVICE.get(kind, _OTHER_ADVICE))
+    other = "Follow that advice." if _OWN_CURE.search(shown) else _OTHER_ADVICE
+    advice = next(advices, _ADVICE.get(kind, other))
     return kind(
         f"{name}: cannot use these arguments. Got {_describe_arguments(frame, name) or 'none'}; "
         f"{type(error).__name__}: {shown.removesuffix('.')}. {advice}"

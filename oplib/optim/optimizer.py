@@ -14,14 +14,7 @@ from oplib.autograd.recording.in_place import write_in_place
 from oplib.errors import ArgumentTypeError, ArgumentValueError, describe
 from oplib.pytree import tree_flatten, tree_structure, tree_unflatten
 from oplib.tensor import Tensor, box
-from oplib.tensor.devices.layout import (
-    Space,
-    find_space,
-    find_spread,
-    is_spread,
-    move_to_space,
-    replicate_on_mesh,
-)
+from oplib.tensor.devices.layout import Space, find_on_mesh, find_space, move_to_space, replicate_on_mesh
 from oplib.torch_names import HINTS
 from oplib.tracebacks import entry_point
 
@@ -235,13 +228,13 @@ class Optimizer:
 
         A step would move these to the mesh, and the next one would be compiled for that.
         """
-        spread = [sharding for param in self.params if (sharding := find_spread(param.array)) is not None]
+        spread = [sharding for param in self.params if (sharding := find_on_mesh(param.array)) is not None]
         if not spread:
             return state
         whole = replicate_on_mesh(spread[0])
 
         def place(part: Any, array: Any = None) -> Any:
-            own = None if array is None or part.shape != array.shape else find_spread(array)
+            own = None if array is None or part.shape != array.shape else find_on_mesh(array)
             return part if (own or whole) is None else jax.device_put(part, own or whole)
 
         return self._map_params(place, state, arrays, place)
@@ -271,9 +264,9 @@ class Optimizer:
     def _find_update(self, mask: Mask, params: list[Any], state: list[Any]) -> Update:
         """Returns the step in which just these parameters have gradients, and which keeps their layouts."""
         layouts: Any = None
-        if any(map(is_spread, params)):
+        if any(find_on_mesh(param) is not None for param in params):
             written = [param for param, has in zip(params, mask, strict=True) if has]
-            layouts = tuple(map(find_spread, written)), tuple(map(find_spread, state))
+            layouts = tuple(map(find_on_mesh, written)), tuple(map(find_on_mesh, state))
         update = self._updates.get((mask, layouts))
         if update is None:
             update = self._updates[mask, layouts] = self._make_update(mask, layouts)

@@ -9,7 +9,7 @@ import numpy as np
 from jax.core import Tracer
 
 from oplib.errors import DeviceError, describe
-from oplib.tensor.devices.layout import describe_devices, is_spread
+from oplib.tensor.devices.layout import describe_devices, find_on_mesh, is_spread
 
 
 def check_devices(params: Any) -> None:
@@ -55,7 +55,8 @@ def bring_to_place(name: str, array: Any, other: Any) -> Any:
         DeviceError: no process has all of the entry.
     """
     if is_spread(other) or not is_spread(array):
-        return array
+        on_mesh = None if is_spread(other) else find_on_mesh(other)
+        return array if on_mesh is None else jax.device_put(array, on_mesh)
     if not (array.is_fully_addressable or array.is_fully_replicated):
         raise DeviceError(
             f"load_state_dict: no process has all of {name!r}, and the state of this optimizer is on one "

@@ -614,3 +614,29 @@ def test_a_state_that_is_no_dictionary_is_refused():
     optimizer = Optimizer(optax.sgd(0.1), [oplib.ones(2, requires_grad=True)])
     with pytest.raises(ArgumentValueError, match="load_state_dict: it is the state of another"):
         optimizer.load_state_dict(None)
+
+
+@pytest.mark.devices(4)
+@pytest.mark.spec("J.19")
+@pytest.mark.parametrize("kind", ["Explicit", "Auto"])
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_a_loaded_state_on_a_mesh_compiles_one_program(kind, count):
+    mesh = jax.make_mesh((count,), ("data",), axis_types=(kind,), devices=jax.devices()[:count])
+    w = (
+        oplib.ones(8)
+        .to(jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data")))
+        .requires_grad_()
+    )
+    optimizer = Optimizer(optax.adam(0.1), [w])
+    state = optimizer.state_dict()["state"]
+    optimizer.load_state_dict({"state": {name: oplib.tensor(one.numpy()) for name, one in state.items()}})
+
+    @oplib.jit
+    def step(scale):
+        (w * w * scale).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    for number in range(3):
+        step(number + 1.0)
+    assert step.compilations == 1

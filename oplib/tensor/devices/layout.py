@@ -76,6 +76,14 @@ def find_spread(array: Any) -> Sharding | None:
     return array.sharding if is_spread(array) else None
 
 
+def find_on_mesh(array: Any) -> Sharding | None:
+    """Returns what :func:`find_spread` does, and the sharding of an array on a mesh of one device."""
+    sharding = find_spread(array)
+    if sharding is not None or isinstance(array, Tracer) or not isinstance(array, jax.Array):
+        return sharding
+    return array.sharding if isinstance(array.sharding, NamedSharding) else None
+
+
 def replicate_on_mesh(sharding: Sharding) -> Sharding | None:
     """Returns the sharding with which each device of a mesh holds all items; None where there is no mesh."""
     return NamedSharding(sharding.mesh, PartitionSpec()) if isinstance(sharding, NamedSharding) else None
@@ -87,14 +95,35 @@ def find_explicit_mesh(arrays: Iterable[Any]) -> Any:
     return next((mesh for mesh in meshes if mesh is not None and AxisType.Explicit in mesh.axis_types), None)
 
 
+def is_explicit(sharding: Any) -> bool:
+    """Whether types of arrays carry this sharding."""
+    return AxisType.Explicit in getattr(getattr(sharding, "mesh", None), "axis_types", ())
+
+
+def find_single(array: Any) -> Sharding | None:
+    """Returns how an array lies on an explicit mesh of one device, but for names of axes; else None.
+
+    The names mean nothing there, but JAX does not gather along a dimension that has one.
+    """
+    sharding = jax.typeof(array).sharding
+    if not is_explicit(sharding) or sharding.mesh.size > 1:
+        return None
+    return NamedSharding(sharding.mesh, PartitionSpec())
+
+
+def drop_names(array: Any) -> Any:
+    """Returns an array without names of axes in its type, where the mesh has one device."""
+    single = find_single(array)
+    return array if single is None else jax.sharding.reshard(array, single)
+
+
 def constrain(array: Any, sharding: Any) -> Any:
     """Lays a traced array out by a sharding, in its kind of memory. On an explicit mesh its type says so."""
     target = Space.Host if sharding.memory_kind in _HOST_KINDS else Space.Device
     if target is Space.Host:
         sharding = sharding.with_memory_kind(None)
     array = move_to_space(array, Space.Device)
-    mesh = getattr(sharding, "mesh", None)
-    if mesh is not None and AxisType.Explicit in mesh.axis_types:
+    if is_explicit(sharding):
         array = jax.sharding.reshard(array, sharding)
     else:
         array = jax.lax.with_sharding_constraint(array, sharding)

@@ -16,6 +16,7 @@ from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
 from oplib.tensor.devices.forked import after_fork, is_orphan, refuse_call
+from oplib.tensor.devices.layout import drop_names, find_single, is_explicit
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.storage.fresh import is_large
 from oplib.tensor.storage.known import run_noted
@@ -162,7 +163,8 @@ class Chain:
             zeros = jax.lax.pcast(jnp.zeros(self.in_shape, dtype), tuple(varying.varying), to="varying")
             transposed = jax.vjp(lambda whole: self.get(whole, starts), zeros)[1]
         else:
-            base = jax.ShapeDtypeStruct(self.in_shape, dtype)
+            grad = drop_names(grad)
+            base = jax.ShapeDtypeStruct(self.in_shape, dtype, sharding=find_single(grad))
             transposed = jax.linear_transpose(lambda whole: self.get(whole, starts), base)
         return _conjugate(transposed(_conjugate(grad))[0])
 
@@ -312,9 +314,15 @@ class Chain:
             if isinstance(array, Tracer):
                 return forms.function(*arrays, starts)
             sharding = array.sharding
-            if sharding.__class__ is not SingleDeviceSharding and sharding.num_devices > 1:
+            if sharding.__class__ is not SingleDeviceSharding and _needs_static(sharding):
                 return forms.by_static(*arrays, starts)
         return forms.by_operand(*arrays, starts_to_array(starts))
+
+
+@lru_cache(maxsize=256)
+def _needs_static(sharding: Any) -> bool:
+    """Whether starts are static: on several devices, and where the type of an array carries its sharding."""
+    return sharding.num_devices > 1 or is_explicit(sharding)
 
 
 class _Forms:

@@ -9,6 +9,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from oplib.tensor.devices.layout import drop_names
+
 from .frame import Frame, Layout, Shape, Starts
 
 
@@ -44,12 +46,12 @@ class Diagonal(Frame):
 
     def get(self, whole: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102  described in Frame
         rows, columns = self._indices()
-        return jnp.moveaxis(whole, (self.first, self.second), (-2, -1))[..., rows, columns]
+        return jnp.moveaxis(drop_names(whole), (self.first, self.second), (-2, -1))[..., rows, columns]
 
     def put(self, whole: Any, part: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102
         rows, columns = self._indices()
-        moved = jnp.moveaxis(whole, (self.first, self.second), (-2, -1))
-        written = moved.at[..., rows, columns].set(part)
+        moved = jnp.moveaxis(drop_names(whole), (self.first, self.second), (-2, -1))
+        written = moved.at[..., rows, columns].set(drop_names(part))
         return jnp.moveaxis(written, (-2, -1), (self.first, self.second))
 
     def _indices(self) -> tuple[Any, Any]:

@@ -12,6 +12,8 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 
+from oplib.tensor.devices.layout import drop_names
+
 from .frame import Frame, Shape
 
 
@@ -30,10 +32,11 @@ class IndexMap(Frame):
         self.is_injective = np.unique(indices).size == indices.size
 
     def get(self, whole: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102  described in Frame
-        return lax.reshape(whole, (whole.size,))[self.indices]
+        return lax.reshape(drop_names(whole), (whole.size,))[self.indices]
 
     def put(self, whole: Any, part: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102
-        flat = lax.reshape(whole, (whole.size,)).at[self.indices].set(part, unique_indices=True)
+        flat = lax.reshape(drop_names(whole), (whole.size,))
+        flat = flat.at[self.indices].set(drop_names(part), unique_indices=True)
         return lax.reshape(flat, self.in_shape)
 
 

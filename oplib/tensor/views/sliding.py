@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from jax import lax
 
+from oplib.tensor.devices.layout import drop_names
+
 from .frame import Frame, Layout, Shape, Starts, contiguous_strides, find_positions
 from .index_map import IndexMap
 
@@ -42,7 +44,7 @@ class Sliding(Frame):
         return lax.broadcasted_iota(np.int32, shape, 0) * steps + lax.broadcasted_iota(np.int32, shape, 1)
 
     def get(self, whole: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102  described in Frame
-        last = lax.transpose(whole, self._order())
+        last = lax.transpose(drop_names(whole), self._order())
         taken = last[..., self._indices()]  # [others, count, size]
         order = list(range(len(self.in_shape) - 1))
         order.insert(self.axis, len(self.in_shape) - 1)
@@ -51,8 +53,8 @@ class Sliding(Frame):
     def put(self, whole: Any, part: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102
         ndim = len(self.in_shape)
         others = [axis for axis in range(ndim) if axis != self.axis]
-        items = lax.transpose(part, (*others, self.axis, ndim))
-        last = lax.transpose(whole, self._order())
+        items = lax.transpose(drop_names(part), (*others, self.axis, ndim))
+        last = lax.transpose(drop_names(whole), self._order())
         filled = last.at[..., self._indices()].set(items, unique_indices=True)
         order = list(range(ndim - 1))
         order.insert(self.axis, ndim - 1)
