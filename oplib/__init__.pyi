@@ -94,6 +94,7 @@ from oplib.tensor.factories.creation import zeros as zeros
 from oplib.tensor.factories.likeness import zeros_like as zeros_like
 from oplib.tensor.dtypes.names import *
 from . import array_api as array_api
+from . import compiler as compiler
 from . import masked as masked
 from . import optim as optim
 from . import random as random

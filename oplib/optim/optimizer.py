@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
 import jax.numpy as jnp
 
-from oplib.autograd.grad_mode import no_grad
+from oplib.autograd.grad_mode import enable_grad, no_grad
 from oplib.autograd.nodes.accumulate import refuse_old_gradient
 from oplib.autograd.recording.in_place import write_in_place
 from oplib.errors import ArgumentTypeError, ArgumentValueError, describe
@@ -21,6 +22,7 @@ from oplib.tracebacks import entry_point
 from .hyperparameters import Hyperparameters
 from .placement import bring_to_place, check_devices
 
+_MISSING = re.compile(r"missing \d+ required keyword-only arguments?: '(\w+)'")
 Mask = tuple[bool, ...]
 Update = Callable[..., tuple[list[Any], list[Any]]]
 
@@ -39,7 +41,8 @@ class Optimizer:
 
     Raises:
         ImportError: optax is not installed.
-        ArgumentTypeError: ``transformation`` is none, or a parameter is no Tensor.
+        ArgumentTypeError: ``transformation`` is none or has a line search, or a parameter is no Tensor; or
+            there are further options.
         ArgumentValueError: there is no parameter, one is given twice, or one is no leaf; or a name is given
             twice, or to some parameters only.
         DeviceError: two parameters are on different devices, or on two meshes.
@@ -56,8 +59,14 @@ class Optimizer:
     """
 
     @entry_point
-    def __init__(self, transformation: Any, params: Any) -> None:
+    def __init__(self, transformation: Any, params: Any = None, **options: Any) -> None:
         _import_optax()
+        if options:
+            name, value = next(iter(options.items()))
+            raise ArgumentTypeError(
+                f"Optimizer: options belong to the transformation. Got {name}={describe(value)}. Write "
+                "Optimizer(optax.adam(learning_rate), params)."
+            )
         if not all(callable(getattr(transformation, name, None)) for name in ("init", "update")):
             raise ArgumentTypeError(
                 f"Optimizer: 'transformation' is not one of optax. Got {describe(transformation)}. Give the "
@@ -109,13 +118,19 @@ class Optimizer:
                 with no_grad():
                     param.grad.detach_().zero_()
 
-    def step(self, **extra: Any) -> None:
+    @entry_point
+    def step(self, closure: Callable[[], Any] | None = None, **extra: Any) -> Any:
         """Updates the parameters that have a gradient.
 
         Args:
+            closure: computes the loss and its gradients before the update, as in torch.
             **extra: what the transformation reads besides, such as ``value`` of the loss: Tensors or arrays.
 
+        Returns:
+            What the closure returns.
+
         Raises:
+            ArgumentTypeError: the transformation reads something that is not given, such as ``value``.
             TracingError: a trace of JAX would update parameters or a state that were made outside of it.
 
         Example:
@@ -128,10 +143,14 @@ class Optimizer:
             >>> w.tolist()
             [0.0]
         """
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
         grads = [param.grad for param in self.params]
         mask = tuple(grad is not None for grad in grads)
         if True not in mask:
-            return
+            return loss
         extra = {name: value.array if isinstance(value, Tensor) else value for name, value in extra.items()}
         params, state = [param.array for param in self.params], [tensor.array for tensor in self.state]
         self._check_shapes(params, grads)
@@ -141,6 +160,7 @@ class Optimizer:
         with no_grad():
             for tensor, array in zip([*written, *self.state], [*arrays, *state], strict=True):
                 write_in_place(tensor, box(array), "Optimizer.step")
+        return loss
 
     def state_dict(self, *, copy: bool = False) -> dict[str, Any]:
         """Returns the state, which :func:`oplib.save` can store.
@@ -159,12 +179,14 @@ class Optimizer:
         state = [tensor.detach().clone() for tensor in self.state] if copy else self.state
         return {"state": dict(zip(self._names(), state, strict=True))}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: Mapping[str, Any], *, strict: bool = True) -> None:
         """Writes a state into that of this optimizer, all of it or nothing.
 
         Args:
             state_dict: what :meth:`state_dict` has returned, of an optimizer with the same transformation
                 and parameters of the same shapes.
+            strict: False leaves parts of the state as they are that the given state lacks, and skips parts
+                that this optimizer lacks.
 
         Raises:
             ArgumentValueError: it is not that; the differing name is given.
@@ -179,13 +201,14 @@ class Optimizer:
         is_state = isinstance(state_dict, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
         entries = state_dict.get("state") if is_state else None
         names = self._names()
-        if not isinstance(entries, Mapping) or set(entries) != set(names):
+        if not isinstance(entries, Mapping) or (strict and set(entries) != set(names)):
             raise ArgumentValueError(
                 "load_state_dict: it is the state of another transformation. Got "
                 f"{_compare(state_dict, names)}. Give what state_dict() has returned for the same "
-                "transformation and parameters."
+                "transformation and parameters, or strict=False for parts of it."
             )
-        for name, tensor in zip(names, self.state, strict=True):
+        own = {name: tensor for name, tensor in zip(names, self.state, strict=True) if name in entries}
+        for name, tensor in own.items():
             other = entries[name]
             if not isinstance(other, Tensor) or other.shape != tensor.shape or other.dtype != tensor.dtype:
                 raise ArgumentValueError(
@@ -194,10 +217,10 @@ class Optimizer:
                 )
         arrays = [
             bring_to_place(name, entries[name].detach().clone().array, tensor.array)
-            for name, tensor in zip(names, self.state, strict=True)
+            for name, tensor in own.items()
         ]
         with no_grad():
-            for tensor, array in zip(self.state, arrays, strict=True):
+            for tensor, array in zip(own.values(), arrays, strict=True):
                 write_in_place(tensor, box(array), "load_state_dict")
 
     def _check_shapes(self, params: Sequence[Any], grads: Sequence[Any]) -> None:
@@ -252,14 +275,21 @@ class Optimizer:
         def apply(part: Any, value: Any) -> Any:
             return part if isinstance(part, masked) else function(part, value)
 
-        return _import_optax().tree_utils.tree_map_params(
-            self.transformation,
-            apply,
-            state,
-            other,
-            transform_non_params=of_others,
-            is_leaf=lambda part: isinstance(part, masked),
-        )
+        try:
+            return _import_optax().tree_utils.tree_map_params(
+                self.transformation,
+                apply,
+                state,
+                other,
+                transform_non_params=of_others,
+                is_leaf=lambda part: isinstance(part, masked),
+            )
+        except IndexError:
+            raise ArgumentTypeError(
+                "Optimizer: the transformation has a state that cannot be divided among parameters, such as "
+                f"that of a line search. Got {_shorten([type(part).__name__ for part in state])}. Use one "
+                "without a line search, such as optax.lbfgs(0.1, linesearch=None)."
+            ) from None
 
     def _find_update(self, mask: Mask, params: list[Any], state: list[Any]) -> Update:
         """Returns the step in which just these parameters have gradients, and which keeps their layouts."""
@@ -331,6 +361,12 @@ def _run_transformation(function: Callable[..., Any], *args: Any, **kwargs: Any)
     try:
         return function(*args, **kwargs)
     except Exception as error:
+        if isinstance(error, TypeError) and (missing := _MISSING.search(str(error))) is not None:
+            raise ArgumentTypeError(
+                f"Optimizer.step: the transformation reads '{missing[1]}', which is missing. Got "
+                f"{_shorten(list(kwargs)) or 'none'}. Write optimizer.step({missing[1]}=...)"
+                f"{', with the loss' if missing[1] == 'value' else ''}."
+            ) from None
         error.add_note(
             "Raised in the transformation of the Optimizer. Correct its options, such as the learning rate, "
             "or the arguments of step()."

@@ -91,12 +91,13 @@ def save(obj: Any, f: File) -> None:
         writer.write(text, file)
 
 
-def load(f: File, map_location: Any = None) -> Any:
+def load(f: File, map_location: Any = None, *, weights_only: bool = True) -> Any:  # noqa: ARG001  for torch
     """Reads a tree that :func:`save` has written.
 
     Args:
         f: a path, or a seekable file opened for reading bytes.
         map_location: the device or sharding for Tensors and ``jax.Array`` objects; by default JAX's.
+        weights_only: changes nothing: a file holds no code.
 
     Returns:
         The tree, with new leaves.

@@ -621,12 +621,10 @@ def test_a_state_that_is_no_dictionary_is_refused():
 @pytest.mark.parametrize("kind", ["Explicit", "Auto"])
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_a_loaded_state_on_a_mesh_compiles_one_program(kind, count):
-    mesh = jax.make_mesh((count,), ("data",), axis_types=(kind,), devices=jax.devices()[:count])
-    w = (
-        oplib.ones(8)
-        .to(jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data")))
-        .requires_grad_()
-    )
+    axis = jax.sharding.AxisType[kind]
+    mesh = jax.make_mesh((count,), ("data",), axis_types=(axis,), devices=jax.devices()[:count])
+    spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    w = oplib.ones(8).to(spread).requires_grad_()
     optimizer = Optimizer(optax.adam(0.1), [w])
     state = optimizer.state_dict()["state"]
     optimizer.load_state_dict({"state": {name: oplib.tensor(one.numpy()) for name, one in state.items()}})
@@ -640,3 +638,77 @@ def test_a_loaded_state_on_a_mesh_compiles_one_program(kind, count):
     for number in range(3):
         step(number + 1.0)
     assert step.compilations == 1
+
+
+# What programs of torch call ------------------------------------------------------------------------------
+
+
+def test_a_closure_computes_the_gradients_of_a_step():
+    w = oplib.ones(2, requires_grad=True)
+    optimizer = Optimizer(optax.sgd(0.1), [w])
+
+    def compute():
+        optimizer.zero_grad()
+        loss = (w * w).sum()
+        loss.backward()
+        return loss
+
+    with oplib.no_grad():
+        assert optimizer.step(compute).item() == 2.0
+    assert w.tolist() == pytest.approx([0.8, 0.8])
+    compiled = oplib.jit(lambda: optimizer.step(compute))
+    assert compiled().item() == pytest.approx(1.28)
+    assert w.tolist() == pytest.approx([0.64, 0.64])
+    assert Optimizer(optax.sgd(0.1), [oplib.ones(1, requires_grad=True)]).step(lambda: 3) == 3
+
+
+def test_options_of_torch_are_refused_with_the_way():
+    w = oplib.ones(2, requires_grad=True)
+    with pytest.raises(ArgumentTypeError, match=r"Got lr=0\.1\. Write Optimizer\(optax\.adam"):
+        Optimizer([w], lr=0.1)
+    with pytest.raises(ArgumentTypeError, match="'transformation' is not one of optax"):
+        Optimizer([w])
+    with pytest.raises(AttributeError, match=r"optimizer\.hyperparams, and optax\.multi_transform"):
+        _ = Optimizer(optax.sgd(0.1), [w]).param_groups
+
+
+@pytest.mark.parametrize("make", [optax.polyak_sgd, optax.contrib.reduce_on_plateau])
+def test_a_transformation_that_reads_the_loss_says_so(make):
+    w = oplib.ones(2, requires_grad=True)
+    optimizer = Optimizer(make(), [w])
+    (w * w).sum().backward()
+    for step in (optimizer.step, oplib.jit(optimizer.step)):
+        with pytest.raises(ArgumentTypeError, match=r"reads 'value', which is missing.*step\(value="):
+            step()
+    optimizer.step(value=(w * w).sum())
+
+
+def test_a_line_search_is_refused_and_lbfgs_without_one_works():
+    w = oplib.tensor([1.0, 2.0], requires_grad=True)
+    with pytest.raises(ArgumentTypeError, match=r"cannot be divided among parameters.*linesearch=None"):
+        Optimizer(optax.lbfgs(), [w])
+    optimizer = Optimizer(optax.lbfgs(0.5, linesearch=None), [w])
+    for _ in range(10):
+        optimizer.zero_grad()
+        (w * w).sum().backward()
+        optimizer.step()
+    assert (w * w).sum().item() < 0.1
+
+
+def test_a_part_of_a_state_is_loaded_where_it_is_asked_for():
+    w, b = oplib.ones(2, requires_grad=True), oplib.ones(3, requires_grad=True)
+    small, large = Optimizer(optax.adam(0.1), {"w": w}), Optimizer(optax.adam(0.1), {"w": w, "b": b})
+    (w * w).sum().backward()
+    small.step()
+    state = small.state_dict(copy=True)
+    with pytest.raises(ArgumentValueError, match="strict=False"):
+        large.load_state_dict(state)
+    large.load_state_dict(state, strict=False)
+    loaded = large.state_dict()["state"]
+    assert {name: loaded[name].tolist() for name in state["state"]} == {
+        name: one.tolist() for name, one in state["state"].items()
+    }
+    assert loaded["[0].mu['b']"].tolist() == [0.0] * 3
+    small.load_state_dict(large.state_dict(copy=True), strict=False)
+    with pytest.raises(ArgumentValueError, match="does not fit"):
+        large.load_state_dict({"state": {"[0].mu['w']": oplib.ones(5)}}, strict=False)

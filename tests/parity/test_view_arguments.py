@@ -140,3 +140,28 @@ def test_a_start_of_narrow_is_a_whole_number_without_dims() -> None:
     for start in (oplib.tensor([1]), oplib.tensor(1.0), np.array(True)):
         with pytest.raises(ArgumentError, match="start must be an 0-dim integral Tensor"):
             make().narrow(1, start, 2)
+
+
+@pytest.mark.parametrize("low", [0.0, -1.0, float("nan"), float("-inf")])
+@pytest.mark.parametrize("high", [float("nan"), float("inf")])
+def test_bounds_of_uniform_are_finite(low: float, high: float) -> None:
+    for lib in (torch, oplib):
+        with pytest.raises(RuntimeError):
+            lib.zeros(2).uniform_(low, high)
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_constant_mask_without_dims_works_in_a_program(flag: bool) -> None:
+    x, same = make(torch)[0, 0], make()[0, 0]
+    got = oplib.jit(lambda x: x[oplib.tensor(flag)])(same)
+    assert (got.tolist(), tuple(got.shape)) == (
+        x[torch.tensor(flag)].tolist(),
+        tuple(x[torch.tensor(flag)].shape),
+    )
+
+    def write(lib: Any, x: Any) -> Any:
+        x = x * 1
+        x[lib.tensor(flag)] = 5.0
+        return x
+
+    assert oplib.jit(lambda x: write(oplib, x))(same).tolist() == write(torch, x).tolist()

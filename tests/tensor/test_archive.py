@@ -569,3 +569,8 @@ def test_tensors_of_inference_mode_and_of_a_program_are_no_subclass():
     with oplib.inference_mode():
         frozen = oplib.ones(2)
     assert again(frozen).tolist() == [1.0, 1.0]
+
+
+def test_weights_only_may_be_said_because_a_file_holds_no_code():
+    for flag in (True, False):
+        assert again({"w": oplib.ones(2)}, weights_only=flag)["w"].tolist() == [1.0, 1.0]

@@ -76,7 +76,8 @@ def _read_one(item: Any) -> Any:
     if isinstance(item, bool):
         return Choice(np.zeros(int(item), np.int32))
     if is_array_subscript(item) and (item.dtype == np.bool_ or np.issubdtype(item.dtype, np.integer)):
-        if item.ndim or is_traced(item):
+        is_known_mask = item.dtype == np.bool_ and find_value(find_array(item)) is not None
+        if item.ndim or (is_traced(item) and not is_known_mask):
             return item
         return _read_one(bool(item)) if item.dtype == np.bool_ else int(item)
     if not hasattr(item, "__index__") or is_array_subscript(item):

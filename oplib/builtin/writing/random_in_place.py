@@ -5,6 +5,7 @@ The gradient of what was there is zero: the numbers do not depend on it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -37,10 +38,14 @@ def uniform_(input: Any, *bounds: float, generator: Generator | None = None, **n
         **named: the same by name.
 
     Raises:
-        ArgumentError: ``to`` is less than ``from``.
+        ArgumentError: ``to`` is less than ``from``, or one is not finite.
         UnsupportedDtypeError: another dtype.
     """
     low, high = _read_pair("uniform_", {"from": 0.0, "to": 1.0}, bounds, named)
+    if not math.isfinite(high - low):
+        raise ArgumentError(
+            f"uniform_: expects to - from to be finite. Got from={low}, to={high}. Give finite bounds."
+        )
     if low > high:
         raise ArgumentError(
             f"uniform_: expects to return a [from, to) range, but found from={low} > to={high}. "

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from oplib.errors import DataTypeError
+from oplib.errors import ArgumentValueError, DataTypeError, describe
 from oplib.tensor.devices.placement import find_placement
 from oplib.tensor.dtypes.rules import normalize_dtype
 from oplib.tensor.storage.ingestion import to_array
@@ -120,14 +120,16 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
 
 
 @entry_point
-def from_dlpack(data: Any, *, device: Any = None) -> Tensor:
+def from_dlpack(data: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """Makes a Tensor from a copy of an array of another library.
 
     Args:
         data: an object with ``__dlpack__`` and ``__dlpack_device__``.
         device: the device of the copy; by default JAX's choice.
+        copy: the result is a copy, so False is refused.
 
     Raises:
+        ArgumentValueError: ``copy`` is False.
         DataTypeError: the object does not support dlpack.
         DtypeError: the dtype would lose values.
 
@@ -135,6 +137,11 @@ def from_dlpack(data: Any, *, device: Any = None) -> Tensor:
         >>> from_dlpack(np.arange(3.0, dtype=np.float32))
         tensor([0., 1., 2.])
     """
+    if copy is False:
+        raise ArgumentValueError(
+            f"from_dlpack: a Tensor never shares memory that other code can write. Got {describe(data)} and "
+            "copy=False. Leave it out."
+        )
     if not (hasattr(data, "__dlpack__") and hasattr(data, "__dlpack_device__")):
         raise DataTypeError(
             f"from_dlpack: 'data' has no __dlpack__. Got {type(data).__name__}. Use oplib.tensor(data)."

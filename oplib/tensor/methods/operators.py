@@ -208,6 +208,12 @@ class TensorOperators(Generic[TensorT]):
                 raise better from error
             raise
 
+    def __delitem__(self, index: Any) -> None:
+        raise ArgumentTypeError(
+            f"Tensor: it does not support deleting items. Got index {describe(index)}. Select the others: "
+            "oplib.cat([x[:i], x[i + 1:]]), or x[mask]."
+        )
+
     def __iter__(self) -> Iterator[TensorT]:
         if not self._storage.array.ndim:
             raise ArgumentTypeError(

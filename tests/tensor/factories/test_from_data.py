@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from oplib.errors import AutogradError, DataError, DataTypeError, DtypeError
+from oplib.errors import ArgumentValueError, AutogradError, DataError, DataTypeError, DtypeError
 from oplib.tensor import Tensor, as_tensor, from_dlpack, from_numpy, tensor
 from oplib.tensor.dtypes import names as dtypes
 
@@ -176,3 +176,13 @@ def test_a_leaf_knows_the_trace_in_which_it_was_made() -> None:
     jax.jit(lambda: inside.append(tensor(1.0)))()
     assert outside._trace == tensor(2.0)._trace
     assert outside._trace != inside[0]._trace
+
+
+def test_from_dlpack_copies_and_refuses_to_share():
+    array = np.arange(3, dtype=np.float32)
+    for copy in (None, True):
+        made = from_dlpack(array, copy=copy)
+        array += 1
+        assert made.tolist() == (array - 1).tolist()
+    with pytest.raises(ArgumentValueError, match=r"never shares memory.*copy=False"):
+        from_dlpack(array, copy=False)

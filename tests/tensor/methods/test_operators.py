@@ -133,3 +133,11 @@ def test_round_is_the_function_of_oplib_and_recorded():
     assert round(x).tolist() == oplib.round(x).tolist() == [2.0, -1.0]
     assert round(x, 1).tolist() == oplib.round(x, decimals=1).tolist()
     assert round(x).requires_grad
+
+
+def test_items_cannot_be_deleted() -> None:
+    x = oplib.arange(3.0)
+    with pytest.raises(
+        TypeError, match=r"Tensor: it does not support deleting items\. Got index 0\..*x\[mask\]"
+    ):
+        del x[0]
