@@ -160,7 +160,7 @@ class TestRegistration:
         make()
         for given in ({"backward": "derive"}, {"constant": "because it is a step"}):
             backward = given.pop("backward", None)
-            with pytest.raises(RegistrationValueError, match="surrogate belong to a formula"):
+            with pytest.raises(RegistrationValueError, match="surrogate and linear belong to a formula"):
                 register_autograd("surrogates::step_array", backward, surrogate=True, **given)
 
 

@@ -65,8 +65,14 @@ class TestForms:
     @pytest.mark.parametrize(
         ("options", "text"),
         [
-            ({"setup_context": save}, "setup_context, forward, nonlinear and surrogate belong to a formula"),
-            ({"nonlinear": True}, "setup_context, forward, nonlinear and surrogate belong to a formula"),
+            (
+                {"setup_context": save},
+                "setup_context, forward, nonlinear, surrogate and linear belong to a formula",
+            ),
+            (
+                {"nonlinear": True},
+                "setup_context, forward, nonlinear, surrogate and linear belong to a formula",
+            ),
             ({"constant": "because"}, "expected one of a formula, constant= and missing="),
         ],
     )
@@ -152,7 +158,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("options", [{"setup_context": save}, {"forward": save}, {"nonlinear": True}])
     def test_options_of_a_formula_need_one(self, op, options):
-        told = "setup_context, forward, nonlinear and surrogate belong"
+        told = "setup_context, forward, nonlinear, surrogate and linear belong"
         with pytest.raises(RegistrationValueError, match=told):
             op.register_autograd("derive", **options)
 
