@@ -78,7 +78,7 @@ else:
     # The first import of a package binds its name here. The name must lead to the function, by __getattr__.
     del opcheck
 
-_late = _LateImports(__name__, {"opcheck": "opcheck.check"})
+_late = _LateImports(__name__, {"autograd": "autograd", "opcheck": "opcheck.check"})
 __getattr__ = _late.find
 
 

@@ -10,20 +10,30 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import shape_of
+from oplib.autograd.engine.backward_and_grad import grad as find_gradients
 from oplib.autograd.function import Function
-from oplib.autograd.user_functions.tensor_list import supports_tensorlist
+from oplib.autograd.grad_mode import enable_grad
+from oplib.autograd.user_functions.tensor_list import (
+    flatten,
+    not_list_of_optional_tensor,
+    not_list_of_tensor,
+    spec_t,
+    supports_tensorlist,
+    unflatten,
+)
 from oplib.errors import ReadValueError
 from oplib.modes import modes
 from oplib.tensor import Tensor, box
 from oplib.tensor.storage.failed_reads import forget_read
 
 from .arguments.recording import refuse_out_gradient
+from .arguments.trees import is_tree_leaf
 from .derivatives.formula import missing_formula
 from .derivatives.formula_context import explain_empty
 from .derivatives.gradients import refuse_shape
@@ -35,6 +45,25 @@ from .records.record import Tag
 from .schema import Argument, fill_defaults, split_values
 
 Rule = Callable[..., Any]
+__all__ = [
+    "Info",
+    "InfoProtocol",
+    "flatten",
+    "make_autograd_impl",
+    "make_function",
+    "not_list_of_optional_tensor",
+    "not_list_of_tensor",
+    "spec_t",
+    "supports_tensorlist",
+    "unflatten",
+]
+
+
+class InfoProtocol(Protocol):
+    """An object that gives a formula and its setup, as :class:`Info` does."""
+
+    _backward_fn: Rule | None
+    _setup_context_fn: Rule | None
 
 
 @dataclass
@@ -108,6 +137,56 @@ def make_autograd_impl(op: OpOverload, info: Any) -> Rule:
     return autograd_impl
 
 
+def make_function(op: OpOverload) -> type[Function]:
+    """Makes the ``Function`` of an op whose calls record nodes of their own.
+
+    Args:
+        op: the overload.
+
+    Returns:
+        A class whose ``apply`` is the op. Its ``forward(ctx, *args)`` and ``backward(ctx, *grads)`` give the
+        values and gradients of the op.
+    """
+
+    def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        with enable_grad():
+            inputs = jax.tree_util.tree_map(_detach, args, is_leaf=is_tree_leaf)
+            result = op(*inputs, **kwargs)
+        ctx._op_call = inputs, result
+        return jax.tree_util.tree_map(_cut, result, is_leaf=is_tree_leaf)
+
+    def backward(ctx: Any, *grads: Any) -> Any:
+        inputs, result = ctx._op_call
+        outputs = jax.tree_util.tree_leaves(result, is_leaf=is_tree_leaf)
+        given = [pair for pair in zip(outputs, grads, strict=True) if pair[1] is not None]
+        roots, given_grads = zip(*given, strict=True) if given else ((), ())
+        leaves, tree = jax.tree_util.tree_flatten(inputs, is_leaf=is_tree_leaf)
+        wanted = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf._requires_grad]
+        found = find_gradients(roots, wanted, given_grads, allow_unused=True, retain_graph=True)
+        rest = iter(found)
+        return jax.tree_util.tree_unflatten(
+            tree, [next(rest) if any(leaf is one for one in wanted) else None for leaf in leaves]
+        )
+
+    members = {
+        "forward": staticmethod(forward),
+        "backward": staticmethod(backward),
+        "apply": op,
+        "__module__": __name__,
+        "_is_users": False,
+        "_op_name": op.name(),
+    }
+    return type(op.record.step_name, (Function,), members)
+
+
+def _cut(value: Any) -> Any:
+    return value.detach() if isinstance(value, Tensor) else value
+
+
+def _detach(value: Any) -> Any:
+    return _cut(value).requires_grad_() if isinstance(value, Tensor) and value._requires_grad else _cut(value)
+
+
 def _generate(op: OpOverload, info: Any) -> type[Function]:
     """Makes the Function subclass of an overload.
 
@@ -144,6 +223,7 @@ def _run_forward(op: OpOverload, info: Any, ctx: Any, inputs: Sequence[Any]) -> 
     """Runs an op, or the forward that was registered for it, and then the setup of its formula."""
     values = [value.value if isinstance(value, Constant) else value for value in inputs]
     ctx._op_inputs = list(map(_describe_tensors, values))
+    ctx.needs_input_grad = ctx.needs_input_grad[: op._schema.num_positional]
     run = getattr(info, "_forward_fn", None)
     if run is not None and not is_carried(op.record, values):
         return run_below_autograd(op.record, values, forward=partial(run, ctx))

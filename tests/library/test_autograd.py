@@ -5,6 +5,7 @@ Each behaviour is tested for a compiled op (``jax.Array``) and an eager op (``Te
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -299,3 +300,60 @@ def test_an_error_in_the_formula_leaves_grad_as_it_was(jax_hint: Any) -> None:
 
 def test_autograd_error_is_a_runtime_error() -> None:
     assert issubclass(AutogradError, RuntimeError)
+
+
+# The Function of any node ------------------------------------------------------------------------
+
+
+def test_a_function_is_found_from_a_node_of_a_built_in_op():
+    x, y = oplib.tensor([1.0, 3.0], requires_grad=True), oplib.tensor([2.0, 5.0])
+    function = type((x * y).grad_fn)._forward_cls
+    assert function is type((x * y).grad_fn)._forward_cls
+    assert issubclass(function, oplib.autograd.Function)
+    ctx = SimpleNamespace()
+    assert function.forward(ctx, x, y).tolist() == [2.0, 15.0]
+    by_x, by_y = function.backward(ctx, oplib.tensor([1.0, 10.0]))
+    assert (by_x.tolist(), by_y) == ([2.0, 50.0], None)
+    assert function.apply(x, y).grad_fn.name() == "MulBackward0"
+
+
+@pytest.mark.parametrize("annotation", [jax.Array, oplib.Tensor])
+def test_a_function_is_found_from_a_node_of_any_kind_of_kernel(annotation):
+    def both(x, scale=2.0):
+        return x * scale, x * x
+
+    both.__annotations__ = {"x": annotation, "scale": float, "return": tuple[annotation, annotation]}
+    op = oplib.custom_op(both)
+    op.register_autograd(lambda ctx, g, h: (g * 10 + h * 100, None))
+    x = oplib.tensor([1.0, 3.0], requires_grad=True)
+    function = type(op(x)[0].grad_fn)._forward_cls
+    assert issubclass(function, oplib.autograd.Function)
+    ctx = object.__new__(function._backward_cls)
+    ctx.needs_input_grad = (True, False)
+    assert [value.tolist() for value in function.forward(ctx, x, 3.0)] == [[3.0, 9.0], [1.0, 9.0]]
+    assert function.backward(ctx, oplib.ones(2), oplib.zeros(2))[0].tolist() == [10.0, 10.0]
+    assert function.backward(ctx, oplib.zeros(2), oplib.ones(2))[0].tolist() == [100.0, 100.0]
+
+
+@pytest.mark.spec("D.45")
+@pytest.mark.parametrize("rule", ["setup_context", "forward", "neither"])
+def test_keyword_only_arguments_have_no_flag(jax_hint: Any, rule: str) -> None:
+    def scale(x, *, factor=2.0):
+        return x * factor
+
+    scale.__annotations__ = {"x": jax_hint, "factor": float, "return": jax_hint}
+    seen: list[Any] = []
+
+    def backward(ctx, grad):
+        seen.append(ctx.needs_input_grad)
+        return grad
+
+    rules = {
+        "setup_context": {"setup_context": lambda ctx, inputs, keyword_only_inputs, output: None},
+        "forward": {"forward": lambda ctx, x, *, factor: x * factor},
+        "neither": {},
+    }
+    op = oplib.custom_op(scale)
+    op.register_autograd(backward, **rules[rule])
+    op(oplib.tensor([1.0], requires_grad=True), factor=3.0).sum().backward()
+    assert seen == [(True,)]

@@ -8,6 +8,7 @@ Tensors.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
@@ -118,6 +119,7 @@ class Dispatcher:
             hides_constants=overload.namespace == "oplib",
             saved_names=_find_saved_names(record.schema),
         )
+        self.node_class._forward_cls = _FunctionOfOp(overload)  # pyright: ignore[reportAttributeAccessIssue]  of users' Functions too
         self._views = ViewDeriver(self.name) if gives_views(record) else None
         self._watch = StaticWatch(self.name)
         self._draws = record.draws
@@ -435,6 +437,20 @@ class Dispatcher:
             compare_with_fake(self.record, layout, arrays, (structure, outputs))
             self._needs_comparison = False
         return structure, outputs
+
+
+class _FunctionOfOp:
+    """``type(y.grad_fn)._forward_cls``: the op as a ``Function``, made when it is first asked for."""
+
+    def __init__(self, overload: OpOverload) -> None:
+        self._overload = weakref.ref(overload)
+
+    def __get__(self, node: Any, cls: Any) -> Any:
+        overload = self._overload()
+        if overload is None:
+            raise AttributeError(f"{cls.__name__}: its op was local, and is gone.")
+        cls._forward_cls = made = _late["autograd"].make_function(overload)
+        return made
 
 
 def _find_saved_names(schema: FunctionSchema) -> tuple[str, ...]:
