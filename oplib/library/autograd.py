@@ -19,6 +19,7 @@ from oplib.autograd.array_functions.array_function import shape_of
 from oplib.autograd.engine.backward_and_grad import grad as find_gradients
 from oplib.autograd.function import Function
 from oplib.autograd.grad_mode import enable_grad
+from oplib.autograd.user_functions.function_node import refuse_gradients
 from oplib.autograd.user_functions.tensor_list import (
     flatten,
     not_list_of_optional_tensor,
@@ -35,10 +36,11 @@ from oplib.tensor.storage.failed_reads import forget_read
 from .arguments.recording import refuse_out_gradient
 from .arguments.trees import is_tree_leaf
 from .derivatives.formula import missing_formula
-from .derivatives.formula_context import explain_empty
+from .derivatives.formula_context import SetupContext, explain_empty, read_context
 from .derivatives.gradients import refuse_shape
 from .kernels.eager import is_carried, run_below_autograd, run_carried, run_composite
-from .kernels.tensor_kernel import split_tensor_results
+from .kernels.tensor_kernel import find_tensors, split_tensor_results
+from .kernels.tracing import run_with_grad_off
 from .objects.observers import copy_outcome, run_observed
 from .objects.overload import OpOverload
 from .records.record import Tag
@@ -224,6 +226,8 @@ def _run_forward(op: OpOverload, info: Any, ctx: Any, inputs: Sequence[Any]) -> 
     values = [value.value if isinstance(value, Constant) else value for value in inputs]
     ctx._op_inputs = list(map(_describe_tensors, values))
     ctx.needs_input_grad = ctx.needs_input_grad[: op._schema.num_positional]
+    if not op.record.takes_tensors:
+        return _run_on_arrays(op, info, ctx, values)
     run = getattr(info, "_forward_fn", None)
     if run is not None and not is_carried(op.record, values):
         return run_below_autograd(op.record, values, forward=partial(run, ctx))
@@ -238,6 +242,50 @@ def _run_forward(op: OpOverload, info: Any, ctx: Any, inputs: Sequence[Any]) -> 
     return result
 
 
+def _run_on_arrays(op: OpOverload, info: Any, ctx: Any, values: Sequence[Any]) -> Any:
+    """Runs an op whose setup and formula get arrays, and keeps on ctx what the setup saved."""
+    result = _run(op, values)
+    arrays, outputs = _unbox([values, result])
+    known = {id(tensor._storage.array): tensor for tensor in find_tensors([values, result])}
+    setup, made = info._setup_context_fn, SetupContext(ctx.needs_input_grad)
+    if setup is not None:
+        inputs, keyword_only = split_values(op._schema, arrays)
+        extra = {"keyword_only_inputs": keyword_only} if keyword_only else {}
+        setup(ctx=made, inputs=inputs, output=outputs, **extra)
+    saved, notes = read_context(made, jax.tree.leaves(outputs))
+    ctx._op_notes = notes
+    ctx.save_for_backward(*[known[id(value)] if id(value) in known else box(value) for value in saved])
+    ctx.set_materialize_grads(notes.materialize)
+    marked = zip(find_tensors([result]), notes.non_differentiable, strict=True)
+    ctx.mark_non_differentiable(*[tensor for tensor, is_marked in marked if is_marked])
+    return result
+
+
+def _pull_arrays(op: OpOverload, formula: Rule, ctx: Any, *grads: Any) -> Any:
+    """Runs a formula on arrays. Its results have no history, so their derivative raises."""
+    saved = iter(_unbox(list(ctx.saved_tensors)))
+    restored = ctx._op_notes.restore(op.name(), "setup_context", saved)
+    results = run_with_grad_off(formula, restored, *_unbox(list(grads)))
+    boxed = [
+        value if value is None else jax.tree.map(box, value)
+        for value in (results if isinstance(results, tuple) else (results,))
+    ]
+    if not modes.grad_enabled:
+        return tuple(boxed)
+    leaves, tree = jax.tree_util.tree_flatten(boxed, is_leaf=is_tree_leaf)
+    message = (
+        f"{op.name()}: the formula of make_autograd_impl works on arrays, so its gradients have no "
+        "history. A second derivative was asked for. Register the formula with register_autograd."
+    )
+    return tuple(jax.tree_util.tree_unflatten(tree, refuse_gradients(leaves, message)))
+
+
+def _unbox(values: Any) -> Any:
+    return jax.tree_util.tree_map(
+        lambda leaf: leaf._storage.array if isinstance(leaf, Tensor) else leaf, values, is_leaf=is_tree_leaf
+    )
+
+
 def _run_backward(op: OpOverload, info: Any, ctx: Any, grads: tuple[Any, ...]) -> Any:
     """Runs the backward formula of an op, and checks its gradients."""
     formula = info._backward_fn
@@ -246,7 +294,7 @@ def _run_backward(op: OpOverload, info: Any, ctx: Any, grads: tuple[Any, ...]) -
     if op._schema.has_result_tree:
         grads = tuple(ctx._op_structure.rebuild_grads(grads[:-1]))
     try:
-        result = formula(ctx, *grads)
+        result = (formula if op.record.takes_tensors else partial(_pull_arrays, op, formula))(ctx, *grads)
     except Exception as error:
         error.add_note(f"Raised in the backward formula of {op.name()}.")
         explain_empty(error, ctx, op.name(), op.record.derivative.saver)
@@ -264,6 +312,9 @@ def _run(op: OpOverload, values: Sequence[Any]) -> Any:
 def _choose_and_run(op: OpOverload, values: Sequence[Any]) -> Any:
     """Runs the kernel in place; through the op's primitive if JAX is to find its rules or its values."""
     record = op.record
+    if not record.takes_tensors:
+        positional, keyword_only = split_values(record.schema, values)
+        return run_with_grad_off(op, *positional, **keyword_only)
     if is_carried(record, values):
         return run_carried(op.functional, record, values)
     try:

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import oplib
@@ -357,3 +358,34 @@ def test_keyword_only_arguments_have_no_flag(jax_hint: Any, rule: str) -> None:
     op.register_autograd(backward, **rules[rule])
     op(oplib.tensor([1.0], requires_grad=True), factor=3.0).sum().backward()
     assert seen == [(True,)]
+
+
+@pytest.mark.parametrize("hint", [jax.Array, np.ndarray, oplib.Tensor])
+def test_the_rules_of_make_autograd_impl_get_what_the_kernel_gets(hint: Any) -> None:
+    def scale(x, factor=2.0):
+        return x * factor
+
+    scale.__annotations__ = {"x": hint, "factor": float, "return": hint}
+    op = oplib.custom_op(scale)
+    given = jax.Array if hint is np.ndarray else hint
+
+    def setup(ctx, inputs, output):
+        assert isinstance(inputs[0], given)
+        ctx.save_for_backward(inputs[0], output, inputs[0] * 5)
+        ctx.factor = inputs[1]
+
+    def backward(ctx, grad):
+        x, output, kept = ctx.saved_tensors
+        assert isinstance(grad, given)
+        return grad * ctx.factor * 10 + x + output + kept, None
+
+    impl = make_autograd_impl(op._opoverload, Info(backward, setup))
+    x = oplib.tensor([1.0, 3.0], requires_grad=True)
+    y = impl(x, 3.0)
+    y.sum().backward()
+    assert (y.tolist(), x.grad.tolist()) == ([3.0, 9.0], [39.0, 57.0])
+    assert not impl(x.detach()).requires_grad
+    if hint is not oplib.Tensor:
+        (slope,) = oplib.autograd.grad(impl(x).sum(), x, create_graph=True)
+        with pytest.raises(AutogradError, match="its gradients have no history"):
+            slope.sum().backward()
