@@ -39,7 +39,7 @@ COMMANDS = {
     "make quick": "make quick",
     "make test": f"make test ARGS={ONE_FILE}",
     "make test-whole": f"make test-whole ARGS={ONE_FILE}",
-    "make test-ops": "make test-ops ARGS='-k oplib__sinc --maxfail 1'",
+    "make test-ops": "make test-ops ARGS='-k sinc-schema'",
     "make test-compiled": "make test-compiled ARGS='-k test_accumulate'",
     "make test-gpu": "make test-gpu",
     "make test-ecosystem": "make test-ecosystem ARGS='-k optax'",
