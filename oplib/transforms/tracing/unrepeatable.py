@@ -5,9 +5,9 @@ Iterators that the trace advances, random numbers of Python and numpy, and files
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import io
-import os
 import pickle
 import random
 import sys
@@ -15,7 +15,6 @@ import threading
 import types
 import warnings
 from collections.abc import Generator, Iterator, Set as AbstractSet
-from functools import cache
 from operator import length_hint
 from typing import Any
 
@@ -44,6 +43,9 @@ class _Reading(threading.local):
 
 
 _reading = _Reading()
+_lock = threading.Lock()
+_watching: list[list[str]] = []
+_of_python: Any = io.open
 
 
 @contextlib.contextmanager
@@ -55,17 +57,12 @@ def refuse_unrepeatable(name: Any, stateful: dict[int, Any], names: AbstractSet[
         stateful: the paths of objects of the classes :data:`STATEFUL` that it leads to.
         names: those in its code. Other threads may draw numbers that it does not name.
     """
-    _watch_files()
-    outer, _reading.files = _reading.files, []
     held = [(path.name, path.value) for path in stateful.values()]
     if "random" in names or threading.active_count() == 1:
         held += [("random", _GLOBAL[0]), ("numpy.random", _GLOBAL[1])]
     before = [_describe(value) for _, value in held]
-    try:
+    with _watch_files() as files:
         yield
-        files = _reading.files
-    finally:
-        _reading.files = outer
     changed = [shown for (shown, value), state in zip(held, before, strict=True) if _describe(value) != state]
     for found in (*files, *[f"{shown} was advanced" for shown in changed]):
         raise TracingError(
@@ -99,19 +96,33 @@ def _describe(value: Any) -> Any:
     return None
 
 
-@cache
-def _watch_files() -> None:
-    """Lets this module see the files that are opened, from the first trace on."""
-    sys.addaudithook(_note_file)
+@contextlib.contextmanager
+def _watch_files() -> Generator[list[str]]:
+    """Gives the files that this thread opens to read them. While any thread watches, ``open`` is another."""
+    outer, files = _reading.files, list[str]()
+    with _lock:
+        _watching.append(files)
+        if len(_watching) == 1:
+            builtins.open = io.open = _open
+    _reading.files = files
+    try:
+        yield files
+    finally:
+        _reading.files = outer
+        with _lock:
+            _watching.pop()
+            if not _watching and builtins.open is _open:
+                builtins.open = io.open = _of_python
 
 
-def _note_file(event: str, arguments: tuple[Any, ...]) -> None:
-    if event != "open" or _reading.files is None:
-        return
-    path, mode, flags = arguments
-    if {"r", "+"}.isdisjoint(mode) if mode else flags & os.O_WRONLY:
-        return
-    frame: Any = sys._getframe(1)
+def _open(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+    if _reading.files is not None and not {"r", "+"}.isdisjoint(mode):
+        _note_file(_reading.files, file)
+    return _of_python(file, mode, *args, **kwargs)
+
+
+def _note_file(files: list[str], file: Any) -> None:
+    frame: Any = sys._getframe(2)
     package = _name_package(frame)
     while frame.f_back is not None and package not in _LOADERS and package in _PASSING:
         frame = frame.f_back
@@ -119,7 +130,7 @@ def _note_file(event: str, arguments: tuple[Any, ...]) -> None:
     if package in FOREIGN or INSTALLED in frame.f_code.co_filename:
         return
     if frame.f_code.co_name != "<module>":  # code of a module that is imported runs once anyway
-        _reading.files.append(f"{frame.f_code.co_filename}:{frame.f_lineno} reads {path!r}")
+        files.append(f"{frame.f_code.co_filename}:{frame.f_lineno} reads {str(file)!r}")
 
 
 def _name_package(frame: types.FrameType) -> str:
