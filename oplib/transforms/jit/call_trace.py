@@ -119,6 +119,7 @@ class Trace:
         self.backward: TracedBackward | None = None
         self.unread_grads: frozenset[int] = frozenset()
         self.gradients: list[tuple[int, int | None]] = []
+        self._is_restored = False
         self._behind = _find_behind(candidates.operands)  # a stale view looks its own up
         holders = [*candidates.containers, *candidates.operands]
         self.snapshot = StateSnapshot([path.value for path in candidates.operands], holders)
@@ -152,7 +153,10 @@ class Trace:
         self._device = find_common_device(inputs)
 
         def run_traced(*values: Any) -> list[Any]:
-            return refuse_caught_reads(self.name, self._run, call, len(arrays), values)
+            try:
+                return refuse_caught_reads(self.name, self._run, call, len(arrays), values)
+            finally:  # before JAX looks for values that its trace leaves behind
+                self._restore(observed)
 
         def run(*values: Any) -> list[Any]:
             return step(*values)
@@ -194,13 +198,16 @@ class Trace:
             )
 
     def _restore(self, observed: list[Storage]) -> None:
-        """Leaves no mark on Tensors. It may be called twice."""
+        """Leaves no mark on Tensors. A second call does nothing, unless the first was interrupted."""
+        if self._is_restored:
+            return  # another thread may have written the Tensors since
         collector = self._collector
         stop_observing(observed)
         self.snapshot.restore()
         for tensor, where in collector.made:  # they raise an error of oplib where they are used outside
             tensor._storage = EndedStorage(self.name, where)
-        collector.live, collector.made, collector.outputs = [], [], []
+        collector.end()
+        self._is_restored = True
 
     def _run(self, call: Callable[..., Any], count: int, inputs: tuple[Any, ...]) -> list[Any]:
         """Runs the function on the values of JAX's trace."""

@@ -52,6 +52,12 @@ class Collector:
         self._memory = MemoryAfterCall(snapshot, self._put_storage)
         self._reset()
 
+    def end(self) -> None:
+        """Forgets all values of the trace."""
+        self._memory = MemoryAfterCall(self._snapshot, self._put_storage)
+        self.live, self.made, self.outputs, self.leaves = [], [], [], []
+        self._turned, self._tensors = set[Any](), {}
+
     def collect(self, result: Any, overlay: Overlay, inputs: tuple[Any, ...], versions: list[int]) -> None:
         """Collects everything, with the inputs of the jaxpr and the versions of storages before the trace."""
         effects, candidates = self.effects, self._candidates
