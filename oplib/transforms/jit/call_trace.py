@@ -318,9 +318,9 @@ class Trace:
         without = frozenset[int]().union(*[paths[number] for number in refused])
         has_edge = [has or index in without for index, has in enumerate(reached)]
         residuals = list(self._keep_residuals(closed.consts, inputs))
-        return TracedBackward(
-            operands, leaves, specs, closed.jaxpr, residuals, reached, has_edge, paths, refused
-        )
+        jaxpr = closed.jaxpr  # from JAX 0.12 on it holds its constants
+        pulled = jaxpr.replace(constvars=(), invars=[*jaxpr.constvars, *jaxpr.invars])
+        return TracedBackward(operands, leaves, specs, pulled, residuals, reached, has_edge, paths, refused)
 
     def _keep_residuals(self, values: Sequence[Any], inputs: tuple[Any, ...]) -> Iterator[tuple[bool, int]]:
         """Yields for each value whether it is an input of the program, and its number there, or as output."""
