@@ -27,6 +27,8 @@ class ModeState:
             of ``enable`` was entered inside it.
         casts: the casts of parameters that autocast keeps until the outermost region ends.
         check_nan: whether anomaly detection raises for a NaN.
+        constant_in: the trace of JAX, as ``get_opaque_trace_state`` gives it, in which user code has switched
+            recording off; None while it is on. See ``tensor/storage/cut.py``.
         checkpoint_group: the group of backward passes that share the recomputation of checkpoints, or
             None.
         draw_logs: the open logs of draws from Generators, the innermost last.
@@ -38,6 +40,8 @@ class ModeState:
         hook_pairs: the hooks for saved tensors, the innermost pair last.
         hooks_disabled: the text of the error that refuses hooks for saved tensors, or None.
         in_compiled_region: whether a compiled backward pass runs.
+        in_trace: whether this thread was in a trace of JAX when it last asked. Its calls then take the
+            complete path, which gives results their trace.
         inference: whether ``inference_mode`` is active.
         locations: whether recorded nodes store the line of code that they come from. ``config.record_lines``
             must be set too.
@@ -65,6 +69,7 @@ class ModeState:
     casts: dict[Any, Any] = field(default_factory=dict[Any, Any])
     check_nan: bool = True
     checkpoint_group: Any = None
+    constant_in: object = None
     draw_logs: tuple[Any, ...] = ()
     dual_level: object = None
     failed_reads: list[Any] | None = None
@@ -73,6 +78,7 @@ class ModeState:
     hook_pairs: tuple[Any, ...] = ()
     hooks_disabled: str | None = None
     in_compiled_region: bool = False
+    in_trace: bool = False
     inference: bool = False
     locations: bool = True
     map_levels: tuple[Any, ...] = ()

@@ -265,7 +265,7 @@ def _check_tensor(caller: str, name: str, value: object) -> Tensor:
 def _alias(tensor: Tensor) -> Tensor:
     """Returns a new tensor on the same storage with the same history, with its own tangent or none."""
     if not (tensor._requires_grad and modes.grad_enabled):
-        return tensor.detach()
+        return tensor._share()
     alias = upcalls.alias(tensor)
     alias._tangent_source = ()
     return alias

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from oplib.errors import ArgumentTypeError
 from oplib.modes import modes
+from oplib.tensor.storage.cut import find_constant_trace
 
 from .mode_decorator import Flag, Mode
 
@@ -25,17 +26,19 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class _GradMode(Mode):
-    """Sets grad mode to one value."""
+    """Sets grad mode to one value. Where it is off, results are constants for JAX too."""
 
     enabled: bool
 
     def __enter__(self) -> None:
+        constant_in = None if self.enabled else find_constant_trace()
         state = modes.state
-        self._before.append(state.grad_enabled)
-        state.grad_enabled = self.enabled
+        self._before.append((state.grad_enabled, state.constant_in))
+        state.grad_enabled, state.constant_in = self.enabled, constant_in
 
     def __exit__(self, *exc_info: object) -> None:
-        modes.state.grad_enabled = self._before[-1]
+        state = modes.state
+        state.grad_enabled, state.constant_in = self._before[-1]
         del self._before[-1]
 
 
@@ -47,6 +50,17 @@ class _FixedGradMode(_GradMode):
 
     def __init__(self, function: Callable[..., Any] | None = None) -> None:  # noqa: ARG002  __new__ reads it
         super().__init__()
+
+
+class recording_off(_FixedGradMode):  # noqa: N801  used like no_grad
+    """The ``no_grad`` of oplib's own code, which changes nothing for JAX."""
+
+    enabled = False
+
+    def __enter__(self) -> None:
+        state = modes.state
+        self._before.append((state.grad_enabled, state.constant_in))
+        state.grad_enabled = False
 
 
 class no_grad(_FixedGradMode):  # noqa: N801  users call it like a function
@@ -105,8 +119,8 @@ class set_grad_enabled(_GradMode):  # noqa: N801
             )
         super().__init__()
         self.mode = self.enabled = mode
-        self._outside: bool | None = modes.grad_enabled
-        modes.grad_enabled = self.enabled
+        super().__enter__()
+        self._outside: tuple[bool, object] | None = self._before.pop()
 
     def clone(self) -> set_grad_enabled:
         """Returns a new manager with the same settings."""
@@ -120,7 +134,8 @@ class set_grad_enabled(_GradMode):  # noqa: N801
     def __call__(self, function: _F) -> _F:
         """Wraps a function so that it runs in this mode. Undoes the switch that the constructor made."""
         if self._outside is not None:
-            modes.grad_enabled, self._outside = self._outside, None
+            state = modes.state
+            (state.grad_enabled, state.constant_in), self._outside = self._outside, None
         return super().__call__(function)
 
     def __repr__(self) -> str:
@@ -158,15 +173,16 @@ class inference_mode(Mode):  # noqa: N801
         return inference_mode(self.mode)
 
     def __enter__(self) -> None:
+        constant_in = find_constant_trace() if self.mode else None
         state = modes.state
-        self._before.append((state.inference, state.grad_enabled))
+        self._before.append((state.inference, state.grad_enabled, state.constant_in))
         state.inference = self.mode
-        state.grad_enabled = not self.mode
+        state.grad_enabled, state.constant_in = not self.mode, constant_in
         state.watchers += self.mode  # results must be marked, and the fast path marks nothing
 
     def __exit__(self, *exc_info: object) -> None:
         state = modes.state
-        state.inference, state.grad_enabled = self._before[-1]
+        state.inference, state.grad_enabled, state.constant_in = self._before[-1]
         state.watchers -= self.mode
         del self._before[-1]
 

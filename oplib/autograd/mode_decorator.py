@@ -109,14 +109,14 @@ def _wrap_function(mode: Mode, function: Callable[..., Any]) -> Callable[..., An
     @functools.wraps(function, updated=() if inspect.isclass(function) else ("__dict__",))
     def run(*args: Any, **kwargs: Any) -> Any:
         state = modes.state
-        before = state.grad_enabled, state.inference, state.forward_enabled, state.autocast, state.watchers
+        before = state.grad_enabled, state.inference, state.forward_enabled, state.autocast
+        calls = state.watchers, state.in_trace, state.constant_in
         try:
             with mode.clone():
                 return function(*args, **kwargs)
         finally:  # an interrupt may come before __exit__ begins, but not here
-            state.grad_enabled, state.inference, state.forward_enabled, state.autocast, state.watchers = (
-                before
-            )
+            state.grad_enabled, state.inference, state.forward_enabled, state.autocast = before
+            state.watchers, state.in_trace, state.constant_in = calls
 
     return run
 

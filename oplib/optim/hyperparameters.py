@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from oplib.autograd.grad_mode import no_grad
+from oplib.autograd.grad_mode import recording_off
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.pytree import tree_leaves
 from oplib.tensor import Tensor, upcalls
@@ -43,7 +43,7 @@ class Hyperparameters(MutableMapping[str, Tensor]):
                     f"optimizer.hyperparams: {name!r} has another shape. Got {describe(array)} for "
                     f"{describe(tensor)}. Give a number."
                 )
-            with no_grad():
+            with recording_off():
                 placed = place_like(array.astype(tensor.dtype), tensor._storage.array)
                 upcalls.copy_(tensor, Tensor.from_array(placed))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import jax
 import jax.numpy as jnp
 
-from oplib.autograd.grad_mode import enable_grad, no_grad
+from oplib.autograd.grad_mode import enable_grad, recording_off
 from oplib.autograd.nodes.accumulate import refuse_old_gradient
 from oplib.autograd.recording.in_place import write_in_place
 from oplib.errors import ArgumentTypeError, ArgumentValueError, describe
@@ -115,7 +115,7 @@ class Optimizer:
             if set_to_none:
                 param.grad = None
             elif param.grad is not None:
-                with no_grad():
+                with recording_off():
                     param.grad.detach_().zero_()
 
     @entry_point
@@ -157,7 +157,7 @@ class Optimizer:
         update = self._find_update(mask, params, state)
         arrays, state = update(params, [None if grad is None else grad.array for grad in grads], state, extra)
         written = [param for param, has in zip(self.params, mask, strict=True) if has]
-        with no_grad():
+        with recording_off():
             for tensor, array in zip([*written, *self.state], [*arrays, *state], strict=True):
                 write_in_place(tensor, box(array), "Optimizer.step")
         return loss
@@ -219,7 +219,7 @@ class Optimizer:
             bring_to_place(name, entries[name].detach().clone().array, tensor.array)
             for name, tensor in own.items()
         ]
-        with no_grad():
+        with recording_off():
             for tensor, array in zip(own.values(), arrays, strict=True):
                 write_in_place(tensor, box(array), "load_state_dict")
 

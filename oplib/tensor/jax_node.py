@@ -10,12 +10,12 @@ from typing import Any
 import jax
 import jax.export
 import numpy as np
-from jax.extend.core import get_opaque_trace_state
 
 from oplib.errors import AutogradError, describe
 from oplib.modes import modes
 
 from .inference import InferenceTensor, mark_inference
+from .storage.escape import note_trace
 from .storage.ingestion import to_array
 from .tensor import Tensor, box
 
@@ -45,8 +45,10 @@ def _unflatten(requires_grad: bool, children: Any) -> Tensor:
     if isinstance(array, np.ndarray) and array.dtype != np.object_:
         array = to_array(array, None, None)
     tensor = box(array)
-    tensor._trace = get_opaque_trace_state()
     state = modes.state
+    trace = note_trace(state)
+    if trace is not None:
+        tensor._trace = trace
     if state.tracing is not None:
         tensor._scope = state.tracing_scope
     if state.inference:

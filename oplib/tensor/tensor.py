@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import jax
 from jax.core import Tracer
-from jax.extend.core import get_opaque_trace_state
 
 from oplib.errors import DataTypeError, TracingError, describe
 from oplib.modes import modes
@@ -29,6 +28,8 @@ from .methods.values import TensorValues
 from .shapes.construction import construct
 from .storage.class_changes import change_class
 from .storage.constants import own_array
+from .storage.cut import cut_storage, is_constant
+from .storage.escape import note_trace
 from .storage.fresh import is_large, mark_fresh
 from .storage.overlay import overlays
 from .storage.storage import Storage
@@ -75,7 +76,7 @@ class Tensor(
     """
 
     _storage: Storage
-    _trace: object = None  # the opaque trace in which a leaf was made; op results have it only if traced
+    _trace: object = None  # the trace of JAX in which it was made, where that is known
     _scope: int = 0  # the number of the kernel trace in which it was made (modes.tracing_scope), else 0
     _tangent_slot: Any = None  # holds its tangent in an open dual level, see autograd/tangents.py
     # (): not from the root; else the tensor and frames that the tangent comes from
@@ -160,9 +161,10 @@ class Tensor(
             )
 
     def detach(self) -> Tensor:
-        """Returns a tensor without history that shares the storage and version of this one.
+        """Returns a tensor without history that shares the memory and version of this one.
 
-        A write into either shows in both. The result does not require grad.
+        A write into either shows in both. The result does not require grad, and is a constant for the
+        transformations of JAX.
 
         Example:
             >>> import oplib
@@ -172,11 +174,21 @@ class Tensor(
             ([1.0, 1.0], 1)
         """
         detached = _new(Tensor)
-        detached._storage = self._storage
+        storage = self._storage
+        if modes.state.in_trace or (storage.__class__ is Storage and isinstance(storage.array, Tracer)):
+            storage = cut_storage(storage)
+        detached._storage = storage
         detached._trace = self._trace
         detached._scope = self._scope
         detached._read_only = self._read_only
         return detached
+
+    def _share(self) -> Tensor:
+        """Detaches for oplib itself: JAX differentiates the result, unless user code says otherwise."""
+        shared = self.detach()
+        if not is_constant(modes.state):
+            shared._storage = self._storage
+        return shared
 
 
 for _name in HINTS["Tensor"]:
@@ -197,8 +209,10 @@ def box_leaf(array: Any, requires_grad: object) -> Tensor:
     storage.version = 0
     tensor = _new(Tensor)
     tensor._storage = storage
-    tensor._trace = get_opaque_trace_state()
     state = modes.state
+    trace = note_trace(state)
+    if trace is not None:
+        tensor._trace = trace
     if state.tracing is not None:
         tensor._scope = state.tracing_scope
     if state.inference:
@@ -226,4 +240,7 @@ def box(array: Any) -> Tensor:
     storage.version = 0
     tensor = _new(Tensor)
     tensor._storage = storage
+    state = modes.state
+    if state.in_trace and not isinstance(array, Tracer):
+        tensor._trace = note_trace(state)
     return tensor

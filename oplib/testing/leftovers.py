@@ -16,6 +16,7 @@ from oplib.library.registration.registry import Snapshot, registry
 from oplib.modes import ModeState, modes
 from oplib.tensor.dtypes.rules import get_default_dtype, set_default_dtype
 from oplib.tensor.methods.print_options import printing
+from oplib.tensor.storage.escape import note_trace
 from oplib.transforms.checkpoint.checkpoint import _switches
 
 # These only count upwards, and mean nothing by their value.
@@ -46,6 +47,7 @@ class World:
             "writing saved tensors": is_mutation_allowed(),
             "settings of all checkpoints": (_switches.debug, _switches.early_stop),
         }
+        note_trace(modes.state)
         self.modes = read_modes(modes.state)
         self.settings = tuple(getattr(config, name) for name in SETTINGS)
         self.jax_settings = read_jax_settings()

@@ -70,10 +70,10 @@ class Run(Flow):
     def execute(self, roots: Sequence[Edge], grads: Gradients) -> list[Any]:
         """Runs the graph from ``roots``, and returns the captured gradients."""
         state = modes.state
-        grad_mode = state.grad_enabled
+        before = state.grad_enabled, state.constant_in
         state.run = self
         try:
-            state.grad_enabled = self.create_graph
+            state.grad_enabled, state.constant_in = self.create_graph, None
             is_compiled = compilation.is_installed or config.compiled_autograd
             if is_compiled and upcalls.execute_compiled(self, roots, grads):
                 pass
@@ -92,7 +92,7 @@ class Run(Flow):
             raise
         finally:
             state.run = self.outer
-            state.grad_enabled = grad_mode
+            state.grad_enabled, state.constant_in = before
         return self.captured
 
 

@@ -62,7 +62,7 @@ def make_inputs(inputs: Tensors, *, create_graph: bool, requires_grad: bool = Tr
     return tuple(
         upcalls.alias(tensor)
         if create_graph and tensor._requires_grad
-        else tensor.detach().requires_grad_(requires_grad)
+        else tensor._share().requires_grad_(requires_grad)
         for tensor in inputs
     )
 
@@ -122,4 +122,4 @@ def detach_results(results: Any, *, create_graph: bool) -> Any:
         return results
     if isinstance(results, tuple):
         return tuple(detach_results(result, create_graph=False) for result in results)
-    return results.detach()
+    return results._share()

@@ -14,12 +14,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
-from jax.extend.core import get_opaque_trace_state
 
 from oplib.autograd.tangents import carries_tangents
 from oplib.modes import modes
 from oplib.tensor import Tensor, box, upcalls
 from oplib.tensor.devices.placement import Placement, find_other_device
+from oplib.tensor.storage.escape import note_trace
 
 
 class _ClassTest(dict[type, bool]):
@@ -55,7 +55,7 @@ class GradientRepresentation:
         """Returns a gradient as a Tensor, to be read."""
         tensor = box(grad)
         if is_tracer_class[type(grad)]:
-            tensor._trace = get_opaque_trace_state()
+            tensor._trace = note_trace(modes.state)
         return tensor
 
     def own(self, grad: Any) -> Tensor:

@@ -19,6 +19,7 @@ from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, can_cast, upcalls
 from oplib.tensor.devices.layout import place_like
 from oplib.tensor.dtypes.class_names import WORDS
+from oplib.tensor.storage.cut import fit_written
 from oplib.tensor.storage.escape import refuse_escape
 
 from .formula_node import NOBODY, FormulaNode
@@ -170,11 +171,10 @@ def _write_with_history(tensor: Tensor, result: Tensor, op: str, seen: Any) -> T
     fitted = _fit(tensor, result, op)
     refuse_escape(fitted._storage.array, tensor, op)
     region = state.region
-    if region is not None:
-        storage.write(region.keep_derivative(tensor, fitted))
-    elif seen is None:
-        storage.write(fitted._storage.array)
-    elif not storage.exchange(seen, fitted._storage.array):
+    array = fit_written(storage, fitted._storage.array) if state.constant_in else fitted._storage.array
+    if region is not None or seen is None:
+        storage.write(array)
+    elif not storage.exchange(seen, array):
         return None
     if isinstance(node, FormulaNode):
         _exempt(node, storage, own if fitted is result else None)

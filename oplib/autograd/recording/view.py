@@ -20,6 +20,7 @@ from oplib.tensor import Tensor
 from oplib.tensor.inference import InferenceTensor
 from oplib.tensor.jax_node import register_kind
 from oplib.tensor.storage.class_changes import change_class
+from oplib.tensor.storage.cut import CutStorage, is_constant
 from oplib.tensor.storage.escape import refuse_escape
 from oplib.tensor.storage.overlay import overlays
 from oplib.tensor.views import AliasStorage, Chain, Creation, Frame, Inverse, Starts, make_chain, note_view
@@ -69,6 +70,8 @@ def _share(tensor: Tensor, frame: Frame | Chain, starts: Starts, state: ModeStat
     else:
         base = storage.base
         chain, starts = storage.chain.extend(frame, storage.starts, starts)
+    if state.constant_in is not None and is_constant(state) and not isinstance(base, CutStorage):
+        base = CutStorage(base)
     is_inference = tensor.__class__ is not Tensor and isinstance(tensor, InferenceTensor)
     view = _new(InferenceTensor if is_inference else Tensor)
     view._storage = make_view_storage(base, chain, starts)
@@ -136,10 +139,15 @@ def turn_in_place(
         refuse_escape(owner.array, tensor, op)
     if owner.is_inference:
         owner.check_mode()
-    tangent = find_tangent(tensor) if modes.state.watchers else None
+    state = modes.state
+    tangent = find_tangent(tensor) if state.watchers else None
     if tangent is not None:
         turn_in_place(tangent, frame, starts, node_class, op)
-    looked = make_view(tensor, frame, starts, node_class)
+    constant_in, state.constant_in = state.constant_in, None  # it changes no value, and keeps the derivative
+    try:
+        looked = make_view(tensor, frame, starts, node_class)
+    finally:
+        state.constant_in = constant_in
     tensor._storage.version += 1
     tensor._storage = looked._storage
     if tensor._root is None:

@@ -238,7 +238,7 @@ def refuse_gradients(values: Sequence[Any], message: str) -> list[Any]:
 
 
 def _copy_leaf(tensor: Tensor) -> Tensor:
-    leaf = tensor.detach()
+    leaf = tensor._share()
     leaf._requires_grad = True
     return leaf
 

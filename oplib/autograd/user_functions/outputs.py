@@ -9,7 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from oplib.autograd.grad_mode import no_grad
+from oplib.autograd.grad_mode import recording_off
 from oplib.autograd.recording.rebase import rebase_history
 from oplib.autograd.recording.view import make_view
 from oplib.errors import AutogradError, describe
@@ -138,9 +138,9 @@ def _is_differentiable(dtype: Any) -> bool:
 def _alias(tensor: Tensor, *, is_recorded: bool) -> Tensor:
     """Makes a view of the whole tensor, with its own history or none."""
     if tensor._requires_grad and not is_recorded:
-        return tensor.detach()
+        return tensor._share()
     shape = tuple(tensor._storage.spec.shape)
-    with no_grad():
+    with recording_off():
         return make_view(tensor, Reshape.between(shape, shape))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from oplib.autograd.grad_mode import no_grad
+from oplib.autograd.grad_mode import recording_off
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, UnsupportedArgumentError
@@ -221,7 +221,7 @@ def shorten_rows(input: Any, weight: Any, max_norm: float, norm_type: float) -> 
             "Leave max_norm out, or box the array.",
         )
     indices = np.unique(np.asarray(input.array if isinstance(input, Tensor) else input))
-    with no_grad():
+    with recording_off():
         index = weight.new_tensor(indices, dtype=dtypes.int32)
         rows = weight.detach()[index]
         length = rows.norm(norm_type, 1, True)

@@ -9,13 +9,14 @@ from typing import Any
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from oplib.autograd.grad_mode import no_grad
+from oplib.autograd.grad_mode import recording_off
 from oplib.autograd.recording.in_place import check_may_write, has_required_grad, refuse_cast
 from oplib.autograd.recording.rebase import note_write
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library.arguments.recording import refuse_out_gradient
 from oplib.modes import modes
 from oplib.tensor import Tensor
+from oplib.tensor.storage.cut import fit_written
 from oplib.tensor.storage.escape import refuse_escape
 from oplib.tensor.views import ViewStorage
 from oplib.tracebacks import find_user_level
@@ -51,7 +52,7 @@ def write_out(name: str, call: Callable[[], Any], out: Any, values: Sequence[Any
             )
     if modes.grad_enabled and any(map(has_required_grad, (*values, *outs))):
         raise refuse_out_gradient(f"{name}()")
-    with no_grad():
+    with recording_off():
         result = call()
         results = tuple(result) if isinstance(result, tuple) else (result,)
         if len(results) != len(outs):
@@ -78,7 +79,7 @@ def _write(name: str, out: Tensor, made: Any) -> None:
     refuse_escape(array, out, name)
     if array.shape != spec.shape:
         _resize(name, out, array)
-    out._storage.write(array.astype(spec.dtype))
+    out._storage.write(fit_written(out._storage, array.astype(spec.dtype)))
     note_write(out)
 
 

@@ -13,6 +13,7 @@ from oplib.library.schema import FunctionSchema
 from oplib.modes import modes
 from oplib.tensor import Tensor, box, read_array
 from oplib.tensor.inference import mark_inference, refuse_saving
+from oplib.tensor.storage.cut import fit_written, is_constant, stop
 from oplib.tensor.storage.escape import refuse_escape
 from oplib.tensor.storage.ingestion import to_array
 
@@ -48,8 +49,10 @@ def unbox(value: Any) -> Any:
 
 def box_results(outputs: Sequence[Any]) -> list[Tensor]:
     """Boxes results that are not recorded."""
-    boxed = [box(output) for output in outputs]
     state = modes.state
+    if is_constant(state):
+        outputs = list(map(stop, outputs))
+    boxed = [box(output) for output in outputs]
     if state.tracing is not None:
         for tensor in boxed:
             tensor._scope = state.tracing_scope
@@ -140,4 +143,4 @@ def write_back(op: str, outputs: Sequence[Any], written: Sequence[Tensor]) -> No
             )
         refuse_escape(new, tensor, op)
     for tensor, new in zip(written, outputs, strict=False):
-        tensor._storage.write(new)
+        tensor._storage.write(fit_written(tensor._storage, new))

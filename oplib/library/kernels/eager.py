@@ -15,7 +15,9 @@ from oplib.library.arguments.structure import pack
 from oplib.library.arguments.trees import is_tree_leaf
 from oplib.library.records.record import Function, Record
 from oplib.library.schema import split_values
+from oplib.modes import modes
 from oplib.tensor import Generator, Tensor, read_array
+from oplib.tensor.storage.cut import is_constant
 
 from .kernel_choice import choose_kernel, find_device
 from .tensor_kernel import (
@@ -110,4 +112,5 @@ def _cut(value: Any) -> Any:
 
 
 def _cut_leaf(leaf: Any) -> Any:
-    return leaf.detach() if isinstance(leaf, Tensor) and leaf._requires_grad else leaf
+    is_cut = isinstance(leaf, Tensor) and (leaf._requires_grad or is_constant(modes.state))
+    return leaf._share() if is_cut else leaf

@@ -12,6 +12,7 @@ from oplib.autograd.array_functions.concreteness import CONCRETIZATION_ERRORS
 from oplib.errors import CapturedTracerError, TracingError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.modes import modes
+from oplib.tensor.storage.escape import note_trace
 
 Result = TypeVar("Result")
 
@@ -47,7 +48,11 @@ def run_part(
     Raises:
         TracingError: compiled code requested a concrete value.
     """
+    state = modes.state
+    constant_in = state.constant_in
     try:
+        state.constant_in = None  # no_grad means nothing for calls on arrays
+        note_trace(state)
         if eager:
             return run_with_grad_off(work)
         try:
@@ -59,6 +64,8 @@ def run_part(
         if not str(error).startswith(f"{op}:"):
             error.add_note(f"Raised in the {part} of {op}.")
         raise
+    finally:
+        state.constant_in = constant_in
 
 
 def trace_to_jaxpr(jitted: Any, arrays: Sequence[Any], *, op: str, part: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
-from oplib.autograd.grad_mode import no_grad
+from oplib.autograd.grad_mode import recording_off
 from oplib.autograd.recording.in_place import check_may_write, write_in_place
 from oplib.config import config
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
@@ -174,7 +174,7 @@ def _compute_total(caller: str, listed: list[Tensor], norm_type: float, is_stric
     order = _read_number(f"{caller}: argument 'norm_type'", norm_type)
     if not listed:
         return tensor(0.0)
-    with no_grad():
+    with recording_off():
         total: Any = _find_norm(listed, order)
     if is_strict and not math.isfinite(total.item()):
         raise ArgumentError(
@@ -224,7 +224,7 @@ def clip_grads_with_norm_(
 
 
 def _clip(caller: str, parameters: list[Tensor], max_norm: float | Tensor, total: Tensor) -> None:
-    with no_grad():
+    with recording_off():
         most = _read_threshold(f"{caller}: argument 'max_norm'", max_norm, total.dtype)
         factor = upcalls.clamp_max(most / (total + _LEAST), 1.0)
         _scale(_list_gradients(parameters), factor)
@@ -314,7 +314,7 @@ def clip_grad_value_(
         >>> w.grad
         tensor([ 2.0000, -2.5000])
     """
-    with no_grad():
+    with recording_off():
         for gradient in _list_gradients(_list("clip_grad_value_: argument 'parameters'", parameters)):
             bound = _read_threshold("clip_grad_value_: argument 'clip_value'", clip_value, gradient.dtype)
             gradient.clamp_(-bound, bound)

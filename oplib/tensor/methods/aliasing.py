@@ -9,6 +9,7 @@ from typing import Any, Generic, Self, cast
 from oplib.errors import ArgumentError, ArgumentTypeError, AutogradError, describe
 from oplib.modes import modes
 from oplib.tensor.shapes.filling import read_size
+from oplib.tensor.storage.cut import CutStorage, cut_storage
 from oplib.tensor.storage.escape import refuse_escape
 from oplib.tensor.storage.memory_format import (
     MemoryFormat,
@@ -68,7 +69,7 @@ class TensorAliasing(Generic[TensorT]):
             ([3.0, 3.0], 0)
         """
         alias: Any = self.detach()  # pyright: ignore[reportAttributeAccessIssue]
-        alias._storage = AliasStorage(self._storage)
+        alias._storage = AliasStorage(alias._storage)
         return alias
 
     @data.setter
@@ -84,9 +85,12 @@ class TensorAliasing(Generic[TensorT]):
                 f"{describe(own)}. Convert it first."
             )
         refuse_escape(value._storage.owner.array, cast("TensorSlots", self), "data")
+        cut = cut_storage(value._storage)
+        if isinstance(cut, CutStorage):
+            cut.history = self._storage.array
         self._storage = AliasStorage.move(
             self._storage,
-            value._storage,
+            cut,
             has_views=self._views is not None,
             is_view=self._root is not None,
         )
@@ -151,6 +155,7 @@ class TensorAliasing(Generic[TensorT]):
         self._output_nr = 0
         self._requires_grad = False
         self._tangent_slot = None
+        self._storage = cut_storage(self._storage)
         return self
 
     @property

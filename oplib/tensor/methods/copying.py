@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 from jax.core import Tracer
-from jax.extend.core import get_opaque_trace_state
 
 from oplib.errors import AutogradError, TracingError, describe
+from oplib.modes import modes
 from oplib.tensor.devices.forked import is_orphan
+from oplib.tensor.storage.cut import CutStorage
+from oplib.tensor.storage.escape import note_trace
 from oplib.tensor.storage.failed_reads import note_read
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.storage.storage import Storage
@@ -63,6 +65,8 @@ def _copy_storage(storage: Storage, memo: dict[int, Any]) -> Storage:
             copied = ViewStorage(_copy_storage(storage.base, memo), storage.chain, storage.starts)
         elif isinstance(storage, AliasStorage):
             copied = AliasStorage(_copy_storage(storage.cell, memo), storage.version)
+        elif isinstance(storage, CutStorage):
+            copied = CutStorage(_copy_storage(storage.base, memo), storage.history)
         else:
             copied = Storage(storage.array)
         memo[id(storage)] = copied
@@ -80,7 +84,7 @@ def users_attributes(tensor: Any) -> dict[str, Any]:
 def _make_leaf(cls: type[Any], storage: Storage, requires_grad: bool) -> Any:
     leaf: Any = object.__new__(cls)
     leaf._storage = storage
-    leaf._trace = get_opaque_trace_state()
+    leaf._trace = note_trace(modes.state)
     if requires_grad:
         leaf._requires_grad = True
     return leaf

@@ -9,7 +9,7 @@ from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
 
 from oplib.errors import TracingError, describe
-from oplib.modes import modes
+from oplib.modes import ModeState, modes
 from oplib.tensor.devices.forked import is_orphan
 
 from .overlay import overlays
@@ -22,6 +22,20 @@ with jax.ensure_compile_time_eval():  # a trace may import the package
 def is_inside_trace() -> bool:
     """Returns whether JAX traces the calling code. New arrays are then values of the trace."""
     return get_opaque_trace_state() != _OUTSIDE
+
+
+def note_trace(state: ModeState) -> object:
+    """Returns the trace of JAX in which the calling code runs, or None, and tells the calls of the thread."""
+    trace = get_opaque_trace_state()
+    if trace == _OUTSIDE:
+        if state.in_trace:
+            state.watchers -= 1
+            state.in_trace = False
+        return None
+    if not state.in_trace:
+        state.watchers += 1
+        state.in_trace = True
+    return trace
 
 
 def runs_at_once() -> bool:
@@ -37,8 +51,8 @@ def runs_at_once() -> bool:
 def is_escaping(array: Any, tensor: TensorSlots) -> bool:
     """Returns whether a value would leave its trace if it was stored in a tensor.
 
-    Leaves and results of factories record the trace in which they were made. Results of ops do not: if a
-    result is traced, it ends with its trace; if not, it counts as made outside.
+    Leaves and results of factories record the trace in which they were made. Of the results of ops those
+    without a tracer do; a traced one ends with its trace.
     """
     if not isinstance(array, Tracer):
         return False

@@ -108,7 +108,7 @@ def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _detach(tensor: Tensor) -> Tensor:
-    detached = tensor.detach()
+    detached = tensor._share()
     detached.requires_grad = tensor.requires_grad
     return detached
 

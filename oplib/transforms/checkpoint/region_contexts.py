@@ -19,11 +19,13 @@ def run_and_restore(region: Callable[[], Result]) -> Result:
     """
     state = modes.state
     grad_mode, watchers, autocast = state.grad_enabled, state.watchers, state.autocast
+    in_trace, constant_in = state.in_trace, state.constant_in
     pairs, observers, logs = state.hook_pairs, state.observers, state.draw_logs
     try:
         return region()
     finally:
         state.grad_enabled, state.watchers, state.autocast = grad_mode, watchers, autocast
+        state.in_trace, state.constant_in = in_trace, constant_in
         state.hook_pairs, state.observers, state.draw_logs = pairs, observers, logs
 
 

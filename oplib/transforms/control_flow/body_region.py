@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
@@ -20,8 +19,9 @@ from oplib.autograd.nodes.node import Edge
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.devices.device import find_common_device
+from oplib.tensor.storage.cut import stop
 from oplib.tensor.storage.ended import EndedStorage
-from oplib.tensor.storage.known import note_computation, run_noted
+from oplib.tensor.storage.known import note_computation
 from oplib.tensor.storage.overlay import Overlay, overlays
 from oplib.transforms.tracing.paths import CapturedPath, Walk
 
@@ -130,18 +130,8 @@ class BodyRegion:
         else:
             value = _trace_value(self.find(storage, tensor if has_history else None))
         if self._cutting and modes.grad_enabled and not self._is_varied(tensor, has_history=has_history):
-            return run_noted(lambda array: (jax.lax.stop_gradient(array),), value)[0]
+            return stop(value)
         return value
-
-    def keep_derivative(self, tensor: Tensor, result: Tensor) -> Any:
-        """Returns the array of a value that is written, as JAX is to differentiate it.
-
-        The tape does not see a write under ``no_grad``: the history stays that of the old value.
-        """
-        old, new = tensor._storage.array, result._storage.array
-        if not self._cutting or modes.grad_enabled or not tensor._requires_grad:
-            return new
-        return _replace(old, new)
 
     def restore_written(self) -> list[Any]:
         """Undoes writes into outside storages, and returns the arrays of these."""
@@ -173,12 +163,3 @@ class BodyRegion:
 def _trace_value(value: Any) -> Any:
     """Returns a traced value: kernels that run on the host would run at once on a concrete one."""
     return value if isinstance(value, Tracer) else jnp.copy(value)
-
-
-def _replace(old: Any, new: Any) -> Any:
-    """Returns a new value that has the derivative of an old one.
-
-    A ``custom_jvp`` would say this more plainly, but the second derivative of a scan forgets its rule.
-    """
-    zero = old - jax.lax.stop_gradient(old)
-    return jax.lax.stop_gradient(new) + jnp.where(jnp.isfinite(old), zero, jnp.zeros_like(old))

@@ -124,4 +124,4 @@ def _read_pred(pred: Any) -> Tensor:
             f"cond: 'pred' is not one truth value. Got {describe(pred)}, of type {type(pred).__name__}. "
             "Give a Tensor with one item, such as (x > 0).all()."
         )
-    return pred.detach()
+    return pred._share()

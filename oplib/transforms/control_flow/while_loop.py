@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import ArrayFunction
-from oplib.autograd.grad_mode import no_grad
+from oplib.autograd.grad_mode import recording_off
 from oplib.autograd.user_functions.function_node import refuse_gradient
 from oplib.errors import ResultError, describe
 from oplib.modes import modes
@@ -86,7 +86,7 @@ def _run(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: Any
         check_carry(turn.what, layout, types, bodies[1])
         return _make_program(*bodies), bodies
 
-    with no_grad():
+    with recording_off():
         outcome = run_program([cond_fn, body_fn], carry, ("while_loop", layout), build)
     if needs_gradient and any(tensor._requires_grad for tensor in outcome.operands):
         outcome.results[:] = [_refuse(result) for result in outcome.results]

@@ -16,6 +16,7 @@ from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.jax_node import register_kind
 from oplib.tensor.storage.class_changes import change_class
+from oplib.tensor.storage.escape import note_trace
 from oplib.tensor.storage.overlay import Overlay, overlays
 from oplib.tensor.views import AliasStorage, ViewStorage
 
@@ -115,10 +116,11 @@ def use_overlay(overlay: Overlay, **settings: Any) -> Generator[None]:
     state, outer = modes.state, overlays.current
     watchers, tracing, scope, region = state.watchers, state.tracing, state.tracing_scope, state.region
     pairs, nodes, seen = state.hook_pairs, state.node_hooks, state.observers
-    run, logs = state.run, state.draw_logs
+    run, logs, in_trace = state.run, state.draw_logs, state.in_trace
     try:
         overlays.current = overlay
         state.watchers += 1
+        note_trace(state)
         state.hook_pairs = pairs and (KEEP_VALUES,)
         state.observers, state.node_hooks, state.run, state.draw_logs = (), None, None, ()
         for name, value in settings.items():
@@ -128,7 +130,7 @@ def use_overlay(overlay: Overlay, **settings: Any) -> Generator[None]:
         overlays.current = outer
         state.watchers, state.tracing, state.tracing_scope = watchers, tracing, scope
         state.region, state.hook_pairs, state.observers = region, pairs, seen
-        state.node_hooks, state.run, state.draw_logs = nodes, run, logs
+        state.node_hooks, state.run, state.draw_logs, state.in_trace = nodes, run, logs, in_trace
 
 
 class StateSnapshot:

@@ -32,6 +32,7 @@ AT_BOUNDARY = frozenset(
     {
         "draw_logs",
         "hook_pairs",
+        "in_trace",
         "node_hooks",
         "observers",
         "region",
@@ -46,7 +47,16 @@ what hooks and logs around it see of one op."""
 INLINED = frozenset({"anomaly", "dual_level", "map_levels", "vmap_levels"})
 """The state of a thread in which ``oplib.jit`` runs a function op by op."""
 WITHOUT_EFFECT = frozenset(
-    {"autocast_depth", "capture_suspended", "casts", "check_nan", "failed_reads", "locations", "sequence_nr"}
+    {
+        "autocast_depth",
+        "capture_suspended",
+        "casts",
+        "check_nan",
+        "constant_in",  # a trace outside, and only results of that trace are constants
+        "failed_reads",
+        "locations",
+        "sequence_nr",
+    }
 )
 """The state of a thread on which nothing depends that a program computes."""
 PROGRAM_SETTINGS = (
