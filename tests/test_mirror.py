@@ -16,6 +16,7 @@ OF_NO_PACKAGE = {
     "distributed",
     "examples",
     "tools",
+    "worlds",
     "library/matrix",
 }
 FILES = sorted(path.relative_to(TESTS) for path in TESTS.rglob("test_*.py"))
