@@ -28,7 +28,8 @@ class ModeState:
         casts: the casts of parameters that autocast keeps until the outermost region ends.
         check_nan: whether anomaly detection raises for a NaN.
         constant_in: the trace of JAX, as ``get_opaque_trace_state`` gives it, in which user code has switched
-            recording off; None while it is on. See ``tensor/storage/cut.py``.
+            recording off; None while it is on; ``UNCUT`` in hooks of saved tensors. See
+            ``tensor/storage/cut.py``.
         checkpoint_group: the group of backward passes that share the recomputation of checkpoints, or
             None.
         draw_logs: the open logs of draws from Generators, the innermost last.

@@ -13,7 +13,7 @@ import numpy as np
 
 from oplib.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from oplib.autograd.grad_mode import enable_grad
-from oplib.errors import AutogradError, MissingRuleError, StrategyError
+from oplib.errors import AutogradError, MissingRuleError, StrategyError, describe
 from oplib.tensor import Tensor, box, upcalls
 from oplib.tensor.devices.placement import find_other_device
 from oplib.tracebacks import entry_point
@@ -51,7 +51,8 @@ def jacobian(
         derivatives.
 
     Raises:
-        AutogradError: options exclude each other, or ``strict`` found an independent output.
+        AutogradError: options exclude each other, ``strict`` found an independent output, or an output is
+            complex and an input real in reverse mode.
         GradientTypeError: an input or output is neither a Tensor nor a tuple of Tensors.
         MissingRuleError: forward mode is used with ``create_graph``, or without ``vectorize``.
         StrategyError: the strategy is unknown.
@@ -75,6 +76,7 @@ def jacobian(
     with enable_grad():
         at = take_point(inputs, "jacobian", create_graph=create_graph)
         outputs = evaluate(func, at, "jacobian", strict=strict)
+        _refuse_complex_of_real(outputs.tensors, at.tensors)
         if vectorize:
             matrix = _find_all_rows(outputs.tensors, at.tensors, create_graph=create_graph)
         else:
@@ -107,6 +109,18 @@ def _check_options(strategy: str, *, create_graph: bool, strict: bool, vectorize
         raise MissingRuleError(
             "jacobian: forward mode is only implemented for vectorize=True. Got vectorize=False. Set "
             'vectorize=True, or strategy="reverse-mode".'
+        )
+
+
+def _refuse_complex_of_real(outputs: Tensors, inputs: Tensors) -> None:
+    """Raises where rows would be wrong: a gradient of a real input is real, and the derivative is complex."""
+    real = [tensor for tensor in inputs if not tensor.is_complex()]
+    complex_ones = [tensor for tensor in outputs if tensor.is_complex()]
+    if real and complex_ones:
+        raise AutogradError(
+            "jacobian: reverse mode has no Jacobian of complex outputs by real inputs: their gradients are real. "
+            f"Got {describe(complex_ones[0]._storage.spec)} of {describe(real[0]._storage.spec)}. Set " vectorize=True and strategy="forward-mode" (of hessian: '
+            "outer_jacobian_strategy), or return oplib.view_as_real of the output."
         )
 
 

@@ -14,6 +14,7 @@ from oplib.errors import AutogradError, GradientTypeError
 from oplib.modes import modes
 from oplib.pytree import TreeSpec, tree_flatten, tree_unflatten
 from oplib.tensor import Tensor, box
+from oplib.tensor.storage.cut import UNCUT
 
 __all__ = ["HookPair", "disable_saved_tensors_hooks", "saved_tensors_hooks"]
 
@@ -183,14 +184,14 @@ def pack_through(pairs: tuple[HookPair, ...], tensor: Tensor) -> Any:
     """
     version = tensor._storage.version
     state = modes.state
-    grad_mode = state.grad_enabled
+    before = state.grad_enabled, state.constant_in
     try:
-        state.grad_enabled = False
+        state.grad_enabled, state.constant_in = False, UNCUT
         packed = pairs[0].pack(tensor)
         for pair in pairs[1:]:
             packed = _Bundle(packed, pair)
     finally:
-        state.grad_enabled = grad_mode
+        state.grad_enabled, state.constant_in = before
     if tensor._storage.version != version:
         raise AutogradError(
             "saved_tensors_hooks: a saved tensor pack hook is modifying its input in place. Its version went "
@@ -206,9 +207,15 @@ def unpack_through(pairs: tuple[HookPair, ...], packed: Any) -> Tensor:
     Raises:
         GradientTypeError: a hook returned an object that is not a Tensor.
     """
-    for pair in pairs[:0:-1]:
-        packed = packed.unpack(pair)
-    return _checked(pairs[0].unpack(packed))
+    state = modes.state
+    before = state.constant_in
+    try:
+        state.constant_in = UNCUT
+        for pair in pairs[:0:-1]:
+            packed = packed.unpack(pair)
+        return _checked(pairs[0].unpack(packed))
+    finally:
+        state.constant_in = before
 
 
 class _Bundle:

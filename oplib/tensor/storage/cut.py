@@ -21,10 +21,16 @@ from .known import note_computation, run_noted
 from .overlay import overlays
 from .storage import Storage
 
+UNCUT = object()
+"""Stands for the trace in hooks of saved tensors: the unpacked value has the history of the packed one."""
+
 
 def find_constant_trace() -> object:
     """Returns the trace of JAX in which the calling code runs; None if JAX will not differentiate it."""
-    trace = note_trace(modes.state)
+    state = modes.state
+    if state.constant_in is UNCUT:
+        return UNCUT
+    trace = note_trace(state)
     overlay = overlays.current
     is_own = overlay is not None and overlay.takes_writes and overlay.trace == trace
     return None if is_own else trace
@@ -100,7 +106,7 @@ class CutStorage(Storage):
         return self.base.version
 
     @version.setter
-    def version(self, value: int) -> None:
+    def version(self, value: int) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
         self.base.version = value
 
     @property
@@ -143,4 +149,5 @@ class CutStorage(Storage):
 
 def cut_storage(storage: Storage) -> Storage:
     """Returns what a detached Tensor has for a storage: the same one where JAX differentiates nothing."""
-    return storage if find_constant_trace() is None else CutStorage(storage)
+    trace = find_constant_trace()
+    return storage if trace is None or trace is UNCUT else CutStorage(storage)

@@ -374,3 +374,20 @@ def test_results_lie_on_the_device_of_the_input(vectorize: bool) -> None:
         hessian(lambda x: x.sum(), x, vectorize=vectorize),
     ):
         assert made.array.devices() == {device}
+
+
+@pytest.mark.parametrize("vectorize", [False, True])
+def test_complex_outputs_of_real_inputs_need_forward_mode(vectorize: bool) -> None:
+    def turn(x: Any) -> Any:
+        return x * 0.5j
+
+    x = oplib.tensor([1.0, 2.0])
+    with pytest.raises(AutogradError, match="reverse mode has no Jacobian of complex outputs by real inputs"):
+        jacobian(turn, x, vectorize=vectorize)
+    with pytest.raises(AutogradError, match="outer_jacobian_strategy"):
+        hessian(lambda x, z: (x * z.abs()).sum(), (x, x + 1j), vectorize=vectorize)
+    expected = jax.jacfwd(lambda a: a * 0.5j)(x.array)
+    found = jacobian(turn, x, vectorize=True, strategy="forward-mode")
+    np.testing.assert_allclose(found.numpy(), expected)
+    parts = jacobian(lambda x: oplib.view_as_real(turn(x)), x, vectorize=vectorize)
+    np.testing.assert_allclose(parts.numpy()[:, 1], expected.imag)
