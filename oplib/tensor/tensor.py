@@ -28,7 +28,7 @@ from .methods.values import TensorValues
 from .shapes.construction import construct
 from .storage.class_changes import change_class
 from .storage.constants import own_array
-from .storage.cut import cut_storage, is_constant
+from .storage.cut import cut_storage, cuts_results
 from .storage.escape import note_trace
 from .storage.fresh import is_large, mark_fresh
 from .storage.overlay import overlays
@@ -186,7 +186,7 @@ class Tensor(
     def _share(self) -> Tensor:
         """Detaches for oplib itself: JAX differentiates the result, unless user code says otherwise."""
         shared = self.detach()
-        if not is_constant(modes.state):
+        if not cuts_results(modes.state):
             shared._storage = self._storage
         return shared
 

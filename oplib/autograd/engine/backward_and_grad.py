@@ -13,7 +13,7 @@ from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.errors import AutogradError, GradientTypeError, GradientValueError
 from oplib.modes import modes
 from oplib.tensor import Tensor
-from oplib.tensor.storage.cut import is_constant
+from oplib.tensor.storage.cut import cuts_results
 from oplib.tracebacks import entry_point, find_user_level
 
 from .batched import run_batched
@@ -157,7 +157,7 @@ def grad(  # noqa: PLR0917  torch's order of arguments
             )
         with in_its_width(roots):
             gradients = _find_grads(roots, wanted, options)
-        if is_constant(modes.state) and not create_graph:
+        if cuts_results(modes.state) and not create_graph:
             gradients = tuple([None if gradient is None else gradient.detach() for gradient in gradients])
     return dict(zip(inputs, gradients, strict=True)) if isinstance(inputs, dict) else gradients
 

@@ -118,9 +118,10 @@ def _refuse_complex_of_real(outputs: Tensors, inputs: Tensors) -> None:
     complex_ones = [tensor for tensor in outputs if tensor.is_complex()]
     if real and complex_ones:
         raise AutogradError(
-            "jacobian: reverse mode has no Jacobian of complex outputs by real inputs: their gradients are real. "
-            f"Got {describe(complex_ones[0]._storage.spec)} of {describe(real[0]._storage.spec)}. Set " vectorize=True and strategy="forward-mode" (of hessian: '
-            "outer_jacobian_strategy), or return oplib.view_as_real of the output."
+            "jacobian: reverse mode has no Jacobian of complex outputs by real inputs. Their gradients are "
+            f"real. Got {describe(complex_ones[0]._storage.spec)} of {describe(real[0]._storage.spec)}. Set "
+            'vectorize=True and strategy="forward-mode" (of hessian: outer_jacobian_strategy), or return '
+            "oplib.view_as_real of the output."
         )
 
 

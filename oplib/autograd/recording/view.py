@@ -20,7 +20,7 @@ from oplib.tensor import Tensor
 from oplib.tensor.inference import InferenceTensor
 from oplib.tensor.jax_node import register_kind
 from oplib.tensor.storage.class_changes import change_class
-from oplib.tensor.storage.cut import CutStorage, is_constant
+from oplib.tensor.storage.cut import CutStorage, cuts_results
 from oplib.tensor.storage.escape import refuse_escape
 from oplib.tensor.storage.overlay import overlays
 from oplib.tensor.views import AliasStorage, Chain, Creation, Frame, Inverse, Starts, make_chain, note_view
@@ -70,7 +70,7 @@ def _share(tensor: Tensor, frame: Frame | Chain, starts: Starts, state: ModeStat
     else:
         base = storage.base
         chain, starts = storage.chain.extend(frame, storage.starts, starts)
-    if state.constant_in is not None and is_constant(state) and not isinstance(base, CutStorage):
+    if state.constant_in is not None and cuts_results(state) and not isinstance(base, CutStorage):
         base = CutStorage(base)
     is_inference = tensor.__class__ is not Tensor and isinstance(tensor, InferenceTensor)
     view = _new(InferenceTensor if is_inference else Tensor)

@@ -13,7 +13,7 @@ from oplib.library.schema import FunctionSchema
 from oplib.modes import modes
 from oplib.tensor import Tensor, box, read_array
 from oplib.tensor.inference import mark_inference, refuse_saving
-from oplib.tensor.storage.cut import fit_written, is_constant, stop
+from oplib.tensor.storage.cut import cuts_results, fit_written, stop
 from oplib.tensor.storage.escape import refuse_escape
 from oplib.tensor.storage.ingestion import to_array
 
@@ -50,7 +50,7 @@ def unbox(value: Any) -> Any:
 def box_results(outputs: Sequence[Any]) -> list[Tensor]:
     """Boxes results that are not recorded."""
     state = modes.state
-    if is_constant(state):
+    if cuts_results(state):
         outputs = list(map(stop, outputs))
     boxed = [box(output) for output in outputs]
     if state.tracing is not None:

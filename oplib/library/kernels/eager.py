@@ -17,7 +17,7 @@ from oplib.library.records.record import Function, Record
 from oplib.library.schema import split_values
 from oplib.modes import modes
 from oplib.tensor import Generator, Tensor, read_array
-from oplib.tensor.storage.cut import is_constant
+from oplib.tensor.storage.cut import cuts_results
 
 from .kernel_choice import choose_kernel, find_device
 from .tensor_kernel import (
@@ -112,5 +112,5 @@ def _cut(value: Any) -> Any:
 
 
 def _cut_leaf(leaf: Any) -> Any:
-    is_cut = isinstance(leaf, Tensor) and (leaf._requires_grad or is_constant(modes.state))
+    is_cut = isinstance(leaf, Tensor) and (leaf._requires_grad or cuts_results(modes.state))
     return leaf._share() if is_cut else leaf

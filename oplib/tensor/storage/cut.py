@@ -36,7 +36,7 @@ def find_constant_trace() -> object:
     return None if is_own else trace
 
 
-def is_constant(state: ModeState) -> bool:
+def cuts_results(state: ModeState) -> bool:
     """Returns whether results are constants here: user code has switched recording off in this trace."""
     return state.constant_in is not None and state.constant_in == get_opaque_trace_state()
 
@@ -59,7 +59,7 @@ def keep_derivative(old: Any, new: Any) -> Any:
 
 def fit_written(storage: Storage, array: Any) -> Any:
     """Returns what a write puts into a storage: where results are constants, it leaves the derivative."""
-    return keep_derivative(storage.array, array) if is_constant(modes.state) else array
+    return keep_derivative(storage.array, array) if cuts_results(modes.state) else array
 
 
 @jax.custom_jvp

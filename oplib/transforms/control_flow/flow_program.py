@@ -24,7 +24,7 @@ from oplib.modes import modes
 from oplib.pytree import tree_flatten, tree_unflatten
 from oplib.tensor import Storage, Tensor, zeros_like
 from oplib.tensor.methods.copying import users_attributes
-from oplib.tensor.storage.cut import is_constant
+from oplib.tensor.storage.cut import cuts_results
 from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.entries import restore_entry
 from oplib.transforms.tracing.paths import CapturedPath, Walk
@@ -71,7 +71,7 @@ class FlowProgram(NamedTuple):
     def run(self, operands: Sequence[Tensor]) -> Outcome:
         """Calls it, recorded as one node."""
         results = list(run_without_tangents(call_recorded, self.function, operands))
-        if is_constant(modes.state):
+        if cuts_results(modes.state):
             results = [result.detach() for result in results]
         for result, flag in zip(results, self.requires_grad, strict=True):
             if not flag and result._requires_grad:

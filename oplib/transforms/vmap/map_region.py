@@ -25,7 +25,7 @@ from oplib.errors import AutogradError, describe
 from oplib.library.carrier.unmapped_values import UnmappedValue
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
-from oplib.tensor.storage.cut import is_constant, stop
+from oplib.tensor.storage.cut import cuts_results, stop
 from oplib.tensor.storage.failed_reads import refuse_caught_reads
 from oplib.tensor.storage.map_level import MapAxis, MapLevel, run_in_levels
 from oplib.transforms.tracing.boundary import Boundary
@@ -202,7 +202,7 @@ class Region:
         below, target = self._graph.below(inner), self._graph.target(edge)
         leads_out = edge is None or not target.is_batched
         if not below.is_batched and leads_out:
-            return Mapped(inner.detach() if is_constant(modes.state) else inner, False)
+            return Mapped(inner.detach() if cuts_results(modes.state) else inner, False)
         for entrance in self._entrances.values():
             if entrance.inner is inner and inner._storage.version == 0:
                 return Mapped(upcalls.alias(entrance.moved), True)
@@ -210,7 +210,7 @@ class Region:
 
     def _box(self, inner: Tensor, below: UnmappedValue) -> Tensor:
         """Makes the Tensor outside for a Tensor inside."""
-        array = stop(below.array) if is_constant(modes.state) else below.array
+        array = stop(below.array) if cuts_results(modes.state) else below.array
         outer = ARRAYS.box(array)
         outer._storage = self._graph.storage_of(inner._storage, array)
         outer._storage.array = array
