@@ -17,6 +17,7 @@ from oplib.autograd.user_functions.function_node import refuse_gradient
 from oplib.errors import AutogradError
 from oplib.modes import modes
 from oplib.tensor import Tensor, box, read_array
+from oplib.tensor.storage.cut import cuts_results, fit_written, stop
 from oplib.tensor.storage.escape import refuse_escape
 
 from .array_function import select_rules
@@ -59,13 +60,15 @@ def _apply_to_tensors(op: Any, call: ArrayCall, tensors: Sequence[Tensor]) -> An
     """Applies a Function to Tensors without recording the call, and writes what forward has written."""
     arrays = op(call, *map(read_array, tensors))
     recording = modes.grad_enabled and any(tensor._requires_grad for tensor in tensors)
+    cuts = cuts_results(modes.state)
     results: list[Tensor] = []
     for array, index, constant in zip(arrays, call.written, call.constant, strict=True):
         if index is None:
+            array = stop(array) if cuts or constant else array
             results.append(_box(call.cls.__name__, array, requires_grad=recording and not constant))
         else:
             refuse_escape(array, tensors[index], call.cls.__name__)
-            tensors[index]._storage.write(array)
+            tensors[index]._storage.write(fit_written(tensors[index]._storage, array))
             results.append(tensors[index])
     return call.pack(results)
 
