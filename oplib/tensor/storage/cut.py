@@ -1,7 +1,7 @@
 """What the tape does not differentiate is a constant for JAX too.
 
 Under a transformation of JAX the tape does not see the derivatives. So ``detach``, ``data`` and blocks of
-``no_grad`` cut them there (ADR 48): a result is read through ``stop_gradient``, and a written value keeps the
+``no_grad`` cut them there (ADR 49): a result is read through ``stop_gradient``, and a written value keeps the
 derivative of the old one. In the trace of ``oplib.jit`` itself only the tape differentiates: nothing is cut.
 """
 
