@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import types
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import is_
 from typing import Any, NamedTuple
+from weakref import ref
 
 import jax
 import numpy as np
@@ -197,6 +199,7 @@ class ArgumentBinder:
         self._flat = tree_flatten_dataclasses(((0,) * len(parameters), {}))[1]
         defaults = [parameter.default for parameter in parameters if parameter.default is not parameter.empty]
         self._defaults = tree_flatten_dataclasses(defaults)[0]
+        self._hashes: dict[int, tuple[Any, int]] = {}  # of static arguments that define one, by identity
 
     def bind(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -232,9 +235,26 @@ class ArgumentBinder:
             Key(spec, kinds, read_program_settings()), leaves, arrays, self._name, self._positional
         )
         for number, kind in enumerate(kinds):
-            if kind.__class__ is tuple and not _is_constant(kind[1]):
-                raise arguments.refuse_leaf(number)
+            if kind.__class__ is tuple and kind[0] not in _LEAVES:
+                if not _is_constant(kind[1]):
+                    raise arguments.refuse_leaf(number)
+                self._check_hash(kind[1], arguments, number)
         return arguments
+
+    def _check_hash(self, leaf: Any, arguments: CallArguments, number: int) -> None:
+        """Raises if an object of the user has another hash than at an earlier call."""
+        if type(leaf).__hash__ is object.__hash__:
+            return
+        refer, before = self._hashes.get(id(leaf), (None, 0))
+        if refer is None or refer() is not leaf:
+            with contextlib.suppress(TypeError):  # an object that cannot be referred to, such as a tuple
+                self._hashes[id(leaf)] = ref(leaf, partial(_forget, self._hashes, id(leaf))), hash(leaf)
+        elif before != hash(leaf):
+            raise ArgumentTypeError(
+                f"{self._name}: the hash of {arguments.name_leaf(number)} has changed since an earlier call. "
+                f"Got {describe(leaf)} of type {type(leaf).__name__}, for which a program was compiled. Give "
+                "an object that does not change, or what changes as a Tensor."
+            )
 
     def _classify(self, leaf: Any, is_static: bool, arrays: list[Any]) -> Any:
         """Returns what a leaf adds to the key; arrays and numbers that are operands join the arrays."""
@@ -254,6 +274,10 @@ class ArgumentBinder:
         if kind.__hash__ is None and any(leaf is default for default in self._defaults):
             return kind, id(leaf)  # the signature keeps it
         return kind, leaf.hex() if kind is float else leaf
+
+
+def _forget(hashes: dict[int, Any], number: int, _: Any) -> None:
+    hashes.pop(number, None)
 
 
 def _is_plain_view(leaf: Any) -> bool:

@@ -42,6 +42,7 @@ from oplib.transforms.tracing.pruning import prune
 
 from .collector import Collector
 from .effects import Effects, Source
+from .python_changes import call_and_compare_state
 
 tracing = threading.RLock()
 """Held while a function is traced: two traces of one model would see each other's gradients."""
@@ -127,6 +128,7 @@ class Trace:
         self._trace(call, arrays)
         self.effects: Effects = self._collector.effects
         self.layouts: list[Any] = self._collector.layouts
+        self._collector.release()
 
     def lower(self, arrays: Sequence[Any]) -> jax.stages.Lowered:
         """Returns the program for array arguments. The buffers of written Tensors are used again.
@@ -225,7 +227,7 @@ class Trace:
                 for number, path in enumerate(candidates.operands)
                 if modes.grad_enabled and (edge := gradient_edge(path.value)) is not None
             ]
-            result = call(*inputs[first : first + count])
+            result = call_and_compare_state(self.name, call, *inputs[first : first + count])
             for boundary in boundaries:
                 boundary.edges = ()
             self.unread_grads = frozenset(
@@ -283,6 +285,7 @@ class Trace:
             jax.ShapeDtypeStruct(output._storage.spec.shape, output._storage.spec.dtype) for output in outputs
         ]
         ends = [edge.node for _, edge in edges]
+        self._refuse_passing_leaves(outputs, ends)
         paths = [frozenset(_find_reached(gradient_edge(output), ends)) for output in outputs]
         operands = [number for number, _ in edges if number is not None]
         leaves = [source for source, _ in self._collector.leaves]
@@ -321,6 +324,17 @@ class Trace:
         jaxpr = closed.jaxpr  # from JAX 0.12 on it holds its constants
         pulled = jaxpr.replace(constvars=(), invars=[*jaxpr.constvars, *jaxpr.invars])
         return TracedBackward(operands, leaves, specs, pulled, residuals, reached, has_edge, paths, refused)
+
+    def _refuse_passing_leaves(self, outputs: Sequence[Tensor], ends: Sequence[Any]) -> None:
+        """Raises if what the function returns depends on an operand that required grad only meanwhile."""
+        for node in RunPlan([edge for edge in map(gradient_edge, outputs) if edge is not None]).find_order():
+            number = self.candidates.numbers.get(id(getattr(node, "variable", None)))
+            if number is not None and node not in ends:
+                raise TracingError(
+                    f"{self.name}: {self.candidates.operands[number].name} requires grad only while the "
+                    "function runs, and a result of the function has a history from there. Call "
+                    "requires_grad_() outside of the function, or detach the result."
+                )
 
     def _keep_residuals(self, values: Sequence[Any], inputs: tuple[Any, ...]) -> Iterator[tuple[bool, int]]:
         """Yields for each value whether it is an input of the program, and its number there, or as output."""

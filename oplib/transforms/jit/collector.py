@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections import deque
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -28,6 +29,7 @@ from oplib.transforms.tracing.paths import SCALARS, CapturedPath, Walk, name_pac
 
 from .effects import Effects, New, NewEntry, NewTensor, Operand, Source
 from .memory import MemoryAfterCall
+from .python_changes import Definitions, UsesOfCode, find_reordered
 
 _OF_CODE = (types.CellType, types.FunctionType)
 
@@ -48,6 +50,7 @@ class Collector:
         self._name = name
         self._candidates = candidates
         self._snapshot = snapshot
+        self._definitions = Definitions(candidates)
         self._layouts = {storage: find_spread(get_array(storage)) for storage in candidates.storages}
         self._memory = MemoryAfterCall(snapshot, self._put_storage)
         self._reset()
@@ -57,6 +60,10 @@ class Collector:
         self._memory = MemoryAfterCall(self._snapshot, self._put_storage)
         self.live, self.made, self.outputs, self.leaves = [], [], [], []
         self._turned, self._tensors = set[Any](), {}
+
+    @cached_property
+    def _uses(self) -> UsesOfCode:
+        return UsesOfCode(self._candidates)
 
     def collect(self, result: Any, overlay: Overlay, inputs: tuple[Any, ...], versions: list[int]) -> None:
         """Collects everything, with the inputs of the jaxpr and the versions of storages before the trace."""
@@ -153,6 +160,10 @@ class Collector:
         self.layouts.append(layout)
         return len(self.outputs) - 1
 
+    def release(self) -> None:
+        """Ends a cycle of references, which would keep the arguments of the call alive."""
+        del self._memory
+
     def add_live(self, tensor: Tensor) -> int:
         """Returns the number of a Tensor with a history among the outputs of the node of the call."""
         self.live.append(tensor)
@@ -222,19 +233,28 @@ class Collector:
         """Notes Tensors that stand in a place of a container now, and refuses numbers that have changed."""
         for number, (path, before) in enumerate(self._snapshot.containers):
             now = read_entries(path.value) or {}
-            for key in before.keys() - now.keys() if isinstance(path.value, Tensor) else ():
-                self._refuse_scalar(path, key, before[key], "nothing")
+            for key in () if isinstance(path.value, (list, deque, set)) else before.keys() - now.keys():
+                if isinstance(path.value, Tensor):
+                    self._refuse_scalar(path, key, before[key], "nothing")
+                self._check_unread(path, before, key)
+            if find_reordered(path.value, before, now) and self._uses.read_container(path):
+                self._refuse_change(path.name)
             for key, value in now.items():
                 if key in before and before[key] is value:
                     continue
                 is_added = key not in before and not isinstance(path.value, (list, deque, set))
                 if isinstance(value, SCALARS):
                     if not self._is_state(path.value, key):
+                        self._check_unread(path, before, key)
                         continue  # a side effect, as under jax.jit
                     held = before.get(key)
                     if not is_added and not (held.__class__ is value.__class__ and held == value):
                         self._refuse_scalar(path, key, held, value)
                 self._collect_entry(number, key, value, is_placed=is_added or key in before)
+        for path, name, held in self._definitions.list_changed():
+            if self._uses.read_entry(path, name):
+                setattr(path.value, name, held)
+                self._refuse_change(f"{path.name}.{name}")
 
     def _is_state(self, holder: Any, key: Any) -> bool:
         """Whether a number belongs to the state of the function.
@@ -262,9 +282,22 @@ class Collector:
             sources = [self._collect_result(leaf) for leaf in leaves]
             self.effects.entries.append(NewEntry(number, shown, sources, spec))
         else:
+            self._check_unread(*self._snapshot.containers[number], key)
             where = _show_entry(self._snapshot.containers[number][0], key)
             kept = [path.value for path in Walk(value, tensors).tensors.values()]
             self.made += [(tensor, where) for tensor in kept if id(tensor) not in self._candidates.numbers]
+
+    def _check_unread(self, path: CapturedPath, before: dict[Any, Any], key: Any) -> None:
+        """Raises if the code reads an entry that a call does not change again."""
+        if key in before and self._uses.read_entry(path, key):
+            self._refuse_change(_show_entry(path, key))
+
+    def _refuse_change(self, place: str) -> None:
+        raise TracingError(
+            f"{self._name}: {place} was changed while the function was traced, and the function reads it. A "
+            "compiled function would not change it again at the next call. Keep what changes in a Tensor "
+            "that the function writes in place, or make it an argument and a result."
+        )
 
     def _refuse_scalar(self, path: CapturedPath, key: Any, before: Any, after: Any) -> None:
         raise TracingError(

@@ -226,10 +226,11 @@ class JitFunction(Generic[P, R]):
                 for variant in arguments.list_variants():
                     if self._add_program(variant, compiles=compiles):
                         break
+            reason = self._explain_views(arguments)
+            found = f"Found that {reason}" if reason else "It may be another thread that changes it"
             raise TracingError(
-                f"{self.__name__}: the function changes what it captures while it is traced, so its program "
-                f"serves no call. Found that {self._explain_views(arguments)}. Give what changes as an "
-                "argument, or keep it in a Tensor."
+                f"{self.__name__}: what the function captures changes while it is traced, so its program "
+                f"serves no call. {found}. Give what changes as an argument, or keep it in a Tensor."
             )
 
     def _find(self, arguments: CallArguments) -> tuple[Program, CallArguments, CallOperands] | None:
@@ -254,8 +255,10 @@ class JitFunction(Generic[P, R]):
                     served[0].compile(*served[1:])
                 return True
             reason = self._explain(arguments)
-            program, tensors = self._trace(arguments)
+            trace, program = self._trace(arguments)
+            tensors = [path.value for path in trace.candidates.operands]
             if not program.may_take_apart(arguments, tensors):
+                trace.snapshot.restore_containers()  # the function is traced again
                 return False
             program.reason = reason
             self._programs.add(arguments.key, program)
@@ -291,11 +294,14 @@ class JitFunction(Generic[P, R]):
                 stacklevel=find_user_level(),
             )
 
-    def _trace(self, arguments: CallArguments) -> tuple[Program, list[Any]]:
-        """Returns a program for a call, and all Tensors that the function leads to."""
-        trace = self._trace_once(arguments, Walk(self.__wrapped__, arguments.leaves, arguments.name_leaf))
-        program = Program(trace, arguments.leaves, donate=self._donate)
-        return program, [path.value for path in trace.candidates.operands]
+    def _trace(self, arguments: CallArguments) -> tuple[Trace, Program]:
+        walk = Walk(self.__wrapped__, arguments.leaves, arguments.name_leaf)
+        try:
+            trace = self._trace_once(arguments, walk)
+            return trace, Program(trace, arguments.leaves, donate=self._donate)
+        finally:  # cycles of references would keep the arguments alive
+            for path in (*walk.containers.values(), *walk.tensors.values()):
+                path.again.clear()
 
     def _trace_once(self, arguments: CallArguments, walk: Walk) -> Trace:
         call = partial(arguments.call, self.__wrapped__)

@@ -100,6 +100,9 @@ def restore_entries(container: Any, before: dict[Any, Any]) -> None:
     for key in {**now, **before}:
         if now.get(key, MISSING) is not before.get(key, MISSING):
             restore_entry(container, key, before)
+    if isinstance(container, dict) and [*container] != [*before]:
+        for key in before:
+            container[key] = container.pop(key)
 
 
 def read_stored(value: Any, name: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
@@ -89,21 +88,21 @@ class ProgramTable(Generic[P]):
     """
 
     def __init__(self) -> None:
-        self.by_key: OrderedDict[Any, list[P]] = OrderedDict()
+        self.by_key: dict[Any, list[P]] = {}  # an OrderedDict asks for the hashes of its keys again
 
     def list_programs(self, key: Any) -> list[P]:
         """Returns the programs for a kind of call."""
-        programs = self.by_key.get(key)
+        programs = self.by_key.pop(key, None)
         if programs is None:
             return []
-        self.by_key.move_to_end(key)
+        self.by_key[key] = programs
         return programs
 
     def add(self, key: Any, program: P) -> None:
         """Enters a program; the least recently used ones make way for it."""
-        programs = self.by_key.setdefault(key, [])
+        programs = self.by_key.pop(key, [])
         programs.insert(0, program)
         del programs[MAX_PROGRAMS:]
-        self.by_key.move_to_end(key)
+        self.by_key[key] = programs
         if len(self.by_key) > MAX_PROGRAMS:
-            self.by_key.popitem(last=False)
+            self.by_key = dict([*self.by_key.items()][1:])

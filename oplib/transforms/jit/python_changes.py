@@ -1,0 +1,179 @@
+"""What a trace has changed in Python, and whether the code reads it.
+
+A call of a program does nothing of that again. So a change is refused if the code reads what has changed. A
+place that the code only writes, such as a log, is a side effect of the trace.
+"""
+
+from __future__ import annotations
+
+import dis
+import re
+import types
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
+from typing import Any
+
+from oplib.config import config
+from oplib.errors import TracingError
+from oplib.modes import ModeState, modes
+from oplib.tensor import get_default_dtype, set_default_dtype
+from oplib.transforms.tracing.candidates import Candidates
+from oplib.transforms.tracing.constants import read_constants
+from oplib.transforms.tracing.entries import list_codes
+from oplib.transforms.tracing.paths import CapturedPath, is_of_others, name_package
+from oplib.transforms.tracing.program_table import KEYED
+
+_WRITERS = frozenset({"add", "append", "appendleft", "clear", "extend", "extendleft", "insert", "update"})
+_LAST_NAME = re.compile(r"\['([^']*)'\](?:\.cell_contents)?$|\.(\w+)$")
+_METHODS = ("LOAD_ATTR", "LOAD_METHOD")
+_Instructions = Sequence[dis.Instruction]
+
+
+class UsesOfCode:
+    """The places in the code of a function at which it uses names.
+
+    Args:
+        candidates: what the function could read.
+    """
+
+    def __init__(self, candidates: Candidates) -> None:
+        leads = candidates.names.lead_to
+        codes = {
+            code
+            for path in candidates.containers
+            if isinstance(path.value, types.FunctionType) and any(map(leads, (path, *path.again)))
+            for code in list_codes(path.value.__code__)
+        }
+        hidden = ("CACHE", "EXTENDED_ARG")
+        self._codes: list[_Instructions] = [
+            [step for step in dis.get_instructions(code) if step.opname not in hidden] for code in codes
+        ]
+        self._is_dynamic = candidates.names.is_dynamic
+
+    def read_container(self, path: CapturedPath, keys: Iterable[Any] = ()) -> bool:
+        """Whether the code reads a container, under one of the keys that have changed if any are given."""
+        places = [_find_place(way) for way in (path, *path.again)]
+        return any(name is None or self.read_name(name, frozenset(keys)) for name in places)
+
+    def read_entry(self, path: CapturedPath, key: Any) -> bool:
+        """Whether the code reads what a container holds under a key."""
+        holder = path.value
+        if isinstance(holder, types.CellType):
+            return self.read_name(path.name)
+        if isinstance(holder, (dict, list, deque)):
+            return self.read_container(path, [key])
+        if isinstance(holder, (types.FunctionType, types.ModuleType, type)):
+            return self.read_name(key)
+        if is_of_others(type(holder)):
+            return name_package(type(holder)) != "oplib" and self.read_container(path)
+        return self.read_name(key)
+
+    def read_name(self, name: str, keys: frozenset[Any] = frozenset()) -> bool:
+        """Whether the code reads a global, a variable, an attribute or an item of a name."""
+        return self._is_dynamic or any(
+            not _is_written(steps[index : index + 10], keys)
+            for steps in self._codes
+            for index, step in enumerate(steps)
+            if step.argval == name and _is_load(step)
+        )
+
+
+def _is_load(step: dis.Instruction) -> bool:
+    return step.opname.startswith("LOAD_") and not step.opname.startswith(("LOAD_FAST", "LOAD_CLOSURE"))
+
+
+def _is_written(steps: _Instructions, keys: frozenset[Any]) -> bool:
+    """Whether the instructions after a load only write to what they have loaded, or into it."""
+    first, *rest = steps
+    names = [step.opname for step in rest] + [""] * 9
+    if names[0] in _METHODS and rest[0].argval in _WRITERS:
+        return True  # h.append(x)
+    if names[0] == "STORE_SUBSCR" and first.opname == "LOAD_CONST":
+        return True  # the key of d["k"] = x
+    if not names[0].startswith("LOAD_") or names[0] in _METHODS:
+        return False
+    if names[1] == "STORE_SUBSCR":
+        return True  # d[k] = x
+    if names[1] == "BINARY_OP" and rest[1].argrepr.endswith("="):  # n += 1, C.n += 1
+        last = next((step for step in rest[2:] if step.opname != "SWAP"), first)
+        return last.opname.startswith("STORE_") and last.argval == first.argval
+    if names[1] == names[2] == "COPY":  # d[k] += 1
+        return names[5] == "BINARY_OP" and names[6] == names[7] == "SWAP" and names[8] == "STORE_SUBSCR"
+    is_item = names[1] == "BINARY_SUBSCR" or (names[1] == "BINARY_OP" and rest[1].argrepr == "[]")
+    return is_item and names[0] == "LOAD_CONST" and bool(keys) and rest[0].argval not in keys
+
+
+def _find_place(path: CapturedPath) -> str | None:
+    """Returns the name by which code finds a container; None for an item without a name."""
+    parent = path.parent
+    # the list of a UserList is found through it
+    while parent is not None and is_of_others(type(parent.value)) and hasattr(parent.value, "__dict__"):
+        if isinstance(parent.value, (types.FunctionType, types.ModuleType, type)):
+            break
+        path, parent = parent, parent.parent
+    if parent is not None and isinstance(parent.value, types.CellType):
+        return parent.name
+    match = _LAST_NAME.search(path.step)
+    return None if match is None else match[1] or match[2]
+
+
+def find_reordered(value: Any, before: dict[Any, Any], now: dict[Any, Any]) -> bool:
+    """Whether a list has another length, a set other items, or keys of a dictionary another order."""
+    if isinstance(value, set):
+        return before.keys() != now.keys()
+    if isinstance(value, (list, deque)):
+        return len(before) != len(now)
+    is_ordered = isinstance(value, dict)
+    return is_ordered and [key for key in before if key in now] != [key for key in now if key in before]
+
+
+class Definitions:
+    """What classes and modules hold under names that are in the code, before a trace."""
+
+    def __init__(self, candidates: Candidates) -> None:
+        names = candidates.names.known
+        self._held = [
+            (path, read_constants(path.value, names))
+            for path in candidates.containers
+            if isinstance(path.value, (type, types.ModuleType))
+        ]
+
+    def list_changed(self) -> Iterator[tuple[CapturedPath, str, Any]]:
+        """Yields each class or module that has changed, with the name and the former value."""
+        for path, before in self._held:
+            now = vars(path.value)
+            yield from [(path, name, held) for name, held in before.items() if now.get(name) is not held]
+
+
+_OWN_STATE = ("casts", "failed_reads", "sequence_nr")  # of the thread, which a trace changes in any case
+_OF_PROCESS = ("_autocasts", "_limits", "uses_fast_path")
+_STATE = [field.name for field in fields(ModeState) if field.name not in _OWN_STATE]
+
+
+def call_and_compare_state(name: str, call: Callable[..., Any], *args: Any) -> Any:
+    """Calls a function while it is traced.
+
+    Raises:
+        TracingError: the function leaves another state of the thread, or settings, than it found.
+    """
+    state, dtype = modes.state, get_default_dtype()
+    settings = {key: getattr(config, key) for key in config.__slots__ if key not in _OF_PROCESS}
+    before = {slot: getattr(state, slot) for slot in _STATE}
+    result = call(*args)
+    changed = [KEYED.get(slot, slot) for slot, held in before.items() if getattr(state, slot) != held]
+    changed += [f"oplib.config.{key[1:]}" for key, held in settings.items() if getattr(config, key) != held]
+    if get_default_dtype() != dtype:
+        changed.append("the default dtype")
+    if not changed:
+        return result
+    for slot, held in before.items():
+        setattr(state, slot, held)
+    for key, held in settings.items():
+        setattr(config, key, held)
+    set_default_dtype(dtype)
+    raise TracingError(
+        f"{name}: the function leaves another state of the thread than it found. Got other values of "
+        f"{', '.join(changed)}. A call of the program would not change them. Change them outside of the "
+        "function, or use a with statement inside."
+    )

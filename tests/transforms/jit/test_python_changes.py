@@ -1,0 +1,264 @@
+"""A program changes in Python what the uncompiled run changes, or its function is refused."""
+
+import gc
+import types
+import weakref
+from collections import OrderedDict, UserList, deque
+
+import pytest
+
+import oplib
+
+SETTINGS = types.ModuleType("settings_of_the_test")
+
+
+class Holder:
+    """Has attributes."""
+
+
+# Kinds of change: the value before, and what the step does to it, and its result; @ is the place.
+
+KINDS = {
+    "append": (list, "@.append(x.detach())", "oplib.stack(list(@)).mean(0)"),
+    "insert": (list, "@.insert(0, x.detach())", "oplib.stack(list(@)).mean(0)"),
+    "extend": (list, "@.extend([x.detach()] * 2)", "oplib.stack(list(@)).mean(0)"),
+    "add": (list, "@ += [x.detach()]", "oplib.stack(list(@)).mean(0)"),
+    "slice": (list, "@[:] = [*@, x.detach()]", "oplib.stack(list(@)).mean(0)"),
+    "delete slice": (lambda: [1.0, 2.0, 3.0], "del @[0]", "x * sum(@)"),
+    "item of a list": (lambda: [1.0, 2.0], "@[0] += @[1]", "x * @[0]"),
+    "tensor in a list": (lambda: [oplib.zeros(1)], "@[0] = @[0] + x.detach()", "@[0] * 1"),
+    "reverse": (lambda: [oplib.ones(1), oplib.zeros(1)], "@.reverse()", "x + @[0]"),
+    "reverse numbers": (lambda: [1.0, 2.0], "@.reverse()", "x * @[0]"),
+    "sort": (lambda: [2.0, 1.0], "@.sort(key=lambda v: -v if @[:1] == [1.0] else v)", "x * len(@)"),
+    "pop": (lambda: [1.0, 2.0, 3.0, 4.0], "y = @.pop()", "x * y"),
+    "clear": (lambda: [1.0, 2.0], "y = len(@); @.clear()", "x * y"),
+    "deque": (lambda: deque(maxlen=2), "@.append(x.detach())", "oplib.stack(list(@)).mean(0)"),
+    "rotate": (lambda: deque([1.0, 2.0, 4.0]), "@.rotate(1)", "x * @[0]"),
+    "popleft": (lambda: deque([1.0, 2.0, 4.0]), "y = @.popleft()", "x * y"),
+    "UserList": (UserList, "@.append(x.detach())", "oplib.stack(list(@)).mean(0)"),
+    "list in a dict": (lambda: {"h": []}, "@['h'].append(x.detach())", "oplib.stack(@['h']).mean(0)"),
+    "key": (dict, "@['t'] = @.get('t', 0) + x.detach()", "@['t'] * 1"),
+    "number under a key": (lambda: {"n": 1.0}, "@['n'] = @['n'] * 2", "x * @['n']"),
+    "pop of a key": (lambda: {"a": 1.0, "b": 2.0}, "y = @.pop('a', 5.0)", "x * y"),
+    "delete a key": (lambda: {"a": 1.0, "b": 2.0}, "if 'a' in @: del @['a']", "x * len(@)"),
+    "setdefault": (dict, "y = @.setdefault('n', x.detach())", "y + x"),
+    "order of keys": (lambda: OrderedDict(a=1.0, b=2.0), "@.move_to_end([*@][0])", "x * [*@.values()][0]"),
+    "set": (lambda: {1}, "@ ^= {2}", "x * len(@)"),
+    "number": (lambda: 1.0, "@ = @ * 2", "x * @"),
+    "tuple": (lambda: (1.0, 2.0), "@ = @[::-1]", "x * @[0]"),
+    "pair of functions": (lambda: (abs, round), "@ = @[::-1]", "x * @[0](2.6)"),
+    "frozenset": (lambda: frozenset({1}), "@ = @ ^ {2}", "x * len(@)"),
+    "range": (lambda: range(2), "@ = range(len(@) + 1)", "x * len(@)"),
+    "class": (lambda: float, "@ = float if @ is int else int", "x * @(1.5)"),
+    "tensor": (lambda: oplib.zeros(1), "@ = @ + x.detach()", "@ * 1"),
+}  # fmt: skip
+PLACES = {
+    "global": ("place", "global place"),
+    "closure": ("place", "nonlocal place"),
+    "attribute": ("holder.place", ""),
+    "item": ("table['place']", ""),
+    "class": ("Kept.place", ""),
+    "module": ("SETTINGS.place", ""),
+}
+FUNCTION = """
+def make({parameter}, table, holder, Kept, SETTINGS):
+    def step(x):
+        {declared}
+        {change}
+        return {result}
+    return step
+"""
+
+
+def _make_step(kind, place):
+    make_value, change, result = KINDS[kind]
+    name, declared = PLACES[place]
+    value, holder = make_value(), Holder()
+    kept = type("Kept", (), {"__module__": __name__})
+    for keeper in (holder, kept, SETTINGS):
+        keeper.place = value
+    parameter = "place" if place == "closure" else "_"
+    lines = {"change": change.replace("@", name), "result": result.replace("@", name)}
+    namespace = {"oplib": oplib, "place": value}
+    exec(FUNCTION.format(parameter=parameter, declared=declared or "pass", **lines), namespace)
+    return namespace["make"](value, {"place": value}, holder, kept, SETTINGS)
+
+
+def _run(step):
+    results = []
+    try:
+        results.extend(step(oplib.tensor([number])).tolist() for number in (1.0, 2.0, 4.0))
+    except oplib.errors.TracingError:
+        results.append("refused")
+    return results
+
+
+@pytest.mark.spec("J.23")
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_change_is_done_at_each_call_or_refused(kind, place):
+    expected = _run(_make_step(kind, place))
+    found = _run(oplib.jit(_make_step(kind, place)))
+    assert "refused" not in expected
+    served = found[:-1] if found[-1] == "refused" else found
+    assert served == expected[: len(served)]
+    assert found[-1] == "refused" or len(found) == 3
+
+
+@pytest.mark.spec("J.23")
+def test_a_log_that_the_code_only_writes_is_a_side_effect():
+    log, counts, calls, shapes = [], {"n": 0}, 0, []
+    holder = Holder()
+    holder.log = deque(maxlen=2)
+
+    @oplib.jit
+    def step(x):
+        nonlocal calls
+        calls += 1
+        counts["n"] += 1
+        log.append(1)
+        holder.log.append(x.shape)
+        holder.last = x.dtype
+        for row in x:
+            shapes.append(row.shape)  # noqa: PERF401  the code under test
+        return x * 2
+
+    assert [step(oplib.tensor([number])).item() for number in (1.0, 2.0)] == [2, 4]
+    assert (len(log), counts, calls, len(holder.log), shapes) == (1, {"n": 1}, 1, 1, [()])
+
+
+@pytest.mark.spec("J.23")
+def test_a_refused_change_is_put_back():
+    kept, table = [1.0, 2.0], OrderedDict(a=1, b=2)
+    Kept = type("Kept", (), {"pair": (1.0, 2.0)})
+
+    def change(x):
+        Kept.pair = Kept.pair[::-1]
+        table.move_to_end("a")
+        return x * len(kept) * kept.pop() * Kept.pair[0] * len(table)
+
+    with pytest.raises(oplib.errors.TracingError, match="was changed while the function was traced"):
+        oplib.jit(change)(oplib.ones(1))
+    assert kept == [1.0, 2.0]
+    assert list(table) == ["a", "b"]
+
+
+@pytest.mark.spec("J.23")
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_slice_that_becomes_a_view_traces_no_changed_container(is_read):
+    log = []
+    rows = oplib.zeros(4, 2)
+
+    def fill(x):
+        log.append(1)
+        x.fill_(3)
+
+    def fill_by_log(x):
+        log.append(1)
+        x.fill_(len(log))
+
+    if is_read:
+        with pytest.raises(oplib.errors.TracingError, match="log was changed"):
+            oplib.jit(fill_by_log)(rows[1:2])
+        assert log == []
+        return
+    oplib.jit(fill)(rows[1:2])
+    assert log == [1]
+    assert rows.sum().item() == 6
+
+
+@pytest.mark.spec("J.23")
+@pytest.mark.parametrize(
+    ("leave", "name"),
+    [
+        (lambda: oplib.set_grad_enabled(False), "grad mode"),
+        (lambda: oplib.no_grad().__enter__(), "grad mode"),
+        (lambda: oplib.inference_mode().__enter__(), "inference mode"),
+        (lambda: oplib.set_default_dtype(oplib.bfloat16), "the default dtype"),
+        (lambda: setattr(oplib.config, "traceback", "full"), "oplib.config.traceback"),
+        (lambda: oplib.autograd.graph.save_on_cpu().__enter__(), "hook_pairs"),
+    ],
+)
+def test_a_function_that_leaves_another_state_of_the_thread_is_refused(leave, name):
+    def step(x):
+        leave()
+        return x * 2
+
+    before = oplib.is_grad_enabled(), oplib.is_inference_mode_enabled(), oplib.is_autocast_enabled("cpu")
+    with pytest.raises(oplib.errors.TracingError, match=f"leaves another state .* {name}"):
+        oplib.jit(step)(oplib.ones(1))
+    assert before == (
+        oplib.is_grad_enabled(),
+        oplib.is_inference_mode_enabled(),
+        oplib.is_autocast_enabled("cpu"),
+    )
+    assert oplib.get_default_dtype() == oplib.float32
+    assert oplib.config.traceback == "short"
+    assert oplib.jit(lambda x: x * 2)(oplib.ones(1)).item() == 2
+
+
+@pytest.mark.spec("J.23")
+def test_a_tensor_that_requires_grad_only_meanwhile_has_no_history_in_a_result():
+    x = oplib.ones(1)
+
+    def step():
+        y = x.requires_grad_() * 2
+        x.requires_grad_(False)
+        return y
+
+    with pytest.raises(oplib.errors.TracingError, match="x requires grad only while the function runs"):
+        oplib.jit(step)()
+    assert not x.requires_grad
+    assert oplib.jit(lambda: step().detach())().item() == 2
+    assert not x.requires_grad
+
+
+class Count:
+    """Is equal to another of the same number, and may change it."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __hash__(self):
+        return hash(self.number)
+
+    def __eq__(self, other):
+        return self.number == other.number
+
+
+@pytest.mark.spec("J.25")
+def test_a_static_argument_whose_hash_changes_is_refused_by_name():
+    step = oplib.jit(lambda x, count: x * count.number)
+    counts = [Count(number) for number in range(1, 4)]
+    for count in counts:
+        assert step(oplib.ones(1), count).item() == count.number
+    for count in counts[::2]:
+        count.number += 100
+        with pytest.raises(oplib.errors.ArgumentTypeError, match="hash of argument 'count' has changed"):
+            step(oplib.ones(1), count)
+    for number in range(1, 4):
+        assert step(oplib.ones(1), Count(number)).item() == number
+
+
+@pytest.mark.spec("J.13")
+def test_a_call_that_compiles_leaves_its_arguments_in_no_cycle():
+    class Model:
+        def __init__(self):
+            self.weight, self.me = oplib.ones(3, requires_grad=True), self
+
+        @oplib.jit
+        def run(self, x):
+            return (self.me.weight * x).sum()
+
+    model = Model()
+    gc.collect()
+    gc.disable()
+    try:
+        for size in (1, 3):
+            x = oplib.ones(size)
+            reference = weakref.ref(x)
+            model.run(x).backward()
+            del x
+            assert reference() is None
+    finally:
+        gc.enable()
