@@ -343,3 +343,20 @@ def test_a_hook_of_a_node_is_refused_where_the_graph_goes_on_outside(x):
 
     with pytest.raises(AutogradError, match=r"a hook of a node was registered inside vmap where .*outside"):
         oplib.vmap(function)(x * 1)
+
+
+def test_a_hook_in_a_map_that_is_differentiated_twice_outside_is_named():
+    def square(row):
+        y = row * row
+        y.register_hook(lambda g: g * 2)
+        return (y * y).sum()
+
+    def twice(row):
+        (first,) = grad(square(row), row, create_graph=True)
+        return grad(first.sum(), row)[0]
+
+    x = oplib.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    with pytest.raises(oplib.errors.AutogradError, match="any if a hook was registered"):
+        grad(oplib.vmap(square)(x).sum(), x, create_graph=True)
+    rows = [twice(row) for row in x]
+    assert oplib.vmap(twice)(x).tolist() == [row.tolist() for row in rows]
