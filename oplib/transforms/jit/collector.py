@@ -233,19 +233,16 @@ class Collector:
         """Notes Tensors that stand in a place of a container now, and refuses numbers that have changed."""
         for number, (path, before) in enumerate(self._snapshot.containers):
             now = read_entries(path.value) or {}
-            for key in () if isinstance(path.value, (list, deque, set)) else before.keys() - now.keys():
-                if isinstance(path.value, Tensor):
-                    self._refuse_scalar(path, key, before[key], "nothing")
-                self._check_unread(path, before, key)
-            if find_reordered(path.value, before, now) and self._uses.read_container(path):
-                self._refuse_change(path.name)
+            self._check_structure(path, before, now)
             for key, value in now.items():
                 if key in before and before[key] is value:
                     continue
                 is_added = key not in before and not isinstance(path.value, (list, deque, set))
                 if isinstance(value, SCALARS):
-                    if not self._is_state(path.value, key):
+                    is_state = self._is_state(path.value, key)
+                    if not is_state:
                         self._check_unread(path, before, key)
+                    if not is_state and not (is_added and self._uses.read_entry(path, key)):
                         continue  # a side effect, as under jax.jit
                     held = before.get(key)
                     if not is_added and not (held.__class__ is value.__class__ and held == value):
@@ -286,6 +283,15 @@ class Collector:
             where = _show_entry(self._snapshot.containers[number][0], key)
             kept = [path.value for path in Walk(value, tensors).tensors.values()]
             self.made += [(tensor, where) for tensor in kept if id(tensor) not in self._candidates.numbers]
+
+    def _check_structure(self, path: CapturedPath, before: dict[Any, Any], now: dict[Any, Any]) -> None:
+        """Raises if the code reads a container that has lost an entry, or has others or another order."""
+        for key in () if isinstance(path.value, (list, deque, set)) else before.keys() - now.keys():
+            if isinstance(path.value, Tensor):
+                self._refuse_scalar(path, key, before[key], "nothing")
+            self._check_unread(path, before, key)
+        if find_reordered(path.value, before, now) and self._uses.read_container(path):
+            self._refuse_change(path.name)
 
     def _check_unread(self, path: CapturedPath, before: dict[Any, Any], key: Any) -> None:
         """Raises if the code reads an entry that a call does not change again."""

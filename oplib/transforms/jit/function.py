@@ -157,7 +157,7 @@ class JitFunction(Generic[P, R]):
     def clear(self) -> None:
         """Forgets all programs."""
         with self._programs.lock:
-            self._programs.by_key.clear()
+            self._programs.clear()
 
     @entry_point
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -62,7 +62,8 @@ class UsesOfCode:
         if isinstance(holder, types.CellType):
             return self.read_name(path.name)
         if isinstance(holder, (dict, list, deque)):
-            return self.read_container(path, [key])
+            is_of_function = path.step.endswith(".__dict__")
+            return self.read_name(key) if is_of_function else self.read_container(path, [key])
         if isinstance(holder, (types.FunctionType, types.ModuleType, type)):
             return self.read_name(key)
         if is_of_others(type(holder)):

@@ -81,28 +81,40 @@ def read_program_settings() -> tuple[Any, ...]:
 
 
 class ProgramTable(Generic[P]):
-    """Programs by key, the latest used key last. It has no lock of its own.
+    """Programs by key. It has no lock of its own.
 
     Attributes:
         by_key: the programs for each kind of call, the latest first.
     """
 
     def __init__(self) -> None:
-        self.by_key: dict[Any, list[P]] = {}  # an OrderedDict asks for the hashes of its keys again
+        self.by_key: dict[Any, list[P]] = {}  # no OrderedDict: that hashes its keys again
+        self._order: dict[int, None] = {}  # the lists of programs by their id, the latest used last
 
     def list_programs(self, key: Any) -> list[P]:
         """Returns the programs for a kind of call."""
-        programs = self.by_key.pop(key, None)
+        programs = self.by_key.get(key)
         if programs is None:
             return []
-        self.by_key[key] = programs
+        self._note_use(programs)
         return programs
 
     def add(self, key: Any, program: P) -> None:
         """Enters a program; the least recently used ones make way for it."""
-        programs = self.by_key.pop(key, [])
+        programs = self.by_key.setdefault(key, [])
         programs.insert(0, program)
         del programs[MAX_PROGRAMS:]
-        self.by_key[key] = programs
+        self._note_use(programs)
         if len(self.by_key) > MAX_PROGRAMS:
-            self.by_key = dict([*self.by_key.items()][1:])
+            oldest = next(iter(self._order))
+            del self._order[oldest]
+            self.by_key = {key: held for key, held in self.by_key.items() if id(held) != oldest}
+
+    def clear(self) -> None:
+        """Forgets all programs."""
+        self.by_key.clear()
+        self._order.clear()
+
+    def _note_use(self, programs: list[P]) -> None:
+        self._order.pop(id(programs), None)
+        self._order[id(programs)] = None

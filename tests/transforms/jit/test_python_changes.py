@@ -262,3 +262,18 @@ def test_a_call_that_compiles_leaves_its_arguments_in_no_cycle():
             assert reference() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.spec("J.23")
+def test_a_number_that_is_added_is_added_at_each_call():
+    holder, table = Holder(), {}
+
+    @oplib.jit
+    def step(x):
+        if not hasattr(holder, "size"):
+            holder.size = x.shape[0]
+        table[len(table)] = 1.0
+        return x * holder.size * len(table)
+
+    assert [step(oplib.ones(2)).sum().item() for _ in range(3)] == [4, 8, 12]
+    assert (holder.size, table) == (2, {0: 1.0, 1: 1.0, 2: 1.0})
