@@ -73,8 +73,8 @@ class RebuiltNode(FormulaNode):
         raise AutogradError(
             f"{self.label}: it was recorded inside vmap, and its backward reads tensors whose history is "
             "lost outside: those that save_for_backward was not given, or any if a hook was registered on "
-            "what it gives. With create_graph=True the second gradient would be wrong. Save them, register the "
-            "hook outside, or differentiate twice inside vmap."
+            "what it gives. With create_graph=True the second gradient would be wrong. Save them, register "
+            "the hook outside, or differentiate twice inside vmap."
         )
 
 
