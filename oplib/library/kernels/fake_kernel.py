@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from oplib.library.records.record import Record
 from oplib.library.records.sites import find_definition
 from oplib.tensor import box
 from oplib.tensor.storage.failed_reads import forget_read
+from oplib.tracebacks import find_user_level
 
 from .tracing import run_part
 
@@ -80,7 +82,9 @@ def _read(value: Any) -> Any:
     return array if isinstance(array, (jax.Array, *_SHAPED)) else None
 
 
-def compare_with_fake(record: Record, layout: Layout, arrays: Sequence[Any], results: Results) -> None:
+def compare_with_fake(
+    record: Record, layout: Layout, arrays: Sequence[Any], results: Results, *, warns: bool = True
+) -> None:
     """Raises if a kernel returned another structure, shapes or dtypes than the fake kernel.
 
     Args:
@@ -88,9 +92,13 @@ def compare_with_fake(record: Record, layout: Layout, arrays: Sequence[Any], res
         layout: the layout of the call.
         arrays: the arrays of the call.
         results: the results of the kernel.
+        warns: whether another error of the fake kernel gives a warning.
 
     Raises:
         ResultError: the kernel did so.
+
+    Warns:
+        UserWarning: the fake kernel raised another error.
     """
     try:
         due = jax.eval_shape(
@@ -98,8 +106,16 @@ def compare_with_fake(record: Record, layout: Layout, arrays: Sequence[Any], res
         )
     except ResultError:
         raise
-    except Exception as error:  # noqa: BLE001  a call that needs no fake kernel ignores its errors
+    except Exception as error:  # noqa: BLE001  a call that needs no fake kernel goes on
         forget_read(error)
+        if warns:
+            warnings.warn(
+                f"{record.name}: the fake kernel at {find_definition(record.fake)} raised an error. Got "
+                f"{type(error).__name__}: {str(error).rstrip('.')}. The kernel returned "
+                f"{describe(list(results[1]))}, so this call goes on. What needs the shapes first fails. "
+                "Correct the fake kernel: see register_fake.",
+                stacklevel=find_user_level(),
+            )
         return
     require_fake(record, results, due)
 

@@ -76,7 +76,7 @@ def check_other_sizes(sample: Sample) -> None:
         except Exception:  # noqa: BLE001  the kernel does not take these sizes
             continue
         try:
-            compare_with_fake(record, sample.layout, arrays, results)
+            compare_with_fake(record, sample.layout, arrays, results, warns=False)
         except ResultError as error:
             raise OpMismatchError(
                 f"{record.name}: the fake kernel is right for the given arguments, and wrong for arguments "

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import jax
 
@@ -48,6 +49,7 @@ class Registry:
         self._contributions: dict[Qualname, Contributions] = {}
         self._disabled: dict[Qualname, frozenset[str]] = {}
         self._sole_owners: dict[str, Owner] = {}
+        self._local_ops: WeakSet[OpOverload] = WeakSet()
         self._lock = threading.RLock()
         self._is_writing = False
         self._dropped: deque[Owner] = deque()
@@ -132,7 +134,7 @@ class Registry:
     def refresh(self) -> None:
         """Gives every op a record of a new version, so that nothing compiled before is used again."""
         with self._writing():
-            for qualname, pieces in list(self._contributions.items()):
+            for qualname, pieces in self._list_ops():
                 self._publish(qualname, pieces)
 
     def save(self) -> Snapshot:
@@ -177,10 +179,15 @@ class Registry:
     def _forget(self, owner: Owner) -> None:
         if self._sole_owners.get(owner.namespace) is owner:
             del self._sole_owners[owner.namespace]
-        for qualname, pieces in list(self._contributions.items()):
+        for qualname, pieces in self._list_ops():
             rest = tuple(piece for piece in pieces if piece.owner is not owner)
             if len(rest) < len(pieces):
                 self._publish(qualname, rest)
+
+    def _list_ops(self) -> list[tuple[Qualname, Contributions]]:
+        """Returns the names of all ops with their contributions, also of the local ops that live."""
+        local_names = [op._qualname for op in list(self._local_ops)]
+        return [*self._contributions.items(), *[(name, self.read(name)) for name in local_names]]
 
     def _publish(self, qualname: Qualname, pieces: Contributions) -> OpOverload:
         """Stores the contributions to an op and updates its overload, packet and namespace."""
@@ -201,8 +208,10 @@ class Registry:
             op.retire()
             self._disabled.pop(qualname, None)
         if is_local:
+            self._local_ops.add(op)
             _ = op.in_traces  # has the new record too
-        elif op.alive != was_alive:
+            return op
+        if op.alive != was_alive:
             (publish if op.alive else withdraw)(op)
         if not pieces:
             del self._contributions[qualname]

@@ -17,7 +17,7 @@ import pytest
 
 import oplib
 from oplib.errors import CapturedTracerError, MissingRuleError, TracingError
-from oplib.library import CustomOpDef, custom_op, opcheck, ops
+from oplib.library import CustomOpDef, Library, custom_op, opcheck, ops, register_autograd
 
 X = jnp.array([0.5, 1.0])
 
@@ -408,3 +408,34 @@ class TestTracersOfAnEnclosingTrace:
 
         with pytest.raises(TracingError, match=r"closes over a traced value.* make the op without a name"):
             jax.jit(call)(2.0)
+
+
+def _backward(op: Any) -> Any:
+    x = oplib.ones(2, requires_grad=True)
+    op(x).sum().backward()
+    assert x.grad is not None
+    return x.grad.tolist(), jax.grad(lambda x: op(x).sum())(jnp.ones(2)).tolist()
+
+
+def test_a_rule_ends_with_its_library() -> None:
+    op = custom_op(lambda x: 2 * x, schema="(Tensor x) -> Tensor", compile=True)
+    library = Library("local", "FRAGMENT")
+    register_autograd(op, lambda ctx, grad: 7 * grad, lib=library)
+    assert _backward(op) == ([7, 7], [7, 7])
+    library._destroy()
+    with pytest.raises(MissingRuleError, match="no autograd formula was registered"):
+        _backward(op)
+    register_autograd(op, lambda ctx, grad: 3 * grad)
+    assert _backward(op) == ([3, 3], [3, 3])
+
+
+def test_a_setup_runs_again_after_the_default_dtype_has_changed() -> None:
+    op = custom_op(lambda x: 2 * x, schema="(Tensor x) -> Tensor", compile=True)
+
+    def setup(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.size = oplib.get_default_dtype().itemsize
+
+    op.register_autograd(lambda ctx, grad: ctx.size * grad, setup_context=setup)
+    for dtype in (oplib.float32, oplib.float16, oplib.float32):
+        oplib.set_default_dtype(dtype)
+        assert jax.grad(lambda x: op(x).sum())(jnp.ones(2)).tolist() == [dtype.itemsize] * 2
