@@ -121,6 +121,7 @@ class BoundCall:
             def run(*arrays: Any) -> Results:  # a function, because JAX's caches hold a method for ever
                 return self._run(*arrays)
 
+            rename_function(run, self.record.name)
             code = CallCode(run, is_transient=self.is_transient)
             self._code = weakref.ref(code) if self.is_transient else lambda: code
         return code

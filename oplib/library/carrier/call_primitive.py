@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import jax
-from jax.extend.core import Primitive, jaxpr_as_fun
+from jax.extend.core import Primitive
 from jax.interpreters import mlir, xla
 
 from oplib.library.axes.levels import Levels
@@ -21,6 +21,7 @@ from .attachment import Attached, attach
 from .bound_call import BoundCall
 from .derived_call import Uncompiled
 from .host_parts import find_spread_lowering
+from .own_refs import find_effects, to_function
 from .several_platforms import lower_for_each
 
 
@@ -77,7 +78,7 @@ def apply_call(
 def run_call(*arrays: Any, call: BoundCall, call_jaxpr: Any, **_: Any) -> list[Any]:
     """Evaluates the primitive *op*."""
     with jax.named_scope(call.record.name):
-        return jaxpr_as_fun(call_jaxpr)(*arrays)
+        return to_function(call_jaxpr)(*arrays)
 
 
 _lower_kernel = mlir.lower_fun(run_call, multiple_results=True)
@@ -107,4 +108,4 @@ def find_call_avals(
 ) -> tuple[list[Any], Any]:
     """Returns the avals and effects of the primitive *op*, which are those of its traced kernel."""
     jaxpr = call_jaxpr if body is None else body.trace(call, levels, avals)
-    return list(jaxpr.out_avals), jaxpr.effects
+    return list(jaxpr.out_avals), find_effects(jaxpr)

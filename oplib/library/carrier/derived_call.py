@@ -8,14 +8,17 @@ from typing import Any
 
 import jax
 from jax.ad_checkpoint import checkpoint_name
-from jax.extend.core import jaxpr_as_fun
-from jax.interpreters import ad
+from jax.extend.core import Primitive, jaxpr_as_fun
+from jax.interpreters import ad, batching, mlir
 
+from oplib.errors import MissingRuleError
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Levels
+from oplib.library.records.record import Record
 
 from .bound_call import BoundCall
 from .linear_primitive import push_varied
+from .own_refs import makes_refs
 
 
 class Uncompiled:
@@ -45,8 +48,59 @@ class Uncompiled:
         return self._traced[key]
 
 
+def is_inlined(record: Record) -> bool:
+    """Tells whether a compiled op is its kernel for JAX, which then chooses among the rules in it."""
+    if record.is_built_in or record.kind != "array" or not record.derivative.derive:
+        return False
+    has_rule = record.jvp is not None or record.sharding is not None or record.vmap is not None
+    return record.sole_kernel is not None and not has_rule
+
+
+def run_inlined(call: BoundCall, arrays: Sequence[Any]) -> tuple[Structure, list[Any]]:
+    """Runs the kernel as a part of the caller, under the name of the op.
+
+    It stays one compiled function where a transformation of JAX runs it at once.
+
+    Raises:
+        CapturedTracerError: the kernel closes over a traced value.
+    """
+    call.trace((), arrays)
+    with jax.named_scope(call.record.name):
+        structure, outputs = call.run(*arrays)
+    return structure, [_mark.bind(value, name=call.record.name) for value in outputs]
+
+
+_mark = Primitive("op_name")
+"""The identity. Where JAX differentiates it, the value gets the name of the op.
+
+A name cannot be transposed, so it would end a calculation with tangents, as of a jvp rule that calls the op.
+"""
+
+
+def _differentiate_mark(primals: Any, tangents: Any, *, name: str) -> tuple[Any, Any]:
+    return checkpoint_name(primals[0], name), tangents[0]
+
+
+_mark.def_impl(lambda value, **_: value)
+_mark.def_abstract_eval(lambda aval, **_: aval)
+mlir.register_lowering(_mark, lambda _, value, **__: [value])
+batching.primitive_batchers[_mark] = lambda args, dims, **name: (_mark.bind(*args, **name), dims[0])
+ad.primitive_jvps[_mark] = _differentiate_mark
+ad.primitive_transposes[_mark] = lambda cotangent, *_, **__: [cotangent]
+
+
 def derive(call: BoundCall, jaxpr: Any, primals: Any, tangents: Any) -> tuple[Any, list[Any]]:
-    """Runs the kernel and JAX's own derivative of it, together, for ops that request it."""
+    """Runs the kernel and JAX's own derivative of it, together, for ops that request it.
+
+    Raises:
+        MissingRuleError: the kernel makes Refs, which only JAX itself can differentiate.
+    """
+    if makes_refs(jaxpr):
+        raise MissingRuleError(
+            f"{call}: JAX cannot differentiate a kernel that makes Refs where the op has kernels for several "
+            "platforms, a batching rule or a sharding rule. Register a backward formula, or write the kernel "
+            "without jax.new_ref."
+        )
     with jax.named_scope(call.record.name):
         outputs, results = push_varied(partial(_run_named, call, jaxpr), primals, tangents)
     return outputs, _mark_zeros(results, [jax.typeof(value).to_tangent_aval() for value in outputs])

@@ -36,7 +36,7 @@ from .bound_call import BoundCall, Shapes
 from .call_primitive import CallPrimitive, apply_call, find_call_avals, lower_call
 from .call_transpose import transpose_call
 from .captured import CapturedCall
-from .derived_call import Uncompiled, derive, derive_plain, mark_results
+from .derived_call import Uncompiled, derive, derive_plain, is_inlined, mark_results, run_inlined
 from .linear import Linear, make_linear
 from .linear_primitive import (
     apply_linear,
@@ -120,13 +120,18 @@ class Carrier:
         """Binds the call in the current trace."""
         if call.captures:
             return CapturedCall(call, self.run_forward, self._bind_derivative).run(arrays)[1]
-        return self._bind(call, (), _fit_operands(call, arrays), _begin(call))
+        body, arrays = _begin(call), _fit_operands(call, arrays)
+        if body is None and is_inlined(call.record):
+            return run_inlined(call, arrays)[1]
+        return self._bind(call, (), arrays, body)
 
     def run(self, call: BoundCall, arrays: Sequence[Any]) -> tuple[Structure, list[Any]]:
         """Binds the call, and returns the structure of its results too."""
         if call.captures:
             return CapturedCall(call, self.run_forward, self._bind_derivative).run(arrays)
         body, arrays = _begin(call), _fit_operands(call, arrays)
+        if body is None and is_inlined(call.record):
+            return run_inlined(call, arrays)
         outputs = self._bind(call, (), arrays, body)
         known = None if body is None else body.structure
         return known or call.structure(arrays), outputs

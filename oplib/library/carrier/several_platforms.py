@@ -12,10 +12,12 @@ from functools import partial
 from typing import Any
 
 import jax
-from jax.extend.core import Primitive, jaxpr_as_fun
+from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
 from oplib.library.kernels.kernel_choice import group_platforms
+
+from .own_refs import find_effects, to_function
 
 
 def lower_late(primitive: Any) -> None:
@@ -36,11 +38,11 @@ lower_late(_apart)
 
 @_apart.def_effectful_abstract_eval
 def _avals(*_avals: Any, jaxpr: Any, **_: Any) -> tuple[list[Any], Any]:
-    return list(jaxpr.out_avals), jaxpr.effects
+    return list(jaxpr.out_avals), find_effects(jaxpr)
 
 
 def _run(*arrays: Any, jaxpr: Any, **_: Any) -> list[Any]:
-    return jaxpr_as_fun(jaxpr)(*arrays)
+    return to_function(jaxpr)(*arrays)
 
 
 _lower = mlir.lower_fun(_run, multiple_results=True)

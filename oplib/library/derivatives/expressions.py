@@ -33,7 +33,9 @@ _CALLS = {
     "custom_vjp_call": "call_jaxpr",
 }
 # The value is that of the operand at the position of the result.
-_IDENTITIES = frozenset({"copy", "copy_p", "name", "optimization_barrier", "pcast", "pvary", "reshard"})
+_IDENTITIES = frozenset(
+    {"copy", "copy_p", "name", "op_name", "optimization_barrier", "pcast", "pvary", "reshard"}
+)
 # Each result depends on the operand at its position alone.
 _EACH = frozenset(
     {"device_put", "psum", "psum_invariant", "all_gather", "all_to_all", "ppermute", "reduce_scatter"}

@@ -1,0 +1,36 @@
+"""Kernels that make Refs of their own (``jax.new_ref``): their effects end with the kernel.
+
+JAX removes such Refs where it lowers a jitted function. It cannot remove them from a primitive of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import jax
+from jax.extend.core import jaxpr_as_fun
+
+
+def find_effects(closed: Any) -> Any:
+    """Returns the effects of a closed jaxpr on what is outside of it."""
+    effects = closed.effects
+    return {effect for effect in effects if effect not in _find_own_effects()} if effects else effects
+
+
+def to_function(closed: Any) -> Callable[..., list[Any]]:
+    """Returns a closed jaxpr as a function, for its lowering."""
+    run: Callable[..., list[Any]] = jaxpr_as_fun(closed)
+    return jax.jit(run) if makes_refs(closed) else run
+
+
+def makes_refs(closed: Any) -> bool:
+    """Tells whether a closed jaxpr makes Refs of its own."""
+    return len(find_effects(closed)) < len(closed.effects)
+
+
+@cache
+def _find_own_effects() -> frozenset[Any]:
+    """Returns the effects of making a Ref: JAX has no public name for them."""
+    return frozenset(jax.make_jaxpr(lambda: jax.freeze(jax.new_ref(jax.numpy.zeros(()))))().effects)

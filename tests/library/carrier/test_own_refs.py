@@ -1,0 +1,131 @@
+"""A kernel may make Refs of its own: nothing outside of it notices them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib
+from oplib.errors import MissingRuleError
+from oplib.library import custom_op
+from oplib.tensor import Tensor
+
+pytestmark = [pytest.mark.usefixtures("forget_ops"), pytest.mark.spec("D.57")]
+
+ROW = jnp.array([0.5, 1.0, -2.0])
+ROWS = jnp.stack([ROW, ROW + 1])
+
+
+def compute(x: Any) -> Any:
+    return 2 * x + jnp.sin(x)
+
+
+def write(x: Any) -> Any:
+    """Computes the same with a Ref."""
+    ref = jax.new_ref(jnp.zeros_like(x))
+    ref[...] = 2 * x
+    ref[...] += jnp.sin(x)
+    return jax.freeze(ref)
+
+
+def _on_arrays(x: jax.Array) -> jax.Array:
+    return write(x)
+
+
+def _on_tensors(x: Tensor) -> Tensor:
+    return Tensor.from_array(write(x.array))
+
+
+def _with_formula(op: Any, cos: Any = jnp.cos) -> Any:
+    op.register_autograd(
+        lambda ctx, grad: grad * (2 + cos(ctx.saved_tensors[0])),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
+    )
+    return op
+
+
+def make_derived() -> Any:
+    op = custom_op("refs::derived", _on_arrays)
+    op.register_autograd("derive")
+    return op
+
+
+def make_jvp() -> Any:
+    op = custom_op("refs::jvp", _on_arrays)
+    op.register_jvp(lambda primals, tangents: (write(*primals), tangents[0] * (2 + jnp.cos(primals[0]))))
+    return op
+
+
+def make_batching() -> Any:
+    op = _with_formula(custom_op("refs::batching", _on_arrays))
+    op.register_vmap(lambda info, dims, x: (jax.vmap(write, dims)(x), 0))
+    return op
+
+
+def make_two_kernels() -> Any:
+    op = _with_formula(custom_op("refs::two", _on_arrays))
+    op.register_kernel("cuda")(_on_arrays)
+    return op
+
+
+OPS: dict[str, Any] = {
+    "derived": make_derived,
+    "formula": lambda: _with_formula(custom_op("refs::formula", _on_arrays)),
+    "local": lambda: _with_formula(custom_op(_on_arrays)),
+    "jvp rule": make_jvp,
+    "batching rule": make_batching,
+    "two kernels": make_two_kernels,
+    "eager": lambda: _with_formula(custom_op("refs::eager", _on_tensors), oplib.cos),
+}
+
+
+def _backward(f: Any) -> Any:
+    x = oplib.tensor(ROW, requires_grad=True)
+    f(x).sum().backward()
+    assert x.grad is not None
+    return x.grad.array
+
+
+UNDER_JAX: dict[str, Any] = {
+    "call": lambda f: f(ROW),
+    "jit": lambda f: jax.jit(f)(ROW),
+    "vmap": lambda f: jax.vmap(f)(ROWS),
+    "jit of vmap": lambda f: jax.jit(jax.vmap(f))(ROWS),
+    "map": lambda f: jax.lax.map(f, ROWS),
+    "grad": lambda f: jax.grad(lambda x: f(x).sum())(ROW),
+    "vmap of grad": lambda f: jax.vmap(jax.grad(lambda x: f(x).sum()))(ROWS),
+    "jvp": lambda f: jax.jvp(f, (ROW,), (ROW,)),
+    "linearize": lambda f: jax.linearize(f, ROW)[1](ROW),
+}
+ON_TENSORS: dict[str, Any] = {
+    "call": lambda f: f(oplib.tensor(ROW)).array,
+    "vmap": lambda f: oplib.vmap(f)(oplib.tensor(ROWS)).array,
+    "grad": _backward,
+    "jit": lambda f: oplib.jit(lambda x: f(x))(oplib.tensor(ROW)).array,
+}
+
+
+@pytest.mark.parametrize("kind", OPS)
+@pytest.mark.parametrize("mode", UNDER_JAX)
+def test_it_computes_what_a_kernel_without_refs_does(mode: str, kind: str) -> None:
+    given, due = UNDER_JAX[mode](OPS[kind]()), UNDER_JAX[mode](compute)
+    for one, other in zip(jax.tree.leaves(given), jax.tree.leaves(due), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", OPS)
+@pytest.mark.parametrize("mode", ON_TENSORS)
+def test_it_computes_the_same_on_tensors(mode: str, kind: str) -> None:
+    np.testing.assert_allclose(ON_TENSORS[mode](OPS[kind]()), UNDER_JAX[mode](compute), rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["grad", "jvp", "linearize"])
+def test_jax_does_not_differentiate_it_beside_rules(mode: str) -> None:
+    op = make_derived()
+    op.register_vmap(lambda info, dims, x: (jax.vmap(write, dims)(x), 0))
+    with pytest.raises(MissingRuleError, match="JAX cannot differentiate a kernel that makes Refs"):
+        UNDER_JAX[mode](op)
