@@ -6,11 +6,6 @@ import pytest
 import oplib
 
 
-def _note(seen, x):
-    seen.append(oplib.compiler.is_compiling())
-    return x * 2
-
-
 @pytest.mark.spec("J.22")
 @pytest.mark.parametrize(
     ("run", "is_traced"),
@@ -26,7 +21,7 @@ def _note(seen, x):
 )
 def test_traced_code_finds_that_it_is_compiled(run, is_traced):
     seen = []
-    run(lambda x: _note(seen, x))
+    run(lambda x: [seen.append(oplib.compiler.is_compiling()), x * 2][1])
     assert set(seen) == {is_traced}
 
 
