@@ -199,6 +199,8 @@ EXPLAINED = {
     "return x * weight": "numpy declares Any as the result of an operator on arrays of any dtype",
     'return jax.lax.psum(scaled(x, weight).sum(), "data")': "JAX declares no result of psum",
     "return call(x, y)": "JAX declares Any as the result of pallas_call",
+    "return jax.lax.fori_loop(0, 20, step, (jnp.zeros_like(x), x))": "JAX declares Any as its result",
+    "return by_centred - by_centred.mean() + g.mean / centred.size": "JAX declares Any as the result of mean",
     "return y": "JAX declares Any as the result of fori_loop",
     "return g * y * (1 - y)": "saved values are Any, because ctx does not know their types",
     "return hidden @ w.T": "JAX declares no result of checkpoint_name",
@@ -232,8 +234,15 @@ def list_pages() -> dict[str, str]:
 
 def list_programs() -> dict[str, str]:
     """Returns programs by name: the right one, those of pages, and one with all mistakes."""
-    readme = "\n".join(example.code for example in read_examples((ROOT / "README.md").read_text()))
-    return {"right": RIGHT, "readme": readme, "wrong": START + "\n".join(WRONG), **list_pages()}
+    first, *others = [example.code for example in read_examples((ROOT / "README.md").read_text())]
+    first = first.replace("\n\n", BRIEF, 1)  # a Function as in torch, without annotations
+    return {
+        "right": RIGHT,
+        "readme_0": first,
+        "readme": "\n".join(others),
+        "wrong": START + "\n".join(WRONG),
+        **list_pages(),
+    }
 
 
 def run_mypy(folder: Path) -> list[tuple[str, int]]:
@@ -304,7 +313,7 @@ def test_a_right_program_passes(check, checker: str, program: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("checker", CHECKERS)
-@pytest.mark.parametrize("program", list_pages())
+@pytest.mark.parametrize("program", ["readme_0", *list_pages()])
 def test_a_program_of_a_page_passes(check, checker: str, program: str) -> None:
     lines = list_programs()[program].splitlines()
     found = [(line, lines[line - 1].strip()) for line in check(checker)[program]]
