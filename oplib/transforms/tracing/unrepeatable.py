@@ -45,7 +45,8 @@ class _Reading(threading.local):
 _reading = _Reading()
 _lock = threading.Lock()
 _watching: list[list[str]] = []
-_of_python: Any = io.open
+_replaced: list[Any] = []
+"""``builtins.open`` and ``io.open`` outside of traces; another library may have replaced them too."""
 
 
 @contextlib.contextmanager
@@ -103,6 +104,7 @@ def _watch_files() -> Generator[list[str]]:
     with _lock:
         _watching.append(files)
         if len(_watching) == 1:
+            _replaced[:] = builtins.open, io.open
             builtins.open = io.open = _open
     _reading.files = files
     try:
@@ -111,14 +113,15 @@ def _watch_files() -> Generator[list[str]]:
         _reading.files = outer
         with _lock:
             _watching.pop()
-            if not _watching and builtins.open is _open:
-                builtins.open = io.open = _of_python
+            for module, own in zip((builtins, io), () if _watching else _replaced, strict=False):
+                if module.open is _open:  # nobody has replaced it meanwhile
+                    module.open = own
 
 
 def _open(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
     if _reading.files is not None and not {"r", "+"}.isdisjoint(mode):
         _note_file(_reading.files, file)
-    return _of_python(file, mode, *args, **kwargs)
+    return _replaced[0](file, mode, *args, **kwargs)
 
 
 def _note_file(files: list[str], file: Any) -> None:

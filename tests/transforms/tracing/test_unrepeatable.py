@@ -1,5 +1,7 @@
 """What a trace may not do, since no call of its program would do it again."""
 
+import builtins
+import io
 import itertools
 import random
 import sys
@@ -122,3 +124,24 @@ def test_a_file_that_a_module_reads_while_it_is_imported_is_no_error(tmp_path, m
     assert step(oplib.ones(1)).tolist() == [2.0]
     sys.modules["reads_a_rate"].rate = 3.0
     assert step(oplib.ones(1)).tolist() == [3.0]
+
+
+def test_an_open_of_another_library_is_called_while_tracing_and_stays(tmp_path, monkeypatch):
+    opened = []
+    own = builtins.open
+
+    def note(file, *args, **kwargs):
+        opened.append(file)
+        return own(file, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "open", note)
+
+    def step(x):
+        with open(tmp_path / "log.txt", "a") as log:  # noqa: PTH123  the function that is replaced
+            log.write("traced")
+        return x * 2
+
+    oplib.jit(step)(oplib.ones(1))
+    assert opened == [tmp_path / "log.txt"]
+    assert builtins.open is note
+    assert io.open is own
