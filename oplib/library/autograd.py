@@ -215,17 +215,24 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
         "_surrogates": staticmethod(lambda: (op.name(),) if op.record.derivative.surrogate else ()),
     }
     generated: type[Function] = type(op.record.step_name, (Function,), members)
-    has_lists = any(argument.is_tensor_list for argument in schema.arguments)
-    if has_lists or any(output.is_tensor_list for output in schema.returns):
-        generated = supports_tensorlist(generated, or_none=True)
-    return generated
+    return supports_tensorlist(generated, or_none=True) if _has_lists(op) else generated
+
+
+def _has_lists(op: OpOverload) -> bool:
+    return any(value.is_tensor_list for value in (*op._schema.arguments, *op._schema.returns))
+
+
+def _drop_keyword_only(op: OpOverload, ctx: Any) -> None:
+    """Leaves one flag for each positional argument, as torch does."""
+    ctx.needs_input_grad = ctx.needs_input_grad[: op._schema.num_positional]
 
 
 def _run_forward(op: OpOverload, info: Any, ctx: Any, inputs: Sequence[Any]) -> Any:
     """Runs an op, or the forward that was registered for it, and then the setup of its formula."""
     values = [value.value if isinstance(value, Constant) else value for value in inputs]
     ctx._op_inputs = list(map(_describe_tensors, values))
-    ctx.needs_input_grad = ctx.needs_input_grad[: op._schema.num_positional]
+    if not _has_lists(op):  # the flags of lists are flat until the backward
+        _drop_keyword_only(op, ctx)
     if not op.record.takes_tensors:
         return _run_on_arrays(op, info, ctx, values)
     run = getattr(info, "_forward_fn", None)
@@ -293,6 +300,7 @@ def _run_backward(op: OpOverload, info: Any, ctx: Any, grads: tuple[Any, ...]) -
         raise missing_formula(op)
     if op._schema.has_result_tree:
         grads = tuple(ctx._op_structure.rebuild_grads(grads[:-1]))
+    _drop_keyword_only(op, ctx)
     try:
         result = (formula if op.record.takes_tensors else partial(_pull_arrays, op, formula))(ctx, *grads)
     except Exception as error:

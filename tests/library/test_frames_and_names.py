@@ -28,7 +28,7 @@ def make_op(kind: str) -> CustomOpDef:
         return jnp.sin(x)
 
     if kind == "host":
-        made = custom_op("seen::sine", lambda x: x, schema="(Tensor x) -> Tensor")
+        made = custom_op("seen::sine", lambda x: x * 1, schema="(Tensor x) -> Tensor")
     else:
         made = custom_op("seen::sine", sine)
     if kind == "derive":

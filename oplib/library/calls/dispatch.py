@@ -57,7 +57,7 @@ from oplib.modes import modes
 from oplib.tensor import Device, Tensor
 from oplib.tensor.devices.forked import check_process
 from oplib.tensor.devices.layout import is_spread
-from oplib.tensor.storage.escape import is_inside_trace
+from oplib.tensor.storage.escape import is_inside_trace, note_trace
 from oplib.tensor.storage.failed_reads import forget_read
 from oplib.tensor.storage.known import note_computation
 from oplib.tensor.storage.overlay import overlays
@@ -171,8 +171,11 @@ class Dispatcher:
     def call(self, args: Sequence[Any], kwargs: dict[str, Any], *, arrays_wanted: bool = False) -> Any:
         """Does one call with any arguments."""
         check_process()
+        state = modes.state
+        if state.in_trace:  # that trace may have ended: the next call takes the fast path again
+            note_trace(state)
         values = self.binder.bind(args, kwargs, op=self.name)
-        settings = modes.autocast
+        settings = state.autocast
         if settings is not None and self.record.autocast:
             call = partial(self._call_bound, arrays_wanted=arrays_wanted)
             result = call_by_policy(self.record, values, settings, call)
