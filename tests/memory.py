@@ -21,11 +21,17 @@ BOUND = 2.5
 DROP_ABOVE = 1.2
 """GB from which a worker drops what was compiled, before its next test."""
 
+GROWTH = 0.7
+"""GB by which a worker grows, at least, between two drops: what it holds for good may reach DROP_ABOVE."""
+
 peaks: list[float] = []
 """GB, of each worker that has ended."""
 
 PEAK = "peak memory"
 """The key under which a worker hands its peak over."""
+
+_floor = 0.0
+"""GB that were left by the last drop."""
 
 _output: dict[str, Any] | None = None
 
@@ -55,10 +61,12 @@ def drop_compiled() -> None:
 
 def drop_if_large(item: pytest.Item, following: pytest.Item | None) -> None:
     """Drops what was compiled if this process holds much; between files where the system does not tell."""
+    global _floor  # noqa: PLW0603  of this process
     held = read_resident()
     is_last = following is not None and following.path != item.path
-    if is_last if held is None else held > DROP_ABOVE:
+    if is_last if held is None else held > max(DROP_ABOVE, _floor + GROWTH):
         drop_compiled()
+        _floor = read_resident() or 0.0
 
 
 def collect(output: dict[str, Any]) -> None:

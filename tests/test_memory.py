@@ -16,6 +16,7 @@ from tests.documents import ROOT
 
 def test_programs_of_jax_are_dropped_where_a_worker_holds_much(monkeypatch, request):
     monkeypatch.setattr(memory, "DROP_ABOVE", 0.0)
+    monkeypatch.setattr(memory, "_floor", -memory.GROWTH)
     traces = []
     double = jax.jit(lambda x: traces.append(1) or 2 * x)
     double(jnp.ones(3))
@@ -30,6 +31,19 @@ def test_programs_of_jax_are_kept_where_a_worker_holds_little(monkeypatch, reque
     monkeypatch.setattr(memory, "DROP_ABOVE", 1e6)
     monkeypatch.setattr(memory, "drop_compiled", lambda: pytest.fail("dropped"))
     memory.drop_if_large(request.node, None)
+
+
+def test_a_worker_that_holds_much_for_good_drops_again_only_when_it_has_grown(monkeypatch, request):
+    dropped = []
+    held = iter([1.5, 1.4, 2.0, 2.2, 1.4])
+    monkeypatch.setattr(memory, "_floor", 0.0)
+    monkeypatch.setattr(memory, "read_resident", lambda: next(held))
+    monkeypatch.setattr(memory, "drop_compiled", lambda: dropped.append(1))
+    memory.drop_if_large(request.node, None)  # at 1.5, and 1.4 are left
+    memory.drop_if_large(request.node, None)  # at 2.0
+    assert len(dropped) == 1
+    memory.drop_if_large(request.node, None)  # at 2.2
+    assert len(dropped) == 2
 
 
 def test_programs_of_jax_are_dropped_between_files_where_the_system_does_not_tell(monkeypatch, tmp_path):
