@@ -8,8 +8,8 @@ from tests.counts import sizes
 PACKAGE = Path(__file__).parent.parent / "oplib"
 
 # The one place of the bounds. A change that raises them adds a line to docs/adr/0030-size.md.
-MOST_LINES = 88_000
-MOST_LINES_OF_CODE = 56_200
+MOST_LINES = 88_250
+MOST_LINES_OF_CODE = 56_400
 
 
 def count_code(text: str) -> int:

@@ -39,7 +39,7 @@ def make_viewer(rule: Function, name: str, overload: OpOverload, check: Function
         check: sees the arguments of a call that gives other things than integers, and raises or not.
     """
     own, name = overload.name().partition("::")[2].partition(".")[0], f"{name}Backward0"
-    node_class, convert = make_view_class(name), make_converter(overload)
+    node_class, convert = make_view_class(name), convert_by_schema(overload)
 
     @lru_cache(maxsize=1024)
     def look_up(shape: tuple[int, ...], dtype: Any, *args: int) -> Any:
@@ -86,7 +86,7 @@ def all_integers(args: Iterable[Any]) -> bool:
     return True
 
 
-def make_converter(overload: OpOverload) -> Callable[..., tuple[Any, ...]]:
+def convert_by_schema(overload: OpOverload) -> Callable[..., tuple[Any, ...]]:
     """Makes the function that converts the further arguments of a view, before a rule sees them.
 
     A view lives as long as its starts and sizes. So these are numbers, and not what may change later.
@@ -106,7 +106,7 @@ def make_converter(overload: OpOverload) -> Callable[..., tuple[Any, ...]]:
 def make_turner(rule: Function, name: str, overload: OpOverload) -> Function:
     """Makes the in-place form of a view op, such as ``transpose_``."""
     node_class = make_view_class(f"{''.join(map(str.capitalize, name.split('_')))}Backward0")
-    convert = make_converter(overload)
+    convert = convert_by_schema(overload)
 
     def turn(input: Any, *args: Any, **kwargs: Any) -> Any:
         require_tensor_to_write(input, f"{name}_")

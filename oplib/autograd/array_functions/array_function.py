@@ -353,14 +353,10 @@ class WeakRepetition:
 def make_gather(indices: Sequence[int]) -> Callable[[Any], Any]:
     """Returns a function that picks these items of a list or tuple. It runs in C."""
     if not indices:
-        return _gather_nothing
+        return lambda _: ()
     if len(indices) == 1:
         return itemgetter(slice(indices[0], indices[0] + 1))  # a slice gives a sequence
     return itemgetter(*indices)
-
-
-def _gather_nothing(_: tuple[Any, ...]) -> tuple[Any, ...]:
-    return ()
 
 
 def register_plan(kind: type[BackwardPlan]) -> None:

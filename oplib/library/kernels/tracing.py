@@ -49,7 +49,7 @@ def run_part(
         TracingError: compiled code requested a concrete value.
     """
     state = modes.state
-    constant_in = state.constant_in
+    constant_in, was_in_trace = state.constant_in, state.in_trace
     try:
         state.constant_in = None  # no_grad means nothing for calls on arrays
         note_trace(state)
@@ -66,6 +66,9 @@ def run_part(
         raise
     finally:
         state.constant_in = constant_in
+        if state.in_trace and not was_in_trace:  # the trace of this part ends, and the next call may be fast
+            state.in_trace = False
+            state.watchers -= 1
 
 
 def trace_to_jaxpr(jitted: Any, arrays: Sequence[Any], *, op: str, part: str) -> Any:

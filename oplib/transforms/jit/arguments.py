@@ -191,7 +191,7 @@ class ArgumentBinder:
 
     def _read(self, function: Callable[..., Any]) -> None:
         self._deciding = _list_deciding(function)
-        self._signature = signature = read_signature(function)
+        self._signature = signature = find_signature(function)
         parameters = signature.parameters.values()
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         self._positional = tuple(parameter.name for parameter in parameters if parameter.kind in positional)
@@ -291,7 +291,7 @@ def _is_plain_view(leaf: Any) -> bool:
     )
 
 
-def read_signature(function: Callable[..., Any]) -> inspect.Signature:
+def find_signature(function: Callable[..., Any]) -> inspect.Signature:
     """Returns the signature of a function.
 
     Raises:

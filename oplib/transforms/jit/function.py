@@ -29,7 +29,7 @@ from oplib.transforms.tracing.paths import Walk
 from oplib.transforms.tracing.program_table import ProgramTable
 from oplib.transforms.tracing.unrepeatable import refuse_unrepeatable
 
-from .arguments import ArgumentBinder, CallArguments, list_number_options, read_signature
+from .arguments import ArgumentBinder, CallArguments, find_signature, list_number_options
 from .call_program import Program
 from .call_trace import Trace, tracing
 from .operands import CallOperands
@@ -86,7 +86,7 @@ class JitFunction(Generic[P, R]):
         self._programs = Programs() if programs is None else programs
         self._of_instances: dict[int, Programs] = {}  # by identity: their class may define ``==``
         self._of_methods: ArgumentBinder | None = None
-        signature = read_signature(function)
+        signature = find_signature(function)
         compiled_in = (*static_argnames, *list_number_options(function, signature))
         self._binder = ArgumentBinder(self.__name__, function, compiled_in)
         for name in static_argnames:
