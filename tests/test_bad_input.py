@@ -169,7 +169,7 @@ def test_a_missing_argument_is_no_defect_of_oplib(call, missing):
     [
         (
             lambda: oplib.optim.Optimizer([oplib.ones(1)], [oplib.ones(1)], 3),
-            r"Optimizer: .*Got args \(\[f32\[1\]\], \[f32\[1\]\], 3\), kwargs {}; TypeError: .* but 4 were given",
+            r"Optimizer: .*Got args \(\[f32\[1\]\], \[f32\[1\]\], 3\), kwargs {}; .* but 4 were given",
         ),
         (
             lambda: oplib.Generator(1, 2, 3),
