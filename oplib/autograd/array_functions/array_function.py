@@ -72,9 +72,7 @@ class ArrayFunction:
         self.selects = selects
         self.token = next_token()
         traced = drop_dead(function) if is_formula else function
-        self.run: Callable[..., Arrays] = function
-        if compiled:  # an operand that no result reads tells JAX the devices of zeros on a mesh
-            self.run = jax.jit(self._name(traced), inline=True, keep_unused=is_formula)
+        self.run: Callable[..., Arrays] = jax.jit(self._name(traced), inline=True) if compiled else function
         self.kept: tuple[Any, Any, Arrays] | None = None
         self._vjps: dict[tuple[Mask, Mask], ArrayFunction] = {}
         self._jvps: dict[Mask, ArrayFunction] = {}

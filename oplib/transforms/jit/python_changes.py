@@ -53,6 +53,8 @@ class UsesOfCode:
 
     def read_container(self, path: CapturedPath, keys: Iterable[Any] = ()) -> bool:
         """Whether the code reads a container, under one of the keys that have changed if any are given."""
+        if _is_of_op(path):
+            return False
         places = [_find_place(way) for way in (path, *path.again)]
         return any(name is None or self.read_name(name, frozenset(keys)) for name in places)
 
@@ -78,6 +80,14 @@ class UsesOfCode:
             for index, step in enumerate(steps)
             if step.argval == name and _is_load(step)
         )
+
+
+def _is_of_op(path: CapturedPath) -> bool:
+    """Whether an op of oplib holds a container, as it holds its compiled code and its counts."""
+    holder: CapturedPath | None = path
+    while holder is not None and not type(holder.value).__module__.startswith("oplib.library."):
+        holder = holder.parent
+    return holder is not None
 
 
 def _is_load(step: dis.Instruction) -> bool:

@@ -277,3 +277,12 @@ def test_a_number_that_is_added_is_added_at_each_call():
 
     assert [step(oplib.ones(2)).sum().item() for _ in range(3)] == [4, 8, 12]
     assert (holder.size, table) == (2, {0: 1.0, 1: 1.0, 2: 1.0})
+
+
+@pytest.mark.parametrize("op", [oplib.ops.oplib.leaky_relu, oplib.ops.oplib.leaky_relu.default])
+def test_what_an_op_notes_of_its_calls_is_no_change(op):
+    x = oplib.tensor([-1.0, 2.0])
+    for slope in (0.5, 0.25):
+        op(x, slope)
+    step = oplib.jit(op)
+    assert [step(x).tolist(), step(x, 0.125).tolist()] == [op(x).tolist(), [-0.125, 2.0]]
