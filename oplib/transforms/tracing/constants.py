@@ -271,6 +271,8 @@ def read_constants(value: Any, names: set[Any] | None) -> dict[Any, Any]:
     """
     if isinstance(value, types.CellType):
         return read_entries(value) or {}
+    if isinstance(value, types.FunctionType) and is_own[value.__code__.co_filename]:
+        return {}  # the globals of code that oplib writes come and go with that code
     if isinstance(value, (Tensor, dict, types.FunctionType)):
         return {key: held for key, held in (read_entries(value) or {}).items() if _is_listed(key, names)}
     if isinstance(value, (list, tuple, deque)):
@@ -350,7 +352,6 @@ def _hides_state(cls: type) -> bool:
 def _identify_function(
     function: types.FunctionType, names: NamesOfCode, *, is_method: bool
 ) -> dict[str, Any]:
-    # oplib writes code of its own functions anew
     code = function.__code__
     identity: dict[str, Any] = {} if is_own[code.co_filename] else {"{}.__code__": code}
     if names.probes_attributes and not is_method:

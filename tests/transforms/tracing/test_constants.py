@@ -735,3 +735,12 @@ def test_a_variable_that_counts_traces_is_a_side_effect():
     step(oplib.ones(2))
     assert traces == 1
     assert step.compilations == 1
+
+
+def test_a_function_of_oplib_keeps_its_program_when_its_code_is_written_again(monkeypatch):
+    step = oplib.jit(oplib.pow)
+    step(oplib.ones(2), 0.5)
+    names = [name for name in oplib.pow.__code__.co_names if name in oplib.pow.__globals__]
+    for name in names:  # objects that another kind of call may drop
+        monkeypatch.delitem(oplib.pow.__globals__, name)
+    assert step.explain(oplib.ones(2), 0.25) == "pow: a compiled program serves this call"
