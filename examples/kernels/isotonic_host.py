@@ -113,7 +113,6 @@ def make_op(name: str, fit: Fit) -> CustomOpDef:
         x = jnp.moveaxis(x, in_dims[0], 0)
         return isotonic(x.reshape(-1, x.shape[-1])).reshape(x.shape), 0
 
-    isotonic.register_sharding("i j -> i j need_replication={j}")
     return isotonic
 
 

@@ -59,13 +59,11 @@ class Part:
         call: the bound call.
         levels: the levels of vmap.
         placement: the axes that are partitioned together.
-        run: the kernel on parts; None for the kernel of the call.
     """
 
     call: ShardedCall
     levels: Levels
     placement: Placement
-    run: Callable[..., tuple[Any, ...]] | None = None
 
     def __call__(self, mesh: Any, arguments: Any, results: Any) -> tuple[Any, ...]:
         """Returns the mesh, the program of a part, and the shardings of results and arguments."""
@@ -83,8 +81,7 @@ class Part:
         due = [self.placement.measure(axes, chosen, extents) for axes in self.placement.results]
 
         def run_part(*parts: Any) -> tuple[Any, ...]:
-            run = self.run or self._run
-            outputs = tuple(run(*parts))
+            outputs = tuple(self.call.map(_cut_levels(self.levels, parts))(*parts)[1])
             if [output.shape for output in outputs] != due:
                 raise ResultError(
                     f"{self.call.record.name}: on parts the kernel's shapes differ from the rule's. "
@@ -94,9 +91,6 @@ class Part:
             return tuple(jax.lax.psum(output, names) for output in outputs) if names else outputs
 
         return run_part
-
-    def _run(self, *parts: Any) -> tuple[Any, ...]:
-        return tuple(self.call.map(cut_levels(self.levels, parts))(*parts)[1])
 
     def offer(self) -> Callable[..., tuple[Any, ...]]:
         """Returns the call as a function that XLA may run in parts."""
@@ -115,8 +109,7 @@ class Part:
     def run_on_mesh(self, mesh: Any, arrays: Sequence[Any], *, derivable: bool = False) -> tuple[Any, ...]:
         """Runs the parts on a mesh whose axes are in the types of the arrays."""
         kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
-        is_host = self.call.record.kind == "host"  # a callback runs only if every axis is manual
-        names = {name for name, kind in kinds if is_host or kind == AxisType.Explicit}
+        names = {name for name, kind in kinds if kind == AxisType.Explicit}
         chosen = self.placement.assign(
             [jax.typeof(array).sharding.spec for array in arrays], dict(mesh.shape)
         )
@@ -129,7 +122,7 @@ class Part:
             for array, spec in zip(arrays, operands, strict=True)
         ]
         # If JAX never differentiates the result, because the carrier has the op's rules or only inspects the
-        # kernel, the check of varying mesh axes is not needed. A callback could not pass it.
+        # kernel, the check of varying mesh axes is not needed.
         run = jax.shard_map(
             self.bind(chosen, dict(mesh.shape)),
             mesh=mesh,
@@ -141,7 +134,7 @@ class Part:
         return run(*spread)
 
 
-def cut_levels(levels: Levels, parts: Sequence[Any]) -> Levels:
+def _cut_levels(levels: Levels, parts: Sequence[Any]) -> Levels:
     """Returns the levels of vmap for parts of the arrays, whose batch axes may be partitioned."""
     cut: list[Any] = []
     for index, level in enumerate(levels):
@@ -159,16 +152,14 @@ def run_in_parts(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> tu
     mapped = call.map(levels)
     structure, shapes = jax.eval_shape(mapped, *map(shape_of, arrays))
     placement = place_call(call.record.sharding, call.layout, levels, structure, shapes=(arrays, shapes))
-    if is_inside_shard_map() or _is_on_one_device():
+    if call.record.kind == "host" or is_inside_shard_map() or _is_on_one_device():
         return mapped(*arrays)[1]
     part = Part(call, levels, placement)
     mesh = find_explicit_mesh(arrays)
     if mesh is not None:
         return part.run_on_mesh(mesh, arrays)
-    # The program of a part cannot have callbacks. Lowering handles those of host kernels.
-    if call.record.kind != "host" and calls_any(
-        jax.jit(mapped).trace(*map(shape_of, arrays)).jaxpr, _CALLBACKS
-    ):
+    # The program of a part cannot have callbacks: XLA builds it separately, without their list.
+    if calls_any(jax.jit(mapped).trace(*map(shape_of, arrays)).jaxpr, _CALLBACKS):
         return mapped(*arrays)[1]
     return part.offer()(*arrays)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
 
-import jax
 from jax.sharding import PartitionSpec
 
 from oplib.errors import describe
@@ -17,7 +16,7 @@ from oplib.library.arguments.trees import TreeEntry
 from oplib.library.schema import FunctionSchema
 
 from .levels import Levels
-from .sharding_rule import ELLIPSIS, Axes, Rule, ShardingRule, read_sharding_rule, refuse_rule
+from .sharding_rule import ELLIPSIS, Axes, ShardingRule, read_sharding_rule, refuse_rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,7 @@ class _Entry(NamedTuple):
 
 
 def place_call(
-    rule: Rule,
+    rule: str,
     layout: Layout,
     levels: Levels,
     structure: Structure,
@@ -126,8 +125,7 @@ def place_call(
     """
     fronts = [tuple(_name_batches(levels, index)) for index in range(layout.array_count)]
     front = tuple(f"batch{index}" for index in reversed(range(len(levels))))
-    ranks = [len(shape.shape) - len(own) for shape, own in zip(shapes[0], fronts, strict=True)]
-    read = _ask(rule, layout, ranks)
+    read = read_sharding_rule(layout.schema, rule)
     arguments = _spread_arguments(layout, read.text, read.operands)
     results = _spread_results(layout, structure, arguments, read)
     fitter = _Fitter(layout.schema, read)
@@ -219,56 +217,3 @@ def _spread_results(
     for entry, form in zip(own, forms, strict=True):
         spread.extend([entry] * count_arrays(form))
     return spread
-
-
-def _ask(rule: Rule, layout: Layout, ranks: Sequence[int]) -> ShardingRule:
-    """Parses a text; calls a function with arrays whose axes are all partitioned differently."""
-    schema, name = layout.schema, getattr(rule, "__name__", "function")
-    if isinstance(rule, str):
-        return read_sharding_rule(schema, rule)
-    arguments = [argument for argument in schema.arguments if argument.has_tensor]
-    by_name: dict[str, int] = {}
-    for entry, rank in zip(_spread_arguments(layout, name, [()] * len(arguments)), ranks, strict=True):
-        by_name.setdefault(entry.argument, rank)
-    specs = [
-        PartitionSpec(*(f"{argument.name}{axis}" for axis in range(by_name.get(argument.name, 0))))
-        for argument in arguments
-    ]
-    answer = rule(*specs)
-    if isinstance(answer, str):
-        return read_sharding_rule(schema, answer)
-    if not isinstance(answer, tuple) or len(answer) != 2:
-        raise refuse_rule(
-            schema,
-            name,
-            f"it returned {describe(answer)}",
-            "Return (specs of the arguments, specs of the results), or a text",
-        )
-    return _read_specs(schema, rule, specs, answer)
-
-
-def _read_specs(
-    schema: FunctionSchema, rule: Any, argument_specs: Sequence[PartitionSpec], answer: tuple[Any, Any]
-) -> ShardingRule:
-    """Turns specs with made-up mesh axes into a rule: axes with one name are partitioned together."""
-    text = getattr(rule, "__name__", "function")
-    fresh = iter(range(1 << 62))
-    sides: list[tuple[Axes, ...]] = []
-    for side, count in zip(answer, (len(argument_specs), len(schema.returns)), strict=True):
-        specs = jax.tree_util.tree_leaves(side, is_leaf=lambda value: isinstance(value, PartitionSpec))
-        is_open = len(sides) == 1 and schema.has_result_tree  # a tree may have a spec for each of its arrays
-        if len(specs) != count and not (is_open and len(specs) > count):
-            told = f"it returned {len(specs)} specs, expected {count}"
-            raise refuse_rule(schema, text, told, "Return one per tensor argument, and one per result")
-        sides.append(tuple(tuple(_name_axis(axis, fresh) for axis in spec) for spec in specs))
-    for index, (spec, axes) in enumerate(zip(argument_specs, sides[0], strict=True)):
-        if len(spec) != len(axes):
-            told = f"it returned {len(axes)} axes for argument {index}, which has {len(spec)}"
-            raise refuse_rule(
-                schema, text, told, "Return one entry per axis, None for one that is kept whole"
-            )
-    return ShardingRule(text, sides[0], sides[1])
-
-
-def _name_axis(axis: Any, fresh: Iterator[int]) -> str:
-    return axis if isinstance(axis, str) else f"whole{next(fresh)}"

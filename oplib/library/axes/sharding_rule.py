@@ -10,15 +10,13 @@ parts are summed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from oplib.errors import RegistrationTypeError, RegistrationValueError
 from oplib.library.schema import FunctionSchema
 
 Axes = tuple[str, ...]
-Rule = str | Callable[..., Any]
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*$")
 _KINDS = re.compile(r"\s*\b(\w+)\s*=\s*\{([^{}]*)\}\s*$")
 ELLIPSIS = "..."
@@ -44,10 +42,10 @@ class ShardingRule:
 
 
 def check_sharding_rule(schema: FunctionSchema, rule: object) -> None:
-    """Raises if a rule cannot belong to this op; a function is called at the first call of the op.
+    """Raises if a rule cannot belong to this op.
 
     Raises:
-        RegistrationTypeError: the rule is neither text nor callable.
+        RegistrationTypeError: the rule is no text.
         RegistrationValueError: the rule cannot be parsed, its entries do not match the arguments or results
             of the op, or the op draws random numbers.
     """
@@ -58,13 +56,12 @@ def check_sharding_rule(schema: FunctionSchema, rule: object) -> None:
             f"argument '{draws}' is a Generator, and all parts begin at one key. Leave the rule out, and XLA "
             "partitions the kernel by itself; or draw outside and pass the numbers."
         )
-    if isinstance(rule, str):
-        read_sharding_rule(schema, rule)
-    elif not callable(rule):
+    if not isinstance(rule, str):
         raise RegistrationTypeError(
-            f"register_sharding({schema.qualified_name}): the rule is a text such as 'i j, j k -> i k', or a "
-            f"callable that gets the specs of the arguments. Got {type(rule).__name__}. Pass one of them."
+            f"register_sharding({schema.qualified_name}): the rule is no text. Got {type(rule).__name__}. "
+            "Write a name per axis, such as 'i j, j k -> i k'; '...' stands for any number of leading axes."
         )
+    read_sharding_rule(schema, rule)
 
 
 def read_sharding_rule(schema: FunctionSchema, text: str) -> ShardingRule:

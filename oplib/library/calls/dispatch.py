@@ -365,7 +365,7 @@ class Dispatcher:
         record = self.record
         if record.kind == "array" and record.compiled and not is_uncompiled():
             return False
-        if record.sharding is not None and any(map(is_spread, arrays)):
+        if record.sharding is not None and record.kind != "host" and any(map(is_spread, arrays)):
             return False  # only compiled code runs a part on each device
         if record.is_ordered and is_inside_trace():
             return False  # the program that is traced has the side effect, also for constants

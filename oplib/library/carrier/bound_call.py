@@ -223,7 +223,7 @@ class BoundCall:
             in_parts: the sharding rule is executed, instead of left to XLA.
             derivable: JAX differentiates the result; the rule is executed only if this is necessary.
         """
-        has_parts = self.has_parts(levels)
+        has_parts = self.record.sharding is not None
         key = levels, has_parts and in_parts, has_parts and derivable
         function = self.code.levelled.get(key)
         if function is None and key == ((), False, False):
@@ -234,12 +234,6 @@ class BoundCall:
                 run = partial(run_derivable if derivable else run_in_parts, self, levels)
             function = self.code.levelled[key] = jax.jit(lambda *values: list(run(values)))
         return trace_to_jaxpr(function, arrays, op=self.overload.name(), part="kernel")
-
-    def has_parts(self, levels: Levels) -> bool:
-        """Tells whether a sharding rule is to be executed; it is not if a host op has a batching rule."""
-        record = self.record
-        has_batch = bool(levels) and record.vmap is not None
-        return record.sharding is not None and not (record.kind == "host" and has_batch)
 
     def _run_whole(self, levels: Levels) -> Callable[[Sequence[Any]], Sequence[Any]]:
         mapped = self.map(levels)

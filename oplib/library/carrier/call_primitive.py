@@ -20,9 +20,9 @@ from oplib.library.kernels.kernel_choice import require_kernels
 from .attachment import Attached, attach
 from .bound_call import BoundCall
 from .derived_call import Uncompiled
-from .host_parts import find_spread_lowering
 from .own_refs import find_effects, to_function
 from .several_platforms import lower_for_each
+from .spread_lowering import find_spread_lowering
 
 
 class CallPrimitive(Primitive):

@@ -7,7 +7,6 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from oplib.errors import RegistrationError, RegistrationValueError
 from oplib.library.autocast.settings import find_device_type
-from oplib.library.axes import sharding_rule
 from oplib.library.axes.sharding_rule import check_sharding_rule
 from oplib.library.objects.overload import Op, OpOverload
 from oplib.library.records.contribution import AUTOCAST_SLOTS, FOREVER, Owner, Slot
@@ -27,7 +26,6 @@ from .rules import (
 )
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
-ShardingRule = TypeVar("ShardingRule", bound=sharding_rule.Rule)
 
 
 class AutogradOptions(TypedDict, total=False):
@@ -293,23 +291,14 @@ def register_vmap(op: Op, func: Any = None, /, *, lib: Library | None = None) ->
     return _register_rule("vmap", op, func, lib, check)
 
 
-@overload
-def register_sharding(
-    op: Op, rule: None = None, /, *, lib: Library | None = None
-) -> Callable[[ShardingRule], ShardingRule]: ...
-
-
-@overload
-def register_sharding(op: Op, rule: ShardingRule, /, *, lib: Library | None = None) -> ShardingRule: ...
-
-
 @entry_point
-def register_sharding(op: Op, rule: Any = None, /, *, lib: Library | None = None) -> Any:
+def register_sharding(op: Op, rule: str, /, *, lib: Library | None = None) -> str:
     """Registers how an op works on arrays that are spread over several devices.
 
-    With a rule, a kernel runs on the part of the arrays that each device holds: under ``jit``, on explicit
-    meshes, and on the host. Without a rule, XLA partitions a kernel that it can look into, and gathers the
-    arrays of every other kernel. Inside ``shard_map`` a kernel always gets parts.
+    With a rule, a kernel runs on the part of the arrays that each device holds: under ``jit`` and on explicit
+    meshes. Without a rule, XLA partitions a kernel that it can look into, and gathers the arrays of every
+    other kernel. A kernel on the host always gets gathered arrays. Inside ``shard_map`` every kernel gets
+    parts.
 
     Args:
         op: the op, as its qualified name, its overload, or the result of ``custom_op``.
@@ -317,17 +306,14 @@ def register_sharding(op: Op, rule: Any = None, /, *, lib: Library | None = None
             and one per result, with a name for each axis, and ``...`` for any number of leading axes: ``"i j,
             j -> i j"``. Axes with the same name are partitioned alike. An axis on one side only is kept
             whole; so is an axis in ``need_replication={j}`` after the rule. ``reduction={j}`` after the rule
-            allows an axis of the arguments to be partitioned, and the results of the parts are summed. Or a
-            function that gets one ``PartitionSpec`` per tensor argument, in which every axis is partitioned
-            differently, and returns the specs of arguments and results that the kernel supports, or such a
-            text. None makes the call a decorator.
+            allows an axis of the arguments to be partitioned, and the results of the parts are summed.
         lib: the library with which the registration ends; without it the registration is permanent.
 
     Returns:
-        The rule, or a decorator that returns it.
+        The rule.
 
     Raises:
-        RegistrationTypeError: the rule is neither text nor function.
+        RegistrationTypeError: the rule is no text.
         RegistrationValueError: ``op`` is another object; the rule does not match the arguments or results of
             the op; the op draws random numbers, which would be the same in all parts, or has Tag.ordered. A
             call whose arrays have other ranks than the rule raises it too.
@@ -340,25 +326,22 @@ def register_sharding(op: Op, rule: Any = None, /, *, lib: Library | None = None
         Shardy, the partitioner of XLA, and ``jax.experimental.custom_partitioning``.
 
     Example:
-        >>> import jax, numpy
+        >>> import jax
         >>> from oplib.library import custom_op
         >>> @custom_op("docs::blur")
-        ... def blur(rows: numpy.ndarray, weights: numpy.ndarray) -> numpy.ndarray:
-        ...     return numpy.stack([numpy.convolve(row, weights, "same") for row in rows])
-        >>> blur.register_fake(lambda rows, weights: rows) and None
+        ... def blur(rows: jax.Array, weights: jax.Array) -> jax.Array:
+        ...     return jax.vmap(lambda row: jax.numpy.convolve(row, weights, "same"))(rows)
         >>> _ = blur.register_sharding("row column, tap -> row column need_replication={column}")
     """
-
-    def check(target: OpOverload, rule: Any) -> Any:
-        if target.record.is_ordered:
-            raise RegistrationValueError(
-                f"register_sharding({target.name()}): the op has Tag.ordered. Its kernel would run on "
-                "several devices at once, which have no common order. Leave out the rule or the tag."
-            )
-        check_sharding_rule(target._schema, rule)
-        return rule
-
-    return _register_rule("sharding", op, rule, lib, check)
+    target, owner = resolve_target(op, lib, subject="register_sharding")
+    if target.record.is_ordered:
+        raise RegistrationValueError(
+            f"register_sharding({target.name()}): the op has Tag.ordered. Its kernel would run on "
+            "several devices at once, which have no common order. Leave out the rule or the tag."
+        )
+    check_sharding_rule(target._schema, rule)
+    registry.add(target._qualname, "sharding", rule, owner)
+    return rule
 
 
 def require_rule(

@@ -1,4 +1,4 @@
-"""register_sharding for kernels on the host: each device processes its part, and nothing is gathered."""
+"""Kernels on the host in programs for several devices: on gathered arrays."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, PartitionSpec as P
 
-from oplib.errors import CompilationWarning
+from oplib.errors import CompilationWarning, RegistrationValueError
 from oplib.library import CustomOpDef, custom_op
 from oplib.tensor import Tensor
 
-from .shards import X, make_mesh, put, read_collectives
+from .shards import X, make_mesh, put
 
 
-def make_host_sine(seen: list[Any], rule: Any = "i j -> i j") -> CustomOpDef:
+def make_host_sine(seen: list[Any], rule: Any = "i j -> i j", name: str = "sine") -> CustomOpDef:
     """A sine on the host that records the shapes of its arguments."""
 
-    @custom_op("shard::sine")
+    @custom_op(f"shard::{name}")
     def sine(x: np.ndarray) -> np.ndarray:
         seen.append(x.shape)
         return np.sin(x)
@@ -36,57 +36,29 @@ def make_host_sine(seen: list[Any], rule: Any = "i j -> i j") -> CustomOpDef:
     return sine
 
 
+@pytest.mark.spec("D.61")
 @pytest.mark.devices(8)
 class TestHostKernels:
-    def test_each_device_runs_its_part_and_nothing_is_gathered(self) -> None:
+    @pytest.mark.parametrize("rule", ["i j -> i j", None], ids=["rule", "no rule"])
+    @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=["auto", "explicit"])
+    def test_a_program_gathers_its_arrays_and_one_warning_reports_it(self, kind: Any, rule: Any) -> None:
         seen: list[Any] = []
-        sine = make_host_sine(seen)
-        x = put(X, make_mesh(), "i")
-        run = jax.jit(lambda x: sine(x) * 2)
-        result = run(x)
-        np.testing.assert_allclose(result, 2 * np.sin(X), rtol=1e-6)
-        assert result.sharding.spec == P("i")
-        assert seen == [(1, 4)] * 8
-        assert read_collectives(run, x) == set()
-
-    def test_the_gradient_is_cut_too(self) -> None:
-        sine = make_host_sine([])
-        x = put(X, make_mesh(), "i")
-        run = jax.jit(jax.grad(lambda x: sine(x).sum()))
-        np.testing.assert_allclose(run(x), np.cos(X), rtol=1e-6)
-        assert run(x).sharding.spec == P("i")
-        assert read_collectives(run, x) == set()
-
-    def test_two_calls_of_one_op_may_be_cut_differently(self) -> None:
-        seen: list[Any] = []
-        sine, mesh, values = make_host_sine(seen), make_mesh(), X.repeat(2, 1)
-        rows, columns = jax.jit(lambda x, y: (sine(x), sine(y)))(
-            put(values, mesh, "i"), put(values, mesh, None, "i")
-        )
-        np.testing.assert_allclose(rows, np.sin(values), rtol=1e-6)
-        np.testing.assert_allclose(columns, np.sin(values), rtol=1e-6)
-        assert sorted(seen) == [(1, 8)] * 8 + [(8, 1)] * 8
-
-    def test_two_of_them_in_one_program_are_distinguished(self) -> None:
-        @custom_op("shard::cosine")
-        def cosine(x: np.ndarray) -> np.ndarray:
-            return np.cos(x)
-
-        cosine.register_fake(lambda x: x)
-        cosine.register_sharding("... -> ...")
-        sine, x = make_host_sine([]), put(X, make_mesh(), "i")
-        run = jax.jit(lambda x: sine(x) - cosine(x) + sine(2 * x))
-        np.testing.assert_allclose(run(x), np.sin(X) - np.cos(X) + np.sin(2 * X), rtol=1e-5, atol=1e-6)
-        assert read_collectives(run, x) == set()
-
-    def test_vmap_cuts_the_batch_as_well(self) -> None:
-        seen: list[Any] = []
-        sine = make_host_sine(seen, "j -> j")
-        x = put(X, make_mesh(), "i")
-        run = jax.jit(jax.vmap(sine))
-        np.testing.assert_allclose(run(x), np.sin(X), rtol=1e-6)
-        assert seen == [(4,)] * 8
-        assert read_collectives(run, x) == set()
+        name = f"sine_{kind}_{rule is None}"  # the warning is issued once per op
+        sine, mesh = make_host_sine(seen, rule, name), make_mesh(kind)
+        with jax.set_mesh(mesh):
+            x = put(X, mesh, "i")
+            cure = r"Call it inside jax.shard_map, where each device runs it on its part\."
+            with pytest.warns(
+                CompilationWarning, match=rf"shard::{name}: its arrays will be gathered.*{cure}"
+            ) as warned:
+                result = jax.jit(sine)(x)
+            assert [one.filename for one in warned] == [__file__]
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                grad = jax.jit(jax.grad(lambda x: sine(x).sum()))(x)
+        np.testing.assert_allclose(result, np.sin(X), rtol=1e-6)
+        np.testing.assert_allclose(grad, np.cos(X), rtol=1e-6)
+        assert set(seen) == {(8, 4)}
 
     def test_in_shard_map_it_runs_on_its_arguments(self) -> None:
         seen: list[Any] = []
@@ -95,72 +67,23 @@ class TestHostKernels:
         np.testing.assert_allclose(run(put(X, mesh, "i")), np.sin(X), rtol=1e-6)
         assert seen == [(1, 4)] * 8
 
-    def test_on_an_explicit_mesh_the_type_of_the_result_has_its_sharding(self) -> None:
-        seen: list[Any] = []
-        sine, mesh = make_host_sine(seen), make_mesh(AxisType.Explicit)
-        with jax.set_mesh(mesh):
-            x = put(X, mesh, "i")
-            run = jax.jit(lambda x: (sine(x), jax.grad(lambda x: sine(x).sum())(x)))
-            assert jax.eval_shape(run, x)[0].sharding.spec == P("i", None)
-            value, grad = run(x)
-        np.testing.assert_allclose(value, np.sin(X), rtol=1e-6)
-        np.testing.assert_allclose(grad, np.cos(X), rtol=1e-6)
-        assert set(seen) == {(1, 4)}
-
-    def test_a_mesh_may_have_axes_of_both_kinds(self) -> None:
-        seen: list[Any] = []
-        sine = make_host_sine(seen)
-        mesh = jax.make_mesh((4, 2), ("i", "k"), axis_types=(AxisType.Explicit, AxisType.Auto))
-        with jax.set_mesh(mesh):
-            result = jax.jit(sine)(put(X, mesh, "i"))
+    def test_vmap_in_a_program_maps_it(self) -> None:
+        sine = make_host_sine([], "j -> j", "mapped_sine")
+        with pytest.warns(CompilationWarning, match="gathered"):
+            result = jax.jit(jax.vmap(sine))(put(X, make_mesh(), "i"))
         np.testing.assert_allclose(result, np.sin(X), rtol=1e-6)
-        assert seen == [(2, 4)] * 8
 
-    def test_on_one_device_it_runs_as_without_a_rule(self) -> None:
-        seen: list[Any] = []
-        np.testing.assert_allclose(jax.jit(make_host_sine(seen))(X), np.sin(X), rtol=1e-6)
-        assert seen == [(8, 4)]
+    def test_its_rule_is_compared_with_the_arrays(self) -> None:
+        sine = make_host_sine([], "i -> i")
+        with pytest.raises(RegistrationValueError, match=r"argument 0 \('x'\) has 2 axes"):
+            jax.jit(sine)(put(X, make_mesh(), "i"))
 
-    def test_an_eager_call_runs_on_the_parts_of_a_spread_array(self) -> None:
-        seen: list[Any] = []
-        sine = make_host_sine(seen)
-        result = sine(put(X, make_mesh(), "i"))
-        np.testing.assert_allclose(result, np.sin(X), rtol=1e-6)
-        assert (result.sharding.spec, seen) == (P("i"), [(1, 4)] * 8)
-
-    def test_on_the_tape_value_and_gradient_stay_cut(self) -> None:
+    def test_an_eager_call_on_the_tape_runs_on_the_whole(self) -> None:
         seen: list[Any] = []
         sine = make_host_sine(seen)
         x = Tensor.from_array(put(X, make_mesh(), "i"), requires_grad=True)
         y = sine(x)
         y.sum().backward()
-        assert y.array.sharding.spec == P("i")
-        assert set(seen) == {(1, 4)}
+        np.testing.assert_allclose(y.array, np.sin(X), rtol=1e-6)
         np.testing.assert_allclose(x.grad.array, np.cos(X), rtol=1e-6)
-
-    def test_without_a_rule_one_warning_reports_gathered_arrays(self) -> None:
-        seen: list[Any] = []
-        sine = make_host_sine(seen, None)
-        x = put(X, make_mesh(), "i")
-        with pytest.warns(
-            CompilationWarning, match=r"shard::sine: its arrays will be gathered.*register_sharding"
-        ) as warned:
-            result = jax.jit(sine)(x)
-        assert [one.filename for one in warned] == [__file__]
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            jax.jit(lambda x: sine(x) + 1)(x)
-        np.testing.assert_allclose(result, np.sin(X), rtol=1e-6)
-        assert seen[0] == (8, 4)
-
-    def test_an_error_of_the_kernel_names_the_op(self) -> None:
-        sine = make_host_sine([])
-        sine.register_fake(lambda x: jnp.zeros(x.shape, jnp.float16))
-        x = put(X, make_mesh(), "i")
-        with pytest.raises(
-            Exception, match=r"shard::sine: the kernel's results differ from those of its fake"
-        ):
-            jax.jit(sine)(x).block_until_ready()
-        sine.register_fake(lambda x: x)  # JAX raises the error again until the devices have run a program
-        jax.jit(lambda x: sine(x) + 1)(x).block_until_ready()
-        jax.effects_barrier()
+        assert seen == [(8, 4)]

@@ -1,4 +1,4 @@
-"""Sharding rules: rules as functions, and rules that are refused."""
+"""Sharding rules that are refused."""
 
 from __future__ import annotations
 
@@ -7,66 +7,11 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from jax.sharding import PartitionSpec as P
 
 from oplib.errors import RegistrationValueError
 from oplib.library import custom_op, define, register_sharding
 
-from .shards import W, X, make_mesh, put, read_collectives
-
-
-@pytest.mark.devices(8)
-class TestRulesThatAreFunctions:
-    def test_it_is_asked_with_a_mesh_axis_for_every_axis_and_works_for_any_rank(self) -> None:
-        asked: list[Any] = []
-        shapes: list[Any] = []
-
-        @custom_op("shard::soft")
-        def soft(x: jax.Array) -> jax.Array:
-            shapes.append(x.shape)
-            return jax.nn.softmax(x)
-
-        @soft.register_sharding
-        def keep_last_axis_whole(x: P) -> tuple[P, P]:
-            asked.append(x)
-            spec = P(*x[:-1], None)
-            return spec, spec
-
-        mesh = make_mesh(shape=(4, 2))
-        for value, spec, due in ((X, ("i", "k"), (2, 4)), (X.reshape(4, 2, 4), ("i", "k", None), (1, 1, 4))):
-            run = jax.jit(soft)
-            np.testing.assert_allclose(run(put(value, mesh, *spec)), jax.nn.softmax(value), rtol=1e-5)
-            assert shapes[-1] == due
-        assert asked[0] == P("x0", "x1")
-        assert asked[-1] == P("x0", "x1", "x2")
-
-    def test_it_may_return_a_text(self) -> None:
-        @custom_op("shard::shifted")
-        def shifted(x: jax.Array) -> jax.Array:
-            return x + 1
-
-        shifted.register_sharding(lambda x: "i j -> i j" if len(x) == 2 else "i -> i")
-        x = put(X, make_mesh(), "i")
-        run = jax.jit(shifted)
-        np.testing.assert_allclose(run(x), X + 1)
-        assert read_collectives(run, x) == set()
-
-    @pytest.mark.parametrize(
-        ("answer", "told"),
-        [
-            (3, "it returned 3"),
-            ((P("a"), (P(), P())), "it returned 2 specs, expected 1"),
-            ((P("x0"), P("x0")), r"it returned 1 axes for argument 0, which has 2"),
-        ],
-    )
-    def test_an_answer_that_does_not_fit_is_refused(self, answer: Any, told: str) -> None:
-        @custom_op("shard::wrong")
-        def wrong(x: jax.Array) -> jax.Array:
-            return x
-
-        wrong.register_sharding(lambda x: answer)
-        with pytest.raises(RegistrationValueError, match=rf"shard::wrong: the sharding rule.*{told}"):
-            wrong(X)
+from .shards import W, X
 
 
 class TestRefusals:
@@ -99,12 +44,15 @@ class TestRefusals:
         with pytest.raises(RegistrationValueError, match=rf"shard::schema: the sharding rule .*{told}"):
             register_sharding("shard::schema", rule)
 
-    def test_a_rule_that_is_neither_text_nor_function_is_a_type_error(self) -> None:
+    @pytest.mark.spec("D.61")
+    @pytest.mark.parametrize("rule", [3, None, lambda x: (x, x)], ids=["number", "None", "function"])
+    def test_a_rule_that_is_no_text_is_a_type_error_with_an_example(self, rule: Any) -> None:
         define("shard::schema", "(Tensor x) -> Tensor")
-        with pytest.raises(
-            TypeError, match=r"register_sharding\(shard::schema\): the rule is a text.*Got int"
-        ):
-            register_sharding("shard::schema", 3)
+        told = (
+            rf"rule is no text. Got {type(rule).__name__}. Write a name per axis, such as 'i j, j k -> i k'"
+        )
+        with pytest.raises(TypeError, match=rf"register_sharding\(shard::schema\): the {told}"):
+            register_sharding("shard::schema", rule)
 
     @pytest.mark.parametrize(
         ("rule", "told"),

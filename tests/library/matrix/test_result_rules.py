@@ -190,20 +190,12 @@ class TestBatchingRules:
 
 @pytest.mark.devices(8)
 class TestShardingRules:
-    @pytest.mark.parametrize(
-        "rule",
-        [
-            "i j -> i j, i j, i",
-            lambda x: (P(x[0], None), Pair(P(x[0], None), [P(x[0], None), P(x[0])])),
-        ],
-        ids=["text", "function"],
-    )
-    def test_a_rule_has_an_entry_for_each_array_of_a_tree(self, rule: Any) -> None:
+    def test_a_rule_has_an_entry_for_each_array_of_a_tree(self) -> None:
         @custom_op("tree_rules::rows")
         def rows(x: jax.Array) -> Pair:
             return Pair(2 * x, [jnp.sort(x, 1), x.sum(1)])
 
-        rows.register_sharding(rule)
+        rows.register_sharding("i j -> i j, i j, i")
         x, run = put(GRID, make_mesh(), "i"), jax.jit(rows)
         got = run(x)
         np.testing.assert_allclose(got.second[0], np.sort(GRID, 1))
@@ -229,15 +221,13 @@ class TestShardingRules:
         ):
             jax.jit(split)(put(X, make_mesh(shape=(1,)), "i"))
 
-    @pytest.mark.parametrize("rule", ["i -> i", lambda x: (x, x)], ids=["text", "function"])
-    def test_an_argument_that_is_a_tree_is_refused_with_the_rule(self, rule: Any) -> None:
+    def test_an_argument_that_is_a_tree_is_refused_with_the_rule(self) -> None:
         @custom_op("tree_rules::weigh")
         def weigh(tree: dict[str, jax.Array], x: jax.Array) -> jax.Array:
             return tree["w"] * x
 
-        weigh.register_sharding(rule)
-        name = rule if isinstance(rule, str) else rule.__name__
-        told = f"weigh: the sharding rule '{name}' does not fit the op: argument 'tree' is a tree of arrays"
+        weigh.register_sharding("i -> i")
+        told = "weigh: the sharding rule 'i -> i' does not fit the op: argument 'tree' is a tree of arrays"
         x = put(X, make_mesh(shape=(1,)), "i")
         with pytest.raises(RegistrationValueError, match=told):
             jax.jit(weigh)({"w": x}, x)
