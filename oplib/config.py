@@ -35,7 +35,7 @@ class Config:
         record_lines: False stops recorded calls from noting the line of the program that made them, which
             errors of a backward pass and ``oplib.visual`` show. It saves 0.2 µs per call.
         process_timeout: the seconds that a process that compiles a program waits for the others that share
-            its mesh, before it raises a DeviceError; and after which a call that waits for them warns.
+            its mesh, before it raises a DeviceError.
         compilation_cache: the folder in which JAX keeps compiled code for later processes, or None.
         uses_fast_path: whether generated code serves calls: both settings are True, and no thread is in a
             region of autocast. Do not assign it.

@@ -10,7 +10,6 @@ import os
 import re
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -115,9 +114,8 @@ def check_that_processes_with_other_operands_raise() -> None:
     training = Training()
     before = training.look()
     x = place(X[: 4 + 4 * jax.process_index()], None)
-    told = ("^run: .* compile different programs", f"Process {jax.process_index()} has ")
-    shapes = (r"argument 'x' f32\[4,8\]", r"argument 'x' f32\[8,8\]")
-    catch(DeviceError, lambda: training.step(x), *told, *shapes)
+    told = ("^run: .* compile different programs", f"differs from process {1 - jax.process_index()}")
+    catch(DeviceError, lambda: training.step(x), *told)
     assert training.look() == before
     losses = [training.step(place(X)).item() for _ in range(2)]
     assert losses[1] < losses[0]
@@ -127,34 +125,13 @@ def check_that_processes_with_other_code_raise() -> None:
     """A branch on the index of the process makes another program of the same operands."""
     x = place(X, "i")
     branch = oplib.jit(lambda x: x.sum() if jax.process_index() else x.sum() * 2)
-    catch(DeviceError, lambda: branch(x), "same operands, but another text")
+    catch(DeviceError, lambda: branch(x), "compile different programs")
 
 
 def check_that_a_program_of_one_process_asks_no_other() -> None:
     """Nothing waits for the process that does not call it."""
     if jax.process_index() == 0:
         assert oplib.jit(lambda x: x * 2)(oplib.ones(2)).tolist() == [2, 2]
-
-
-def check_that_a_call_that_waits_for_a_process_is_told() -> None:
-    """One calls a program that both have compiled, the other later: the first is warned once and goes on."""
-    step, x = oplib.jit(lambda x: x.sum() * 3), place(X, "i")
-    expected = step(x).item()
-    oplib.config.process_timeout, before = 0.5, oplib.config.process_timeout
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            if jax.process_index() == 1:
-                time.sleep(3)
-            assert step(x).item() == expected
-            time.sleep(1.5)  # no call is under way
-    finally:
-        oplib.config.process_timeout = before
-    told = [str(warning.message) for warning in caught if "process_timeout" in str(warning.message)]
-    if jax.process_index() == 0:
-        assert len(told) == 1
-        assert "a call has not ended for 0.5 s" in told[0]
-        assert "Process 0 shares the program with process 1" in told[0]
 
 
 def check_that_a_step_that_one_process_calls_ends() -> None:

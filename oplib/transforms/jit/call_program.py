@@ -15,7 +15,6 @@ import numpy as np
 from oplib.autograd.array_functions.array_function import make_gather
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.saved.hooks import KEEP_VALUES
-from oplib.errors import describe
 from oplib.library.axes.bodies import calls_any
 from oplib.modes import modes
 from oplib.tensor import Storage
@@ -29,7 +28,7 @@ from oplib.transforms.tracing.paths import SCALARS, CapturedPath
 from oplib.transforms.tracing.pruning import prune
 from oplib.transforms.tracing.reader import Reader
 
-from .agreement import CallWatch, find_processes, require_agreement
+from .agreement import find_processes, require_agreement
 from .arguments import CallArguments
 from .call_backward import Backward, CompiledCallBackward, Recipe, StateOfCall, list_sources
 from .call_trace import Trace, TracedBackward
@@ -77,7 +76,6 @@ class Program:
         named, numbers = effects.find_named(), candidates.numbers
         self._named_leaves = {index for index, leaf in enumerate(leaves) if numbers.get(id(leaf)) in named}
         self._has_run, self.is_compiled, self.reason = False, False, ""
-        self._watch: CallWatch | None = None
         donated = [position for position, _ in self._donated]
         self._layouts = _find_layouts(trace, read)
         shardings = self._layouts if any(self._layouts) else None
@@ -235,8 +233,6 @@ class Program:
                 self._write_back.refill(operands.list_owners(), returned[0])
             elif self._following is not None:
                 self._following.forget_gradients(operands.tensors)
-            if self._watch is not None:
-                self._watch.end(returned[0] if returned else None)
             raise
 
     def _compute(self, operands: CallOperands, inputs: list[Any], returned: list[Sequence[Any]]) -> bool:
@@ -245,8 +241,6 @@ class Program:
         Returns:
             Whether the outputs have replaced those of the call that this one follows.
         """
-        if self._watch is not None:
-            self._watch.begin()
         outputs, follows = operands.outputs, False
         if outputs is not None and self._following is not None:
             arrays, computed = [*self._following.take_kept([*outputs.arrays, None])], list[Any]()
@@ -266,8 +260,6 @@ class Program:
             if reads[0] == seen:  # no interrupt and no signal handler after this
                 returned.extend(calls)
         self._has_run = True
-        if self._watch is not None:
-            self._watch.end(returned[0])
         return follows
 
     def _list_rest(self, operands: CallOperands, arguments: CallArguments) -> list[Any]:
@@ -339,10 +331,7 @@ class Program:
                 require_memory(self._name, aval.shape, aval.dtype, listed=True)
         lowered = traced.lower()
         if processes := find_processes((*operands.arrays, *arguments.arrays)):
-            shown = [describe(array) for array in arguments.arrays]
-            shown += [f"{name} {shape}" for name, shape in self._operands.list_shapes()]
-            require_agreement(self._name, self.reason, processes, lowered.as_text(), shown)
-            self._watch = CallWatch(self._name, processes, jax.tree.leaves(lowered.out_info))
+            require_agreement(self._name, self.reason, processes, lowered.as_text())
         lowered.compile()
         self.is_compiled = True
 
