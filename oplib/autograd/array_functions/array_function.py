@@ -7,7 +7,6 @@ of its own.
 
 from __future__ import annotations
 
-import copy
 import inspect
 import itertools
 import weakref
@@ -244,7 +243,6 @@ class BackwardPlan:
         differentiable: for each output, whether it can carry a gradient.
         extras: computes the intermediates among the residuals from ``extra_reads``; None if there are none.
         extra_reads: the inputs and outputs that ``extras`` reads, as indices into inputs, then outputs.
-        viewed: the inputs whose arrays the call computes and returns at its end, because they are saved.
         selects: whether residuals that the backward only compares count as not read, see ``Derivative``.
         sole: the backward for one cotangent, if it is known and never changes; else None.
         structure: the structure of the op's result, for the floor that knows ops.
@@ -274,7 +272,6 @@ class BackwardPlan:
         "sources",
         "structure",
         "token",
-        "viewed",
         "wanted",
     )
 
@@ -290,7 +287,6 @@ class BackwardPlan:
         self.sole: ArrayFunction | None = None
         self.extras: ArrayFunction | None = None
         self.extra_reads: tuple[int, ...] = ()
-        self.viewed: tuple[int, ...] = ()
         self.structure: Any = None
         self.names: tuple[str, ...] = ()
         self.selects = False
@@ -303,12 +299,6 @@ class BackwardPlan:
         """Sets the origins of the residuals."""
         self.sources = tuple(sources)
         self.pick = make_gather(self.sources)
-
-    def copy_for_views(self, viewed: tuple[int, ...]) -> BackwardPlan:
-        """Returns the plan for a call that returns the arrays of these inputs too."""
-        plan = copy.copy(self)
-        plan.viewed, plan.pattern, plan.repetition = viewed, None, itertools.repeat(plan)
-        return plan
 
     @property
     def op_name(self) -> str:

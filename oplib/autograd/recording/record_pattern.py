@@ -14,13 +14,11 @@ class Pattern(NamedTuple):
         wanted: for each input, whether its gradient is computed.
         sources: the indices of the saved values among inputs and then outputs.
         differentiable: whether each output carries a gradient.
-        viewed: the inputs that are views, whose arrays the call returns after the outputs.
     """
 
     wanted: Mask
     sources: tuple[int, ...]
     differentiable: Mask
-    viewed: tuple[int, ...] = ()
 
 
 _known: dict[Pattern, Pattern] = {}
@@ -31,6 +29,6 @@ def find_pattern(plan: BackwardPlan) -> Pattern | None:
     if plan.pattern is None and plan.extras is None and None not in plan.outputs:
         count = plan.input_count + len(plan.outputs)
         if all(source < count for source in plan.sources):
-            pattern = Pattern(plan.wanted, plan.sources, plan.differentiable, plan.viewed)
+            pattern = Pattern(plan.wanted, plan.sources, plan.differentiable)
             plan.pattern = _known.setdefault(pattern, pattern)
     return plan.pattern

@@ -167,7 +167,7 @@ class _CallWriter:
 
     def _read_arrays(self) -> list[str]:
         return [
-            argument.array if argument.numbers else _spread(argument, _read(argument, "_storage.operand"))
+            argument.array if argument.numbers else _spread(argument, _read(argument, "_storage.array"))
             for argument in self._inputs
         ]
 
@@ -209,10 +209,10 @@ class _CallWriter:
             code.write(f"__recorder = __specialization.{self._choose_recorder()}")
             for tensor in self._tensors:
                 if tensor.is_list:
-                    code.write(f"{tensor.array} = {_read(tensor, '_storage.operand')}")
+                    code.write(f"{tensor.array} = {_read(tensor, '_storage.array')}")
                     continue
                 code.write(
-                    f"{tensor.storage} = {tensor.name}._storage", f"{tensor.array} = {tensor.storage}.operand"
+                    f"{tensor.storage} = {tensor.name}._storage", f"{tensor.array} = {tensor.storage}.array"
                 )
             arrays = [_spread(argument, argument.array) for argument in self._inputs]
             code.write(f"__result = __recorder({', '.join(arrays)})")
@@ -280,9 +280,6 @@ class _CallWriter:
     def _write_residuals(self, pattern: Pattern) -> None:
         """Writes what the node saves, as ``save_residuals`` does. The storages of outputs have version 0."""
         code, count = self._code, len(self._inputs)
-        for number, index in enumerate(pattern.viewed, 1 + self._block.result_count):
-            argument = self._inputs[index]
-            code.write(f"{argument.array} = {argument.storage}.keep({argument.array}, __result[{number}])")
         values: list[str] = []
         storages: list[str] = []
         versions: list[str] = []
@@ -321,7 +318,7 @@ class _CallWriter:
         with code.block("):"):
             (output,) = self._call(["__array", *self._read_arrays()[1:]])
             code.write(
-                "__array = __storage.operand",
+                "__array = __storage.array",
                 f"__output = {output}",
                 "if (",
                 "    not __isinstance(__output, __Tracer)",

@@ -160,15 +160,11 @@ class FastPath:
 
         Args:
             block: of the overload.
-            result: of the recorder: the plan, the outputs, and the arrays of views.
+            result: of the recorder: the plan and the outputs.
             tensors: the inputs; None for each that is no Tensor.
             arrays: their arrays.
         """
-        plan = result[0]
-        block.dispatcher.add_pattern(plan)
+        block.dispatcher.add_pattern(result[0])
         self._renew()
-        values, count = list(arrays), len(result) - len(plan.viewed)
-        for index, array in zip(plan.viewed, result[count:], strict=True):
-            values[index] = tensors[index]._storage.keep(values[index], array)
-        results = record(block.dispatcher.node_class, result[:count], tensors, values)
+        results = record(block.dispatcher.node_class, result, tensors, arrays)
         return results[0] if len(results) == 1 else tuple(results)

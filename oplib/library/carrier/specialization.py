@@ -20,7 +20,6 @@ from oplib.library.derivatives.jvp_rule import Pushed
 from oplib.library.kernels.tracing import any_traced
 from oplib.library.objects.overload import OpOverload
 from oplib.tensor.devices.memory import require_memory
-from oplib.tensor.views import read_operands
 from oplib.tracebacks import carry_errors
 
 from .bound_call import BoundCall
@@ -89,12 +88,12 @@ class Specialization:
         self.pushers: dict[Mask, ArrayFunction] = {}
         self._rules: dict[tuple[Mask, bool], Callable[..., Pushed]] = {}
 
-        def run(*operands: Any) -> tuple[Structure, tuple[Any, ...]]:
-            structure, outputs = carrier.run(call, read_operands(operands))
+        def run(*arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
+            structure, outputs = carrier.run(call, arrays)
             return structure, self._check_sizes(tuple(outputs))
 
-        def run_one(*operands: Any) -> Any:
-            return self._check_sizes(carrier.bind(call, read_operands(operands)))[0]
+        def run_one(*arrays: Any) -> Any:
+            return self._check_sizes(carrier.bind(call, arrays))[0]
 
         rename_function(run, overload.name())
         rename_function(run_one, overload.name())
@@ -143,11 +142,7 @@ class Specialization:
     def _make_recorder(self, wanted: Mask) -> Callable[..., Recorded]:
         derived = self.overload.record.is_derived
 
-        def record(*operands: Any) -> Recorded:
-            arrays = read_operands(operands)
-            return _return_views(record_arrays(arrays), operands, arrays)
-
-        def record_arrays(arrays: Sequence[Any]) -> Recorded:
+        def record(*arrays: Any) -> Recorded:
             if not derived or self.call.is_plain:
                 return self.record_plain(wanted, arrays)
             return self._record_derived(wanted, arrays)
@@ -282,18 +277,6 @@ class Specialization:
         inputs = map(self.layout.find_argument, range(plan.input_count))
         plan.names = (*inputs, *name_results(len(plan.outputs)))
         plan.selects = self.overload.record.derivative.selects
-
-
-def _return_views(recorded: Recorded, operands: Sequence[Any], arrays: Sequence[Any]) -> Recorded:
-    """Adds the arrays of views that the plan saves to what a call returns."""
-    plan = recorded[0]
-    saved = {*plan.sources, *plan.extra_reads}
-    viewed = [
-        index for index, operand in enumerate(operands) if index in saved and operand is not arrays[index]
-    ]
-    if not viewed:
-        return recorded
-    return plan.copy_for_views(tuple(viewed)), *recorded[1:], *[arrays[index] for index in viewed]
 
 
 def _compile(run: Callable[..., Results], call: BoundCall) -> Callable[..., Results]:

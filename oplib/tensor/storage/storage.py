@@ -18,7 +18,6 @@ class Storage:
 
     Attributes:
         array: the current ``jax.Array`` (or tracer). It is replaced, never written.
-        operand: what a compiled call may take in place of the array; for a view see ``tensor/views``.
         version: the number of in-place writes.
         is_inference: whether it was made in inference mode, and so counts no versions.
     """
@@ -29,11 +28,6 @@ class Storage:
 
     array: Any
     version: int
-    operand: Any
-
-    def __init_subclass__(cls) -> None:
-        if "operand" not in cls.__dict__:
-            cls.operand = cls.array
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -91,6 +85,3 @@ class Storage:
             strides.append(step)
             step *= max(length, 1)
         return tuple(reversed(strides)), 0
-
-
-Storage.operand = Storage.__dict__["array"]  # the same slot under a second name, which costs nothing

@@ -27,8 +27,6 @@ from .reshape import Reshape
 
 Combine = Callable[[Starts, Starts], Starts] | None
 _MOST_PARTS = 16
-_READS_BEFORE_PROGRAMS = 2048  # a program costs as much to compile as these reads of a view
-_MOST_PROGRAMS = 64
 
 
 class Chain:
@@ -44,7 +42,6 @@ class Chain:
         is_identity: whether the view shows its base unchanged.
         is_large: whether writes use the buffer of the base again, see ``storage/fresh.py``.
         tape_functions: functions that the tape makes for the chain, by name.
-        reads_to_wait: compiled calls read the views themselves when this number is 0, see ``operand.py``.
     """
 
     def __init__(self, frames: tuple[Frame, ...]) -> None:
@@ -58,8 +55,6 @@ class Chain:
         self.tape_functions: dict[str, Any] = {}
         self._forms: dict[str, _Forms] = {}
         self._extensions: dict[Frame, tuple[Chain, Combine]] = {}
-        self.reads_to_wait = _READS_BEFORE_PROGRAMS
-        self._program_count = 0
         self._parts: dict[int, tuple[ref[Any], ref[Any]]] = {}  # base and view, by the id of the base
         self._calls: set[Hashable] = set()  # of large bases
 
@@ -213,27 +208,16 @@ class Chain:
             return self.run("get", Chain.get, starts, whole)
         if starts:
             return forms.by_operand(whole, starts_to_array(starts))  # as run does, inlined
-        part = self.find_part(whole)
-        if part is None:
-            part = forms.by_operand(whole, ())
-            if not isinstance(part, Tracer):
-                self.note_part(whole, part)
-        return part
-
-    def find_part(self, whole: Any) -> Any:
-        """Returns the array of an equal view of the same base that still lives, or None.
-
-        Such a view is the transposed weight that each step of a loop takes anew.
-        """
+        # An equal view of the same base may live: the transposed weight that each step of a loop takes anew.
         held = self._parts.get(id(whole))
         part = None if held is None or held[0]() is not whole else held[1]()
-        return None if part is None or part.is_deleted() else part
-
-    def note_part(self, whole: Any, part: Any) -> None:
-        """Notes the array of a view without starts. While it lives, the next equal view gets it too."""
-        if len(self._parts) >= _MOST_PARTS:
-            self._parts.clear()
-        self._parts[id(whole)] = ref(whole), ref(part)
+        if part is None or part.is_deleted():
+            part = forms.by_operand(whole, ())
+            if not isinstance(part, Tracer):
+                if len(self._parts) >= _MOST_PARTS:
+                    self._parts.clear()
+                self._parts[id(whole)] = ref(whole), ref(part)
+        return part
 
     def note_read(self, whole: Any) -> bool:
         """Notes a read of such a base. Returns whether one was noted before, so that no read compiles."""
@@ -241,12 +225,6 @@ class Chain:
         has_read = key in self._calls
         self._calls.add(key)
         return has_read and whole.sharding.__class__ is SingleDeviceSharding
-
-    def note_program(self) -> None:
-        """Counts the programs that contain the chain. After the last one the chain runs by itself again."""
-        self._program_count += 1
-        if self._program_count >= _MOST_PROGRAMS:
-            self.reads_to_wait = -1
 
     def write(self, whole: Any, part: Any, starts: Starts) -> Any:
         """Returns the base with the view replaced. The function is compiled if both are concrete."""

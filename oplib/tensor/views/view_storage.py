@@ -24,12 +24,10 @@ from oplib.tensor.storage.fresh import (
 )
 from oplib.tensor.storage.storage import Storage
 
-from .chain import Chain, make_chain, starts_to_array
+from .chain import Chain, make_chain
 from .frame import Starts
-from .operand import ViewOperand
 
 _new: Any = object.__new__
-_READ_BY_CALL: Any = (lambda: None, None)
 _ARRAY_HOLDERS = (Storage, FreshStorage)
 
 
@@ -93,40 +91,6 @@ class ViewStorage(Storage):
     def array(self, value: Any) -> None:
         """Stores a value that is known to be the view's, so that it need not be read."""
         self._hold(self.base.array, value)
-
-    @property
-    def operand(self) -> Any:
-        """The input of a compiled call in place of the array: at the first read the base and the chain.
-
-        The second read makes the array, because then others may follow.
-        """
-        chain = self.chain
-        if self._kept is None and not chain.is_identity:
-            if chain.reads_to_wait:
-                chain.reads_to_wait -= 1
-            elif self.base.__class__ is not FreshStorage:
-                whole = self.base.array
-                if not isinstance(whole, Tracer) and whole.sharding.__class__ is SingleDeviceSharding:
-                    self._kept = _READ_BY_CALL
-                    if self.starts:
-                        return ViewOperand(whole, starts_to_array(self.starts), chain)
-                    part = chain.find_part(whole)
-                    return ViewOperand(whole, (), chain) if part is None else part
-        return self.array
-
-    def keep(self, operand: ViewOperand, part: Any) -> Any:
-        """Keeps the array of the view that a compiled call has returned for an operand.
-
-        Returns:
-            The kept array. It is another one if the view was read meanwhile.
-        """
-        kept = self._kept
-        if kept is not None and kept[0]() is operand.whole:
-            return kept[1]
-        if operand.starts.__class__ is tuple:
-            operand.chain.note_part(operand.whole, part)
-        self._hold(operand.whole, part)
-        return part
 
     def _hold(self, whole: Any, part: Any) -> None:
         self._kept = None if isinstance(part, Tracer) else (weakref.ref(whole), part)
