@@ -71,16 +71,16 @@ def run_without_tangents(function: Callable[..., Any], *args: Any) -> Any:
 def find_tangent(tensor: Tensor) -> Tensor | None:
     """Returns the tangent of a tensor; None if it has none or forward mode is off."""
     state = modes.state
-    return None if state.dual_level is None or not state.forward_enabled else _look_up(tensor)
+    return None if state.dual_level is None or not state.forward_enabled else look_up_tangent(tensor)
 
 
-def _look_up(tensor: Tensor) -> Tensor | None:
+def look_up_tangent(tensor: Tensor) -> Tensor | None:
     """Returns the tangent, whether forward mode is on or off. The tangent of a view is a view."""
     slot = tensor._tangent_slot
     if slot is not None and slot.tangent is not None:
         return slot.tangent
     root = _find_whole(tensor)
-    whole = None if root is None else _look_up(root)
+    whole = None if root is None else look_up_tangent(root)
     if whole is None:
         return None
     tangent = upcalls.view_alike(whole, tensor)  # a write into either must show in both
@@ -113,7 +113,7 @@ def find_tangents(tensors: Sequence[Tensor | None]) -> list[Tensor | None] | Non
 def claim_slot(tensor: Tensor) -> TangentSlot | None:
     """Returns the slot of a tensor. In an open level it is made: a saved tensor may get a tangent later."""
     level: Any = modes.state.dual_level
-    if level is not None and tensor._tangent_slot is None and _look_up(tensor) is None:
+    if level is not None and tensor._tangent_slot is None and look_up_tangent(tensor) is None:
         tensor._tangent_slot = level.make_slot()
     return tensor._tangent_slot
 
@@ -146,8 +146,8 @@ def push_tangents(
     """
     present = [tangent for tangent in tangents if tangent is not None]
     results = push(list(map(_freeze, (*operands, *present))))
-    for output, tangent in zip(outputs, results, strict=True):
-        if output is not None and tangent is not None and _look_up(output) is None:  # a view has its own
+    for output, tangent in zip(outputs, results, strict=True):  # a view has its own
+        if output is not None and tangent is not None and look_up_tangent(output) is None:
             set_tangent(output, tangent)
 
 

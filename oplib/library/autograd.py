@@ -15,11 +15,13 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from oplib.autograd.array_functions.array_function import shape_of
+from oplib.autograd.array_functions.array_function import has_gradient, shape_of
 from oplib.autograd.engine.backward_and_grad import grad as find_gradients
 from oplib.autograd.function import Function
 from oplib.autograd.grad_mode import enable_grad
+from oplib.autograd.tangents import look_up_tangent
 from oplib.autograd.user_functions.function_node import refuse_gradients
+from oplib.autograd.user_functions.recording import note_constants
 from oplib.autograd.user_functions.tensor_list import (
     flatten,
     not_list_of_optional_tensor,
@@ -28,7 +30,7 @@ from oplib.autograd.user_functions.tensor_list import (
     supports_tensorlist,
     unflatten,
 )
-from oplib.errors import ReadValueError
+from oplib.errors import MissingRuleError, ReadValueError
 from oplib.modes import modes
 from oplib.tensor import Tensor, box
 from oplib.tensor.storage.failed_reads import forget_read
@@ -215,7 +217,9 @@ def _generate(op: OpOverload, info: Any) -> type[Function]:
         "_surrogates": staticmethod(lambda: (op.name(),) if op.record.derivative.surrogate else ()),
     }
     generated: type[Function] = type(op.record.step_name, (Function,), members)
-    return supports_tensorlist(generated, or_none=True) if _has_lists(op) else generated
+    generated = supports_tensorlist(generated, or_none=True) if _has_lists(op) else generated
+    generated.backward = staticmethod(_drop_constants(generated.backward))
+    return generated
 
 
 def _has_lists(op: OpOverload) -> bool:
@@ -236,17 +240,81 @@ def _run_forward(op: OpOverload, info: Any, ctx: Any, inputs: Sequence[Any]) -> 
     if not op.record.takes_tensors:
         return _run_on_arrays(op, info, ctx, values)
     run = getattr(info, "_forward_fn", None)
-    if run is not None and not is_carried(op.record, values):
-        return run_below_autograd(op.record, values, forward=partial(run, ctx))
-    result = _run(op, values)
-    if run is not None:  # the result above has the rules of the op in a transformation of JAX
-        run_below_autograd(op.record, values, forward=partial(run, ctx))
+    is_needed = run is None or is_carried(op.record, values)
+    result = _run(op, values) if is_needed else None
+    if run is not None:
+        made = run_below_autograd(op.record, values, forward=partial(run, ctx))
+        note_constants(ctx, find_tensors([values, made]))
+        if not is_needed:
+            return made  # else the result above has the rules of the op in a transformation of JAX
     setup = info._setup_context_fn
     if setup is not None:
         positional, keyword_only = split_values(op._schema, values)
         extra = {"keyword_only_inputs": keyword_only} if keyword_only else {}
-        setup(ctx=ctx, inputs=positional, output=result, **extra)
+        bound = partial(setup, ctx=ctx, inputs=positional, output=result, **extra)
+        _run_setup(op, ctx, bound, values, result)
     return result
+
+
+def _run_setup(op: OpOverload, ctx: Any, setup: Rule, values: Sequence[Any], result: Any) -> None:
+    """Runs the setup with recording on: what it computes has its part in second derivatives (ADR 6).
+
+    Meanwhile the results have the history that ``finish_call`` gives them for good.
+    """
+    state, inputs = modes.state, set(map(id, find_tensors(values)))
+    if op._schema.has_result_tree:
+        results: list[Any] = find_tensors([result])
+    else:
+        members = [part if isinstance(part, list) else [part] for part in _list_values(result)]
+        results = [member for part in members for member in part]
+    new = [(slot, own) for slot, own in enumerate(results) if isinstance(own, Tensor)]
+    new = [
+        (slot, own) for slot, own in new if id(own) not in inputs and has_gradient(own._storage.spec.dtype)
+    ]
+    try:
+        for slot, output in new:
+            output._requires_grad, output._grad_fn, output._output_nr = True, ctx, slot
+        state.grad_enabled = True
+        setup()
+        _refuse_tangents(op.name(), ctx, values, new)
+    finally:
+        state.grad_enabled = False
+        for _, output in new:
+            output._requires_grad, output._grad_fn, output._output_nr = False, None, 0
+    marked = set(map(id, ctx.non_differentiable))
+    ctx._op_constants = [slot for slot, output in new if id(output) in marked]
+
+
+def _refuse_tangents(op: str, ctx: Any, values: Sequence[Any], new: Sequence[tuple[int, Tensor]]) -> None:
+    """Raises MissingRuleError if forward mode would find no tangent of a value that the setup computed."""
+    inputs = find_tensors(values)
+    if modes.state.dual_level is None or all(look_up_tangent(own) is None for own in inputs):
+        return
+    known = [*inputs, *(output for _, output in new)]
+    for value in [*ctx.to_save, *vars(ctx).values()]:
+        if isinstance(value, Tensor) and value._requires_grad and not any(value is own for own in known):
+            raise MissingRuleError(
+                f"{op}: setup_context keeps a value that it computes, which has no tangent. An argument "
+                "carries a tangent in forward mode, and requires grad. Keep arguments and results, and "
+                "compute the value in the backward formula, or write kernel and rules for jax.Array."
+            )
+
+
+def _list_values(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+def _drop_constants(backward: Rule) -> Rule:
+    """Lets a backward get no gradients of results that were marked: a saved value may depend on them."""
+
+    def run(ctx: Any, *grads: Any) -> Any:
+        for slot in vars(ctx).get("_op_constants", ()):
+            if (grad := grads[slot]) is not None:
+                zero = grad.new_zeros(grad.shape) if ctx.materialize_grads else None
+                grads = (*grads[:slot], zero, *grads[slot + 1 :])
+        return backward(ctx, *grads)
+
+    return run
 
 
 def _run_on_arrays(op: OpOverload, info: Any, ctx: Any, values: Sequence[Any]) -> Any:
@@ -273,10 +341,7 @@ def _pull_arrays(op: OpOverload, formula: Rule, ctx: Any, *grads: Any) -> Any:
     saved = iter(_unbox(list(ctx.saved_tensors)))
     restored = ctx._op_notes.restore(op.name(), "setup_context", saved)
     results = run_with_grad_off(formula, restored, *_unbox(list(grads)))
-    boxed = [
-        value if value is None else jax.tree.map(box, value)
-        for value in (results if isinstance(results, tuple) else (results,))
-    ]
+    boxed = [value if value is None else jax.tree.map(box, value) for value in _list_values(results)]
     if not modes.grad_enabled:
         return tuple(boxed)
     leaves, tree = jax.tree_util.tree_flatten(boxed, is_leaf=is_tree_leaf)
@@ -350,7 +415,7 @@ def _hold(argument: Argument, value: Any) -> Any:
 
 def _pad(schema: Any, result: Any) -> Any:
     """Appends the Nones that a formula may omit, for arguments without tensors at the end."""
-    values = result if isinstance(result, tuple) else (result,)
+    values = _list_values(result)
     rest = schema.arguments[len(values) :]
     if any(argument.has_tensor for argument in rest):
         return result
@@ -370,8 +435,7 @@ def _check_shapes(op: str, grads: Any, targets: Sequence[Any]) -> None:
     Raises:
         AutogradError: it has.
     """
-    values = grads if isinstance(grads, tuple) else (grads,)
-    for index, (value, target) in enumerate(zip(values, targets, strict=False)):
+    for index, (value, target) in enumerate(zip(_list_values(grads), targets, strict=False)):
         are_lists = isinstance(value, list) and isinstance(target, list)
         pairs: Any = zip(value, target, strict=False) if are_lists else [(value, target)]
         for grad, due in pairs:

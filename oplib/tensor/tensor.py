@@ -84,6 +84,7 @@ class Tensor(
     _root: Tensor | None = None  # the tensor whose history this view shares; torch's _base
     _creation: int = 0  # a views.Creation: how this view was made
     _read_only: str | None = None  # the view op whose result cannot be written in place
+    _is_detached: bool = False  # made by detach, so meant as a constant
 
     __hash__ = object.__hash__
 
@@ -181,6 +182,7 @@ class Tensor(
         detached._trace = self._trace
         detached._scope = self._scope
         detached._read_only = self._read_only
+        detached._is_detached = True
         return detached
 
     def _share(self) -> Tensor:

@@ -51,6 +51,8 @@ class BackwardCFunction(TapeNode, FunctionCtx):
     _tensor_flags: Sequence[bool] = ()  # whether each flat argument is a tensor, and so has an edge
     _output_count: int = 1
     _output_specs: Specs = NO_SPECS
+    _keeps_constants: bool = False  # it saved what forward computed, which the tape has not recorded
+    _has_warned: ClassVar[bool] = False  # of that
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
@@ -94,6 +96,8 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         if self._output_specs:
             boxed = unflatten_values(boxed, self._output_count, self._output_specs)
         backward, state = self._get_user_fn(), modes.state
+        if self._keeps_constants and run.create_graph and not self._has_warned:
+            self._warn_of_constants(backward)
         try:
             with self._find_mutex():
                 results = backward(self, *boxed)
@@ -120,6 +124,18 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         vars(twin).update(vars(self))
         twin._saved = tuple([None if saved is None else next(rest) for saved in self._saved or ()])
         return twin
+
+    def _warn_of_constants(self, backward: Any) -> None:
+        if getattr(backward, "is_once_differentiable", False):
+            return
+        type(self)._has_warned = True
+        warnings.warn(
+            f"{self.name()}: it kept a value that forward computed, and its backward is recorded. The value "
+            f"is a constant of the second derivative of {self._forward_cls.__name__}. Return it as a result, "
+            "or compute it in backward, or make an op of it, whose setup_context computes the value. If it "
+            "is meant as a constant, keep value.detach().",
+            stacklevel=find_user_level(),
+        )
 
     def _find_mutex(self) -> threading.RLock:
         """Returns the lock of this node. Threads that run it at once would share the user's state on ctx."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from oplib.autograd.array_functions.array_function import has_gradient
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.gradient_representation import ARRAYS, is_array_class
 from oplib.autograd.nodes.node import TapeNode
@@ -79,6 +81,8 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
         ctx.sequence_nr = call.sequence_nr
         if ctx.to_save:
             _check_saved(ctx)
+        if ctx._forward_cls._is_users:
+            note_constants(ctx, (*call.inputs, *leaves))
         state = modes.state
         note_origin(ctx, state)
     outputs = attach_outputs(ctx, leaves, call.inputs, recording=call.recording)
@@ -97,6 +101,20 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
     for name in _PASSING:
         held.pop(name, None)
     return outputs[0] if not several and not specs else pack_result(outputs, count, specs, type(result))
+
+
+def note_constants(ctx: BackwardCFunction, known: Sequence[Any]) -> None:
+    """Notes on ctx whether it holds a value that has neither a history nor come through ``detach``.
+
+    Args:
+        ctx: the ctx, which forward has filled.
+        known: the arguments and results, which are no such values.
+    """
+    for value in [*ctx.to_save, *vars(ctx).values()]:
+        if isinstance(value, Tensor) and not (value._requires_grad or value._is_detached):
+            is_new = not any(value is own for own in known)
+            if is_new and has_gradient(value._storage.spec.dtype):
+                ctx._keeps_constants = True
 
 
 def _note_shape(ctx: BackwardCFunction, call: FunctionCall, output_count: int, output_specs: Specs) -> None:
