@@ -30,8 +30,6 @@ class ModeState:
         constant_in: the trace of JAX, as ``get_opaque_trace_state`` gives it, in which user code has switched
             recording off; None while it is on; ``UNCUT`` in hooks of saved tensors. See
             ``tensor/storage/cut.py``.
-        checkpoint_group: the group of backward passes that share the recomputation of checkpoints, or
-            None.
         draw_logs: the open logs of draws from Generators, the innermost last.
         dual_level: the open level of forward mode, an object of the autograd floor, or None.
         failed_reads: the reads of traced values that have failed in the trace that runs, see
@@ -69,7 +67,6 @@ class ModeState:
     capture_suspended: bool = False
     casts: dict[Any, Any] = field(default_factory=dict[Any, Any])
     check_nan: bool = True
-    checkpoint_group: Any = None
     constant_in: object = None
     draw_logs: tuple[Any, ...] = ()
     dual_level: object = None

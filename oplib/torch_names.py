@@ -131,6 +131,10 @@ HINTS: dict[str, dict[str, str]] = {
     "oplib.utils": {
         "data": "There are no data loaders: index Tensors by parts of oplib.randperm, or use a library."
     },
+    "oplib.utils.checkpoint": {
+        "GraphExecGroup": "Give all results to one oplib.autograd.backward: it computes a region again once.",
+        "set_checkpoint_debug_enabled": "Print in the function, which runs as Python in both computations.",
+    },
     "oplib.optim": {
         **{
             name: f"Use oplib.optim.Optimizer(optax.{transformation}(...), parameters)."

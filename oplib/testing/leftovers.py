@@ -17,7 +17,7 @@ from oplib.modes import ModeState, modes
 from oplib.tensor.dtypes.rules import get_default_dtype, set_default_dtype
 from oplib.tensor.methods.print_options import printing
 from oplib.tensor.storage.escape import note_trace
-from oplib.transforms.checkpoint.checkpoint import _switches
+from oplib.transforms.checkpoint.checkpoint import _setting
 
 # These only count upwards, and mean nothing by their value.
 COUNTERS = {"sequence_nr", "tracing_scope"}
@@ -45,7 +45,7 @@ class World:
             "recursion limit": sys.getrecursionlimit(),
             "compiler of backward passes": (compilation.is_installed, compilation.compiler),
             "writing saved tensors": is_mutation_allowed(),
-            "settings of all checkpoints": (_switches.debug, _switches.early_stop),
+            "early stopping of checkpoints": _setting.early_stop,
         }
         note_trace(modes.state)
         self.modes = read_modes(modes.state)
@@ -83,7 +83,7 @@ class World:
         set_default_dtype(self.state["default dtype"])
         printing.options = self.state["options of printing"]
         compilation.is_installed, compilation.compiler = self.state["compiler of backward passes"]
-        _switches.debug, _switches.early_stop = self.state["settings of all checkpoints"]
+        _setting.early_stop = self.state["early stopping of checkpoints"]
         for name, value in self.state.items():
             owner, _, attribute = name.rpartition(".")
             if owner == "modes":

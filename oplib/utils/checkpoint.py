@@ -1,12 +1,14 @@
 """``torch.utils.checkpoint`` under torch's path; the implementation is in ``oplib.transforms``."""
 
+import typing as _typing
+
 from oplib.autograd.parity import DefaultDeviceType, get_device_states, set_device_states
 from oplib.errors import CheckpointError
+from oplib.torch_names import make_getattr as _make_getattr
 from oplib.transforms.checkpoint.checkpoint import (
     checkpoint,
     checkpoint_sequential,
     noop_context_fn,
-    set_checkpoint_debug_enabled,
     set_checkpoint_early_stop,
 )
 from oplib.transforms.checkpoint.policy import (
@@ -15,8 +17,11 @@ from oplib.transforms.checkpoint.policy import (
     SelectiveCheckpointContext,
     create_selective_checkpoint_contexts,
 )
-from oplib.transforms.checkpoint.recompute import GraphExecGroup
 from oplib.transforms.checkpoint.reentrant import CheckpointFunction, check_backward_validity, detach_variable
+
+if not _typing.TYPE_CHECKING:  # a type checker then reports a name that does not exist
+    __path__: list[str] = []  # with a path, as packages have, an import of such a name gives this hint too
+    __getattr__ = _make_getattr(globals())
 
 __all__ = [
     "SAC_IGNORED_OPS",
@@ -24,7 +29,6 @@ __all__ = [
     "CheckpointFunction",
     "CheckpointPolicy",
     "DefaultDeviceType",
-    "GraphExecGroup",
     "SelectiveCheckpointContext",
     "check_backward_validity",
     "checkpoint",
@@ -33,7 +37,6 @@ __all__ = [
     "detach_variable",
     "get_device_states",
     "noop_context_fn",
-    "set_checkpoint_debug_enabled",
     "set_checkpoint_early_stop",
     "set_device_states",
 ]

@@ -1,6 +1,7 @@
 """The guard that every test runs under."""
 
 import sys
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +13,9 @@ from oplib.modes import modes
 from oplib.tensor import upcalls
 from oplib.tensor.dtypes.rules import set_default_dtype
 from oplib.testing.leftovers import World
-from oplib.transforms.checkpoint.recompute import GraphExecGroup
+from oplib.transforms.checkpoint.checkpoint import set_checkpoint_early_stop
 
-KEPT: list[Library] = []
+KEPT: list[Any] = []
 
 
 def leave_grad_disabled():
@@ -42,8 +43,9 @@ def leave_the_stack_deep():
     sys.setrecursionlimit(sys.getrecursionlimit() + 1)
 
 
-def leave_a_group_of_checkpoints():
-    GraphExecGroup().__enter__()
+def leave_a_setting_of_checkpoints():
+    KEPT.append(set_checkpoint_early_stop(False))
+    KEPT[-1].__enter__()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,7 @@ def leave_a_group_of_checkpoints():
         (leave_an_op, "op leftovers::twice"),
         (leave_a_default_dtype, "default dtype"),
         (leave_the_stack_deep, "recursion limit"),
-        (leave_a_group_of_checkpoints, "modes.checkpoint_group"),
+        (leave_a_setting_of_checkpoints, "early stopping of checkpoints"),
     ],
 )
 def test_state_that_is_left_behind_is_named_and_put_back(misbehave, name, monkeypatch):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import traceback
+import threading
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -10,91 +10,25 @@ from typing import Any
 
 from jax.core import Tracer
 
-from oplib.errors import ArgumentValueError, CheckpointError, describe
-from oplib.library.objects.observers import ObservedCall, observing
+from oplib.errors import ArgumentValueError
 from oplib.modes import modes
 from oplib.tensor import Tensor
-from oplib.tracebacks import entry_point, find_user_level, is_inside
+from oplib.tracebacks import entry_point, find_user_level
 
 from .in_body import is_in_body, run_in_body
 from .recompute import CheckpointedCall
 from .reentrant import CheckpointFunction
-from .region_contexts import RepeatedContext
-
-
-class CallLog:
-    """Lists the ops of both computations, each with the line of the user's code that called it."""
-
-    def __init__(self) -> None:
-        self._lines: tuple[list[str], list[str]] = ([], [])
-
-    @property
-    def forward(self) -> AbstractContextManager[None]:
-        """The context of the forward."""
-        return _listing(self._lines[0])
-
-    @property
-    def again(self) -> AbstractContextManager[None]:
-        """The context of the repetition. It can be entered several times."""
-        return RepeatedContext(lambda: _listing(self._lines[1]))
-
-    def explain(self, unpack: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
-        """Returns ``unpack`` with both lists added to its CheckpointErrors."""
-
-        def explained(holder: Any) -> Tensor:
-            try:
-                return unpack(holder)
-            except CheckpointError as error:
-                listed = CheckpointError(f"{error}\n{self._describe()}")
-                raise listed.with_traceback(error.__traceback__) from error.__cause__
-
-        return explained
-
-    def _describe(self) -> str:
-        titles = (
-            "Operations executed during the original forward",
-            "Operations executed during recomputation",
-        )
-        return "\n".join(
-            f"{title}:\n" + "".join(f"  {line}\n" for line in lines or ["none"])
-            for title, lines in zip(titles, self._lines, strict=True)
-        )
-
-
-@contextmanager
-def _listing(lines: list[str]) -> Generator[None]:
-    """Lists the ops of a block in ``lines``, instead of those of an earlier block."""
-    lines.clear()
-
-    def observe(call: ObservedCall) -> Any:
-        args, kwargs = call.arguments
-        arguments = [*map(describe, args), *(f"{name}={describe(value)}" for name, value in kwargs.items())]
-        lines.append(f"{call.overload}({', '.join(arguments)})   at {_find_line()}")
-        return call.run()
-
-    with observing(observe):
-        yield
-
-
-def _find_line() -> str:
-    """Returns the innermost line outside of the package and of JAX."""
-    for frame, line in traceback.walk_stack(None):
-        if not is_inside[frame.f_code.co_filename]:
-            return f"{frame.f_code.co_filename}:{line} in {frame.f_code.co_name}"
-    return "?"
-
 
 Contexts = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
 
 
-class _Switches:
-    """Settings of all checkpoints of the process. None leaves the choice to each call."""
+class _Setting(threading.local):
+    """The setting of the checkpoints that a thread makes. None leaves the choice to each call."""
 
-    debug: bool | None = None
     early_stop: bool | None = None
 
 
-_switches = _Switches()
+_setting = _Setting()
 
 
 def noop_context_fn() -> Contexts:
@@ -131,7 +65,7 @@ def checkpoint(
             ``create_selective_checkpoint_contexts``.
         determinism_check: ``"default"`` compares shape, dtype and device of recomputed values; ``"none"``
             does not.
-        debug: errors list the ops of both computations.
+        debug: True is refused: print in the function, which runs as Python in both computations.
         early_stop: stop the repetition as soon as all needed values are computed.
         preserve_rng_state: every Generator that the function draws from gives the same numbers in the
             repetition, and has its earlier state afterwards.
@@ -161,15 +95,13 @@ def checkpoint(
     """
     if use_reentrant is None:
         use_reentrant = _choose_default("checkpoint")
+    _check_options(determinism_check, debug=debug)
     if use_reentrant:
-        _check_reentrant(kwargs, is_plain=context_fn is noop_context_fn and debug is False)
+        _check_reentrant(kwargs, is_plain=context_fn is noop_context_fn)
         return CheckpointFunction.apply(function, preserve_rng_state, *args)
-    debug = debug if _switches.debug is None else _switches.debug
-    _check_options(determinism_check, debug=debug, is_plain=context_fn is noop_context_fn)
     if not modes.grad_enabled:
         return function(*args, **kwargs)
-    log = CallLog() if debug else None
-    forward, again = (log.forward, log.again) if log is not None else context_fn()
+    forward, again = context_fn()
     if is_in_body():
         return run_in_body(function, args, kwargs, forward)
     made = CheckpointedCall(
@@ -178,11 +110,10 @@ def checkpoint(
         kwargs,
         preserve_rng_state=preserve_rng_state,
         context=again,
-        early_stop=early_stop if _switches.early_stop is None else _switches.early_stop,
+        early_stop=early_stop if _setting.early_stop is None else _setting.early_stop,
         metadata=_CHECKS[determinism_check],
     )
-    unpack = made.unpack if log is None else log.explain(made.unpack)
-    return made.run(args, kwargs, unpack=unpack, context=forward)
+    return made.run(args, kwargs, context=forward)
 
 
 def _choose_default(caller: str) -> bool:
@@ -202,16 +133,16 @@ def _check_reentrant(kwargs: dict[str, Any], *, is_plain: bool) -> None:
         )
     if not is_plain:
         raise ArgumentValueError(
-            "checkpoint: Passing `context_fn` or `debug` is only supported when use_reentrant=False. It is "
-            "True. Pass False."
+            "checkpoint: Passing `context_fn` is only supported when use_reentrant=False. It is True. Pass "
+            "False."
         )
 
 
-def _check_options(determinism_check: str, *, debug: bool, is_plain: bool) -> None:
-    if debug and not is_plain:
+def _check_options(determinism_check: str, *, debug: bool) -> None:
+    if debug:
         raise ArgumentValueError(
-            "checkpoint: debug=True is incompatible with non-default context_fn. Both record the ops. "
-            "Leave one of the two out."
+            "checkpoint: errors do not list the ops of both computations. Got debug=True. Leave it out, and "
+            "print in the function: it runs as Python in both."
         )
     if determinism_check not in _CHECKS:
         raise ArgumentValueError(
@@ -300,7 +231,7 @@ def _chain(steps: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
 
 @contextmanager
 def set_checkpoint_early_stop(enable: bool) -> Generator[None]:
-    """Sets early stopping for all checkpoints made in a block, regardless of their own argument.
+    """Sets early stopping for all checkpoints that the thread makes in a block, whatever their argument says.
 
     Args:
         enable: whether they stop early.
@@ -309,26 +240,8 @@ def set_checkpoint_early_stop(enable: bool) -> Generator[None]:
         >>> with set_checkpoint_early_stop(False):
         ...     pass
     """
-    before, _switches.early_stop = _switches.early_stop, enable
+    before, _setting.early_stop = _setting.early_stop, enable
     try:
         yield
     finally:
-        _switches.early_stop = before
-
-
-@contextmanager
-def set_checkpoint_debug_enabled(enabled: bool | None) -> Generator[None]:
-    """Sets for all checkpoints made in a block whether their errors list ops. None leaves it to each.
-
-    Args:
-        enabled: whether errors list ops.
-
-    Example:
-        >>> with set_checkpoint_debug_enabled(True):
-        ...     pass
-    """
-    before, _switches.debug = _switches.debug, enabled
-    try:
-        yield
-    finally:
-        _switches.debug = before
+        _setting.early_stop = before

@@ -13,7 +13,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Any, Self
+from typing import Any
 
 import jax
 from jax.core import Tracer
@@ -22,7 +22,7 @@ from oplib.autograd import enable_grad
 from oplib.autograd.graph import saved_tensors_hooks
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.saved.saved_tensor import SavedTensor
-from oplib.errors import AutogradError, CheckpointError
+from oplib.errors import CheckpointError
 from oplib.library.autocast.settings import AutocastScope
 from oplib.modes import modes
 from oplib.tensor import Tensor, box
@@ -52,44 +52,6 @@ class Holder:
 
 class _Pass:
     """One backward pass, or one read of saved tensors outside of a pass."""
-
-
-class GraphExecGroup:
-    """A group of backward passes: they compute each checkpointed region again only once.
-
-    It works for checkpoints with ``use_reentrant=False``.
-
-    Raises:
-        AutogradError: the block is entered inside another group.
-
-    Example:
-        >>> import oplib
-        >>> from oplib.utils.checkpoint import GraphExecGroup, checkpoint
-        >>> calls = []
-        >>> def region(x):
-        ...     calls.append(x)
-        ...     return x.sin(), x.cos()
-        >>> x = oplib.tensor([0.0], requires_grad=True)
-        >>> sine, cosine = checkpoint(region, x, use_reentrant=False)
-        >>> with GraphExecGroup():
-        ...     sine.backward(retain_graph=True)
-        ...     cosine.backward()
-        >>> len(calls)
-        2
-    """
-
-    def __enter__(self) -> Self:
-        state = modes.state
-        if state.checkpoint_group is not None:
-            raise AutogradError(
-                "GraphExecGroup: contexts cannot be nested. Already inside group "
-                f"{state.checkpoint_group!r}. Leave it first."
-            )
-        state.checkpoint_group = self
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        modes.state.checkpoint_group = None
 
 
 class CheckpointedCall:
@@ -126,7 +88,6 @@ class CheckpointedCall:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         *,
-        unpack: Callable[[Any], Tensor],
         context: AbstractContextManager[Any],
     ) -> Any:
         """Runs the forward on the arguments and returns its result.
@@ -134,7 +95,6 @@ class CheckpointedCall:
         Args:
             args: the arguments of the call.
             kwargs: the keyword arguments of the call.
-            unpack: the function that reads a holder: ``self.unpack``, or a version with longer errors.
             context: the context of the forward.
 
         Raises:
@@ -143,7 +103,7 @@ class CheckpointedCall:
 
         def run_forward() -> Any:
             draws = self._draw_log.noting() if self._notes_draws else nullcontext()
-            with saved_tensors_hooks(self.pack, unpack), draws, context:
+            with saved_tensors_hooks(self.pack, self.unpack), draws, context:
                 result = self._function(*args, **kwargs)
                 self._has_returned = True
                 return result
@@ -248,17 +208,15 @@ class CheckpointedCall:
 
 
 _HOW_TO_SEE = (
-    "\nMake the function do the same each time it is called with the same arguments; debug=True lists the "
-    "ops of both computations."
+    "\nMake the function do the same each time it is called with the same arguments. It runs as Python in "
+    "both computations, and can print what it does."
 )
 
 
 def _find_pass() -> Any:
-    """Returns the object that stands for the reading pass. It lives as long as the pass or its group."""
-    state = modes.state
-    if state.checkpoint_group is not None:
-        return state.checkpoint_group
-    return _Pass() if state.run is None else state.run.notes.setdefault(_Pass, _Pass())
+    """Returns the object that stands for the reading pass. It lives as long as the pass."""
+    run = modes.state.run
+    return _Pass() if run is None else run.notes.setdefault(_Pass, _Pass())
 
 
 class _Repetition:

@@ -25,7 +25,7 @@ KEYED = {
     "view_replay": "the flag of view replay",
 }
 """The state of a thread that each program is compiled for, with its names in texts."""
-KEYED_BY_PRESENCE = {"hook_pairs": "saved-tensor hooks", "checkpoint_group": "a group of checkpoints"}
+KEYED_BY_PRESENCE = {"hook_pairs": "saved-tensor hooks"}
 """The state of a thread of which each program knows whether there is one."""
 AT_BOUNDARY = frozenset(
     {
@@ -76,7 +76,7 @@ def read_program_settings() -> tuple[Any, ...]:
     """Returns the settings that each program is compiled for, in the order of :data:`PROGRAM_SETTINGS`."""
     state = modes.state
     precision = _jax_config.jax_default_matmul_precision
-    present = bool(state.hook_pairs), state.checkpoint_group is not None, is_mutation_allowed()
+    present = bool(state.hook_pairs), is_mutation_allowed()
     return *_read_keyed(state), *present, bool(x64.value), get_default_dtype(), precision
 
 

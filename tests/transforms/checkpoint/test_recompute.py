@@ -9,9 +9,7 @@ import pytest
 import oplib
 from oplib.autograd import grad
 from oplib.autograd.graph import saved_tensors_hooks
-from oplib.errors import AutogradError
 from oplib.utils.checkpoint import (
-    GraphExecGroup,
     checkpoint,
     set_checkpoint_early_stop,
 )
@@ -81,7 +79,7 @@ def test_stopping_early_leaves_modes_as_they_were(x):
         assert not oplib.is_grad_enabled()
 
 
-def test_passes_of_a_group_compute_a_region_once_between_them(x):
+def test_results_that_go_backward_together_compute_a_region_once(x):
     calls = []
 
     def function(x):
@@ -89,12 +87,24 @@ def test_passes_of_a_group_compute_a_region_once_between_them(x):
         return x.sin(), x.cos()
 
     sine, cosine = checkpoint(function, x, use_reentrant=False)
-    with GraphExecGroup():
-        sine.sum().backward()
-        cosine.sum().backward()
+    oplib.autograd.backward([sine.sum(), cosine.sum()])
     assert len(calls) == 2
-    with GraphExecGroup(), pytest.raises(AutogradError, match="cannot be nested"), GraphExecGroup():
-        pass
+
+
+@pytest.mark.spec("D.61")
+def test_the_setting_of_early_stopping_is_that_of_the_thread(x):
+    reached = []
+
+    def function(x):
+        result = x.sin() * x
+        reached.append(1)
+        return result
+
+    with set_checkpoint_early_stop(False):
+        run_in_threads(
+            lambda _: checkpoint(function, x.detach().requires_grad_(), use_reentrant=False).sum().backward()
+        )
+    assert len(reached) == 4
 
 
 def test_threads_run_regions_of_their_own():
