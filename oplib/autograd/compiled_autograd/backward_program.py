@@ -179,17 +179,23 @@ def _run_segment(
                 return ON_SEVERAL_DEVICES
             raise
         for step in segment.stores:
-            node, gradient = nodes[step.index], values[step.gradient.number]
-            if step.leaf is None:
-                store_retained(node, step.slot, gradient, run)
-            else:
-                (node.accumulate if step.held is None else node.store_sum)(gradient, run)
+            _store(step, nodes[step.index], values[step.gradient.number], run)
     if not run.keep_graph:
         for index in segment.indices:
             nodes[index].release()
     for number in segment.drops:
         values[number] = None
     return None
+
+
+def _store(step: Any, node: Any, gradient: Any, run: Run) -> None:
+    """Stores a gradient: in a tensor that keeps its own, or in a leaf, or as the sum with that of a leaf."""
+    if step.leaf is None:
+        store_retained(node, step.slot, gradient, run)
+    elif step.held is None:
+        node.accumulate(gradient, run)
+    else:
+        node.store_sum(gradient)
 
 
 def _compute(segment: Segment, values: list[Any]) -> None:

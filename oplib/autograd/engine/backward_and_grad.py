@@ -19,7 +19,6 @@ from oplib.tracebacks import entry_point, find_user_level
 from .batched import run_batched
 from .node_logging import engine_run_backward
 from .root_gradients import make_root_gradients
-from .undo_log import GradUndoLog
 from .wide_graph import in_its_width
 
 Outputs = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
@@ -37,8 +36,6 @@ def backward(
     create_graph: bool = False,
     grad_variables: Grads = None,
     inputs: Inputs | None = None,
-    *,
-    grad_transaction: bool = False,
 ) -> None:
     """Adds the gradient of the given tensors to the ``grad`` of each leaf.
 
@@ -50,7 +47,6 @@ def backward(
         grad_variables: deprecated name of ``grad_tensors``.
         inputs: if given, gradients are added to these only, leaves or not. Of a dictionary the values are
             taken.
-        grad_transaction: if the pass fails, every ``grad`` is restored. Effects of hooks are not undone.
 
     Raises:
         AutogradError: a tensor outside the graph, a gradient that does not fit, a graph already freed.
@@ -86,7 +82,6 @@ def backward(
             wanted,
             allow_unreachable=True,
             accumulate_grad=True,
-            undo_log=GradUndoLog() if grad_transaction else None,
         )
 
 

@@ -24,7 +24,6 @@ from oplib.tensor import Tensor
 from . import fork
 from .plan import RunPlan
 from .run import Run, is_checkpoint_valid
-from .undo_log import GradUndoLog
 from .validation import validate_gradients
 
 _ABSENT: Any = object()
@@ -42,8 +41,6 @@ class _EngineBase:
         inputs: tuple[Any, ...] = _ABSENT,
         allow_unreachable: bool = False,
         accumulate_grad: bool = False,
-        *,
-        undo_log: GradUndoLog | None = None,
     ) -> tuple[Tensor | None, ...] | None:
         """Runs the graph backwards from ``tensors``.
 
@@ -55,7 +52,6 @@ class _EngineBase:
             inputs: the tensors whose gradients are wanted; by default all leaves.
             allow_unreachable: gives None for an input that no output depends on, instead of an error.
             accumulate_grad: gradients are added to ``grad``; else the gradients of ``inputs`` are returned.
-            undo_log: restores each ``grad`` if the run fails.
 
         Returns:
             The gradients of ``inputs``, or None with ``accumulate_grad``.
@@ -76,7 +72,7 @@ class _EngineBase:
         plan = RunPlan(roots, wanted, capture=not accumulate)
         if not accumulate and not unreachable:
             _check_reached(plan, wanted)
-        run = Run(plan, representation, keep_graph=keep, create_graph=create, undo_log=undo_log)
+        run = Run(plan, representation, keep_graph=keep, create_graph=create)
         captured = run.execute(roots, grads)
         return None if accumulate else _hand_back(captured, run, allow_unreachable=unreachable)
 

@@ -18,7 +18,6 @@ from oplib.modes import modes
 
 from .node_hooks import fit_received, run_post_hooks, run_pre_hooks, run_tensor_hooks
 from .plan import RunPlan
-from .undo_log import GradUndoLog
 from .validation import validate_results
 
 Ready = tuple[int, int, TapeNode, list[Any]]
@@ -37,13 +36,11 @@ class Flow:
         captured: the gradient of each requested input.
         ready: the nodes that can run, as a heap.
         buffers: the gradients that have arrived at nodes that wait for more.
-        undo_log: restores each ``grad`` if the pass fails; None without ``grad_transaction``.
         is_symbolic: the gradients are stand-ins, so each node takes the path of nodes with hooks.
     """
 
     __slots__ = (
         "buffers", "captured", "create_graph", "keep_graph", "node", "plan", "ready", "representation",
-        "undo_log",
     )  # fmt: skip
 
     is_symbolic: ClassVar[bool] = False
@@ -55,13 +52,11 @@ class Flow:
         *,
         keep_graph: bool,
         create_graph: bool,
-        undo_log: GradUndoLog | None = None,
     ) -> None:
         self.plan = plan
         self.representation = representation
         self.keep_graph = keep_graph
         self.create_graph = create_graph
-        self.undo_log = undo_log
         self.node: TapeNode | None = None
         self.captured: list[Any] = [None] * plan.captures_count
         self.ready: list[Ready] = []

@@ -120,8 +120,6 @@ def _run_hooks_of_tensor(
 def _retain(tensor: Tensor, grad: Any, run: BackwardRun) -> None:
     """Adds a gradient to the ``grad`` of a non-leaf. As in torch, the sum is a new tensor each time."""
     refuse_traced_gradient(run.representation.array(grad), tensor, "the tensor")
-    if run.undo_log is not None:
-        run.undo_log.note(tensor)
     with adding:
         held = tensor._grad
         if held is not None:

@@ -16,7 +16,6 @@ from oplib.tensor import upcalls
 from .flow import Flow
 from .plan import RunPlan
 from .stack import StackReserve
-from .undo_log import GradUndoLog
 
 _ids = itertools.count()
 
@@ -56,11 +55,8 @@ class Run(Flow):
         *,
         keep_graph: bool,
         create_graph: bool,
-        undo_log: GradUndoLog | None = None,
     ) -> None:
-        super().__init__(
-            plan, representation, keep_graph=keep_graph, create_graph=create_graph, undo_log=undo_log
-        )
+        super().__init__(plan, representation, keep_graph=keep_graph, create_graph=create_graph)
         self.id = next(_ids)
         self.callbacks: list[Callable[[], object]] = []
         self.notes: dict[Any, Any] = {}
@@ -85,8 +81,6 @@ class Run(Flow):
             for callback in self.callbacks:  # a callback may queue further ones
                 callback()
         except BaseException as error:
-            if self.undo_log is not None:
-                self.undo_log.restore()
             if self.node is not None:
                 explain_node_error(error, self.node)
             raise

@@ -75,10 +75,8 @@ class AccumulateGrad(TapeNode):
         with adding:
             self._add(self.variable, grad, run)
 
-    def store_sum(self, total: Any, run: BackwardRun) -> None:
+    def store_sum(self, total: Any) -> None:
         """Writes the sum of the ``grad`` of the leaf and a gradient. The caller holds ``adding``."""
-        if run.undo_log is not None:
-            run.undo_log.note(self.variable)
         held: Any = self.variable._grad
         held._storage.write(total)
 
@@ -109,8 +107,6 @@ class AccumulateGrad(TapeNode):
         is_traced = is_tracer_class[type(array)]
         if is_traced:
             refuse_traced_gradient(array, leaf, "the leaf")
-        if run.undo_log is not None:
-            run.undo_log.note(leaf)
         held = leaf._grad
         if held is None:
             if run.create_graph:

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from oplib.tensor import Tensor
-
 from .gradient_representation import GradientRepresentation
-
-
-class UndoLog(Protocol):
-    """Keeps the gradients that a run changes, so that a failed run can restore them."""
-
-    def note(self, tensor: Tensor) -> None:
-        """Keeps the current ``tensor.grad``, unless an earlier one is kept."""
-        ...
 
 
 class BackwardRun(Protocol):
@@ -33,9 +23,4 @@ class BackwardRun(Protocol):
     @property
     def node(self) -> Any:
         """The node that is running, None between nodes."""
-        ...
-
-    @property
-    def undo_log(self) -> UndoLog | None:
-        """The log that restores the gradients if the run fails; None without ``grad_transaction``."""
         ...

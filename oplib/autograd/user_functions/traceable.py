@@ -27,7 +27,7 @@ _STRUCTURE = (
 _INTERNAL = frozenset({"_mutex"})
 """The attributes of a ctx that the tape sets and its class has not."""
 
-_RUN: Any = SimpleNamespace(representation=ARRAYS, create_graph=False, undo_log=None)
+_RUN: Any = SimpleNamespace(representation=ARRAYS, create_graph=False)
 
 
 class _Target(TapeNode):

@@ -330,24 +330,6 @@ def test_an_error_in_a_hook_is_raised_and_nodes_not_reached_stay_usable(x):
     assert x.grad.tolist() == [2.0, 4.0]
 
 
-@pytest.mark.spec("D.21")
-def test_a_transaction_restores_grads_if_a_host_step_fails(x):
-    y = oplib.tensor([5.0, 6.0], requires_grad=True)
-
-    def fail(g):
-        raise KeyError("mine")
-
-    y.grad = oplib.ones(2)
-    with enable():
-        a = x * 2
-        a.register_hook(fail)
-        with pytest.raises(KeyError, match="mine"):
-            oplib.autograd.backward((a.exp() * y).sum(), grad_transaction=True)
-    assert x.grad is None
-    assert y.grad.tolist() == [1.0, 1.0]
-    assert y.grad._version == 0
-
-
 def test_a_post_accumulate_hook_that_returns_a_value_raises_after_the_accumulation(x):
     x.register_post_accumulate_grad_hook(lambda leaf: leaf)
     with enable(), pytest.raises(GradientTypeError, match="should return None"):
