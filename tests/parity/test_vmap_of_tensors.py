@@ -8,8 +8,6 @@ import pytest
 import oplib
 from oplib.errors import TracingError
 
-from .worlds import World
-
 
 def rows(lib, grad=False):
     return lib.tensor([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]], requires_grad=grad)
@@ -356,20 +354,5 @@ def test_batched_gradients_can_be_differentiated(assert_agrees):
         batch = lib.eye(3)
         found = lib.autograd.grad(y, (x, w), batch, is_grads_batched=True, create_graph=True)
         return found, lib.autograd.grad((found[0] * found[1]).sum(), (x, w))
-
-    assert_agrees(program)
-
-
-@pytest.mark.usefixtures("forget_ops")
-def test_an_op_that_reads_values_is_looped(assert_agrees):
-    def program(lib):
-        world = World(lib)
-        op = world.custom("(Tensor x) -> Tensor", lambda x: lib.from_numpy(np.sin(x.detach().numpy())))
-        plain = lib.vmap(lib.vmap(op))(rows(lib).reshape(2, 3, 1))
-        op.register_autograd(lambda ctx, grad: grad * 7)
-        x = rows(lib, grad=True)
-        y = lib.vmap(op)(x)
-        y.sum().backward()
-        return plain, y.detach(), x.grad
 
     assert_agrees(program)

@@ -15,9 +15,10 @@ import jax
 
 from oplib.autograd.array_functions.array_function import Mask, WeakRepetition, shape_of
 from oplib.autograd.array_functions.array_types import find_varying
-from oplib.autograd.array_functions.compilation import are_concrete, is_uncompiled, rename_function
-from oplib.autograd.array_functions.concreteness import VALUE_ERRORS
+from oplib.autograd.array_functions.compilation import is_uncompiled, rename_function
+from oplib.autograd.array_functions.concreteness import CONCRETIZATION_ERRORS, VALUE_ERRORS
 from oplib.autograd.array_functions.width import x64
+from oplib.errors import ReadValueError
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure, require_same_structure
 from oplib.library.axes.levels import Level, Levels, map_residuals, take_examples, to_jax_array
@@ -39,7 +40,6 @@ from oplib.modes import modes
 from oplib.tensor.storage.failed_reads import forget_read
 
 from .call_code import CallCode, Results
-from .example_loop import run_examples
 from .vmap_rule import Batched, check_batched, run_vmap_rule
 
 Shapes = tuple[jax.ShapeDtypeStruct, ...]
@@ -172,20 +172,18 @@ class BoundCall:
         return compiled
 
     def run_plain(self, levels: Levels, arrays: Sequence[Any]) -> Results:
-        """Runs the kernel as plain Python on arrays whose values are known.
-
-        A kernel that reads values cannot be mapped over levels of vmap. It runs once for each example, unless
-        a batching rule is registered.
-        """
+        """Runs the kernel as plain Python on arrays whose values are known, mapped over levels of vmap."""
         mapped = self.map(levels, self._run_now if self.record.kind == "array" or not levels else None)
-        can_loop = bool(levels) and self.record.vmap is None and all(level.size for level in levels)
-        if not can_loop or not are_concrete(arrays):
-            return mapped(*arrays)
         try:
             return mapped(*arrays)
-        except VALUE_ERRORS as error:
-            forget_read(error)
-            return run_examples(self.record.name, levels, arrays, self._run_now)
+        except CONCRETIZATION_ERRORS as error:
+            if not levels:
+                raise
+            raise ReadValueError(
+                f"{self.record.name}: the kernel reads a value under vmap, where each example has its own. "
+                f"{str(error).splitlines()[0]} Choose by jnp.where, or register a rule for the batch with "
+                "register_vmap."
+            ) from error
 
     def run_in_place(self, arrays: Sequence[Any]) -> Results:
         """Runs the kernel as plain Python in the current trace, whose tracers it may close over."""

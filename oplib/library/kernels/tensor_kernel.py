@@ -74,7 +74,7 @@ def call_tensor_kernel(
         better = ReadValueError(
             f"{record.name}: the kernel reads values while it is traced, at {find_line(error)}. "
             f"{str(error).splitlines()[0]} Or annotate the kernel numpy.ndarray, with a fake kernel: then it "
-            "runs on the host and can read values."
+            "runs on the host and can read values. For vmap, register_vmap takes a rule for the whole batch."
         )
         raise better.with_traceback(error.__traceback__) from None
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from oplib.errors import MissingRuleError
+from oplib.errors import MissingRuleError, ReadValueError
 
 from .comparison import Tolerance, require_equal
 from .sample import Sample, draw_like, is_inexact, only_arrays
@@ -43,6 +43,8 @@ def check_vmap(sample: Sample, tolerance: Tolerance) -> str | None:
             _compare_gradients(sample, arrays, everything, tolerance)
     except MissingRuleError as error:
         return f"there is no batching rule: {str(error).splitlines()[0]}"
+    except ReadValueError:
+        return "the kernel reads values, so only a batching rule maps it"
     return None
 
 
