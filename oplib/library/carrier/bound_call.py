@@ -63,7 +63,7 @@ class BoundCall:
         kernel_slots: the slots that had a kernel then.
         captures: the kernel of a local op closes over tracers.
         reads_values: a kernel of plain Python on Tensors has read values while it was traced.
-        checked: the signatures for which the jvp rule is known to be linear.
+        checked: the signatures for which a formula or kernel is known to be linear.
         bind: binds the primitive of the op with a call and arrays.
     """
 

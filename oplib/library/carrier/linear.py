@@ -70,6 +70,16 @@ class Linear:
         avals = tuple(unmapped_aval(axis.size, 0, aval, explicit) for aval in self.avals)
         return replace(self, levels=(*self.levels, level), avals=avals)
 
+    def trace(self, avals: Sequence[Any]) -> Any:
+        """Returns the closed jaxpr of the derivative, on residuals and tangents of these types."""
+
+        def run(*arrays: Any) -> list[Any]:
+            zeros = [jnp.zeros(aval.shape, aval.dtype) for aval in self.avals]
+            count = self.residual_count
+            return list(self.push(arrays[:count], arrays[count:], zeros))
+
+        return jax.make_jaxpr(run)(*avals)
+
     def push(self, residuals: Sequence[Any], tangents: Sequence[Any], zeros: Sequence[Any]) -> Sequence[Any]:
         """Returns the tangents of the outputs, by the jvp rule or by the transposed backward formula.
 

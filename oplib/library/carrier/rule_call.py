@@ -14,7 +14,7 @@ import jax
 from oplib.autograd.array_functions.array_function import Mask, has_gradient
 from oplib.library.axes.levels import Levels
 from oplib.library.axes.varying import fit_varying, is_inside_shard_map, refuse_reduced
-from oplib.library.derivatives.jvp_rule import Pushed, check_jvp_rule, run_jvp_rule
+from oplib.library.derivatives.jvp_rule import Pushed, run_jvp_rule
 from oplib.library.records.record import Record
 
 from .bound_call import BoundCall
@@ -41,7 +41,6 @@ def push_example(call: BoundCall, wanted: Mask, inputs: Sequence[Any], tangents:
     """
     rest = iter(tangents)
     flat = [next(rest) if want else None for want in wanted]
-    check_jvp_rule(call.record, call.layout, inputs, flat, checked=call.checked)
     return run_jvp_rule(call.record, call.layout, inputs, flat, due=call.find_due(inputs))
 
 

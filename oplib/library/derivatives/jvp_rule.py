@@ -10,8 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.array_functions.array_function import has_gradient
-from oplib.autograd.array_functions.compilation import is_uncompiled
-from oplib.autograd.array_functions.concreteness import VALUE_ERRORS
 from oplib.errors import AutogradError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.results import require_same_results
@@ -22,9 +20,6 @@ from oplib.library.kernels.tracing import any_traced, run_part
 from oplib.library.records.record import Record
 from oplib.library.records.sites import find_definition
 from oplib.tensor import box
-from oplib.tensor.storage.failed_reads import forget_read
-
-from .linearity import find_nonlinear
 
 
 class Pushed(NamedTuple):
@@ -112,64 +107,6 @@ def call_jvp_rule(
             f"{describe(answer)}. Return the outputs, and tangents of the same structure."
         )
     return answer
-
-
-def check_jvp_rule(
-    record: Record,
-    layout: Layout,
-    inputs: Sequence[Any],
-    tangents: Sequence[Any],
-    *,
-    checked: set[Any],
-) -> None:
-    """Raises unless the rule is linear in the tangents, once per signature; a rule that reads values passes.
-
-    Args:
-        record: the record of the op.
-        layout: the layout of the call.
-        inputs: the arrays of the call.
-        tangents: for each array its tangent, or None if it is not differentiated.
-        checked: the signatures that have passed; this function adds to it.
-
-    Raises:
-        AutogradError: it is not linear.
-    """
-    # A rule gets zeros for a tangent that is missing. They are no part of the rule, so they move too.
-    fills = record.jvp is not None and not record.jvp.symbolic_zeros
-    moves = tuple(
-        [
-            tangent is not None or (fills and has_gradient(jax.typeof(value).dtype))
-            for tangent, value in zip(tangents, inputs, strict=True)
-        ]
-    )
-    signature = record.version, moves, tuple(map(jax.typeof, inputs))
-    is_trusted = record.jvp is None or record.jvp.nonlinear or is_uncompiled()
-    if is_trusted or signature in checked:
-        return
-
-    def push(inputs: Any, moving: Any) -> tuple[Any, ...]:
-        rest = iter(moving)
-        tangents = [next(rest) if move else None for move in moves]
-        return run_jvp_rule(record, layout, inputs, tangents).tangents
-
-    moving = [
-        jax.typeof(value if tangent is None else tangent)
-        for tangent, value, move in zip(tangents, inputs, moves, strict=True)
-        if move
-    ]
-    try:
-        problem = find_nonlinear(push, inputs, moving, trusts_opaque=True)
-    except VALUE_ERRORS as error:
-        forget_read(error)
-        problem = None
-    if problem is not None:
-        index, why = problem
-        raise AutogradError(
-            f"{record.name}: the jvp rule is not linear in its tangents. The tangent of output {index} is "
-            f"not shown to be linear in those of the inputs: {why}. Compute it by sums, and by products with "
-            "primals, or declare the rule with register_jvp(..., nonlinear=True)."
-        )
-    checked.add(signature)
 
 
 def _fill(tangent: Any, value: Any, *, record: Record) -> Any:

@@ -190,7 +190,7 @@ def register_jvp(
             decorator.
         symbolic_zeros: a tangent that would be zeros is None instead, so that the rule can omit its term.
         nonlinear: the rule is not linear in its tangents, so no backward can be derived from it. Without
-            this, such a rule raises AutogradError when it is used, once per signature.
+            this, JAX transposes the rule, as that of a ``jax.custom_jvp``.
         lib: the library with which the registration ends; without it the registration is permanent.
 
     Returns:

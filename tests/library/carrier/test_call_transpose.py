@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -62,12 +63,18 @@ def test_it_is_the_transposed_kernel_of_a_derived_op() -> None:
     np.testing.assert_allclose(jax.linear_transpose(lambda x: op(x, W), X)(G)[0], G * W, rtol=1e-6)
 
 
-def test_it_is_the_transposed_jvp_rule() -> None:
-    op = make()
-    op.register_jvp(lambda p, t: (p[0] * p[1], 5 * (t[0] * p[1] + p[0] * t[1])))
-    np.testing.assert_allclose(jax.linear_transpose(lambda x: op(x, W), X)(G)[0], 5 * G * W, rtol=1e-6)
+def test_it_is_the_transposed_kernel_of_an_op_with_a_jvp_rule_as_of_a_custom_jvp() -> None:
+    def push(p: Any, t: Any) -> Any:
+        return p[0] * p[1], 5 * (t[0] * p[1] + p[0] * t[1])
+
+    op, by_hand = make(), jax.custom_jvp(lambda x, w: x * w)
+    op.register_jvp(push)
+    by_hand.defjvp(push)
+    found, due = (jax.linear_transpose(partial(f, w=W), X)(G)[0] for f in (op, by_hand))
+    np.testing.assert_allclose(found, due, rtol=1e-6)
     with pytest.raises(
-        AutogradError, match=r"transposes::product: jax.linear_transpose .* the jvp rule reads 'x'"
+        AutogradError,
+        match=r"transposes::product: the call cannot be transposed in operand 'x' and 'w': 'mul'",
     ):
         jax.linear_transpose(op, X, W)(G)
 

@@ -46,6 +46,13 @@ def write_through_a_reference(g: Any, term: Any) -> Any:
     return reference[...]
 
 
+def multiply_by_a_reference(g: Any) -> Any:
+    """Squares through a reference that begins with zeros, which are fixed."""
+    reference = jax.new_ref(jnp.zeros(3))
+    reference[...] = g
+    return g * reference[...]
+
+
 def on_the_host(function: Any, *values: Any) -> Any:
     shape = jax.ShapeDtypeStruct((3,), values[0].dtype)
     return jax.pure_callback(function, shape, *values, vmap_method="sequential")
@@ -149,6 +156,8 @@ LINEAR: dict[str, Any] = {
     "a meshgrid": lambda x, g: jnp.meshgrid(g, x)[0].sum(0),
     "an interpolation": lambda x, g: jnp.interp(x, jnp.array([-1.0, 0.0, 2.0]), g),
     "a difference of neighbours": lambda x, g: jnp.pad(jnp.diff(g), (0, 1)),
+    "a reference to the residual": lambda x, g: write_through_a_reference(x, 1.0) * g,
+    "a printed gradient": lambda x, g: [jax.debug.print("{}", g), g * x][1],
     "a callback of the residual": lambda x, g: on_the_host(np.sin, x) * g,
 }
 # Linear, but JAX has no transpose.
@@ -209,6 +218,7 @@ NOT_LINEAR: dict[str, Any] = {
     "a switch by itself": lambda x, g: jax.lax.switch(g.argmax(), [lambda v: v, lambda v: 2 * v], g),
     "a reference that is written": lambda x, g: write_through_a_reference(g, 1.0),
     "a reference that is written by itself": lambda x, g: write_through_a_reference(g, g * g),
+    "a product with a reference that holds it": lambda x, g: multiply_by_a_reference(g),
     "a callback": lambda x, g: on_the_host(np.round, g),
     "a division by itself": lambda x, g: x * g / g,
     "a residual plus zero of it": lambda x, g: g + x * 0,

@@ -124,7 +124,7 @@ REASONS = {
     "a custom_vjp": "'custom_vjp_call' at linear_formulas.py",
     "a custom_jvp that hides rounding": "'round' at linear_formulas.py",
     "a callback": "'pure_callback' at linear_formulas.py",
-    "a loop that stops by a copy": "'lt' at linear_formulas.py",
+    "a loop that stops by a copy": "'add' at linear_formulas.py",
     "a part of it that is stopped": "'stop_gradient' at linear_formulas.py",
     "a constant": "'add' at test_linearity.py",
     "a residual": "'add' at test_linearity.py",

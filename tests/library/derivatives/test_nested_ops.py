@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import io_callback
 
 from oplib.errors import AutogradError
 from oplib.library import custom_op, ops
@@ -170,6 +171,16 @@ def test_custom_derivatives_of_residuals_are_kept_at_the_second_order() -> None:
     np.testing.assert_allclose(second, 2 * V * 10 * V, rtol=1e-6)
 
 
+def test_a_traced_function_of_gradient_and_residual_keeps_the_derivative_of_the_residual() -> None:
+    ramp = jax.custom_jvp(lambda x: 2 * x)
+    ramp.defjvp(lambda p, t: (2 * p[0], 10 * t[0]))
+    shared = jax.jit(ramp)  # one trace for both
+    op = make_sine(lambda x, g: shared(g) * shared(x))
+    first = lambda x: jax.jvp(op, (x,), (V,))[1]  # noqa: E731
+    np.testing.assert_allclose(first(X), 2 * V * 2 * X, rtol=1e-6)
+    np.testing.assert_allclose(jax.jvp(first, (X,), (V,))[1], 2 * V * 10 * V, rtol=1e-6)
+
+
 @pytest.mark.parametrize("jit", [False, True], ids=["at once", "in jit"])
 def test_a_loop_that_jax_cannot_transpose_is_named_with_its_line(jit: bool) -> None:
     def formula(x: Any, g: Any) -> Any:
@@ -195,3 +206,43 @@ def test_the_check_runs_the_formula_once_per_signature() -> None:
     for _ in range(3):
         jax.jit(lambda x: jax.jvp(op, (x,), (V,))[1])(X)
     assert len(runs) == 2 + 1 + 1  # the check and the transposition, and then the transposition
+
+
+def note_at_once(note: Any, g: Any) -> Any:
+    jax.debug.callback(note, g, ordered=True)
+    return g
+
+
+def note_absolute_values(note: Any, g: Any) -> Any:
+    jax.debug.callback(note, jnp.abs(g))
+    return g
+
+
+def note_with_a_result(note: Any, g: Any) -> Any:
+    def run(value: Any) -> Any:
+        note(value)
+        return np.asarray(value)
+
+    io_callback(run, jax.ShapeDtypeStruct(g.shape, g.dtype), g)
+    return g
+
+
+def note_in_a_loop(note: Any, g: Any) -> Any:
+    return jax.lax.fori_loop(0, 2, lambda _, c: note_absolute_values(note, c) / 2, 4 * g)
+
+
+NOTES = [note_at_once, note_absolute_values, note_with_a_result, note_in_a_loop]
+
+
+@pytest.mark.parametrize("noting", NOTES, ids=lambda noting: noting.__name__)
+@pytest.mark.parametrize("jit", [False, True], ids=["at once", "in jit"])
+def test_a_callback_in_a_formula_sees_gradients_only(noting: Any, jit: bool) -> None:
+    seen: list[Any] = []
+    op = make_sine(lambda x, g: noting(lambda value: seen.append(np.asarray(value)), g) * jnp.cos(x))
+    push, pull = (lambda x: jax.jvp(op, (x,), (V,))[1]), jax.grad(lambda x: (op(x) * V).sum())
+    found, due = ((jax.jit(f) if jit else f)(X) for f in (push, pull))
+    np.testing.assert_allclose(found, V * jnp.cos(X), rtol=1e-6)
+    np.testing.assert_allclose(due, V * jnp.cos(X), rtol=1e-6)
+    jax.effects_barrier()
+    assert seen
+    assert all(value.any() for value in seen)  # forward mode gives it no zeros
