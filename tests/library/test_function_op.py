@@ -559,3 +559,23 @@ def test_a_function_may_close_over_a_traced_value(where: Any) -> None:
         return jax.grad(lambda x: Scaled.apply(x).sum())(x)
 
     same(where(lambda a: loss(a, a))(X), 3 * X)
+
+
+def test_the_first_call_of_a_function_on_arrays_may_be_in_a_program() -> None:
+    class Cube(Function):
+        @staticmethod
+        def forward(ctx, x: jax.Array) -> jax.Array:
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3 * ctx.saved_tensors[0] ** 2
+
+    @oplib.jit
+    def find(x: Tensor) -> Tensor:
+        return oplib.autograd.grad(Cube.apply(x).sum(), x)[0]
+
+    for _ in range(2):
+        same(find(Tensor.from_array(X).requires_grad_()).array, 3 * X**2)
+    assert find.compilations == 1

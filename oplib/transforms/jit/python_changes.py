@@ -154,7 +154,11 @@ class Definitions:
         """Yields each class or module that has changed, with the name and the former value."""
         for path, before in self._held:
             now = vars(path.value)
-            yield from [(path, name, held) for name, held in before.items() if now.get(name) is not held]
+            changed = [(path, name, held) for name, held in before.items() if now.get(name) is not held]
+            for change in changed:
+                method = getattr(change[2], "__func__", None)
+                if method is None or name_package(method) != "oplib":  # a Function's first call sets `apply`
+                    yield change
 
 
 _OWN_STATE = ("casts", "failed_reads", "sequence_nr")  # of the thread, which a trace changes in any case
