@@ -10,6 +10,7 @@ import re
 from types import FrameType
 
 from jax.errors import UnexpectedTracerError
+from jax.extend.core import Primitive
 
 from .errors import (
     AllocationError,
@@ -19,6 +20,7 @@ from .errors import (
     ArgumentValueError,
     AutogradError,
     DimensionError,
+    MissingRuleError,
     TracingError,
     UnsupportedArgumentError,
     describe,
@@ -85,7 +87,7 @@ _LEAKED_FROM = re.compile(
 
 def explain_raw(
     error: Exception, frame: FrameType, name: str | None = None
-) -> ArgumentError | AllocationError | AutogradError | TracingError | None:
+) -> ArgumentError | AllocationError | AutogradError | MissingRuleError | TracingError | None:
     """Returns an error of oplib that says which call a raw one is about; None for an error of another kind.
 
     Args:
@@ -101,6 +103,8 @@ def explain_raw(
             "an operation that has forward mode only, such as a Pallas kernel. Use forward mode "
             "outside (jax.hessian, jax.jvp of jax.grad), or make the operation an op with rules of its own."
         )
+    if isinstance(error, KeyError) and isinstance(error.args[0], Primitive):
+        return _explain_table(error, _name_call(frame, name))
     if isinstance(error, ValueError) and (found := _INDIVISIBLE.search(str(error))) is not None:
         axes = re.sub(r"'(\w+)': ", r"\1=", found["mesh"])
         return ArgumentValueError(
@@ -136,6 +140,19 @@ def _name_call(frame: FrameType, name: str | None) -> str:
     if name == "__call__" and (args := frame.f_locals.get("args")):
         return str(getattr(args[0], "__name__", name))
     return name
+
+
+def _explain_table(error: KeyError, name: str) -> MissingRuleError:
+    """Explains that a transformation has looked up a primitive in a table of its own."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = "" if trace is None else trace.tb_frame.f_globals.get("__name__", "")
+    return MissingRuleError(
+        f"{name}: {where or 'a transformation of JAX'} knows only the primitives of JAX. Got "
+        f"{error.args[0]}, and there is no public way to add one. Nest jax.jvp for derivatives of higher "
+        "order, or give this transformation the function without the op."
+    )
 
 
 def _explain_leak(error: UnexpectedTracerError, name: str) -> TracingError:

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.jet import jet
 
 import oplib
 from oplib.errors import AutogradError, MissingRuleError
@@ -333,3 +334,9 @@ def test_a_formula_gets_arrays_for_numbers_of_a_jaxpr() -> None:
         return oplib.copysign(jnp.reshape(x, ()), -1.0) * x[0]
 
     assert jax.jit(jax.grad(differentiate))(jnp.ones(1)).tolist() == [-2.0]
+
+
+def test_a_transformation_with_a_table_of_its_own_is_named() -> None:
+    series = (jnp.ones(3), jnp.zeros(3))
+    with pytest.raises(MissingRuleError, match=r"^carrier::sin: jax.experimental.jet knows only .*jax.jvp"):
+        jet(make_op(), (X,), (series,))
