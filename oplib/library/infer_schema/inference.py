@@ -111,7 +111,7 @@ def infer_function_schema(
         SchemaInferenceError: as :func:`infer_schema`.
     """
     signature = read_signature(fn)
-    kind = find_signature_kind(signature)
+    kind = find_signature_kind(signature) or ("array" if _takes_anything(signature) else None)
     refuse_return(signature)  # before the parameters, which are blamed if the return hides the kind
     read = _read_type if kind in (None, "tensor") else _read_any_type
     types = {parameter.name: read(signature, parameter) for parameter in signature.parameters}
@@ -224,6 +224,18 @@ def infer_kind(fn: Callable[..., Any]) -> Kind | None:
         return None
 
 
+def takes_anything(fn: Callable[..., Any]) -> bool:
+    """Tells whether a parameter of a kernel is annotated ``Any``, which is a pytree of arrays."""
+    try:
+        return _takes_anything(read_signature(fn))
+    except NoSignatureError:
+        return False
+
+
+def _takes_anything(signature: Signature) -> bool:
+    return any(parameter.annotation is Any for parameter in signature.parameters)
+
+
 def find_signature_kind(signature: Signature) -> Kind | None:
     """Returns the single kind of a signature; raises SchemaInferenceError if it has two.
 
@@ -318,7 +330,7 @@ def _fit_base(name: str, value: Any) -> Any:
     if name in ("int", "float", "bool", "Scalar"):
         return _fit_number(name, value)
     if name == "str" and isinstance(value, str):
-        return str(value)
+        return value  # a member of an enum, or an object of a subclass, stays what it is
     if name == "Device" and isinstance(value, (str, Device)):
         return str(value)
     if name == "ScalarType" and (isinstance(value, (np.dtype, type)) or hasattr(value, "dtype")):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypedDict, Unpack, overload
 
 from oplib.errors import RegistrationTypeError, RegistrationValueError, UnknownOperatorError, describe
-from oplib.library.infer_schema import infer_function_schema, infer_kind
+from oplib.library.infer_schema import infer_function_schema, infer_kind, takes_anything
 from oplib.library.objects.jax_names import explain_option
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.contribution import FOREVER, Kernel, Slot
@@ -148,7 +148,8 @@ def custom_op(
             qualname = LocalQualname(*qualname)
         subject = f"custom_op({name})"
         promises = to_tags(tags, subject=subject)
-        kind = infer_kind(fn) or ("array" if compile else "tensor")  # without annotations it is eager code
+        is_traced = compile or (schema is None and takes_anything(fn))
+        kind = infer_kind(fn) or ("array" if is_traced else "tensor")  # without annotations it is eager code
         definition = Definition(
             _make_schema(name, fn, mutates_args, schema, tags=promises),
             kind,

@@ -193,6 +193,8 @@ def print_default(type_: SchemaType, value: Any) -> str:
         return f"[{', '.join(print_default(type_.element, item) for item in value)}]"
     if isinstance(type_, TupleType) and isinstance(value, tuple):
         return f"({', '.join(map(print_default, type_.elements, value))})"
+    if isinstance(value, str) and type_ == BaseType("str"):
+        return _quote(value)  # a member of an enum too
     return print_value(value, as_float=type_ == BaseType("float"))
 
 

@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+import oplib
 from oplib.errors import SchemaInferenceError
+from oplib.library import custom_op
 from oplib.library.infer_schema import infer_function_schema, infer_kind, infer_schema
 from oplib.library.schema import parse_schema
 from oplib.tensor import Tensor
@@ -116,7 +118,6 @@ def test_a_hint_becomes_a_type(hint, type_):
     "hint",
     [
         complex,
-        Any,
         typing.Callable,
         dict,
         dict[str, Tensor],
@@ -389,6 +390,51 @@ def test_the_default_of_an_int_may_be_a_member_of_an_integer_enumeration():
     def kernel(x: jax.Array, level: int = Level.HIGH) -> jax.Array: ...
 
     assert infer_schema(kernel) == "(Tensor x, int level=2) -> Tensor"
+
+
+class Speed(str, enum.Enum):  # noqa: UP042  its str() names the member
+    FAST = "fast"
+    SLOW = "slow"
+
+
+class Path(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("default", [Speed.FAST, Path("fast")])
+def test_a_default_of_a_subclass_of_str_reaches_the_kernel_as_it_is(default):
+    seen = []
+
+    def kernel(x: jax.Array, speed: str = default) -> jax.Array:
+        seen.append(speed)
+        return x * (2 if speed == "fast" else 3)
+
+    assert infer_schema(kernel) == '(Tensor x, str speed="fast") -> Tensor'
+    op = custom_op("inference::speed", kernel)
+    for run in (op, jax.jit(op), jax.vmap(op)):
+        assert run(jnp.ones(2)).tolist() == kernel(jnp.ones(2)).tolist()
+    assert op(oplib.ones(2)).tolist() == [2.0, 2.0]
+    assert all(value is default for value in seen)
+
+
+@pytest.mark.spec("D.33")
+def test_a_kernel_from_any_pytree_to_any_pytree_is_a_kernel_on_arrays():
+    def double(x: Any, scale: Any = None) -> Any:
+        return jax.tree.map(lambda value: 2 * value, x)
+
+    assert infer_schema(double) == "(Tree x, Tree scale=None) -> Any"
+    op = custom_op("inference::double", double)
+    tree = {"a": jnp.ones(2), "b": (jnp.arange(3.0),)}
+    for run in (op, jax.jit(op)):
+        jax.tree.map(np.testing.assert_array_equal, run(tree), double(tree))
+    assert op([oplib.ones(2)])[0].tolist() == [2.0, 2.0]
+
+
+def test_an_error_about_a_result_names_the_result():
+    def kernel(x: Any) -> set[int]: ...
+
+    with pytest.raises(SchemaInferenceError, match=r"Return has unsupported type set\[int\]"):
+        infer_schema(kernel)
 
 
 def test_the_default_of_an_int_has_64_bits():
