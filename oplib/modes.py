@@ -6,13 +6,20 @@ reads ``modes.state`` once and then its plain attributes: one look-up in thread-
 Python delivers an interrupt when a function begins and after a call. So code of oplib changes a mode in
 ``try``, by plain attributes of ``state``, and changes it back in ``finally`` before it calls anything. A
 generator with ``contextmanager`` changes no mode: an interrupted one is closed at some later time.
+
+A block that a task of asyncio enters is the task's, see :func:`enter_block`.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
-from dataclasses import dataclass, field
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any
+
+from oplib.errors import MisplacedCallError
 
 
 @dataclass(slots=True, eq=False)
@@ -93,6 +100,49 @@ class ModeState:
     watchers: int = 0
 
 
+@dataclass(slots=True, eq=False)
+class BlockState(ModeState):
+    """The modes in a block of a task: a copy that the block changes, and that ends with it.
+
+    Attributes:
+        outer: the modes around the block.
+        open_blocks: the open blocks of the tasks of the thread.
+    """
+
+    outer: Any = None
+    open_blocks: set[BlockState] = field(default_factory=set["BlockState"])
+
+
+class _StateOfTask:
+    """Looks up ``modes.state`` where the thread has no attribute of this name: while a task has a block open.
+
+    A thread without such blocks has the attribute, which hides this descriptor: calls pay nothing for it.
+    """
+
+    def __get__(self, thread: ThreadModes, owner: object = None) -> ModeState:
+        opened = thread.open_blocks
+        if not opened:
+            vars(thread)["state"] = thread.own
+            return thread.own
+        state = _block.get()
+        if state in opened and thread.autocast_block is None:
+            return state
+        if state is not None and state.open_blocks is not opened:
+            state = None  # a context that was copied to another thread
+        blocks = []
+        while isinstance(state, BlockState):
+            if state in opened:
+                blocks.append(state)
+            state = state.outer
+        if thread.autocast_block in opened and thread.autocast_block not in blocks:
+            raise MisplacedCallError(
+                "autocast: a task waits in a block of autocast, and another task runs. JAX keys programs by "
+                "autocast, for all tasks of a thread. Decorate the coroutine function with autocast in place "
+                "of the block, or leave the block before each await."
+            )
+        return blocks[0] if blocks else thread.own
+
+
 def _delegate(name: str) -> property:
     def read(self: ThreadModes) -> object:
         return getattr(self.state, name)
@@ -107,11 +157,19 @@ class ThreadModes(threading.local):
     """The modes of the current thread; a new thread starts with the defaults.
 
     Attributes:
-        state: all modes, for code that reads several.
+        state: all modes, for code that reads several; in a block of a task those of the block.
+        own: the modes outside of such blocks.
+        open_blocks: the modes of the blocks that tasks of the thread have entered and not left.
+        autocast_block: the modes in the innermost block of autocast. JAX knows one for the thread.
     """
 
+    state: ModeState = _StateOfTask()  # type: ignore[assignment]
+
     def __init__(self) -> None:
-        self.state = ModeState()
+        self.own = ModeState()
+        self.open_blocks: set[BlockState] = set()
+        self.autocast_block: Any = None
+        vars(self)["state"] = self.own
 
     anomaly: bool = _delegate("anomaly")  # type: ignore[assignment]
     autocast: Any = _delegate("autocast")
@@ -130,3 +188,32 @@ class ThreadModes(threading.local):
 
 
 modes = ThreadModes()
+_block: ContextVar[BlockState | None] = ContextVar("oplib_block", default=None)
+_read_all = attrgetter(*(one.name for one in fields(ModeState)))
+
+
+def enter_block() -> ModeState:
+    """Returns the modes that a block may change until :func:`leave_block`.
+
+    While asyncio runs in the thread they are a copy, which the running task alone sees, and the tasks that it
+    starts in the block (ADR 50).
+    """
+    state, events = modes.state, sys.modules.get("asyncio.events")
+    is_in_task = events is not None and events._get_running_loop() is not None
+    if not (is_in_task or isinstance(state, BlockState)):
+        return state
+    block = BlockState(*_read_all(state), state, modes.open_blocks)
+    modes.open_blocks.add(block)
+    _block.set(block)
+    vars(modes).pop("state", None)
+    return block
+
+
+def leave_block(state: ModeState) -> None:
+    """Ends a block, in whatever task or thread; its modes are changed back before."""
+    if isinstance(state, BlockState):
+        state.open_blocks.discard(state)
+        outer = state.outer
+        outer.sequence_nr = max(outer.sequence_nr, state.sequence_nr)
+        if state.in_trace and not outer.in_trace:
+            outer.in_trace, outer.watchers = True, outer.watchers + 1

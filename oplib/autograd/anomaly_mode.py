@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from oplib.errors import AutogradError, OplibError, describe
-from oplib.modes import modes
+from oplib.modes import ModeState, enter_block, leave_block, modes
 from oplib.tensor import Tensor
 from oplib.tracebacks import find_user_level
 
@@ -23,7 +23,22 @@ if TYPE_CHECKING:
 __all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly"]
 
 
-class set_detect_anomaly:  # noqa: N801  users call it like a function
+class _AnomalyBlock:
+    def __init__(self, mode: bool, check_nan: bool) -> None:
+        self.prev, self.prev_check_nan = modes.anomaly, modes.check_nan
+        self.mode, self.check_nan = mode, check_nan
+        self._state = modes.state
+
+    def __enter__(self) -> None:
+        self._state = enter_block()
+        _set(self._state, self.mode, self.check_nan)
+
+    def __exit__(self, *exc_info: object) -> None:
+        _set(self._state, self.prev, self.prev_check_nan)
+        leave_block(self._state)
+
+
+class set_detect_anomaly(_AnomalyBlock):  # noqa: N801  users call it like a function
     """Switches anomaly detection of this thread on or off, at once or for a ``with`` block.
 
     While it is on, each recorded node keeps the stack of the call that made it in ``metadata["traceback_"]``.
@@ -46,18 +61,15 @@ class set_detect_anomaly:  # noqa: N801  users call it like a function
     """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        self.prev = modes.anomaly
-        self.prev_check_nan = modes.check_nan
-        _set(mode, check_nan)
+        super().__init__(mode, check_nan)
+        _set(self._state, mode, check_nan)
 
     def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *exc_info: object) -> None:
-        _set(self.prev, self.prev_check_nan)
+        _set(self._state, self.prev, self.prev_check_nan)
+        super().__enter__()
 
 
-class detect_anomaly:  # noqa: N801
+class detect_anomaly(_AnomalyBlock):  # noqa: N801
     """Detects anomalies in a block of code, and warns that this is slow; see :class:`set_detect_anomaly`.
 
     Args:
@@ -75,20 +87,12 @@ class detect_anomaly:  # noqa: N801
     """
 
     def __init__(self, check_nan: bool = True) -> None:
-        self.prev = modes.anomaly
-        self.check_nan = check_nan
-        self.prev_check_nan = modes.check_nan
+        super().__init__(True, check_nan)
         warnings.warn(
             "Anomaly Detection has been enabled. This mode will increase the runtime and should only be "
             "enabled for debugging.",
             stacklevel=find_user_level(),
         )
-
-    def __enter__(self) -> None:
-        _set(True, self.check_nan)
-
-    def __exit__(self, *exc_info: object) -> None:
-        _set(self.prev, self.prev_check_nan)
 
 
 def is_anomaly_enabled() -> bool:
@@ -101,8 +105,7 @@ def is_anomaly_check_nan_enabled() -> bool:
     return modes.check_nan
 
 
-def _set(mode: bool, check_nan: bool) -> None:
-    state = modes.state
+def _set(state: ModeState, mode: bool, check_nan: bool) -> None:
     state.watchers += bool(mode) - state.anomaly
     state.anomaly = bool(mode)
     state.check_nan = bool(check_nan)

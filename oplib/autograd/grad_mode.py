@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from oplib.errors import ArgumentTypeError
-from oplib.modes import modes
+from oplib.modes import enter_block, leave_block, modes
 from oplib.tensor.storage.cut import find_constant_trace
 
 from .mode_decorator import Flag, Mode
@@ -32,13 +32,13 @@ class _GradMode(Mode):
 
     def __enter__(self) -> None:
         constant_in = None if self.enabled else find_constant_trace()
-        state = modes.state
-        self._before.append((state.grad_enabled, state.constant_in))
+        state = enter_block()
+        self._before.append((state, state.grad_enabled, state.constant_in))
         state.grad_enabled, state.constant_in = self.enabled, constant_in
 
     def __exit__(self, *exc_info: object) -> None:
-        state = modes.state
-        state.grad_enabled, state.constant_in = self._before[-1]
+        state, state.grad_enabled, state.constant_in = self._before[-1]
+        leave_block(state)
         del self._before[-1]
 
 
@@ -59,8 +59,12 @@ class recording_off(_FixedGradMode):  # noqa: N801  used like no_grad
 
     def __enter__(self) -> None:
         state = modes.state
-        self._before.append((state.grad_enabled, state.constant_in))
+        self._before.append((state, state.grad_enabled, state.constant_in))
         state.grad_enabled = False
+
+    def __exit__(self, *exc_info: object) -> None:
+        state, state.grad_enabled, state.constant_in = self._before[-1]
+        del self._before[-1]
 
 
 class no_grad(_FixedGradMode):  # noqa: N801  users call it like a function
@@ -119,24 +123,27 @@ class set_grad_enabled(_GradMode):  # noqa: N801
             )
         super().__init__()
         self.mode = self.enabled = mode
-        super().__enter__()
-        self._outside: tuple[bool, object] | None = self._before.pop()
+        constant_in, state = None if mode else find_constant_trace(), modes.state
+        self._outside: Any = state, state.grad_enabled, state.constant_in
+        state.grad_enabled, state.constant_in = mode, constant_in
 
     def clone(self) -> set_grad_enabled:
         """Returns a new manager with the same settings."""
         return set_grad_enabled(self.enabled)
 
     def __enter__(self) -> None:
+        self._switch_back()
         super().__enter__()
-        if self._outside is not None:  # the constructor has switched already
-            self._before[-1], self._outside = self._outside, None
 
     def __call__(self, function: _F) -> _F:
         """Wraps a function so that it runs in this mode. Undoes the switch that the constructor made."""
-        if self._outside is not None:
-            state = modes.state
-            (state.grad_enabled, state.constant_in), self._outside = self._outside, None
+        self._switch_back()
         return super().__call__(function)
+
+    def _switch_back(self) -> None:
+        if self._outside is not None:
+            state, state.grad_enabled, state.constant_in = self._outside
+            self._outside = None
 
     def __repr__(self) -> str:
         return f"set_grad_enabled(mode={self.enabled})"
@@ -174,16 +181,16 @@ class inference_mode(Mode):  # noqa: N801
 
     def __enter__(self) -> None:
         constant_in = find_constant_trace() if self.mode else None
-        state = modes.state
-        self._before.append((state.inference, state.grad_enabled, state.constant_in))
+        state = enter_block()
+        self._before.append((state, state.inference, state.grad_enabled, state.constant_in))
         state.inference = self.mode
         state.grad_enabled, state.constant_in = not self.mode, constant_in
         state.watchers += self.mode  # results must be marked, and the fast path marks nothing
 
     def __exit__(self, *exc_info: object) -> None:
-        state = modes.state
-        state.inference, state.grad_enabled, state.constant_in = self._before[-1]
+        state, state.inference, state.grad_enabled, state.constant_in = self._before[-1]
         state.watchers -= self.mode
+        leave_block(state)
         del self._before[-1]
 
 

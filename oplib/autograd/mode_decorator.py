@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, ClassVar, TypeVar, cast
 
 from oplib.errors import ArgumentTypeError, describe
-from oplib.modes import modes
+from oplib.modes import enter_block, leave_block, modes
 from oplib.tracebacks import find_user_level
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -70,7 +70,7 @@ class Flag(Mode):
     def __init__(self, mode: bool) -> None:
         super().__init__()
         self.mode = bool(mode)
-        self._before.append(getattr(modes, self.name))
+        self._before.append((modes.state, getattr(modes, self.name)))
         setattr(modes, self.name, self.mode)
 
     def clone(self) -> Flag:
@@ -78,10 +78,17 @@ class Flag(Mode):
         return type(self)(self.mode)
 
     def __enter__(self) -> None:
-        setattr(modes, self.name, self.mode)
+        state, before = self._before[-1]
+        setattr(state, self.name, before)
+        block = enter_block()
+        self._before.append((block, before))
+        setattr(block, self.name, self.mode)
 
     def __exit__(self, *exc_info: object) -> None:
-        setattr(modes, self.name, self._before[0])
+        state, before = self._before[-1]
+        setattr(state, self.name, before)
+        leave_block(state)
+        del self._before[-1]
 
 
 def _choose_wrapper(mode: Mode, function: Any) -> Callable[[Mode, Any], Callable[..., Any]]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from oplib.errors import AutogradError, GradientTypeError
-from oplib.modes import modes
+from oplib.modes import ModeState, enter_block, leave_block, modes
 from oplib.pytree import TreeSpec, tree_flatten, tree_unflatten
 from oplib.tensor import Tensor, box
 from oplib.tensor.storage.cut import UNCUT
@@ -56,6 +56,13 @@ def make_pair(pack: object, unpack: object, *, compose: bool = False, caller: st
     return HookPair(pack, unpack, compose)  # pyright: ignore[reportArgumentType]  both are callable
 
 
+def _make_allowed_pair(pack: object, unpack: object, *, compose: bool) -> HookPair:
+    pair = make_pair(pack, unpack, compose=compose, caller="saved_tensors_hooks")
+    if modes.state.hooks_disabled is not None:
+        raise AutogradError(modes.state.hooks_disabled)
+    return pair
+
+
 def push_hooks(
     pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor], *, compose: bool = False
 ) -> None:
@@ -65,10 +72,7 @@ def push_hooks(
         AutogradError: hooks are disabled. The error has the message given there.
         GradientTypeError: a hook is not callable.
     """
-    pair = make_pair(pack_hook, unpack_hook, compose=compose, caller="saved_tensors_hooks")
-    state = modes.state
-    if state.hooks_disabled is not None:
-        raise AutogradError(state.hooks_disabled)
+    pair, state = _make_allowed_pair(pack_hook, unpack_hook, compose=compose), modes.state
     state.hook_pairs = (*state.hook_pairs, pair)
     state.watchers += 1
 
@@ -130,16 +134,23 @@ class saved_tensors_hooks:  # noqa: N801  users call it like a function
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
         self.compose = compose
+        self._before: list[ModeState] = []
 
     def __enter__(self) -> None:
-        push_hooks(self.pack_hook, self.unpack_hook, compose=self.compose)
+        pair = _make_allowed_pair(self.pack_hook, self.unpack_hook, compose=self.compose)
+        state = enter_block()
+        self._before.append(state)
+        state.hook_pairs = (*state.hook_pairs, pair)
+        state.watchers += 1
 
     def __exit__(self, *exc_info: object) -> None:
-        state = modes.state  # inlines pop_hooks, because an interrupt may come at a call
+        state = self._before[-1]  # inlines pop_hooks, because an interrupt may come at a call
         if not state.hook_pairs:
             pop_hooks()
         state.hook_pairs = state.hook_pairs[:-1]
         state.watchers -= 1
+        leave_block(state)
+        del self._before[-1]
 
 
 @contextmanager
@@ -170,11 +181,13 @@ def disable_saved_tensors_hooks(error_message: str) -> Generator[None]:
     if state.hook_pairs:
         state.hooks_disabled = None
         raise AutogradError(error_message)
+    state = enter_block()
     before, state.hooks_disabled = state.hooks_disabled, error_message
     try:
         yield
     finally:
         state.hooks_disabled = before
+        leave_block(state)
 
 
 def pack_through(pairs: tuple[HookPair, ...], tensor: Tensor) -> Any:

@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from oplib.autograd.mode_decorator import Mode
-from oplib.modes import modes
+from oplib.modes import enter_block, leave_block, modes
 from oplib.tensor.dtypes.rules import find_dtype
 from oplib.tracebacks import find_user_level
 
@@ -75,16 +75,19 @@ class autocast(Mode):  # noqa: N801  torch's name
     def __enter__(self) -> None:
         changed = read_settings().with_device(self.device, self.fast_dtype, enabled=self.enabled)
         scope = AutocastScope(changed._replace(caches=self.cache_enabled))
-        self._before.append(scope)
-        modes.state.autocast_depth += 1
+        state = enter_block()
+        self._before.append((scope, state, modes.autocast_block))
+        modes.autocast_block = state
+        state.autocast_depth += 1
         scope.__enter__()
 
     def __exit__(self, *exc_info: object) -> None:
-        self._before.pop().__exit__(*exc_info)
-        state = modes.state
+        scope, state, modes.autocast_block = self._before.pop()
+        scope.__exit__(*exc_info)
         state.autocast_depth -= 1
         if not state.autocast_depth:
             state.casts.clear()
+        leave_block(state)
 
 
 def is_autocast_available(device_type: str) -> bool:

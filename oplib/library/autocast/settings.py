@@ -86,7 +86,7 @@ def find_device_type(device_type: object, *, subject: str) -> str:
 class AutocastScope:
     """Sets the settings of autocast of this thread in a block."""
 
-    __slots__ = ("_before", "_context", "_is_on", "_settings")
+    __slots__ = ("_before", "_context", "_is_on", "_settings", "_state")
 
     def __init__(self, settings: Settings | None) -> None:
         self._settings = settings
@@ -95,7 +95,7 @@ class AutocastScope:
         self._context: Any = None
 
     def __enter__(self) -> None:
-        state = modes.state
+        self._state = state = modes.state
         self._before = before = state.autocast
         if before is not None or self._settings is not None:
             self._context = _JAX_CONTEXT(None if self._settings is None else self._settings.key)
@@ -105,7 +105,7 @@ class AutocastScope:
         state.watchers += self._is_on  # the fast path casts nothing
 
     def __exit__(self, *exc_info: object) -> None:
-        state = modes.state
+        state = self._state
         state.autocast = self._before
         state.watchers -= self._is_on
         config.count_autocast(-self._is_on)
