@@ -196,7 +196,7 @@ def enter_block() -> ModeState:
     """Returns the modes that a block may change until :func:`leave_block`.
 
     While asyncio runs in the thread they are a copy, which the running task alone sees, and the tasks that it
-    starts in the block (ADR 50).
+    starts in the block (ADR 55).
     """
     state, events = modes.state, sys.modules.get("asyncio.events")
     is_in_task = events is not None and events._get_running_loop() is not None

@@ -50,7 +50,7 @@ _ADVICE_FOR_TEXTS = (
     ),
     (
         re.compile("Received incompatible devices "),
-        "Move them to one device by Tensor.to. On a mesh, that is tensor.to(sharding).",
+        "Move them to one device by Tensor.to, before a program. On a mesh, that is tensor.to(sharding).",
     ),
     (
         re.compile("Length of device assignment .*jax.set_mesh"),

@@ -342,39 +342,43 @@ class _Reader:
                 f"{_VERSION} of the format. Load it with the oplib that saved it."
             )
         self._entries = page["arrays"]
-        return self._decode(page["tree"])
+        return self._decode(page["tree"], "the tree")
 
-    def _decode(self, value: Any) -> Any:
+    def _decode(self, value: Any, path: str) -> Any:
+        """Returns the value of some JSON. ``path`` names its place in errors."""
         if not isinstance(value, dict):
             return value
         ((kind, content),) = value.items()
         if kind in ("tensor", "jax", "numpy", "key"):
-            return self._find(kind, content)
+            return self._find(kind, content, path)
         if kind in ("list", "tuple"):
-            items = [self._decode(item) for item in content]
+            items = [self._decode(item, f"{path}[{index}]") for index, item in enumerate(content)]
             return items if kind == "list" else tuple(items)
         if kind in ("dict", "OrderedDict"):
-            pairs = [(self._decode(key), self._decode(item)) for key, item in content]
-            return dict(pairs) if kind == "dict" else OrderedDict(pairs)
+            keys = [self._decode(key, f"a key of {path}") for key, _ in content]
+            items = [
+                self._decode(item, f"{path}[{key!r}]") for key, (_, item) in zip(keys, content, strict=True)
+            ]
+            return (dict if kind == "dict" else OrderedDict)(zip(keys, items, strict=True))
         if kind == "complex":
-            return complex(*[self._decode(part) for part in content])
+            return complex(*[self._decode(part, path) for part in content])
         if kind in _PLAIN:
             return _PLAIN[kind](content)
         raise DataError(f"load: the tree has something of an unknown kind. Got {kind!r}. Save it again.")
 
-    def _find(self, kind: str, number: int) -> Any:
+    def _find(self, kind: str, number: int, path: str) -> Any:
         member = self._made.get((kind, number))
         if member is None:
-            member = self._made[kind, number] = self._make(kind, number)
+            member = self._made[kind, number] = self._make(kind, number, path)
         return member
 
-    def _make(self, kind: str, number: int) -> Any:
+    def _make(self, kind: str, number: int, path: str) -> Any:
         entry = self._entries[number]
         values = self._read_array(number, entry)
         if kind == "numpy":
             return values
         if isinstance(self._placement, Sharding):
-            check_shape(f"load: array {number}", values, self._placement)
+            check_shape(f"load: {path}", values, self._placement)
         array = adopt_array(values.astype(normalize_dtype(values.dtype), copy=False), self._placement)
         if kind == "key":
             return jax.random.wrap_key_data(array, impl=str(entry["impl"]))

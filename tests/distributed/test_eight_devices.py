@@ -140,9 +140,19 @@ def test_a_file_is_not_loaded_onto_a_mesh_that_does_not_divide_it():
     oplib.save([oplib.ones(8), oplib.ones(6)], file)
     file.seek(0)
     with pytest.raises(
-        ArgumentValueError, match=r"load: array 1: the mesh does not .* 6 is no multiple of 4"
+        ArgumentValueError, match=r"load: the tree\[1\]: the mesh does not .* 6 is no multiple of 4"
     ):
         oplib.load(file, map_location=rows)
+    with pytest.raises(DeviceError, match=r"Got P\('data',\)\. .* NamedSharding\(mesh, spec\)\.$"):
+        oplib.load(file, map_location=P("data"))
+    for tree, place in (
+        ({"opt": [{"count": oplib.tensor(1)}]}, r"\['opt'\]\[0\]\['count'\]"),
+        ((oplib.ones(4).array, np.float32(1), {0: oplib.ones(())}), r"\[2\]\[0\]"),
+    ):
+        file = io.BytesIO()
+        oplib.save(tree, file)
+        with pytest.raises(ArgumentValueError, match=rf"load: the tree{place}: .* Name at most 0\."):
+            oplib.load(file, map_location=rows)
     half = io.BytesIO(file.getvalue()[: len(file.getvalue()) // 2])
     with pytest.raises(DataError, match="damaged"):
         oplib.load(half, map_location=rows)

@@ -102,7 +102,8 @@ def _parse(spelling: object) -> tuple[str, int | None]:
     if match is None:
         raise DeviceError(
             f"device: the argument is not a device. Got {describe(spelling)}. "
-            f'Write "cpu", "cuda", "cuda:1", "tpu", or the name of another JAX platform.'
+            f'Write "cpu", "cuda", "cuda:1", "tpu", or the name of another JAX platform. A layout is a '
+            "Sharding: NamedSharding(mesh, spec)."
         )
     return match[1], None if match[2] is None else int(match[2])
 

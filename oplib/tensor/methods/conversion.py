@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack
 import jax
 import numpy as np
 from jax.core import Tracer
-from jax.sharding import Sharding
+from jax.sharding import Sharding, SingleDeviceSharding
 
 from oplib.errors import ArgumentError
 from oplib.modes import modes
@@ -241,6 +241,8 @@ def _is_at(array: Any, placement: Placement) -> bool:
 
 
 def _move(tensor: Any, placement: Placement) -> Any:
+    if isinstance(placement, jax.Device) and isinstance(tensor.array, Tracer):
+        placement = SingleDeviceSharding(placement)  # JAX drops a device in a trace
     is_laid_out = isinstance(placement, Sharding)  # in a trace JAX then lays out the value
     if is_laid_out or (tensor._requires_grad and modes.grad_enabled):
         return upcalls.copy_to_device(tensor, placement)

@@ -139,3 +139,54 @@ def test_other_arguments_are_refused():
         oplib.with_sharding_constraint(oplib.ones(8), P("data"))
     with pytest.raises(ArgumentTypeError, match="neither a Tensor nor an array"):
         oplib.with_sharding_constraint([1.0, 2.0], rows)
+
+
+FORMS = {
+    "op by op": lambda function, x: function(x),
+    "program": lambda function, x: oplib.jit(function)(x),
+    "captured": lambda function, x: oplib.jit(lambda: function(x))(),
+    "scan": lambda function, x: oplib.scan(lambda c, _: (function(c), None), x, None, length=1)[0],
+    "vmap": lambda function, x: oplib.vmap(function)(x),
+    "jax.jit": lambda function, x: oplib.Tensor.from_array(
+        jax.jit(lambda a: function(oplib.Tensor.from_array(a)).array)(x.array)
+    ),
+}
+each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+
+
+@each_form
+@pytest.mark.parametrize("name", [0, 1, "cpu:1", oplib.device("cpu:1")])
+def test_a_tensor_moves_to_a_device_in_every_mode(form, name):
+    device = jax.devices("cpu")[name] if isinstance(name, int) else name
+    target = jax.devices("cpu")[name if isinstance(name, int) else 1]
+    for x in (oplib.arange(4.0), oplib.tensor([1, 2])):
+        for function in (lambda x: x.to(device), lambda x: (x * 2).to(device) + 1):
+            moved = form(function, x)
+            assert moved.array.devices() == {target}
+            assert moved.tolist() == function(x).tolist()
+
+
+@each_form
+def test_a_tensor_of_a_mesh_does_not_silently_stay_there(form):
+    for kind in (AxisType.Auto, AxisType.Explicit):
+        x = oplib.Tensor.from_array(jax.device_put(X, NamedSharding(make_mesh(kind), P("data"))))
+        if form is FORMS["op by op"]:
+            assert form(lambda x: x.to("cpu:1"), x).array.devices() == {jax.devices("cpu")[1]}
+            continue
+        with pytest.raises(ValueError, match="incompatible devices"):
+            form(lambda x: x.to("cpu:1") * 2, x)
+    with pytest.raises(ArgumentValueError, match=r"Tensor\.to, before a program\. On a mesh"):
+        oplib.jit(lambda x: x.to("cpu:1") * 2)(x)
+
+
+def test_gradients_of_a_move_to_a_device_in_a_program():
+    w = oplib.arange(4.0).requires_grad_()
+    (oplib.jit(lambda w: w.to("cpu:1") * 3)(w) ** 2).sum().backward()
+    assert w.grad.tolist() == [0, 18, 36, 54]
+    a = w.detach().array
+    assert jax.grad(lambda a: (oplib.Tensor.from_array(a).to("cpu:1") ** 2).sum().array)(a).tolist() == [
+        0,
+        2,
+        4,
+        6,
+    ]

@@ -27,7 +27,9 @@ def test_the_batch_is_where_the_sequences_are(requires_grad):
     second = jax.devices()[1]
     given = [one.to(second).requires_grad_(requires_grad) for one in make_sequences()]
     assert pad_sequence(given).device == oplib.device(second)
-    with pytest.raises(ValueError, match=r"incompatible devices.* Move them to one device by Tensor\.to\."):
+    with pytest.raises(
+        ValueError, match=r"incompatible devices.* Move them to one device by Tensor\.to, before a program\."
+    ):
         pad_sequence([*given, oplib.tensor([1.0], device=jax.devices()[0])])
 
 
