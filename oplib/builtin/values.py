@@ -14,6 +14,7 @@ from jax.core import Tracer
 from oplib.errors import ArgumentTypeError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor, default_int_dtype, read_array
+from oplib.tensor.devices.layout import find_explicit_mesh
 from oplib.tensor.storage.failed_reads import note_read
 from oplib.tensor.storage.known import find_value
 from oplib.tensor.views import ViewStorage
@@ -27,6 +28,39 @@ def find_array(value: Any) -> Any:
 def is_traced(value: Any) -> bool:
     """Tells whether the values of a Tensor or array are traced, and so not known yet."""
     return isinstance(find_array(value), Tracer)
+
+
+# The latest traced index, the sizes for it, and the start that it gave: ``x[p] += 1`` looks twice.
+_latest: tuple[Any, Any, Any] = (lambda: None, None, lambda: None)
+
+
+def is_traced_index(value: Any) -> bool:
+    """Tells whether a value is a traced whole number without dims."""
+    array = find_array(value)
+    return isinstance(array, Tracer) and not array.ndim and jnp.issubdtype(array.dtype, jnp.integer)
+
+
+def can_move(whole: Tensor) -> bool:
+    """Tells whether a window of a tensor may have a traced start: JAX does not write one on explicit axes."""
+    return find_explicit_mesh([whole._storage.owner.array]) is None
+
+
+def find_start(index: Any, length: int, size: int) -> Any:
+    """Returns a traced start of a window as an operand; one that does not exist is clamped, as in JAX.
+
+    Args:
+        index: the start, negative ones from the end.
+        length: of the dim.
+        size: of the window.
+    """
+    global _latest  # noqa: PLW0603  see there
+    array, key = find_array(index), (length, size)
+    start = _latest[2]() if _latest[0]() is array and _latest[1] == key else None
+    if start is None:
+        at = array.astype(jnp.int32)
+        start = jnp.clip(jnp.where(at < 0, at + length, at), 0, length - size)
+        _latest = ref(array), key, ref(start)
+    return start
 
 
 def box_like(value: Any, numbers: Any, dtype: Any = None) -> Any:

@@ -23,10 +23,11 @@ from .kernels import partition_rules as partition
 from .kernels.view_rules import Itself, Several
 from .rows.choice import OverloadChoice
 from .rows.parameters import FURTHER_NAMES
-from .values import is_item
+from .values import can_move, find_start, is_item, is_traced_index
 
 Function = Callable[..., Any]
 _NO_NAMES: Mapping[str, Any] = {}
+_STARTS = ("start", "index")  # the arguments that say where a window of known size begins: they may be traced
 
 
 def make_viewer(rule: Function, name: str, overload: OpOverload, check: Function | None = None) -> Function:
@@ -40,6 +41,7 @@ def make_viewer(rule: Function, name: str, overload: OpOverload, check: Function
     """
     own, name = overload.name().partition("::")[2].partition(".")[0], f"{name}Backward0"
     node_class, convert = make_view_class(name), convert_by_schema(overload)
+    place = next((at for at, one in enumerate(_name_arguments(overload)[1:]) if one in _STARTS), None)
 
     @lru_cache(maxsize=1024)
     def look_up(shape: tuple[int, ...], dtype: Any, *args: int) -> Any:
@@ -47,10 +49,12 @@ def make_viewer(rule: Function, name: str, overload: OpOverload, check: Function
 
     def look(tensor: Tensor, *args: Any) -> Any:
         storage = tensor._storage
-        is_plain = all_integers(args)
+        is_plain, traced = all_integers(args), None
         if not is_plain:
             if check is not None:
                 check(tensor, *args)
+            if place is not None and is_traced_index(args[place]) and can_move(tensor):
+                traced, args = args[place], (*args[:place], 0, *args[place + 1 :])
             args = convert(tensor, args)
             is_plain = all_integers(args)
         try:
@@ -69,6 +73,8 @@ def make_viewer(rule: Function, name: str, overload: OpOverload, check: Function
         if part.__class__ is Several:
             return make_views(tensor, part.parts, _find_join(part.joined_by, part.dim), name)
         frame, starts = part
+        if traced is not None and starts:
+            starts = (find_start(traced, frame.in_shape[frame.moving[0]], frame.sizes[frame.moving[0]]),)
         return make_view(tensor, frame, starts, node_class)
 
     return look

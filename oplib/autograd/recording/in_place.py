@@ -21,6 +21,7 @@ from oplib.tensor.devices.layout import place_like
 from oplib.tensor.dtypes.class_names import WORDS
 from oplib.tensor.storage.cut import fit_written
 from oplib.tensor.storage.escape import refuse_escape
+from oplib.tensor.views import ViewStorage
 
 from .formula_node import NOBODY, FormulaNode
 from .rebase import note_write, rebase_history
@@ -60,10 +61,13 @@ def check_may_turn(tensor: Tensor, op: str, operands: Sequence[Any] = ()) -> Non
     if tensor._read_only is not None:
         raise AutogradError(
             f"{op}: the tensor is the result of the view op {tensor._read_only}, and writing into it would "
-            f"not reach its base: the op does more than move items. Got {describe(storage.spec)}. Write into "
+            f"not reach its base, because it is a copy. Got {describe(storage.spec)}. Write into "
             "the base, or into tensor.clone()."
         )
     state = modes.state
+    if state.watchers and isinstance(storage, ViewStorage):
+        for start in storage.starts:  # it decides where a value is stored, which is then traced too
+            refuse_escape(start, tensor, op)
     if not state.grad_enabled:
         return
     if tensor._requires_grad or (operands and any(map(has_required_grad, operands))):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from oplib.autograd.recording.view import make_view
+from oplib.builtin.values import is_traced_index
 from oplib.library import OpOverload
 from oplib.tensor import Tensor
 
@@ -75,8 +76,11 @@ class Getter:
 
 def look_at(whole: Tensor, index: Any, index_op: OpOverload) -> Tensor:
     """Returns the view that numbers, slices and None select; tensors then select items of the view."""
-    frame, starts, node_class, indices, dims = read_window(index, whole._storage.spec.shape)
+    frame, starts, node_class, indices, dims = read_window(index, whole)
     if not indices:
         return make_view(whole, frame, starts, node_class)
     view = whole if frame.is_identity else make_view(whole, frame, starts, node_class)
-    return index_op.call(view, indices, dims)
+    result = index_op.call(view, indices, dims)
+    if all(map(is_traced_index, indices)):
+        result._read_only = "x[traced]"  # torch has a view here; on an explicit mesh it is a copy
+    return result

@@ -52,7 +52,7 @@ def setitem_(input: Any, index: Any, value: Any) -> None:
     original = index
     if index.__class__ is not int:
         index = tuple(list_subscripts(index))  # it is read twice below, and warned of once
-    frame, starts, node_class, indices, _ = read_window(index, tuple(shape))
+    frame, starts, node_class, indices, _ = read_window(index, input)
     if indices:
         refuse_bytes_to_fill(original, value)
         check_may_write(input, "setitem_", [value])
@@ -79,10 +79,17 @@ def _is_itself(target: Tensor, value: Any) -> bool:
     other: Any = value._storage
     if not isinstance(other, ViewStorage):  # it got other contents
         return False
-    same = own.base is other.base and own.chain is other.chain and own.starts == other.starts
+    same = own.base is other.base and own.chain is other.chain and _are_same(own.starts, other.starts)
     if same:
         own.version += 1
     return same
+
+
+def _are_same(some: Any, others: Any) -> bool:
+    pairs = zip(some, others, strict=True)
+    return all(
+        one is two or (one.__class__ is int and two.__class__ is int and one == two) for one, two in pairs
+    )
 
 
 def _to_value(input: Tensor, value: Any, dtype: Any) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 
 from oplib.autograd.recording.view_node import ViewNode, make_view_class
 from oplib.builtin.kernels.view_rules import pick
+from oplib.builtin.values import can_move, find_start, is_traced_index
 from oplib.tensor import Tensor
 from oplib.tensor.shapes.symbolic import has_symbols, is_symbolic
 from oplib.tensor.views import Window, make_window
@@ -29,8 +30,9 @@ _windows: dict[Any, tuple[Any, ...]] = {}
 _MOST = 4096
 
 
-def read_window(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+def read_window(index: Any, whole: Tensor) -> tuple[Any, ...]:
     """Returns the window, starts and node class of subscripts, and the tensors among them with their dims."""
+    shape: tuple[int, ...] = whole._storage.spec.shape
     if index.__class__ is int and shape:
         start = require_index(index, shape[0], 0)
         return pick(shape, 0), (start,) if shape[0] > 1 else (), SelectBackward0, (), ()
@@ -44,8 +46,12 @@ def read_window(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
             require_indices(indices, shape[dim], dim)
         frame, starts, node_class, _, dims = window
         return frame, starts, node_class, tensors, dims
+    items = read_subscripts(index, shape)
     reader = _WindowReader(shape)
-    for item in read_subscripts(index, shape):
+    # as in torch, a tensor without dims is a position, unless other tensors select items
+    is_window = not any(isinstance(item, Choice) or getattr(item, "ndim", 0) for item in items)
+    reader.moves = is_window and can_move(whole)
+    for item in items:
         reader.read(item)
     frame, starts = reader.window()
     window = frame, starts, reader.node_class, reader.indices, reader.dims
@@ -89,12 +95,16 @@ class _WindowReader:
         indices: the tensors among the subscripts.
         dims: the positions of these tensors in the shape of the window.
         own_dims: the dims of the whole that these tensors select from, but for those of bools.
+        moves: whether a traced position is the start of a window.
     """
+
+    moves = False
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._shape = shape
         self._dim = 0
-        self._sizes, self._steps, self._starts = list(shape), [1] * len(shape), [0] * len(shape)
+        self._sizes, self._steps = list(shape), [1] * len(shape)
+        self._starts: list[Any] = [0] * len(shape)
         self._axes: list[int | None] = []
         self.node_class: type[ViewNode] = AliasBackward0
         self.indices: list[Any] = []
@@ -113,8 +123,10 @@ class _WindowReader:
             return
         dim, length = self._dim, self._shape[self._dim]
         self._dim += 1
-        if isinstance(item, int):
-            self._starts[dim], self._sizes[dim] = require_index(item, length, dim), 1
+        if isinstance(item, int) or (self.moves and is_traced_index(item)):
+            is_known = isinstance(item, int)
+            start = require_index(item, length, dim) if is_known else find_start(item, length, 1)
+            self._starts[dim], self._sizes[dim] = start, 1
             self.node_class = SelectBackward0
             return
         if isinstance(item, slice):
@@ -133,7 +145,7 @@ class _WindowReader:
         self.indices.append(indices)
         self.dims.append(len(self._axes))
 
-    def window(self) -> tuple[Window, tuple[int, ...]]:
+    def window(self) -> tuple[Window, tuple[Any, ...]]:
         """Returns the window with its starts."""
         shape = tuple([1 if axis is None else self._sizes[axis] for axis in self._axes])
         frame = make_window(self._shape, tuple(self._sizes), tuple(self._steps), tuple(self._axes), shape)

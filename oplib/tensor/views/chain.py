@@ -258,7 +258,13 @@ class Chain:
 
     def _run_traced(self, name: str, function: Callable[..., Any], starts: Starts, *arrays: Any) -> Any:
         """Runs a function of one result, as :meth:`run` does, and notes how the result is computed."""
-        return run_noted(lambda *operands: (self.run(name, function, starts, *operands),), *arrays)[0]
+        count = len(arrays)
+        traced = starts if any(isinstance(start, Tracer) for start in starts) else ()
+
+        def run(*operands: Any) -> tuple[Any]:
+            return (self.run(name, function, operands[count:] or starts, *operands[:count]),)
+
+        return run_noted(run, *arrays, *traced)[0]
 
     def pull_back(self, grad: Any, starts: Starts) -> Any:
         """Returns the gradient of the base from that of the view. It is compiled for concrete arrays."""
@@ -293,7 +299,8 @@ class Chain:
                 return forms.function(*arrays, starts)
             sharding = array.sharding
             if sharding.__class__ is not SingleDeviceSharding and _needs_static(sharding):
-                return forms.by_static(*arrays, starts)
+                is_moving = any(isinstance(start, Tracer) for start in starts)
+                return (forms.function if is_moving else forms.by_static)(*arrays, starts)
         return forms.by_operand(*arrays, starts_to_array(starts))
 
 
@@ -342,8 +349,11 @@ _MOST = 1024
 
 def starts_to_array(starts: Starts) -> Any:
     """Returns starts as one array. An array used twice is kept on the device, which saves the transfer."""
-    held = None if overlays.current is not None else _operands.get(starts)
-    return _keep(starts, np.array(starts, np.int32)) if held is None else held
+    try:
+        held = None if overlays.current is not None else _operands.get(starts)
+        return _keep(starts, np.array(starts, np.int32)) if held is None else held
+    except TypeError:  # a start is traced
+        return jnp.stack([jnp.asarray(start, jnp.int32) for start in starts])
 
 
 def number_to_array(number: complex, dtype: Any, convert: Callable[[], np.ndarray[Any, Any]]) -> Any:

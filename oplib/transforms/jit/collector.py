@@ -342,7 +342,7 @@ class Collector:
             isinstance(tensor, InferenceTensor),
             None if is_copied or root is None else self._source(root),
             0 if is_copied else tensor._creation,
-            tensor._read_only,
+            "x[traced]" if self._memory.loses_base(storage) else tensor._read_only,
             tensor._retains_grad and slot is not None,
         )
 

@@ -46,9 +46,7 @@ class MemoryAfterCall:
 
     def is_copied(self, storage: Any) -> bool:
         """Whether a Tensor keeps its items only, because nothing else shows memory that was made inside."""
-        layers = list_layers(storage)
-        starts = [start for layer in layers if isinstance(layer, ViewStorage) for start in layer.starts]
-        if any(isinstance(start, Tracer) for start in starts):
+        if has_traced_start(storage):
             return True  # it shows other items at each call
         owner = storage.owner
         if storage is owner or storage in self._numbers or owner in self._held or owner in self._shared:
@@ -57,6 +55,11 @@ class MemoryAfterCall:
             return False  # a copy could be written
         self._note(storage)
         return True
+
+    def loses_base(self, storage: Any) -> bool:
+        """Whether a copy stands for a view of memory that is there after the call too."""
+        owner = storage.owner
+        return has_traced_start(storage) and (owner in self._held or len(self._shown.get(owner, ())) > 0)
 
     def _note(self, storage: Storage) -> None:
         self._shown.setdefault(storage.owner, set()).add(storage)
@@ -104,6 +107,12 @@ class MemoryAfterCall:
             former=None if former is None else self._held.get(former),
             view=None if alias.view is None else self.find(alias.view),
         )
+
+
+def has_traced_start(storage: Any) -> bool:
+    """Whether a view begins at a place that is traced."""
+    layers = [layer for layer in list_layers(storage) if isinstance(layer, ViewStorage)]
+    return any(isinstance(start, Tracer) for layer in layers for start in layer.starts)
 
 
 def _list_storages(snapshot: StateSnapshot) -> dict[Storage, Held]:
