@@ -202,7 +202,7 @@ def enter_block() -> ModeState:
     is_in_task = events is not None and events._get_running_loop() is not None
     if not (is_in_task or isinstance(state, BlockState)):
         return state
-    block = BlockState(*_read_all(state), state, modes.open_blocks)
+    block = BlockState(*_read_all(state), outer=state, open_blocks=modes.open_blocks)
     modes.open_blocks.add(block)
     _block.set(block)
     vars(modes).pop("state", None)
