@@ -21,8 +21,7 @@ from oplib.tensor.inference import InferenceTensor
 from oplib.tensor.jax_node import register_kind
 from oplib.tensor.storage.class_changes import change_class
 from oplib.tensor.storage.cut import CutStorage, cuts_results
-from oplib.tensor.storage.escape import refuse_escape
-from oplib.tensor.storage.overlay import overlays
+from oplib.tensor.storage.escape import refuse_escape, refuse_outside
 from oplib.tensor.views import AliasStorage, Chain, Creation, Frame, Inverse, Starts, make_chain, note_view
 from oplib.tensor.views.lineage import take_views
 from oplib.tensor.views.view_storage import make_view_storage
@@ -132,8 +131,10 @@ def turn_in_place(
         op: the in-place op, for errors.
 
     Raises:
-        TracingError: the body of control flow captures the tensor.
+        TracingError: the tensor is from outside of a function that is compiled, or the body of control flow
+            captures it.
     """
+    refuse_outside(tensor, op)
     owner: Any = tensor._storage.owner
     if modes.region is not None:
         refuse_escape(owner.array, tensor, op)
@@ -151,8 +152,6 @@ def turn_in_place(
     tensor._storage.version += 1
     tensor._storage = looked._storage
     if tensor._root is None:
-        if overlays.current is not None:
-            overlays.current.turns.append((tensor, frame))
         turn_views_back(tensor, frame, [looked])
     if looked._grad_fn is not None:
         tensor._grad_fn, tensor._output_nr = looked._grad_fn, looked._output_nr

@@ -21,7 +21,7 @@ from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.shapes.filling import read_size
-from oplib.tensor.storage.escape import refuse_escape
+from oplib.tensor.storage.escape import refuse_escape, refuse_outside
 from oplib.tensor.storage.memory_format import check_format
 from oplib.tensor.storage.overlay import overlays
 from oplib.tensor.views import AliasStorage, ViewStorage
@@ -63,6 +63,7 @@ def as_strided_(
                 [1., 3.]])
     """
     require_tensor_to_write(input, "as_strided_")
+    refuse_outside(input, "as_strided_")
     check_may_turn(input, "as_strided_")
     return _turn(
         input,
@@ -105,6 +106,7 @@ def resize_(input: Any, *sizes: Any, memory_format: Any = None) -> Any:
         tensor([1., 1., 0., 0.])
     """
     require_tensor_to_write(input, "resize_")
+    refuse_outside(input, "resize_")
     shape = read_size("resize_", sizes)
     check_format("resize_", memory_format, len(shape))
     if input.requires_grad:

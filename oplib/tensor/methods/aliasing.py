@@ -10,7 +10,7 @@ from oplib.errors import ArgumentError, ArgumentTypeError, AutogradError, descri
 from oplib.modes import modes
 from oplib.tensor.shapes.filling import read_size
 from oplib.tensor.storage.cut import CutStorage, cut_storage
-from oplib.tensor.storage.escape import refuse_escape
+from oplib.tensor.storage.escape import refuse_escape, refuse_outside
 from oplib.tensor.storage.memory_format import (
     MemoryFormat,
     MemoryLayout,
@@ -119,6 +119,7 @@ class TensorAliasing(Generic[TensorT]):
             >>> y
             tensor([5., 1., 1.])
         """
+        refuse_outside(cast("TensorSlots", self), "set_")
         other: Any = self.new_empty(0) if source is None else source  # pyright: ignore[reportAttributeAccessIssue]
         is_tensor = isinstance(other, TensorAliasing)
         if not is_tensor or other._storage.spec.dtype != self._storage.spec.dtype:

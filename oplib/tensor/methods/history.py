@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.hooks import RemovableHandle
-from oplib.tensor.storage.escape import refuse_escape
+from oplib.tensor.storage.escape import refuse_escape, refuse_outside
 from oplib.tensor.storage.fresh import FreshStorage, separate
 from oplib.tensor.storage.tensor_slots import TensorSlots, TensorT
 from oplib.tensor.views.lineage import share_requires_grad
@@ -162,6 +162,7 @@ class TensorHistory(Generic[TensorT]):
                 "of tensors without it. Set requires_grad=True on an input first."
             )
         if self._grad_fn is not None and not self._retains_grad:
+            refuse_outside(cast("TensorSlots", self), "retain_grad")
             self._grad_fn.retain_grad(self)
             self._retains_grad = True
 
@@ -191,6 +192,7 @@ class TensorHistory(Generic[TensorT]):
                 f"register_hook: the tensor doesn't require grad, so the hook would never run. "
                 f"Got {describe(self._storage.array)}. Set requires_grad=True on it or on an input of it."
             )
+        refuse_outside(cast("TensorSlots", self), "register_hook")
         if self._backward_hooks is None:
             self._backward_hooks = OrderedDict()
             node = self._grad_fn or (self._accumulator and self._accumulator())
@@ -212,6 +214,7 @@ class TensorHistory(Generic[TensorT]):
                 f"Got a tensor with requires_grad={self._requires_grad} and grad_fn={self._grad_fn}. "
                 "Use register_hook for other tensors."
             )
+        refuse_outside(cast("TensorSlots", self), "register_post_accumulate_grad_hook")
         if self._post_accumulate_hooks is None:
             self._post_accumulate_hooks = OrderedDict()
         handle = RemovableHandle(self._post_accumulate_hooks)

@@ -83,6 +83,23 @@ def is_made_inside(tensor: TensorSlots) -> bool:
     return (tensor._trace is None or tensor._trace == _OUTSIDE) and id(tensor) not in overlay.outside
 
 
+def refuse_outside(tensor: TensorSlots, what: str) -> None:
+    """Raises if a tensor existed before the function that ``oplib.jit`` traces.
+
+    A call of the program would have to make the change again, at each call.
+
+    Raises:
+        TracingError: it did.
+    """
+    overlay = overlays.current
+    if overlay is not None and overlay.outside is not None and id(tensor) in overlay.outside:
+        raise TracingError(
+            f"{overlay.name}: {what} changes a tensor from outside of the function. Got "
+            f"{describe(tensor._storage.array)}. A compiled program changes its values, data and grad only. "
+            "Do this outside of the function, or with a tensor that is made inside."
+        )
+
+
 def refuse_escape(array: Any, tensor: TensorSlots, what: str) -> None:
     """Raises if a traced value would be written into a tensor that outlives the trace.
 

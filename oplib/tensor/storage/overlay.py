@@ -33,7 +33,6 @@ class Overlay:
         attributes: what stands in place of the ``__dict__`` of each observed Tensor, by its ``id``.
         read_grads: the ``id`` of each Tensor whose gradient from before was read.
         set_grads: likewise, whose gradient was set.
-        turns: the Tensors that are no views and that were given another shape in place, with the frames.
         scope: the number of the trace in ``modes.tracing_scope``.
         trace: the opaque state of the trace.
         device: the device of all arrays that the function may read; None for several.
@@ -52,7 +51,6 @@ class Overlay:
         self.attributes: dict[int, dict[str, Any]] = {}
         self.read_grads: set[int] = set()
         self.set_grads: set[int] = set()
-        self.turns: list[tuple[Any, Any]] = []
         self.trace: object = get_opaque_trace_state()
         self.device: Any = None
         self.takes_writes = True

@@ -20,7 +20,7 @@ from oplib.tensor.inference import InferenceTensor
 from oplib.tensor.methods.copying import users_attributes
 from oplib.tensor.storage.fresh import get_array
 from oplib.tensor.storage.overlay import Overlay
-from oplib.tensor.views import AliasStorage
+from oplib.tensor.views import AliasStorage, ViewStorage
 from oplib.transforms.tracing.boundary import Boundary
 from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.entries import read_entries, restore_entry
@@ -32,6 +32,7 @@ from .memory import MemoryAfterCall
 from .python_changes import Definitions, UsesOfCode, find_reordered
 
 _OF_CODE = (types.CellType, types.FunctionType)
+_ABSENT: Any = object()
 
 
 class Collector:
@@ -59,7 +60,7 @@ class Collector:
         """Forgets all values of the trace."""
         self._memory = MemoryAfterCall(self._snapshot, self._put_storage)
         self.live, self.made, self.outputs, self.leaves = [], [], [], []
-        self._turned, self._tensors = set[Any](), {}
+        self._tensors = {}
 
     @cached_property
     def _uses(self) -> UsesOfCode:
@@ -70,14 +71,14 @@ class Collector:
         effects, candidates = self.effects, self._candidates
         self._collect_writes(overlay, inputs, versions)
         self._lay_out_grads()
-        self._collect_storages(overlay)
+        self._collect_storages()
         leaves, effects.spec = tree_flatten_dataclasses(result, _is_constant)
         self._collect_containers()
         effects.results = [self._collect_result(leaf) for leaf in leaves]
         for number, (tensor, _, before) in enumerate(self._snapshot.tensors):
             self._collect_tensor(number, tensor, before, is_grad_set=id(tensor) in overlay.set_grads)
         counters: set[Storage] = set()
-        for alias, version, _ in self._snapshot.aliases:
+        for alias, version in self._snapshot.aliases:
             counter = _find_counter(alias)
             if alias.version != version and counter not in counters and not _is_counted(alias, overlay):
                 counters.add(counter)  # which several aliases may share
@@ -120,17 +121,12 @@ class Collector:
                 output = self.put(cell.array, self._layouts[storage]) if is_new else None
                 self.effects.writes.append((candidates.holders[number], output, cell.version - version))
 
-    def _collect_storages(self, overlay: Overlay) -> None:
-        """Collects the operands that show other memory, or the same in another shape."""
-        effects, numbers = self.effects, self._candidates.numbers
+    def _collect_storages(self) -> None:
+        """Collects the operands whose ``data`` was assigned."""
         for number, (tensor, _, before) in enumerate(self._snapshot.tensors):
             storage = tensor.__dict__["_storage"]
             if storage is not before["_storage"]:
-                effects.storages.append((number, self._memory.find(storage)))
-        self._turned = {tensor._storage for tensor, _ in overlay.turns}
-        effects.turns = [
-            (numbers[id(tensor)], frame) for tensor, frame in overlay.turns if id(tensor) in numbers
-        ]
+                self.effects.storages.append((number, self._memory.find(storage)))
 
     def find_layout(self, operand: int) -> Any:
         """Returns the sharding of an operand over several devices; None for a view, and on one device."""
@@ -187,9 +183,6 @@ class Collector:
         held = attributes.get("_grad")
         if is_grad_set or held is not before.get("_grad"):
             effects.grads.append((number, None if held is None else self._source(held)))
-        if attributes.get("_retains_grad", False) and not before.get("_retains_grad", False):
-            effects.retained.append(number)
-        self._refuse_hooks(tensor, before, self._candidates.operands[number].name)
         if isinstance(tensor, StaleView):
             return  # it looks its history up
         node = attributes.get("_grad_fn")
@@ -203,18 +196,16 @@ class Collector:
             if tensor._requires_grad:
                 self.leaves.append((Operand(number), tensor))
 
-    def _refuse_hooks(self, tensor: Tensor, before: dict[str, Any], name: str) -> None:
-        """Raises if a hook was registered on a Tensor that outlives the call, and is still there."""
-        for attribute in ("_backward_hooks", "_post_accumulate_hooks"):
-            known = self._snapshot.list_hooks(before.get(attribute))
-            for number, hook in (getattr(tensor, attribute) or {}).items():
-                if number not in known:
-                    shown = f"{getattr(hook, '__qualname__', hook)} of {find_definition(hook)}"
-                    raise TracingError(
-                        f"{self._name}: a hook was registered on {name} while the function was traced, and a "
-                        f"call of the program registers none. Got {shown}. Register it outside of the "
-                        "function, or remove it inside by its handle."
-                    )
+    def _refuse_hooks(self, tensor: Tensor, name: str) -> None:
+        """Raises if a hook was registered on a new Tensor that outlives the call, and is still there."""
+        hooks = {**(tensor._backward_hooks or {}), **(tensor._post_accumulate_hooks or {})}
+        for hook in hooks.values():
+            shown = f"{getattr(hook, '__qualname__', hook)} of {find_definition(hook)}"
+            raise TracingError(
+                f"{self._name}: a hook was registered on {name} while the function was traced, and a call "
+                f"of the program registers none. Got {shown}. Register it outside of the function, or remove "
+                "it inside by its handle."
+            )
 
     def _collect_generator(self, number: int, shadow: Generator) -> None:
         seed, key, count = shadow.read_state()
@@ -233,6 +224,9 @@ class Collector:
         """Notes Tensors that stand in a place of a container now, and refuses numbers that have changed."""
         for number, (path, before) in enumerate(self._snapshot.containers):
             now = read_entries(path.value) or {}
+            if isinstance(path.value, Tensor):
+                self._refuse_attributes(path, before, now)
+                continue
             self._check_structure(path, before, now)
             for key, value in now.items():
                 if key in before and before[key] is value:
@@ -253,6 +247,16 @@ class Collector:
                 setattr(path.value, name, held)
                 self._refuse_change(f"{path.name}.{name}")
 
+    def _refuse_attributes(self, path: CapturedPath, before: dict[Any, Any], now: dict[Any, Any]) -> None:
+        """Raises if an attribute of a Tensor from outside was set or deleted."""
+        for key in before.keys() | now.keys():
+            if before.get(key, _ABSENT) is not now.get(key, _ABSENT):
+                raise TracingError(
+                    f"{self._name}: the attribute {_show_entry(path, key)} of a tensor from outside was "
+                    "changed while the function was traced. A compiled program changes its values, data and "
+                    "grad only. Keep the value in a dictionary or in an object of your own."
+                )
+
     def _is_state(self, holder: Any, key: Any) -> bool:
         """Whether a number belongs to the state of the function.
 
@@ -261,7 +265,7 @@ class Collector:
         """
         if isinstance(holder, _OF_CODE):
             return False
-        if id(holder) in self._candidates.ancestors or isinstance(holder, Tensor):
+        if id(holder) in self._candidates.ancestors:
             return True
         is_users = name_package(type(holder)) != "oplib" and not isinstance(holder, (dict, list, deque, set))
         return is_users and key in self._candidates.constants.get(id(holder), ())
@@ -270,8 +274,7 @@ class Collector:
         """Notes what a container holds now, if a call can make it again."""
         leaves, spec = tree_flatten_dataclasses(value)
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        is_kept = isinstance(value, SCALARS) or isinstance(self._snapshot.containers[number][0].value, Tensor)
-        if is_placed and (tensors or is_kept):
+        if is_placed and (tensors or isinstance(value, SCALARS)):
             path, before = self._snapshot.containers[number]
             self._placed.append((path.value, key, before))
             operand = self._candidates.numbers.get(id(key))
@@ -287,8 +290,6 @@ class Collector:
     def _check_structure(self, path: CapturedPath, before: dict[Any, Any], now: dict[Any, Any]) -> None:
         """Raises if the code reads a container that has lost an entry, or has others or another order."""
         for key in () if isinstance(path.value, (list, deque, set)) else before.keys() - now.keys():
-            if isinstance(path.value, Tensor):
-                self._refuse_scalar(path, key, before[key], "nothing")
             self._check_unread(path, before, key)
         if find_reordered(path.value, before, now) and self._uses.read_container(path):
             self._refuse_change(path.name)
@@ -334,7 +335,8 @@ class Collector:
     def _describe(self, tensor: Tensor) -> NewTensor:
         slot = self.add_live(tensor) if tensor._requires_grad and tensor._grad_fn is not None else None
         storage, root = tensor._storage, tensor._root
-        is_copied = storage not in self._turned and self._memory.is_copied(storage)
+        is_turned = root is None and isinstance(storage, ViewStorage)  # in place
+        is_copied = not is_turned and self._memory.is_copied(storage)
         return NewTensor(
             tensor._requires_grad,
             slot,
@@ -351,11 +353,11 @@ class Collector:
         if tensor._grad is not None:
             self.effects.new_grads.append((source.number, self._source(tensor._grad)))
         if tensor._retains_grad and tensor._grad_fn is not None:
-            self._refuse_hooks(tensor, {}, "a result that retains its gradient")
+            self._refuse_hooks(tensor, "a result that retains its gradient")
             self.leaves.append((source, tensor))
         if tensor._grad_fn is None and tensor._requires_grad:
             self.leaves.append((source, tensor))
-            self._refuse_hooks(tensor, {}, "a leaf that is returned")
+            self._refuse_hooks(tensor, "a leaf that is returned")
         for name, value in users_attributes(tensor).items():
             leaves, spec = tree_flatten_dataclasses(value)
             sources = [self._collect_result(leaf) for leaf in leaves]

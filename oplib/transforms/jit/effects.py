@@ -134,12 +134,9 @@ class Effects:
         new_grads: for new Tensors that have a gradient: the Tensor.
         attributes: those that users have set on new Tensors.
         grads: for operands whose ``grad`` has another value: the Tensor, or None.
-        storages: for operands that show other memory, or show it in another way: their storage.
-        turns: the operands that no view is and that got another shape or other strides in place, each with
-            the frame; one that was turned twice is there twice.
+        storages: for operands whose ``data`` was assigned: their storage.
         flags: for operands whose ``requires_grad`` has changed, or that have lost their history: the value.
         histories: for operands that were written with a history: the output of the node.
-        retained: the operands that keep their gradient from now on.
         entries: what containers hold after the call that they did not hold before.
         generators: for each Generator that was drawn from how often, or the state it was set to.
         results: the leaves of the result: a Tensor, the number of an array in a tuple, or a constant in a
@@ -155,10 +152,8 @@ class Effects:
     attributes: list[NewEntry] = field(default_factory=list)
     grads: list[tuple[int, Source | None]] = field(default_factory=list)
     storages: list[tuple[int, StorageSource]] = field(default_factory=list)
-    turns: list[tuple[int, Any]] = field(default_factory=list)
     flags: list[tuple[int, bool]] = field(default_factory=list)
     histories: list[tuple[int, int]] = field(default_factory=list)
-    retained: list[int] = field(default_factory=list)
     entries: list[NewEntry] = field(default_factory=list)
     generators: list[tuple[int, int | tuple[int, Any, int]]] = field(default_factory=list)
     results: list[Any] = field(default_factory=list)
@@ -172,9 +167,7 @@ class Effects:
     def find_named(self) -> set[int]:
         """Returns the operands that a call writes, returns, or changes in another way."""
         named = {change[0] for change in (*self.writes, *self.alias_writes, *self.grads, *self.storages)}
-        named |= (
-            {change[0] for change in (*self.flags, *self.histories)} | {*self.retained} | self.find_shown()
-        )
+        named |= {change[0] for change in (*self.flags, *self.histories)} | self.find_shown()
         return named | {tensor.root.number for tensor in self.new_tensors if isinstance(tensor.root, Operand)}
 
     def find_shown(self) -> set[int]:

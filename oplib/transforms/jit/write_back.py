@@ -11,7 +11,6 @@ from oplib.autograd.array_functions.array_function import make_gather
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import Edge, TapeNode
 from oplib.autograd.recording.rebase import Overwritten, note_write, rebase_history
-from oplib.autograd.recording.view import fit_gradients, turn_views_back
 from oplib.pytree import tree_unflatten
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.inference import InferenceStorage, InferenceTensor
@@ -58,7 +57,7 @@ class WriteBack:
         ]
         self._shown: list[Any] = [new.storage for new in effects.new_tensors]
         self._kinds = list(map(_sort_attributes, effects.new_tensors))
-        self._changes_histories = any((effects.histories, effects.flags, effects.retained))
+        self._changes_histories = bool(effects.histories or effects.flags)
         self._sort_gradients(fresh)
         self._sort_new()
         writes = [(output, count) for _, output, count in effects.writes if output in fresh]
@@ -102,7 +101,7 @@ class WriteBack:
     def can_follow(self) -> bool:
         """Whether a call may follow another: it writes into fresh storages, and into no others."""
         effects = self._effects
-        others = (effects.alias_writes, effects.histories, effects.flags, effects.storages, effects.retained)
+        others = (effects.alias_writes, effects.histories, effects.flags, effects.storages)
         are_fresh = len(effects.writes) == len(self.written)
         return self._are_plain and bool(self.written) and are_fresh and not any(others)
 
@@ -226,12 +225,6 @@ class WriteBack:
         changed = [tensors[self._at[operand]] for operand, _ in changes]
         for tensor, storage in zip(changed, shown, strict=True):
             tensor._storage = storage
-        rewritten = {operand for operand, _ in self._effects.histories}
-        for operand, frame in self._effects.turns:
-            tensor = tensors[self._at[operand]]
-            turn_views_back(tensor, frame, changed)
-            if tensor._requires_grad and operand not in rewritten:
-                fit_gradients(tensor)
 
     def _change_histories(self, tensors: Sequence[Tensor], node: TapeNode | None) -> None:
         """Gives operands their histories, before new views of them are made."""
@@ -243,8 +236,6 @@ class WriteBack:
             tensor._grad_fn, tensor._output_nr, tensor._requires_grad = None, 0, value
             if value and tensor._views is not None:
                 share_requires_grad(tensor)
-        for operand in effects.retained:
-            tensors[at[operand]].retain_grad()
 
     def make_gradients(self, tensors: Sequence[Tensor], outputs: ProgramOutputs) -> None:
         """Gives leaves gradients that are fresh. Calls that follow put other arrays into these."""

@@ -150,7 +150,7 @@ class StateSnapshot:
             if attributes.get("_views") is not None
         }
         aliases = {id(alias): alias for tensor in tensors for alias in list_aliases(tensor._storage)}
-        self.aliases = [(alias, alias.version, alias.view) for alias in aliases.values()]
+        self.aliases = [(alias, alias.version) for alias in aliases.values()]
         known = {id(tensor) for tensor, *_ in self.tensors}
         self._others = [
             (view, view.__class__, dict(view.__dict__))
@@ -185,12 +185,8 @@ class StateSnapshot:
             held.update(before)
         for views, before in self._views.values():
             views[:] = before
-        for alias, version, view in self.aliases:
-            alias.version, alias.view = version, view
-
-    def list_hooks(self, hooks: Any) -> dict[int, Any]:
-        """Returns the hooks that a dictionary of hooks had before."""
-        return next((before for held, before in self._hooks if held is hooks), {})
+        for alias, version in self.aliases:
+            alias.version = version
 
     def restore_containers(self) -> None:
         """Puts the entries of containers back."""

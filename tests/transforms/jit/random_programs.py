@@ -56,18 +56,14 @@ class Program(NamedTuple):
     has_past: bool = False
 
     def call(self, world: World, x: Any, given: Any) -> Any:
-        """Runs one call: the lines, and the derivative of the roots, and removes its hooks."""
+        """Runs one call: the lines, and the derivative of the roots."""
         step = Step(world, x, given, has_past=self.has_past)
-        try:
-            if self.ending == "no grad":
-                with oplib.no_grad():
-                    step.run(self.lines)
-                    return step.values[-2:]
-            step.run(self.lines)
-            return self.differentiate(step)
-        finally:
-            for handle in step.handles:
-                handle.remove()
+        if self.ending == "no grad":
+            with oplib.no_grad():
+                step.run(self.lines)
+                return step.values[-2:]
+        step.run(self.lines)
+        return self.differentiate(step)
 
     def differentiate(self, step: Step) -> Any:
         """Differentiates the roots, and returns what the call returns."""

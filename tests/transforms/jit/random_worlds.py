@@ -124,14 +124,12 @@ class Step(Tape):
 
     Attributes:
         given: a partial that is an argument of the call.
-        handles: of hooks that the call removes at its end.
     """
 
     def __init__(self, world: World, x: Any, given: Any, *, has_past: bool) -> None:
         super().__init__(list(world.leaves))
         self.world = world
         self.given = given
-        self.handles: list[Any] = []
         self.values += [world.buffer, world.row, world.holder.kept, x, *(world.pasts if has_past else ())]
 
     def step(self, instruction: Any) -> None:
@@ -142,20 +140,6 @@ class Step(Tape):
             table[instruction.name](self, self.values[instruction.first % len(self.values)])
         else:
             super().step(instruction)
-
-    def hook(self, value: Any) -> None:
-        """Registers hooks on a captured leaf, which read another value."""
-        factor = value.detach().mean()
-        self.handles.append(self.leaves[0].register_hook(lambda grad: grad * factor))
-        self.handles.append(
-            self.leaves[1].register_post_accumulate_grad_hook(lambda leaf: leaf.grad.mul_(0.5) and None)
-        )
-
-    def hook_once(self, value: Any) -> None:
-        """Runs a backward with a hook on a captured leaf, and removes it."""
-        handle = self.leaves[2].register_hook(lambda grad: grad * 3)
-        (self.leaves[2] * value.detach().mean()).sum().backward()
-        handle.remove()
 
     def draw(self) -> None:
         self.values.append(oplib.rand(SHAPE, dtype=oplib.float64, generator=self.world.generator))
@@ -196,8 +180,6 @@ STATE: dict[str, Act] = {
     "optimize": lambda step, t: step.optimize(t),
     "zero": lambda step, t: step.world.optimizer.zero_grad(),
     "write data": lambda step, t: step.world.buffer.data.mul_(0.5),
-    "hook": lambda step, t: step.hook(t),
-    "hook once": lambda step, t: step.hook_once(t),
     "read data": lambda step, t: step.values.append(t.data * 0.5),
 }
 """Instructions that read and write the state of a world."""
@@ -302,18 +284,11 @@ def _recorded(tensor: Any) -> Any:
     return contextlib.nullcontext() if tensor.requires_grad else oplib.no_grad()
 
 
-def _turn(tensor: Any) -> None:
-    if tensor.ndim == 2:
-        with _recorded(tensor):
-            tensor.t_()
-
-
-def _add_dim(tensor: Any) -> None:
-    with _recorded(tensor):
-        if tensor.ndim < 3:
-            tensor.unsqueeze_(0)
-        else:
-            tensor.squeeze_()
+def _turn(step: Step, t: Any) -> None:
+    made = t * 1
+    with _recorded(made):
+        _ = made.t_() if made.ndim == 2 else made.unsqueeze_(0)
+    step.values.append(made)
 
 
 def _assign_data(step: Step, t: Any) -> None:
@@ -321,12 +296,8 @@ def _assign_data(step: Step, t: Any) -> None:
 
 
 METADATA: dict[str, Act] = {
-    "turn the buffer": lambda step, t: _turn(step.world.buffer),
-    "turn what is kept": lambda step, t: _turn(step.world.holder.kept),
-    "turn a value": lambda step, t: None if t.is_leaf and t.requires_grad else _turn(t),
-    "add a dim": lambda step, t: _add_dim(step.world.holder.kept),
+    "turn a value": _turn,
     "assign data": _assign_data,
-    "attribute of a Tensor": lambda step, t: setattr(step.world.buffer, "note", t.detach() * 2),
     "view of a function": lambda step, t: step.values.append(Turned.apply(t) if t.ndim == 2 else t * 1),
     "memory of a value": lambda step, t: step.values.extend([t.detach(), t.data]),
 }

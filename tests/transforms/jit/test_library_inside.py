@@ -9,7 +9,6 @@ import oplib
 import oplib.nn.functional as F
 from oplib.autograd import Function
 from oplib.autograd.graph import (
-    register_multi_grad_hook,
     save_on_cpu,
     saved_tensors_hooks,
 )
@@ -141,18 +140,6 @@ def use_tensor_hooks(world, ops, x):
     return hidden.grad, world.weight.grad.clone()
 
 
-def use_hooks_of_leaves(world, ops, x):
-    def note(parameter):
-        world.trace.add_(parameter.grad.sum())
-
-    handle = world.bias.register_post_accumulate_grad_hook(note)
-    many = register_multi_grad_hook(world.parameters, lambda grads: world.trace.add_(grads[1]))
-    loss = finish(world, (x @ world.weight).sin() + world.bias)
-    handle.remove()
-    many.remove()
-    return loss, world.trace * 1
-
-
 def use_checkpoint(reentrant):
     def run(world, ops, x):
         def block(h):
@@ -231,7 +218,6 @@ USES = {
     "mutable op on the host": use_mutable_op("move on host"),
     "function": use_function,
     "tensor hooks": use_tensor_hooks,
-    "hooks of leaves": use_hooks_of_leaves,
     "checkpoint": use_checkpoint(reentrant=False),
     "reentrant checkpoint": use_checkpoint(reentrant=True),
     "saved tensor hooks": use_saved_tensor_hooks,
