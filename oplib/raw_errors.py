@@ -7,6 +7,7 @@ Python, numpy or JAX raise. Such an error does not say which call it is about.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from types import FrameType
 
 from jax.errors import UnexpectedTracerError
@@ -112,23 +113,53 @@ def explain_raw(
             f"{found['shape']} for {found['spec']} over ({axes}); {found['size']} is no multiple of "
             f"{found['parts']}. Spread another dimension, or pad this one."
         )
-    if type(error).__module__.partition(".")[0] not in _PACKAGES:
-        return None
-    kind = next((own for raw, own in _KINDS if isinstance(error, raw)), None)
+    kind = _find_kind(error)
     if kind is None:
         return None
     text = str(error).partition("\n")[0]
     if _STATUS.match(text) or _OF_DERIVATIVES.search(text):
         return None
-    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     name = _name_call(frame, name)
     advices = (advice for words, advice in _ADVICE_FOR_TEXTS if words.match(text))
-    other = "Follow that advice." if _OWN_CURE.search(shown) else _OTHER_ADVICE
+    other = "Follow that advice." if _OWN_CURE.search(text[:_LONGEST]) else _OTHER_ADVICE
     advice = next(advices, _ADVICE.get(kind, other))
-    return kind(
-        f"{name}: cannot use these arguments. Got {_describe_arguments(frame, name) or 'none'}; "
-        f"{type(error).__name__}: {shown.removesuffix('.')}. {advice}"
-    )
+    got = _describe_arguments(frame, name)
+    return kind(f"{name}: cannot use these arguments. Got {got or 'none'}; {_show_raw(error)}. {advice}")
+
+
+def explain_mistake(
+    error: Exception, op: str, part: str, frame: FrameType, location: str
+) -> ArgumentError | AllocationError | None:
+    """Returns an error of oplib that says in which line of the user's code what it calls raised a raw one.
+
+    Args:
+        error: raised by Python, numpy, JAX or an op, below a line of a kernel or rule.
+        op: the name of the op.
+        part: the part of it that ran: ``kernel``, ``backward formula``.
+        frame: of the function of the user that oplib called, with its arguments.
+        location: the line.
+    """
+    if isinstance(error, ArgumentError):  # one that has a cause tells its own line
+        kind, shown = None if error.__cause__ else type(error), str(error)
+    else:
+        kind, shown = _find_kind(error), f"{_show_raw(error)}. Correct that line, or what it is given."
+    if kind is None or isinstance(error, (AttributeError, KeyError, ZeroDivisionError)):  # oplib has no such
+        return None
+    got = _describe_arguments(frame, "", skipped={"ctx", "self"})
+    return kind(f"{op}: the {part} fails at {location}. Got {got or 'no arguments'}; {shown}")
+
+
+def _find_kind(error: Exception) -> type[ArgumentError | AllocationError] | None:
+    """Returns the class of oplib for a raw error of Python or numpy; None for one of another kind."""
+    if type(error).__module__.partition(".")[0] not in _PACKAGES:
+        return None
+    return next((own for raw, own in _KINDS if isinstance(error, raw)), None)
+
+
+def _show_raw(error: Exception) -> str:
+    text = str(error).partition("\n")[0]
+    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return f"{type(error).__name__}: {shown.removesuffix('.')}"
 
 
 def _name_call(frame: FrameType, name: str | None) -> str:
@@ -169,13 +200,13 @@ def _explain_leak(error: UnexpectedTracerError, name: str) -> TracingError:
     )
 
 
-def _describe_arguments(frame: FrameType, name: str) -> str:
+def _describe_arguments(frame: FrameType, name: str, skipped: Collection[str] = ()) -> str:
     code = frame.f_code
     count = code.co_argcount + code.co_kwonlyargcount
     names = [*code.co_varnames[:count]]
     names += code.co_varnames[count : count + bool(code.co_flags & 4) + bool(code.co_flags & 8)]
     values = frame.f_locals
-    arguments = [(own, values[own]) for own in names if own in values]
+    arguments = [(own, values[own]) for own in names if own in values and own not in skipped]
     if arguments and arguments[0][0] == "args":
         arguments[0] = ("args", _drop_unmade(arguments[0][1], name))
     # The generated code of an op has *__rest and **__named for what does not fit its signature.

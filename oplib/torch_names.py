@@ -1,4 +1,4 @@
-"""Names of torch that oplib does not have, and what a program uses instead: texts of errors."""
+"""Names of torch and JAX that oplib does not have, and what a program uses instead: texts of errors."""
 
 from __future__ import annotations
 
@@ -69,6 +69,10 @@ _STORAGE = (
     "of the other or of its _base; for sizes use tensor.nbytes, and for files oplib.save."
 )
 _COMPILER = "Use oplib.jit, which traces a function of Tensors and compiles it by XLA."
+_TRANSFORMED = "Use oplib.autograd.functional.{} of a function of Tensors, or jax.{} of one of arrays."
+_JAXS = "It is JAX's: use jax.{}."
+_ONE_OP = "Use oplib.library.custom_op, or oplib.autograd.Function for a function without a schema."
+_NO_LOOP = "Use oplib.while_loop or oplib.scan, or jax.lax.{} of arrays."
 _FEW_BITS = "Keep such numbers in oplib.uint8, and pack them by shifts."
 _PARTITION = "Spread arrays over devices with jax.sharding, see Tensor.sharding."
 HINTS: dict[str, dict[str, str]] = {
@@ -106,6 +110,25 @@ HINTS: dict[str, dict[str, str]] = {
         **dict.fromkeys((f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)), _FEW_BITS),
         "_C": "It is torch's C++: use the public name.",
         "set_deterministic_debug_mode": "Use oplib.use_deterministic_algorithms.",
+        **dict.fromkeys(("Parameter", "Variable"), "Use oplib.tensor(..., requires_grad=True)."),
+        "Function": "Use oplib.autograd.Function.",
+        "backward": "Use tensor.backward() or oplib.autograd.backward.",
+        "grad": "Use oplib.autograd.grad of results, or jax.grad of a function.",
+        "value_and_grad": "Use loss.backward(), or jax.value_and_grad of a function.",
+        **{name: _TRANSFORMED.format(name, name) for name in ("jvp", "vjp", "hessian")},
+        **{name: _TRANSFORMED.format("jacobian", name) for name in ("jacrev", "jacfwd")},
+        **dict.fromkeys(("array", "ndarray", "Array"), "Use oplib.tensor; its class is oplib.Tensor."),
+        **dict.fromkeys(("pmap", "shard_map"), _PARTITION),
+        **{name: _JAXS.format(name) for name in ("numpy", "lax", "make_jaxpr", "linearize")},
+        "tree": "Use oplib.pytree.",
+        **dict.fromkeys(("PRNGKey", "key"), "Use oplib.Generator or oplib.manual_seed."),
+        **dict.fromkeys(("device_put", "device_get"), "Use Tensor.to and Tensor.numpy."),
+        "devices": "Use jax.devices(), and Tensor.to.",
+        **dict.fromkeys(("checkpoint", "remat"), "Use oplib.utils.checkpoint.checkpoint."),
+        **dict.fromkeys(("custom_vjp", "custom_jvp", "custom_gradient"), _ONE_OP),
+        **{name: _NO_LOOP.format(name) for name in ("fori_loop", "switch", "associative_scan")},
+        "stop_gradient": "Use Tensor.detach.",
+        "block_until_ready": "Use jax.block_until_ready(tensor.array).",
     },
     "oplib.nn": {
         **dict.fromkeys(("Module", "Parameter", "Sequential", "ModuleList", "ModuleDict"), _CLASS),
@@ -150,6 +173,11 @@ HINTS: dict[str, dict[str, str]] = {
     },
     "Tensor": {
         "get_device": "Use tensor.device.index.",
+        "zero_grad": "Assign tensor.grad = None, or use Optimizer.zero_grad.",
+        "at": "Write tensor[index] = value, or use Tensor.index_put.",
+        "astype": "Use Tensor.to with a dtype.",
+        "block_until_ready": "Use tensor.array.block_until_ready().",
+        "weak_type": "Use tensor.array.weak_type.",
         "data_ptr": "Arrays have no stable address; compare tensors by oplib.equal, or views by their _base.",
         **dict.fromkeys(("storage", "untyped_storage", "_typed_storage"), _STORAGE),
         "pin_memory": "Leave it out: jax.device_put copies asynchronously.",

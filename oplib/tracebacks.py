@@ -200,6 +200,25 @@ def refine_error(error: Exception, name: str | None = None) -> Exception | None:
     return better
 
 
+def find_mistake(error: Exception) -> tuple[FrameType, FrameType, int] | None:
+    """Returns the user's line below which Python, numpy, JAX or oplib raised an error, if there is one.
+
+    Returns:
+        The frame of the user's function that oplib has called, the frame of the line, and its number. None
+        if the user's code raised the error itself, or did not run.
+    """
+    called: FrameType | None = None
+    found = None
+    traceback = error.__traceback__
+    while traceback is not None:
+        frame = traceback.tb_frame
+        if not _is_of_packages[frame.f_code.co_filename]:
+            called = called or frame
+            found = (called, frame, traceback.tb_lineno) if traceback.tb_next is not None else None
+        traceback = traceback.tb_next
+    return found
+
+
 def _is_without_user(traceback: TracebackType | None) -> bool:
     """Tells whether no frame below an entry point belongs to code of the user."""
     while traceback is not None:

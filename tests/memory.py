@@ -18,17 +18,20 @@ import pytest
 BOUND = 2.5
 """GB that no worker may pass; ``tests/workers.py`` counts on 3."""
 
-DROP_ABOVE = 1.2
+DROP_ABOVE = 1.0
 """GB from which a worker drops what was compiled, before its next test."""
 
-GROWTH = 0.7
+GROWTH = 0.35
 """GB by which a worker grows, at least, between two drops: what it holds for good may reach DROP_ABOVE."""
 
-peaks: list[float] = []
-"""GB, of each worker that has ended."""
+peaks: list[tuple[float, str]] = []
+"""Of each worker that has ended the GB, and the test after which it had held them."""
 
 PEAK = "peak memory"
 """The key under which a worker hands its peak over."""
+
+_peak = (0.0, "")
+"""The GB of this process after a test, and the first test that found it so large."""
 
 _floor = 0.0
 """GB that were left by the last drop."""
@@ -61,8 +64,10 @@ def drop_compiled() -> None:
 
 def drop_if_large(item: pytest.Item, following: pytest.Item | None) -> None:
     """Drops what was compiled if this process holds much; between files where the system does not tell."""
-    global _floor  # noqa: PLW0603  of this process
+    global _floor, _peak  # noqa: PLW0603  of this process
     held = read_resident()
+    if (peak := read_peak()) > _peak[0]:
+        _peak = peak, item.nodeid
     is_last = following is not None and following.path != item.path
     if is_last if held is None else held > max(DROP_ABOVE, _floor + GROWTH):
         drop_compiled()
@@ -72,7 +77,7 @@ def drop_if_large(item: pytest.Item, following: pytest.Item | None) -> None:
 def collect(output: dict[str, Any]) -> None:
     """Notes the peak that a worker has handed over; a worker that crashed hands over none."""
     if PEAK in output:
-        peaks.append(output[PEAK])
+        peaks.append(tuple(output[PEAK]))
 
 
 def configure(config: pytest.Config) -> None:
@@ -84,9 +89,9 @@ def configure(config: pytest.Config) -> None:
 def hand_over() -> None:
     """Hands over the peak of a worker; notes that of a run without workers."""
     if _output is not None:
-        _output[PEAK] = read_peak()
+        _output[PEAK] = _peak
     elif not peaks:
-        peaks.append(read_peak())
+        peaks.append(_peak)
 
 
 def judge() -> None:
@@ -97,10 +102,11 @@ def judge() -> None:
 
 def find_excess() -> str | None:
     """Returns the sentence about workers that passed the bound."""
-    if max(peaks, default=0.0) <= BOUND:
+    peak, test = max(peaks, default=(0.0, ""))
+    if peak <= BOUND:
         return None
     return (
-        f"a worker held {max(peaks):.1f} GB, more than {BOUND} GB. A test holds much at once, or keeps "
+        f"a worker held {peak:.1f} GB, more than {BOUND} GB, in {test}. A test holds much at once, or keeps "
         "what it makes; tests/memory.py drops what JAX has compiled"
     )
 
@@ -108,4 +114,4 @@ def find_excess() -> str | None:
 def show(reporter: pytest.TerminalReporter) -> None:
     """Prints the most that a worker has held."""
     if peaks:
-        reporter.write_line(f"peak memory of a worker: {max(peaks):.1f} GB")
+        reporter.write_line("peak memory of a worker: {:.1f} GB, in {}".format(*max(peaks)))

@@ -1,4 +1,4 @@
-"""Names of torch that oplib does not have: the error says what to use instead."""
+"""Names of torch and JAX that oplib does not have: the error says what to use instead."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ import sys
 from types import FrameType
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import jax.random
 import pytest
 
 import oplib
@@ -104,10 +107,16 @@ def test_each_path_that_a_hint_names_exists() -> None:
     assert not {name for name in methods if not hasattr(oplib.Tensor, name) and name != "__class__"}
 
 
-def test_each_name_is_one_of_torch() -> None:
+OF_JAX = (jax, jax.numpy, jax.lax, jax.random, jnp.ones(1))
+
+
+def test_each_name_is_one_of_torch_or_jax() -> None:
+    torch = pytest.importorskip("torch")
+    elsewhere = (torch.nn, torch.autograd, torch.optim.SGD, torch.func)  # of a package, sought in its root
     for place, name in CASES:
         if (place, name) != ("Tensor", "get_device"):
-            assert hasattr(find_place_of_torch(place), name), (place, name)
+            places = (find_place_of_torch(place), *OF_JAX, *elsewhere)
+            assert any(hasattr(known, name) for known in places), (place, name)
 
 
 def test_each_transformation_of_optax_exists() -> None:
@@ -116,7 +125,7 @@ def test_each_transformation_of_optax_exists() -> None:
     assert not [name for name in re.findall(r"optax\.(\w+)", texts) if not hasattr(optax, name)]
 
 
-def test_a_name_that_torch_does_not_have_gets_no_hint() -> None:
+def test_a_name_that_nobody_has_gets_no_hint() -> None:
     for where in (oplib, oplib.nn, oplib.nn.functional):
         with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
             where.nothing  # noqa: B018  reading it raises

@@ -38,11 +38,11 @@ from oplib.tensor.storage.failed_reads import forget_read
 from .arguments.recording import refuse_out_gradient
 from .arguments.trees import is_tree_leaf
 from .derivatives.formula import missing_formula
-from .derivatives.formula_context import SetupContext, explain_empty, read_context
+from .derivatives.formula_context import SetupContext, read_context, refuse_nothing_saved
 from .derivatives.gradients import refuse_shape
 from .kernels.eager import is_carried, run_below_autograd, run_carried, run_composite
 from .kernels.tensor_kernel import find_tensors, split_tensor_results
-from .kernels.tracing import run_with_grad_off
+from .kernels.tracing import explain_error, run_with_grad_off
 from .objects.observers import copy_outcome, run_observed
 from .objects.overload import OpOverload
 from .records.record import Tag
@@ -369,8 +369,8 @@ def _run_backward(op: OpOverload, info: Any, ctx: Any, grads: tuple[Any, ...]) -
     try:
         result = (formula if op.record.takes_tensors else partial(_pull_arrays, op, formula))(ctx, *grads)
     except Exception as error:
-        error.add_note(f"Raised in the backward formula of {op.name()}.")
-        explain_empty(error, ctx, op.name(), op.record.derivative.saver)
+        refuse_nothing_saved(error, ctx, op.name(), op.record.derivative.saver)
+        explain_error(error, op.name(), "backward formula")
         raise
     padded = _pad(op._schema, result)
     _check_shapes(op.name(), padded, ctx._op_inputs)

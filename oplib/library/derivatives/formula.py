@@ -29,7 +29,7 @@ from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Function
 from oplib.tensor import box
 
-from .formula_context import Notes, explain_empty
+from .formula_context import Notes, refuse_nothing_saved
 from .gradient_types import GradientTypes
 from .gradients import GradientTargets
 from .linear_map import make_linear_map
@@ -169,7 +169,7 @@ class FormulaPlan(BackwardPlan):
             try:
                 result = run_part(lambda: rule(ctx, *grads), op, "backward formula", eager=eager)
             except Exception as error:
-                explain_empty(error, ctx, op, saver)
+                refuse_nothing_saved(error, ctx, op, saver)
                 raise
             return targets.take(result)
 

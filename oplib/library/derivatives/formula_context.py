@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import jax
 
 from oplib.autograd.array_functions.array_function import Mask
-from oplib.errors import AutogradError
+from oplib.errors import ArgumentValueError, AutogradError, DimensionError
 from oplib.library.arguments.layout import Slot
 from oplib.library.arguments.recording import unbox
 from oplib.tensor import Tensor
@@ -156,8 +156,8 @@ class FormulaContext(Context):
         )
 
 
-def explain_empty(error: Exception, ctx: Any, op: str, saver: str) -> None:
-    """Adds a note to an error of unpacking that a formula raises because nothing was saved for it.
+def refuse_nothing_saved(error: Exception, ctx: Any, op: str, saver: str) -> None:
+    """Raises an error that says how to save, if a formula cannot unpack since nothing was saved for it.
 
     Args:
         error: the error of the formula.
@@ -167,8 +167,9 @@ def explain_empty(error: Exception, ctx: Any, op: str, saver: str) -> None:
     """
     is_unpacking = str(error).startswith(("not enough values to unpack", "tuple index out of range"))
     if is_unpacking and isinstance(error, (ValueError, IndexError)) and not ctx.saved_tensors:
+        kind = DimensionError if isinstance(error, IndexError) else ArgumentValueError
         advice = _tell_how_to_save(saver, None, "Call ctx.save_for_backward")
-        error.add_note(f"{op}: ctx.saved_tensors is empty in the backward formula. {advice}")
+        raise kind(f"{op}: ctx.saved_tensors is empty in the backward formula. {advice}") from error
 
 
 def _tell_how_to_save(saver: str, kept: list[str] | None, what: str) -> str:

@@ -30,16 +30,13 @@ from oplib.tensor.random.generator import Generator
 Kind = Literal["array", "host", "tensor"]
 
 SUPPORTED = (
-    "Supported are Tensor, jax.Array and numpy.ndarray (also as jaxtyping's hints), int, float, bool, str, "
-    "int | float | bool for any number, Literal[...], Enum classes, numpy.dtype, oplib.device and "
-    "oplib.Generator; X | None; list[X] or Sequence[X]; list[Tensor | None]; tuple[X, Y]; and, where the "
-    "kernel works on jax.Array or numpy.ndarray, pytrees (dict, NamedTuple, classes registered with JAX, "
-    "Any) and hashable objects such as callables"
+    "Supported are jax.Array, numpy.ndarray and Tensor, int, float, bool, str, Literal[...], Enum classes, "
+    "numpy.dtype, oplib.device, oplib.Generator; X | None, list[X], tuple[X, Y]; and, where the kernel works "
+    "on arrays, pytrees and hashable objects"
 )
 SUPPORTED_RETURNS = (
-    "Supported are None, Tensor, jax.Array and numpy.ndarray (also as jaxtyping's hints), int, float, bool, "
-    "int | float | bool for any number, list[Tensor], pytrees of arrays (dict, NamedTuple, classes "
-    "registered with JAX, Any), and tuple[...] of these"
+    "Supported are None, jax.Array, numpy.ndarray and Tensor, int, float, bool, list[Tensor], pytrees of "
+    "arrays, and tuple[...] of these"
 )
 
 
@@ -76,6 +73,7 @@ _CONTAINERS = {
     collections.abc.Sequence,
     collections.abc.Mapping,
 }
+_BARE = {list, typing.List, collections.abc.Sequence, typing.Sequence, tuple, typing.Tuple}  # noqa: UP006
 _NUMBERS = ({int, float, bool}, {int, float, bool, complex})
 _LISTED = ("Tensor", "int", "float", "bool", "str", "Scalar", "Enum")
 _NO_CLASSES = (object, typing.Union, types.UnionType, typing.Annotated)
@@ -131,13 +129,23 @@ def read_open_hint(hint: Any) -> SchemaType:
     try:
         return read_hint(hint)
     except UnsupportedHintError:
-        _refuse_function(hint)
+        _refuse_mistake(hint)
         return ANY if is_static_hint(hint) else TREE
 
 
-def _refuse_function(hint: Any) -> None:
-    if isinstance(resolve_alias(hint), types.FunctionType | types.BuiltinFunctionType):
+def _refuse_mistake(hint: Any) -> None:
+    """Raises UnsupportedHintError, with advice, for an annotation that means another one."""
+    hint = resolve_alias(hint)
+    if isinstance(hint, types.FunctionType | types.BuiltinFunctionType):
         raise UnsupportedHintError("It is a function. Annotate a type, such as jax.Array or numpy.ndarray.")
+    if getattr(hint, "__module__", "") == "torch" and getattr(hint, "__name__", "") == "Tensor":
+        raise UnsupportedHintError("Write jax.Array, or oplib.Tensor for a kernel on Tensors.")
+    if _is_bare(hint):
+        raise UnsupportedHintError("Say of what: list[jax.Array], tuple[int, int].")
+
+
+def _is_bare(hint: Any) -> bool:
+    return any(hint is bare for bare in _BARE)
 
 
 def is_static_hint(hint: Any) -> bool:
@@ -175,7 +183,8 @@ def read_result_hint(hint: Any) -> SchemaType:
     is_plain = isinstance(type_, BaseType) and type_.name in _RETURNED and type_.choices is None
     if type_ is not None and (is_plain or (type_ == _TENSORS and typing.get_origin(hint) is list)):
         return type_
-    _refuse_function(hint)
+    if not _is_bare(hint):  # a result shows of what it is
+        _refuse_mistake(hint)
     if is_static_hint(hint):
         raise UnsupportedHintError
     return BaseType("Any", container=_find_container(hint))
@@ -211,6 +220,7 @@ def _read_base(hint: Any) -> SchemaType:
     target = typing.get_origin(hint) or hint  # numpy.dtype[Any]
     name = _PLAIN.get(target) if isinstance(target, type) else None
     if name is None:
+        _refuse_mistake(hint)
         raise UnsupportedHintError
     return BaseType(name)
 

@@ -142,10 +142,9 @@ def _read_parameter(
     try:
         return read(parameter.annotation)
     except UnsupportedHintError as error:
-        advice = f" {error}" if str(error) else ""
+        hint = render_hint(parameter.annotation)
         raise signature.refuse(
-            f"Parameter {parameter.name} has unsupported type {render_hint(parameter.annotation)}.{advice} "
-            f"{SUPPORTED}."
+            f"Parameter {parameter.name} has unsupported type {hint}. {str(error) or f'{SUPPORTED}.'}"
         ) from None
 
 
@@ -168,8 +167,15 @@ def _read_any_type(signature: Signature, parameter: Parameter) -> SchemaType:
 
 
 def _require_hint(signature: Signature, parameter: Parameter) -> None:
-    if parameter.annotation is EMPTY:
-        raise signature.refuse(f"Parameter {parameter.name} must have a type annotation. {SUPPORTED}.")
+    if parameter.annotation is not EMPTY:
+        return
+    if signature.title == "<lambda>":
+        cure = "A lambda cannot have one: write a def, or give the op a schema."
+    elif parameter.name in ("self", "cls") and parameter is signature.parameters[0]:
+        cure = "An op is a function: move it out of the class, or make it static; give state as arguments."
+    else:
+        cure = f"{SUPPORTED}."
+    raise signature.refuse(f"Parameter {parameter.name} must have a type annotation. {cure}")
 
 
 def _make_argument(signature: Signature, parameter: Parameter, type_: SchemaType, mark: str) -> Argument:

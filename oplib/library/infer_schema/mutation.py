@@ -126,10 +126,8 @@ def _read_returns(signature: Signature, hint: Any, read: Any = read_return_hint)
     try:
         return read(hint)
     except UnsupportedHintError as error:
-        advice = f" {error}" if str(error) else ""
-        raise signature.refuse(
-            f"Return has unsupported type {render_hint(hint)}.{advice} {SUPPORTED_RETURNS}."
-        ) from None
+        advice = str(error) or f"{SUPPORTED_RETURNS}."
+        raise signature.refuse(f"Return has unsupported type {render_hint(hint)}. {advice}") from None
 
 
 def _infer_inplace_return(signature: Signature, arguments: tuple[Argument, ...]) -> tuple[Return, ...]:

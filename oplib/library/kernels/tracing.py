@@ -9,13 +9,17 @@ from typing import Any, TypeVar
 from jax.core import Tracer
 
 from oplib.autograd.array_functions.concreteness import CONCRETIZATION_ERRORS
+from oplib.autograd.nodes.locations import show_location
 from oplib.errors import CapturedTracerError, TracingError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.modes import modes
+from oplib.raw_errors import explain_mistake
 from oplib.tensor.storage.escape import note_trace
+from oplib.tracebacks import find_mistake
 
 Result = TypeVar("Result")
 
+_TRACED_SIZE = "Shapes must be 1D sequences of concrete values"  # of JAX
 _scopes = iter(range(1, 1 << 62))
 
 
@@ -35,7 +39,8 @@ def run_part(
 ) -> Result:
     """Runs a kernel or rule: recording is off, and compiled code may not read values.
 
-    An error that passes through keeps its type and text, and gets a note with the op and the part.
+    An error of the user's own code that passes through gets a note with the op and the part. One that JAX,
+    numpy or an op raises below a line of the user is replaced by one that shows the line and the arguments.
 
     Args:
         work: calls it.
@@ -57,18 +62,33 @@ def run_part(
             return run_with_grad_off(work)
         try:
             return run_with_grad_off(_run_traced, work, _name_part(op, part, layout))
-        except CONCRETIZATION_ERRORS as error:
+        except (*CONCRETIZATION_ERRORS, TypeError) as error:
+            if not isinstance(error, CONCRETIZATION_ERRORS) and not str(error).startswith(_TRACED_SIZE):
+                raise
             better = _explain_value(op, part, layout, error)
             raise better.with_traceback(error.__traceback__) from None
     except Exception as error:
         if not str(error).startswith(f"{op}:"):
-            error.add_note(f"Raised in the {part} of {op}.")
+            explain_error(error, op, part)
         raise
     finally:
         state.constant_in = constant_in
         if state.in_trace and not was_in_trace:  # the trace of this part ends, and the next call may be fast
             state.in_trace = False
             state.watchers -= 1
+
+
+def explain_error(error: Exception, op: str, part: str) -> None:
+    """Raises an error that names the user's line if what that line calls raised one; else adds a note.
+
+    An exception that the user's own code raises stays as it is.
+    """
+    if found := find_mistake(error):
+        called, frame, line = found
+        better = explain_mistake(error, op, part, called, show_location(frame.f_code, line))
+        if better is not None:
+            raise better from error
+    error.add_note(f"Raised in the {part} of {op}.")
 
 
 def trace_to_jaxpr(jitted: Any, arrays: Sequence[Any], *, op: str, part: str) -> Any:
@@ -116,14 +136,15 @@ def _run_traced(work: Callable[[], Result], subject: str) -> Result:
 
 
 def _explain_value(op: str, part: str, layout: Layout | None, error: Exception) -> TracingError:
-    """Returns the error for compiled code that reads a value, with the cures."""
+    """Returns the error for compiled code that reads a value, with the line that does and the cures."""
     match = re.search(r"arrays\[(\d+)\]", str(error)) if layout is not None else None
     subject = "one of its values"
     if layout is not None and match is not None:
         subject = f"argument '{layout.find_argument(int(match[1]))}'"
+    found = find_mistake(error)
+    place = f" at {show_location(found[1].f_code, found[2])}" if found else ""
     return TracingError(
-        f"{op}: the {part} needs the concrete value of {subject} while it is compiled. "
-        f"{str(error).splitlines()[0].rstrip('.')}. Make the argument static (annotate it int, float, bool "
-        f"or str), or write the {part} with jax.numpy and jax.lax control flow, or define the op with "
-        "compile=False to run it as plain Python. A kernel on numpy.ndarray may call numpy."
+        f"{op}: the {part} needs the concrete value of {subject} while it is compiled{place}. "
+        f"{str(error).splitlines()[0].rstrip('.')}. Make it static (annotate int, float, bool or str), use "
+        "jax.lax control flow, define the op with compile=False, or annotate numpy.ndarray."
     )

@@ -5,9 +5,8 @@ from __future__ import annotations
 EQUIVALENTS = {
     "defvjp": (
         "register_autograd(backward, setup_context=save): save(ctx, inputs, output) keeps on ctx what fwd "
-        "returned as residuals, and backward(ctx, *grads) returns what bwd did, with None for each argument "
-        "that is no tensor. If residuals are neither arguments nor results, give forward=fwd instead: "
-        "fwd(ctx, *args) keeps them on ctx, and returns the result only"
+        "returned as residuals, and backward(ctx, *grads) returns what bwd did, with None for what is no "
+        "tensor. For other residuals give forward=fwd: fwd(ctx, *args) keeps them, and returns the result"
     ),
     "defjvp": "register_jvp(rule), with the same rule(primals, tangents)",
     "defjvps": "register_jvp(rule): one rule(primals, tangents) for all arguments",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dis
+import itertools
+import warnings
 from collections.abc import Callable
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
@@ -11,6 +14,7 @@ from oplib.library.axes.sharding_rule import check_sharding_rule
 from oplib.library.objects.overload import Op, OpOverload
 from oplib.library.records.contribution import AUTOCAST_SLOTS, FOREVER, Owner, Slot
 from oplib.library.records.record import Derivative, Function, JvpRule
+from oplib.library.records.sites import find_definition, find_site
 from oplib.tensor.dtypes.rules import find_dtype
 from oplib.tracebacks import entry_point
 
@@ -145,11 +149,30 @@ def register_autograd(
         )
         derivative = make_derivative(target.name(), arguments)
         check_derivative(target.record, derivative, subject="register_autograd")
+        _warn_of_no_return(target, derivative.backward)
         registry.add(target._qualname, "derivative", derivative, owner)
         return derivative.backward
 
     is_complete = backward is not None or constant is not None or missing is not None
     return register(backward) if is_complete else entry_point(register)
+
+
+def _warn_of_no_return(target: OpOverload, formula: Any) -> None:
+    """Warns of a formula that returns None on every path, as one does that lacks its last line."""
+    code = getattr(formula, "__code__", None)
+    steps = [] if code is None or code.co_name == "<lambda>" else list(dis.get_instructions(code))
+    givers = [
+        step if step.opname == "RETURN_CONST" else before
+        for before, step in itertools.pairwise(steps)
+        if step.opname in ("RETURN_CONST", "RETURN_VALUE")
+    ]
+    if givers and all(giver.opname.endswith("_CONST") and giver.argval is None for giver in givers):
+        warnings.warn(
+            f"register_autograd({target.name()}): the formula {find_definition(formula)} returns no "
+            "value, so all gradients are None. Return one for each argument, or give missing= or constant= "
+            "for an op without a gradient.",
+            stacklevel=find_site().stacklevel,
+        )
 
 
 @overload

@@ -214,3 +214,24 @@ class TestRefusals:
         with pytest.raises(RegistrationError, match="required to be a callable"):
             op.register_autograd(3)
         assert derivative_of(op).backward is backward
+
+
+def test_a_formula_without_a_return_warns():
+    def forgets(ctx, grad):
+        grad * 2  # noqa: B018  what the test is about
+
+    with pytest.warns(UserWarning, match=r"the formula .*test_register_autograd\.py:\d+ returns no value"):
+        custom_op(double).register_autograd(forgets)
+
+
+def sometimes(ctx, grad):
+    return grad * 2 if ctx.needs_input_grad[0] else None
+
+
+def refuses(ctx, grad):
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize("formula", [sometimes, refuses, lambda ctx, grad: None])
+def test_a_formula_that_may_return_a_value_does_not_warn(formula):
+    custom_op(double).register_autograd(formula)
