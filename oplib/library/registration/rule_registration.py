@@ -161,12 +161,13 @@ def _warn_of_no_return(target: OpOverload, formula: Any) -> None:
     """Warns of a formula that returns None on every path, as one does that lacks its last line."""
     code = getattr(formula, "__code__", None)
     steps = [] if code is None or code.co_name == "<lambda>" else list(dis.get_instructions(code))
-    givers = [
-        step if step.opname == "RETURN_CONST" else before
+    returns = [
+        giver.opname.endswith("_CONST") and giver.argval is None and not step.is_jump_target
         for before, step in itertools.pairwise(steps)
         if step.opname in ("RETURN_CONST", "RETURN_VALUE")
+        for giver in ([step] if step.opname == "RETURN_CONST" else [before])
     ]
-    if givers and all(giver.opname.endswith("_CONST") and giver.argval is None for giver in givers):
+    if returns and all(returns):
         warnings.warn(
             f"register_autograd({target.name()}): the formula {find_definition(formula)} returns no "
             "value, so all gradients are None. Return one for each argument, or give missing= or constant= "

@@ -218,7 +218,7 @@ class TestRefusals:
 
 def test_a_formula_without_a_return_warns():
     def forgets(ctx, grad):
-        grad * 2  # noqa: B018  what the test is about
+        grad * 2
 
     with pytest.warns(UserWarning, match=r"the formula .*test_register_autograd\.py:\d+ returns no value"):
         custom_op(double).register_autograd(forgets)
