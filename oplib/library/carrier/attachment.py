@@ -18,7 +18,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from oplib.autograd.array_functions.array_function import Mask
-from oplib.library.axes.levels import Level, Levels, move_to_front, take_first
+from oplib.library.axes.levels import Level, Levels, move_to_front, take_first, to_jax_array
 from oplib.library.derivatives.formula import FormulaPlan
 from oplib.tracebacks import rule_of_jax
 
@@ -126,6 +126,7 @@ def _differentiate(
     attached: Attached,
     life: Any,
 ) -> Any:
+    primals = tuple(map(to_jax_array, primals))
     outputs = primitive.bind(*primals, attached=attached, life=life)
     zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in outputs]
     moving = tangents[: attached.input_count]

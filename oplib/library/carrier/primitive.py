@@ -23,7 +23,7 @@ from oplib.autograd.array_functions.array_function import Mask, has_gradient
 from oplib.autograd.array_functions.compilation import are_concrete
 from oplib.errors import MissingRuleError, describe
 from oplib.library.arguments.structure import Structure
-from oplib.library.axes.levels import Level, Levels, move_to_front, take_first
+from oplib.library.axes.levels import Level, Levels, move_to_front, take_first, to_jax_array
 from oplib.library.axes.varying import is_inside_shard_map, match_varying
 from oplib.library.derivatives.formula import FormulaPlan
 from oplib.library.kernels.tracing import any_traced
@@ -176,6 +176,8 @@ class Carrier:
         body: Uncompiled | None = None,
     ) -> Any:
         kernel: dict[str, Any] = {"call_jaxpr": call_jaxpr} if body is None else {"body": body}
+        primals = tuple(map(to_jax_array, primals))  # without jit, JAX passes what the user has passed
+        tangents = [own if isinstance(own, ad.Zero) else to_jax_array(own) for own in tangents]
         if call.record.is_linear:
             outputs = self.call.bind(*primals, call=call, levels=levels, **kernel)
             moving = [None if isinstance(tangent, ad.Zero) else tangent for tangent in tangents]

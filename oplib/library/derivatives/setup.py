@@ -61,7 +61,7 @@ def plan_formula(
     """
     plan = FormulaPlan(overload, layout, structure, wanted=wanted, inputs=inputs, outputs=outputs)
     run = _bind_setup(plan)
-    values = [*inputs, *outputs]
+    values = [*_separate(inputs), *outputs] if is_plain else [*inputs, *outputs]
     extras = _keep_by_identity(plan, run, values) if is_plain else _keep_traced(plan, run, values)
     if overload.record.derivative.linear:
         linear = _find_linear_inputs(plan, outputs)
@@ -69,6 +69,12 @@ def plan_formula(
         _refuse_reading(plan, [*values, *extras])
         plan.set_sources((*plan.sources, *plan.constants))
     return plan, extras
+
+
+def _separate(arrays: Sequence[Any]) -> list[Any]:
+    """Copies an array that stands at a second place, for a saved array is known by its identity."""
+    first = {id(array): index for index, array in reversed(list(enumerate(arrays)))}
+    return [array if first[id(array)] == index else array.copy() for index, array in enumerate(arrays)]
 
 
 def _refuse_reading(plan: FormulaPlan, pool: Sequence[Any]) -> None:
@@ -259,6 +265,7 @@ def run_forward(
     """
     record = overload.record
     ctx = SetupContext(layout.split(layout.spread_flags(wanted))[0])
+    arrays = _separate(arrays)
     structure, flat = _run(record, layout, ctx, arrays)
     outputs = tuple(map(make_strong, flat))
     require_same_results(record.name, "forward", outputs, due)

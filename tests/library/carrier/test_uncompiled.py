@@ -1,9 +1,9 @@
 """Kernels and rules get values where nothing is compiled: under jax.disable_jit, and by oplib's setting."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from itertools import product
 from typing import Any
 
 import jax
@@ -189,3 +189,95 @@ def test_the_same_op_is_compiled_again_afterwards(seen: Seen) -> None:
     seen.clear()
     jax.grad(lambda x: op(x).sum())(X)
     assert ("kernel", False) not in seen
+
+
+WAYS: dict[str, Any] = {
+    "grad": lambda f, x: jax.grad(lambda x: f(x).sum())(x),
+    "jvp": lambda f, x: jax.jvp(f, (x,), (x,)),
+    "linearize": lambda f, x: jax.linearize(f, x)[1](x),
+    "vjp": lambda f, x: jax.vjp(f, x)[1](np.ones(np.shape(x), np.float32)),
+    "hessian": lambda f, x: jax.hessian(lambda x: f(x).sum())(x),
+    "jit of grad": lambda f, x: jax.jit(jax.grad(lambda x: f(x).sum()))(x),
+    "checkpoint": lambda f, x: jax.grad(lambda x: jax.checkpoint(f)(x).sum())(x),
+}
+
+
+def multiply(x: Any, y: Any) -> Any:
+    return jnp.asarray(x) * y * y
+
+
+def make_product(hint: Any, rule: str) -> CustomOpDef:
+    """``x * y * y``, whose rules read attributes that only arrays have."""
+
+    def product(x: hint, y: hint) -> hint:
+        return x * y * y
+
+    def save(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*[value.reshape(value.shape) for value in inputs])
+
+    def backward(ctx: Any, g: Any) -> Any:
+        x, y = ctx.saved_tensors
+        return g.reshape(g.shape) * y * y, g * x * y * 2
+
+    def forward(ctx: Any, x: Any, y: Any) -> Any:
+        save(ctx, (x, y), None)
+        return x * y * y
+
+    def push(primals: Any, tangents: Any) -> Any:
+        (x, y), (dx, dy) = primals, tangents
+        first = 0.0 if dx is None else dx.reshape(dx.shape) * y.reshape(y.shape) ** 2
+        return op(x, y), first + (0.0 if dy is None else dy.reshape(dy.shape) * x * y * 2)
+
+    op = custom_op(product)
+    if hint is np.ndarray:
+        op.register_fake(lambda x, y: jnp.empty(x.shape, x.dtype))
+    if rule == "jvp":
+        op.register_jvp(push)
+    else:
+        op.register_autograd(
+            backward, **({"forward": forward} if rule == "forward" else {"setup_context": save})
+        )
+    return op
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("uncompiled")
+@pytest.mark.parametrize("rule", ["formula", "forward", "jvp"])
+@pytest.mark.parametrize("hint", [jax.Array, np.ndarray, oplib.Tensor], ids=lambda hint: hint.__name__)
+def test_rules_get_arrays_where_the_user_has_passed_numbers_and_numpy_arrays(hint: Any, rule: str) -> None:
+    op = make_product(hint, rule)
+    for value, (name, way), place in product((2.0, np.array([2.0, 3.0], np.float32)), WAYS.items(), (0, 1)):
+        if name == "hessian" and (hint, rule) == (np.ndarray, "jvp"):
+            continue  # JAX cannot differentiate a host kernel in a jvp rule
+
+        def call(function: Any, x: Any, fixed: Any = value, place: int = place) -> Any:
+            return function(fixed, x) if place else function(x, fixed)
+
+        found, due = way(partial(call, op), value), way(partial(call, multiply), value)
+        for got, right in zip(jax.tree.leaves(found), jax.tree.leaves(due), strict=True):
+            np.testing.assert_allclose(got, right, rtol=1e-6, err_msg=f"{name} at {value!r}")
+
+
+@pytest.mark.usefixtures("uncompiled")
+@pytest.mark.parametrize("hint", [jax.Array, np.ndarray, oplib.Tensor], ids=lambda hint: hint.__name__)
+@pytest.mark.parametrize("style", ["setup_context", "forward"])
+def test_an_array_that_is_passed_twice_is_saved_as_the_argument_that_is_named(hint: Any, style: str) -> None:
+    def product(x: hint, y: hint) -> hint:
+        return x * y * y
+
+    def forward(ctx: Any, x: Any, y: Any) -> Any:
+        ctx.save_for_backward(y)
+        return x * y * y
+
+    def save(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[1])
+
+    op = custom_op(product)
+    if hint is np.ndarray:
+        op.register_fake(lambda x, y: jnp.empty(x.shape, x.dtype))
+    rules: Any = {"forward": forward} if style == "forward" else {"setup_context": save}
+    op.register_autograd(lambda ctx, g: (g * ctx.saved_tensors[0] ** 2, None), **rules)
+    x = oplib.Tensor.from_array(X, requires_grad=True)
+    (slope,) = oplib.autograd.grad(op(x, oplib.Tensor.from_array(X)).sum(), x, create_graph=True)
+    (second,) = oplib.autograd.grad((slope + 0 * x).sum(), x)
+    assert second.tolist() == [0.0, 0.0]
