@@ -58,6 +58,18 @@ class Level:
 Levels = tuple[Level, ...]
 
 
+def needs_axis(axis: Any, trace: Callable[[], Any]) -> bool:
+    """Tells whether a function uses the name of an axis, as a collective does.
+
+    Args:
+        axis: JAX's axis data.
+        trace: gives the jaxpr of the function. It is called if the axis has a name.
+    """
+    if not isinstance(axis.name, str):
+        return False
+    return any(getattr(effect, "name", None) == axis.name for effect in trace().effects)
+
+
 def move_to_front(value: Any, dim: int | None, size: int | None = None) -> Any:
     """Moves a batch axis to the front. A value without one is unchanged, or broadcast to ``size``."""
     if dim is not None:

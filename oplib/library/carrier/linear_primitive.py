@@ -15,6 +15,7 @@ from jax.interpreters import ad, mlir, xla
 
 from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.errors import MissingRuleError
+from oplib.library.axes.levels import to_jax_array
 from oplib.library.axes.varying import fit_varying
 
 from .linear import Linear
@@ -87,7 +88,8 @@ def transpose_linear(cotangents: Any, *args: Any, linear: Linear, **_: Any) -> l
             "be derived from it by transposition. Register one with register_autograd."
         )
     present = tuple(not isinstance(cotangent, ad.Zero) for cotangent in cotangents)
-    arriving = [cotangent for cotangent, has in zip(cotangents, present, strict=True) if has]
+    pairs = zip(cotangents, present, strict=True)
+    arriving = [to_jax_array(cotangent) for cotangent, has in pairs if has]
     with jax.named_scope(f"{linear.call.record.name}.backward"):
         grads = linear.pull(args[:count], arriving, present)
     return [None] * count + [

@@ -23,7 +23,7 @@ from oplib.autograd.array_functions.array_function import Mask, has_gradient
 from oplib.autograd.array_functions.compilation import are_concrete
 from oplib.errors import MissingRuleError, describe
 from oplib.library.arguments.structure import Structure
-from oplib.library.axes.levels import Level, Levels, move_to_front, take_first, to_jax_array
+from oplib.library.axes.levels import Level, Levels, move_to_front, needs_axis, take_first, to_jax_array
 from oplib.library.axes.varying import is_inside_shard_map, match_varying
 from oplib.library.derivatives.formula import FormulaPlan
 from oplib.library.kernels.tracing import any_traced
@@ -147,7 +147,7 @@ class Carrier:
     def _batch_call(
         self, axis: Any, args: Any, dims: Any, *, call: BoundCall, levels: Levels, **kernel: Any
     ) -> Any:
-        if all(dim is None for dim in dims):
+        if all(dim is None for dim in dims) and not _call_needs(axis, args, call, levels, **kernel):
             outputs = self.call.bind(*args, call=call, levels=levels, **kernel)
             return outputs, [None] * len(outputs)
         level = Level.of(axis, tuple(dim is not None for dim in dims))
@@ -158,7 +158,8 @@ class Carrier:
         return take_first(outputs, find_shared(call, levels, level, moved))
 
     def _batch_linear(self, axis: Any, args: Any, dims: Any, *, linear: Linear, life: Any) -> Any:
-        if all(dim is None for dim in dims):
+        run = partial(run_linear, linear=linear)
+        if all(dim is None for dim in dims) and not needs_axis(axis, lambda: jax.make_jaxpr(run)(*args)):
             outputs = self.linear.bind(*args, linear=linear, life=life)
             return outputs, [None] * len(outputs)
         batched = [move_to_front(value, dim, axis.size) for value, dim in zip(args, dims, strict=True)]
@@ -384,6 +385,21 @@ def _fit_operands(call: BoundCall, arrays: Sequence[Any]) -> Sequence[Any]:
         except TypeError:
             return match_varying(arrays)
     return arrays
+
+
+def _call_needs(
+    axis: Any,
+    args: Sequence[Any],
+    call: BoundCall,
+    levels: Levels,
+    *,
+    call_jaxpr: Any = None,
+    body: Uncompiled | None = None,
+) -> bool:
+    """Tells whether a kernel uses the axis of a map none of whose values is mapped."""
+    return needs_axis(
+        axis, lambda: call_jaxpr if body is None else body.trace(call, levels, list(map(jax.typeof, args)))
+    )
 
 
 def _forget_placement(aval: Any) -> jax.ShapeDtypeStruct:
