@@ -53,7 +53,7 @@ with collecting_later():
     from .tensor.dtypes.rules import default_int_dtype as _default_int_dtype
     from .tensor.inference import mark_inference
     from .tensor.methods.op_methods import add_op_methods
-    from .torch_names import make_missing_error as _make_missing_error
+    from .torch_names import list_public as _list_public, make_missing_error as _make_missing_error
 
 if _typing.TYPE_CHECKING:
     from . import array_api, compiler, masked, optim, random, signal, testing, transforms, utils, visual
@@ -205,4 +205,4 @@ def __getattr__(name: str) -> _typing.Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return _list_public(globals())

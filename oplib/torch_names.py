@@ -231,11 +231,16 @@ def make_getattr(
     return get
 
 
+def list_public(namespace: Mapping[str, Any]) -> list[str]:
+    """Returns what ``dir`` shows of a module: its public names and those of Python, no module of its own."""
+    return [*{*[name for name in namespace if name.startswith("__")], *namespace["__all__"]}]
+
+
 def make_lookups(
     namespace: dict[str, Any], values: Mapping[str, Any]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Makes the ``__getattr__`` and the ``__dir__`` of a module with values that are made when asked for."""
-    return make_getattr(namespace, values), lambda: sorted({*namespace, *namespace["__all__"]})
+    return make_getattr(namespace, values), lambda: list_public(namespace)
 
 
 class MissingAttribute:

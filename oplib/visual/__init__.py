@@ -1,5 +1,7 @@
 """Pictures of graphs and programs, as text, SVG and HTML; records of nodes; the table of the rules of ops."""
 
+from oplib.torch_names import list_public as _list_public
+
 from .gradients import EdgeStatistics, FirstBad, GradientReport
 from .graph import Graph, graph
 from .groups import FunctionSummary
@@ -28,3 +30,7 @@ __all__ = [
     "program",
     "read_nodes",
 ]
+
+
+def __dir__() -> list[str]:
+    return _list_public(globals())

@@ -24,9 +24,8 @@ _POSITIONAL = ("name", "fn")
 def explain_attribute(subject: object, name: str) -> str:
     """Returns the text of the error for an attribute that an op does not have."""
     cure = EQUIVALENTS.get(name)
-    if cure is None:
-        return f"{type(subject).__name__!r} object has no attribute {name!r}"
-    return f"{subject!r} has no {name!r}, which belongs to JAX's custom functions. Use {cure}."
+    of_jax = f", which belongs to JAX's custom functions. Use {cure}." if cure else ""
+    return f"{type(subject).__name__!r} object has no attribute {name!r}{of_jax}"
 
 
 def explain_option(subject: str, name: str) -> str:

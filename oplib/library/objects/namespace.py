@@ -75,7 +75,7 @@ class OpOverloadPacket(Redirecting):
         return self._qualified_op_name.replace("::", ".")
 
     def __repr__(self) -> str:
-        return f"<OpOverloadPacket(op='{self}')>"
+        return f"<OpOverloadPacket(op='{self}', overloads={self.overloads()})>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return find_packet, (self._qualified_op_name,)
@@ -129,7 +129,7 @@ class OpsNamespaces:
         ... def twice(x: jax.Array) -> jax.Array:
         ...     return 2 * x
         >>> ops.docs.twice
-        <OpOverloadPacket(op='docs.twice')>
+        <OpOverloadPacket(op='docs.twice', overloads=['default'])>
         >>> ops.docs.twice.default.name()
         'docs::twice'
     """

@@ -161,7 +161,7 @@ class OpOverload(Redirecting):
 
     def __repr__(self) -> str:
         packet = f"{self._qualname.namespace}.{self._qualname.name}"
-        return f"<OpOverload(op='{packet}', overload='{self._overloadname}')>"
+        return f"<OpOverload(op='{packet}', overload='{self._overloadname}', schema='{self._schema}')>"
 
     def describe(self, *args: Any, **kwargs: Any) -> OpDescription:
         """Returns the table of the op's rules: which are there, and what to register.

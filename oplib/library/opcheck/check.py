@@ -54,6 +54,9 @@ class OpCheckResults(dict[str, str | Exception]):
         width = max(map(len, self), default=0)
         return "\n".join(f"{name:<{width}}  {_tell(result)}" for name, result in self.items())
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002  IPython gives it
+        printer.text(str(self))
+
     def html(self) -> str:
         """Returns a page of HTML: the rules, the tests, and both Jacobians of a wrong gradient."""
         checks = {

@@ -92,7 +92,7 @@ class CustomOpDef(Redirecting, Generic[P, R]):
         return self._opoverload.functional(*args, **kwargs)
 
     def __repr__(self) -> str:
-        return f"<CustomOpDef({self._qualname})>"
+        return f"<CustomOpDef({self._opoverload._schema})>"
 
     def describe(self, *args: Any, **kwargs: Any) -> OpDescription:
         """Returns the table of the op's rules, see :meth:`OpOverload.describe`."""

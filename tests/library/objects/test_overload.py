@@ -47,8 +47,10 @@ class TestOverload:
         assert overload.namespace == "look"
         assert overload.__name__ == "f.default"
         assert str(overload) == "look.f.default"
-        assert repr(overload) == "<OpOverload(op='look.f', overload='default')>"
-        assert repr(ops.look.f.number) == "<OpOverload(op='look.f', overload='number')>"
+        assert repr(overload) == (
+            "<OpOverload(op='look.f', overload='default', schema='look::f(Tensor x) -> Tensor')>"
+        )
+        assert "overload='number', schema='look::f.number(" in repr(ops.look.f.number)
 
     def test_it_shows_its_schema_and_tags(self, overload):
         assert str(overload._schema) == "look::f(Tensor x) -> Tensor"
@@ -89,7 +91,7 @@ class TestPacket:
         packet = ops.look.f
         assert isinstance(packet, OpOverloadPacket)
         assert str(packet) == "look.f"
-        assert repr(packet) == "<OpOverloadPacket(op='look.f')>"
+        assert repr(packet) == f"<OpOverloadPacket(op='look.f', overloads={packet.overloads()})>"
         assert packet.__name__ == "f"
         assert packet._qualified_op_name == "look::f"
 

@@ -32,7 +32,7 @@ class TestForms:
 
     def test_a_name_may_carry_an_overload(self):
         op = custom_op("cop::f.out", add_one)
-        assert repr(op) == "<CustomOpDef(cop::f.out)>"
+        assert repr(op) == "<CustomOpDef(cop::f.out(Tensor x) -> Tensor)>"
         assert ops.cop.f.overloads() == ["out"]
 
     def test_an_option_of_custom_vjp_is_answered_by_what_takes_its_place(self):
@@ -55,12 +55,12 @@ class TestForms:
         op = custom_op("cop::f", add_one)
         assert not hasattr(op, name)
         for callee in (op, ops.cop.f.default):
-            with pytest.raises(AttributeError, match=f"has no '{name}', .* Use {equivalent}"):
+            with pytest.raises(AttributeError, match=f"has no attribute .{name}., .* Use {equivalent}"):
                 getattr(callee, name)
 
     def test_residuals_that_are_no_results_are_answered_by_forward(self):
         op = custom_op("cop::f", add_one)
-        with pytest.raises(AttributeError, match=r"neither arguments nor results, give forward=fwd .*ctx"):
+        with pytest.raises(AttributeError, match=r"For other residuals give forward=fwd: fwd\(ctx"):
             op.defvjp(None, None)
 
     def test_its_annotations_are_those_of_the_function(self):

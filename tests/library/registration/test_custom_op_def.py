@@ -192,7 +192,7 @@ class TestPlaceOfADefinition:
 
 class TestObject:
     def test_it_looks_like_its_function(self):
-        assert repr(module_level) == "<CustomOpDef(cop::module_level)>"
+        assert repr(module_level) == "<CustomOpDef(cop::module_level(Tensor x) -> Tensor)>"
         assert module_level.__name__ == "module_level"
         assert module_level.__doc__.startswith("Adds one, and says so.\n\nSignature:\n")
         assert module_level.__doc__ == module_level._opoverload.__doc__

@@ -115,7 +115,7 @@ class TestUse:
 
     def test_equal_names_stay_apart(self) -> None:
         first, second = make_scaled(1.0), make_scaled(2.0)
-        assert str(first) == str(second) == "<CustomOpDef(local::scaled)>"
+        assert str(first) == str(second) == "<CustomOpDef(local::scaled(Tensor x) -> Tensor)>"
         np.testing.assert_allclose(second(X), 2 * np.asarray(first(X)), rtol=1e-6)
         both = jax.jit(lambda x: (first(x), second(x)))(X)
         np.testing.assert_allclose(both[1], 2 * np.asarray(both[0]), rtol=1e-6)
