@@ -61,11 +61,7 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
     """
     held = vars(ctx)
     if not _RESERVED.isdisjoint(held):
-        name = min(_RESERVED.intersection(held))
-        raise AutogradError(
-            f"{type(ctx).__name__}: ctx.{name} was set in forward. A ctx is a node, and a node has an "
-            "attribute of this name. Choose another name."
-        )
+        raise _refuse_reserved(ctx, min(_RESERVED.intersection(held)))
     several, count, specs = False, 1, NO_SPECS
     if result.__class__ is Tensor:
         leaves = [result]
@@ -101,6 +97,13 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
     for name in _PASSING:
         held.pop(name, None)
     return outputs[0] if not several and not specs else pack_result(outputs, count, specs, type(result))
+
+
+def _refuse_reserved(ctx: BackwardCFunction, name: str) -> AutogradError:
+    return AutogradError(
+        f"{type(ctx).__name__}: ctx.{name} was set in forward. A ctx is a node, and a node has an attribute of "
+        "this name. Choose another name."
+    )
 
 
 def note_constants(ctx: BackwardCFunction, known: Sequence[Any]) -> None:
