@@ -101,8 +101,8 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
 
 def _refuse_reserved(ctx: BackwardCFunction, name: str) -> AutogradError:
     return AutogradError(
-        f"{type(ctx).__name__}: ctx.{name} was set in forward. A ctx is a node, and a node has an attribute of "
-        "this name. Choose another name."
+        f"{type(ctx).__name__}: ctx.{name} was set in forward. A ctx is a node, and a node has an "
+        "attribute of this name. Choose another name."
     )
 
 
