@@ -14,7 +14,7 @@ from oplib.errors import ArgumentError
 from oplib.library.schema import Argument, FunctionSchema, split_values
 
 from .keys import make_generator
-from .trees import TreeEntry, open_functions, read_leaf, split_tree
+from .trees import TreeEntry, is_object_tree, open_functions, read_leaf, split_tree
 
 
 def freeze(value: Any) -> object:
@@ -241,9 +241,10 @@ def _make_static_or_tree(argument: Argument, value: Any, op: str) -> tuple[Entry
 
     subject = f"{op}: argument '{argument.name}'"
     opened, is_transient = open_functions(value, fix, subject=subject, is_static=argument.is_object)
-    if is_transient is not None or argument.is_tree:
+    is_parted = is_transient is not None or is_object_tree(value)
+    if is_parted or argument.is_tree:
         entry, arrays = split_tree(opened, read_leaf, fix, is_transient=bool(is_transient))
-        if arrays or is_transient is not None:
+        if arrays or is_parted:
             return entry, arrays
     return fix(value), []
 

@@ -126,6 +126,13 @@ def open_functions(
     return jax.tree_util.tree_unflatten(structure, leaves), is_transient
 
 
+def is_object_tree(value: Any) -> bool:
+    """Tells whether a value is or holds an object that JAX takes apart, whose leaves may change: a layer."""
+    if isinstance(value, (tuple, list, dict)):
+        return any(map(is_object_tree, value.values() if isinstance(value, dict) else value))
+    return value is not None and not jax.tree_util.all_leaves([value])
+
+
 def split_tree(
     value: Any, read: Callable[[Any], Any], fix: Callable[[Any], Any], *, is_transient: bool = False
 ) -> tuple[TreeEntry, list[Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from oplib.library.arguments.layout import freeze
+from oplib.library.arguments.trees import is_object_tree
 from oplib.library.records.record import Record
 from oplib.library.schema import Argument
 
@@ -46,6 +47,11 @@ def freeze_softly(value: Any) -> object:
         return object()
 
 
+def freeze_tree(value: Any) -> object:
+    """As ``freeze_softly``, for an argument that may be an object whose leaves change."""
+    return object() if is_object_tree(value) else freeze_softly(value)
+
+
 def freeze_ints(value: Any) -> object:
     """As ``freeze_softly``, for a value that is nearly always a short list of numbers."""
     return (*value, *map(type, value)) if value.__class__ in (tuple, list) else freeze_softly(value)
@@ -77,7 +83,15 @@ _OTHER = KeyItems(
 )
 
 
+_TREE = KeyItems(
+    lambda value: (None if value is None else freeze_tree(value),),
+    "None if {0} is None else __freeze_tree({0})",
+)
+
+
 def _choose_items(type_name: str) -> KeyItems:
+    if type_name in ("Any", "Tree"):
+        return _TREE
     if type_name in ("int", "bool", "str"):
         return _PLAIN
     if type_name in ("float", "Scalar"):

@@ -31,7 +31,7 @@ from oplib.tracebacks import CarriedError
 
 from .derived_view import gives_views
 from .fast_block import FastBlock, Input
-from .fast_key import LISTS, freeze_ints, freeze_softly
+from .fast_key import LISTS, freeze_ints, freeze_softly, freeze_tree
 from .own_buffer import exchange_for_result
 
 SHARED_OBJECTS: dict[str, Any] = {
@@ -51,7 +51,16 @@ SHARED_OBJECTS: dict[str, Any] = {
 for _object in (
     *(CarriedError, InferenceStorage, InferenceTensor, Storage, Tensor, Tracer),
     *(float, int, isinstance, len, map, prod, str, type),  # an argument may have such a name
-    *(exchange_for_result, freeze_ints, freeze_softly, note_location, note_write, place_like, to_operand),
+    *(
+        exchange_for_result,
+        freeze_ints,
+        freeze_softly,
+        freeze_tree,
+        note_location,
+        note_write,
+        place_like,
+        to_operand,
+    ),
 ):
     SHARED_OBJECTS[f"__{_object.__name__}"] = _object
 
