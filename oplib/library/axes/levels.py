@@ -97,6 +97,8 @@ def take_examples(levels: Levels, arrays: Sequence[Any]) -> list[Any]:
 
 def take_first(values: Sequence[Any], shared: Sequence[bool]) -> tuple[list[Any], list[int | None]]:
     """Takes the first example of each value that all examples share; returns the values and their axes."""
+    if not any(shared):
+        return list(values), [0] * len(values)
     taken = [value[0] if is_shared else value for value, is_shared in zip(values, shared, strict=True)]
     return taken, [None if is_shared else 0 for is_shared in shared]
 

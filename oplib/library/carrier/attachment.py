@@ -112,7 +112,7 @@ def _batch(primitive: Primitive, axis: Any, args: Any, dims: Any, *, attached: A
     batched = replace(attached, levels=(*attached.levels, level))
     outputs = primitive.bind(*moved, attached=batched, life=life)
     call = attached.call
-    if call.record.vmap is None or not level.size:
+    if not level.size:
         return outputs, [0] * len(outputs)
     return take_first(outputs, find_shared(call, attached.levels, level, moved[:count]))
 

@@ -36,6 +36,7 @@ class CallCode:
         self.forwards: dict[Any, Callable[..., Forwarded]] = {}
         self.levelled: dict[tuple[Levels, bool, bool], Any] = {}
         self.plans: list[FormulaPlan] = []
+        self.shared: dict[Any, Mask] = {}
         self.planners: dict[tuple[Levels, Mask], Callable[..., tuple[FormulaPlan, list[Any]]]] = {}
 
 

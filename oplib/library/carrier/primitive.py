@@ -153,7 +153,7 @@ class Carrier:
         level = Level.of(axis, tuple(dim is not None for dim in dims))
         moved = [move_to_front(value, dim) for value, dim in zip(args, dims, strict=True)]
         outputs = self._bind(call, (*levels, level), moved, kernel.get("body"))
-        if call.record.vmap is None or not level.size:
+        if not level.size:
             return outputs, [0] * len(outputs)
         return take_first(outputs, find_shared(call, levels, level, moved))
 

@@ -1,4 +1,4 @@
-"""Results that the examples of a batch share, because the batching rule says so.
+"""Results that the examples of a batch share: a batching rule says so, or they do not depend on the batch.
 
 The carrier repeats them for each example, because its rules are for one. JAX gets the first, without a batch
 axis. Its cotangent then counts once, and not once for each example.
@@ -9,24 +9,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+
 from oplib.autograd.array_functions.array_function import Mask
 from oplib.autograd.array_functions.liveness import find_dependent
 from oplib.library.axes.levels import Level, Levels, take_examples
 
 from .bound_call import BoundCall
+from .unmapped_values import read_unmapped
 
 
 def find_shared(call: BoundCall, levels: Levels, level: Level, arrays: Sequence[Any]) -> Mask:
     """Tells for each result of a call whether all examples of the outermost level share it.
 
-    JAX maps the batching rule over outer levels. There such a result is shared if it reads no batched input.
+    Without a batching rule JAX decides: a result is shared if it reads no batched input, or is the same for
+    all, as that of ``pmean`` is. JAX maps a batching rule over outer levels. There the second does not count.
 
     Args:
-        call: the bound call of an op with a batching rule.
+        call: the bound call.
         levels: the inner levels.
         level: the outermost level.
         arrays: the arrays of the call, batched according to all levels.
     """
+    if call.record.vmap is None:
+        return _find_derived(call, levels, level, arrays)
     if not levels:
         return call.find_shared(level, arrays)
     inner = take_examples((level,), arrays)
@@ -35,3 +42,19 @@ def find_shared(call: BoundCall, levels: Levels, level: Level, arrays: Sequence[
         call.trace(levels, inner, in_parts=False).jaxpr, level.batched, skips_choices=False
     )
     return tuple(is_shared and not reads for is_shared, reads in zip(shared, depends, strict=True))
+
+
+def _find_derived(call: BoundCall, levels: Levels, level: Level, arrays: Sequence[Any]) -> Mask:
+    """Asks JAX, once per signature; results of built-in ops, and of plain Python, count as batched."""
+    if call.is_plain or call.record.is_built_in:
+        return ()
+    shared, key = call.code.shared, (levels, level, *map(jax.typeof, arrays))
+    if key not in shared:
+
+        def run(index: Any, *values: Any) -> tuple[()]:
+            outputs = read_unmapped(index, call.map(levels)(*values)[1])
+            shared[key] = tuple([not output.is_batched for output in outputs])
+            return ()
+
+        jax.eval_shape(level.map(run, (0, *level.axes)), jnp.arange(level.size), *arrays)
+    return shared[key]

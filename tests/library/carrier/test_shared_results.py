@@ -1,4 +1,4 @@
-"""A result whose position in a batching rule is None is not batched, for JAX too."""
+"""A result that does not depend on the batch is not batched: by the batching rule, or by JAX without one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.library.sample_kernels import KINDS
 
 X, W = jnp.arange(6.0).reshape(2, 3) + 1, jnp.array([0.5, -1.0, 2.0])
 
-pytestmark = pytest.mark.spec("D.36")
+pytestmark = pytest.mark.spec("D.36", "D.47")
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,9 @@ def compute(x: Any, w: Any) -> tuple[Any, Any]:
     return x * w, w * w * w
 
 
-def make(kind: str = "compiled", rules: str = "formula", **options: Any) -> CustomOpDef:
+def make(
+    kind: str = "compiled", rules: str = "formula", *, derived: bool = False, **options: Any
+) -> CustomOpDef:
     def kernel(x: Any, w: Any) -> Any:
         return compute(x, w)
 
@@ -62,6 +64,9 @@ def make(kind: str = "compiled", rules: str = "formula", **options: Any) -> Cust
 
         op.register_jvp(push)
 
+    if derived:
+        return op
+
     def batch(info: Any, dims: Any, x: Any, w: Any) -> Any:
         of_x, of_w = dims
         x = x if of_x is None else (x.movedim(of_x, 0) if kind == "eager" else jnp.moveaxis(x, of_x, 0))
@@ -73,6 +78,7 @@ def make(kind: str = "compiled", rules: str = "formula", **options: Any) -> Cust
 
 
 RULES = ["formula", "derive", "jvp"]
+DERIVED = pytest.mark.parametrize("derived", [False, True], ids=["by a rule", "derived"])
 
 
 def find_names(jaxpr: Any) -> set[str]:
@@ -81,20 +87,24 @@ def find_names(jaxpr: Any) -> set[str]:
 
 
 class TestJax:
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_out_axes_may_be_none(self, kind: str) -> None:
-        op = make(kind)
+    @pytest.mark.parametrize(
+        ("kind", "derived"), [*((kind, False) for kind in KINDS), ("compiled", True), ("eager", True)]
+    )
+    def test_out_axes_may_be_none(self, kind: str, derived: bool) -> None:
+        op = make(kind, derived=derived)
         for run in (jax.vmap(op, (0, None), (0, None)), jax.jit(jax.vmap(op, (0, None), (0, None)))):
             product, cube = run(X, W)
             np.testing.assert_allclose(product, X * W)
             np.testing.assert_allclose(cube, W**3, rtol=1e-6)
 
-    def test_out_axes_of_a_batched_result_may_not(self) -> None:
+    @DERIVED
+    def test_out_axes_of_a_batched_result_may_not(self, derived: bool) -> None:
         with pytest.raises(ValueError, match="out_axes"):
-            jax.vmap(make(), (0, 0), (0, None))(X, X)
+            jax.vmap(make(derived=derived), (0, 0), (0, None))(X, X)
 
-    def test_a_cond_on_it_stays_a_cond(self) -> None:
-        op = make()
+    @DERIVED
+    def test_a_cond_on_it_stays_a_cond(self, derived: bool) -> None:
+        op = make(derived=derived)
 
         def choose(x: Any, w: Any) -> Any:
             product, cube = op(x, w)
@@ -106,8 +116,9 @@ class TestJax:
         assert "select_n" not in names
         np.testing.assert_allclose(mapped(X, W), np.sin(X * W), rtol=1e-5)
 
-    def test_nested_maps_share_it(self) -> None:
-        op = make()
+    @DERIVED
+    def test_nested_maps_share_it(self, derived: bool) -> None:
+        op = make(derived=derived)
         rows = jnp.stack([X, 2 * X])
         mapped = jax.vmap(jax.vmap(op, (0, None), (0, None)), (0, None), (0, None))
         np.testing.assert_allclose(mapped(rows, W)[1], W**3, rtol=1e-6)
@@ -117,13 +128,15 @@ class TestJax:
         crossed = jax.vmap(jax.vmap(op, (None, 0), 0), (0, None), (0, 0))
         np.testing.assert_allclose(crossed(X, weights)[1], np.stack([weights**3] * 2), rtol=1e-6)
 
-    def test_an_empty_batch_has_results(self) -> None:
-        product, cube = jax.vmap(make(), (0, None))(X[:0], W)
+    @DERIVED
+    def test_an_empty_batch_has_results(self, derived: bool) -> None:
+        product, cube = jax.vmap(make(derived=derived), (0, None))(X[:0], W)
         assert (product.shape, cube.shape) == ((0, 3), (0, 3))
 
+    @DERIVED
     @pytest.mark.parametrize("rules", RULES)
-    def test_its_gradient_counts_once(self, rules: str) -> None:
-        op = make(rules=rules)
+    def test_its_gradient_counts_once(self, rules: str, derived: bool) -> None:
+        op = make(rules=rules, derived=derived)
 
         def loss(run: Any, x: Any, w: Any) -> Any:
             product, cube = jax.vmap(run, (0, None), (0, None))(x, w)
@@ -147,9 +160,10 @@ class TestJax:
                     lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), actual, expected
                 )
 
+    @DERIVED
     @pytest.mark.parametrize("rules", RULES)
-    def test_a_derivative_inside_of_the_map_shares_it_too(self, rules: str) -> None:
-        op = make(rules=rules)
+    def test_a_derivative_inside_of_the_map_shares_it_too(self, rules: str, derived: bool) -> None:
+        op = make(rules=rules, derived=derived)
 
         def pull(run: Any, x: Any, w: Any) -> Any:
             (product, cube), back = jax.vjp(run, x, w)
@@ -159,6 +173,50 @@ class TestJax:
         actual = jax.vmap(lambda x, w: pull(op, x, w), (0, None), axes)(X, W)
         expected = jax.vmap(lambda x, w: pull(compute, x, w), (0, None), axes)(X, W)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), actual, expected)
+
+    def test_a_mean_over_the_batch_is_shared(self) -> None:
+        """A normalisation with its state, as an op."""
+
+        def normalize(x: jax.Array, state: jax.Array) -> tuple[jax.Array, jax.Array]:
+            mean = jax.lax.pmean(x, "batch")
+            return x - mean, 0.9 * state + 0.1 * mean
+
+        op = custom_op("shared::normalize", normalize)
+        op.register_autograd(
+            lambda ctx, g, of_state: (
+                g - jax.lax.pmean(g, "batch") + 0.1 * jax.lax.pmean(of_state, "batch"),
+                0.9 * of_state,
+            )
+        )
+        runs = [jax.vmap(f, (0, None), (0, None), axis_name="batch") for f in (op, normalize)]
+
+        def loss(run: Any, x: Any, state: Any) -> Any:
+            values, after = run(x, state)
+            return (values**2 * jnp.arange(1.0, 4.0)).sum() + (after**3).sum()
+
+        for transform in (
+            lambda f: f(X, W),
+            lambda f: jax.jit(jax.grad(f, (0, 1)))(X, W),
+            lambda f: jax.jvp(f, (X, W), (X * X, W * W)),
+            lambda f: jax.hessian(f, (0, 1))(X, W),
+        ):
+            found, due = (transform(lambda x, state: loss(run, x, state)) for run in runs)  # noqa: B023
+            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), found, due)
+        np.testing.assert_allclose(jax.jit(runs[0])(X, W)[1], 0.9 * W + 0.1 * X.mean(0), rtol=1e-6)
+
+    def test_the_kernel_is_not_traced_again_for_a_signature(self) -> None:
+        traces: list[Any] = []
+
+        @custom_op("shared::counted")
+        def counted(x: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
+            traces.append(x.shape)
+            return compute(x, w)
+
+        counted.register_autograd(lambda ctx, g, h: (g, h))
+        jax.vmap(counted, (0, None), (0, None))(X, W)
+        first = len(traces)
+        jax.vmap(counted, (0, None), (0, None))(2 * X, W)
+        assert len(traces) == first
 
 
 class TestTensors:
