@@ -56,5 +56,6 @@ def _find_derived(call: BoundCall, levels: Levels, level: Level, arrays: Sequenc
             shared[key] = tuple([not output.is_batched for output in outputs])
             return ()
 
-        jax.eval_shape(level.map(run, (0, *level.axes)), jnp.arange(level.size), *arrays)
+        indices = jax.ShapeDtypeStruct((level.size,), jnp.int32)
+        jax.eval_shape(level.map(run, (0, *level.axes)), indices, *arrays)
     return shared[key]

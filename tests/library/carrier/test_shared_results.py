@@ -217,6 +217,8 @@ class TestJax:
         first = len(traces)
         jax.vmap(counted, (0, None), (0, None))(2 * X, W)
         assert len(traces) == first
+        mapped = jax.make_jaxpr(jax.vmap(counted))(X, X)
+        assert len(mapped.eqns) == 1
 
 
 class TestTensors:
