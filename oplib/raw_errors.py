@@ -54,7 +54,9 @@ _ADVICE_FOR_TEXTS = (
         "Move them to one device by Tensor.to, before a program. On a mesh, that is tensor.to(sharding).",
     ),
     (
-        re.compile("Length of device assignment .*jax.set_mesh"),
+        re.compile(
+            "Length of device assignment .*jax.set_mesh|Passing lowering_platforms .* only AbstractMesh "
+        ),
         "Write 'with jax.set_mesh(mesh):' around the call, with the mesh of the array.",
     ),
     (

@@ -210,6 +210,12 @@ class _Writer:
                 f"{describe(value)} of {kind.__module__}.{kind.__qualname__}. Save tensor.detach() and the "
                 "attributes beside it, and assign to tensor.__class__ after loading."
             )
+        names = vars(value) if kind is Tensor else ()
+        if own := [name for name in names if name != "_storage" and not hasattr(Tensor, name)]:
+            raise DataTypeError(
+                f"save: {path} has attributes of its own, and a file holds none. Got {', '.join(own)}. Save "
+                "tensor.detach() and the attributes beside it."
+            )
         array = value.array if isinstance(value, Tensor) else value
         if isinstance(array, Tracer):
             raise note_read(

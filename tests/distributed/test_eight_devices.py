@@ -250,3 +250,27 @@ def test_a_state_that_does_not_fit_is_named_and_changes_nothing():
             optimizer.load_state_dict(state)
         for name, one in optimizer.state_dict()["state"].items():
             np.testing.assert_array_equal(one.numpy(), right[name])
+
+
+@pytest.mark.parametrize("counts", [(1, 4), (2, 4), (4, 2), (4, 1), (2, 2)])
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_copy_comes_from_a_mesh_of_other_devices(counts, kind):
+    devices, values = jax.devices(), X[:, :4]
+    own = jax.make_mesh((counts[0],), ("d",), axis_types=(kind,), devices=devices[: counts[0]])
+    other = jax.make_mesh((counts[1],), ("e",), axis_types=(kind,), devices=devices[-counts[1] :])
+    source = place(values, other, None, "e")
+    for _ in range(2):  # the second call is prepared
+        x = place(np.zeros_like(values), own, "d")
+        assert x.copy_(source, non_blocking=True) is x
+        assert x.tolist() == values.tolist()
+        assert x.copy_(source[0]).tolist() == [values[0].tolist()] * 8
+        x[:, 1].copy_(oplib.ones(8).to(devices[5]))
+        assert x[:, 1].tolist() == [1] * 8
+        assert x.sharding.is_equivalent_to(NamedSharding(own, P("d")), 2)
+    weight = place(values, other, None, "e").requires_grad_()
+    (place(values, own, "d").copy_(weight) * 2).sum().backward()
+    assert weight.grad is not None
+    assert weight.grad.sharding.is_equivalent_to(weight.sharding, 2)
+    assert weight.grad.tolist() == (0 * values + 2).tolist()
+    there = oplib.ones(8).to(devices[1])
+    assert oplib.zeros(8).to(devices[2]).copy_(there).array.devices() == {devices[2]}

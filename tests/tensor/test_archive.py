@@ -565,6 +565,17 @@ def test_a_subclass_is_refused_before_its_class_is_lost():
     assert (type(loaded), loaded.tolist()) == (Tagged, [1.0, 1.0])
 
 
+def test_attributes_of_a_tensor_are_not_lost_without_a_word():
+    weight = oplib.ones(2, requires_grad=True)
+    weight.register_hook(lambda grad: grad)
+    (weight * 2).sum().backward()
+    assert again([weight])[0].requires_grad
+    weight.label = "first"
+    with pytest.raises(DataTypeError, match=r"save: the tree\[0\] has attributes of its own.* Got label\."):
+        again([weight])
+    assert again([weight.detach()])[0].tolist() == [1, 1]
+
+
 def test_tensors_of_inference_mode_and_of_a_program_are_no_subclass():
     with oplib.inference_mode():
         frozen = oplib.ones(2)

@@ -10,15 +10,19 @@ from functools import partial
 from typing import Any, TypeGuard
 
 import numpy as np
+from jax.core import Tracer
 
 from oplib.builtin.checks.stored_numbers import check_fits
 from oplib.builtin.composed.data_dependent import find_indices
 from oplib.builtin.rows.choice import OverloadChoice
 from oplib.builtin.single_ops import ops
+from oplib.builtin.values import find_array
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library import OpOverload
 from oplib.library.arguments.scalars import is_narrow
 from oplib.library.calls.inlined_overloads import Branch, when_number, when_tensor
+from oplib.tensor import Tensor
+from oplib.tensor.devices.layout import replicate_on_mesh
 from oplib.tensor.storage.ingestion import to_array
 
 Function = Callable[..., Any]
@@ -238,11 +242,26 @@ def choose_copy(overloads: Overloads) -> OverloadChoice:
     """Makes ``copy(input, src)``, where the source may be a number."""
     copy, fill = overloads["copy"], overloads["fill.Scalar"]
 
-    def function(input: Any, src: Any) -> Any:
+    def function(input: Any, src: Any, non_blocking: bool = False) -> Any:  # noqa: ARG001  JAX waits for none
         src = take_operand(src)
+        if isinstance(src, Tensor):
+            src = bring_over(src, input)
         return (fill if isinstance(src, NUMBERS) else copy).call(input, src)
 
-    return OverloadChoice(function, Branch(when_number(1), fill), Branch(when_tensor(1), copy))
+    array = "{1}._storage.array"  # it may have to come over if it is committed
+    is_free = f"{when_tensor(1)} and not (__isinstance({array}, __Tracer) or {array}.committed)"
+    return OverloadChoice(function, Branch(when_number(1), fill), Branch(is_free, copy))
+
+
+def bring_over(source: Tensor, target: Any) -> Tensor:
+    """Returns a tensor on the devices of another one, if both are committed to different ones."""
+    here, there = source._storage.owner.array, find_array(target)
+    if isinstance(here, Tracer) or isinstance(there, Tracer) or not (here.committed and there.committed):
+        return source
+    sharding = there.sharding
+    if here.sharding is sharding or here.sharding.device_set == sharding.device_set:
+        return source
+    return source.to(sharding if source.shape == target.shape else replicate_on_mesh(sharding) or sharding)
 
 
 def choose_scatter(overloads: Overloads) -> OverloadChoice:
