@@ -93,15 +93,18 @@ class Layout:
         entries: one entry per argument.
         array_count: the number of arrays in the call, counting the items of lists.
         is_transient: a function among the arguments ends with its last user, and so must what is compiled.
+        refs: each ``jax.Ref`` among the arguments.
     """
 
-    __slots__ = ("_hash", "array_count", "entries", "is_transient", "schema")
+    __slots__ = ("_hash", "array_count", "entries", "is_transient", "refs", "schema")
 
     def __init__(self, schema: FunctionSchema, entries: Sequence[Entry]) -> None:
         self.schema = schema
         self.entries = tuple(entries)
         self.array_count = sum(map(count_arrays, entries))
-        self.is_transient = any(isinstance(entry, TreeEntry) and entry.is_transient for entry in entries)
+        trees = [entry for entry in entries if isinstance(entry, TreeEntry)]
+        self.is_transient = any(entry.is_transient for entry in trees)
+        self.refs = [ref for entry in trees for ref in entry.refs]
         self._hash = hash(self.entries)
 
     def __eq__(self, other: object) -> bool:
@@ -149,6 +152,13 @@ class Layout:
         """Arranges one flag per array as one per argument: a list for a list, False if it has no array."""
         rest = iter(flags)
         return [_spread_flags(entry, rest) for entry in self.entries]
+
+
+def replace_refs(layout: Layout, refs: Sequence[Any]) -> Layout:
+    """Returns a layout with other Refs among its arguments."""
+    rest = iter(refs)
+    entries = [own.replace_refs(rest) if isinstance(own, TreeEntry) else own for own in layout.entries]
+    return Layout(layout.schema, entries)
 
 
 def count_arrays(entry: Entry) -> int:
@@ -244,7 +254,7 @@ def _make_static_or_tree(argument: Argument, value: Any, op: str) -> tuple[Entry
     is_parted = is_transient is not None or is_object_tree(value)
     if is_parted or argument.is_tree:
         entry, arrays = split_tree(opened, read_leaf, fix, is_transient=bool(is_transient))
-        if arrays or is_parted:
+        if arrays or is_parted or entry.refs:
             return entry, arrays
     return fix(value), []
 

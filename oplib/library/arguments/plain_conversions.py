@@ -40,7 +40,9 @@ class UnfitError(Exception):
 
 def is_array(value: object) -> bool:
     """Tells whether a value is a Tensor, an array, a tracer or a ``jax.ShapeDtypeStruct``."""
-    return isinstance(value, _ARRAYS) or (hasattr(value, "shape") and hasattr(value, "dtype"))
+    if isinstance(value, _ARRAYS):
+        return not isinstance(value, jax.Ref)
+    return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, jax.Ref)
 
 
 def _read_element(value: Any, *kinds: Any) -> Any:

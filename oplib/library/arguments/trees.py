@@ -25,6 +25,25 @@ def is_none(value: object) -> bool:
     return value is None
 
 
+class HeldRef:
+    """A ``jax.Ref`` in an argument, compared by identity.
+
+    Args:
+        value: the Ref, which may be traced.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HeldRef) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
 class TreeEntry:
     """The static part of an argument or a result that is a pytree.
 
@@ -37,15 +56,17 @@ class TreeEntry:
         structure: JAX's structure of the tree.
         members: for each leaf None if it is an array, otherwise its static value.
         count: the number of arrays.
-        is_transient: as given.
+        refs: the Refs among the static leaves.
+        is_transient: as given, or because it has Refs.
     """
 
-    __slots__ = ("_key", "count", "is_transient", "members", "structure")
+    __slots__ = ("_key", "count", "is_transient", "members", "refs", "structure")
 
     def __init__(self, structure: Any, members: tuple[Any, ...], *, is_transient: bool = False) -> None:
         self.structure = structure
         self.members = members
-        self.is_transient = is_transient
+        self.refs = [member.value for member in members if isinstance(member, HeldRef)]
+        self.is_transient = is_transient or bool(self.refs)
         self.count = sum(member is None for member in members)
         self._key = structure, members
 
@@ -64,6 +85,11 @@ class TreeEntry:
             next(arrays) if member is None else member.value if static else None for member in self.members
         ]
         return jax.tree_util.tree_unflatten(self.structure, leaves)
+
+    def replace_refs(self, refs: Iterator[Any]) -> TreeEntry:
+        """Returns the same with other Refs."""
+        members = [HeldRef(next(refs)) if isinstance(own, HeldRef) else own for own in self.members]
+        return TreeEntry(self.structure, tuple(members), is_transient=True)
 
     def spread_flags(self, flags: Iterator[bool]) -> Any:
         """Arranges one flag per array as a tree; False for a static leaf or without arrays."""
@@ -147,7 +173,8 @@ def split_tree(
     leaves, structure = jax.tree_util.tree_flatten(value, is_leaf=is_tree_leaf)
     taken = list(map(read, leaves))
     members = tuple(
-        None if array is not None else fix(leaf) for leaf, array in zip(leaves, taken, strict=True)
+        None if array is not None else HeldRef(leaf) if isinstance(leaf, jax.Ref) else fix(leaf)
+        for leaf, array in zip(leaves, taken, strict=True)
     )
     entry = TreeEntry(structure, members, is_transient=is_transient)
     return entry, [array for array in taken if array is not None]
@@ -158,7 +185,9 @@ def _is_leaf(value: Any) -> bool:
 
 
 def read_leaf(leaf: Any) -> Any:
-    """Returns the array of a leaf, None if it is static; a number of Python is."""
+    """Returns the array of a leaf, None if it is static; a number of Python is, and a Ref."""
+    if isinstance(leaf, jax.Ref):
+        return None
     if isinstance(leaf, (Tensor, jax.Array)):
         return leaf
     if hasattr(leaf, "__jax_array__"):

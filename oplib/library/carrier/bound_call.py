@@ -61,7 +61,7 @@ class BoundCall:
         layout: the static arguments and the positions of the arrays.
         version: the version of the record for which the call was made.
         kernel_slots: the slots that had a kernel then.
-        captures: the kernel of a local op closes over tracers.
+        captures: the kernel of a local op closes over tracers, or a Ref is among the arguments.
         reads_values: a kernel of plain Python on Tensors has read values while it was traced.
         checked: the signatures for which a formula or kernel is known to be linear.
         bind: binds the primitive of the op with a call and arrays.
@@ -91,7 +91,7 @@ class BoundCall:
         self.checked: set[Any] = set()
         self._code: Callable[[], CallCode | None] = _find_nothing
         self._hash = hash((overload.name(), layout, self.version))
-        self.captures = False
+        self.captures = bool(layout.refs)
         self.reads_values = False
 
     def __eq__(self, other: object) -> bool:

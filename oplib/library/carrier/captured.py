@@ -14,12 +14,14 @@ from typing import Any
 import jax
 from jax.custom_derivatives import SymbolicZero
 
+from oplib.autograd.array_functions.array_function import Mask, has_gradient
 from oplib.errors import CapturedTracerError
+from oplib.library.arguments.layout import replace_refs
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import to_jax_array
 
 from .bound_call import BoundCall
-from .linear import make_linear
+from .linear import Linear, make_linear
 from .linear_primitive import make_zero
 from .plain_function import bind_jvp_rule
 
@@ -69,6 +71,8 @@ class CapturedCall:
             return lambda *arrays: tuple(map(jax.lax.stop_gradient, self._run_kernel(*arrays)))
         if record.is_transparent and record.jvp is None:
             return self._run_kernel
+        if self._call.layout.refs and record.jvp is None:
+            return self._attach_backward()
         function = jax.custom_jvp(self._run_kernel)
         if record.derivative.backward is not None:
             push = partial(self._push, function)
@@ -78,6 +82,33 @@ class CapturedCall:
             push = self._refuse
         function.defjvp(push, symbolic_zeros=True)
         return function
+
+    def _attach_backward(self) -> Function:
+        """Returns the kernel as a ``jax.custom_vjp``: under ``jit``, JAX finds Refs in no other form."""
+        linears: list[Linear] = []
+
+        def run(refs: Sequence[Any], *arrays: Any) -> tuple[Any, ...]:
+            call = self._call
+            inner = BoundCall(call.overload, replace_refs(call.layout, refs), call.bind)
+            self.structure, outputs = inner.run_in_place(arrays)
+            return tuple(outputs)
+
+        def forward(refs: Sequence[Any], *primals: Any) -> Any:
+            primals = tuple(map(to_jax_array, primals))
+            wanted = tuple([has_gradient(value.dtype) for value in primals])
+            outputs, linear, residuals = self._plan(partial(run, refs), primals, wanted)
+            linears.append(linear)
+            return outputs, residuals
+
+        def backward(residuals: Any, cotangents: Any) -> Any:
+            linear = linears[-1]
+            arriving = [own for own, has in zip(cotangents, linear.differentiable, strict=True) if has]
+            grads = iter(linear.pull(residuals, arriving))
+            return None, *[next(grads) if want else None for want in linear.wanted]
+
+        function = jax.custom_vjp(run)
+        function.defvjp(forward, backward)
+        return partial(function, self._call.layout.refs)
 
     def _note(self, structure: Structure) -> None:
         self.structure = structure
@@ -90,6 +121,14 @@ class CapturedCall:
         primals = tuple(map(to_jax_array, primals))
         moving = [tangent for tangent in tangents if not isinstance(tangent, SymbolicZero)]
         wanted = tuple(not isinstance(tangent, SymbolicZero) for tangent in tangents)
+        outputs, linear, residuals = self._plan(function, primals, wanted)
+        rest = iter(self._bind_linear(*residuals, *moving, linear=linear))
+        avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
+        pairs = zip(avals, linear.differentiable, strict=True)
+        return outputs, tuple(next(rest) if has else make_zero(aval) for aval, has in pairs)
+
+    def _plan(self, function: Function, primals: Sequence[Any], wanted: Mask) -> tuple[Any, Linear, Any]:
+        """Runs the call, and returns its results, its derivative and the residuals of that."""
         planned = None
         if self._call.record.derivative.forward is None:
             outputs = function(*primals)
@@ -105,7 +144,4 @@ class CapturedCall:
             structure=self.structure,
             planned=planned,
         )
-        rest = iter(self._bind_linear(*residuals, *moving, linear=linear))
-        avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
-        pairs = zip(avals, linear.differentiable, strict=True)
-        return outputs, tuple(next(rest) if has else make_zero(aval) for aval, has in pairs)
+        return outputs, linear, residuals
