@@ -16,6 +16,7 @@ from oplib.modes import modes
 from oplib.tensor import Tensor, default_int_dtype, read_array
 from oplib.tensor.devices.layout import find_explicit_mesh
 from oplib.tensor.storage.failed_reads import note_read
+from oplib.tensor.storage.fresh import get_owner_array
 from oplib.tensor.storage.known import find_value
 from oplib.tensor.views import ViewStorage
 
@@ -42,7 +43,8 @@ def is_traced_index(value: Any) -> bool:
 
 def can_move(whole: Tensor) -> bool:
     """Tells whether a window of a tensor may have a traced start: JAX does not write one on explicit axes."""
-    return find_explicit_mesh([whole._storage.owner.array]) is None
+    owner = get_owner_array(whole._storage)  # a read would give up a fresh buffer
+    return find_explicit_mesh([owner]) is None
 
 
 def find_start(index: Any, length: int, size: int) -> Any:
