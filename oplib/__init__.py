@@ -41,9 +41,7 @@ with collecting_later():
     from .library import Tag, custom_op
     from .library.autocast.region import (
         autocast,
-        clear_autocast_cache,
         get_autocast_dtype,
-        is_autocast_cache_enabled,
         is_autocast_enabled,
     )
     from .tensor import *
@@ -111,7 +109,6 @@ __all__ = [
     "array_api",
     "autocast",
     "autograd",
-    "clear_autocast_cache",
     "compiler",
     "cond",
     "config",
@@ -124,7 +121,6 @@ __all__ = [
     "get_autocast_dtype",
     "inf",
     "inference_mode",
-    "is_autocast_cache_enabled",
     "is_autocast_enabled",
     "is_grad_enabled",
     "is_inference_mode_enabled",

@@ -25,9 +25,7 @@ from oplib.config import config as config
 from oplib.library.records.record import Tag as Tag
 from oplib.library.registration.custom_op import custom_op as custom_op
 from oplib.library.autocast.region import autocast as autocast
-from oplib.library.autocast.region import clear_autocast_cache as clear_autocast_cache
 from oplib.library.autocast.region import get_autocast_dtype as get_autocast_dtype
-from oplib.library.autocast.region import is_autocast_cache_enabled as is_autocast_cache_enabled
 from oplib.library.autocast.region import is_autocast_enabled as is_autocast_enabled
 from oplib.tensor import BFloat16Tensor as BFloat16Tensor
 from oplib.tensor import BoolTensor as BoolTensor

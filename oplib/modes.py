@@ -29,10 +29,8 @@ class ModeState:
     Attributes:
         anomaly: whether anomaly detection is on.
         autocast: the settings of autocast, an object of the library floor, or None.
-        autocast_depth: the number of autocast regions around the current line.
         capture_suspended: whether backward passes are not compiled, because a compiled one runs and no block
             of ``enable`` was entered inside it.
-        casts: the casts of parameters that autocast keeps until the outermost region ends.
         check_nan: whether anomaly detection raises for a NaN.
         constant_in: the trace of JAX, as ``get_opaque_trace_state`` gives it, in which user code has switched
             recording off; None while it is on; ``UNCUT`` in hooks of saved tensors. See
@@ -70,9 +68,7 @@ class ModeState:
 
     anomaly: bool = False
     autocast: Any = None
-    autocast_depth: int = 0
     capture_suspended: bool = False
-    casts: dict[Any, Any] = field(default_factory=dict[Any, Any])
     check_nan: bool = True
     constant_in: object = None
     draw_logs: tuple[Any, ...] = ()

@@ -58,6 +58,7 @@ _TRANSFORMATIONS = {
 _CLASS = "There are no modules: use a class or dictionary of your own with Tensors that require grad."
 _CELLS = "There is none: write the cell with oplib.nn.functional.linear, and loop, or use oplib.scan."
 _SCALER = "bfloat16 needs none; multiply the loss, and divide the gradients."
+_CACHE_OF_CASTS = ("clear_autocast_cache", "is_autocast_cache_enabled", "set_autocast_cache_enabled")
 _OF_MODULES = "There are no modules: write its formula as a function of your Tensors."
 _PADDED = "There are no packed sequences: use oplib.nn.utils.rnn.pad_sequence and a mask."
 _PRECISION = "Set jax.config.update('jax_default_matmul_precision', ...)."
@@ -103,6 +104,7 @@ HINTS: dict[str, dict[str, str]] = {
         "sparse": _SPARSE,
         "sparse_coo_tensor": _SPARSE,
         "GradScaler": _SCALER,
+        **dict.fromkeys(_CACHE_OF_CASTS, "Leave it out: autocast keeps no casts."),
         **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell"), _CELLS),
         **dict.fromkeys(("sparse_csr_tensor", "sparse_coo", "sparse_csr"), _SPARSE),
         **dict.fromkeys(("Storage", "FloatStorage", "UntypedStorage", "TypedStorage"), _STORAGE),

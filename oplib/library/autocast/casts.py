@@ -1,15 +1,13 @@
-"""Casting the arguments of a call: by the policy of the op, with the casts of parameters kept."""
+"""Casting the arguments of a call, by the policy of the op."""
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from oplib.errors import DtypeError, describe
 from oplib.library.arguments.trees import is_tree_leaf
@@ -22,8 +20,6 @@ from oplib.tensor.devices.device import device_type_of
 from oplib.tensor.dtypes import names as dtypes
 
 from .settings import AutocastScope, Settings
-
-Kept = tuple["weakref.ref[Tensor]", int, Tensor]
 
 
 def call_by_policy(
@@ -73,7 +69,8 @@ def _cast_arguments(
         dtype = {"low": low, "float32": dtypes.float32}.get(policy, policy)
 
     def cast(value: Any) -> Any:
-        return _cast(value, dtype, low, settings) if _is_eligible(value, device_type) else value
+        is_other = _is_eligible(value, device_type) and value.dtype != dtype
+        return _convert(value, dtype) if is_other else value
 
     return [
         tree_map(cast, value) if argument.has_tensor else value
@@ -131,37 +128,6 @@ def _find_widest(name: str, leaves: Iterator[Any], low: Any) -> Any:
             )
         widest = dtypes.float32 if leaf.dtype == dtypes.float32 else widest
     return widest
-
-
-def _cast(value: Any, dtype: Any, low: Any, settings: Settings) -> Any:
-    if value.dtype == dtype:
-        return value
-    if isinstance(value, Tensor) and settings.caches and dtype == low and _is_parameter(value):
-        return _cast_parameter(value, dtype)
-    return _convert(value, dtype)
-
-
-def _cast_parameter(tensor: Tensor, dtype: Any) -> Tensor:
-    """Returns the cast of a parameter, made once for each version of it and each grad mode.
-
-    Torch keeps a cast although the parameter has been written since, and one without a history for calls
-    that are recorded. A cast that belongs to a trace is not kept.
-    """
-    state = modes.state
-    key = id(tensor), dtype, state.grad_enabled
-    kept: Kept | None = state.casts.get(key)
-    if kept is not None and kept[0]() is tensor and kept[1] == tensor._version:
-        return kept[2]
-    made = tensor.to(dtype)
-    if not isinstance(made._storage.array, Tracer):
-        state.casts[key] = weakref.ref(tensor), tensor._version, made
-    return made
-
-
-def _is_parameter(tensor: Tensor) -> bool:
-    """Whether a cast is worth keeping: the next step uses the same tensor."""
-    is_leaf = tensor._requires_grad and tensor.is_leaf and not tensor._is_view()
-    return is_leaf and tensor.dtype == dtypes.float32 and not isinstance(tensor._storage.array, Tracer)
 
 
 def _convert(value: Any, dtype: Any) -> Any:

@@ -27,8 +27,7 @@ class autocast(Mode):  # noqa: N801  torch's name
         dtype: bfloat16 or float16; by default the setting of the device type (:func:`get_autocast_dtype`).
             Another one gives a warning, and turns autocast off.
         enabled: False leaves an enclosing region.
-        cache_enabled: whether the cast of a parameter, a float32 leaf that requires grad, is kept until the
-            outermost region ends; by default as outside. A cast is made again after a write to the parameter.
+        cache_enabled: torch's; it changes nothing, because no cast is kept.
 
     Raises:
         ArgumentTypeError: ``device_type`` is no text.
@@ -58,7 +57,7 @@ class autocast(Mode):  # noqa: N801  torch's name
         settings = read_settings()
         self.device = find_device_type(device_type, subject="autocast")
         self.fast_dtype = settings.dtype_of(self.device) if dtype is None else find_dtype(dtype)
-        self.cache_enabled = settings.caches if cache_enabled is None else bool(cache_enabled)
+        del cache_enabled
         self.enabled = bool(enabled)
         if self.enabled and self.fast_dtype not in LOW:
             warnings.warn(
@@ -70,23 +69,18 @@ class autocast(Mode):  # noqa: N801  torch's name
 
     def clone(self) -> autocast:
         """Returns a new manager with the same settings."""
-        return autocast(self.device, self.fast_dtype, self.enabled, self.cache_enabled)
+        return autocast(self.device, self.fast_dtype, self.enabled)
 
     def __enter__(self) -> None:
-        changed = read_settings().with_device(self.device, self.fast_dtype, enabled=self.enabled)
-        scope = AutocastScope(changed._replace(caches=self.cache_enabled))
+        scope = AutocastScope(read_settings().with_device(self.device, self.fast_dtype, enabled=self.enabled))
         state = enter_block()
         self._before.append((scope, state, modes.autocast_block))
         modes.autocast_block = state
-        state.autocast_depth += 1
         scope.__enter__()
 
     def __exit__(self, *exc_info: object) -> None:
         scope, state, modes.autocast_block = self._before.pop()
         scope.__exit__(*exc_info)
-        state.autocast_depth -= 1
-        if not state.autocast_depth:
-            state.casts.clear()
         leave_block(state)
 
 
@@ -148,30 +142,3 @@ def get_autocast_dtype(device_type: str) -> Any:
         (dtype(bfloat16), dtype('float16'))
     """
     return read_settings().dtype_of(find_device_type(device_type, subject="get_autocast_dtype"))
-
-
-def is_autocast_cache_enabled() -> bool:
-    """Returns whether casts of parameters are kept.
-
-    Source:
-        ``torch.is_autocast_cache_enabled``
-
-    Example:
-        >>> import oplib
-        >>> oplib.is_autocast_cache_enabled()
-        True
-    """
-    return read_settings().caches
-
-
-def clear_autocast_cache() -> None:
-    """Forgets the casts of parameters that this thread has kept.
-
-    Source:
-        ``torch.clear_autocast_cache``
-
-    Example:
-        >>> import oplib
-        >>> oplib.clear_autocast_cache()
-    """
-    modes.state.casts.clear()

@@ -30,12 +30,10 @@ class Settings(NamedTuple):
     Attributes:
         enabled: the device types for which autocast is on, sorted.
         dtypes: pairs of a device type and its dtype, where it is not the default; sorted.
-        caches: whether casts of parameters are kept until the outermost region ends.
     """
 
     enabled: tuple[str, ...] = ()
     dtypes: tuple[tuple[str, Any], ...] = ()
-    caches: bool = True
 
     def dtype_of(self, device_type: str) -> Any:
         """Returns the dtype of ops that run in low precision on a device type."""
@@ -48,7 +46,6 @@ class Settings(NamedTuple):
         return Settings(
             tuple(sorted({*others, device_type} if enabled else others)),
             tuple(sorted((name, kept) for name, kept in chosen.items() if kept != DEFAULTS[name])),
-            self.caches,
         )
 
     @property

@@ -161,7 +161,7 @@ class Definitions:
                     yield change
 
 
-_OWN_STATE = ("casts", "failed_reads", "sequence_nr")  # of the thread, which a trace changes in any case
+_OWN_STATE = ("failed_reads", "sequence_nr")  # of the thread, which a trace changes in any case
 _OF_PROCESS = ("_autocasts", "_limits", "uses_fast_path")
 _STATE = [field.name for field in fields(ModeState) if field.name not in _OWN_STATE]
 

@@ -47,9 +47,7 @@ INLINED = frozenset({"anomaly", "dual_level", "map_levels", "vmap_levels"})
 """The state of a thread in which ``oplib.jit`` runs a function op by op."""
 WITHOUT_EFFECT = frozenset(
     {
-        "autocast_depth",
         "capture_suspended",
-        "casts",
         "check_nan",
         "constant_in",  # a trace outside, and only results of that trace are constants
         "failed_reads",
