@@ -14,6 +14,8 @@ import jax
 from jax.extend.core import Primitive
 from jax.interpreters import mlir, xla
 
+from oplib.errors import TracingError
+from oplib.library.axes.bodies import calls_any
 from oplib.library.axes.levels import Levels
 from oplib.library.kernels.kernel_choice import require_kernels
 
@@ -21,7 +23,6 @@ from .attachment import Attached, attach
 from .bound_call import BoundCall
 from .derived_call import Uncompiled
 from .own_refs import find_effects, to_function
-from .several_platforms import lower_for_each
 from .spread_lowering import find_spread_lowering
 
 
@@ -81,6 +82,7 @@ def run_call(*arrays: Any, call: BoundCall, call_jaxpr: Any, **_: Any) -> list[A
         return to_function(call_jaxpr)(*arrays)
 
 
+_PALLAS = frozenset({"pallas_call"})
 _lower_kernel = mlir.lower_fun(run_call, multiple_results=True)
 
 
@@ -96,11 +98,26 @@ def lower_call(
     jaxpr = call_jaxpr if body is None else body.trace(call, levels, ctx.avals_in)
     require_kernels(call.record, ctx.module_context.platforms, traced=call.kernel_slots)
     lowering = find_spread_lowering(call, levels, jaxpr, ctx.module_context)
-    if lowering is None and min(len(ctx.module_context.platforms), len(call.kernel_slots)) > 1:
-        return lower_for_each(ctx, *args, slots=call.kernel_slots, jaxpr=jaxpr)
     if lowering is None:
-        return _lower_kernel(ctx, *args, call=call, call_jaxpr=jaxpr)
+        try:
+            return _lower_kernel(ctx, *args, call=call, call_jaxpr=jaxpr)
+        except (NotImplementedError, ValueError):
+            _explain_several(call, jaxpr, ctx.module_context.platforms)
+            raise
     return mlir.lower_fun(lowering, multiple_results=True)(ctx, *args)
+
+
+def _explain_several(call: BoundCall, jaxpr: Any, platforms: Sequence[str]) -> None:
+    """Raises TracingError if a program is for several platforms, and has a Pallas kernel for one of them.
+
+    JAX lowers the kernel of each platform for all of them.
+    """
+    if min(len(platforms), len(call.kernel_slots)) > 1 and calls_any(jaxpr, _PALLAS):
+        raise TracingError(
+            f"{call.record.name}: a program for several platforms cannot contain a Pallas kernel of one of "
+            f"them. Got {', '.join(platforms)}. Export one program for each platform: "
+            f'jax.export.export(function, platforms=["{platforms[0]}"]).'
+        )
 
 
 def find_call_avals(

@@ -37,6 +37,7 @@ from .call_primitive import CallPrimitive, apply_call, find_call_avals, lower_ca
 from .call_transpose import transpose_call
 from .captured import CapturedCall
 from .derived_call import Uncompiled, derive, derive_plain, is_inlined, mark_results, run_inlined
+from .late_lowering import lower_late
 from .linear import Linear, make_linear
 from .linear_primitive import (
     apply_linear,
@@ -48,7 +49,6 @@ from .linear_primitive import (
     transpose_linear,
 )
 from .rule_call import push_call, takes_results_of_rule
-from .several_platforms import lower_late
 from .shared_results import find_shared
 
 _carriers: dict[str, Carrier] = {}

@@ -86,15 +86,6 @@ def find_kernel(record: Record, platform: str) -> Function | None:
     return next((record.kernels[slot] for slot in list_slots(platform) if slot in record.kernels), None)
 
 
-def group_platforms(platforms: Iterable[str], slots: Sequence[str]) -> list[tuple[str, ...]]:
-    """Groups platforms that run the same kernel, given kernels for these slots."""
-    groups: dict[str | None, list[str]] = {}
-    for platform in platforms:
-        serving = next((slot for slot in list_slots(platform) if slot in slots), None)
-        groups.setdefault(serving, []).append(platform)
-    return list(map(tuple, groups.values()))
-
-
 def find_platform_kernels(record: Record) -> dict[str, Function]:
     """Returns the kernels for specific platforms, by platform."""
     named = [platform for slot in record.kernels if slot != "default" for platform in list_platforms(slot)]

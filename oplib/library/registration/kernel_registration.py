@@ -47,8 +47,9 @@ def register_kernel(
     """Registers a kernel for one or more device types.
 
     The kernel is chosen when a call is lowered, so a program that is exported for several platforms contains
-    the kernel of each. Every kernel is traced on every machine, and all kernels return the same shapes. Later
-    calls and traces use a new kernel at once; for functions compiled before see :func:`refresh`.
+    the kernel of each; if one is a Pallas kernel, export one program for each. Every machine traces all
+    kernels, which return the same shapes. Later calls and traces use a new kernel at once; for functions
+    compiled before see :func:`refresh`.
 
     Args:
         op: the op, as its qualified name, its overload, or the result of ``custom_op``.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import export
+from jax.experimental import pallas as pl
 
 import oplib
-from oplib.errors import MissingRuleError, ResultError
+from oplib.errors import MissingRuleError, ResultError, TracingError
 from oplib.library import custom_op, refresh
 from oplib.library.calls.fast_key import is_eligible
 from oplib.library.kernels.kernel_choice import find_kernel, find_platform_kernels
@@ -128,19 +131,22 @@ class TestWhichKernelRuns:
         assert {2, 3, 7} <= factors_in(program.mlir_module())
         np.testing.assert_allclose(program.call(X), [3, 3])
 
-    def test_the_code_for_one_platform_is_not_shared_with_another(self):
-        """JAX lowers a function once per module, and its Cholesky calls LAPACK on CPUs only."""
+    @pytest.mark.spec("D.61")
+    def test_a_program_for_several_platforms_has_no_pallas_kernel_of_one(self):
+        def double(x: jax.Array) -> jax.Array:
+            def kernel(source: Any, target: Any) -> None:
+                target[...] = source[...] * 2
 
-        def factor(x: jax.Array) -> jax.Array:
-            return jnp.linalg.cholesky(x)
+            return pl.pallas_call(kernel, jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
 
-        op = custom_op("plat::chol", factor, device_types="tpu")
-        op.register_kernel("cpu", lambda x: factor(x) * 2)
-        square = jnp.eye(2)
-        program = export.export(jax.jit(lambda x: op(x)), platforms=["tpu", "cpu"])(square)
-        assert program.mlir_module().count("lapack_spotrf") == 1
-        assert program.mlir_module().count("stablehlo.cholesky") == 1
-        np.testing.assert_allclose(program.call(square), 2 * square)
+        op = custom_op("plat::double", double, device_types="tpu")
+        op.register_kernel("cpu", lambda x: x * 2)
+        function, x = jax.jit(lambda x: op(x)), jnp.ones((8, 128))
+        told = r"plat::double: a program for several platforms .*Got tpu, cpu.*platforms=\["
+        with pytest.raises(TracingError, match=told):
+            export.export(function, platforms=["tpu", "cpu"])(x)
+        for platform in ("tpu", "cpu"):
+            export.export(function, platforms=[platform])(x)
 
     def test_kernels_on_tensors_are_chosen_too(self):
         op = custom_op("plat::t", lambda x: x.exp(), schema="(Tensor x) -> Tensor")
