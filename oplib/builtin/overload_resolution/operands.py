@@ -23,6 +23,7 @@ from oplib.library.arguments.scalars import is_narrow
 from oplib.library.calls.inlined_overloads import Branch, when_number, when_tensor
 from oplib.tensor import Tensor
 from oplib.tensor.devices.layout import replicate_on_mesh
+from oplib.tensor.storage.fresh import get_owner_array
 from oplib.tensor.storage.ingestion import to_array
 
 Function = Callable[..., Any]
@@ -255,7 +256,8 @@ def choose_copy(overloads: Overloads) -> OverloadChoice:
 
 def bring_over(source: Tensor, target: Any) -> Tensor:
     """Returns a tensor on the devices of another one, if both are committed to different ones."""
-    here, there = source._storage.owner.array, find_array(target)
+    here = get_owner_array(source._storage)  # a read would give up a fresh buffer
+    there = get_owner_array(target._storage) if isinstance(target, Tensor) else find_array(target)
     if isinstance(here, Tracer) or isinstance(there, Tracer) or not (here.committed and there.committed):
         return source
     sharding = there.sharding
