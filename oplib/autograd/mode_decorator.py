@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import Callable, Generator
 from typing import Any, ClassVar, TypeVar, cast
 
 from oplib.errors import ArgumentTypeError, describe
@@ -50,7 +50,7 @@ class Mode:
                 instances in the mode, with a warning.
 
         Raises:
-            ArgumentTypeError: the argument is not callable.
+            ArgumentTypeError: the argument is not callable, or an asynchronous generator.
         """
         return cast("_F", _choose_wrapper(self, function)(self, function))
 
@@ -108,7 +108,10 @@ def _choose_wrapper(mode: Mode, function: Any) -> Callable[[Mode, Any], Callable
     if inspect.isgeneratorfunction(function):
         return _wrap_generator
     if inspect.isasyncgenfunction(function):
-        return _wrap_async_generator
+        raise ArgumentTypeError(
+            f"{type(mode).__name__}: it decorates no asynchronous generator. Got {function.__name__}. "
+            "Enter the mode inside, in a with statement around the code between two yields."
+        )
     return _wrap_coroutine if inspect.iscoroutinefunction(function) else _wrap_function
 
 
@@ -174,28 +177,5 @@ def _wrap_coroutine(mode: Mode, function: Callable[..., Any]) -> Callable[..., A
     @functools.wraps(function)
     async def run(*args: Any, **kwargs: Any) -> Any:
         return await _Driven(mode, function(*args, **kwargs))
-
-    return run
-
-
-def _wrap_async_generator(mode: Mode, function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    async def run(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        generator = function(*args, **kwargs)
-        step = generator.asend(None)
-        while True:
-            try:
-                item = await _Driven(mode, step)
-            except StopAsyncIteration:
-                return
-            try:
-                sent = yield item
-            except GeneratorExit:
-                await _Driven(mode, generator.aclose())
-                raise
-            except BaseException as error:  # noqa: BLE001  thrown errors go to the generator
-                step = generator.athrow(error)
-            else:
-                step = generator.asend(sent)
 
     return run
