@@ -24,6 +24,7 @@ import pytest
 from oplib.config import config
 from oplib.library.registration.registry import registry
 from tests import compiled_runs, counts, memory
+from tests.documents import ROOT
 from tests.seed import describe_seed, seed_programs, select_share
 
 # A first call compiles, so the duration of an example, or of drawing it, says nothing.
@@ -32,6 +33,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("oplib")
 
+
+# What one worker has compiled the other one loads, and the next run: a test then takes half the time.
+config.compilation_cache = ROOT / ".pytest_cache" / "jax"
 
 config.fast_path = os.environ.get("OPLIB_FAST_PATH") != "0"
 compiled_runs.switch_on()

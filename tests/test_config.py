@@ -36,8 +36,9 @@ print(names.count("cache_misses"), names.count("cache_hits"), w.grad.tolist())
 
 @pytest.fixture(autouse=True)
 def no_folder() -> Iterator[None]:
+    before, config.compilation_cache = config.compilation_cache, None
     yield
-    config.compilation_cache = None
+    config.compilation_cache = before
 
 
 def read_limits() -> tuple[Any, ...]:

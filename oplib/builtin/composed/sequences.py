@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -123,6 +124,9 @@ def cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1)
     return ops.cumsum(_find_pieces("cumulative_trapezoid", y, x, dx=dx, dim=dim), dim)
 
 
+_FEW_PAIRS = 4096
+"""So many pairs are compared; for more the given items are sorted."""
+
 # Membership -------------------------------------------------------------------------------------------------
 
 
@@ -149,9 +153,15 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
         is_in = ops.eq(elements, test_elements)
     elif isinstance(elements, (bool, int, float)):
         is_in = ops.any(ops.eq(test_elements, elements))
-    else:
+    elif math.prod((*elements.shape, *test_elements.shape)) <= _FEW_PAIRS or not all(
+        array.dtype.kind in "iuf" for array in (elements, test_elements)
+    ):
         column, row = ops.reshape(elements, (*elements.shape, 1)), ops.reshape(test_elements, (-1,))
         is_in = ops.any(ops.eq(column, row), -1)
+    else:
+        ordered = ops.sort(ops.reshape(test_elements, (-1,)))[0]
+        places = ops.clamp_max(ops.searchsorted(ordered, elements), ordered.shape[0] - 1)
+        is_in = ops.eq(ordered[places], elements)
     return ops.logical_not(is_in) if invert else is_in
 
 

@@ -180,14 +180,15 @@ def embedding(
     if max_norm is not None:
         shorten_rows(input, weight, max_norm, norm_type)
     rows = take_rows(input, weight, padding_idx)
-    return _share_gradient(rows, input) if scale_grad_by_freq else rows
+    return _share_gradient(rows, input, weight) if scale_grad_by_freq else rows
 
 
-def _share_gradient(rows: Any, indices: Any) -> Any:
+def _share_gradient(rows: Any, indices: Any, weight: Any) -> Any:
     """Returns the rows unchanged, with gradients divided by the number of look-ups."""
-    times = (ops.reshape(indices, (-1, 1)) == ops.reshape(indices, (1, -1))).sum(0)
-    share = 1.0 / ops.unsqueeze(ops.reshape(times, tuple(indices.shape)), -1)
-    share = share.to(rows.dtype) if isinstance(share, Tensor) else share.astype(rows.dtype)
+    column = ops.detach(weight[:, :1])
+    ones = ops.ones_like(ops.reshape(indices, (-1, 1)), dtype=column.dtype)
+    times = ops.index_add(ops.zeros_like(column), 0, ops.reshape(indices, (-1,)), ones)
+    share = 1.0 / times[indices]
     constant = ops.detach(rows)
     return constant + (rows - constant) * share  # the value of the rows, with a scaled gradient
 

@@ -197,6 +197,22 @@ def take_at(array: Any, indices: Any, axis: int) -> Any:
     return jnp.take_along_axis(array, lax.expand_dims(indices, (axis,)), axis, mode="promise_in_bounds")
 
 
+def find_first(is_it: Any, axis: int, dtype: Any) -> Any:
+    """Returns the first position along an axis at which a condition holds; the length if it holds nowhere."""
+    positions = lax.broadcasted_iota(dtype, is_it.shape, axis)
+    return jnp.min(jnp.where(is_it, positions, strong(is_it.shape[axis], positions)), axis)
+
+
+def _find_extremum(reduce: Any, array: Any, axis: int, dtype: Any) -> Any:
+    """Returns the first position of the extremum along an axis, that of the first nan if there is one.
+
+    Two reductions take a tenth of the time of ``lax.argmax`` on CPUs.
+    """
+    array = lax.stop_gradient(array)
+    is_it = array == reduce(array, axis=axis, keepdims=True)
+    return find_first(is_it if is_integral(array.dtype) else is_it | jnp.isnan(array), axis, dtype)
+
+
 def _find_along(op: str, find: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     """Returns items and indices; the gradient goes to the selected item only: the first of equal items."""
     axis = find_dim(op, self.ndim, dim)
@@ -237,8 +253,9 @@ def _aminmax(self: Any, *, dim: int | None, keepdim: bool) -> tuple[Any, Any]:
     return lowest, highest
 
 
-def _extremum(op: str, adjective: str, reduce: Any, find: Any, choose: Any) -> tuple[Row, ...]:
+def _extremum(op: str, adjective: str, reduce: Any, choose: Any) -> tuple[Row, ...]:
     """Makes the rows of ``max`` or ``min``."""
+    find = partial(_find_extremum, reduce)
     return (
         Row(
             f"{op}(Tensor self) -> Tensor",
@@ -282,8 +299,8 @@ def _extremum(op: str, adjective: str, reduce: Any, find: Any, choose: Any) -> t
 
 
 EXTREMA = (
-    *_extremum("max", "larg", jnp.max, lax.argmax, lax.max),
-    *_extremum("min", "small", jnp.min, lax.argmin, lax.min),
+    *_extremum("max", "larg", jnp.max, lax.max),
+    *_extremum("min", "small", jnp.min, lax.min),
     Row(
         "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
         _aminmax,

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
@@ -17,17 +18,30 @@ from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 
-from .basic import refuse_empty, take_at
+from .basic import find_first, refuse_empty, take_at
 
 _INDICES = constant("indices are piecewise constant in the items")
+
+
+def _make_keys(array: Any) -> Any:
+    """Returns integers in the order of the items: zeros of both signs are equal, and nan is the largest.
+
+    XLA sorts them on CPUs in a fifth of the time of floats.
+    """
+    if array.dtype == dtypes.bool:
+        return lax.convert_element_type(array, dtypes.uint8)
+    if is_integral(array.dtype):
+        return array
+    bits = lax.bitcast_convert_type(array, f"int{8 * array.dtype.itemsize}")
+    largest, zero = strong(np.iinfo(bits.dtype).max, bits), strong(0, bits)
+    keys = jnp.where(bits < zero, bits ^ largest, bits)
+    return jnp.where(jnp.isnan(array), largest, jnp.where(array == 0, zero, keys))
 
 
 def _sort_indices(array: Any, axis: int, *, descending: bool) -> Any:
     """Returns the indices that sort the items; the order is stable, and nan is the largest."""
     indices = lax.broadcasted_iota(default_int_dtype(), array.shape, axis)
-    key = lax.stop_gradient(array)
-    if key.dtype == dtypes.bool:
-        key = lax.convert_element_type(key, dtypes.uint8)
+    key = _make_keys(lax.stop_gradient(array))
     if not descending:
         return lax.sort((key, indices), dimension=axis, num_keys=1, is_stable=True)[1]
     flipped = lax.rev(key, (axis,)), lax.rev(indices, (axis,))
@@ -64,10 +78,26 @@ def _topk(self: Any, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Any
             f"topk: selected index k out of range. Got k={k} for {describe(self)} along dim {axis}. Choose k "
             f"from 0 to {count}."
         )
-    values, indices = _sort(self, dim=dim, descending=largest)
     if not self.ndim:
-        return values, indices  # also for k=0, as in torch
-    return lax.slice_in_dim(values, 0, k, axis=axis), lax.slice_in_dim(indices, 0, k, axis=axis)
+        return self, lax.full((), 0, default_int_dtype())  # also for k=0, as in torch
+    keys = jnp.moveaxis(_make_top_keys(lax.stop_gradient(self), largest=largest), axis, -1)
+    found = lax.convert_element_type(lax.top_k(keys, k)[1], default_int_dtype())
+    indices = jnp.moveaxis(found, -1, axis)
+    return jnp.take_along_axis(self, indices, axis, mode="promise_in_bounds"), indices
+
+
+def _make_top_keys(array: Any, *, largest: bool) -> Any:
+    """Returns keys whose largest are the wanted items, of equal items the first; nan is the largest item.
+
+    Floats of 32 bits if they hold the items: XLA sorts all others on CPUs.
+    """
+    if is_integral(array.dtype):
+        keys = _make_keys(array) if largest else ~_make_keys(array)
+        return lax.convert_element_type(keys, dtypes.float32) if keys.dtype.itemsize < 4 else keys
+    wide = array if array.dtype.itemsize > 4 else lax.convert_element_type(array, dtypes.float32)
+    nan = np.copysign(wide.dtype.type(np.nan), 1 if largest else -1)  # XLA orders them by their sign
+    keys = wide if largest else -wide
+    return jnp.where(jnp.isnan(wide), nan, jnp.where(wide == 0, strong(0, wide), keys))
 
 
 def _finish(values: Any, indices: Any, axis: int, *, keepdim: bool) -> tuple[Any, Any]:
@@ -85,31 +115,40 @@ def _kthvalue(self: Any, k: int, dim: int, keepdim: bool) -> tuple[Any, Any]:
         )
     if not self.ndim:
         return self, lax.full((), 0, default_int_dtype())
-    indices = lax.index_in_dim(_sort_indices(self, axis, descending=False), k - 1, axis, keepdims=False)
+    indices = _find_ranked(self, axis, np.int32(k - 1))
     return _finish(take_at(self, indices, axis), indices, axis, keepdim=keepdim)
 
 
 # Median and mode --------------------------------------------------------------------------------------------
 
 
+def _find_ranked(array: Any, axis: int, rank: Any) -> Any:
+    """Returns the first position of the item of a rank along an axis; the rank is a number, or one for each.
+
+    The keys are sorted without their positions, which takes a fifth of the time.
+    """
+    keys = _make_keys(lax.stop_gradient(array))
+    ordered = lax.sort(keys, dimension=axis, is_stable=False)
+    ranks = jnp.broadcast_to(rank, (*array.shape[:axis], 1, *array.shape[axis + 1 :]))
+    wanted = jnp.take_along_axis(ordered, ranks, axis, mode="promise_in_bounds")
+    return find_first(keys == wanted, axis, default_int_dtype())
+
+
 def _median_index(array: Any, axis: int) -> Any:
     """Returns the position of the lower median; that of a nan if there is one."""
-    order = _sort_indices(array, axis, descending=False)
-    middle = lax.index_in_dim(order, (array.shape[axis] - 1) // 2, axis, keepdims=False)
+    last = array.shape[axis] - 1
     if is_integral(array.dtype):
-        return middle
-    is_nan = jnp.isnan(array)
-    return jnp.where(jnp.any(is_nan, axis), lax.argmax(is_nan, axis, default_int_dtype()), middle)
+        return _find_ranked(array, axis, np.int32(last // 2))
+    has_nan = jnp.any(jnp.isnan(array), axis, keepdims=True)
+    return _find_ranked(array, axis, jnp.where(has_nan, np.int32(last), np.int32(last // 2)))
 
 
 def _nanmedian_index(array: Any, axis: int) -> Any:
     """Returns the position of the lower median of the numbers, which are sorted before nan."""
     if is_integral(array.dtype):
         return _median_index(array, axis)
-    order = _sort_indices(array, axis, descending=False)
-    count = jnp.sum(~jnp.isnan(array), axis, keepdims=True, dtype=order.dtype)
-    middle = lax.max(count - strong(1, count), strong(0, count)) // strong(2, count)
-    return lax.squeeze(jnp.take_along_axis(order, middle, axis, mode="promise_in_bounds"), (axis,))
+    count = jnp.sum(~jnp.isnan(array), axis, keepdims=True, dtype=dtypes.int32)
+    return _find_ranked(array, axis, lax.max(count - strong(1, count), strong(0, count)) // strong(2, count))
 
 
 def _median(self: Any, find: Any = _median_index) -> Any:
@@ -140,12 +179,15 @@ def _mode(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     if not self.shape[axis]:
         raise DimensionError(f"expected reduction dim {axis} to have non-zero size", "Choose another dim.")
     items = jnp.moveaxis(lax.stop_gradient(self), axis, -1)
-    ordered = jnp.sort(items, axis=-1)
-    counts = jnp.sum(ordered[..., :, None] == ordered[..., None, :], axis=-1, dtype=dtypes.int32)
-    modes = take_at(ordered, lax.argmax(counts, counts.ndim - 1, dtypes.int32), ordered.ndim - 1)
-    is_it = lax.rev(items == modes, (items.ndim - 1,))
-    last = lax.argmax(is_it, items.ndim - 1, default_int_dtype())
-    indices = strong(self.shape[axis] - 1, last) - last
+    ordered, last_axis = jnp.sort(items, axis=-1), items.ndim - 1
+    positions = lax.broadcasted_iota(default_int_dtype(), items.shape, last_axis)
+    is_new = jnp.concatenate(
+        [jnp.ones_like(ordered[..., :1], bool), ordered[..., 1:] != ordered[..., :-1]], last_axis
+    )
+    starts = lax.cummax(jnp.where(is_new, positions, strong(0, positions)), last_axis)
+    modes = take_at(ordered, lax.argmax(positions - starts, last_axis, dtypes.int32), last_axis)
+    indices = jnp.max(jnp.where(items == modes, positions, strong(-1, positions)), last_axis)
+    indices = jnp.where(indices < 0, strong(self.shape[axis] - 1, indices), indices)  # nan equals nothing
     return _finish(take_at(self, indices, axis), indices, axis, keepdim=keepdim)
 
 
