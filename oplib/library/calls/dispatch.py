@@ -214,7 +214,7 @@ class Dispatcher:
         if state.watchers and not (state.inference and state.watchers == 1):  # it serves no such call
             return
         self.array_types.update(type(value) for value in flat if isinstance(value, jax.Array))
-        if layout.is_transient or any(
+        if not self._is_kept(layout) or any(
             isinstance(entry, TreeEntry) and entry.count for entry in layout.entries
         ):
             return  # it is not kept, or its arrays are no arguments of their own
@@ -339,7 +339,7 @@ class Dispatcher:
 
     def specialize(self, layout: Layout) -> Specialization:
         """Returns the specialization of a layout, and makes it if it is new."""
-        is_kept = not (layout.is_transient or self.record.runs_anew)
+        is_kept = self._is_kept(layout)
         specialization = self.specializations.get(layout) if is_kept else None
         if specialization is None:
             donated = self._donated_indices(layout)
@@ -349,6 +349,14 @@ class Dispatcher:
             self._watch.note(layout)
             return self.specializations.put(layout, made)
         return specialization
+
+    def _is_kept(self, layout: Layout) -> bool:
+        """Whether later calls get the same specialization.
+
+        Code on Tensors runs in each trace of oplib, because the Python values that it reads may be others.
+        """
+        runs_anew = self.record.takes_tensors and modes.state.failed_reads is not None
+        return not (layout.is_transient or self.record.runs_anew or runs_anew)
 
     def _donated_indices(self, layout: Layout) -> list[int]:
         indices: list[int] = []

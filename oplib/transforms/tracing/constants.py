@@ -41,7 +41,7 @@ from .paths import (
     GETTERS,
     KEYS,
     REFERENCES,
-    RULES,
+    RULE,
     SCALARS,
     CapturedPath,
     Walk,
@@ -248,8 +248,8 @@ class NamesOfCode:
         if isinstance(held, _UNNAMED) or isinstance(path.value, type):
             return True
         name = _get_name(path)
-        is_named = name in self.known or name in {None, "__dict__", "__wrapped__", *RULES}
-        return is_named or self.reads_all(held, is_on_the_way=False)
+        is_named = name in self.known or name in {None, "__dict__", "__wrapped__"}
+        return is_named or path.step.startswith(RULE) or self.reads_all(held, is_on_the_way=False)
 
 
 def _keeps_all(value: Any) -> bool:

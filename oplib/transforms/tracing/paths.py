@@ -45,8 +45,9 @@ _OPAQUE = FOREIGN - {
     "_contextvars", "_thread", "argparse", "builtins", "collections", "functools", "oplib", "operator",
     "types", "weakref",
 }  # fmt: skip
-RULES = ("backward", "setup_context")
-"""What the derivative of an op holds that is code of users."""
+RULE = "{}._opoverload.record."
+"""How the step to a rule of an op begins, which is code of users."""
+_RULES = ("derivative.backward", "derivative.setup_context", "derivative.forward", "vmap")
 
 KEYS = "tuple({}.keys())"
 """The step to the keys of a dictionary that are objects. It is gone last."""
@@ -218,9 +219,11 @@ def _list_children(path: CapturedPath) -> Iterator[CapturedPath]:  # noqa: C901 
         yield CapturedPath(items, path, "tuple({}.keywords.items())", f"{path.name}.keywords")
     elif name_package(type(value)) == "oplib" and "__wrapped__" in getattr(value, "__dict__", ()):
         yield CapturedPath(value.__wrapped__, path, "{}.__wrapped__", path.name)  # made by jit, and the like
-        for name in RULES if "_opoverload" in value.__dict__ else ():
-            text = f"_opoverload.record.derivative.{name}"
-            yield CapturedPath(attrgetter(text)(value), path, f"{{}}.{text}", f"{path.name}.{name}")
+        if "_opoverload" in value.__dict__:
+            record = value._opoverload.record
+            for name in _RULES if record.jvp is None else (*_RULES, "jvp.function"):
+                label = f"{path.name}.{name.removeprefix('derivative.')}"
+                yield CapturedPath(attrgetter(name)(record), path, f"{RULE}{name}", label)
     elif isinstance(value, _COLLECTIONS):
         yield from _list_items(path, value)
         if name_package(type(value)) not in FOREIGN:  # a class of the user may have attributes and methods

@@ -1,5 +1,7 @@
 """The library works inside a compiled function: ops, hooks, checkpoints, optimizers."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -302,3 +304,69 @@ def test_the_device_inside_is_abstract_where_operands_are_on_several():
     step = oplib.jit(lambda: (seen.append((weight.device.type, other.shape)), weight * 2)[1])
     assert step().tolist() == [2, 2]
     assert seen == [("abstract", (2,))]
+
+
+rate = 2.0
+
+
+def make_ops():
+    """Returns functions of Tensors whose op reads ``rate`` in one part of its code."""
+
+    def define(name, kernel=lambda x: x * 2):
+        kernel.__annotations__ = {"x": oplib.Tensor, "return": oplib.Tensor}
+        return oplib.custom_op(f"global_numbers::{name}", kernel, mutates_args=())
+
+    def grad(op):
+        def run(x):
+            w = x.detach().requires_grad_()
+            return oplib.autograd.grad(op(w).sum(), [w])[0]
+
+        return run
+
+    def save(ctx, inputs, output):
+        ctx.rate = rate
+
+    kernel, formula, setup, tangent, batch, outer = (
+        define("kernel", lambda x: x * rate),
+        *map(define, ("formula", "setup", "tangent", "batch")),
+        define("outer", lambda x: kernel(x) + rate),
+    )
+    kernel.register_autograd(lambda ctx, grad: grad * rate)
+    outer.register_autograd(lambda ctx, grad: kernel(grad))
+    formula.register_autograd(lambda ctx, grad: grad * rate)
+    setup.register_autograd(lambda ctx, grad: grad * ctx.rate, setup_context=save)
+    tangent.register_jvp(lambda primals, tangents: (primals[0] * 2, tangents[0] * rate))
+    batch.register_vmap(lambda info, dims, x: (x * rate, dims[0]))
+    by_part = {"kernel": kernel, "an op that calls another": outer}
+    by_part["vmap"] = lambda x: oplib.vmap(batch)(x[None])[0]
+    for name, op in {"formula": formula, "setup_context": setup, "jvp": tangent, "both": outer}.items():
+        by_part[f"gradient by {name}"] = grad(op)
+    return by_part
+
+
+@pytest.mark.slow
+@pytest.mark.spec("J.21")
+@pytest.mark.usefixtures("forget_ops")
+def test_code_on_tensors_reads_global_numbers_in_each_trace(monkeypatch):
+    forms = {
+        "program": oplib.jit,
+        "vmap": oplib.vmap,
+        "scan": lambda f: lambda x: oplib.scan(lambda c, _: (f(c), None), x, None, length=1)[0],
+        "vmap in a program": lambda f: oplib.jit(oplib.vmap(f)),
+    }
+    by_part = make_ops()
+    wrapped = {(part, form): wrap(run) for part, run in by_part.items() for form, wrap in forms.items()}
+    for number in (2.0, 3.0):
+        monkeypatch.setattr(sys.modules[__name__], "rate", number)
+        for (part, form), run in wrapped.items():
+            right = by_part[part](oplib.ones(2)).tolist()
+            assert (part, form, run(oplib.ones(2)).tolist()) == (part, form, right)
+
+
+@pytest.mark.usefixtures("forget_ops")
+def test_a_kernel_on_tensors_reads_a_global_number_in_each_trace(monkeypatch):
+    kernel = make_ops()["kernel"]
+    step = oplib.jit(lambda x: kernel(x) + 1)
+    for number in (2.0, 3.0, 2.0):
+        monkeypatch.setattr(sys.modules[__name__], "rate", number)
+        assert (step(oplib.ones(1)).item(), oplib.vmap(kernel)(oplib.ones(1)).item()) == (number + 1, number)
