@@ -197,7 +197,7 @@ def take_at(array: Any, indices: Any, axis: int) -> Any:
     return jnp.take_along_axis(array, lax.expand_dims(indices, (axis,)), axis, mode="promise_in_bounds")
 
 
-def find_first(is_it: Any, axis: int, dtype: Any) -> Any:
+def find_first_position(is_it: Any, axis: int, dtype: Any) -> Any:
     """Returns the first position along an axis at which a condition holds; the length if it holds nowhere."""
     positions = lax.broadcasted_iota(dtype, is_it.shape, axis)
     return jnp.min(jnp.where(is_it, positions, strong(is_it.shape[axis], positions)), axis)
@@ -210,7 +210,7 @@ def _find_extremum(reduce: Any, array: Any, axis: int, dtype: Any) -> Any:
     """
     array = lax.stop_gradient(array)
     is_it = array == reduce(array, axis=axis, keepdims=True)
-    return find_first(is_it if is_integral(array.dtype) else is_it | jnp.isnan(array), axis, dtype)
+    return find_first_position(is_it if is_integral(array.dtype) else is_it | jnp.isnan(array), axis, dtype)
 
 
 def _find_along(op: str, find: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
@@ -255,7 +255,6 @@ def _aminmax(self: Any, *, dim: int | None, keepdim: bool) -> tuple[Any, Any]:
 
 def _extremum(op: str, adjective: str, reduce: Any, choose: Any) -> tuple[Row, ...]:
     """Makes the rows of ``max`` or ``min``."""
-    find = partial(_find_extremum, reduce)
     return (
         Row(
             f"{op}(Tensor self) -> Tensor",
@@ -267,7 +266,7 @@ def _extremum(op: str, adjective: str, reduce: Any, choose: Any) -> tuple[Row, .
         ),
         Row(
             f"{op}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-            partial(_find_along, op, find),
+            partial(_find_along, op, partial(_find_extremum, reduce)),
             f"{adjective}est items along a dim, and their indices",
             derivative=OF_CHOSEN,
             dtypes="bihf",
@@ -289,7 +288,7 @@ def _extremum(op: str, adjective: str, reduce: Any, choose: Any) -> tuple[Row, .
         ),
         Row(
             f"arg{op}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
-            partial(_find_index, f"arg{op}", find),
+            partial(_find_index, f"arg{op}", partial(_find_extremum, reduce)),
             f"index of the {adjective}est item, of equal items the first",
             derivative=_STEP,
             dtypes="ihf",

@@ -18,7 +18,7 @@ from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 
-from .basic import find_first, refuse_empty, take_at
+from .basic import find_first_position, refuse_empty, take_at
 
 _INDICES = constant("indices are piecewise constant in the items")
 
@@ -131,7 +131,7 @@ def _find_ranked(array: Any, axis: int, rank: Any) -> Any:
     ordered = lax.sort(keys, dimension=axis, is_stable=False)
     ranks = jnp.broadcast_to(rank, (*array.shape[:axis], 1, *array.shape[axis + 1 :]))
     wanted = jnp.take_along_axis(ordered, ranks, axis, mode="promise_in_bounds")
-    return find_first(keys == wanted, axis, default_int_dtype())
+    return find_first_position(keys == wanted, axis, default_int_dtype())
 
 
 def _median_index(array: Any, axis: int) -> Any:
