@@ -148,10 +148,10 @@ class Layout:
         """Splits one value per schema argument into positional and keyword-only values."""
         return split_values(self.schema, values)
 
-    def spread_flags(self, flags: Sequence[bool]) -> list[Any]:
-        """Arranges one flag per array as one per argument: a list for a list, False if it has no array."""
-        rest = iter(flags)
-        return [_spread_flags(entry, rest) for entry in self.entries]
+    def spread_facts(self, facts: Sequence[Any], *, absent: Any = False) -> list[Any]:
+        """Arranges one fact per array as one per argument: a list for a list, ``absent`` without an array."""
+        rest = iter(facts)
+        return [_spread_facts(entry, rest, absent) for entry in self.entries]
 
 
 def replace_refs(layout: Layout, refs: Sequence[Any]) -> Layout:
@@ -195,12 +195,12 @@ def copy_lists(value: Any) -> Any:
     return type(value)(map(copy_lists, value)) if type(value) in {list, tuple} else value
 
 
-def _spread_flags(entry: Entry, flags: Iterator[bool]) -> Any:
+def _spread_facts(entry: Entry, facts: Iterator[Any], absent: Any) -> Any:
     if entry in (Slot.array, Slot.key):
-        return next(flags)
+        return next(facts)
     if isinstance(entry, tuple):
-        return [next(flags) if present else False for present in entry]
-    return entry.spread_flags(flags) if isinstance(entry, TreeEntry) else False
+        return [next(facts) if present else absent for present in entry]
+    return entry.spread_facts(facts, absent) if isinstance(entry, TreeEntry) else absent
 
 
 def make_layout(

@@ -91,12 +91,18 @@ class TreeEntry:
         members = [HeldRef(next(refs)) if isinstance(own, HeldRef) else own for own in self.members]
         return TreeEntry(self.structure, tuple(members), is_transient=True)
 
-    def spread_flags(self, flags: Iterator[bool]) -> Any:
-        """Arranges one flag per array as a tree; False for a static leaf or without arrays."""
+    def spread_facts(self, facts: Iterator[Any], absent: Any) -> Any:
+        """Arranges one fact per array as a tree; ``absent`` for a static leaf, or for all without arrays.
+
+        They are a tuple instead, one per leaf, if a class in the tree accepts arrays only.
+        """
         if not self.count:
-            return False
-        leaves = [next(flags) if member is None else False for member in self.members]
-        return jax.tree_util.tree_unflatten(self.structure, leaves)
+            return absent
+        leaves = [next(facts) if member is None else absent for member in self.members]
+        try:
+            return jax.tree_util.tree_unflatten(self.structure, leaves)
+        except Exception:  # noqa: BLE001  the code of the class decides what it accepts
+            return tuple(leaves)
 
     def pick(self, tree: Any, stands_for_all: Callable[[Any], bool]) -> list[Any]:
         """Returns what another tree of this structure has in the places of the arrays.
@@ -108,21 +114,23 @@ class TreeEntry:
         Raises:
             ValueError: the tree has another structure.
         """
-        indices = jax.tree_util.tree_unflatten(self.structure, range(len(self.members)))
-        picked = dict(_align(indices, tree, stands_for_all))
-        return [picked[index] for index, member in enumerate(self.members) if member is None]
+        picked = zip(self.members, _align(self.structure, tree, stands_for_all), strict=True)
+        return [leaf for member, leaf in picked if member is None]
 
 
-def _align(indices: Any, tree: Any, stands_for_all: Callable[[Any], bool]) -> Iterator[tuple[int, Any]]:
-    """Yields each leaf of a tree of numbers with what another tree has there."""
-    if isinstance(indices, int):
-        yield indices, tree
+def _align(structure: Any, tree: Any, stands_for_all: Callable[[Any], bool]) -> Iterator[Any]:
+    """Yields what a tree has for each leaf of a structure. It builds no tree of other values than arrays."""
+    if jax.tree_util.treedef_is_leaf(structure):
+        yield tree
     elif stands_for_all(tree):
-        yield from ((index, tree) for index in jax.tree_util.tree_leaves(indices))
+        yield from [tree] * structure.num_leaves
     else:
-        children, node = jax.tree_util.tree_flatten(indices, is_leaf=lambda value: value is not indices)
-        for child, subtree in zip(children, node.flatten_up_to(tree), strict=True):
-            yield from _align(child, subtree, stands_for_all)
+        parts, node = jax.tree_util.tree_flatten(tree, is_leaf=lambda value: value is not tree)
+        children = structure.children()
+        if structure.node_data() != node.node_data() or len(parts) != len(children):
+            raise ValueError(f"Expected {structure}, got {node}.")
+        for child, part in zip(children, parts, strict=True):
+            yield from _align(child, part, stands_for_all)
 
 
 def open_functions(

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from oplib.errors import AutogradError
 from oplib.tensor.dtypes.rules import find_dtype
 
 from .casts import cast_tree
@@ -28,6 +29,7 @@ def custom_fwd(fwd: Method | None = None, *, device_type: str, cast_inputs: Any 
         ArgumentTypeError: ``device_type`` is no text.
         ArgumentValueError: the device type does not support autocast.
         DtypeError: ``cast_inputs`` is no dtype.
+        AutogradError: at a call, ``forward`` takes no ctx, because the Function has a ``setup_context``.
 
     Source:
         ``torch.amp.custom_fwd``
@@ -58,6 +60,12 @@ def custom_fwd(fwd: Method | None = None, *, device_type: str, cast_inputs: Any 
 
     @functools.wraps(fwd)
     def run(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        if not hasattr(ctx, "save_for_backward"):
+            raise AutogradError(
+                "custom_fwd: it marks a forward without ctx, on which it keeps the state of autocast for "
+                f"custom_bwd. Got {type(ctx).__name__} as the first argument. Write forward(ctx, *args), "
+                "without a setup_context."
+            )
         settings = read_settings()
         ctx._dtype = settings.dtype_of(device)
         is_on = device in settings.enabled

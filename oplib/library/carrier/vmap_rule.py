@@ -57,7 +57,7 @@ def run_vmap_rule(record: Record, layout: Layout, level: Level, arrays: Sequence
     assert record.vmap is not None
     boxed = record.takes_tensors
     arguments = layout.rebuild([box(value) for value in arrays] if boxed else arrays)
-    dims = layout.rebuild_tangents(level.axes)
+    dims = layout.spread_facts(level.axes, absent=None)
     args, kwargs = layout.split(arguments)
     rule, info = record.vmap, VmapInfo(level.size, level.randomness)
     answer = run_part(

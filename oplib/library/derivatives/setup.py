@@ -158,7 +158,7 @@ def _bind_setup(plan: FormulaPlan) -> Setup:
     boxed = record.takes_tensors
 
     def run(values: Sequence[Any]) -> tuple[list[Any], Notes]:
-        ctx = SetupContext(plan.layout.split(plan.layout.spread_flags(plan.wanted))[0])
+        ctx = SetupContext(plan.layout.split(plan.layout.spread_facts(plan.wanted))[0])
         flat = [box(value) for value in values] if boxed else values
         if setup is not None:
             inputs, keyword_only = plan.layout.split(plan.layout.rebuild(flat))
@@ -264,7 +264,7 @@ def run_forward(
         ResultError: the results are not those of the kernel.
     """
     record = overload.record
-    ctx = SetupContext(layout.split(layout.spread_flags(wanted))[0])
+    ctx = SetupContext(layout.split(layout.spread_facts(wanted))[0])
     arrays = _separate(arrays)
     structure, flat = _run(record, layout, ctx, arrays)
     outputs = tuple(map(make_strong, flat))

@@ -89,7 +89,7 @@ def test_rebuilding_gives_the_values_back() -> None:
 def test_tangents_and_flags_stand_where_the_arrays_do() -> None:
     layout, _ = layout_of(A, [B, None], None, [1], 2.0)
     assert layout.rebuild_tangents(["da", None]) == ["da", [None, None], None, None, None]
-    assert layout.spread_flags([True, False]) == [True, [False, False], False, False, False]
+    assert layout.spread_facts([True, False]) == [True, [False, False], False, False, False]
 
 
 def test_keyword_only_values_are_split_off() -> None:
