@@ -21,7 +21,7 @@ from oplib.transforms.tracing.boundary import Boundary
 from oplib.transforms.tracing.observed_tensor import use_overlay
 from oplib.transforms.tracing.pruning import find_used_inputs
 
-from .body_region import BodyRegion, Captured
+from .body_region import BodyRegion, Captured, hold_weakly
 from .leaves import LeafLayout, build_trees, compare, flatten_leaves
 
 
@@ -88,6 +88,7 @@ class Body:
 
     layouts: tuple[LeafLayout, ...]
     requires_grad: list[bool]
+    _seen: list[Callable[[], Captured | None]]  # of outside, beside the inputs
 
     def __init__(
         self,
@@ -110,7 +111,8 @@ class Body:
         used = find_used_inputs(closed.jaxpr)
         self.types, self.has_effects = list(closed.out_avals), bool(closed.effects)
         known = {id(capture.value): capture for capture in traced.captured if capture.storage is None}
-        known |= {id(capture.value): capture for capture in self._region.seen.values()}
+        seen = [find() for find in self._seen]
+        known |= {id(capture.value): capture for capture in seen if capture is not None}
         # JAX has made constants of everything that the body has read beside the inputs
         self.constants = [known.get(id(value), Captured(value)) for value in closed.consts]
         self.captured = [
@@ -125,15 +127,17 @@ class Body:
 
     def _run(self, *arrays: Any) -> list[Any]:
         count = len(self._inputs)
-        region = self._region = BodyRegion(self._inputs, arrays[:count], cutting=self._cutting)
+        region = BodyRegion(self._inputs, arrays[:count], cutting=self._cutting)
         with use_overlay(region.overlay, region=region):
-            return self._call(region, arrays[count:])
+            results = self._call(region, arrays[count:])
+        self._seen = list(map(hold_weakly, region.seen.values()))
+        return results
 
     def _call(self, region: BodyRegion, arrays: Sequence[Any]) -> list[Any]:
         first = modes.sequence_nr
         inputs = list(map(partial(_enter, self._function.what), arrays, self._needs))
         results = self._flatten(self._function.function(*build_trees(self._function.layouts, inputs)))
-        self._check_written(inputs)
+        self._check_written(region, inputs)
         self._refuse_hooks_and_nodes(results, first)
         self.requires_grad = [tensor._requires_grad for tensor in results]
         return list(map(region.read, results))
@@ -150,7 +154,7 @@ class Body:
         self.layouts = tuple(layout for _, layout in flat)
         return [tensor for tensors, _ in flat for tensor in tensors]
 
-    def _check_written(self, inputs: Sequence[Tensor]) -> None:
+    def _check_written(self, region: BodyRegion, inputs: Sequence[Tensor]) -> None:
         what = self._function.what
         for tensor in inputs:
             if tensor._storage.version:
@@ -159,7 +163,7 @@ class Body:
                     "is a value of the program, and no Tensor that outlives the call. Write into "
                     "tensor.clone(), and return that."
                 )
-        written = self._region.restore_written()
+        written = region.restore_written()
         if written:
             raise TracingError(
                 f"{what}: the function writes into a Tensor that it captures. Got "

@@ -7,8 +7,10 @@ too: an operand that does not require grad is read through ``stop_gradient``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -59,6 +61,24 @@ class Captured:
         if self.owner is not None:
             return self.owner
         return share(Storage(self.value) if self.storage is None else self.storage)
+
+
+def hold_weakly(captured: Captured) -> Callable[[], Captured | None]:
+    """Returns what gives the object again, unless it has ended with its trace.
+
+    An object of a trace around this one is alive as long as that trace.
+    """
+    if not isinstance(captured.value, Tracer):
+        return lambda: captured
+    node, slot = captured.edge or (None, 0)
+    parts = captured.value, captured.storage, captured.owner, node
+    return partial(_find_again, [None if part is None else weakref.ref(part) for part in parts], slot)
+
+
+def _find_again(references: Sequence[Any], slot: int) -> Captured | None:
+    value, storage, owner, node = [None if reference is None else reference() for reference in references]
+    edge = None if node is None else (node, slot)
+    return None if value is None else Captured(value, storage, owner, edge)
 
 
 def list_captured(walk: Walk) -> list[Captured]:

@@ -21,7 +21,7 @@ from oplib.autograd.nodes.node import TapeNode
 from oplib.autograd.recording.in_place import write_in_place
 from oplib.autograd.recording.origins import number_node
 from oplib.autograd.tangents import find_tangent, set_tangent
-from oplib.errors import AutogradError, describe
+from oplib.errors import AutogradError, TracingError, describe
 from oplib.library.carrier.unmapped_values import UnmappedValue
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
@@ -106,7 +106,17 @@ class Region:
             call: the function.
             values: the arguments. Those with a dim are Tensors.
             dims: the batch dimension of each argument, not negative; None if it is the same for all examples.
+
+        Raises:
+            TracingError: JAX checks for leaks of traced values.
         """
+        config: Any = jax.config  # its attributes are made late
+        if config.jax_check_tracer_leaks:
+            raise TracingError(
+                "vmap: it keeps values of its trace until it has built the recorded graph outside, and "
+                "jax.checking_leaks() would report them. Got jax_check_tracer_leaks=True. Call vmap outside "
+                "of the block, or use jax.vmap on arrays."
+            )
         inputs = [self._enter(value, dim) for value, dim in zip(values, dims, strict=True)]
         outside = get_opaque_trace_state()
 

@@ -1,5 +1,6 @@
 """A mistake in a map raises an error that names it, and changes nothing."""
 
+import jax
 import pytest
 
 import oplib
@@ -82,3 +83,8 @@ def test_an_argument_that_fails_halfway_is_not_written():
 def test_a_chunk_size_is_a_positive_integer(size):
     with pytest.raises(ArgumentValueError, match="chunk_size should be None or greater than 0"):
         oplib.vmap(oplib.sin, chunk_size=size)
+
+
+def test_a_map_is_refused_while_jax_checks_for_leaks():
+    with jax.checking_leaks(), pytest.raises(TracingError, match="Call vmap outside of the block"):
+        oplib.vmap(lambda x: x * 2)(oplib.ones(2))
