@@ -12,7 +12,7 @@ import numpy as np
 from oplib.library.schema import BASE_TYPES, BaseType, ListType, OptionalType, SchemaType, TupleType
 from oplib.tensor import Tensor
 
-from .plain_conversions import CONVERTERS, PYTHON_NUMBERS, Converter, UnfitError, is_array
+from .plain_conversions import CONVERTERS, PYTHON_NUMBERS, Converter, UnfitError, convert_to_array, is_array
 
 
 def make_converter(type_: SchemaType, bases: Mapping[str, Converter] = CONVERTERS) -> Converter:
@@ -39,7 +39,7 @@ def accept_operand(convert: Converter) -> Converter:
 
     def pass_or_convert(value: Any) -> Any:
         if not isinstance(value, (jax.Array, Tensor)) and hasattr(value, "__jax_array__"):
-            value = value.__jax_array__()
+            value = convert_to_array(value)
         if isinstance(value, (jax.Array, Tensor)) and value.ndim == 0:
             return value
         return convert(value)

@@ -186,8 +186,22 @@ def to_tensor(value: Any) -> Any:
     if isinstance(value, PYTHON_NUMBERS):
         return value
     if hasattr(value, "__jax_array__"):
-        return value.__jax_array__()  # such as a variable of flax.nnx
+        return convert_to_array(value)
     raise UnfitError
+
+
+def convert_to_array(value: Any) -> Any:
+    """Returns the array of an object that JAX takes for one, such as a variable of flax.nnx.
+
+    Raises:
+        TypeError: the value has no array.
+    """
+    if value.__jax_array__ is None:  # of a tracer that stands for such a value
+        raise TypeError(
+            f"a value of the HiType {jax.typeof(value)} is no array. Ops take and return arrays. Use those "
+            "of the value, and make it again from the results."
+        )
+    return value.__jax_array__()
 
 
 def is_foreign(value: Any) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from oplib.tensor import Tensor
 
 from .functions import OpenFunction, is_function, is_lasting, open_function
-from .plain_conversions import is_array
+from .plain_conversions import convert_to_array, is_array
 
 
 def is_tree_leaf(value: Any) -> bool:
@@ -199,5 +199,5 @@ def read_leaf(leaf: Any) -> Any:
     if isinstance(leaf, (Tensor, jax.Array)):
         return leaf
     if hasattr(leaf, "__jax_array__"):
-        return leaf.__jax_array__()
+        return convert_to_array(leaf)
     return leaf if is_array(leaf) and not isinstance(leaf, np.generic) else None

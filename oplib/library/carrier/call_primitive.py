@@ -125,4 +125,11 @@ def find_call_avals(
 ) -> tuple[list[Any], Any]:
     """Returns the avals and effects of the primitive *op*, which are those of its traced kernel."""
     jaxpr = call_jaxpr if body is None else body.trace(call, levels, avals)
-    return list(jaxpr.out_avals), find_effects(jaxpr)
+    effects = find_effects(jaxpr)
+    if any(hasattr(effect, "input") for effect in effects):
+        raise TracingError(
+            f"{call}: the kernel uses a Ref that was made outside of it, and JAX cannot remove it from an op "
+            "with rules of its own. Make the Ref in the kernel, or pass it as an argument (jax.Ref), or "
+            'declare autograd="derive" for a kernel on arrays.'
+        )
+    return list(jaxpr.out_avals), effects

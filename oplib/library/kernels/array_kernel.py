@@ -11,6 +11,7 @@ import numpy as np
 
 from oplib.errors import ResultError, describe
 from oplib.library.arguments.layout import Layout, Slot
+from oplib.library.arguments.plain_conversions import convert_to_array
 from oplib.library.arguments.results import (
     check_results,
     leave_out_returned_arguments,
@@ -109,6 +110,13 @@ def read_result(value: Any) -> Any:
     """Returns a result as an array, also that of a Tensor or of numpy; None if it is no array."""
     if isinstance(value, Tensor):
         return value.array
-    if isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__jax_array__"):
-        return jnp.asarray(value)
-    return value if isinstance(value, jax.Array) else None
+    if isinstance(value, jax.Ref):
+        raise ResultError(
+            f"a kernel returned a Ref, which cannot leave it. Got {jax.typeof(value)}. Return "
+            "jax.freeze(ref), or ref[...]."
+        )
+    if isinstance(value, jax.Array):
+        return value
+    if hasattr(value, "__jax_array__"):
+        value = convert_to_array(value)
+    return jnp.asarray(value) if isinstance(value, (jax.Array, np.ndarray, np.generic)) else None

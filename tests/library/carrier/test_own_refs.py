@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.errors import MissingRuleError
+from oplib.errors import MissingRuleError, ResultError, TracingError
 from oplib.library import custom_op
 from oplib.tensor import Tensor
 
@@ -129,3 +129,37 @@ def test_jax_does_not_differentiate_it_beside_rules(mode: str) -> None:
     op.register_vmap(lambda info, dims, x: (jax.vmap(write, dims)(x), 0))
     with pytest.raises(MissingRuleError, match="JAX cannot differentiate a kernel that makes Refs"):
         UNDER_JAX[mode](op)
+
+
+OUTER = jax.new_ref(ROW)
+
+
+def _with_outer(x: jax.Array) -> jax.Array:
+    return x * OUTER[...]
+
+
+def test_a_Ref_from_outside_is_refused_with_a_cure() -> None:
+    op = custom_op("refs::outer", _with_outer)
+    for call in (
+        lambda: op(ROW),
+        lambda: jax.jit(op)(ROW),
+        lambda: op(Tensor.from_array(ROW)),
+        lambda: oplib.jit(op)(Tensor.from_array(ROW)),
+    ):
+        with pytest.raises(TracingError, match=r"a Ref that was made outside .* Make the Ref in the kernel"):
+            call()
+
+
+def test_a_derived_kernel_may_use_a_Ref_from_outside() -> None:
+    op = custom_op("refs::outer_derived", _with_outer, autograd="derive")
+    np.testing.assert_allclose(jax.jit(jax.grad(lambda x: op(x).sum()))(ROW), ROW)
+
+
+def test_a_Ref_as_a_result_is_refused() -> None:
+    def make(x: jax.Array) -> Any:
+        return jax.new_ref(x)
+
+    op = custom_op("refs::result", make)
+    for call in (op, jax.jit(op)):
+        with pytest.raises(ResultError, match=r"returned a Ref.*Return jax.freeze\(ref\)"):
+            call(ROW)
