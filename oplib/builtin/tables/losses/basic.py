@@ -69,21 +69,24 @@ def _size(x: Any) -> Any:
 def _smooth_l1(x: Any, y: Any, beta: float) -> Any:
     if beta < 0:
         raise ArgumentError("does not support negative values for beta", "Give one >= 0.")
-    size = _size(x - y)
+    difference = x - y
+    size = _size(difference)
     if not beta:
         return size
     edge, half = strong(beta, size), strong(0.5, size)
     is_far = size >= edge
-    near = jnp.where(is_far, strong(0, size), size)  # a finite argument, so that no gradient becomes nan
+    # A finite argument, so that no gradient becomes nan; the size has no second derivative at 0.
+    near = jnp.where(is_far, strong(0, size), difference)
     return jnp.where(is_far, size - half * edge, half * near * near / edge)
 
 
 def _huber(x: Any, y: Any, delta: float) -> Any:
     if delta <= 0:
         raise ArgumentError("does not support non-positive values for delta", "Give one > 0.")
-    size, edge = _size(x - y), strong(delta, x)
+    difference = x - y
+    size, edge = _size(difference), strong(delta, x)
     half, is_far = strong(0.5, size), size > edge
-    near = jnp.where(is_far, strong(0, size), size)
+    near = jnp.where(is_far, strong(0, size), difference)
     return jnp.where(is_far, edge * (size - half * edge), half * near * near)
 
 
@@ -193,7 +196,7 @@ def _bce_with_logits(
     op = "binary_cross_entropy_with_logits"
     x, y = (lax.convert_element_type(array, promote_operands(input, target)) for array in (input, target))
     one, zero = strong(1, x), strong(0, x)
-    log = lax.min(x, zero) - lax.log1p(lax.exp(-_size(x)))  # log(sigmoid(x)); log(sigmoid(-x)) is log - x
+    log = -jnp.logaddexp(-x, zero)  # log(sigmoid(x)), smooth at 0; log(sigmoid(-x)) is log - x
     if pos_weight is None:
         losses = (one - y) * x - log
     else:

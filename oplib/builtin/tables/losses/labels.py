@@ -10,7 +10,6 @@ from jax import lax
 from oplib.builtin.kernels.index_rules import take_slices
 from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, in_single, meet, strong
 from oplib.builtin.rows.row import LossRow
-from oplib.builtin.tables.pointwise.basic import find_sign
 from oplib.errors import ArgumentError, ArgumentValueError, DimensionError
 from oplib.tensor.dtypes.rules import COMPLEX
 
@@ -123,9 +122,8 @@ def _multilabel_soft_margin(input: Any, target: Any, weight: Any = None, *, redu
     axis, count = input.ndim - 1, input.shape[-1]
 
     def compute(x: Any, y: Any, *weight: Any) -> Any:
-        size = x * lax.stop_gradient(find_sign(x))
-        zero, tail = strong(0, x), lax.log1p(lax.exp(-size))
-        losses = y * (tail - lax.min(x, zero)) + (strong(1, y) - y) * (tail - lax.min(-x, zero))
+        zero = strong(0, x)
+        losses = y * jnp.logaddexp(-x, zero) + (strong(1, y) - y) * jnp.logaddexp(x, zero)
         losses = losses * weight[0] if weight else losses
         return reduce_losses(op, jnp.sum(losses, axis) / strong(count, losses), reduction)
 

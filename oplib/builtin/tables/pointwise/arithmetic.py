@@ -174,6 +174,22 @@ def _pair(
     )
 
 
+def _gcd(x: Any, y: Any) -> Any:
+    """Returns greatest common divisors; those of magnitudes, since the least integer has no negative."""
+    if x.dtype.kind == "u":
+        return jnp.gcd(x, y)
+    unsigned = f"u{x.dtype.name}"
+    sizes = [lax.convert_element_type(jnp.where(array < 0, -array, array), unsigned) for array in (x, y)]
+    return lax.convert_element_type(jnp.gcd(*sizes), x.dtype)
+
+
+def _lcm(x: Any, y: Any) -> Any:
+    divisor = _gcd(x, y)
+    is_none = divisor == strong(0, divisor)
+    multiple = x // jnp.where(is_none, strong(1, divisor), divisor) * y
+    return jnp.where(is_none, strong(0, divisor), jnp.abs(multiple))
+
+
 ROWS = (
     make_unary("deg2rad", _scale(math.pi / 180), "degrees as radians", dtypes="bihf"),
     make_unary("rad2deg", _scale(180 / math.pi), "radians as degrees", dtypes="bihf"),
@@ -237,13 +253,16 @@ ROWS = (
     *(
         _pair(
             op,
-            getattr(jnp, op),
+            compute,
             doc,
             derivative=_WHOLE,
             in_place=True,
             dtypes="i",
             in_place_functions=(f"{op}_",),
         )
-        for op, doc in (("gcd", "greatest common divisor"), ("lcm", "least common multiple"))
+        for op, compute, doc in (
+            ("gcd", _gcd, "greatest common divisor"),
+            ("lcm", _lcm, "least common multiple"),
+        )
     ),
 )

@@ -1,0 +1,69 @@
+"""Numbers where a formula could fail: least integers, residuals and logits of 0, infinities and nan."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oplib
+import oplib.nn.functional as F
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "uint8"])
+@pytest.mark.parametrize("name", ["gcd", "lcm"])
+def test_divisors_and_multiples_of_the_ends_of_a_range_are_those_of_numpy(dtype, name):
+    limits = np.iinfo(dtype)
+    ends = np.array([limits.min, limits.max, 0, 1, 6, 12, limits.max - 1], dtype)
+    x, y = np.meshgrid(ends, ends)
+    found = getattr(oplib, name)(oplib.tensor(x), oplib.tensor(y)).numpy()
+    expected = getattr(np, name)(x, y)
+    has_room = np.vectorize(math.lcm, otypes=[float])(x.astype(object), y.astype(object)) <= limits.max
+    fits = np.ones_like(has_room) if name == "gcd" else has_room  # numpy leaves the sign of others open
+    np.testing.assert_array_equal(found[fits], expected[fits])
+
+
+SMOOTH = {
+    "huber_loss": lambda lib, x, y: lib.huber_loss(x, y, reduction="sum"),
+    "smooth_l1_loss": lambda lib, x, y: lib.smooth_l1_loss(x, y, reduction="sum", beta=0.5),
+    "binary_cross_entropy_with_logits": lambda lib, x, y: lib.binary_cross_entropy_with_logits(
+        x, y, reduction="sum"
+    ),
+    "with pos_weight": lambda lib, x, y: lib.binary_cross_entropy_with_logits(
+        x, y, reduction="sum", pos_weight=y + 2
+    ),
+    "multilabel_soft_margin_loss": lambda lib, x, y: lib.multilabel_soft_margin_loss(x, y, reduction="sum"),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+@pytest.mark.parametrize("at", [0.0, 1e-6, 0.3, -2.0])
+def test_the_second_derivative_of_a_smooth_loss_is_that_of_its_neighbourhood(name, at):
+    """Where torch is wrong itself, at 0, finite differences of the gradient decide."""
+    loss, target = SMOOTH[name], jnp.zeros((1, 1))
+
+    def slope(x):
+        return jax.grad(lambda x: loss(F, jnp.reshape(x, (1, 1)), target))(x)
+
+    with jax.enable_x64(True):
+        target = jnp.zeros((1, 1))
+        step = 1e-3
+        expected = (slope(jnp.asarray(at + step)) - slope(jnp.asarray(at - step))) / (2 * step)
+        found = jax.grad(slope)(jnp.asarray(at))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in SMOOTH if name != "multilabel_soft_margin_loss"])
+@pytest.mark.parametrize("target", [0.0, 0.3, 1.0])
+def test_the_losses_of_extreme_numbers_are_those_of_torch(name, target):
+    x = np.array([[-np.inf, -100, -3, -0.0, 0, 2, 90, np.inf, np.nan]], np.float32)
+    theirs, ours = torch.tensor(x, requires_grad=True), oplib.tensor(x, requires_grad=True)
+    expected = SMOOTH[name](torch.nn.functional, theirs, torch.full((1, 9), target))
+    found = SMOOTH[name](F, ours, oplib.full((1, 9), target))
+    np.testing.assert_allclose(found.detach().numpy(), expected.detach().numpy())
+    expected.backward()
+    found.backward()
+    np.testing.assert_allclose(ours.grad.numpy(), theirs.grad.numpy(), rtol=1e-6, atol=1e-7)
