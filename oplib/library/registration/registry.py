@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 from weakref import WeakSet
@@ -184,10 +184,11 @@ class Registry:
             if len(rest) < len(pieces):
                 self._publish(qualname, rest)
 
-    def _list_ops(self) -> list[tuple[Qualname, Contributions]]:
-        """Returns the names of all ops with their contributions, also of the local ops that live."""
-        local_names = [op._qualname for op in list(self._local_ops)]
-        return [*self._contributions.items(), *[(name, self.read(name)) for name in local_names]]
+    def _list_ops(self) -> Iterator[tuple[Qualname, Contributions]]:
+        """Yields the names of all ops with their contributions, also of the local ops that live."""
+        yield from list(self._contributions.items())
+        for op in list(self._local_ops):  # the list keeps an op alive until it is published
+            yield op._qualname, self.read(op._qualname)
 
     def _publish(self, qualname: Qualname, pieces: Contributions) -> OpOverload:
         """Stores the contributions to an op and updates its overload, packet and namespace."""

@@ -177,6 +177,18 @@ class TestVersions:
         assert record("f").version == before + 1
         del library
 
+    def test_a_local_op_may_be_collected_while_refresh_runs(self, monkeypatch):
+        def publish(*arguments):
+            if local:
+                local.clear()
+                gc.collect()
+            return complete(*arguments)
+
+        local = [custom_op(adding(1), schema="(Tensor x) -> Tensor") for _ in range(3)]
+        complete = registry._publish
+        monkeypatch.setattr(registry, "_publish", publish)
+        refresh()
+
 
 class TestBuilding:
     def test_the_function_of_a_call_is_built_once_at_the_first_call(self, monkeypatch):
