@@ -73,9 +73,9 @@ def run_part(
         raise
     finally:
         state.constant_in = constant_in
-        if state.in_trace and not was_in_trace:  # the trace of this part ends, and the next call may be fast
-            state.in_trace = False
-            state.watchers -= 1
+        if state.in_trace != was_in_trace:  # this part was in another trace, or in none
+            state.in_trace = was_in_trace
+            state.watchers += 1 if was_in_trace else -1
 
 
 def explain_error(error: Exception, op: str, part: str) -> None:

@@ -196,3 +196,16 @@ def test_a_decorated_generator_is_constant_in_its_steps_only():
         yield t * 3
 
     assert slope(lambda t: next(steps(t)) + t * 2).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("kind", [np.ndarray, Tensor], ids=["host", "Tensors"])
+def test_a_view_is_cut_after_a_kernel_that_runs_outside_of_the_trace(kind):
+    def square(x):
+        return x * x
+
+    square.__annotations__ = {"x": kind, "return": kind}
+    op = oplib.library.custom_op(square)
+    op.register_fake(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype))
+    op.register_autograd(lambda ctx, grad: grad * 2)
+    assert slope(lambda t: op(t)[:1].detach() * t).tolist() == [1, 1]
+    assert slope(lambda t: op(t).reshape(2, 1).data.sum() * t).tolist() == [5, 5]
