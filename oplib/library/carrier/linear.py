@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import compress
 from typing import Any
 
 import jax
@@ -127,7 +128,9 @@ class Linear:
         return tuple(jax.jvp(run, at, tuple(tangents))[1])
 
     def _push_one(self, inputs: Any, tangents: Any) -> tuple[Any, ...]:
-        return push_example(self.call, self.wanted, inputs, tangents).tangents
+        _, outputs, pushed = push_example(self.call, self.wanted, inputs, tangents)
+        pairs = zip(outputs, self.differentiable, strict=True)
+        return tuple(compress(pushed, [has for value, has in pairs if has_gradient(value.dtype)]))
 
     def _transpose_backward(
         self, residuals: Sequence[Any], tangents: Sequence[Any], zeros: Sequence[Any]
