@@ -66,7 +66,8 @@ def register_multi_grad_hook(
     Raises:
         GradientValueError: ``mode`` has another value.
         AutogradError: in mode ``all``, a tensor does not require grad. In a pass, ``grad()`` returns the
-            gradient of a leaf among ``tensors`` directly, so that the number of gradients is not known.
+            gradient of a leaf among ``tensors`` directly, so that the number of gradients is not known. Or
+            the hook was registered inside ``oplib.vmap``, and the pass runs outside.
         MisplacedCallError: a hook of one tensor is called outside of a backward pass.
 
     Example:
@@ -112,6 +113,13 @@ def _make_all_hooks(tensors: tuple[Tensor, ...], fn: Callable[[Any], object]) ->
             run = _current_run()
             record: _Record | None = run.notes.get(key)
             if record is None:
+                node = finders[position]()
+                if node is not None and not will_engine_execute_node(node):
+                    raise AutogradError(
+                        "register_multi_grad_hook: the hook was registered inside vmap, and this pass runs "
+                        "outside, on other nodes. It cannot tell when all gradients are there. Take the "
+                        "gradient inside of vmap, use mode='any', or register a hook on each tensor."
+                    )
                 record = run.notes[key] = _Record(size, _count_executed(finders))
             record.buffer[position] = grad
             record.count += 1

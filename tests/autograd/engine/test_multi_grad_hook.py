@@ -233,3 +233,14 @@ def test_it_is_copied_with_its_handles(clone):
     copied = clone(handle)
     assert [one.id for one in copied.handles] == [inner.id]
     assert clone(_MultiHandle(())).handles == ()
+
+
+def test_a_hook_registered_inside_vmap_is_refused_in_a_pass_outside():
+    def f(x):
+        y = x * x
+        register_multi_grad_hook([y, y * 2], print)
+        return y * x
+
+    x = oplib.ones(2, 3, requires_grad=True)
+    with pytest.raises(AutogradError, match="registered inside vmap, and this pass runs outside"):
+        oplib.vmap(f)(x).sum().backward()
