@@ -46,7 +46,8 @@ def test_a_captured_tensor_is_not_changed(change, flow, run):
         CHANGES[change](w, x)
         return x * w.sum()
 
-    with pytest.raises(TracingError, match=TEXTS.get(change, f"{change}: a traced value would be stored")):
+    told = TEXTS.get(change, f"{change}: a traced value would be stored")
+    with pytest.raises(TracingError, match=rf"{told}|{change} changes a tensor from outside of the function"):
         run(lambda: FLOWS[flow](act, xs))
     assert w.tolist() == [[0.0, 1.0], [2.0, 3.0]]
     assert (w.shape, w.stride(), w._version, w.mark) == ((2, 2), (2, 1), 0, 3)
