@@ -115,7 +115,8 @@ def refuse_escape(array: Any, tensor: TensorSlots, what: str) -> None:
             "examples. Use the op that is not in place, or map the tensor too."
         )
     raise TracingError(
-        f"{what}: a traced value would be stored in a tensor made outside this trace, which outlives it. Got "
+        f"{what}: a traced value would be stored in a tensor made outside this trace, which outlives it, or "
+        "made by an op before the code met a traced value or a factory. Got "
         f"{describe(array)} for {describe(tensor._storage.array)}. Return the value from the traced "
         "function, use the op that is not in place, or make the tensor inside by a factory."
     )
