@@ -115,8 +115,8 @@ def read_result(value: Any) -> Any:
             f"a kernel returned a Ref, which cannot leave it. Got {jax.typeof(value)}. Return "
             "jax.freeze(ref), or ref[...]."
         )
-    if isinstance(value, jax.Array):
-        return value
-    if hasattr(value, "__jax_array__"):
+    if hasattr(value, "__jax_array__") and not isinstance(value, jax.Array):
         value = convert_to_array(value)
-    return jnp.asarray(value) if isinstance(value, (jax.Array, np.ndarray, np.generic)) else None
+    if isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__jax_array__"):
+        return jnp.asarray(value)  # a tracer too, which becomes one of the current trace
+    return value if isinstance(value, jax.Array) else None
