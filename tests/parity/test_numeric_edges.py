@@ -67,3 +67,28 @@ def test_the_losses_of_extreme_numbers_are_those_of_torch(name, target):
     expected.backward()
     found.backward()
     np.testing.assert_allclose(ours.grad.numpy(), theirs.grad.numpy(), rtol=1e-6, atol=1e-7)
+
+
+INF, NAN = np.inf, np.nan
+PREFIXES = {  # the gradients of the sum of all results; 0 for a prefix of -inf, as logsumexp has it
+    "numbers": ([1, 2, 3], None),
+    "equal large": ([1e8, 1e8], [1.5, 0.5]),
+    "from least": ([-INF, -INF, 1, 2], [0, 0, 1.2689414, 0.7310586]),
+    "all least": ([-INF, -INF], [0, 0]),
+    "an inf": ([1, INF, 2], [1, 0, 0]),
+    "far apart": ([100, -100, 88, -1e30], None),
+    "a nan": ([1, NAN, 2], None),
+}
+
+
+@pytest.mark.parametrize("name", PREFIXES)
+def test_cumulative_sums_of_exponentials_are_right_at_the_edges(name):
+    items, gradient = PREFIXES[name]
+    theirs = torch.tensor(items, dtype=torch.float32, requires_grad=True)
+    ours = oplib.tensor(np.array(items, np.float32), requires_grad=True)
+    expected, found = torch.logcumsumexp(theirs, 0), oplib.logcumsumexp(ours, 0)
+    np.testing.assert_allclose(found.detach().numpy(), expected.detach().numpy(), rtol=1e-6)
+    expected.sum().backward()
+    found.sum().backward()
+    due = theirs.grad.numpy() if gradient is None else gradient
+    np.testing.assert_allclose(ours.grad.numpy(), due, rtol=1e-5)

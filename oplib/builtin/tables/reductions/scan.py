@@ -29,13 +29,29 @@ def _logcumsumexp(self: Any, dim: int) -> Any:
 
 
 def _scan_exponentials(array: Any, axis: int) -> Any:
-    """Returns inf from the first inf on: JAX's derivative there would be that of what follows alone."""
+    """Returns inf from the first inf on: the derivative there would be that of what follows alone."""
     if array.dtype.kind == "c":
         return lax.cumlogsumexp(array, axis)
+    least, zero = strong(-jnp.inf, array), strong(0, array)
     is_infinite = array == strong(jnp.inf, array)
-    sums = lax.cumlogsumexp(jnp.where(is_infinite, strong(-jnp.inf, array), array), axis)
+    items = jnp.where(is_infinite, least, array)
+    is_none = items == least
+    largest = lax.stop_gradient(items)
+    # Of each prefix the largest item, and the sum of the exponentials of the others' distances to it. The
+    # largest has no derivative, and a prefix without items none at all.
+    sums = jnp.where(is_none, zero, lax.exp(jnp.where(is_none, zero, items - largest)))
+    largest, sums = lax.associative_scan(_add_exponentials, (largest, sums), axis=axis)
+    is_none = sums == zero
+    totals = jnp.where(is_none, least, largest + lax.log(jnp.where(is_none, strong(1, sums), sums)))
     is_past = lax.cummax(is_infinite.astype(jnp.int8), axis) > 0
-    return jnp.where(is_past & ~jnp.isnan(sums), strong(jnp.inf, sums), sums)
+    return jnp.where(is_past & ~jnp.isnan(totals), strong(jnp.inf, totals), totals)
+
+
+def _add_exponentials(left: Any, right: Any) -> Any:
+    (x, sum_x), (y, sum_y) = left, right
+    largest = lax.max(x, y)
+    base = jnp.where(largest == strong(-jnp.inf, largest), strong(0, largest), largest)
+    return largest, sum_x * lax.exp(x - base) + sum_y * lax.exp(y - base)
 
 
 def _running(op: str, is_better: Any) -> Any:
