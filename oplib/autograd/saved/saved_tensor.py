@@ -13,7 +13,7 @@ from oplib.errors import AutogradError, SavedTensorError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
 
-from .hooks import HookPair, active_pairs, make_pair, pack_through, unpack_through
+from .hooks import KEEP_VALUES, HookPair, active_pairs, make_pair, pack_through, unpack_through
 
 if TYPE_CHECKING:
     from oplib.autograd.nodes.node import Edge, TapeNode
@@ -127,6 +127,11 @@ class SavedTensor:
         """Replaces the value by the object that hooks make of ``tensor``."""
         self._packed = pack_through(pairs, tensor)
         self._pairs = pairs
+        region = modes.state.region
+        if (
+            region is not None and pairs[0] is not KEEP_VALUES
+        ):  # entered in the body of a control flow function
+            region.packed.append(self)
         self._array = None
         self._storage = NOBODY  # the storage would keep the old value alive
         original = self._original()

@@ -138,6 +138,12 @@ class Body:
         inputs = list(map(partial(_enter, self._function.what), arrays, self._needs))
         results = self._flatten(self._function.function(*build_trees(self._function.layouts, inputs)))
         self._check_written(region, inputs)
+        if any(slot.is_packed for slot in region.packed):  # a backward inside has freed what it has unpacked
+            raise AutogradError(
+                f"{self._function.what}: the function enters hooks for saved tensors. They have packed "
+                f"{len(region.packed)} values. The call is differentiated as a whole, so these values would "
+                "never be unpacked. Enter the hooks around the call."
+            )
         self._refuse_hooks_and_nodes(results, first)
         self.requires_grad = [tensor._requires_grad for tensor in results]
         return list(map(region.read, results))

@@ -116,6 +116,7 @@ class BodyRegion:
 
     Attributes:
         seen: what else the body has read, which may be of outside too.
+        packed: what hooks that the body has entered have packed.
     """
 
     def __init__(self, captured: Sequence[Captured], arrays: Sequence[Any], *, cutting: bool) -> None:
@@ -123,6 +124,7 @@ class BodyRegion:
         self._outer: BodyRegion | None = modes.region
         self._arrays: dict[Key, Any] = {}
         self.seen: dict[Key, Captured] = {}
+        self.packed: list[Any] = []
         outer = overlays.current
         if outer is None:
             self.overlay = Overlay("", 0)

@@ -78,7 +78,7 @@ def _hooks():
     return saved_tensors_hooks(_pack, _unpack)
 
 
-PACKED = "saved-tensor hooks that the body of a control flow function enters pack values that nothing unpacks"
+BODY = dict.fromkeys(["oplib scan", "oplib cond"], "Enter the hooks around the call")
 RECORDS_NOTHING = "does not require grad"
 
 # D.52: JAX keeps what its derivatives read, and knows no hooks. So do bodies of control flow.
@@ -88,7 +88,7 @@ NO_TAPE = dict.fromkeys(["jax", "forward", "jax jit"], drop)
 @row(
     after=read_events,
     effects=NO_TAPE | WHILE_TRACED | dict.fromkeys(["records nothing", "body"], drop),
-    known_defects=dict.fromkeys(["oplib scan", "oplib cond"], PACKED),
+    refuses=BODY,
 )
 def saved_tensors_hooks_inside(t, square):
     with _hooks():
@@ -100,7 +100,7 @@ def saved_tensors_hooks_around(t, square):
     return square(t) * t
 
 
-@row()
+@row(refuses=BODY)
 def save_on_cpu_inside(t, square):
     with save_on_cpu():
         return square(t) * t
