@@ -13,7 +13,7 @@ from jax.extend.core import mapped_aval
 from oplib.tensor.storage.map_level import MapAxis
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Level:
     """One vmap around an op.
 
@@ -28,6 +28,10 @@ class Level:
     size: int
     name: str | MapAxis | None
     spmd_name: Any
+
+    def __repr__(self) -> str:
+        name = f"{self.name}: " if isinstance(self.name, str) else ""
+        return f"vmap({name}{self.size}, in_axes={self.axes})"
 
     @classmethod
     def of(cls, axis: Any, batched: tuple[bool, ...]) -> Level:

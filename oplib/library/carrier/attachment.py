@@ -29,7 +29,7 @@ from .shared_results import find_shared
 BindLinear = Callable[..., list[Any]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Attached:
     """The parameter of the primitive: a call whose kernel or forward has run.
 
@@ -46,6 +46,9 @@ class Attached:
     input_count: int
     wanted: Mask | None = None
     plan: FormulaPlan | None = None
+
+    def __repr__(self) -> str:
+        return f"rules of {self.call}"
 
     def split(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
         """Returns the inputs, results and intermediates among the arguments of the primitive."""

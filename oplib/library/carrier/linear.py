@@ -28,7 +28,7 @@ from .bound_call import BoundCall
 from .rule_call import push_example
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Linear:
     """The parameter of the primitive *op.lin*.
 
@@ -58,6 +58,10 @@ class Linear:
     residual_count: int
     plan: FormulaPlan | None
     is_outer: bool = False
+
+    def __repr__(self) -> str:
+        names = ", ".join(map(self.call.layout.find_argument, self.wanted_indices))
+        return f"derivative of {self.call} by {names}"
 
     @property
     def wanted_indices(self) -> list[int]:

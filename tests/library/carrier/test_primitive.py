@@ -340,3 +340,12 @@ def test_a_transformation_with_a_table_of_its_own_is_named() -> None:
     series = (jnp.ones(3), jnp.zeros(3))
     with pytest.raises(MissingRuleError, match=r"^carrier::sin: jax.experimental.jet knows only .*jax.jvp"):
         jet(make_op(), (X,), (series,))
+
+
+def test_a_printed_jaxpr_says_what_each_parameter_is() -> None:
+    op = make_op()
+    text = str(jax.make_jaxpr(lambda x: jax.jvp(jax.vmap(op, axis_name="i"), (x,), (x,)))(X[None]))
+    assert "linear=derivative of carrier::sin by x" in text
+    assert "attached=rules of carrier::sin" in text
+    assert "levels=(vmap(i: 1, in_axes=(0,)),)" in str(jax.make_jaxpr(jax.vmap(op, axis_name="i"))(X[None]))
+    assert "0x" not in text
