@@ -86,8 +86,10 @@ def move_to_front(value: Any, dim: int | None, size: int | None = None) -> Any:
 
 def to_jax_array(value: Any) -> Any:
     """Converts a number of a jaxpr, which JAX passes as a number of Python with a dtype, to an array."""
-    is_array = isinstance(value, jax.Array)
-    return value if is_array else jnp.asarray(value, getattr(value, "dtype", None))
+    if isinstance(value, jax.Array):
+        return value
+    is_weak = jax.typeof(value).weak_type
+    return jnp.asarray(value, None if is_weak else getattr(value, "dtype", None))
 
 
 def take_examples(levels: Levels, arrays: Sequence[Any]) -> list[Any]:

@@ -9,7 +9,9 @@ import numpy as np
 
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library.arguments.layout import Layout, Slot, count_arrays
+from oplib.library.kernels.array_kernel import make_strong
 from oplib.library.records.record import Record
+from oplib.tensor import Tensor
 from oplib.tensor.storage.ingestion import to_array
 
 _NUMBERS = (bool, int, float, complex, np.generic)
@@ -24,11 +26,13 @@ def has_tensor_input(record: Record, layout: Layout) -> bool:
 
 
 def take_numbers(record: Record, layout: Layout, flat: list[Any]) -> list[Any]:
-    """Converts the numbers for tensors in a call with Tensors to arrays, which are constants.
+    """Converts the numbers for tensors in a call with Tensors to arrays, and weak types to strong ones.
+
+    Numbers and arrays are constants there.
 
     Raises ArgumentError if the kernel works on Tensors, or the op is built in: these do as torch.
     """
-    if not any(map(_is_number, flat)):
+    if not any(_is_number(value) or _is_weak(value) for value in flat):
         return flat
     taken = list(flat)
     end = 0
@@ -41,11 +45,17 @@ def take_numbers(record: Record, layout: Layout, flat: list[Any]) -> list[Any]:
                 if record.takes_tensors or record.is_built_in:
                     raise _explain_number(record, index, flat[position])
                 taken[position] = _to_constant(flat[position])
+            elif _is_weak(flat[position]):
+                taken[position] = make_strong(flat[position])
     return taken
 
 
 def _is_number(value: Any) -> bool:
     return issubclass(type(value), _NUMBERS)  # `isinstance` runs Python code for a Tensor inside a trace
+
+
+def _is_weak(value: Any) -> bool:
+    return not issubclass(type(value), Tensor) and getattr(value, "weak_type", False)
 
 
 def _to_constant(number: Any) -> Any:

@@ -28,7 +28,7 @@ from oplib.library.axes.varying import fit_varying, is_inside_shard_map
 from oplib.library.derivatives.formula import FormulaPlan
 from oplib.library.derivatives.gradient_types import GradientTypes
 from oplib.library.derivatives.setup import Forwarded, plan_formula, run_forward
-from oplib.library.kernels.array_kernel import make_strong
+from oplib.library.kernels.array_kernel import type_results
 from oplib.library.kernels.fake_kernel import compare_with_fake, run_fake_kernel
 from oplib.library.kernels.result_types import run_typed
 from oplib.library.kernels.running import run_kernel, trace_kernel
@@ -191,7 +191,7 @@ class BoundCall:
 
     def _run_now(self, *arrays: Any) -> Results:
         structure, flat = run_kernel(self.record, self.layout, arrays)
-        return structure, tuple(make_strong(value) for value in flat)
+        return structure, tuple(flat)
 
     def _type(self, run: Callable[..., Results], arrays: Sequence[Any]) -> Results:
         return run_typed(run, self.record, self.layout, arrays) if is_inside_shard_map() else run(*arrays)
@@ -208,7 +208,7 @@ class BoundCall:
         structure, flat = trace_kernel(record, self.layout, arrays)
         if record.fake is not None and record.kind != "host":  # a host callback compares its own results
             compare_with_fake(record, self.layout, arrays, (structure, flat))
-        return structure, tuple(make_strong(value) for value in flat)
+        return structure, type_results(record, self.layout, arrays, flat)
 
     def trace(
         self, levels: Levels, arrays: Sequence[Any], *, in_parts: bool = True, derivable: bool = False
@@ -264,8 +264,8 @@ class BoundCall:
                 example = take_examples((level,), values)
                 check_batched(self.record, batched, self.find_due(example))
                 structure, flat, shared = batched
-                strong = tuple(make_strong(value) for value in flat)
-                return structure, self.fit(strong, (level,), values, "batching rule"), shared
+                typed = type_results(self.record, self.layout, values, flat)
+                return structure, self.fit(typed, (level,), values, "batching rule"), shared
 
             batched = self.code.batched[level] = jax.jit(run, inline=True)
         return batched

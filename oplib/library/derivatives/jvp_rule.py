@@ -15,7 +15,7 @@ from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.results import require_same_results
 from oplib.library.arguments.structure import Structure, require_same_structure
 from oplib.library.arguments.trees import is_none
-from oplib.library.kernels.array_kernel import make_strong, take_apart
+from oplib.library.kernels.array_kernel import take_apart, type_results
 from oplib.library.kernels.tracing import any_traced, run_part
 from oplib.library.records.record import Record
 from oplib.library.records.sites import find_definition
@@ -64,9 +64,9 @@ def run_jvp_rule(
     part, (tree, shapes) = f"the jvp rule at {find_definition(rule.function)}", due
     if tree is not None and record.schema.has_result_tree:
         require_same_structure(record.name, part, structure, tree)
-    strong = tuple(map(make_strong, flat))
-    require_same_results(record.name, part, strong, shapes)
-    return Pushed(structure, strong, _flatten_tangents(record, structure, flat, pushed))
+    typed = type_results(record, layout, inputs, flat)
+    require_same_results(record.name, part, typed, shapes)
+    return Pushed(structure, typed, _flatten_tangents(record, structure, flat, pushed))
 
 
 def call_jvp_rule(
@@ -146,4 +146,4 @@ def _fit(record: Record, tangent: Any, aval: Any) -> Any:
             f"{record.name}: the jvp rule returned a tangent that does not fit its output. Got "
             f"{describe(array)} for {describe(aval)}. Return a tangent of the output's shape."
         )
-    return array.astype(aval.dtype)
+    return array if array.dtype == aval.dtype else array.astype(aval.dtype)

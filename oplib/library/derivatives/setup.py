@@ -18,7 +18,7 @@ from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.results import FORWARD, require_same_results
 from oplib.library.arguments.structure import Results, Structure
 from oplib.library.axes.levels import to_jax_array
-from oplib.library.kernels.array_kernel import make_strong, take_apart
+from oplib.library.kernels.array_kernel import take_apart, type_results
 from oplib.library.kernels.tensor_kernel import split_tensor_results
 from oplib.library.kernels.tracing import any_traced, run_part, trace_to_jaxpr
 from oplib.library.objects.overload import OpOverload
@@ -267,7 +267,7 @@ def run_forward(
     ctx = SetupContext(layout.split(layout.spread_facts(wanted))[0])
     arrays = _separate(arrays)
     structure, flat = _run(record, layout, ctx, arrays)
-    outputs = tuple(map(make_strong, flat))
+    outputs = type_results(record, layout, arrays, flat)
     require_same_results(record.name, "forward", outputs, due)
     plan = FormulaPlan(overload, layout, structure, wanted=wanted, inputs=arrays, outputs=outputs)
     saved, notes = read_context(ctx, flat)

@@ -50,6 +50,23 @@ def make_strong(value: Any) -> Any:
     return jax.lax.convert_element_type(value, value.dtype) if jax.typeof(value).weak_type else value
 
 
+def _is_weak(value: Any) -> bool:
+    known = getattr(value, "weak_type", None)  # of arrays; faster than their type
+    return jax.typeof(value).weak_type if known is None else known
+
+
+def type_results(record: Record, layout: Layout, inputs: Sequence[Any], values: Sequence[Any]) -> Any:
+    """Gives results the weak types of their trace if an array of the call has one, else strong types.
+
+    An array of a Tensor has none, and a number that is an operand does not count. So Tensors stay strong.
+    """
+    is_weak = any(
+        _is_weak(value) and layout.find_argument(index) not in record.operand
+        for index, value in enumerate(inputs)
+    )
+    return tuple(values) if is_weak else tuple(map(make_strong, values))
+
+
 def take_apart(record: Record, layout: Layout, result: Any, part: str = "the kernel") -> Results:
     """Splits a kernel's results: new values of written arguments first, then the declared returns."""
     indices = layout.written_indices

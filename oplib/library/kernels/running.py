@@ -14,7 +14,7 @@ from oplib.library.arguments.structure import Results, Structure
 from oplib.library.axes.varying import is_inside_shard_map, vary
 from oplib.library.records.record import Function, Record
 
-from .array_kernel import make_strong, run_array_kernel, trace_array_kernel
+from .array_kernel import run_array_kernel, trace_array_kernel, type_results
 from .host_kernel import call_back_host_kernel, run_host_kernel
 from .kernel_choice import choose_kernel, find_platform_kernels, missing_kernel, needs_default
 from .tensor_kernel import run_tensor_kernel
@@ -28,7 +28,8 @@ _TRACED: dict[str, Run] = {"array": trace_array_kernel, "host": call_back_host_k
 def run_kernel(record: Record, layout: Layout, arrays: Sequence[Any], device: Any = None) -> Results:
     """Runs the kernel of a record at once, as plain Python on concrete arrays, and splits its results."""
     kernel = choose_kernel(record, arrays, device)
-    return _NOW.get(record.kind, run_tensor_kernel)(record, kernel, layout, arrays)
+    structure, flat = _NOW.get(record.kind, run_tensor_kernel)(record, kernel, layout, arrays)
+    return structure, type_results(record, layout, arrays, flat)
 
 
 def trace_kernel(record: Record, layout: Layout, arrays: Sequence[Any]) -> Results:
@@ -55,9 +56,9 @@ def _trace_for_platforms(record: Record, run: Run, layout: Layout, arrays: Seque
             except Exception as error:
                 error.add_note(f"This is the kernel for '{slot}'; kernels are traced on every platform.")
                 raise
-            strong = [make_strong(value) for value in flat]
+            typed = type_results(record, layout, values, flat)
             # One kernel may return a constant where another computes: both results vary over the same axes.
-            results = [vary(value, due.get(index, ())) for index, value in enumerate(strong)]
+            results = [vary(value, due.get(index, ())) for index, value in enumerate(typed)]
             traced[slot] = structure, results
             _compare(record, traced, slot)
             return tuple(results)

@@ -289,7 +289,7 @@ def test_an_exception_in_a_kernel_or_rule_leaves_no_mode_behind() -> None:
         assert modes.tracing is None  # a fixture checks the other modes
 
 
-def test_results_are_never_weakly_typed() -> None:
+def test_constant_results_of_strong_arrays_are_strong() -> None:
     @custom_op("compiled::weak")
     def weak(x: jax.Array) -> jax.Array:
         return jnp.asarray(2.0) * jnp.asarray(3.0)
