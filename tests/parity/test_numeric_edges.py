@@ -92,3 +92,44 @@ def test_cumulative_sums_of_exponentials_are_right_at_the_edges(name):
     found.sum().backward()
     due = theirs.grad.numpy() if gradient is None else gradient
     np.testing.assert_allclose(ours.grad.numpy(), due, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "exp2", "atan", "tanh", "log1p", "expm1", "sin", "asinh", "erf"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_function_of_halves_is_rounded_once(name, dtype):
+    items = np.array([-8, -0.7, 0.0, 0.01, 0.3, 1, 8, 16, 300], np.float32)
+    half = oplib.tensor(items).to(getattr(oplib, dtype))
+    function = getattr(oplib, name, None) or getattr(oplib.special, name)
+    single = function(half.to(oplib.float32)).to(half.dtype)
+    np.testing.assert_array_equal(function(half).float().numpy(), single.float().numpy())
+
+
+@pytest.mark.parametrize("decimals", [2, 5])
+def test_decimals_of_halves_do_not_overflow(decimals):
+    found = oplib.round(oplib.tensor([700.0, 0.3], dtype=oplib.float16), decimals=decimals)
+    assert found.tolist() == [700, np.float16(0.3)]
+
+
+@pytest.mark.parametrize("name", ["gammainc", "gammaincc"])
+def test_incomplete_gammas_have_their_limits(name):
+    first, second = [0, INF, 1, 0, INF, NAN], [0.5, 2, 2, INF, 0, 1]
+    expected = getattr(torch.special, name)(torch.tensor(first), torch.tensor(second))
+    found = getattr(oplib.special, name)(oplib.tensor(first), oplib.tensor(second))
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-6)
+
+
+def test_the_derivative_of_a_remainder_is_that_of_the_quotient_it_leaves():
+    gradients = []
+    for lib in (torch, oplib):
+        x, y = lib.tensor([0.5, -0.5, 7, -7, 5]), lib.tensor([0.1, 0.1, 3, 3, INF], requires_grad=True)
+        lib.remainder(x, y).sum().backward()
+        gradients.append(y.grad.numpy())
+    np.testing.assert_array_equal(gradients[1], gradients[0])
+
+
+def test_the_logarithm_of_no_sum_has_no_derivative():
+    x = oplib.tensor([-INF, -INF, 0.0], requires_grad=True)
+    total = oplib.logaddexp(x, oplib.tensor([-INF, 1, 0]))
+    total.sum().backward()
+    np.testing.assert_allclose(total.detach().numpy(), [-INF, 1, np.log(2)], rtol=1e-6)
+    assert x.grad.tolist() == [0, 0, 0.5]

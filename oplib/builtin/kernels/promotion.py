@@ -174,8 +174,8 @@ def compare_items(function: Callable[..., Any], self: Any, other: Any) -> Any:
 
 
 def on_floating(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes the kernel of a function of one array with a floating result."""
-    return lambda self: function(to_floating(self))
+    """Makes the kernel of a function of one array with a floating result; halves are computed in single."""
+    return lambda self: in_single(function)(to_floating(self))
 
 
 def in_single(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -104,12 +104,13 @@ def _log_sum(log_of_base: float) -> Any:
         # One argument that is inf is the result, with the derivative 1; of two it is nan.
         inf, zero, scale = strong(jnp.inf, x), strong(0, x), strong(log_of_base, x)
         is_x, is_y = (x == inf) & (y < inf), (y == inf) & (x < inf)
-        x_finite, y_finite = (jnp.where(is_x | is_y, zero, array) for array in (x, y))
+        is_none = (x == -inf) & (y == -inf)  # has no derivative, as in logsumexp
+        x_finite, y_finite = (jnp.where(is_x | is_y | is_none, zero, array) for array in (x, y))
         is_first = x_finite >= y_finite
         above = jnp.where(is_first, x_finite, y_finite) - top
         below = jnp.where(is_first, y_finite, x_finite) - top
         found = top + lax.log1p(lax.expm1(above * scale) + lax.exp(below * scale)) / scale
-        return jnp.where(is_x, x, jnp.where(is_y, y, found))
+        return jnp.where(is_x, x, jnp.where(is_y, y, jnp.where(is_none, -inf, found)))
 
     return in_single(compute)
 
@@ -193,10 +194,10 @@ def _lcm(x: Any, y: Any) -> Any:
 ROWS = (
     make_unary("deg2rad", _scale(math.pi / 180), "degrees as radians", dtypes="bihf"),
     make_unary("rad2deg", _scale(180 / math.pi), "radians as degrees", dtypes="bihf"),
-    make_unary("sinc", in_single(_sinc), "sin(pi * self) / (pi * self)"),
+    make_unary("sinc", _sinc, "sin(pi * self) / (pi * self)"),
     make_unary(
         "i0",
-        in_single(_i0),
+        _i0,
         "modified Bessel function of the first kind and order 0",
         Derivative(backward=_i0_backward, setup_context=save_inputs),
         dtypes="bihf",

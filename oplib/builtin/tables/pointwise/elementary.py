@@ -82,7 +82,7 @@ EXPONENTIALS = (
         from_output(lambda g, y: g * jnp.conj(y + strong(1, y))),
         autocast="cuda float32",
     ),
-    make_unary("log2", in_single(_log_to(_LN2)), "logarithm to base 2", autocast="cuda float32"),
+    make_unary("log2", _log_to(_LN2), "logarithm to base 2", autocast="cuda float32"),
     make_unary("log10", in_single(_log_to(math.log(10.0))), "logarithm to base 10", autocast="cuda float32"),
     make_unary("log1p", lax.log1p, "log(1 + self), accurate near 0", autocast="cuda float32"),
     make_unary(
@@ -186,13 +186,11 @@ SPECIAL = (
     make_unary("erfinv", lax.erf_inv, "inverse of the error function", **_METHOD, autocast="cuda float32"),
     make_unary(
         "lgamma",
-        in_single(compute_lgamma),
+        compute_lgamma,
         "logarithm of the absolute value of the gamma function",
         **_METHOD,
     ),
-    make_unary(
-        "digamma", in_single(functools.partial(compute_polygamma, 0)), "derivative of lgamma", **_METHOD
-    ),
+    make_unary("digamma", functools.partial(compute_polygamma, 0), "derivative of lgamma", **_METHOD),
     ItemRow(
         "logit(Tensor self, float? eps=None) -> Tensor",
         _logit,
@@ -216,10 +214,13 @@ def _round(self: Any, *, decimals: int = 0) -> Any:
         return self
     if not decimals:
         return lax.round(self, lax.RoundingMethod.TO_NEAREST_EVEN)
-    scale = strong(10.0 ** abs(decimals), self)
-    moved = self * scale if decimals > 0 else self / scale
-    rounded = lax.round(moved, lax.RoundingMethod.TO_NEAREST_EVEN)
-    return rounded / scale if decimals > 0 else rounded * scale
+
+    def compute(x: Any) -> Any:
+        scale = strong(10.0 ** abs(decimals), x)
+        rounded = lax.round(x * scale if decimals > 0 else x / scale, lax.RoundingMethod.TO_NEAREST_EVEN)
+        return rounded / scale if decimals > 0 else rounded * scale
+
+    return in_single(compute)(self)
 
 
 def _trunc(x: Any) -> Any:

@@ -82,7 +82,7 @@ def _unary(name: str, function: Any, doc: str, derivative: Derivative = DERIVED,
     """Makes a row of ``oplib.special`` for a function of real items."""
     return ItemRow(
         f"special_{name}(Tensor self) -> Tensor",
-        on_floating(in_single(function)),
+        on_floating(function),
         doc,
         derivative=derivative,
         dtypes=dtypes,
@@ -206,7 +206,7 @@ def _polygamma(self: Any, n: int) -> Any:
             "Give how many times digamma is to be differentiated.",
         )
 
-    return on_floating(in_single(lambda x: compute_polygamma(n, x)))(self)
+    return on_floating(lambda x: compute_polygamma(n, x))(self)
 
 
 def _mvlgamma(self: Any, p: int) -> Any:
@@ -217,7 +217,7 @@ def _mvlgamma(self: Any, p: int) -> Any:
         shares = [compute_lgamma(x - strong(0.5 * index, x)) for index in range(p)]
         return sum(shares, strong(p * (p - 1) / 4 * math.log(math.pi), x))
 
-    return on_floating(in_single(compute))(self)
+    return on_floating(compute)(self)
 
 
 def _pairs(name: str, function: Any, doc: str, dtypes: str, missing: str = "") -> tuple[Row, ...]:
@@ -233,10 +233,19 @@ def _pairs(name: str, function: Any, doc: str, dtypes: str, missing: str = "") -
     )
 
 
-def _incomplete(name: str, function: Any, doc: str) -> Row:
+def _complete_gamma(compute: Any, at_zero: float, a: Any, x: Any) -> Any:
+    """Adds the limits at a = 0 and a = inf, where XLA gives nan."""
+    inf, zero = strong(jnp.inf, a), strong(0, a)
+    is_zero, is_infinite = (a == zero) & (x > zero), (a == inf) & (x >= zero) & (x < inf)
+    found = compute(jnp.where(is_zero | is_infinite, strong(1, a), a), x)
+    limit = jnp.where(is_zero, strong(at_zero, a), strong(1 - at_zero, a))
+    return jnp.where(is_zero | is_infinite, limit, found)
+
+
+def _incomplete(name: str, function: Any, at_zero: float, doc: str) -> Row:
     return ItemRow(
         f"{name}(Tensor self, Tensor other) -> Tensor",
-        elementwise(in_single(function)),
+        elementwise(in_single(functools.partial(_complete_gamma, function, at_zero))),
         doc,
         in_place=True,
         dtypes="hf",
@@ -276,6 +285,16 @@ ROWS = (
         dtypes="ihf",
         result="mixed",
     ),
-    _incomplete("igamma", lax.igamma, "lower incomplete gamma function of self at other, regularised"),
-    _incomplete("igammac", lax.igammac, "1 - igamma(self, other), accurate where igamma is near 1"),
+    _incomplete(
+        "igamma",
+        lax.igamma,
+        1.0,
+        "lower incomplete gamma function of self at other, regularised",
+    ),
+    _incomplete(
+        "igammac",
+        lax.igammac,
+        0.0,
+        "1 - igamma(self, other), accurate where igamma is near 1",
+    ),
 )
