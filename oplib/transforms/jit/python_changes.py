@@ -74,11 +74,15 @@ class UsesOfCode:
 
     def read_name(self, name: str, keys: frozenset[Any] = frozenset()) -> bool:
         """Whether the code reads a global, a variable, an attribute or an item of a name."""
-        return self._is_dynamic or any(
-            not _is_written(steps[index : index + 10], keys)
-            for steps in self._codes
-            for index, step in enumerate(steps)
-            if step.argval == name and _is_load(step)
+        return (
+            self._is_dynamic
+            or any(
+                step.opname.startswith("DELETE_")  # a second call would find nothing to delete
+                or (_is_load(step) and not _is_written(steps[index : index + 10], keys))
+                for steps in self._codes
+                for index, step in enumerate(steps)
+                if step.argval == name
+            )
         )
 
 
@@ -112,7 +116,10 @@ def _is_written(steps: _Instructions, keys: frozenset[Any]) -> bool:
     if names[1] == names[2] == "COPY":  # d[k] += 1
         return names[5] == "BINARY_OP" and names[6] == names[7] == "SWAP" and names[8] == "STORE_SUBSCR"
     is_item = names[1] == "BINARY_SUBSCR" or (names[1] == "BINARY_OP" and rest[1].argrepr == "[]")
-    return is_item and names[0] == "LOAD_CONST" and bool(keys) and rest[0].argval not in keys
+    if not (is_item and names[0] == "LOAD_CONST" and keys):
+        return False
+    key = rest[0].argval  # -1 and slices mean other keys
+    return isinstance(key, (str, int)) and (isinstance(key, str) or key >= 0) and key not in keys
 
 
 def _find_place(path: CapturedPath) -> str | None:
