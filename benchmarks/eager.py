@@ -20,7 +20,6 @@ from .table import Row
 
 TITLE = "eager calls over the bare cached jit of x * y"
 CONTROL = "jax.jit of x * y"
-_FIRST_CALLS = 4_500  # after these, ops read views inside their own programs (ADR 27); a chunk is two views
 
 BOUNDS: dict[str, float | None] = {
     "zeros(8, 8)": 0.8,
@@ -61,8 +60,6 @@ def measure(effort: Effort) -> Iterator[Row]:
     its = _make_calls(torch, torch.tensor, torch.autograd.Function) if torch else {}
     mine = _make_calls(oplib, oplib.tensor, oplib.autograd.Function)
     for what, bound in BOUNDS.items():
-        for _ in range(_FIRST_CALLS):
-            mine[what]()
         measured = compare(Case(mine[what]), bare, effort)
         note = ""
         if its:
