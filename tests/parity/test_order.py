@@ -118,3 +118,13 @@ def test_memory_grows_with_the_number_of_items(name):
         return lowered.compile().memory_analysis().temp_size_in_bytes
 
     assert measure(100_000) <= 15 * measure(10_000) + 1000
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_of_least_items_beside_padding_a_pool_picks_one_that_is_there(dtype):
+    least = -np.inf if dtype == np.float32 else np.iinfo(dtype).min
+    x = np.full((1, 1, 5, 5), least, dtype)
+    x[0, 0, 3, 3] = 1
+    values, indices = F.max_pool2d(oplib.tensor(x), 3, 2, 1, return_indices=True)
+    assert indices.min() >= 0
+    np.testing.assert_array_equal(x.reshape(-1)[indices.numpy()], values.numpy())

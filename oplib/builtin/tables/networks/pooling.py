@@ -15,8 +15,12 @@ from oplib.builtin.kernels.interpolation import find_ranges, interpolate
 from oplib.builtin.kernels.promotion import in_single, is_integral, strong
 from oplib.builtin.kernels.windows import Windows, check_input_rank, check_numbers, repeat_for_axes
 from oplib.builtin.rows.row import NetworkRow, Row
+from oplib.builtin.tables.reductions.basic import find_extremum
 from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.tensor import default_int_dtype
+
+_MANY_ITEMS = 64
+"""Up to so many items of a window are compared one after another, which XLA fuses."""
 
 # Poolings ---------------------------------------------------------------------------------------------------
 
@@ -33,19 +37,27 @@ def max_pool(
     """Returns values and positions; the gradient goes to the first of equal items."""
     check_input_rank(rank, input)
     sizes = input.shape[-rank:]
-    where: dict[str, Any] = {
-        "kernel": kernel_size,
-        "stride": stride,
-        "padding": padding,
-        "dilation": dilation,
-    }
-    windows = Windows(sizes, **where, ceil_mode=ceil_mode)
+    steps: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation}
+    windows = Windows(sizes, kernel=kernel_size, **steps, ceil_mode=ceil_mode)
     lowest = strong(jnp.iinfo(input.dtype).min if is_integral(input.dtype) else -jnp.inf, input)
     numbers = _number_items(sizes)
-    flat = lax.broadcast_in_dim(numbers, input.shape, tuple(range(input.ndim - rank, input.ndim)))
-    items, indices = windows.gather(input, lowest), windows.gather(flat, strong(-1, flat))
-    is_there = indices >= strong(0, indices)
-    return _take_first(jnp.where(is_there, lax.stop_gradient(items), lowest), items, indices, 0)
+    items, indices = windows.gather(input, lowest), windows.gather(numbers, strong(-1, numbers))
+    indices = lax.expand_dims(indices, range(1, input.ndim - rank + 1))
+    indices = jnp.broadcast_to(indices, items.shape)
+    if len(items) > _MANY_ITEMS:
+        return _take_first(lax.stop_gradient(items), items, indices, 0)
+    best, where = items[0], indices[0]
+    for item, index in zip(items[1:], indices[1:], strict=True):
+        is_chosen = _is_better(lax.stop_gradient(item), lax.stop_gradient(best)) | (where < strong(0, where))
+        is_chosen &= index >= strong(0, index)  # padding is as small as the least item
+        best, where = jnp.where(is_chosen, item, best), jnp.where(is_chosen, index, where)
+    return best, where
+
+
+def _is_better(item: Any, best: Any) -> Any:
+    if is_integral(item.dtype):
+        return item > best
+    return ((item > best) | jnp.isnan(item)) & ~jnp.isnan(best)
 
 
 def _number_items(sizes: Sequence[int]) -> Any:
@@ -54,7 +66,8 @@ def _number_items(sizes: Sequence[int]) -> Any:
 
 def _take_first(key: Any, items: Any, indices: Any, axis: int) -> tuple[Any, Any]:
     """Returns the items and positions along an axis where the key is largest; the first of equal ones."""
-    best = lax.expand_dims(lax.argmax(key, axis, jnp.int32), (axis,))
+    is_there = indices >= strong(0, indices)  # padding is as small as the least item
+    best = lax.expand_dims(find_extremum(jnp.max, key, axis, jnp.int32, is_there), (axis,))
     first, where = (
         jnp.take_along_axis(array, best, axis, mode="promise_in_bounds") for array in (items, indices)
     )

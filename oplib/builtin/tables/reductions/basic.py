@@ -203,14 +203,15 @@ def find_first_position(is_it: Any, axis: int, dtype: Any) -> Any:
     return jnp.min(jnp.where(is_it, positions, strong(is_it.shape[axis], positions)), axis)
 
 
-def _find_extremum(reduce: Any, array: Any, axis: int, dtype: Any) -> Any:
+def find_extremum(reduce: Any, array: Any, axis: int, dtype: Any, is_there: Any = True) -> Any:
     """Returns the first position of the extremum along an axis, that of the first nan if there is one.
 
     Two reductions take a tenth of the time of ``lax.argmax`` on CPUs.
     """
     array = lax.stop_gradient(array)
     is_it = array == reduce(array, axis=axis, keepdims=True)
-    return find_first_position(is_it if is_integral(array.dtype) else is_it | jnp.isnan(array), axis, dtype)
+    is_it = is_it if is_integral(array.dtype) else is_it | jnp.isnan(array)
+    return find_first_position(is_it & is_there, axis, dtype)
 
 
 def _find_along(op: str, find: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
@@ -266,7 +267,7 @@ def _extremum(op: str, adjective: str, reduce: Any, choose: Any) -> tuple[Row, .
         ),
         Row(
             f"{op}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-            partial(_find_along, op, partial(_find_extremum, reduce)),
+            partial(_find_along, op, partial(find_extremum, reduce)),
             f"{adjective}est items along a dim, and their indices",
             derivative=OF_CHOSEN,
             dtypes="bihf",
@@ -288,7 +289,7 @@ def _extremum(op: str, adjective: str, reduce: Any, choose: Any) -> tuple[Row, .
         ),
         Row(
             f"arg{op}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
-            partial(_find_index, f"arg{op}", partial(_find_extremum, reduce)),
+            partial(_find_index, f"arg{op}", partial(find_extremum, reduce)),
             f"index of the {adjective}est item, of equal items the first",
             derivative=_STEP,
             dtypes="ihf",
