@@ -1,10 +1,11 @@
 """The same registrations have the same outcome in torch: the same value, or the same kind of error."""
 
-from __future__ import re
+from __future__ import annotations
 
 import builtins
 import gc
 import itertools
+import re
 import types
 import warnings
 
