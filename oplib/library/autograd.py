@@ -261,34 +261,40 @@ def _run_setup(op: OpOverload, ctx: Any, setup: Rule, values: Sequence[Any], res
 
     Meanwhile the results have the history that ``finish_call`` gives them for good.
     """
-    state, inputs = modes.state, set(map(id, find_tensors(values)))
-    if op._schema.has_result_tree:
-        results: list[Any] = find_tensors([result])
+    state = modes.state
+    results: list[Any] = []
+    if op._schema.is_mutable:  # a result may be an argument, which has its own history
+        pass
+    elif isinstance(result, Tensor):
+        results = [result]
+    elif op._schema.has_result_tree:
+        results = find_tensors([result])
     else:
         members = [part if isinstance(part, list) else [part] for part in _list_values(result)]
         results = [member for part in members for member in part]
-    new = [(slot, own) for slot, own in enumerate(results) if isinstance(own, Tensor)]
-    new = [
-        (slot, own) for slot, own in new if id(own) not in inputs and has_gradient(own._storage.spec.dtype)
-    ]
+    new: list[tuple[int, Tensor]] = []
     try:
-        for slot, output in new:
-            output._requires_grad, output._grad_fn, output._output_nr = True, ctx, slot
+        for slot, output in enumerate(results):
+            if isinstance(output, Tensor) and has_gradient(output._storage.spec.dtype):
+                output._requires_grad, output._grad_fn, output._output_nr = True, ctx, slot
+                new.append((slot, output))
         state.grad_enabled = True
         setup()
-        _refuse_tangents(op.name(), ctx, values, new)
+        if state.dual_level is not None:
+            _refuse_tangents(op.name(), ctx, values, new)
     finally:
         state.grad_enabled = False
         for _, output in new:
             output._requires_grad, output._grad_fn, output._output_nr = False, None, 0
-    marked = set(map(id, ctx.non_differentiable))
-    ctx._op_constants = [slot for slot, output in new if id(output) in marked]
+    if ctx.non_differentiable:
+        marked = set(map(id, ctx.non_differentiable))
+        ctx._op_constants = [slot for slot, output in new if id(output) in marked]
 
 
 def _refuse_tangents(op: str, ctx: Any, values: Sequence[Any], new: Sequence[tuple[int, Tensor]]) -> None:
     """Raises MissingRuleError if forward mode would find no tangent of a value that the setup computed."""
     inputs = find_tensors(values)
-    if modes.state.dual_level is None or all(look_up_tangent(own) is None for own in inputs):
+    if all(look_up_tangent(own) is None for own in inputs):
         return
     known = [*inputs, *(output for _, output in new)]
     for value in [*ctx.to_save, *vars(ctx).values()]:
