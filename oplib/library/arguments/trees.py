@@ -120,6 +120,8 @@ class TreeEntry:
 
 def _align(structure: Any, tree: Any, stands_for_all: Callable[[Any], bool]) -> Iterator[Any]:
     """Yields what a tree has for each leaf of a structure. It builds no tree of other values than arrays."""
+    if structure.num_leaves == 0:  # that of None counts as a leaf for JAX
+        return
     if jax.tree_util.treedef_is_leaf(structure):
         yield tree
     elif stands_for_all(tree):
