@@ -41,7 +41,7 @@ ORDERED = dict.fromkeys(
     ["vmap of grad", "grad of vmap", "oplib vmap", "grad of oplib vmap"], "vmap of an op with Tag.ordered"
 )
 # JAX's own refusal.
-REMAT = {"grad of checkpoint": "Effects not supported in partial-eval of `checkpoint`"}
+REMAT = {"grad of checkpoint": "Effects not supported in (partial-eval|AD) of `checkpoint`"}
 ORDERED |= REMAT
 
 
