@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import namedtuple
 from collections.abc import Callable, Sequence
@@ -135,10 +134,22 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     """
     if input.ndim != 1 or r < 0:
         raise ArgumentError("expect a 1D vector, and a non-negative number", "Flatten it.")
-    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    indices = np.array(list(choose(range(input.shape[0]), r)) if r else [], np.int32)
+    indices = _choose(input.shape[0], r, with_replacement=with_replacement)
     chosen = ops.index_select(input, 0, box_like(input, indices.reshape(-1), np.int32))
     return ops.reshape(chosen, (indices.size // r, r)) if r else chosen
+
+
+def _choose(count: int, r: int, *, with_replacement: bool) -> Any:
+    """Returns the indices of each choice in a row, in order; each round adds an index to all choices."""
+    chosen = np.zeros((1 if r else 0, 0), np.int32)
+    least = np.zeros(len(chosen), np.int32)
+    for _ in range(r):
+        repeats = np.maximum(count - least, 0)
+        starts = np.repeat(np.cumsum(repeats) - repeats, repeats)
+        last = np.repeat(least, repeats) + np.arange(repeats.sum()) - starts
+        chosen = np.column_stack([np.repeat(chosen, repeats, 0), last]).astype(np.int32)
+        least = last + (0 if with_replacement else 1)
+    return chosen
 
 
 # Indices of triangles, and shapes ---------------------------------------------------------------------------
