@@ -79,17 +79,13 @@ def _is_itself(target: Tensor, value: Any) -> bool:
     other: Any = value._storage
     if not isinstance(other, ViewStorage):  # it got other contents
         return False
-    same = own.base is other.base and own.chain is other.chain and _are_same(own.starts, other.starts)
+    try:
+        same = own.base is other.base and own.chain is other.chain and own.starts == other.starts
+    except jax.errors.ConcretizationTypeError:  # traced starts that may be equal
+        return False
     if same:
         own.version += 1
     return same
-
-
-def _are_same(some: Any, others: Any) -> bool:
-    pairs = zip(some, others, strict=True)
-    return all(
-        one is two or (one.__class__ is int and two.__class__ is int and one == two) for one, two in pairs
-    )
 
 
 def _to_value(input: Tensor, value: Any, dtype: Any) -> Any:
