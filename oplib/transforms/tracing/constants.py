@@ -271,8 +271,6 @@ def read_constants(value: Any, names: set[Any] | None) -> dict[Any, Any]:
     """
     if isinstance(value, types.CellType):
         return read_entries(value) or {}
-    if isinstance(value, types.FunctionType) and is_own[value.__code__.co_filename]:
-        return {}  # the globals of code that oplib writes come and go with that code
     if isinstance(value, (Tensor, dict, types.FunctionType)):
         return {key: held for key, held in (read_entries(value) or {}).items() if _is_listed(key, names)}
     if isinstance(value, (list, tuple, deque)):
@@ -353,10 +351,12 @@ def _identify_function(
     function: types.FunctionType, names: NamesOfCode, *, is_method: bool
 ) -> dict[str, Any]:
     code = function.__code__
-    identity: dict[str, Any] = {} if is_own[code.co_filename] else {"{}.__code__": code}
+    if is_own[code.co_filename]:  # oplib writes it anew, and the globals with it
+        return {}
+    identity: dict[str, Any] = {"{}.__code__": code}
     if names.probes_attributes and not is_method:
         identity[f"{ABSENT}{{}}.__dict__"] = names.list_absent(vars(function), ())
-    asked = list_global_names(function.__code__) - function.__globals__.keys()
+    asked = list_global_names(code) - function.__globals__.keys()
     if not names.probes_globals:
         asked &= vars(builtins).keys()  # another name is an error, unless somebody asks first
     if asked:

@@ -11,6 +11,7 @@ from typing import Any
 
 from oplib.tensor import Tensor
 from oplib.tensor.methods.copying import users_attributes
+from oplib.tracebacks import is_own
 
 MISSING = object()
 """Stands for what a container does not hold."""
@@ -43,7 +44,8 @@ def read_entries(value: Any) -> dict[Any, Any] | None:
     if isinstance(value, set):
         return {id(item): item for item in value}
     if isinstance(value, types.FunctionType):
-        return {name: value.__globals__[name] for name in list_globals(value)}
+        is_written = is_own[value.__code__.co_filename]  # by oplib: its globals come and go with its code
+        return {} if is_written else {name: value.__globals__[name] for name in list_globals(value)}
     if isinstance(value, _WITHOUT):
         return None
     entries = {name: read_stored(value, name) for name in list_slot_names(type(value))}

@@ -178,18 +178,6 @@ def test_a_refused_trace_leaves_later_traces_alone():
 
 @pytest.mark.spec("J.22")
 @pytest.mark.usefixtures("forget_ops")
-def test_a_kernel_that_reads_values_runs_for_each_example_of_a_map():
-    @oplib.custom_op("failed_reads::choose")
-    def choose(x: oplib.Tensor) -> oplib.Tensor:
-        return x * (5 if x.sum().item() > 0 else 1)
-
-    rows = oplib.tensor([[1.0, 2.0], [-1.0, -2.0]])
-    for _ in range(2):
-        np.testing.assert_array_equal(oplib.vmap(choose)(rows).numpy(), [[5, 10], [-1, -2]])
-
-
-@pytest.mark.spec("J.22")
-@pytest.mark.usefixtures("forget_ops")
 def test_an_error_of_a_kernel_that_reads_counts_where_the_code_catches_it():
     @oplib.custom_op("failed_reads::double")
     def double(x: oplib.Tensor) -> oplib.Tensor:
