@@ -274,20 +274,18 @@ class Collector:
         """Notes what a container holds now, if a call can make it again."""
         leaves, spec = tree_flatten_dataclasses(value)
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        path, before = self._snapshot.containers[number]
-        is_made_again = is_placed and (bool(tensors) or isinstance(value, SCALARS))
-        kept = [] if is_made_again else [path.value for path in Walk(value, tensors).tensors.values()]
-        made = [tensor for tensor in kept if id(tensor) not in self._candidates.numbers]
-        is_new = is_placed and key not in before and not made
-        if is_made_again or (is_new and self._uses.read_entry(path, key)):
+        if is_placed and (tensors or isinstance(value, SCALARS)):
+            path, before = self._snapshot.containers[number]
             self._placed.append((path.value, key, before))
             operand = self._candidates.numbers.get(id(key))
             shown = key if operand is None else Operand(operand)
             sources = [self._collect_result(leaf) for leaf in leaves]
             self.effects.entries.append(NewEntry(number, shown, sources, spec))
         else:
-            self._check_unread(path, before, key)
-            self.made += [(tensor, _show_entry(path, key)) for tensor in made]
+            self._check_unread(*self._snapshot.containers[number], key)
+            where = _show_entry(self._snapshot.containers[number][0], key)
+            kept = [path.value for path in Walk(value, tensors).tensors.values()]
+            self.made += [(tensor, where) for tensor in kept if id(tensor) not in self._candidates.numbers]
 
     def _check_structure(self, path: CapturedPath, before: dict[Any, Any], now: dict[Any, Any]) -> None:
         """Raises if the code reads a container that has lost an entry, or has others or another order."""

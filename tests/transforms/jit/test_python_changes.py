@@ -1,6 +1,5 @@
 """A program changes in Python what the uncompiled run changes, or its function is refused."""
 
-import functools
 import gc
 import types
 import weakref
@@ -278,50 +277,6 @@ def test_a_number_that_is_added_is_added_at_each_call():
 
     assert [step(oplib.ones(2)).sum().item() for _ in range(3)] == [4, 8, 12]
     assert (holder.size, table) == (2, {0: 1.0, 1: 1.0, 2: 1.0})
-
-
-@pytest.mark.spec("J.23")
-@pytest.mark.parametrize("make", [object, lambda: [1], lambda: (2, "a"), lambda: range(3), lambda: {"a": 1}])
-def test_what_is_added_under_a_new_key_is_added_at_each_call(make):
-    held, names, memo = {}, {}, {}
-
-    class Model:
-        @functools.cached_property
-        def sizes(self):
-            return [1, make()]
-
-    model = Model()
-
-    def count(x):
-        held[len(held)] = make()
-        names[f"key {len(names)}"] = make()
-        if "first" not in memo:
-            memo["first"] = make()
-        return x * len(held) * len(names) * len(memo) + model.sizes[0] * 0
-
-    compiled = oplib.jit(count)
-    assert [compiled(oplib.ones(1)).item() for _ in range(3)] == [1, 4, 9]
-    assert (list(held), list(names)) == ([0, 1, 2], ["key 0", "key 1", "key 2"])
-
-
-@pytest.mark.spec("J.23")
-def test_an_attribute_that_is_added_and_then_changes_is_refused():
-    class Model:
-        pass
-
-    model = Model()
-
-    def grow(x):
-        model.seen = (*getattr(model, "seen", ()), 1)
-        return x * len(model.seen)
-
-    compiled = oplib.jit(grow)
-    assert compiled(oplib.ones(1)).item() == 1
-    with pytest.raises(
-        oplib.errors.TracingError, match=r"model\.seen was changed while the function was traced"
-    ):
-        compiled(oplib.ones(1))
-    assert model.seen == (1,)
 
 
 @pytest.mark.parametrize("op", [oplib.ops.oplib.leaky_relu, oplib.ops.oplib.leaky_relu.default])
