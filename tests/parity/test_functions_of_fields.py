@@ -250,9 +250,9 @@ def test_a_function_of_a_field_gives_the_numbers_of_torch(assert_agrees, name):
     assert_agrees(PROGRAMS[name])
 
 
-# A trace refuses these with an error: they read values of an argument, or store a gradient in a leaf that
-# shares the memory of a captured one.
-NOT_TRACED = {"sort_softly"}
+# A trace refuses these with an error: they read values of an argument, store a gradient in a leaf that shares
+# the memory of a captured one, or give an argument other memory.
+NOT_TRACED = {"sort_softly", "move_memory"}
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*overload")

@@ -24,7 +24,7 @@ HINTS = [
     "List[Number]", "Dtype", "Optional[Dtype]", "Device",
 ]  # fmt: skip
 REFUSED = [
-    "complex", "Any", "dict", "list", "tuple", "List[List[int]]", "List[Optional[int]]", "Union[int, float]",
+    "complex", "dict", "list", "tuple", "List[List[int]]", "List[Optional[int]]", "Union[int, float]",
     "Nothing", "Tensor | int", "typing.Callable", "typing.Annotated[int, 'm']",
 ]  # fmt: skip
 RETURNS = [

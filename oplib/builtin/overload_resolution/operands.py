@@ -263,7 +263,7 @@ def bring_over(source: Tensor, target: Any) -> Tensor:
     sharding = there.sharding
     if here.sharding is sharding or here.sharding.device_set == sharding.device_set:
         return source
-    return source.to(sharding if source.shape == target.shape else replicate_on_mesh(sharding) or sharding)
+    return source.to(sharding if source.shape == there.shape else replicate_on_mesh(sharding) or sharding)
 
 
 def choose_scatter(overloads: Overloads) -> OverloadChoice:

@@ -45,7 +45,7 @@ def take_numbers(record: Record, layout: Layout, flat: list[Any]) -> list[Any]:
                 if record.takes_tensors or record.is_built_in:
                     raise _explain_number(record, index, flat[position])
                 taken[position] = _to_constant(flat[position])
-            elif _is_weak(flat[position]):
+            elif _is_weak(flat[position]) and not record.is_built_in:  # whose results are never weak
                 taken[position] = make_strong(flat[position])
     return taken
 

@@ -20,6 +20,7 @@ from jax.extend.core import jaxpr_as_fun
 from jax.extend.source_info_util import user_context
 
 from oplib.errors import AutogradError
+from oplib.library.kernels.host_call import refuse_derivative
 
 from .equation_reader import FIXED, LINEAR, ZERO, EquationReader
 
@@ -50,9 +51,12 @@ def require_linear(rule: Rule, residuals: Sequence[Any], cotangents: Sequence[An
 
     Raises:
         AutogradError: a gradient is not shown to be linear in the cotangents.
+        MissingRuleError: it is made by a host function.
     """
     closed, reader, states = _read(rule, residuals, cotangents)
     refusal = _find_refusal(closed, states, len(residuals))
+    if refusal is not None and refusal[1].startswith("'host_call'"):
+        refuse_derivative(op=op)
     if refusal is not None:
         raise AutogradError(
             f"{op}: no forward mode can be derived from the backward formula. Gradient {refusal[0]} is "

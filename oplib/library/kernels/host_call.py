@@ -96,7 +96,8 @@ def _batch(args: Any, dims: Any, *, op: str, is_ordered: bool) -> Any:
     return _mark.bind(*args, op=op, is_ordered=is_ordered), dims
 
 
-def _refuse_derivative(_primals: Any, _tangents: Any, *, op: str, **_: Any) -> NoReturn:
+def refuse_derivative(*_: Any, op: str, **__: Any) -> NoReturn:
+    """Raises the MissingRuleError of a host function whose derivative is needed."""
     raise MissingRuleError(
         f"{op}: a derivative of a host function is needed. Its kernel or formula is annotated "
         "numpy.ndarray, and JAX cannot look into it. Write the formula for jax.Array: then every higher "
@@ -109,7 +110,7 @@ _mark.def_impl(partial(xla.apply_primitive, _mark))
 _mark.def_abstract_eval(_pass_on)
 mlir.register_lowering(_mark, _lower)
 batching.primitive_batchers[_mark] = _batch
-ad.primitive_jvps[_mark] = _refuse_derivative
+ad.primitive_jvps[_mark] = refuse_derivative
 
 
 def make_host_call(
