@@ -143,13 +143,13 @@ def _choose(count: int, r: int, *, with_replacement: bool) -> Any:
     """Returns the indices of each choice in a row, in order; each round adds an index to all choices."""
     chosen = np.zeros((1 if r else 0, 0), np.int32)
     least = np.zeros(len(chosen), np.int32)
-    for _ in range(r):
+    for _ in range(r if with_replacement or r <= count else 0):
         repeats = np.maximum(count - least, 0)
         starts = np.repeat(np.cumsum(repeats) - repeats, repeats)
         last = np.repeat(least, repeats) + np.arange(repeats.sum()) - starts
         chosen = np.column_stack([np.repeat(chosen, repeats, 0), last]).astype(np.int32)
         least = last + (0 if with_replacement else 1)
-    return chosen
+    return chosen if chosen.shape[1] == r else np.zeros((0, r), np.int32)
 
 
 # Indices of triangles, and shapes ---------------------------------------------------------------------------
