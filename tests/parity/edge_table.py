@@ -238,6 +238,12 @@ excuse(
     lambda x, small, **_: np.abs(x) == small,
     "1 + 1/x - 1/x of halves; torch has -inf",
 )
+excuse(
+    "logaddexp, logaddexp2",
+    "dx dy",
+    lambda x, y=0, **_: (x == -np.inf) & (y == -np.inf),
+    "0, as in logsumexp; torch: inf - inf",
+)
 excuse("logaddexp2", "value", lambda x, y=0, **_: (x == -1) & (y == -1), "0; torch rounds the logarithm of 2")
 excuse(
     "addcdiv of pairs",

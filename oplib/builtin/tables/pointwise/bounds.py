@@ -144,8 +144,7 @@ _remainder = jax.custom_jvp(jnp.remainder)
 def _differentiate_remainder(primals: Any, tangents: Any) -> tuple[Any, Any]:
     """Differentiates by the quotient that the remainder leaves: 4 of 0.5 and 0.1, though 5 is nearer."""
     (x, y), (of_x, of_y) = primals, tangents
-    rest = _remainder(x, y)
-    return rest, of_x - lax.round((x - rest) / y, lax.RoundingMethod.TO_NEAREST_EVEN) * of_y
+    return _remainder(x, y), of_x - _divide_down(x, y) * of_y
 
 
 _ROUNDED = "self / other, rounded down ('floor') or towards 0 ('trunc')"
