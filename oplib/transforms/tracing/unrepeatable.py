@@ -45,7 +45,8 @@ class _Reading(threading.local):
 _reading = _Reading()
 _lock = threading.Lock()
 _watching: list[list[str]] = []
-_replaced: list[Any] = []
+_OPENING: tuple[Any, ...] = (builtins, io)
+_replaced: list[Any] = [module.open for module in _OPENING]
 """``builtins.open`` and ``io.open`` outside of traces; another library may have replaced them too."""
 
 
@@ -103,9 +104,11 @@ def _watch_files() -> Generator[list[str]]:
     outer, files = _reading.files, list[str]()
     with _lock:
         _watching.append(files)
-        if len(_watching) == 1:
-            _replaced[:] = builtins.open, io.open
-            builtins.open = io.open = _open
+        for number, module in enumerate(_OPENING):
+            if (
+                len(_watching) == 1 and module.open is not _open
+            ):  # it is still there if an interrupt came before it was put back
+                _replaced[number], module.open = module.open, _open
     _reading.files = files
     try:
         yield files
@@ -113,7 +116,7 @@ def _watch_files() -> Generator[list[str]]:
         _reading.files = outer
         with _lock:
             _watching.pop()
-            for module, own in zip((builtins, io), () if _watching else _replaced, strict=False):
+            for module, own in zip(_OPENING, () if _watching else _replaced, strict=False):
                 if module.open is _open:  # nobody has replaced it meanwhile
                     module.open = own
 

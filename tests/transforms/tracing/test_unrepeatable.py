@@ -12,6 +12,7 @@ import pytest
 
 import oplib
 from oplib.errors import TracingError
+from oplib.transforms.tracing import unrepeatable
 
 pytestmark = pytest.mark.spec("J.21")
 REFUSED = "does not do again what it did"
@@ -145,3 +146,11 @@ def test_an_open_of_another_library_is_called_while_tracing_and_stays(tmp_path, 
     assert opened == [tmp_path / "log.txt"]
     assert builtins.open is note
     assert io.open is own
+
+
+def test_an_open_that_an_interrupt_left_in_place_opens_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(builtins, "open", unrepeatable._open)
+    (tmp_path / "a.txt").write_text("a")
+    assert oplib.jit(lambda x: x * 2)(oplib.ones(1)).item() == 2
+    with open(tmp_path / "a.txt") as file:  # noqa: PTH123  the function is tested
+        assert file.read() == "a"
