@@ -168,7 +168,7 @@ def _name_call(frame: FrameType, name: str | None) -> str:
     """Returns how errors name a call: by its op or function."""
     file = frame.f_code.co_filename
     if file.startswith(_CALL_OF):
-        return file.removeprefix(_CALL_OF).rstrip(">")
+        return file.removeprefix(_CALL_OF).rstrip(">").partition(" ")[0]  # code written again has a number
     name = name or frame.f_code.co_name
     if name == "__call__" and (args := frame.f_locals.get("args")):
         return str(getattr(args[0], "__name__", name))
