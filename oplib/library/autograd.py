@@ -262,19 +262,9 @@ def _run_setup(op: OpOverload, ctx: Any, setup: Rule, values: Sequence[Any], res
     Meanwhile the results have the history that ``finish_call`` gives them for good.
     """
     state = modes.state
-    results: list[Any] = []
-    if op._schema.is_mutable:  # a result may be an argument, which has its own history
-        pass
-    elif isinstance(result, Tensor):
-        results = [result]
-    elif op._schema.has_result_tree:
-        results = find_tensors([result])
-    else:
-        members = [part if isinstance(part, list) else [part] for part in _list_values(result)]
-        results = [member for part in members for member in part]
     new: list[tuple[int, Tensor]] = []
     try:
-        for slot, output in enumerate(results):
+        for slot, output in enumerate(_list_results(op, result)):
             if isinstance(output, Tensor) and has_gradient(output._storage.spec.dtype):
                 output._requires_grad, output._grad_fn, output._output_nr = True, ctx, slot
                 new.append((slot, output))
@@ -289,6 +279,16 @@ def _run_setup(op: OpOverload, ctx: Any, setup: Rule, values: Sequence[Any], res
     if ctx.non_differentiable:
         marked = set(map(id, ctx.non_differentiable))
         ctx._op_constants = [slot for slot, output in new if id(output) in marked]
+
+
+def _list_results(op: OpOverload, result: Any) -> list[Any]:
+    """Returns the results that get a history; none of an op that writes, since one may be an argument."""
+    if op._schema.is_mutable:
+        return []
+    if op._schema.has_result_tree:
+        return find_tensors([result])
+    parts = [part if isinstance(part, list) else [part] for part in _list_values(result)]
+    return [member for part in parts for member in part]
 
 
 def _refuse_tangents(op: str, ctx: Any, values: Sequence[Any], new: Sequence[tuple[int, Tensor]]) -> None:

@@ -140,12 +140,7 @@ def custom_op(
 
     def make(fn: Function) -> CustomOpDef[..., Any]:
         require_callable(fn, f"custom_op({named}): the function")
-        name = named or f"local::{re.sub(r'[^A-Za-z0-9_]', '_', getattr(fn, '__name__', 'op'))}"
-        qualname = parse_qualname(name, subject="custom_op")
-        if named:
-            check_namespace(qualname.namespace, find_site())
-        else:
-            qualname = LocalQualname(*qualname)
+        name, qualname = _find_name(named, fn)
         subject = f"custom_op({name})"
         promises = to_tags(tags, subject=subject)
         is_traced = compile or (schema is None and takes_anything(fn))
@@ -181,6 +176,16 @@ def custom_op(
         )
     named = name
     return entry_point(make) if fn is None else make(fn)
+
+
+def _find_name(name: str, fn: Function) -> tuple[str, Qualname]:
+    """Returns the name of an op; without one it is local, and called like its function."""
+    if name:
+        qualname = parse_qualname(name, subject="custom_op")
+        check_namespace(qualname.namespace, find_site())
+        return name, qualname
+    name = f"local::{re.sub(r'[^A-Za-z0-9_]', '_', getattr(fn, '__name__', 'op'))}"
+    return name, LocalQualname(*parse_qualname(name, subject="custom_op"))
 
 
 def _make_schema(

@@ -104,10 +104,8 @@ def _watch_files() -> Generator[list[str]]:
     outer, files = _reading.files, list[str]()
     with _lock:
         _watching.append(files)
-        for number, module in enumerate(_OPENING):
-            if (
-                len(_watching) == 1 and module.open is not _open
-            ):  # it is still there if an interrupt came before it was put back
+        for number, module in enumerate(_OPENING if len(_watching) == 1 else ()):
+            if module.open is not _open:  # it is still there if an interrupt came before it was put back
                 _replaced[number], module.open = module.open, _open
     _reading.files = files
     try:

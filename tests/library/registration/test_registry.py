@@ -184,10 +184,15 @@ class TestVersions:
                 gc.collect()
             return complete(*arguments)
 
+        library = define("f")
+        version = record("f").version
         local = [custom_op(adding(1), schema="(Tensor x) -> Tensor") for _ in range(3)]
         complete = registry._publish
         monkeypatch.setattr(registry, "_publish", publish)
         refresh()
+        assert local == []
+        assert record("f").version == version + 1  # no op keeps its old code
+        del library
 
 
 class TestBuilding:

@@ -62,14 +62,16 @@ def marked_result_of_a_Function_with_a_jvp(t, square):
     return doubled + marked * t
 
 
-class TwoArguments(Rules):
-    """Scales each gradient by what needs_input_grad says of the other."""
-
+class Product(Rules):
     arguments = ("x", "w")
 
     @staticmethod
     def forward(x, w):
         return x * w
+
+
+class TwoArguments(Product):
+    """Scales each gradient by what needs_input_grad says of the other."""
 
     @staticmethod
     def backward(ctx, grad):
@@ -93,14 +95,8 @@ def needs_input_grad_of_a_detached_argument(t, op):
     return op((t * t).detach(), t * 3) * t
 
 
-class NoneGradient(Rules):
+class NoneGradient(Product):
     """Has no gradient for its second argument."""
-
-    arguments = ("x", "w")
-
-    @staticmethod
-    def forward(x, w):
-        return x * w
 
     @staticmethod
     def backward(ctx, grad):

@@ -48,12 +48,15 @@ def tensor_hook_of_an_argument(t, square):
     return square(t) * t
 
 
-@row(
-    after=read_events,
-    effects=NO_TAPE,
-    instead=dict.fromkeys(["jax", "records nothing", "forward"], _cube),
-    refuses=BODY,
-)
+OF_NODE = {
+    "after": read_events,
+    "effects": NO_TAPE,
+    "instead": dict.fromkeys(["jax", "records nothing", "forward"], _cube),
+    "refuses": BODY,
+}
+
+
+@row(**OF_NODE)
 def tensor_hook_where_grad_is_required(t, square):
     y = square(t)
     if y.requires_grad:
@@ -61,12 +64,7 @@ def tensor_hook_where_grad_is_required(t, square):
     return y * t
 
 
-@row(
-    after=read_events,
-    effects=NO_TAPE,
-    instead=dict.fromkeys(["jax", "records nothing", "forward"], _cube),
-    refuses=BODY,
-)
+@row(**OF_NODE)
 def node_hook(t, square):
     y = square(t) * t
     if y.grad_fn is not None:
@@ -74,12 +72,7 @@ def node_hook(t, square):
     return y
 
 
-@row(
-    after=read_events,
-    effects=NO_TAPE,
-    instead=dict.fromkeys(["jax", "records nothing", "forward"], _cube),
-    refuses=BODY,
-)
+@row(**OF_NODE)
 def node_prehook(t, square):
     y = square(t) * t
     if y.grad_fn is not None:
