@@ -43,7 +43,7 @@ KINDS = {
         (
             "h['c'] = 3.0; h['a'] = h['a'] + 4; h.pop('a'); del h['b']; h.update(c=3.0); "
             "h.setdefault('c', 4.0); h.clear(); h |= {'c': 1.0}; h.popitem(); h['a'] += 1; "
-            "h[len(h)] = 1.0; h[len(h)] = object()"
+            "h[len(h)] = 1.0"
         ),
         ["len(h)", "h['a']", "h.get('c', 0.0)", "'c' in h", "next(iter(h)) == 'a'", "list(h).index('b')"],
     ),
