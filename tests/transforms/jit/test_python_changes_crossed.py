@@ -1,7 +1,6 @@
 """Kinds of change crossed with kinds of reading and with places: each program is right, or refused."""
 
 import itertools
-import random
 import re
 from collections import deque
 
@@ -9,7 +8,6 @@ import pytest
 
 import oplib
 from oplib.errors import TracingError
-from tests.seed import SEED
 
 SEQUENCE_READS = [
     "len(h)",
@@ -121,8 +119,7 @@ def call_often(function):
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_change_is_done_again_or_refused_however_it_is_read(kind):
     initial, changes, reads = KINDS[kind]
-    cases = list(itertools.product(changes.split("; "), reads, PLACES, (False, True)))
-    for change, read, place, is_first in random.Random(SEED).sample(cases, min(len(cases), 150)):
+    for change, read, place, is_first in itertools.product(changes.split("; "), reads, PLACES, (False, True)):
         lines = [f"v = {read}", change] if is_first else [change, f"v = {read}"]
         right = call_often(make_function(place, initial, lines))
         found = call_often(oplib.jit(make_function(place, initial, lines)))
