@@ -96,3 +96,20 @@ def test_a_write_under_vmap_needs_the_mesh_and_says_so():
     assert "defect" not in str(caught.value)
     with jax.set_mesh(x.array.sharding.mesh):
         assert oplib.vmap(double)(x).tolist()[0] == [0.0, 2.0, 4.0, 3.0]
+
+
+@pytest.mark.parametrize("write", [lambda row: row[0:1].zero_(), lambda row: row.__setitem__(0, 5.0)])
+def test_a_write_in_a_map_on_explicit_axes_works_in_a_program_or_names_set_mesh(write):
+    x = make(AxisType.Explicit, 4).detach()
+
+    def change(row):
+        row = row.clone()
+        write(row)
+        return row * 2
+
+    expected = oplib.stack([change(row) for row in oplib.tensor(jax.device_get(x.array))])
+    with jax.set_mesh(x.array.sharding.mesh):
+        assert oplib.equal(oplib.vmap(change)(x), expected)
+    assert oplib.equal(oplib.jit(oplib.vmap(change))(x), expected)
+    with pytest.raises(ArgumentValueError, match=r"Write 'with jax\.set_mesh\(mesh\):' around the call"):
+        oplib.vmap(change)(x)
