@@ -8,7 +8,7 @@ so a formula that is registered later also serves graphs recorded before.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -20,7 +20,6 @@ from oplib.autograd.engine.backward_and_grad import grad as find_gradients
 from oplib.autograd.function import Function
 from oplib.autograd.grad_mode import enable_grad
 from oplib.autograd.tangents import look_up_tangent
-from oplib.autograd.user_functions.function_node import refuse_gradients
 from oplib.autograd.user_functions.recording import note_constants
 from oplib.autograd.user_functions.tensor_list import (
     flatten,
@@ -38,14 +37,14 @@ from oplib.tensor.storage.failed_reads import forget_read
 from .arguments.recording import refuse_out_gradient
 from .arguments.trees import is_tree_leaf
 from .derivatives.formula import missing_formula
-from .derivatives.formula_context import SetupContext, read_context, refuse_nothing_saved
+from .derivatives.formula_context import refuse_nothing_saved
 from .derivatives.gradients import refuse_shape
 from .kernels.eager import is_carried, run_below_autograd, run_carried, run_composite
 from .kernels.tensor_kernel import find_tensors, split_tensor_results
-from .kernels.tracing import explain_error, run_with_grad_off
+from .kernels.tracing import explain_error
 from .objects.observers import copy_outcome, run_observed
 from .objects.overload import OpOverload
-from .records.record import Tag
+from .records.record import Derivative, Tag
 from .schema import Argument, fill_defaults, split_values
 
 Rule = Callable[..., Any]
@@ -124,8 +123,11 @@ def make_autograd_impl(op: OpOverload, info: Any) -> Rule:
     schema = op._schema
     names = [argument.name for argument in schema.arguments if argument.kwarg_only]
     made: list[type[Function]] = []  # made when needed: most ops of a module are never called
+    twins: list[OpOverload] = []
 
     def autograd_impl(*args: Any, **keyword_only_args: Any) -> Any:
+        if not op.record.takes_tensors:
+            return _find_twin(op, info, twins)(*args, **keyword_only_args)
         if len(args) + len(keyword_only_args) < len(schema.arguments):
             args, keyword_only_args = fill_defaults(schema, args, keyword_only_args)
         values = [*args, *(keyword_only_args[name] for name in names)]
@@ -139,6 +141,17 @@ def make_autograd_impl(op: OpOverload, info: Any) -> Rule:
         return _run(op, values)
 
     return autograd_impl
+
+
+def _find_twin(op: OpOverload, info: Any, twins: list[OpOverload]) -> OpOverload:
+    """Returns an overload with the kernels on arrays of an op, and the formula of ``info``."""
+    derivative = Derivative(info._backward_fn, info._setup_context_fn, getattr(info, "_forward_fn", None))
+    record = replace(op.record, derivative=derivative)
+    if not twins or twins[0].record != record:
+        twin = OpOverload(op._qualname)
+        twin.replace(record, op._build)
+        twins[:] = [twin]
+    return twins[0]
 
 
 def make_function(op: OpOverload) -> type[Function]:
@@ -237,8 +250,6 @@ def _run_forward(op: OpOverload, info: Any, ctx: Any, inputs: Sequence[Any]) -> 
     ctx._op_inputs = list(map(_describe_tensors, values))
     if not _has_lists(op):  # the flags of lists are flat until the backward
         _drop_keyword_only(op, ctx)
-    if not op.record.takes_tensors:
-        return _run_on_arrays(op, info, ctx, values)
     run = getattr(info, "_forward_fn", None)
     is_needed = run is None or is_carried(op.record, values)
     result = _run(op, values) if is_needed else None
@@ -323,47 +334,6 @@ def _drop_constants(backward: Rule) -> Rule:
     return run
 
 
-def _run_on_arrays(op: OpOverload, info: Any, ctx: Any, values: Sequence[Any]) -> Any:
-    """Runs an op whose setup and formula get arrays, and keeps on ctx what the setup saved."""
-    result = _run(op, values)
-    arrays, outputs = _unbox([values, result])
-    known = {id(tensor._storage.array): tensor for tensor in find_tensors([values, result])}
-    setup, made = info._setup_context_fn, SetupContext(ctx.needs_input_grad)
-    if setup is not None:
-        inputs, keyword_only = split_values(op._schema, arrays)
-        extra = {"keyword_only_inputs": keyword_only} if keyword_only else {}
-        setup(ctx=made, inputs=inputs, output=outputs, **extra)
-    saved, notes = read_context(made, jax.tree.leaves(outputs))
-    ctx._op_notes = notes
-    ctx.save_for_backward(*[known[id(value)] if id(value) in known else box(value) for value in saved])
-    ctx.set_materialize_grads(notes.materialize)
-    marked = zip(find_tensors([result]), notes.non_differentiable, strict=True)
-    ctx.mark_non_differentiable(*[tensor for tensor, is_marked in marked if is_marked])
-    return result
-
-
-def _pull_arrays(op: OpOverload, formula: Rule, ctx: Any, *grads: Any) -> Any:
-    """Runs a formula on arrays. Its results have no history, so their derivative raises."""
-    saved = iter(_unbox(list(ctx.saved_tensors)))
-    restored = ctx._op_notes.restore(op.name(), "setup_context", saved)
-    results = run_with_grad_off(formula, restored, *_unbox(list(grads)))
-    boxed = [value if value is None else jax.tree.map(box, value) for value in _list_values(results)]
-    if not modes.grad_enabled:
-        return tuple(boxed)
-    leaves, tree = jax.tree_util.tree_flatten(boxed, is_leaf=is_tree_leaf)
-    message = (
-        f"{op.name()}: the formula of make_autograd_impl works on arrays, so its gradients have no "
-        "history. A second derivative was asked for. Register the formula with register_autograd."
-    )
-    return tuple(jax.tree_util.tree_unflatten(tree, refuse_gradients(leaves, message)))
-
-
-def _unbox(values: Any) -> Any:
-    return jax.tree_util.tree_map(
-        lambda leaf: leaf._storage.array if isinstance(leaf, Tensor) else leaf, values, is_leaf=is_tree_leaf
-    )
-
-
 def _run_backward(op: OpOverload, info: Any, ctx: Any, grads: tuple[Any, ...]) -> Any:
     """Runs the backward formula of an op, and checks its gradients."""
     formula = info._backward_fn
@@ -373,7 +343,7 @@ def _run_backward(op: OpOverload, info: Any, ctx: Any, grads: tuple[Any, ...]) -
         grads = tuple(ctx._op_structure.rebuild_grads(grads[:-1]))
     _drop_keyword_only(op, ctx)
     try:
-        result = (formula if op.record.takes_tensors else partial(_pull_arrays, op, formula))(ctx, *grads)
+        result = formula(ctx, *grads)
     except Exception as error:
         refuse_nothing_saved(error, ctx, op.name(), op.record.derivative.saver)
         explain_error(error, op.name(), "backward formula")
@@ -391,9 +361,6 @@ def _run(op: OpOverload, values: Sequence[Any]) -> Any:
 def _choose_and_run(op: OpOverload, values: Sequence[Any]) -> Any:
     """Runs the kernel in place; through the op's primitive if JAX is to find its rules or its values."""
     record = op.record
-    if not record.takes_tensors:
-        positional, keyword_only = split_values(record.schema, values)
-        return run_with_grad_off(op, *positional, **keyword_only)
     if is_carried(record, values):
         return run_carried(op.functional, record, values)
     try:

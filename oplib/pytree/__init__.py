@@ -19,19 +19,31 @@ from .flattening import (
     tree_structure,
     tree_unflatten,
 )
+from .paths import (
+    key_get,
+    keystr,
+    tree_flatten_with_path,
+    tree_leaves_with_path,
+    tree_map_with_path,
+)
 from .registry import register_pytree_node
 
 __all__ = [
     "TreeSpec",
+    "key_get",
+    "keystr",
     "leaf_unless_list_of",
     "register_pytree_node",
     "tree_all_only",
     "tree_any_only",
     "tree_flatten",
     "tree_flatten_dataclasses",
+    "tree_flatten_with_path",
     "tree_leaves",
+    "tree_leaves_with_path",
     "tree_map",
     "tree_map_only",
+    "tree_map_with_path",
     "tree_structure",
     "tree_unflatten",
 ]

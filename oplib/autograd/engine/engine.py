@@ -13,7 +13,8 @@ from operator import index
 from typing import Any
 
 from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
-from oplib.autograd.nodes.edges import GradientEdge
+from oplib.autograd.nodes.edges import GradientEdge, walk_nodes
+from oplib.autograd.nodes.error import Error
 from oplib.autograd.nodes.gradient_representation import choose_representation
 from oplib.autograd.nodes.node import Edge, Node, TapeNode
 from oplib.autograd.saved.hooks import HookPair, active_pairs
@@ -299,6 +300,9 @@ def _check_reached(plan: RunPlan, wanted: Sequence[Edge]) -> None:
     """Finds unused inputs before any node runs, so that the graph stays as it is."""
     for position, (node, _) in enumerate(wanted):
         if plan.members is not None and node not in plan.members:
+            for behind in walk_nodes([root for root, _ in plan.roots]):
+                if isinstance(behind, Error):
+                    raise AutogradError(behind.message)
             raise _unused(position)
 
 

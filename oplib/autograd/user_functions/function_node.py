@@ -11,6 +11,7 @@ import jax
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.autograd.nodes.error import Error
 from oplib.autograd.nodes.node import Gradients, SavedArray, SavedState, TapeNode
 from oplib.autograd.recording.origins import number_node
 from oplib.autograd.saved.saved_tensor import SavedTensor, second_pass_error
@@ -211,22 +212,6 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         self._saved = None
 
     maybe_clear_saved_tensors = release
-
-
-class Error(TapeNode):
-    """A node that raises: a backward that was not recorded would be differentiated.
-
-    Attributes:
-        message: the text of the error.
-    """
-
-    follows_jax = True  # in the body of control flow it stands for a call that JAX differentiates
-
-    message: str
-
-    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: ARG002  nothing is computed
-        """Raises."""
-        raise AutogradError(self.message)
 
 
 def refuse_gradient(tensor: Tensor, message: str) -> Tensor:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from oplib.errors import AutogradError, MissingRuleError
 from oplib.pytree import TreeSpec, leaf_unless_list_of, tree_flatten, tree_unflatten
+from oplib.pytree.paths import find_different_path
 from oplib.tensor import Tensor
 
 __all__ = [
@@ -131,9 +132,9 @@ def _make_backward(backward: Callable[..., Any]) -> Callable[..., Any]:
         flat, spec = flatten(gradients, not_list_of_optional_tensor)
         if spec != metadata.input_spec:
             raise AutogradError(
-                f"{ctx.name()}: backward must return gradients in the same structure as the arguments. Got "
-                f"{spec}, expected {metadata.input_spec}. Return a list for a list; None may stand inside "
-                "it."
+                f"{ctx.name()}: backward must return gradients in the same structure as the arguments. They "
+                f"differ at {find_different_path(spec, metadata.input_spec)}. Got {spec}, expected "
+                f"{metadata.input_spec}. Return a list for a list; None may stand inside it."
             )
         return (*flat, None)
 

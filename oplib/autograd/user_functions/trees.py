@@ -8,6 +8,7 @@ from typing import Any
 from oplib.autograd.nodes.gradient_representation import is_array_class
 from oplib.errors import AutogradError
 from oplib.pytree import TreeSpec, tree_flatten_dataclasses, tree_unflatten
+from oplib.pytree.paths import find_different_path
 from oplib.tensor import Tensor
 
 Specs = Mapping[int, TreeSpec]
@@ -80,8 +81,8 @@ def flatten_gradients(gradients: Sequence[Any], specs: Specs, name: str) -> list
             if structure != spec:
                 raise AutogradError(
                     f"{name}: the gradient of argument {position} must have the same structure as the "
-                    f"argument. Got {structure}, expected {spec}. Put None where a tensor has none, or "
-                    "return None for all."
+                    f"argument. They differ at [{position}]{find_different_path(structure, spec)}. Got "
+                    f"{structure}, expected {spec}. Put None where a tensor has none, or return None for all."
                 )
             leaves.extend(parts)
     return leaves

@@ -19,8 +19,8 @@ from oplib.autograd.engine.backward_and_grad import grad
 from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
 from oplib.autograd.nodes.edges import GradientEdge
+from oplib.autograd.nodes.error import Error
 from oplib.autograd.nodes.node import Edge
-from oplib.autograd.user_functions.function_node import Error
 from oplib.errors import AutogradError, MissingRuleError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box

@@ -179,5 +179,7 @@ def test_once_differentiable_raises_where_it_would_be_differentiated(x):
     assert grad(Once.apply(x).sum(), x)[0].tolist() == [2.0, 4.0]
     (first,) = grad(Once.apply(x).sum(), x, create_graph=True)
     assert first.tolist() == [2.0, 4.0]
-    with pytest.raises(AutogradError, match=r"OnceBackward.*@once_differentiable"):
-        first.sum().backward()
+    for differentiate in (lambda y: y.backward(), lambda y: grad(y, x)):
+        with pytest.raises(AutogradError, match=r"OnceBackward.*@once_differentiable"):
+            differentiate(first.sum())
+    assert grad(first.sum(), x, allow_unused=True) == (None,)
