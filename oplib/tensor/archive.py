@@ -1,14 +1,12 @@
 """``save`` and ``load``: trees of Tensors and plain values in a file that runs no code when read.
 
-The file is a zip archive that ``numpy.load`` can read. It holds ``tree.json``, and one ``arrays/<n>.npy`` for
-each array. In the tree None, bools, integers, finite floats and strings are written directly. Any other value
-is an object with one key, its type: ``{"list": [...]}``, ``{"tuple": [...]}``, ``{"dict": [[key, value],
-...]}``, ``{"OrderedDict": [...]}``, ``{"float": "nan"}``, ``{"complex": [re, im]}``, ``{"bytes": "<hex>"}``,
-``{"dtype": "float32"}``, ``{"tensor": n}``, ``{"numpy": n}``, ``{"jax": n}`` or ``{"key": n}``, a key of
-``jax.random``. ``n`` is an index into ``arrays`` beside the tree, with entries such as ``{"dtype":
-"bfloat16", "shape": [2], "requires_grad": true}``. The entry of a key describes its data and names its
-``impl``. Dtypes that numpy does not have are stored as unsigned integers of their width. The size of a member
-is compared with its entry before it is expanded.
+The file is a zip archive of ``structure.json`` and the raw bytes of each array, ``arrays/<n>``, in C order.
+In the tree None, bools, numbers, strings and lists are those of Python's ``json``. Any other value is an
+object with one key, its type: ``{"tuple": [...]}``, ``{"dict": [[key, ...], [value, ...]]}``,
+``{"OrderedDict": ...}``, ``{"complex": [re, im]}``, ``{"bytes": "<hex>"}``, ``{"dtype": "float32"}`` or
+``{"array": n}``. ``n`` is an index into ``arrays`` beside the tree, with entries such as ``{"kind": "tensor",
+"dtype": "bfloat16", "shape": [2], "requires_grad": true}``. Other kinds are ``jax``, ``numpy`` and ``key``, a
+key of ``jax.random``, whose entry describes its data and names its ``impl``.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import os
 import sys
 import zipfile
 from collections import OrderedDict
-from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,7 +28,6 @@ from jax.core import Tracer
 from jax.sharding import Sharding
 
 from oplib.errors import DataError, DataTypeError, OplibError, TracingError, describe
-from oplib.generated_code import converting
 
 from .devices.layout import check_shape, describe_devices, describe_sharding
 from .devices.memory import require_memory
@@ -44,12 +41,11 @@ from .tensor import Tensor
 
 File = str | os.PathLike[str] | IO[bytes]
 
-_VERSION = 1
-_TREE = "tree.json"
-_HEADER = 2**16  # bytes that a member may have beside its items
+_VERSION = 2
+_STRUCTURE = "structure.json"
 _CHUNK = 2**18  # bytes that are read or written at once, which stay in a cache of the processor
 _ALIGNMENT = 64  # of memory that JAX does not copy
-_NATIVE = "biufc"  # the kinds of dtypes that a .npy file describes
+_NUMBERS = "biufcV"  # the kinds of dtypes of numbers; V is that of bfloat16 and its like
 
 
 def save(obj: Any, f: File) -> None:
@@ -84,11 +80,17 @@ def save(obj: Any, f: File) -> None:
     _require_file(f, "save", "write")
     writer = _Writer()
     text = writer.render(obj)  # an error here leaves the file as it was
-    if not isinstance(f, (str, os.PathLike)):
-        writer.write(text, f)
-        return
-    with open_to_replace(Path(f)) as file:
-        writer.write(text, file)
+    is_path = isinstance(f, (str, os.PathLike))
+    with (
+        open_to_replace(Path(f)) if is_path else nullcontext(f) as file,
+        zipfile.ZipFile(file, "w") as archive,
+    ):
+        archive.writestr(zipfile.ZipInfo(_STRUCTURE), text)
+        for number, array in enumerate(writer.arrays):
+            items = np.ascontiguousarray(array).reshape(-1).view(np.uint8)  # most often without a copy
+            with archive.open(zipfile.ZipInfo(_member(number)), "w", force_zip64=True) as member:
+                for start in range(0, items.size, _CHUNK):
+                    member.write(items[start : start + _CHUNK].data)
 
 
 def load(f: File, map_location: Any = None, *, weights_only: bool = True) -> Any:  # noqa: ARG001  for torch
@@ -103,7 +105,7 @@ def load(f: File, map_location: Any = None, *, weights_only: bool = True) -> Any
         The tree, with new leaves.
 
     Raises:
-        DataError: the file has another format, is damaged, or expands to more than its table says.
+        DataError: the file has another format or an older one, is compressed, or is damaged.
         AllocationError: an array does not fit into memory.
         ArgumentValueError: ``map_location`` is a sharding whose mesh does not divide a dimension.
         DtypeError: the file holds 64-bit numbers while JAX's x64 is off.
@@ -129,10 +131,11 @@ def load(f: File, map_location: Any = None, *, weights_only: bool = True) -> Any
         raise DataError(f"load: the path is a device, and no file. Got {os.fspath(f)!r}. Give another path.")
     try:
         with zipfile.ZipFile(f) as archive:
-            return _Reader(archive, map_location).read()
+            reader = _Reader(archive, map_location)
+            return reader.decode(reader.page["tree"], "the tree")
     except (OplibError, OSError):  # such as a dtype that JAX lacks now, or a file that cannot be read
         raise
-    except Exception as error:  # noqa: BLE001  damaged archives, JSON and headers raise errors of any kind
+    except Exception as error:  # noqa: BLE001  damaged archives and JSON raise errors of any kind
         raise DataError(
             "load: the file is not one that oplib.save has written, or it is damaged. Got "
             f"{type(error).__name__}: {error}. Save it again; pickled files of other libraries are not read."
@@ -155,14 +158,14 @@ class _Writer:
     """Turns a tree into JSON, and collects its arrays."""
 
     def __init__(self) -> None:
-        self._arrays: list[np.ndarray[Any, Any]] = []
+        self.arrays: list[np.ndarray[Any, Any]] = []
         self._entries: list[dict[str, Any]] = []
         self._numbers: dict[int, int] = {}  # array numbers by id, for objects that occur several times
 
     def render(self, tree: Any) -> str:
-        """Returns the text of ``tree.json``."""
+        """Returns the text of ``structure.json``."""
         try:
-            encoded = self.encode(tree, "the tree")
+            encoded = self._encode(tree, "the tree")
             return json.dumps({"oplib": _VERSION, "tree": encoded, "arrays": self._entries})
         except RecursionError:
             raise DataError(
@@ -170,128 +173,111 @@ class _Writer:
                 f"Python's recursion limit, {sys.getrecursionlimit()}. Save its parts."
             ) from None
 
-    def encode(self, value: Any, path: str) -> Any:
+    def _encode(self, value: Any, path: str) -> Any:
         """Returns the JSON of a value. ``path`` names its place in errors."""
-        if value is None or type(value) in (bool, str):
-            return value
-        if type(value) is int:
-            return _check_digits(value, path)
-        encode = _ENCODERS.get(type(value))
-        if encode is not None:
-            return encode(self, value, path)
-        if isinstance(value, (Tensor, jax.Array)):
-            return self._encode_array(value, path)
-        if isinstance(value, np.dtype):
-            return {"dtype": str(value)}
-        if isinstance(value, np.generic):
-            return self.encode(value.item(), path)
+        kind, result = type(value), value
+        if kind is int:
+            _check_digits(value, path)
+        elif kind in (list, tuple):
+            items = [self._encode(item, f"{path}[{index}]") for index, item in enumerate(value)]
+            result = items if kind is list else {"tuple": items}
+        elif kind in (dict, OrderedDict):
+            keys = [self._encode(key, f"a key of {path}") for key in value]
+            items = [self._encode(item, f"{path}[{key!r}]") for key, item in value.items()]
+            result = {kind.__name__: [keys, items]}
+        elif kind is complex:
+            result = {"complex": [value.real, value.imag]}
+        elif kind is bytes:
+            result = {"bytes": value.hex()}
+        elif isinstance(value, np.dtype) and value.names is None:
+            result = {"dtype": str(value)}
+        elif isinstance(value, np.generic):
+            result = self._encode(value.item(), path)
+        elif kind is np.ndarray or isinstance(value, (Tensor, jax.Array)):
+            number = self._numbers.get(id(value))
+            result = {"array": self._add(value, path) if number is None else number}
+        elif value is not None and kind not in (bool, float, str):
+            raise DataTypeError(
+                f"save: {path} is of a type that is not saved. Got {kind.__module__}.{kind.__qualname__}. "
+                "Save its parts: Tensors, arrays, numbers, strings, and lists, tuples and dictionaries of "
+                "these."
+            )
+        return result
+
+    def _add(self, value: Any, path: str) -> int:
+        """Adds an array and its entry, and returns its number."""
+        array = value
+        if isinstance(value, Tensor):
+            _check_tensor(value, path)
+            array = value.array
+        if type(value) is np.ndarray:
+            entry: dict[str, Any] = {"kind": "numpy"}
+        else:
+            _check_array(array, path)
+            entry = {"kind": "jax"}
+            if isinstance(value, Tensor):
+                entry = {"kind": "tensor", "requires_grad": value.requires_grad}
+            elif is_key(array):
+                entry = {"kind": "key", "impl": jax.random.key_impl(array)}
+                array = jax.random.key_data(array)
+        array = np.asarray(array)
+        if array.dtype.kind not in _NUMBERS or array.dtype.names is not None:
+            raise DataTypeError(
+                f"save: {path} is an array of something else than numbers. Got {describe(value)}. "
+                "Save a list."
+            )
+        number = self._numbers[id(value)] = len(self.arrays)
+        self._entries.append({**entry, "dtype": str(array.dtype), "shape": array.shape})
+        self.arrays.append(array)
+        return number
+
+
+def _check_tensor(value: Tensor, path: str) -> None:
+    """Raises DataTypeError for a Tensor of which a file would lose something."""
+    kind = type(value)
+    if kind.__module__.partition(".")[0] != "oplib":
         raise DataTypeError(
-            f"save: {path} is of a type that is not saved. Got {type(value).__module__}."
-            f"{type(value).__qualname__}. Save its parts: Tensors, arrays, numbers, strings, and lists, "
-            "tuples and dictionaries of these."
+            f"save: {path} is of a subclass of Tensor, and a file holds no classes and attributes. Got "
+            f"{describe(value)} of {kind.__module__}.{kind.__qualname__}. Save tensor.detach() and the "
+            "attributes beside it, and assign to tensor.__class__ after loading."
+        )
+    names = vars(value) if kind is Tensor else ()
+    if own := [name for name in names if name != "_storage" and not hasattr(Tensor, name)]:
+        raise DataTypeError(
+            f"save: {path} has attributes of its own, and a file holds none. Got {', '.join(own)}. Save "
+            "tensor.detach() and the attributes beside it."
+        )
+    if is_key(value.array):
+        raise DataTypeError(
+            f"save: {path} is a Tensor of keys. Got {describe(value.array)}. Save tensor.array, which is an "
+            "array."
         )
 
-    def encode_items(self, items: Any, path: str) -> list[Any]:
-        """Encodes the members of a list or tuple."""
-        return [self.encode(item, f"{path}[{index}]") for index, item in enumerate(items)]
 
-    def encode_pairs(self, pairs: Any, path: str) -> list[Any]:
-        """Encodes the items of a dictionary, in their order."""
-        return [
-            [self.encode(key, f"a key of {path}"), self.encode(item, f"{path}[{key!r}]")]
-            for key, item in pairs.items()
-        ]
-
-    def _encode_array(self, value: Any, path: str) -> dict[str, int]:
-        kind = type(value)
-        if isinstance(value, Tensor) and kind.__module__.partition(".")[0] != "oplib":
-            raise DataTypeError(
-                f"save: {path} is of a subclass of Tensor, and a file holds no classes and attributes. Got "
-                f"{describe(value)} of {kind.__module__}.{kind.__qualname__}. Save tensor.detach() and the "
-                "attributes beside it, and assign to tensor.__class__ after loading."
+def _check_array(array: Any, path: str) -> None:
+    """Raises an error for an array whose values, or whose implementation, a file cannot hold."""
+    if isinstance(array, Tracer):
+        raise note_read(
+            TracingError(
+                f"save: {path} is traced and has no values yet. Got {describe(array)}. Return it from "
+                "the traced function and save it there."
             )
-        names = vars(value) if kind is Tensor else ()
-        if own := [name for name in names if name != "_storage" and not hasattr(Tensor, name)]:
-            raise DataTypeError(
-                f"save: {path} has attributes of its own, and a file holds none. Got {', '.join(own)}. Save "
-                "tensor.detach() and the attributes beside it."
-            )
-        array = value.array if isinstance(value, Tensor) else value
-        if isinstance(array, Tracer):
-            raise note_read(
-                TracingError(
-                    f"save: {path} is traced and has no values yet. Got {describe(array)}. Return it from "
-                    "the traced function and save it there."
-                )
-            )
-        if not (array.is_fully_addressable or array.is_fully_replicated):
-            raise DataError(
-                f"save: {path} is spread over the devices of several processes, and none has it whole. Got "
-                f"{describe(array)} laid out as {describe_sharding(array.sharding)} on "
-                f"{describe_devices(array.sharding.device_set)}. Save it by orbax, see the page 'Saving', or "
-                "give each process all of it first: tensor.to(NamedSharding(mesh, PartitionSpec()))."
-            )
-        word = _find_kind(value, array, path)
-        number = self._numbers.get(id(value))
-        if number is None and word == "key":
-            data = np.asarray(jax.random.key_data(array))
-            number = self._numbers[id(value)] = self.add(data, impl=jax.random.key_impl(array))
-        elif number is None:
-            requires_grad = isinstance(value, Tensor) and value.requires_grad
-            number = self._numbers[id(value)] = self.add(np.asarray(array), requires_grad=requires_grad)
-        return {word: number}
-
-    def add(self, array: np.ndarray[Any, Any], *, requires_grad: bool = False, **more: Any) -> int:
-        """Adds an array with the further facts of its entry, and returns its number."""
-        entry = {"dtype": str(array.dtype), "shape": array.shape, "requires_grad": requires_grad, **more}
-        self._entries.append(entry)
-        self._arrays.append(array.view(_find_stored(array.dtype)))
-        return len(self._arrays) - 1
-
-    def write(self, text: str, file: IO[bytes]) -> None:
-        """Writes the archive."""
-        with zipfile.ZipFile(file, "w") as archive:
-            archive.writestr(zipfile.ZipInfo(_TREE), text)
-            for number, array in enumerate(self._arrays):
-                with archive.open(zipfile.ZipInfo(_member(number)), "w", force_zip64=True) as member:
-                    _write_array(member, array)
-
-
-def _write_array(member: Any, array: np.ndarray[Any, Any]) -> None:
-    """Writes what ``numpy.save`` writes, whose chunks are larger than the caches of a processor."""
-    if array.dtype.kind not in _NATIVE:
-        np.lib.format.write_array(member, array, allow_pickle=False)
-        return
-    header = np.lib.format.header_data_from_array_1_0(array)
-    np.lib.format.write_array_header_1_0(member, header)
-    order = "F" if header["fortran_order"] else "C"
-    flags: Any = ("external_loop", "buffered", "zerosize_ok")
-    chunks: Any = np.nditer(array, flags, order=order, buffersize=_CHUNK // array.itemsize)
-    for chunk in chunks:
-        member.write(np.ascontiguousarray(chunk).view(np.uint8).data)  # most often without a copy
-
-
-def _find_kind(value: Any, array: Any, path: str) -> str:
-    """Returns how the tree calls an array.
-
-    Raises:
-        DataTypeError: it is of keys that no name leads back to.
-    """
-    if not is_key(array):
-        return "tensor" if isinstance(value, Tensor) else "jax"
-    if isinstance(value, Tensor):
-        raise DataTypeError(
-            f"save: {path} is a Tensor of keys. Got {describe(array)}. Save tensor.array, which is an array."
         )
-    if not isinstance(jax.random.key_impl(array), str):
+    if not (array.is_fully_addressable or array.is_fully_replicated):
+        raise DataError(
+            f"save: {path} is spread over the devices of several processes, and none has it whole. Got "
+            f"{describe(array)} laid out as {describe_sharding(array.sharding)} on "
+            f"{describe_devices(array.sharding.device_set)}. Save it by orbax, see the page 'Saving', or "
+            "give each process all of it first: tensor.to(NamedSharding(mesh, PartitionSpec()))."
+        )
+    if is_key(array) and not isinstance(jax.random.key_impl(array), str):
         raise DataTypeError(
             f"save: {path} is of keys whose implementation has no name. Got {describe(array)}. Save "
             "jax.random.key_data(key), and make the key again by jax.random.wrap_key_data."
         )
-    return "key"
 
 
-def _check_digits(value: int, path: str) -> int:
+def _check_digits(value: int, path: str) -> None:
     try:
         str(value)
     except ValueError:
@@ -299,35 +285,10 @@ def _check_digits(value: int, path: str) -> int:
             f"save: {path} has more digits than Python writes. Got an integer of {value.bit_length()} bits. "
             "Save its bytes as an array of uint8."
         ) from None
-    return value
 
 
 def _member(number: int) -> str:
-    return f"arrays/{number}.npy"
-
-
-def _encode_float(_: _Writer, value: float, path: str) -> Any:  # noqa: ARG001  same signature as the others
-    return value if math.isfinite(value) else {"float": repr(value)}
-
-
-def _encode_numpy(writer: _Writer, value: Any, path: str) -> Any:
-    if value.dtype.kind not in _NATIVE and value.dtype.kind != "V":
-        raise DataTypeError(
-            f"save: {path} is an array of something else than numbers. Got {describe(value)}. Save a list."
-        )
-    return {"numpy": writer.add(value)}
-
-
-_ENCODERS: dict[type, Callable[[_Writer, Any, str], Any]] = {
-    float: _encode_float,
-    complex: lambda writer, value, path: {"complex": writer.encode_items((value.real, value.imag), path)},
-    bytes: lambda _, value, path: {"bytes": value.hex()},  # noqa: ARG005
-    list: lambda writer, value, path: {"list": writer.encode_items(value, path)},
-    tuple: lambda writer, value, path: {"tuple": writer.encode_items(value, path)},
-    dict: lambda writer, value, path: {"dict": writer.encode_pairs(value, path)},
-    OrderedDict: lambda writer, value, path: {"OrderedDict": writer.encode_pairs(value, path)},
-    np.ndarray: _encode_numpy,
-}
+    return f"arrays/{number}"
 
 
 class _Reader:
@@ -336,146 +297,91 @@ class _Reader:
     def __init__(self, archive: zipfile.ZipFile, location: Any) -> None:
         self._archive = archive
         self._placement = find_placement(location)
-        self._entries: list[dict[str, Any]] = []
-        self._made: dict[tuple[str, int], Any] = {}
-
-    def read(self) -> Any:
-        """Reads the archive."""
-        page = json.loads(self._archive.read(self._find_member(_TREE, None)))
-        if not isinstance(page, dict) or page.get("oplib") != _VERSION:
+        self._made: dict[int, Any] = {}
+        is_first = "tree.json" in archive.namelist()
+        self.page: Any = {"oplib": 1} if is_first else json.loads(bytes(self._read(_STRUCTURE)))
+        if self.page["oplib"] != _VERSION:
             raise DataError(
-                f"load: the file is of a version that is not read. Got {describe(page)}. This is version "
-                f"{_VERSION} of the format. Load it with the oplib that saved it."
+                "load: the file is of another version of the format, which is not read. Got version "
+                f"{self.page['oplib']}, this is version {_VERSION}. Load it with the oplib that saved it; "
+                "numpy.load reads the arrays of version 1."
             )
-        self._entries = page["arrays"]
-        return self._decode(page["tree"], "the tree")
 
-    def _decode(self, value: Any, path: str) -> Any:
+    def decode(self, value: Any, path: str) -> Any:
         """Returns the value of some JSON. ``path`` names its place in errors."""
+        if isinstance(value, list):
+            return [self.decode(item, f"{path}[{index}]") for index, item in enumerate(value)]
         if not isinstance(value, dict):
             return value
         ((kind, content),) = value.items()
-        if kind in ("tensor", "jax", "numpy", "key"):
-            return self._find(kind, content, path)
-        if kind in ("list", "tuple"):
-            items = [self._decode(item, f"{path}[{index}]") for index, item in enumerate(content)]
-            return items if kind == "list" else tuple(items)
-        if kind in ("dict", "OrderedDict"):
-            keys = [self._decode(key, f"a key of {path}") for key, _ in content]
-            items = [
-                self._decode(item, f"{path}[{key!r}]") for key, (_, item) in zip(keys, content, strict=True)
-            ]
-            return (dict if kind == "dict" else OrderedDict)(zip(keys, items, strict=True))
-        if kind == "complex":
-            return complex(*[self._decode(part, path) for part in content])
-        if kind in _PLAIN:
-            return _PLAIN[kind](content)
-        raise DataError(f"load: the tree has something of an unknown kind. Got {kind!r}. Save it again.")
+        match kind, content:
+            case "array", int():
+                if content not in self._made:
+                    self._made[content] = self._make(content, path)
+                result = self._made[content]
+            case "tuple", [*_]:
+                result = tuple(self.decode(content, path))
+            case "dict" | "OrderedDict", [[*keys], [*items]]:
+                keys = self.decode(keys, f"a key of {path}")
+                items = [self.decode(item, f"{path}[{key!r}]") for key, item in zip(keys, items, strict=True)]
+                result = (dict if kind == "dict" else OrderedDict)(zip(keys, items, strict=True))
+            case "complex", [float(), float()]:
+                result = complex(*content)
+            case "bytes", str():
+                result = bytes.fromhex(content)
+            case "dtype", str():
+                result = np.dtype(content)
+            case _:
+                raise DataError(f"load: {path} is of an unknown kind. Got {kind!r}. Save it again.")
+        return result
 
-    def _find(self, kind: str, number: int, path: str) -> Any:
-        member = self._made.get((kind, number))
-        if member is None:
-            member = self._made[kind, number] = self._make(kind, number, path)
-        return member
-
-    def _make(self, kind: str, number: int, path: str) -> Any:
-        entry = self._entries[number]
-        values = self._read_array(number, entry)
-        if kind == "numpy":
+    def _make(self, number: int, path: str) -> Any:
+        entry = self.page["arrays"][number]
+        shape, dtype = tuple(entry["shape"]), np.dtype(str(entry["dtype"]))
+        require_memory("load", shape, dtype)
+        size = math.prod(shape) * dtype.itemsize
+        values = self._read(_member(number), size).view(dtype).reshape(shape)
+        if entry["kind"] == "numpy":
             return values
         if isinstance(self._placement, Sharding):
             check_shape(f"load: {path}", values, self._placement)
-        array = adopt_array(values.astype(normalize_dtype(values.dtype), copy=False), self._placement)
-        if kind == "key":
-            return jax.random.wrap_key_data(array, impl=str(entry["impl"]))
-        if kind == "jax":
-            return array
-        requires_grad = entry["requires_grad"]
-        if not isinstance(requires_grad, bool):
-            raise _misfit(number, "a bool for requires_grad", describe(requires_grad))
-        return Tensor.from_array(array, requires_grad=requires_grad)
+        if dtype.kind != "V":  # such as int4, which arrays have, and Tensors have not
+            values = values.astype(normalize_dtype(dtype), copy=False)
+        array = adopt_array(values, self._placement)
+        match entry:
+            case {"kind": "jax"}:
+                return array
+            case {"kind": "key", "impl": str(impl)}:
+                return jax.random.wrap_key_data(array, impl=impl)
+            case {"kind": "tensor", "requires_grad": bool(requires_grad)}:
+                return Tensor.from_array(array, requires_grad=requires_grad)
+            case _:
+                raise DataError(
+                    f"load: array {number} has an entry that save does not write. Got {entry}. Save it again."
+                )
 
-    def _read_array(self, number: int, entry: dict[str, Any]) -> np.ndarray[Any, Any]:
-        """Reads an array that is as its entry says, or raises DataError."""
-        name, shape = entry["dtype"], tuple(entry["shape"])
-        is_structured = name.startswith(("[", "{"))  # numpy's own, which no Tensor has
-        dtype = None if is_structured else np.dtype(name)
-        size = None if dtype is None else math.prod(shape) * dtype.itemsize
-        if dtype is not None:
-            require_memory("load", shape, dtype)
-        info = self._find_member(_member(number), size)
-        with self._archive.open(info) as member:
-            if dtype is not None:
-                return _read_items(member, number, shape, dtype)
-            with converting:  # a header is Python text
-                values = np.lib.format.read_array(io.BytesIO(member.read()), allow_pickle=False)
-        if values.shape != shape or str(values.dtype) != name:
-            raise _misfit(number, f"{name} {shape}", f"{values.dtype} {values.shape}")
-        return values
-
-    def _find_member(self, name: str, size: int | None) -> zipfile.ZipInfo:
-        """Finds a member, and checks its size.
+    def _read(self, name: str, size: int | None = None) -> Any:
+        """Reads a member into memory that JAX takes as it is, and that nothing else holds.
 
         Args:
             name: the name of the member.
-            size: the number of bytes of items that the table states; None if it states none.
+            size: the number of bytes that the table states; None if it states none.
 
         Raises:
-            DataError: the member is longer, is compressed too far, or by a method that ``save`` does not use.
+            DataError: the member has another size, or is compressed, and could expand without bounds.
         """
         info = self._archive.getinfo(name)
-        most = _HEADER + (100 * info.compress_size if size is None else size)
-        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.file_size > most:
+        size = info.file_size if size is None else size
+        if info.compress_type != zipfile.ZIP_STORED or not info.compress_size == info.file_size == size:
             raise DataError(
-                f"load: the member {name} is not one that oplib.save has written. Got {info.file_size} bytes "
-                f"from {info.compress_size}, compressed by method {info.compress_type}; there can be {most}. "
-                "Save it again."
+                f"load: the member {name} does not fit the table of the file. Got {info.file_size} bytes, by "
+                f"method {info.compress_type} compressed to {info.compress_size}, the table says {size}. The "
+                "file is damaged, or written by another program; save it again."
             )
-        return info
-
-
-def _read_items(
-    member: IO[bytes], number: int, shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> np.ndarray[Any, Any]:
-    """Reads an array into memory that JAX takes as it is, and that nothing else holds."""
-    is_fortran = _read_header(member, number, shape, _find_stored(dtype))
-    memory = np.empty(math.prod(shape) * dtype.itemsize + _ALIGNMENT, np.uint8)
-    items = memory[-memory.ctypes.data % _ALIGNMENT :][: memory.size - _ALIGNMENT]
-    place = 0
-    while chunk := member.read(_CHUNK):
-        items[place : place + len(chunk)] = np.frombuffer(chunk, np.uint8)  # raises if there are too many
-        place += len(chunk)
-    if place != items.size:
-        raise _misfit(number, f"{items.size} bytes", f"{place} bytes")
-    values = items.view(dtype)
-    return values.reshape(shape[::-1]).T if is_fortran else values.reshape(shape)
-
-
-def _find_stored(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Returns the dtype as which a file stores another one."""
-    return dtype if dtype.kind in _NATIVE else np.dtype(f"u{dtype.itemsize}")
-
-
-def _read_header(member: IO[bytes], number: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
-    """Returns whether the items are in Fortran's order.
-
-    Raises:
-        DataError: the header of an array has another shape or dtype than its entry.
-    """
-    with converting:  # a header is Python text
-        is_first = np.lib.format.read_magic(member) == (1, 0)
-        read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
-        shape_in_file, is_fortran, kind = read(member)
-    if shape_in_file != shape or kind != dtype:
-        raise _misfit(number, f"{dtype} {shape}", f"{kind} {shape_in_file}")
-    return is_fortran
-
-
-def _misfit(number: int, expected: str, got: str) -> DataError:
-    return DataError(
-        f"load: array {number} does not fit the table of the file. Got {got}, the table says {expected}. The "
-        "file is damaged; save it again."
-    )
-
-
-_PLAIN: dict[str, Callable[[Any], Any]] = {"float": float, "bytes": bytes.fromhex, "dtype": np.dtype}
+        memory = np.empty(size + _ALIGNMENT, np.uint8)
+        items = memory[-memory.ctypes.data % _ALIGNMENT :][:size]
+        member: Any = self._archive.open(info)
+        with member:
+            for start in range(0, size, _CHUNK):
+                member.readinto(items[start : start + _CHUNK].data)
+        return items

@@ -45,7 +45,17 @@ def test_a_result_comes_back_as_a_leaf():
 
 @pytest.mark.parametrize(
     "dtype",
-    ["float32", "float16", "bfloat16", "float8_e4m3fn", "int8", "uint8", "int32", "bool", "complex64"],
+    [
+        "float32",
+        "float16",
+        "bfloat16",
+        "float8_e4m3fn",
+        "int8",
+        "uint8",
+        "int32",
+        "bool",
+        "complex64",
+    ],
 )
 def test_dtypes_come_back_exactly(dtype):
     x = oplib.tensor([0, 1], dtype=getattr(oplib, dtype))
@@ -73,6 +83,15 @@ def test_plain_values_come_back_with_their_types(value):
     assert repr(loaded) == repr(value)
 
 
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "float8_e5m2", "bfloat16"])
+@pytest.mark.parametrize("shape", [(), (0, 3), (5,), (2, 3)])
+def test_arrays_of_dtypes_that_numpy_lacks_come_back(dtype, shape):
+    saved = jnp.ones(shape, dtype)
+    for loaded in again([saved, np.asarray(saved).T]):
+        assert loaded.dtype == saved.dtype
+        assert np.asarray(loaded).tobytes() == np.asarray(saved).tobytes()
+
+
 def test_infinities_and_nan_come_back():
     assert again([float("inf"), -float("inf")]) == [float("inf"), -float("inf")]
     assert np.isnan(again(float("nan")))
@@ -95,13 +114,18 @@ def test_arrays_in_every_order_of_memory_and_of_bytes_come_back():
         loaded += 1  # it may be written
 
 
-def test_an_array_that_is_written_in_several_steps_has_the_bytes_that_numpy_writes():
+def test_an_array_that_is_written_in_several_steps_has_the_bytes_of_its_items_in_order():
     values = np.arange(2 * 300 * 301, dtype=np.float32).reshape(2, 300, 301)  # more than two chunks of bytes
     for saved in (values, values.T, values[:, ::-1, ::2], values.astype(">i2")):
-        file, control = io.BytesIO(), io.BytesIO()
+        file = io.BytesIO()
         oplib.save(saved, file)
-        np.save(control, saved)
-        assert zipfile.ZipFile(file).read("arrays/0.npy") == control.getvalue()
+        assert zipfile.ZipFile(file).read("arrays/0") == saved.tobytes()
+
+
+def test_one_numpy_array_in_two_places_is_one_array_again():
+    array = np.arange(3)
+    first, second = again([array, array])
+    assert first is second
 
 
 def test_an_array_that_is_read_in_several_steps_has_its_memory_to_itself():
@@ -183,15 +207,14 @@ def test_a_path_is_written_and_replaced(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["model.npz"]
 
 
-def test_the_file_is_the_same_each_time_and_numpy_reads_it():
+def test_the_file_is_the_same_each_time_and_numpy_reads_its_arrays():
     files = [io.BytesIO(), io.BytesIO()]
     for file in files:
         oplib.save({"w": oplib.ones(2)}, file)
     assert files[0].getvalue() == files[1].getvalue()
-    files[0].seek(0)
-    with np.load(files[0], allow_pickle=False) as archive:
-        assert archive["arrays/0"].tolist() == [1.0, 1.0]
-        assert json.loads(archive["tree.json"])["tree"] == {"dict": [["w", {"tensor": 0}]]}
+    with zipfile.ZipFile(files[0]) as archive:
+        assert np.frombuffer(archive.read("arrays/0"), np.float32).tolist() == [1.0, 1.0]
+        assert json.loads(archive.read("structure.json"))["tree"] == {"dict": [["w"], [{"array": 0}]]}
 
 
 def test_a_device_can_be_chosen():
@@ -229,6 +252,8 @@ class Named(NamedTuple):
         ({1, 2}, r"Got builtins.set"),
         ({object(): 1}, r"a key of the tree is of a type that is not saved"),
         (np.array([object()]), r"the tree is an array of something else than numbers"),
+        (np.zeros(2, [("a", "f4")]), r"the tree is an array of something else than numbers"),
+        ([np.dtype([("a", "f4")])], r"the tree\[0\] is of a type that is not saved"),
         (
             {"a": [oplib.Tensor.from_array(jax.random.key(0))]},
             r"save: the tree\['a'\]\[0\] is a Tensor of keys. Got key<fry>\[\]. Save tensor.array",
@@ -261,7 +286,7 @@ def test_a_file_of_another_kind_is_refused(content):
 def test_an_archive_without_a_tree_is_refused():
     file = io.BytesIO()
     np.savez(file, a=np.ones(1))
-    with pytest.raises(DataError, match=r"not one that oplib\.save has written.*tree\.json"):
+    with pytest.raises(DataError, match=r"not one that oplib\.save has written.*structure\.json"):
         oplib.load(io.BytesIO(file.getvalue()))
 
 
@@ -272,36 +297,50 @@ def test_a_file_that_is_cut_off_is_refused():
         oplib.load(io.BytesIO(file.getvalue()[:-60]))
 
 
-def rewrite(page):
-    """Returns an archive with a tree of somebody's own, and an array of objects that would be unpickled."""
+def rewrite(page, name="structure.json"):
+    """Returns an archive with a tree of somebody's own, and a pickled array."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("tree.json", json.dumps(page))
-        with archive.open("arrays/0.npy", "w") as member:
-            np.lib.format.write_array(member, np.array([print], object), allow_pickle=True)
+        archive.writestr(name, json.dumps(page))
+        archive.writestr("arrays/0", np.array([print], object).dumps())
     file.seek(0)
     return file
 
 
 def test_another_version_is_refused():
-    with pytest.raises(DataError, match="of a version that is not read"):
+    with pytest.raises(DataError, match=r"another version of the format.* Got version 99, this is version 2"):
         oplib.load(rewrite({"oplib": 99, "tree": None, "arrays": []}))
+
+
+def test_a_file_of_the_first_version_is_refused_by_name():
+    first = rewrite({"oplib": 1, "tree": None, "arrays": []}, "tree.json")
+    with pytest.raises(
+        DataError, match=r"another version .* Got version 1, .*Load it with the oplib that saved"
+    ):
+        oplib.load(first)
 
 
 @pytest.mark.parametrize(
     "tree",
     [
         {"call": "os.system"},
-        {"numpy": 0},
-        {"numpy": 7},
-        {"numpy": 0, "list": []},
-        {"numpy": "x"},
+        {"array": 0},
+        {"array": 7},
+        {"array": 0, "tuple": []},
+        {"array": "x"},
         {"bytes": 3},
+        {"dtype": None},
+        {"tuple": "abc"},
+        {"dict": ["ab", "cd"]},
+        {"dict": [["a", "b"], [1]]},
+        {"OrderedDict": "ab"},
+        {"complex": "12"},
     ],
 )
-def test_nothing_in_a_file_is_executed(tree):
-    page = {"oplib": 1, "tree": tree, "arrays": [{"dtype": "object", "requires_grad": False}]}
-    with pytest.raises(DataError, match=r"or it is damaged|of an unknown kind"):
+@pytest.mark.parametrize("dtype", ["object", "O", "float32"])
+def test_nothing_in_a_file_is_executed(tree, dtype):
+    page = {"oplib": 2, "tree": tree, "arrays": [{"kind": "numpy", "dtype": dtype, "shape": [1]}]}
+    with pytest.raises(DataError, match=r"or it is damaged|of an unknown kind|does not fit the table"):
         oplib.load(rewrite(page))
 
 
@@ -321,7 +360,7 @@ def test_a_file_that_cannot_be_written_to_its_end_leaves_the_old_one_and_no_othe
     def fail(*args, **kwargs):
         raise OSError("disk full")
 
-    monkeypatch.setattr(np.lib.format, "write_array_header_1_0", fail)
+    monkeypatch.setattr(np, "ascontiguousarray", fail)
     with pytest.raises(OSError, match="disk full"):
         oplib.save(oplib.ones(2), path)
     assert oplib.load(path) == 1
@@ -348,50 +387,36 @@ def change_file(change, value=None, *, compression=zipfile.ZIP_STORED):
 
 def change_table(**entry):
     def change(members):
-        page = json.loads(members["tree.json"])
+        page = json.loads(members["structure.json"])
         page["arrays"][0].update(entry)
-        members["tree.json"] = json.dumps(page).encode()
+        members["structure.json"] = json.dumps(page).encode()
 
     return change
 
 
-def spell_array(array):
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
-
-
 def change_array(array):
-    return lambda members: members.update({"arrays/0.npy": spell_array(array)})
-
-
-def cut_header(members):
-    text = members["arrays/0.npy"]
-    members["arrays/0.npy"] = text.replace(b"(2, 3), ", b"(2**60,)")
+    return lambda members: members.update({"arrays/0": array.tobytes()})
 
 
 def nest(members):
-    page = '{"oplib": 1, "arrays": [], "tree": ' + '{"list": [' * 5000 + "]}" * 5000 + "}"
-    members["tree.json"] = page.encode()
+    page = '{"oplib": 2, "arrays": [], "tree": ' + "[" * 5000 + "]" * 5000 + "}"
+    members["structure.json"] = page.encode()
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        change_table(dtype="int32"),
         change_table(dtype="bfloat16"),
         change_table(dtype="float64"),
         change_table(dtype="object"),
         change_table(dtype=3),
-        change_table(shape=[3, 2]),
+        change_table(kind="other"),
+        change_table(shape=[3, 3]),
         change_table(shape=[-2, -3]),
         change_table(shape=None),
-        change_array(np.ones((2, 3), np.int32)),
-        change_array(np.ones((3, 2), np.float32)),
         change_array(np.ones((400, 300), np.float32)),
-        lambda members: members.update({"arrays/0.npy": members["arrays/0.npy"] + b"0"}),
-        lambda members: members.update({"arrays/0.npy": members["arrays/0.npy"][:-1]}),
-        cut_header,
+        lambda members: members.update({"arrays/0": members["arrays/0"] + b"0"}),
+        lambda members: members.update({"arrays/0": members["arrays/0"][:-1]}),
         nest,
     ],
 )
@@ -407,8 +432,8 @@ def test_data_that_do_not_fit_the_table_are_refused(change):
         change_table(impl=None),
         change_table(impl="rbg"),
         change_table(dtype="int32"),
-        change_table(shape=[1, 2]),
-        change_array(np.zeros(2, np.int32)),
+        change_table(shape=[1]),
+        change_array(np.zeros(3, np.int32)),
     ],
 )
 def test_keys_that_do_not_fit_the_table_are_refused(change):
@@ -416,36 +441,19 @@ def test_keys_that_do_not_fit_the_table_are_refused(change):
         oplib.load(change_file(change, jax.random.key(0)))
 
 
-def test_a_compressed_copy_is_read():
-    loaded = oplib.load(change_file(lambda _: None, compression=zipfile.ZIP_DEFLATED))
-    assert loaded["w"].tolist() == [[1, 1, 1], [1, 1, 1]]
-
-
-def test_a_member_that_expands_beyond_the_table_is_not_read(monkeypatch):
-    bomb = change_file(change_array(np.zeros(10**7, np.float32)), compression=zipfile.ZIP_DEFLATED)
-    assert len(bomb.getvalue()) < 10**5
-    tree = change_file(
-        lambda members: members.update({"tree.json": b" " * 10**7 + members["tree.json"]}),
-        compression=zipfile.ZIP_DEFLATED,
-    )
-    for file in (bomb, tree):
-        with pytest.raises(DataError, match=r"is not one that oplib\.save has written"):
-            oplib.load(file)
-
-
 def test_a_table_that_asks_for_more_than_the_memory_is_refused():
     with pytest.raises(AllocationError, match=r"^load: "):
         oplib.load(change_file(change_table(shape=[2**50])))
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_compressions_that_save_does_not_use_are_refused(method):
-    with pytest.raises(DataError, match="compressed by method"):
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_compressed_members_are_refused(method):
+    with pytest.raises(DataError, match=f"by method {method} compressed to .* save it again"):
         oplib.load(change_file(lambda _: None, compression=method))
 
 
-def test_damaged_compressed_data_are_refused():
-    content = change_file(lambda _: None, compression=zipfile.ZIP_DEFLATED).getvalue()
+def test_damaged_data_are_refused():
+    content = change_file(lambda _: None).getvalue()
     refused = 0
     for place in range(0, len(content), 3):
         damaged = bytearray(content)
@@ -522,18 +530,8 @@ def edit_members(change):
 def test_a_flag_of_the_table_that_is_no_bool_is_damage(flag):
     flags = (b'"requires_grad": false', f'"requires_grad": {flag}'.encode())
     file = edit_members(lambda _, text: text.replace(*flags))
-    with pytest.raises(DataError, match="a bool for requires_grad"):
+    with pytest.raises(DataError, match="array 0 has an entry that save does not write"):
         oplib.load(file)
-
-
-@pytest.mark.parametrize("header", [b"(" * 40, b"{'shape': ((((", b"\x00", b"1 +"])
-def test_a_header_that_is_no_python_is_damage(header):
-    def change(name: str, data: bytes) -> bytes:
-        end = data.find(b"\n")
-        return data if name == "tree.json" else data[:10] + header.ljust(end - 10) + data[end:]
-
-    with pytest.raises(DataError, match="damaged"):
-        oplib.load(edit_members(change))
 
 
 def test_an_integer_with_more_digits_than_python_writes_is_refused_by_its_place(tmp_path):
