@@ -28,6 +28,14 @@ LOWEST_TESTS = [
     "tests/library/carrier",
     "tests/autograd/user_functions/test_trees.py",
 ]
+BOTH_WORLDS = """
+import jax, oplib
+from fresh_ops import softclip
+
+x = oplib.tensor(0.5493061, requires_grad=True)  # the tanh of it is 0.5
+softclip(x).backward()
+print(f"{x.grad.item():.2f}", f"{jax.grad(softclip)(0.5493061):.2f}")
+"""
 LOOK = "import oplib, importlib.metadata as m; print(oplib.__file__, oplib.__version__, m.version('oplib'))"
 
 
@@ -87,7 +95,14 @@ def try_commands(python: str, folder: Path) -> None:
     run(python, "-m", "oplib", "new", "fresh_ops", cwd=folder)
     checked = run(python, "-m", "oplib", "check", "fresh_ops", "--quick", cwd=folder / "fresh_ops")
     assert "0 failed, 6 passed" in checked, checked
+    install = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    run(*install, "wheel", "--no-deps", "--wheel-dir", "wheels", "./fresh_ops", cwd=folder)
+    (wheel,) = (folder / "wheels").glob("fresh_ops-*.whl")
     shutil.rmtree(folder / "fresh_ops")
+    run(*install, "install", "--no-deps", str(wheel), cwd=folder)
+    assert run(python, "-I", "-c", BOTH_WORLDS, cwd=folder).split() == ["0.75", "0.75"]
+    run(*install, "uninstall", "--yes", "fresh_ops", cwd=folder)
+    shutil.rmtree(folder / "wheels")
 
 
 def try_distributions(interpreter: str, folder: Path, distributions: tuple[Path, Path], lowest: bool) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from oplib.command_line.new_package import write_files
 from tests.documents import FENCE, has_pairs, read_examples, read_pairs
 
 ROOT = Path(__file__).parent.parent
@@ -245,12 +246,24 @@ def list_programs() -> dict[str, str]:
     }
 
 
+def find_checker(name: str) -> str:
+    """Returns the path of a type checker, or skips the test."""
+    found = shutil.which(name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if found is None:
+        pytest.skip(f"{name} is not installed: it belongs to the extra `types`")
+    return found
+
+
 def run_mypy(folder: Path) -> list[tuple[str, int]]:
     """Returns file and line of each error that ``mypy --strict`` reports in the programs."""
-    mypy = shutil.which("mypy", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    if mypy is None:
-        pytest.skip("mypy is not installed: it belongs to the extra `types`")
-    command = [mypy, "--strict", "--python-executable", sys.executable, "--cache-dir", str(folder / "cache")]
+    command = [
+        find_checker("mypy"),
+        "--strict",
+        "--python-executable",
+        sys.executable,
+        "--cache-dir",
+        str(folder / "cache"),
+    ]
     done = run([*command, *sorted(map(str, folder.glob("*.py")))], folder, MYPYPATH=str(ROOT))
     found = re.findall(r"^(\w+)\.py:(\d+): error: (.*)", done.replace(f"{folder}{os.sep}", ""), re.MULTILINE)
     assert found, done  # the program with mistakes has some
@@ -265,11 +278,8 @@ def is_untyped_call(text: str) -> bool:
 
 def run_pyright(folder: Path) -> list[tuple[str, int]]:
     """Returns file and line of each error that pyright reports in its strict mode."""
-    pyright = Path(sys.executable).with_name("pyright")
-    if not pyright.exists():
-        pytest.skip("pyright is not installed beside this Python")
     (folder / "pyrightconfig.json").write_text(json.dumps(PYRIGHT))
-    command = [str(pyright), "--outputjson", "--pythonpath", sys.executable]
+    command = [find_checker("pyright"), "--outputjson", "--pythonpath", sys.executable]
     done = run(command, folder, PYTHONPATH=str(ROOT))
     _, brace, rest = done.partition("{")  # before it, pyright may tell of a newer version
     assert brace, f"pyright gave no JSON: {done[-500:]}"
@@ -342,3 +352,17 @@ def test_each_mistake_is_found(check, checker: str) -> None:
     told = set(check(checker)["wrong"])
     assert [line for place, line in enumerate(WRONG) if place + first not in told] == []
     assert min(told) >= first
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_a_package_of_the_command_line_passes(checker, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_files("fresh_ops", None)
+    found = find_checker(checker)
+    command = {
+        "mypy": [found, "--python-executable", sys.executable, "--cache-dir", str(tmp_path / "cache"), "."],
+        "pyright": [found, "--pythonpath", sys.executable],
+    }[checker]
+    told = run(command, tmp_path / "fresh_ops", MYPYPATH=str(ROOT), PYTHONPATH=str(ROOT))
+    assert re.search("no issues found in 5 source files|^0 errors", told, re.MULTILINE), told

@@ -20,12 +20,24 @@ from .output import load_ops, print_colored, print_json, write_file
 
 def add_check_commands(commands: Any) -> None:
     """Adds the command to the parser."""
-    check = commands.add_parser("check", help="opcheck of every op that a file or module registers")
-    check.add_argument("modules", nargs="+", metavar="MODULE", help="a file of Python, or a module")
-    check.add_argument("--quick", action="store_true", help="leave out the slow checks")
-    check.add_argument("--html", metavar="FILE", help="write a report as a page")
-    check.add_argument("--junit", metavar="FILE", help="write the results as JUnit XML")
-    check.add_argument("--json", action="store_true", help="print for other programs")
+    text = "opcheck of every op that a file or module registers"
+    check = commands.add_parser("check", help=text, description=f"{text}; the status is 1 if one fails.")
+    check.add_argument(
+        "modules", nargs="+", metavar="MODULE", help="path of a file.py, or dotted name of a module to import"
+    )
+    check.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"leave out the slow checks: {' and '.join(map(name_check, SLOW_CHECKS))}",
+    )
+    check.add_argument(
+        "--html",
+        metavar="FILE",
+        help="write a page: the rules and checks of each op, and the Jacobians of a wrong gradient",
+    )
+    check.add_argument(
+        "--junit", metavar="FILE", help="write JUnit XML, which CI shows: a suite an op, a case a check"
+    )
     check.set_defaults(run=check_modules)
 
 

@@ -14,7 +14,7 @@ import jax
 
 from oplib.config import config
 
-from .output import print_colored, print_json
+from .output import CommandError, print_colored, print_json
 
 _VARIABLES = (
     "JAX_PLATFORMS",
@@ -29,12 +29,23 @@ _EXTRAS = ("numpy", "optax", "rich", "pytest", "torch")
 def add_doctor_commands(commands: Any) -> None:
     """Adds the command to the parser."""
     command = commands.add_parser("doctor", help="versions, devices, settings, known problems")
-    command.add_argument("--json", action="store_true", help="print for other programs")
+    command.add_argument(
+        "--package",
+        metavar="FOLDER",
+        help="list what is to be filled in before the package there is published",
+    )
     command.set_defaults(run=show_facts)
 
 
 def show_facts(options: argparse.Namespace) -> int:
-    """Prints the facts, and problems that follow from them."""
+    """Prints the facts, and problems that follow from them; or what a package lacks, with the status 1."""
+    if options.package is not None:
+        lacking = find_placeholders(Path(options.package))
+        if options.json:
+            print_json({"package": options.package, "to fill in": lacking})
+        else:
+            print("\n".join(f"  {line}" for line in lacking) or "  Nothing is to be filled in.")
+        return int(bool(lacking))
     facts, problems = collect_facts(), find_problems()
     if options.json:
         print_json({**facts, "problems": problems})
@@ -64,6 +75,23 @@ def collect_facts() -> dict[str, str]:
         "config": repr(config),
         **{name: os.environ[name] for name in _VARIABLES if name in os.environ},
     }
+
+
+def find_placeholders(folder: Path) -> list[str]:
+    """Returns the lines that ``new`` left to fill in, with their places.
+
+    Raises:
+        CommandError: there is no package in the folder.
+    """
+    if not (folder / "pyproject.toml").is_file():
+        raise CommandError(f"{folder} has no pyproject.toml; name the folder of a package")
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    return [
+        f"{path}:{number}: {line.strip()}"
+        for path in files
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if "TODO" in line
+    ]
 
 
 def find_problems() -> list[str]:

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from oplib.errors import OplibError
 
 from .checking import add_check_commands
+from .completion import add_completion_command
 from .doctor import add_doctor_commands
 from .measuring import add_measuring_commands
 from .new_package import add_new_commands
@@ -34,13 +35,16 @@ def make_parser() -> argparse.ArgumentParser:
         add_measuring_commands,
         add_doctor_commands,
         add_new_commands,
+        add_completion_command,
     ):
         add(commands)
+    for command in commands.choices.values():
+        command.add_argument("--json", action="store_true", help="print for other programs")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; returns the exit status: 0, 1 if a check failed, or 2 after an error.
+    """Runs a command; returns the exit status: 0, 1 if a check failed, 2 after an error, 130 after Ctrl-C.
 
     Args:
         arguments: the words of the command line; None for those of the process.
@@ -60,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         print("oplib: interrupted", file=sys.stderr)
-        return 2
+        return 130  # as a shell says of a process that SIGINT has ended
     except (OplibError, CommandError, OSError) as error:
         print(f"oplib: {' '.join(str(error).split())}", file=sys.stderr)
         return 2

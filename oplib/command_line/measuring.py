@@ -38,9 +38,7 @@ def add_measuring_commands(commands: Any) -> None:
             help="the shape of a tensor argument, once for each",
         )
         command.set_defaults(run={"bench": print_times, "jaxpr": show_jaxpr, "hlo": show_hlo}[name])
-        if name == "bench":
-            command.add_argument("--json", action="store_true", help="print for other programs")
-        elif name == "hlo":
+        if name == "hlo":
             command.add_argument("--optimized", action="store_true", help="after XLA's optimizations")
 
 
@@ -92,15 +90,22 @@ def _split(op: OpOverload, call: Call) -> tuple[Callable[..., Any], list[Any]]:
 def show_jaxpr(options: argparse.Namespace) -> int:
     """Prints the jaxpr of a call."""
     run, arrays = _split(*_prepare(options))
-    print(jax.make_jaxpr(run)(*arrays))
-    return 0
+    return _print_program(options, "jaxpr", str(jax.make_jaxpr(run)(*arrays)))
 
 
 def show_hlo(options: argparse.Namespace) -> int:
     """Prints the program of a call."""
     run, arrays = _split(*_prepare(options))
     lowered = jax.jit(run).lower(*arrays)
-    print(lowered.compile().as_text() if options.optimized else lowered.as_text())
+    text = lowered.compile().as_text() if options.optimized else lowered.as_text()
+    return _print_program(options, "hlo", str(text))
+
+
+def _print_program(options: argparse.Namespace, form: str, text: str) -> int:
+    if options.json:
+        print_json({"op": options.op, form: text})
+    else:
+        print(text)
     return 0
 
 

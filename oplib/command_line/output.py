@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,13 +26,13 @@ def print_json(value: Any) -> None:
 
 
 def print_colored(text: str, colors: dict[str, str]) -> None:
-    """Prints text; each of the words gets its colour where a terminal and rich are there.
+    """Prints text; each of the words gets its colour where a terminal and rich are there, and no NO_COLOR.
 
     Args:
         text: the text.
         colors: colours of rich by word.
     """
-    if not sys.stdout.isatty() or importlib.util.find_spec("rich") is None:
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or importlib.util.find_spec("rich") is None:
         print(text)
         return
     from rich.console import Console

@@ -8,7 +8,7 @@ from typing import Any
 from oplib.tensor import Tensor
 from oplib.visual.graph import graph
 
-from .output import CommandError, load_module
+from .output import CommandError, load_module, print_json
 
 
 def add_graph_command(commands: Any) -> None:
@@ -46,8 +46,9 @@ def draw_graph(options: argparse.Namespace) -> int:
             f"{name} returns {type(result).__name__}; it must return a Tensor, or a Tensor and its parameters"
         )
     picture = graph(loss, params, run=options.runs_backward)
-    if options.output is None:
-        print(picture)
+    printed = str(picture if options.output is None else picture.save(options.output))
+    if options.json:
+        print_json({"graph" if options.output is None else "file": printed})
     else:
-        print(f"  {picture.save(options.output)}")
+        print(printed if options.output is None else f"  {printed}")
     return 0

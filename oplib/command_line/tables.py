@@ -24,12 +24,10 @@ def add_tables_commands(commands: Any) -> None:
     table.add_argument("namespace", nargs="?", help="whose ops; all if left out")
     table.add_argument("--module", metavar="M", help="a file or module to import before, which registers ops")
     table.add_argument("--html", metavar="FILE", help="write the table as a page")
-    table.add_argument("--json", action="store_true", help="print for other programs")
     table.set_defaults(run=show_ops)
     show = commands.add_parser("show", help="schema, rules and samples of one op")
     show.add_argument("op", metavar="NS::OP", help="the qualified name")
     show.add_argument("--module", metavar="M", help="a file or module to import before")
-    show.add_argument("--json", action="store_true", help="print for other programs")
     show.set_defaults(run=show_op)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
@@ -50,7 +49,7 @@ class OpCase:
             pytest.skip(f"{self.op.name()}: {str(result).removeprefix('SKIPPED: ')}")
 
 
-def parametrize_ops(namespace: str, *, checks: Sequence[str] = DEFAULT_TEST_UTILS) -> Any:
+def parametrize_ops(namespace: str, *, checks: Sequence[str] = DEFAULT_TEST_UTILS) -> pytest.MarkDecorator:
     """Returns a decorator that turns a test into one for each op of a namespace, sample and check.
 
     The test gets an :class:`OpCase` as its argument ``case``, and calls it. The id of each test is the name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
@@ -35,11 +35,20 @@ class Call(NamedTuple):
 
 
 Maker = Callable[[], Iterable[Any]]
+_Maker = TypeVar("_Maker", bound=Maker)
 
 _makers: dict[str, Maker] = {}
 
 _UNIFORM: tuple[Shape, ...] = ((3, 4), (4,), (3, 3), (2, 3, 4), ())
 """Shapes that all tensors of a call may have; ops of more than one shape are tried after these."""
+
+
+@overload
+def add_samples(op: Any) -> Callable[[_Maker], _Maker]: ...
+
+
+@overload
+def add_samples(op: Any, make: _Maker) -> _Maker: ...
 
 
 @entry_point

@@ -1,5 +1,6 @@
 """The command line, as a process where the exit status and the streams count, else by its function."""
 
+import argparse
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import pytest
 
 import oplib
 from oplib.command_line.main import main
+from oplib.command_line.new_package import write_files
 
 ROOT = Path(oplib.__file__).parents[1]
 MODULE = '''
@@ -214,6 +216,7 @@ def test_a_new_package_passes_its_tests(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["new", "fresh_ops"]) == 0
     assert "python -m pytest" in capsys.readouterr().out
+    assert ">softclip</text>" in Path("fresh_ops/docs/softclip.svg").read_text()
     command = [sys.executable, "-m", "pytest", "-q", "-p", "oplib_pytest"]
     done = subprocess.run(command, cwd=tmp_path / "fresh_ops", capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
@@ -233,12 +236,35 @@ def test_a_new_package_passes_its_tests(tmp_path, monkeypatch, capsys):
 
 def test_a_new_package_says_where_oplib_comes_from(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["new", "fresh_ops"]) == 0
-    project = tomllib.loads(Path("fresh_ops/pyproject.toml").read_text())
-    assert project["project"]["dependencies"] == []
-    workflow = Path("fresh_ops/.github/workflows/test.yml").read_text()
-    assert workflow.index('pip install "${OPLIB:?fill in OPLIB') < workflow.index("pip install -e")
-    assert "Install oplib first" in Path("fresh_ops/README.md").read_text()
+    texts = {path: path.read_text() for path in write_files("fresh_ops", None)}
+    project = tomllib.loads(texts[Path("fresh_ops/pyproject.toml")])
+    assert project["project"]["dependencies"] == ["jax"]
+    assert [path.name for path, text in texts.items() if "HOST/OWNER" in text] == ["pyproject.toml"]
+    assert "oplib is on no package index" in texts[Path("fresh_ops/README.md")]
+
+
+def test_what_is_to_be_filled_in_is_found(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_files("fresh_ops", None)
+    assert main(["doctor", "--package", "fresh_ops"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5  # licence, name, classifiers, the address of oplib, the address of the source
+    assert all(line.startswith("  fresh_ops/pyproject.toml:") for line in lines)
+    project = Path("fresh_ops/pyproject.toml")
+    project.write_text(project.read_text().replace("TODO", "done"))
+    assert main(["doctor", "--package", "fresh_ops", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["to fill in"] == []
+
+
+@pytest.mark.parametrize("name", ["MIT", "BSD-3-Clause", "Apache-2.0"])
+def test_a_licence_is_written_and_named(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_files("fresh_ops", name)
+    project = tomllib.loads(Path("fresh_ops/pyproject.toml").read_text())["project"]
+    assert (project["license"], project["license-files"]) == (name, ["LICENSE"])
+    assert len(Path("fresh_ops/LICENSE").read_text()) > 1_000
+    assert main(["doctor", "--package", "fresh_ops"]) == 1
+    assert ("LICENSE:" in capsys.readouterr().out) == (name != "Apache-2.0")
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs", "oplib"])
@@ -282,6 +308,13 @@ BAD_INPUT = [
     (["graph", "graphs.py:fails"], "fails raises ValueError: no data"),
     (["graph", "graphs.py:loss", "-o", "loss.bmp"], "loss.bmp"),
     (["new", "class"], "'class' cannot be the name of a package"),
+    (["new", "class"], "such as my_class"),
+    (["new", "my-ops2"], "such as my_ops2"),
+    (["new", "\N{LATIN SMALL LIGATURE FI}x"], "such as fix"),
+    (["new", "__init__"], "such as init"),
+    (["new", "2d"], "such as my_2d"),
+    (["new", ""], "such as ops"),
+    (["doctor", "--package", "taken"], "taken has no pyproject.toml"),
     (["new", "jax"], "'jax' is the name of an installed package, which the new one would hide"),
     (["new", "json"], "'json' is the name of an installed package"),
     (["new", "taken"], "taken exists already"),
@@ -335,3 +368,112 @@ def test_the_version_needs_no_command():
         subprocess.run(command, capture_output=True, text=True, check=True).stdout
         == f"oplib {oplib.__version__}\n"
     )
+
+
+COMMANDS = {
+    "ops": ["ops", "oplib"],
+    "show": ["show", "oplib::sin"],
+    "check": ["check", "user_ops.py", "--quick"],
+    "graph": ["graph", "user_ops_graph.py:loss"],
+    "bench": ["bench", "oplib::sin"],
+    "jaxpr": ["jaxpr", "oplib::sin"],
+    "hlo": ["hlo", "oplib::sin"],
+    "doctor": ["doctor"],
+    "new": ["new", "fresh_ops"],
+    "completion": ["completion", "bash"],
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("user_ops.py").write_text(MODULE.format(factor=3))
+    Path("user_ops_graph.py").write_text(GRAPH)
+
+
+def test_every_command_stands_in_the_tests_and_on_the_page(capsys):
+    main(["completion", "bash"])
+    assert f'words="{" ".join(COMMANDS)}"' in capsys.readouterr().out
+    page = (ROOT / "docs/use/command_line.md").read_text()
+    assert [name for name in COMMANDS if f"`{name} " not in page and f"`{name}`" not in page] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.usefixtures("folder")
+def test_every_command_prints_for_other_programs(words, capsys):
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.usefixtures("folder")
+def test_every_command_prints_without_colours_where_they_are_not_wanted(words, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert main(words) == 0
+    assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_interrupted_in_one_line(name, monkeypatch, capsys):
+    def interrupt(parser, words):
+        options = parse(parser, words)
+        options.run = raise_interrupt
+        return options
+
+    def raise_interrupt(options):
+        raise KeyboardInterrupt
+
+    parse = argparse.ArgumentParser.parse_args
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", interrupt)
+    assert main(COMMANDS[name]) == 130
+    assert capsys.readouterr() == ("", "oplib: interrupted\n")
+
+
+@pytest.mark.slow
+def test_an_interrupt_of_the_process_ends_it_in_one_line(folder):
+    Path("user_ops_slow.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    command = [sys.executable, "-m", "oplib", "ops", "--module", "user_ops_slow.py"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "oplib: interrupted\n")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_explained(name, capsys):
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    told = capsys.readouterr().out.split("options:")[1]
+    for option in re.findall(r"^  -.*(?:\n {10,}.*)*", told, re.MULTILINE):
+        assert re.search(r"(?:  |\n {10,})[a-zA-Z]\S* \S+", option), option
+
+
+@pytest.mark.parametrize(
+    ("words", "proposed"),
+    [
+        (["oplib", "che"], ["check"]),
+        (["oplib", "check", "--q"], ["--quick"]),
+        (["oplib", "new", "--"], ["--help", "--json", "--license"]),
+    ],
+)
+def test_bash_completes_commands_and_options(words, proposed, capsys):
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    words_now = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}"
+    run = f"{script}\n{words_now}; _oplib; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(["bash", "-c", run], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == proposed
+
+
+def test_the_scripts_for_zsh_and_fish_have_every_command(capsys):
+    main(["completion", "bash"])
+    bash = capsys.readouterr().out
+    main(["completion", "zsh"])
+    assert capsys.readouterr().out.endswith(bash)
+    main(["completion", "fish"])
+    fish = capsys.readouterr().out
+    assert 'complete -c oplib -n "__fish_seen_subcommand_from check" -a "--help --html --json' in fish
+    assert [name for name in COMMANDS if f'from {name}"' not in fish] == []

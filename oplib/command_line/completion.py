@@ -1,0 +1,53 @@
+"""``completion``: what a shell completes after ``oplib``."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any
+
+from .output import print_json
+
+_BASH = """_oplib() {{
+    local words=
+    case "$COMP_CWORD ${{COMP_WORDS[1]}}" in
+        "1 "*) words="{commands}" ;;
+{cases}
+    esac
+    COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
+}}
+complete -o default -F _oplib oplib
+"""
+_ZSH = "autoload -U +X compinit bashcompinit && compinit && bashcompinit\n"
+
+
+def add_completion_command(commands: Any) -> None:
+    """Adds the command to the parser."""
+    command = commands.add_parser("completion", help="the script with which a shell completes commands")
+    command.add_argument("shell", choices=["bash", "zsh", "fish"])
+    command.set_defaults(run=lambda options: print_script(options, commands.choices))
+
+
+def print_script(options: argparse.Namespace, parsers: dict[str, argparse.ArgumentParser]) -> int:
+    """Prints the script of a shell for commands and their options."""
+    words = {
+        name: " ".join(sorted(set(re.findall(r"--[a-z]+", parser.format_help()))))
+        for name, parser in parsers.items()
+    }
+    if options.shell == "fish":
+        lines = [f'complete -c oplib -f -n __fish_use_subcommand -a "{" ".join(words)}"']
+        lines += [
+            f'complete -c oplib -n "__fish_seen_subcommand_from {name}" -a "{options}"'
+            for name, options in words.items()
+        ]
+        script = "\n".join([*lines, ""])
+    else:
+        cases = "\n".join(f'        *" {name}") words="{options}" ;;' for name, options in words.items())
+        script = (_ZSH if options.shell == "zsh" else "") + _BASH.format(
+            commands=" ".join(words), cases=cases
+        )
+    if options.json:
+        print_json({"shell": options.shell, "script": script})
+    else:
+        print(script, end="")
+    return 0
