@@ -256,7 +256,7 @@ def test_what_is_to_be_filled_in_is_found(tmp_path, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["to fill in"] == []
 
 
-@pytest.mark.parametrize("name", ["MIT", "BSD-3-Clause", "Apache-2.0"])
+@pytest.mark.parametrize("name", ["BSD-3-Clause", "MIT"])
 def test_a_licence_is_written_and_named(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_files("fresh_ops", name)
@@ -264,7 +264,7 @@ def test_a_licence_is_written_and_named(name, tmp_path, monkeypatch, capsys):
     assert (project["license"], project["license-files"]) == (name, ["LICENSE"])
     assert len(Path("fresh_ops/LICENSE").read_text()) > 1_000
     assert main(["doctor", "--package", "fresh_ops"]) == 1
-    assert ("LICENSE:" in capsys.readouterr().out) == (name != "Apache-2.0")
+    assert "LICENSE:" in capsys.readouterr().out  # the name of the owner
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs", "oplib"])
