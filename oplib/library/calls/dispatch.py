@@ -211,7 +211,8 @@ class Dispatcher:
         if not self.is_fast or self._is_closed or not config.fast_path:
             return
         state = modes.state
-        if state.watchers and not (state.inference and state.watchers == 1):  # it serves no such call
+        watchers = state.watchers - state.in_trace
+        if watchers and not (state.inference and watchers == 1):  # it serves no such call
             return
         self.array_types.update(type(value) for value in flat if isinstance(value, jax.Array))
         if not self._is_kept(layout) or any(

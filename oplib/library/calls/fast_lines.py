@@ -25,6 +25,7 @@ from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.devices.layout import place_like
 from oplib.tensor.inference import InferenceStorage, InferenceTensor
+from oplib.tensor.storage.escape import note_trace
 from oplib.tensor.storage.fresh import LARGE
 from oplib.tensor.storage.overlay import overlays
 from oplib.tracebacks import CarriedError
@@ -57,12 +58,15 @@ for _object in (
         freeze_softly,
         freeze_tree,
         note_location,
+        note_trace,
         note_write,
         place_like,
         to_operand,
     ),
 ):
     SHARED_OBJECTS[f"__{_object.__name__}"] = _object
+# the thread is in a trace, where user code has not switched recording off, and nothing else is to be seen
+_IS_TRACED_ONLY = "(__state.watchers == 1 and __state.in_trace and __state.constant_in is None)"
 
 
 def write_block(code: CodeWriter, block: FastBlock) -> None:
@@ -169,7 +173,7 @@ class _CallWriter:
             self._write_return(self._box(self._call(self._read_arrays()), "Inference"))
             return
         code.write("__state = __modes.state")
-        with code.block("if not __state.watchers:"):
+        with code.block(f"if not __state.watchers or {_IS_TRACED_ONLY}:"):
             if self._tensors and self._dispatcher.record.derivative.constant is None:
                 self._write_recorded_call()
             self._write_return(self._box(self._call(self._read_arrays())))
@@ -198,6 +202,11 @@ class _CallWriter:
                 f"{tensor} = __new(__{prefix}Tensor)",
                 f"{tensor}._storage = {storage}",
             )
+            if not prefix:  # an op may return a constant in a trace
+                with self._code.block(
+                    f"if __state.watchers and not __isinstance({storage}.array, __Tracer):"
+                ):
+                    self._code.write(f"{tensor}._trace = __note_trace(__state)")
         return [f"__tensor{index or ''}" for index in range(len(outputs))]
 
     def _write_return(self, results: Sequence[str]) -> None:

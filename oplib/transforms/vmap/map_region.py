@@ -26,6 +26,7 @@ from oplib.library.carrier.unmapped_values import UnmappedValue
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
 from oplib.tensor.storage.cut import cuts_results, stop
+from oplib.tensor.storage.escape import note_trace
 from oplib.tensor.storage.failed_reads import refuse_caught_reads
 from oplib.tensor.storage.map_level import MapAxis, MapLevel, run_in_levels
 from oplib.transforms.tracing.boundary import Boundary
@@ -148,6 +149,7 @@ class Region:
         arrays = [entrance.moved._storage.array for entrance in self._entrances.values()]
         mapped = jax.vmap(body, axis_size=self._size, axis_name=MapAxis(self._randomness))
         refuse_caught_reads("vmap", mapped, _number_examples(self._size, arrays), arrays)
+        note_trace(modes.state)
         return self._leave()
 
     def _enter(self, value: Any, dim: int | None) -> Any:

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.core import Tracer
 
 import oplib
 from oplib import Tensor
@@ -98,6 +99,59 @@ def test_both_paths_record_the_same(call: Callable[[Tensor], Any], monkeypatch: 
             facts = [(one.requires_grad, one.output_nr, one.grad_fn is node) for one in results]
             found.append([node.name(), saved, edges, values, facts])
     assert all(one == found[0] for one in found)
+
+
+@pytest.mark.fast_path
+@pytest.mark.parametrize(
+    "transform", [oplib.vmap, lambda call: lambda x: jax.vmap(on_tensors(call))(x.array)]
+)
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_calls_in_a_trace_of_jax_take_it_too(transform: Any, requires_grad: bool) -> None:
+    def call(row: Tensor) -> Tensor:
+        row = Tensor.from_array(row.array, requires_grad=requires_grad)
+        return (row * row).sin().sum().detach()
+
+    x = Tensor.from_array(jnp.asarray(X))
+    for _ in range(3):
+        transform(call)(x)
+    assert count_complete_calls(lambda: transform(call)(x)) == 0
+    assert count_complete_calls(lambda: x * x) == 0
+
+
+@pytest.mark.parametrize("fast_path", [True, False])
+def test_a_constant_result_in_a_trace_takes_traced_values(
+    fast_path: bool, monkeypatch: pytest.MonkeyPatch, forget_ops: None
+) -> None:
+    @custom_op("fast::ones")
+    def ones(x: jax.Array) -> jax.Array:
+        return jnp.ones(2)
+
+    def call(row: Tensor) -> Tensor:
+        constants = [ones(row) for _ in range(3)]
+        assert not isinstance(constants[-1].array, Tracer)
+        return constants[-1].add_(row)
+
+    monkeypatch.setattr(config, "fast_path", fast_path)
+    assert oplib.vmap(call)(Tensor.from_array(jnp.asarray(X))).tolist() == (X + 1).tolist()
+
+
+@pytest.mark.parametrize("fast_path", [True, False])
+def test_no_grad_in_a_trace_cuts_each_call(fast_path: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def call(x: Tensor) -> Tensor:
+        for _ in range(3):
+            x.cos()
+        with oplib.no_grad():
+            return x.cos() + x.sum()
+
+    monkeypatch.setattr(config, "fast_path", fast_path)
+    slope = jax.grad(lambda x: on_tensors(lambda x: (call(x) * x).sum())(x))
+    x = jnp.asarray(X)
+    assert slope(x).tolist() == (jnp.cos(x) + x.sum()).tolist()
+
+
+def on_tensors(call: Callable[[Tensor], Tensor]) -> Callable[[Any], Any]:
+    """Returns the function of arrays."""
+    return lambda x: call(Tensor.from_array(x)).array
 
 
 @pytest.mark.fast_path
