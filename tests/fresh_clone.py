@@ -44,7 +44,7 @@ COMMANDS = {
     "make test-gpu": "make test-gpu",
     "make test-ecosystem": "make test-ecosystem ARGS='-k optax'",
     "make soak": "make soak SOAK_SECONDS=5 ARGS='-k interrupts'",
-    "make parity": "make parity ARGS=tests/parity/test_programs.py",
+    "make parity": "make parity ARGS='-k test_grad_mode.py'",
     "make bench": "make bench ARGS='--only calls --quick'",
     "make bench-gpu": "make bench-gpu",
     "make docs": "make docs && test -s out/site/index.html && test -s out/site/docs/index.html",

@@ -1,7 +1,9 @@
 """The commands that ``tests/fresh_clone.py`` tries are those that a reader is told to run."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,12 @@ def test_each_command_of_the_pages_and_the_makefile_is_tried_or_left_out_with_a_
 def test_each_installation_of_the_pages_is_tried():
     tried = [name.removeprefix("pip install ").partition(" (") for name in list_trials() if "pip" in name]
     assert {what for what, _, python in tried if python == "lowest Python)"} == list_installations()
+
+
+def test_each_file_that_a_command_names_is_there():
+    named = re.findall(r"tests/\S+?\.py|\btest_\w+\.py", " ".join(COMMANDS.values()))
+    assert len(named) >= 3
+    assert [name for name in named if not list((ROOT / "tests").rglob(Path(name).name))] == []
 
 
 def test_a_command_that_fails_in_the_clone_ends_the_run(tmp_path):
