@@ -81,10 +81,6 @@ def _softplus(x: Any, beta: float, threshold: float) -> Any:
     return jnp.where(is_linear, x, soft / strong(beta, x))
 
 
-def _mish(x: Any) -> Any:
-    return x * lax.tanh(_softplus(x, 1.0, 20.0))
-
-
 def _hardtanh(x: Any, min_val: float, max_val: float) -> Any:
     if min_val > max_val:
         raise ArgumentValueError("min_val cannot be greater than max_val", "Exchange them.")
@@ -153,12 +149,12 @@ ROWS = (
     ),
     make_activation(
         "silu(Tensor self) -> Tensor",
-        lambda x: x * lax.logistic(x),
+        jax.nn.silu,
         "self * sigmoid(self)",
         "hfc",
         inplace_at=1,
     ),
-    make_activation("mish(Tensor self) -> Tensor", _mish, "self * tanh(softplus(self))", inplace_at=1),
+    make_activation("mish(Tensor self) -> Tensor", jax.nn.mish, "self * tanh(softplus(self))", inplace_at=1),
     make_activation(
         "softplus(Tensor self, float beta=1., float threshold=20.) -> Tensor",
         _softplus,

@@ -22,7 +22,6 @@ from oplib.builtin.kernels.shared_gradients import LARGER, SMALLER
 from oplib.builtin.rows.row import SELECTED, ItemRow, Row
 from oplib.errors import ArgumentError, UnsupportedDtypeError
 from oplib.library import Derivative
-from oplib.tensor.dtypes.rules import COMPLEX
 
 from .basic import find_quotient
 from .shared_rows import ONE_NUMBER, make_pairs
@@ -105,27 +104,12 @@ BOUNDS = (
 # Division with a remainder ----------------------------------------------------------------------------------
 
 
-def _divide_down(x: Any, y: Any) -> Any:
-    """Rounds the quotient towards minus infinity, exactly, by subtracting the remainder first."""
-    if is_integral(x.dtype):
-        return jnp.floor_divide(x, y)
-    rest = lax.rem(x, y)
-    zero = strong(0, x)
-    is_over = (rest != zero) & ((y < zero) != (rest < zero))
-    quotient = (x - rest) / y
-    quotient = jnp.where(is_over, quotient - strong(1, x), quotient)
-    floor = lax.floor(quotient)
-    floor = jnp.where(quotient - floor > strong(0.5, x), floor + strong(1, x), floor)
-    floor = jnp.where(quotient == zero, jnp.copysign(zero, x / y), floor)
-    return jnp.where(y == zero, x / y, floor)
-
-
 def _divide_towards_zero(x: Any, y: Any) -> Any:
     quotient = lax.div(x, y)
     return quotient if is_integral(x.dtype) else jnp.trunc(quotient)
 
 
-_ROUNDINGS = {"floor": _divide_down, "trunc": _divide_towards_zero}
+_ROUNDINGS = {"floor": jnp.floor_divide, "trunc": _divide_towards_zero}
 
 
 def _div_rounded(self: Any, other: Any, *, rounding_mode: str) -> Any:
@@ -144,7 +128,7 @@ _remainder = jax.custom_jvp(jnp.remainder)
 def _differentiate_remainder(primals: Any, tangents: Any) -> tuple[Any, Any]:
     """Differentiates by the quotient that the remainder leaves: 4 of 0.5 and 0.1, though 5 is nearer."""
     (x, y), (of_x, of_y) = primals, tangents
-    return _remainder(x, y), of_x - _divide_down(x, y) * of_y
+    return _remainder(x, y), of_x - jnp.floor_divide(x, y) * of_y
 
 
 _ROUNDED = "self / other, rounded down ('floor') or towards 0 ('trunc')"
@@ -164,7 +148,7 @@ DIVISIONS = (
     ),
     *make_pairs(
         "floor_divide",
-        elementwise(_divide_down),
+        elementwise(jnp.floor_divide),
         "self / other, rounded down",
         derivative=_NOT_DIVIDED,
         dtypes="ihf",
@@ -250,28 +234,13 @@ BLENDS = (
 # Nan and infinity -------------------------------------------------------------------------------------------
 
 
-def _nan_to_num(self: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Any:
-    if is_integral(self.dtype):
-        return self
-    if self.dtype in COMPLEX:
-        parts = [_nan_to_num(part, nan, posinf, neginf) for part in (lax.real(self), lax.imag(self))]
-        return lax.complex(*parts)
-    limits = jnp.finfo(self.dtype)
-    high = strong(limits.max if posinf is None else posinf, self)
-    low = strong(limits.min if neginf is None else neginf, self)
-    finite = jnp.where(
-        self == strong(jnp.inf, self), high, jnp.where(self == strong(-jnp.inf, self), low, self)
-    )
-    return jnp.where(jnp.isnan(self), strong(nan, self), finite)
-
-
 ROWS = (
     *BOUNDS,
     *DIVISIONS,
     *BLENDS,
     ItemRow(
         "nan_to_num(Tensor self, float nan=0., float? posinf=None, float? neginf=None) -> Tensor",
-        _nan_to_num,
+        lambda x, nan, posinf, neginf: jnp.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf),
         "self with nan and infinities replaced, by default by 0 and the largest finite numbers",
         derivative=SELECTED,
         in_place_functions=("nan_to_num_",),

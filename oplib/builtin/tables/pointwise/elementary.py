@@ -55,19 +55,6 @@ def _square(self: Any) -> Any:
     return lax.square(self)
 
 
-def _log_to(log_of_base: float) -> Any:
-    """Divides real and imaginary part separately; a complex division gives nan if one part is infinite."""
-
-    def compute(x: Any) -> Any:
-        log = lax.log(x)
-        if x.dtype.kind != "c":
-            return log / strong(log_of_base, x)
-        real, imag = lax.real(log), lax.imag(log)
-        return lax.complex(real / strong(log_of_base, real), imag / strong(log_of_base, imag))
-
-    return compute
-
-
 EXPONENTIALS = (
     make_unary(
         "exp2",
@@ -82,8 +69,8 @@ EXPONENTIALS = (
         from_output(lambda g, y: g * jnp.conj(y + strong(1, y))),
         autocast="cuda float32",
     ),
-    make_unary("log2", _log_to(_LN2), "logarithm to base 2", autocast="cuda float32"),
-    make_unary("log10", in_single(_log_to(math.log(10.0))), "logarithm to base 10", autocast="cuda float32"),
+    make_unary("log2", jnp.log2, "logarithm to base 2", autocast="cuda float32"),
+    make_unary("log10", jnp.log10, "logarithm to base 10", autocast="cuda float32"),
     make_unary("log1p", lax.log1p, "log(1 + self), accurate near 0", autocast="cuda float32"),
     make_unary(
         "rsqrt",
@@ -223,16 +210,12 @@ def _round(self: Any, *, decimals: int = 0) -> Any:
     return in_single(compute)(self)
 
 
-def _trunc(x: Any) -> Any:
-    return jnp.where(x < strong(0, x), lax.ceil(x), lax.floor(x))
-
-
 def _sign(self: Any) -> Any:
     return self if self.dtype == dtypes.bool else find_sign(self)
 
 
 def _frac(x: Any) -> Any:
-    return x - lax.stop_gradient(_trunc(x))
+    return x - lax.stop_gradient(jnp.trunc(x))
 
 
 def _sgn(self: Any) -> Any:
@@ -242,7 +225,7 @@ def _sgn(self: Any) -> Any:
 STEPS = (
     _step("floor", lax.floor, "largest integer not above self"),
     _step("ceil", lax.ceil, "smallest integer not below self"),
-    _step("trunc", _trunc, "integer part of self", aliases=("fix",)),
+    _step("trunc", jnp.trunc, "integer part of self", aliases=("fix",)),
     ItemRow(
         "round(Tensor self, *, int decimals=0) -> Tensor",
         _round,

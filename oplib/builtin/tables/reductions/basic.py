@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -17,7 +18,6 @@ from oplib.builtin.rows.row import SELECTED, Row, constant
 from oplib.errors import ArgumentError, DimensionError
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
-from oplib.tensor.dtypes.rules import COMPLEX
 
 _STEP = constant("the result is a bool or an index, which is piecewise constant")
 _DIM = "int[1]? dim=None, bool keepdim=False"
@@ -53,16 +53,8 @@ def _mean(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = N
 
 def _nanmean(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = None) -> Any:
     axes = find_dims("nanmean", self, dim)
-
-    def compute(array: Any) -> Any:
-        counts = jnp.sum(~jnp.isnan(array), axis=axes, keepdims=keepdim, dtype=default_int_dtype())
-        total = jnp.sum(_without_nan(array), axis=axes, keepdims=keepdim)
-        is_none = counts == strong(0, counts)
-        mean = total / lax.convert_element_type(jnp.where(is_none, strong(1, counts), counts), array.dtype)
-        none = jnp.where(is_none, strong(jnp.nan, total), strong(0, total))
-        return jnp.where(is_none, none * jnp.sum(array, axis=axes, keepdims=keepdim), mean)
-
-    return in_single(compute)(lax.convert_element_type(self, dtype or self.dtype))
+    array = lax.convert_element_type(self, dtype or self.dtype)
+    return in_single(lambda wide: jnp.nanmean(wide, axes, keepdims=keepdim))(array)
 
 
 def _prod(self: Any, *, dtype: Any = None) -> Any:
@@ -86,21 +78,7 @@ def _count_nonzero(self: Any, dim: Sequence[int] | None) -> Any:
 
 def _logsumexp(self: Any, dim: Sequence[int], keepdim: bool) -> Any:
     axes = find_dims("logsumexp", self, dim)
-    return in_single(lambda wide: _sum_exponentials(wide, axes, keepdim))(to_floating(self))
-
-
-def _sum_exponentials(array: Any, axes: Any, keepdim: bool) -> Any:
-    """Returns the logarithm of the sum of exponentials; if all items are -inf, the gradient is 0."""
-    if not array.size:
-        return lax.log(jnp.sum(lax.exp(array), axis=axes, keepdims=keepdim))
-    top = lax.stop_gradient(
-        jnp.max(lax.real(array) if array.dtype in COMPLEX else array, axis=axes, keepdims=True)
-    )
-    top = lax.convert_element_type(jnp.where(jnp.isfinite(top), top, strong(0, top)), array.dtype)
-    total = jnp.sum(lax.exp(array - top), axis=axes, keepdims=keepdim)
-    is_none = total == strong(0, total)
-    log = lax.log(jnp.where(is_none, strong(1, total), total)) + top.reshape(total.shape)
-    return jnp.where(is_none, strong(-jnp.inf, total), log)
+    return in_single(lambda wide: jax.nn.logsumexp(wide, axes, keepdims=keepdim))(to_floating(self))
 
 
 SUMS = (

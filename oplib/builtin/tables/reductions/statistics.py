@@ -67,24 +67,7 @@ def _cov(self: Any, fweights: Any = None, aweights: Any = None, *, correction: i
 
 
 def _corrcoef(self: Any) -> Any:
-    covariance = _cov(_list_variables(self))
-    if not covariance.ndim:
-        return covariance / covariance
-
-    def compute(covariance: Any) -> Any:
-        deviation = lax.sqrt(jnp.diagonal(covariance))
-        scaled = covariance / lax.expand_dims(deviation, (1,)) / lax.expand_dims(deviation, (0,))
-        if scaled.dtype in COMPLEX:
-            return lax.complex(_clip(lax.real(scaled)), _clip(lax.imag(scaled)))
-        return _clip(scaled)
-
-    return in_single(compute)(covariance)
-
-
-def _clip(x: Any) -> Any:
-    """Clips coefficients, because rounding may leave more than 1."""
-    one = strong(1, x)
-    return jnp.where(x > one, one, jnp.where(x < -one, -one, x))
+    return in_single(jnp.corrcoef)(_list_variables(self))
 
 
 def _histc(self: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
