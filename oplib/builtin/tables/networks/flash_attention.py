@@ -2,8 +2,8 @@
 
 The op returns the result and, for each row, the logarithm of the sum of exponentials. The backward recomputes
 the weights from the logarithm (Dao et al., "FlashAttention", 2022). The backward is an op too, so both have a
-Pallas kernel for accelerators, which never stores the scores. On other platforms both are JAX code. Second
-and forward derivatives use the JAX code on every platform.
+kernel for accelerators, which computes some rows of scores at a time and never stores them all. CPUs compute
+all rows at once, and so do second and forward derivatives on every platform.
 
 The queries ``[..., G, L, E]`` have one axis more than the keys: G of them share each head of keys. So a
 sharding rule can declare that batches and heads may be partitioned, and no head is repeated.
@@ -11,9 +11,7 @@ sharding rule can declare that batches and heads may be partitioned, and no head
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -23,12 +21,14 @@ from jax import lax
 from oplib.builtin.kernels.promotion import strong
 from oplib.builtin.rows.row import Row
 from oplib.library import Derivative
+from oplib.library.axes.varying import match_varying
 from oplib.library.objects.namespace import ops
 from oplib.tensor.dtypes import names as dtypes
 
-from .attention import NAME, check_operands, find_past, score
+from .attention import NAME, check_operands, score
 from .dropout import broadcast_like
 
+BLOCK = 256  # of queries whose scores an accelerator holds at a time
 SQUARE = 2**18  # from this number of scores per head on, not storing them pays
 
 
@@ -57,30 +57,42 @@ def _flatten(array: Any, key: Any) -> Any:
     )
 
 
-def _score(query: Any, key: Any, is_causal: bool, scale: float) -> Any:
-    """Returns the scores ``[..., G*L, S]``; -inf for masked keys."""
+def _score(query: Any, key: Any, is_causal: bool, scale: float, first: Any) -> Any:
+    """Returns the scores ``[..., G*L, S]`` of queries from a position on; -inf for masked keys."""
     scores = score(_flatten(query, key), key, scale)
     if not is_causal:
         return scores
-    past = jnp.tile(find_past(query.shape[-2], key.shape[-2]), (query.shape[-3], 1))
+    shape = query.shape[-2], key.shape[-2]
+    queries, keys = (lax.broadcasted_iota(dtypes.int32, shape, axis) for axis in (0, 1))
+    past = jnp.tile(keys <= queries + first, (query.shape[-3], 1))
     return jnp.where(broadcast_like(past, scores), scores, strong(-jnp.inf, scores))
 
 
-def _attend(query: Any, key: Any, value: Any, is_causal: bool, scale: float) -> tuple[Any, Any]:
+def _attend(
+    query: Any, key: Any, value: Any, is_causal: bool, scale: float, first: Any = 0
+) -> tuple[Any, Any]:
     check_operands(query, key, value)
-    scores = _score(query, key, is_causal, scale)
+    scores = _score(query, key, is_causal, scale, first)
     weights = lax.convert_element_type(jax.nn.softmax(scores), value.dtype)
     result, total = jnp.matmul(weights, value), jax.nn.logsumexp(scores, axis=-1)
     return lax.reshape(result, (*query.shape[:-1], value.shape[-1])), lax.reshape(total, query.shape[:-1])
 
 
 def _differentiate(
-    query: Any, key: Any, value: Any, total: Any, delta: Any, grad: Any, is_causal: bool, scale: float
+    query: Any,
+    key: Any,
+    value: Any,
+    total: Any,
+    delta: Any,
+    grad: Any,
+    is_causal: bool,
+    scale: float,
+    first: Any = 0,
 ) -> tuple[Any, Any, Any]:
     """``delta``: per row, the product of result and gradient, minus the gradient of ``total``."""
     q, g, *columns = (_flatten(array, key) for array in (query, grad, total, delta))
     total, delta = (lax.expand_dims(column, (column.ndim,)) for column in columns)
-    weights = lax.exp(_score(query, key, is_causal, scale) - total)
+    weights = lax.exp(_score(query, key, is_causal, scale, first) - total)
     wide = weights.dtype
     slopes = jnp.matmul(g, jnp.swapaxes(value, -1, -2), preferred_element_type=wide)
     slopes = weights * (lax.convert_element_type(slopes, wide) - delta)
@@ -93,31 +105,56 @@ def _differentiate(
 # The kernels of accelerators --------------------------------------------------------------------------------
 
 
-def _attend_on(
-    platform: str, query: Any, key: Any, value: Any, is_causal: bool, scale: float
-) -> tuple[Any, Any]:
-    if not _fits(query, key, value):
-        return _attend(query, key, value, is_causal, scale)
-    kernels = _find_kernels()
-    return kernels.attend(kernels.PLATFORMS[platform], query, key, value, is_causal=is_causal, scale=scale)
+def _split(array: Any, axis: int) -> Any:
+    """Returns ``[N, ...]``, blocks of rows along an axis; zeros fill the last block."""
+    fill = [(0, -size % BLOCK if place == axis else 0) for place, size in enumerate(array.shape)]
+    filled = jnp.pad(array, fill)
+    blocks = lax.reshape(
+        filled, (*array.shape[:axis], filled.shape[axis] // BLOCK, BLOCK, *array.shape[axis + 1 :])
+    )
+    return jnp.moveaxis(blocks, axis, 0)
 
 
-def _differentiate_on(platform: str, *operands: Any) -> Any:
-    *arrays, is_causal, scale = operands
-    if not _fits(*arrays[:3]):
-        return _differentiate(*operands)
-    kernels = _find_kernels()
-    return kernels.differentiate(kernels.PLATFORMS[platform], arrays, is_causal=is_causal, scale=scale)
+def _join(blocks: Any, axis: int, length: int) -> Any:
+    """Undoes ``_split``."""
+    rows = jnp.moveaxis(blocks, 0, axis)
+    whole = (*rows.shape[:axis], rows.shape[axis] * BLOCK, *rows.shape[axis + 2 :])
+    return lax.slice_in_dim(lax.reshape(rows, whole), 0, length, axis=axis)
 
 
-def _fits(query: Any, key: Any, value: Any) -> bool:
-    """Tells whether the kernels support these operands, which are neither doubles nor empty."""
-    return query.dtype != dtypes.float64 and 0 not in (*query.shape, *key.shape, *value.shape)
+def _number_rows(blocks: Any) -> Any:
+    """Returns the position of the first row of each block."""
+    return lax.mul(lax.iota(dtypes.int32, blocks.shape[0]), jnp.int32(BLOCK))
 
 
-def _find_kernels() -> Any:
-    """Imports the kernels, because importing Pallas takes longer than oplib, and few traces need them."""
-    return importlib.import_module("oplib.builtin.kernels.flash_kernels")
+def _attend_by_rows(query: Any, key: Any, value: Any, is_causal: bool, scale: float) -> tuple[Any, ...]:
+    check_operands(query, key, value)
+    axis = key.ndim - 1
+    blocks = _split(query, axis)
+    results = lax.map(
+        lambda block: _attend(block[1], key, value, is_causal, scale, block[0]),
+        (_number_rows(blocks), blocks),
+    )
+    return tuple(_join(result, axis, query.shape[axis]) for result in results)
+
+
+def _differentiate_by_rows(
+    query: Any, key: Any, value: Any, total: Any, delta: Any, grad: Any, is_causal: bool, scale: float
+) -> tuple[Any, Any, Any]:
+    axis = key.ndim - 1
+    blocks = [_split(array, axis) for array in (query, total, delta, grad)]
+
+    def step(sums: Any, block: Any) -> tuple[Any, Any]:
+        first, q, totals, deltas, g = block
+        of_query, *parts = _differentiate(q, key, value, totals, deltas, g, is_causal, scale, first)
+        wide = [lax.convert_element_type(part, total.dtype) for part in parts]
+        return list(map(lax.add, sums, wide)), of_query
+
+    none = [jnp.zeros(array.shape, total.dtype) for array in (key, value)]
+    start = match_varying([*none, query, key, value, total, delta, grad])[:2]
+    sums, of_query = lax.scan(step, start, (_number_rows(blocks[0]), *blocks))
+    of_key, of_value = (lax.convert_element_type(added, key.dtype) for added in sums)
+    return _join(of_query, axis, query.shape[axis]), of_key, of_value
 
 
 # Derivatives ------------------------------------------------------------------------------------------------
@@ -170,7 +207,7 @@ ROWS = (
         _attend,
         "attention without a mask, and the logarithms of the sums of exponentials",
         derivative=Derivative(backward=_backward, setup_context=_save),
-        kernels=(("tpu", partial(_attend_on, "tpu")), ("gpu", partial(_attend_on, "gpu"))),
+        kernels=(("tpu", _attend_by_rows), ("gpu", _attend_by_rows)),
         jvp=_push_through(_attend),
         sharding="... g l e, ... s e, ... s v -> ... g l v, ... g l need_replication={l, v}",
         source=_SOURCE,
@@ -184,7 +221,7 @@ ROWS = (
         _differentiate,
         "gradients of query, key and value of flash_attention",
         derivative=Derivative(backward=_backward_again, setup_context=_save_inputs),
-        kernels=(("tpu", partial(_differentiate_on, "tpu")), ("gpu", partial(_differentiate_on, "gpu"))),
+        kernels=(("tpu", _differentiate_by_rows), ("gpu", _differentiate_by_rows)),
         jvp=_push_through(_differentiate),
         # the gradient of a key is a sum over the queries that share it
         sharding="... g l e, ... s e, ... s v, ... g l, ... g l, ... g l v -> ... g l e, ... s e, ... s v "
