@@ -89,7 +89,7 @@ __all__ = [
 ]
 
 if _typing.TYPE_CHECKING:
-    from . import compiled_autograd, forward_ad, function, functional, graph
+    from . import compiled_autograd, forward_ad, function, functional, graph, profiler
     from .engine.node_logging import engine_run_backward as _engine_run_backward
     from .function import Function, NestedIOFunction
     from .gradcheck import gradcheck, gradgradcheck
@@ -112,6 +112,7 @@ _late = _LateImports(
         "gradcheck": "gradcheck.check",
         "gradgradcheck": "gradcheck.second",
         "graph": "graph",
+        "profiler": "profiler",
         **dict.fromkeys(_PROFILER_NAMES, "parity"),
     },
 )

@@ -10,22 +10,7 @@ from oplib.errors import AutogradError, RegistrationError
 from oplib.modes import modes
 from oplib.tensor import Tensor
 
-from .engine.engine import get_python_engine
-
-
-class _VariableMeta(type):
-    def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, Tensor)
-
-
-class Variable(metaclass=_VariableMeta):
-    """A deprecated name of Tensor. Every Tensor is an instance; a call marks a tensor as requiring grad."""
-
-    _execution_engine = get_python_engine()
-
-    def __new__(cls, data: Tensor, requires_grad: bool = False) -> Any:
-        """Returns a tensor on the storage of ``data``."""
-        return data.detach().requires_grad_(requires_grad)
+from .variable import Variable
 
 
 def variable(*args: object, **kwargs: object) -> NoReturn:  # noqa: ARG001  every call is refused
@@ -103,18 +88,22 @@ def kineto_available() -> bool:
     return False
 
 
-def _refuse_profiling(*args: object, **kwargs: object) -> NoReturn:  # noqa: ARG001  every call is refused
-    raise AutogradError("profiler: oplib has no profiler. The name is kept for imports. Use jax.profiler.")
+def refuse_profiling(*args: object, **kwargs: object) -> NoReturn:  # noqa: ARG001  every call is refused
+    """Raises AutogradError, which names what measures a step."""
+    raise AutogradError(
+        "profiler: oplib profiles a function, and not a block. Use oplib.visual.profile(step), or "
+        "jax.profiler for compiled programs."
+    )
 
 
 OptionalTensor: TypeAlias = Tensor | None
 ShapeOrNestedShape: TypeAlias = tuple[int, ...]
 
-_add_metadata_json = _disable_profiler = _disable_profiler_legacy = _refuse_profiling
-_enable_profiler = _enable_profiler_legacy = _enable_record_function = _refuse_profiling
-_kineto_step = _prepare_profiler = _profiler_enabled = _refuse_profiling
-_record_function_with_args_enter = _record_function_with_args_exit = _refuse_profiling
-_set_empty_test_observer = _supported_activities = _refuse_profiling
+_add_metadata_json = _disable_profiler = _disable_profiler_legacy = refuse_profiling
+_enable_profiler = _enable_profiler_legacy = _enable_record_function = refuse_profiling
+_kineto_step = _prepare_profiler = _profiler_enabled = refuse_profiling
+_record_function_with_args_enter = _record_function_with_args_exit = refuse_profiling
+_set_empty_test_observer = _supported_activities = refuse_profiling
 
 
 class _ProfilerName:
@@ -127,7 +116,7 @@ ProfilerActivity = ProfilerConfig = ProfilerState = _ProfilerName
 PROFILER_NAMES = [
     name
     for name, value in vars().items()
-    if value in (_refuse_profiling, _ProfilerName) and value.__name__ != name
+    if value in (refuse_profiling, _ProfilerName) and value.__name__ != name
 ]
 """The names of torch's profiler, which programs may import."""
 

@@ -89,7 +89,7 @@ def test_a_freed_graph_a_large_loss_and_a_trace_are_errors():
     x = oplib.ones(3, requires_grad=True)
     loss = (x * x).sum()
     loss.backward()
-    with pytest.raises(SavedTensorError, match=r"MulBackward0: the graph cannot be used .* a second time"):
+    with pytest.raises(SavedTensorError, match=r"a second time\. MulBackward0: its saved values"):
         graph(loss, run=True)
     with pytest.raises(AutogradError, match=r"graph: run=True needs losses of one item. Got f32\[3\]"):
         graph(x * x, run=True)

@@ -32,6 +32,7 @@ from .state import (
     cpp_verbose_log_fn,
     current_compiler,
     log,
+    log as compiled_autograd_log,
     snapshot_verbose_logging_enabled,
     verbose_log,
 )

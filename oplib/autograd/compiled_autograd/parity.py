@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import jax
+
 from oplib.autograd.array_functions.array_function import shape_of
 from oplib.errors import AutogradError
 from oplib.tracebacks import find_user_level
@@ -98,6 +100,7 @@ class AutogradCompilerInstance:
         self.close = self.stack.close
         self.hooks_proxy: list[int] | None = None
         self._inputs: list[Value] = []
+        self._origin = "CompiledAutograd"
         self._calls: list[Callable[[dict[Value | None, Any], Sequence[Any]], None]] = []
 
     def begin_capture(self, inputs: Sequence[Any], sizes: Sequence[int]) -> tuple[list[Value], list[int]]:
@@ -141,7 +144,8 @@ class AutogradCompilerInstance:
 
         Returns:
             A function ``(compiled_fn, inputs, sizes, hooks)`` that calls the captured function inside the
-            region of compiled autograd, and the captured function.
+            region of compiled autograd, and what the compiler returned for the captured function. The hooks
+            are Python objects, which ``jax.jit`` takes as a static argument.
         """
         self.close()
         starts, calls, wanted = self._inputs, tuple(self._calls), list(outputs)
@@ -152,7 +156,40 @@ class AutogradCompilerInstance:
                 call(values, hooks)
             return [values[value] for value in wanted]
 
-        return runtime_wrapper, compiled_fn
+        return runtime_wrapper, self.compiler_fn(compiled_fn)
+
+    def proxy_call_backward(
+        self,
+        inputs: Sequence[Any],
+        output_metadatas: Sequence[Any],
+        saved_tensors: Sequence[Any],
+        backward_idx: int,
+    ) -> tuple[Value | None, ...]:
+        """Records the backward of a Function, whose node is among the hooks.
+
+        Args:
+            inputs: the values of its gradients.
+            output_metadatas: for each result layout, device, dtype and size; or None.
+            saved_tensors: the values that its ctx shows as saved.
+            backward_idx: the index of the node.
+
+        Returns:
+            A value for each result that is described.
+        """
+        specs = [None if one is None else jax.ShapeDtypeStruct(one[3], one[2]) for one in output_metadatas]
+        results = [None if spec is None else Value(0, spec) for spec in specs]
+        return tuple(
+            self._add_call(
+                backward_idx,
+                [saved_tensors, inputs],
+                results,
+                lambda node, saved, grads: call_backward(node, saved, *grads),
+            )
+        )
+
+    def set_node_origin(self, node_name: str, node_index: int) -> None:
+        """Names the node whose calls are recorded next. Their operations have it as ``jax.named_scope``."""
+        self._origin = f"{node_name} (NodeCall {node_index})"
 
     def _record(
         self, index: int, *arguments: Values, is_alone: bool = False, hook_type: str | None = None
@@ -161,15 +198,26 @@ class AutogradCompilerInstance:
 
         A hook of one gradient gets and returns it alone.
         """
+
+        def run(hook: Any, *gradients: Any) -> Any:
+            result = call_hook(hook, *(gradients[0] if is_alone else gradients), hook_type=hook_type)
+            return (result,) if is_alone else result
+
+        results = [None if value is None else Value(value.number, value.aval) for value in arguments[0]]
+        return self._add_call(index, arguments, results, run)
+
+    def _add_call(
+        self, index: int, arguments: Sequence[Values], results: list[Value | None], run: Callable[..., Any]
+    ) -> list[Value | None]:
+        """Records a call of ``run`` with the hook of an index, and the values of the arguments."""
         assert self.hooks_proxy is not None, "begin_capture was not called"
         self.hooks_proxy.append(index)
-        read = [tuple(values) for values in arguments]
-        results = [None if value is None else Value(value.number, value.aval) for value in read[0]]
+        read, origin = [tuple(values) for values in arguments], self._origin
 
         def call(values: dict[Value | None, Any], hooks: Sequence[Any]) -> None:
-            gradients = [tuple([values[value] for value in inputs]) for inputs in read]
-            result = call_hook(hooks[index], *(gradients[0] if is_alone else gradients), hook_type=hook_type)
-            values.update(zip(results, (result,) if is_alone else result, strict=True))
+            with jax.named_scope(origin):
+                found = run(hooks[index], *[tuple([values[value] for value in inputs]) for inputs in read])
+            values.update(zip(results, found, strict=True))
             values[None] = None
 
         self._calls.append(call)

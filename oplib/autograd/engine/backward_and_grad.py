@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from oplib.autograd.nodes.edges import GradientEdge
 from oplib.autograd.nodes.gradient_representation import ARRAYS
-from oplib.errors import AutogradError, GradientTypeError, GradientValueError
+from oplib.errors import AutogradError, GradientTypeError, GradientValueError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.storage.cut import cuts_results
@@ -160,8 +160,8 @@ def grad(  # noqa: PLR0917  torch's order of arguments
 def _read_allow_unused(allow_unused: bool | None, *, materialize_grads: bool) -> bool:
     if materialize_grads and allow_unused is False:
         raise GradientValueError(
-            "grad: allow_unused=False and materialize_grads=True exclude each other. Zeros are given for "
-            "unused inputs only where these are allowed. Leave allow_unused out."
+            "Expected allow_unused to be True or not passed when materialize_grads=True. grad: got False. "
+            "Zeros are given for unused inputs only where these are allowed. Leave allow_unused out."
         )
     return materialize_grads if allow_unused is None else allow_unused
 
@@ -193,7 +193,15 @@ def tensor_or_tensors_to_tuple(tensors: Grads, length: int) -> tuple[Tensor | No
     """Returns gradients as a tuple: None becomes ``length`` times None, and one Tensor a tuple of one."""
     if tensors is None:
         return (None,) * length
-    return (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+    if isinstance(tensors, Tensor):
+        return (tensors,)
+    try:
+        return tuple(tensors)
+    except TypeError:
+        raise GradientTypeError(
+            "backward: gradients can be either Tensors or None, or a sequence of these. Got "
+            f"{describe(tensors)}. Give a Tensor of the output's shape."
+        ) from None
 
 
 def _listed(tensors: Any) -> tuple[Any, ...]:
@@ -268,8 +276,8 @@ def _materialize(
 def _zeros_like(wanted: Tensor | GradientEdge, position: int, *, requires_grad: bool) -> Tensor:
     if not isinstance(wanted, Tensor):
         raise AutogradError(
-            f"grad: materialize_grads cannot be used where the input is a GradientEdge. Input {position} is "
-            "one and plays no part. Give the Tensor, or set allow_unused=True instead."
+            "materialize_grads cannot be used when the given input is a GradientEdge. grad: input "
+            f"{position} is one, and no output depends on it. Give the Tensor, or set allow_unused=True."
         )
     zeros = ARRAYS.box(jnp.zeros_like(wanted._storage.array))
     zeros._requires_grad = requires_grad

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from oplib.errors import AutogradError, describe
 from oplib.tensor import Tensor
@@ -13,8 +13,13 @@ from .accumulate import gradient_edge
 from .node import Node
 
 
-class GradientEdge(NamedTuple):
-    """The place in a graph that receives the gradient of one tensor.
+class _Edge(NamedTuple):
+    node: Node
+    output_nr: int
+
+
+class GradientEdge(_Edge):
+    """The place in a graph that receives the gradient of one tensor: ``node, output_nr``.
 
     Attributes:
         node: the node that receives the gradient: the tensor's ``grad_fn``, or the accumulator of a leaf.
@@ -22,9 +27,13 @@ class GradientEdge(NamedTuple):
         ownership_token: accepted for parity and ignored; a node of oplib owns its graph.
     """
 
-    node: Node
-    output_nr: int
     ownership_token: object = None
+
+    def __new__(cls, node: Node, output_nr: int, ownership_token: object = None) -> Self:
+        """Makes an edge."""
+        edge = super().__new__(cls, node, output_nr)
+        edge.ownership_token = ownership_token
+        return edge
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
@@ -49,8 +58,9 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     edge = gradient_edge(tensor)
     if edge is None:
         raise AutogradError(
-            f"get_gradient_edge: 'tensor' has no gradient edge. Got {describe(tensor._storage.array)} that "
-            "does not require grad. Set requires_grad=True on it or on an input of it."
+            "It is not possible to get the gradient edge for a Tensor that does not require gradients. "
+            f"get_gradient_edge: got {describe(tensor._storage.array)}. Set requires_grad=True on it or on "
+            "an input of it."
         )
     return GradientEdge(*edge)
 

@@ -36,8 +36,9 @@ def check_version(node_name: str, storage: Storage, version: int) -> None:
 def second_pass_error(node_name: str) -> SavedTensorError:
     """Returns the error for a node whose saved values are freed."""
     return SavedTensorError(
-        f"{node_name}: the graph cannot be used for a backward pass a second time. Its saved values were "
-        "freed by the first. Give retain_graph=True to the first backward() or grad()."
+        f"Trying to backward through the graph a second time. {node_name}: its saved values were freed by "
+        "the first pass. Give retain_graph=True to the first backward() or grad(), or detach() a state that "
+        "the next step reads."
     )
 
 

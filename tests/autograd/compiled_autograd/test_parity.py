@@ -19,7 +19,7 @@ from tests.autograd.functions import Double, Square
 
 @pytest.fixture
 def instance():
-    return AutogradCompilerInstance(jax.jit)
+    return AutogradCompilerInstance(lambda function: function)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def run(captured, inputs, hooks):
 
 @pytest.mark.spec("002.6")
 def test_an_instance_needs_a_compiler(instance):
-    assert instance.compiler_fn is jax.jit
+    assert AutogradCompilerInstance(jax.jit).compiler_fn is jax.jit
     assert instance.hooks_proxy is None
     assert instance.close == instance.stack.close
     with pytest.raises(TypeError, match="compiler_fn"):
@@ -62,6 +62,7 @@ def test_nothing_is_recorded_before_a_capture_begins(instance, tensor):
         lambda: instance.post_hook([value], [value], 0),
         lambda: instance.post_acc_grad_hook(value, 0),
         lambda: instance.bind_backward_state(0),
+        lambda: instance.proxy_call_backward([value], [None], [], 0),
     ):
         with pytest.raises(AssertionError, match="begin_capture was not called"):
             record()
@@ -113,6 +114,38 @@ def test_the_end_of_a_capture_gives_a_wrapper_and_a_program_and_leaves_all_conte
     assert callable(program)
     assert left == [True]
     assert run((wrapper, program), [tensor], []) == []
+
+
+@pytest.mark.spec("002.17")
+def test_the_compiler_gets_the_program_and_what_it_returns_comes_back(tensor):
+    seen = []
+
+    def compiler(function):
+        seen.append(function)
+        return jax.jit(function, static_argnums=2)
+
+    instance = AutogradCompilerInstance(compiler)
+    values, _ = instance.begin_capture([tensor], [])
+    instance.set_node_origin("MulBackward0", 3)
+    captured = instance.end_capture(instance.tensor_pre_hook(values, 0, 0))
+    assert len(seen) == 1
+    assert hasattr(captured[1], "lower")
+    hooks = (lambda g: g * 10,)
+    assert run(captured, [tensor], hooks) == run((captured[0], seen[0]), [tensor], hooks) == [[10.0, 20.0]]
+    assert "MulBackward0 (NodeCall 3)" in captured[1].lower([tensor], [], hooks).as_text(debug_info=True)
+    assert AutogradCompilerInstance(lambda function: 3).end_capture([])[1] == 3
+
+
+@pytest.mark.spec("002.10", "002.28")
+def test_the_backward_of_a_function_is_called_with_other_saved_tensors(instance, x):
+    node = Square.apply(x).grad_fn
+    values, _ = instance.begin_capture([x.detach(), x.detach() * 10], [])
+    described = (None, "cpu", x.dtype, x.shape)
+    results = instance.proxy_call_backward(values[:1], [described], values[1:], 0)
+    assert [one.shape for one in results] == [x.shape]
+    assert instance.hooks_proxy == [0]
+    captured = instance.end_capture(results)
+    assert run(captured, [x.detach(), x.detach() * 10], [node]) == [[20.0, 80.0]]
 
 
 @pytest.mark.spec("002.18", "002.24")

@@ -239,7 +239,7 @@ def test_a_node_that_is_freed_inside_a_map_is_named_there(x):
         grad(y.sum(), x)
         return y
 
-    with pytest.raises(SavedTensorError, match=r"WithFormula: the graph cannot be used .* a second time"):
+    with pytest.raises(SavedTensorError, match=r"a second time\. WithFormula: "):
         oplib.vmap(function)(x)
 
 

@@ -253,7 +253,7 @@ def test_a_function_is_freed_by_a_pass_that_does_not_retain_it(x, w):
     y.sum().backward(retain_graph=True)
     y.sum().backward()
     np.testing.assert_allclose(x.grad.numpy(), 2 * np.cos(X) * W)
-    with pytest.raises(SavedTensorError, match=r"SinTimesBackward: .*a second time"):
+    with pytest.raises(SavedTensorError, match=r"a second time\. SinTimesBackward: "):
         y.sum().backward()
 
 
@@ -264,7 +264,7 @@ def test_a_function_that_was_freed_inside_says_so_outside(x, w):
         return y
 
     y = oplib.vmap(function)(x)
-    with pytest.raises(SavedTensorError, match=r"SinTimesBackward: .*a second time"):
+    with pytest.raises(SavedTensorError, match=r"a second time\. SinTimesBackward: "):
         grad(y.sum(), x)
 
 

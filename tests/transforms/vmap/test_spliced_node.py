@@ -133,7 +133,7 @@ def test_a_pass_frees_what_the_rule_has_saved_and_retain_graph_keeps_it(x):
     total.backward(retain_graph=True)
     total.backward()
     np.testing.assert_allclose(x.grad.numpy(), 14 * X)
-    with pytest.raises(SavedTensorError, match=r"SevenBackward: .*a second time"):
+    with pytest.raises(SavedTensorError, match=r"a second time\. SevenBackward: "):
         total.backward()
 
 
