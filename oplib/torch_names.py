@@ -8,189 +8,142 @@ from collections.abc import Callable, Mapping
 from types import FrameType, MappingProxyType
 from typing import Any, NoReturn
 
-_LAYERS = {
-    "Linear": "linear",
-    "Bilinear": "bilinear",
-    "Embedding": "embedding",
-    "EmbeddingBag": "embedding_bag",
-    "LayerNorm": "layer_norm",
-    "RMSNorm": "rms_norm",
-    "GroupNorm": "group_norm",
-    "MultiheadAttention": "multi_head_attention_forward",
-    "Dropout": "dropout",
-    "ReLU": "relu",
-    "GELU": "gelu",
-    "SiLU": "silu",
-    "Softmax": "softmax",
-    "LogSoftmax": "log_softmax",
-    "CrossEntropyLoss": "cross_entropy",
-    "NLLLoss": "nll_loss",
-    "MSELoss": "mse_loss",
-    "L1Loss": "l1_loss",
-    "SmoothL1Loss": "smooth_l1_loss",
-    "KLDivLoss": "kl_div",
-    "BCELoss": "binary_cross_entropy",
-    "BCEWithLogitsLoss": "binary_cross_entropy_with_logits",
-    "CTCLoss": "ctc_loss",
-    "Upsample": "interpolate",
-    **{f"Conv{rank}d": f"conv{rank}d" for rank in (1, 2, 3)},
-    **{f"ConvTranspose{rank}d": f"conv_transpose{rank}d" for rank in (1, 2, 3)},
-    **{f"MaxPool{rank}d": f"max_pool{rank}d" for rank in (1, 2, 3)},
-    **{f"AvgPool{rank}d": f"avg_pool{rank}d" for rank in (1, 2, 3)},
-    **{f"BatchNorm{rank}d": "batch_norm" for rank in (1, 2, 3)},
-    **{f"InstanceNorm{rank}d": "instance_norm" for rank in (1, 2, 3)},
-}
-_TRANSFORMATIONS = {
-    name: name.lower()
-    for name in (
-        "Adam",
-        "AdamW",
-        "SGD",
-        "RMSprop",
-        "Adagrad",
-        "Adadelta",
-        "Adamax",
-        "NAdam",
-        "RAdam",
-        "LBFGS",
-    )
-}
-_CLASS = "There are no modules: use a class or dictionary of your own with Tensors that require grad."
-_CELLS = "There is none: write the cell with oplib.nn.functional.linear, and loop, or use oplib.scan."
-_SCALER = "bfloat16 needs none; multiply the loss, and divide the gradients."
-_CACHE_OF_CASTS = ("clear_autocast_cache", "is_autocast_cache_enabled", "set_autocast_cache_enabled")
-_OF_MODULES = "There are no modules: write its formula as a function of your Tensors."
-_PADDED = "There are no packed sequences: use oplib.nn.utils.rnn.pad_sequence and a mask."
-_PRECISION = "Set jax.config.update('jax_default_matmul_precision', ...)."
-_SPARSE = (
-    "There are no sparse tensors: use a dense one and a mask, or Tensor.index_add with indices and values."
-)
-_STORAGE = (
-    "There are no storages: a tensor holds a jax.Array, tensor.array. Tensors share memory if one is a view "
-    "of the other or of its _base; for sizes use tensor.nbytes, and for files oplib.save."
-)
-_COMPILER = "Use oplib.jit, which traces a function of Tensors and compiles it by XLA."
-_TRANSFORMED = "Use oplib.autograd.functional.{} of a function of Tensors, or jax.{} of one of arrays."
-_JAXS = "It is JAX's: use jax.{}."
-_ONE_OP = "Use oplib.library.custom_op, or oplib.autograd.Function for a function without a schema."
-_NO_LOOP = "Use oplib.while_loop or oplib.scan, or jax.lax.{} of arrays."
-_FEW_BITS = "Keep such numbers in oplib.uint8, and pack them by shifts."
-_PARTITION = "Spread arrays over devices with jax.sharding, see Tensor.sharding."
-HINTS: dict[str, dict[str, str]] = {
-    "oplib": {
-        "compile": "Use oplib.jit, which compiles a function of Tensors.",
-        "func": "Use oplib.vmap, oplib.autograd.functional, or the transformations of JAX.",
-        "export": "Use jax.export of a function of arrays.",
-        "profiler": "Use oplib.visual.profile, and jax.profiler for compiled programs.",
-        "cuda": "Use Tensor.device, and jax.devices('gpu') for the devices.",
-        "distributed": _PARTITION,
-        "distributions": (
-            "For draws use oplib.randn, oplib.multinomial and in-place ones such as Tensor.exponential_; for "
-            "densities write the formula, or an op of your own with jax.scipy.stats (oplib.custom_op)."
-        ),
-        "get_device": "Use Tensor.device.",
-        "asarray": "Use oplib.as_tensor.",
-        "frombuffer": "Use oplib.from_numpy(numpy.frombuffer(...)).",
-        "range": "Use oplib.arange, which leaves the end out.",
-        "matrix_rank": "Use oplib.linalg.matrix_rank.",
-        "solve": "Use oplib.linalg.solve.",
-        "symeig": "Use oplib.linalg.eigh.",
-        "eig": "Use oplib.linalg.eig.",
-        "set_num_threads": "XLA chooses the number of threads, see XLA_FLAGS.",
-        "set_default_device": "Use jax.default_device, or give device=.",
-        "set_default_tensor_type": "Use oplib.set_default_dtype.",
-        "set_float32_matmul_precision": _PRECISION,
-        "get_float32_matmul_precision": _PRECISION,
-        "sparse": _SPARSE,
-        "sparse_coo_tensor": _SPARSE,
-        "GradScaler": _SCALER,
-        **dict.fromkeys(_CACHE_OF_CASTS, "Leave it out: autocast keeps no casts."),
-        **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell"), _CELLS),
-        **dict.fromkeys(("sparse_csr_tensor", "sparse_coo", "sparse_csr"), _SPARSE),
-        **dict.fromkeys(("Storage", "FloatStorage", "UntypedStorage", "TypedStorage"), _STORAGE),
-        **dict.fromkeys(("_dynamo", "_inductor", "fx"), _COMPILER),
-        **dict.fromkeys((f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)), _FEW_BITS),
-        "_C": "It is torch's C++: use the public name.",
-        "set_deterministic_debug_mode": "Use oplib.use_deterministic_algorithms.",
-        **dict.fromkeys(("Parameter", "Variable"), "Use oplib.tensor(..., requires_grad=True)."),
-        "Function": "Use oplib.autograd.Function.",
-        "backward": "Use tensor.backward() or oplib.autograd.backward.",
-        "grad": "Use oplib.autograd.grad of results, or jax.grad of a function.",
-        "value_and_grad": "Use loss.backward(), or jax.value_and_grad of a function.",
-        **{name: _TRANSFORMED.format(name, name) for name in ("jvp", "vjp", "hessian")},
-        **{name: _TRANSFORMED.format("jacobian", name) for name in ("jacrev", "jacfwd")},
-        **dict.fromkeys(("array", "ndarray", "Array"), "Use oplib.tensor; its class is oplib.Tensor."),
-        **dict.fromkeys(("pmap", "shard_map"), _PARTITION),
-        **{name: _JAXS.format(name) for name in ("numpy", "lax", "make_jaxpr", "linearize")},
-        "tree": "Use oplib.pytree.",
-        **dict.fromkeys(("PRNGKey", "key"), "Use oplib.Generator or oplib.manual_seed."),
-        **dict.fromkeys(("device_put", "device_get"), "Use Tensor.to and Tensor.numpy."),
-        "devices": "Use jax.devices(), and Tensor.to.",
-        **dict.fromkeys(("checkpoint", "remat"), "Use oplib.utils.checkpoint.checkpoint."),
-        **dict.fromkeys(("custom_vjp", "custom_jvp", "custom_gradient"), _ONE_OP),
-        **{name: _NO_LOOP.format(name) for name in ("fori_loop", "switch", "associative_scan")},
-        "stop_gradient": "Use Tensor.detach.",
-        "block_until_ready": "Use jax.block_until_ready(tensor.array).",
-    },
-    "oplib.nn": {
-        **dict.fromkeys(("Module", "Parameter", "Sequential", "ModuleList", "ModuleDict"), _CLASS),
-        **dict.fromkeys(("ParameterDict", "ParameterList"), _CLASS),
-        **dict.fromkeys(("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"), _CELLS),
-        **{
-            layer: f"There are no modules: use oplib.nn.functional.{function} with Tensors of your own."
-            for layer, function in _LAYERS.items()
-        },
-        "init": "Use in-place draws under oplib.no_grad, such as Tensor.uniform_ and Tensor.normal_.",
-        "DataParallel": _PARTITION,
-    },
-    "oplib.nn.utils": {
-        "clip_grad_norm": "Use oplib.nn.utils.clip_grad_norm_.",
-        **dict.fromkeys(("spectral_norm", "weight_norm", "parametrize", "parametrizations"), _OF_MODULES),
-    },
-    "oplib.nn.utils.rnn": dict.fromkeys(
-        ("PackedSequence", "pack_sequence", "unpack_sequence", "pack_padded_sequence", "pad_packed_sequence"),
-        _PADDED,
-    ),
-    "oplib.amp": {"GradScaler": _SCALER},
-    "oplib.compiler": dict.fromkeys(("compile",), _COMPILER),
-    "oplib.utils": {
-        "data": "There are no data loaders: index Tensors by parts of oplib.randperm, or use a library."
-    },
-    "oplib.utils.checkpoint": {
-        "GraphExecGroup": "Give all results to one oplib.autograd.backward: it computes a region again once.",
-        "set_checkpoint_debug_enabled": "Print in the function, which runs as Python in both computations.",
-    },
-    "oplib.optim": {
-        **{
-            name: f"Use oplib.optim.Optimizer(optax.{transformation}(...), parameters)."
-            for name, transformation in _TRANSFORMATIONS.items()
-        },
-        "swa_utils": "Average parameters under oplib.no_grad by Tensor.lerp_, or optax.incremental_update.",
-        "lr_scheduler": "Give the transformation a schedule, such as optax.cosine_decay_schedule.",
-    },
-    "Optimizer": {
-        "param_groups": "Use optimizer.hyperparams, and optax.multi_transform for parts of the parameters.",
-        "add_param_group": "Give all parameters at first, and freeze some by requires_grad_(False).",
-        "defaults": "Use optimizer.hyperparams.",
-    },
-    "Tensor": {
-        "get_device": "Use tensor.device.index.",
-        "zero_grad": "Assign tensor.grad = None, or use Optimizer.zero_grad.",
-        "at": "Write tensor[index] = value, or use Tensor.index_put.",
-        "astype": "Use Tensor.to with a dtype.",
-        "block_until_ready": "Use tensor.array.block_until_ready().",
-        "weak_type": "Use tensor.array.weak_type.",
-        "data_ptr": "Arrays have no stable address; compare tensors by oplib.equal, or views by their _base.",
-        **dict.fromkeys(("storage", "untyped_storage", "_typed_storage"), _STORAGE),
-        "pin_memory": "Leave it out: jax.device_put copies asynchronously.",
-        "share_memory_": "Leave it out: arrays cannot be shared by processes; send numpy arrays.",
-        "as_subclass": "Assign to tensor.__class__.",
-        "record_stream": "Leave it out: XLA orders its computations.",
-        "map_": "Use a function of tensors, which computes all items at once.",
-        "apply_": "Use a function of tensors, which computes all items at once.",
-        **dict.fromkeys(("to_sparse", "to_sparse_csr", "to_dense", "coalesce", "indices"), _SPARSE),
-    },
-}
+_TABLE = """
+oplib
+  compile: Use oplib.jit, which compiles a function of Tensors.
+  func: Use oplib.vmap, oplib.autograd.functional, or the transformations of JAX.
+  export: Use jax.export of a function of arrays.
+  profiler: Use oplib.visual.profile, and jax.profiler for compiled programs.
+  cuda: Use Tensor.device, and jax.devices('gpu') for the devices.
+  distributed pmap shard_map: Spread arrays over devices with jax.sharding, see Tensor.sharding.
+  distributions: For draws use oplib.randn, oplib.multinomial and in-place ones such as
+      Tensor.exponential_; for densities write the formula, or an op of your own with jax.scipy.stats
+      (oplib.custom_op).
+  get_device: Use Tensor.device.
+  asarray: Use oplib.as_tensor.
+  frombuffer: Use oplib.from_numpy(numpy.frombuffer(...)).
+  range: Use oplib.arange, which leaves the end out.
+  matrix_rank solve symeig=eigh eig: Use oplib.linalg.{}.
+  set_num_threads: XLA chooses the number of threads, see XLA_FLAGS.
+  set_default_device: Use jax.default_device, or give device=.
+  set_default_tensor_type: Use oplib.set_default_dtype.
+  set_float32_matmul_precision get_float32_matmul_precision: Set
+      jax.config.update('jax_default_matmul_precision', ...).
+  sparse sparse_coo_tensor sparse_csr_tensor sparse_coo sparse_csr: There are no sparse tensors: use a
+      dense one and a mask, or Tensor.index_add with indices and values.
+  GradScaler: bfloat16 needs none; multiply the loss, and divide the gradients.
+  clear_autocast_cache is_autocast_cache_enabled set_autocast_cache_enabled: Leave it out: autocast keeps
+      no casts.
+  lstm gru rnn_tanh rnn_relu lstm_cell gru_cell: There is none: write the cell with
+      oplib.nn.functional.linear, and loop, or use oplib.scan.
+  Storage FloatStorage UntypedStorage TypedStorage: There are no storages: a tensor holds a jax.Array,
+      tensor.array. Tensors share memory if one is a view of the other or of its _base; for sizes use
+      tensor.nbytes, and for files oplib.save.
+  _dynamo _inductor fx: Use oplib.jit, which traces a function of Tensors and compiles it by XLA.
+  int1 int2 int3 int4 int5 int6 int7 uint1 uint2 uint3 uint4 uint5 uint6 uint7: Keep such numbers in
+      oplib.uint8, and pack them by shifts.
+  _C: It is torch's C++: use the public name.
+  set_deterministic_debug_mode: Use oplib.use_deterministic_algorithms.
+  Parameter Variable: Use oplib.tensor(..., requires_grad=True).
+  Function: Use oplib.autograd.Function.
+  backward: Use tensor.backward() or oplib.autograd.backward.
+  grad: Use oplib.autograd.{} of results, or jax.{} of a function.
+  value_and_grad: Use loss.backward(), or jax.{} of a function.
+  jvp vjp hessian: Use oplib.autograd.functional.{} of a function of Tensors, or jax.{} of one of arrays.
+  jacrev jacfwd: Use oplib.autograd.functional.jacobian of a function of Tensors, or jax.{} of one of
+      arrays.
+  array ndarray Array: Use oplib.tensor; its class is oplib.Tensor.
+  numpy lax make_jaxpr linearize: It is JAX's: use jax.{}.
+  tree: Use oplib.pytree.
+  PRNGKey key: Use oplib.Generator or oplib.manual_seed.
+  device_put device_get: Use Tensor.to and Tensor.numpy.
+  devices: Use jax.{}(), and Tensor.to.
+  checkpoint remat: Use oplib.utils.checkpoint.checkpoint.
+  custom_vjp custom_jvp custom_gradient: Use oplib.library.custom_op, or oplib.autograd.Function for a
+      function without a schema.
+  fori_loop switch associative_scan: Use oplib.while_loop or oplib.scan, or jax.lax.{} of arrays.
+  stop_gradient: Use Tensor.detach.
+  block_until_ready: Use jax.{}(tensor.array).
+oplib.nn
+  Module Parameter Sequential ModuleList ModuleDict ParameterDict ParameterList: There are no modules: use
+      a class or dictionary of your own with Tensors that require grad.
+  LSTM GRU RNN LSTMCell GRUCell RNNCell: There is none: write the cell with oplib.nn.functional.linear,
+      and loop, or use oplib.scan.
+  Linear=linear Bilinear=bilinear Embedding=embedding EmbeddingBag=embedding_bag LayerNorm=layer_norm
+      RMSNorm=rms_norm GroupNorm=group_norm MultiheadAttention=multi_head_attention_forward
+      Dropout=dropout ReLU=relu GELU=gelu SiLU=silu Softmax=softmax LogSoftmax=log_softmax
+      CrossEntropyLoss=cross_entropy NLLLoss=nll_loss MSELoss=mse_loss L1Loss=l1_loss
+      SmoothL1Loss=smooth_l1_loss KLDivLoss=kl_div BCELoss=binary_cross_entropy
+      BCEWithLogitsLoss=binary_cross_entropy_with_logits CTCLoss=ctc_loss Upsample=interpolate
+      Conv1d=conv1d Conv2d=conv2d Conv3d=conv3d ConvTranspose1d=conv_transpose1d
+      ConvTranspose2d=conv_transpose2d ConvTranspose3d=conv_transpose3d MaxPool1d=max_pool1d
+      MaxPool2d=max_pool2d MaxPool3d=max_pool3d AvgPool1d=avg_pool1d AvgPool2d=avg_pool2d
+      AvgPool3d=avg_pool3d BatchNorm1d=batch_norm BatchNorm2d=batch_norm BatchNorm3d=batch_norm
+      InstanceNorm1d=instance_norm InstanceNorm2d=instance_norm InstanceNorm3d=instance_norm: There are no
+      modules: use oplib.nn.functional.{} with Tensors of your own.
+  init: Use in-place draws under oplib.no_grad, such as Tensor.uniform_ and Tensor.normal_.
+  DataParallel: Spread arrays over devices with jax.sharding, see Tensor.sharding.
+oplib.nn.utils
+  clip_grad_norm: Use oplib.nn.utils.clip_grad_norm_.
+  spectral_norm weight_norm parametrize parametrizations: There are no modules: write its formula as a
+      function of your Tensors.
+oplib.nn.utils.rnn
+  PackedSequence pack_sequence unpack_sequence pack_padded_sequence pad_packed_sequence: There are no
+      packed sequences: use oplib.nn.utils.rnn.pad_sequence and a mask.
+oplib.amp
+  GradScaler: bfloat16 needs none; multiply the loss, and divide the gradients.
+oplib.compiler
+  compile: Use oplib.jit, which traces a function of Tensors and compiles it by XLA.
+oplib.utils
+  data: There are no data loaders: index Tensors by parts of oplib.randperm, or use a library.
+oplib.utils.checkpoint
+  GraphExecGroup: Give all results to one oplib.autograd.backward: it computes a region again once.
+  set_checkpoint_debug_enabled: Print in the function, which runs as Python in both computations.
+oplib.optim
+  Adam=adam AdamW=adamw SGD=sgd RMSprop=rmsprop Adagrad=adagrad Adadelta=adadelta Adamax=adamax
+      NAdam=nadam RAdam=radam LBFGS=lbfgs: Use oplib.optim.Optimizer(optax.{}(...), parameters).
+  swa_utils: Average parameters under oplib.no_grad by Tensor.lerp_, or optax.incremental_update.
+  lr_scheduler: Give the transformation a schedule, such as optax.cosine_decay_schedule.
+Optimizer
+  param_groups: Use optimizer.hyperparams, and optax.multi_transform for parts of the parameters.
+  add_param_group: Give all parameters at first, and freeze some by requires_grad_(False).
+  defaults: Use optimizer.hyperparams.
+Tensor
+  get_device: Use tensor.device.index.
+  zero_grad: Assign tensor.grad = None, or use Optimizer.zero_grad.
+  at: Write tensor[index] = value, or use Tensor.index_put.
+  astype: Use Tensor.to with a dtype.
+  block_until_ready: Use tensor.array.block_until_ready().
+  weak_type: Use tensor.array.weak_type.
+  data_ptr: Arrays have no stable address; compare tensors by oplib.equal, or views by their _base.
+  storage untyped_storage _typed_storage: There are no storages: a tensor holds a jax.Array, tensor.array.
+      Tensors share memory if one is a view of the other or of its _base; for sizes use tensor.nbytes, and
+      for files oplib.save.
+  pin_memory: Leave it out: jax.device_put copies asynchronously.
+  share_memory_: Leave it out: arrays cannot be shared by processes; send numpy arrays.
+  as_subclass: Assign to tensor.__class__.
+  record_stream: Leave it out: XLA orders its computations.
+  map_ apply_: Use a function of tensors, which computes all items at once.
+  to_sparse to_sparse_csr to_dense coalesce indices: There are no sparse tensors: use a dense one and a
+      mask, or Tensor.index_add with indices and values.
+"""
+
+
+def _read_table() -> dict[str, dict[str, str]]:
+    """Returns the hints by place and name. {} in a hint is the name, or what stands behind its "="."""
+    hints: dict[str, dict[str, str]] = {}
+    place: dict[str, str] = {}
+    for line in _TABLE.strip().replace("\n      ", " ").splitlines():
+        names, _, hint = line.partition(": ")
+        if not hint:
+            place = hints[line] = {}
+        for key in names.split() if hint else ():
+            name, _, other = key.partition("=")
+            place[name] = hint.replace("{}", other or name)
+    return hints
+
+
+HINTS = _read_table()
 
 
 def make_missing_error(module: str, name: str) -> AttributeError | ImportError:

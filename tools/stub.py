@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 
 from oplib.builtin.functions.registry import METHODS
-from oplib.builtin.rows.parameters import list_parameters
 from oplib.tensor import Tensor
 from oplib.tensor.methods import op_methods
 from oplib.tensor.methods.op_methods import OpMethods
-from tools.stub_forms import declare
+from tools.stub_forms import declare, list_parameters
 from tools.stub_packages import list_package_stubs, specify_results
 from tools.stub_results import list_named_results
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from oplib.builtin.functions.registry import REGISTRY, FunctionRegistry
-from oplib.builtin.rows.parameters import FURTHER_NAMES, is_absent
+from oplib.builtin.rows.parameters import ABSENT, FURTHER_NAMES, takes_further_names
 from tools.stub_results import (
     TENSOR,
     UNKNOWN,
@@ -22,6 +23,17 @@ _KINDS = inspect.Parameter
 _EMPTY = _KINDS.empty
 _EITHER = "_TensorOrArray"
 _FURTHER = {own: further for further, own in FURTHER_NAMES.items()}
+
+
+def list_parameters(function: Callable[..., Any]) -> Parameters:
+    """Returns the parameters of a function, further names among those that are only given by name."""
+    parameters = list(inspect.signature(function).parameters.values())
+    if not any(map(takes_further_names, parameters)):
+        return parameters
+    own = {parameter.name for parameter in parameters}
+    further = [name for name, meant in FURTHER_NAMES.items() if meant in own]
+    named = [inspect.Parameter(name, _KINDS.KEYWORD_ONLY, default=ABSENT) for name in further]
+    return [*parameters[:-1], *named]
 
 
 def declare(
@@ -102,7 +114,7 @@ def _list_mixed(form: Parameters) -> Iterator[tuple[Parameters, str]]:
 def _list_forms(form: Parameters) -> Iterator[Parameters]:
     """Yields the form with the names of the required arguments, and that with the dim's further name."""
     names = [one.name for one in form]
-    absent = [one.name for one in form if is_absent(one.default) and one.name not in FURTHER_NAMES]
+    absent = [one.name for one in form if one.default is ABSENT and one.name not in FURTHER_NAMES]
     dims = [name for name in absent if _FURTHER.get(name) in names]
     if not dims:
         yield [_default(one) for one in form]

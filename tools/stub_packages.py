@@ -14,8 +14,7 @@ from pathlib import Path
 
 from oplib.builtin.functions import registry
 from oplib.builtin.functions.registry import FUNCTIONS, NETWORKS, REGISTRY, FunctionRegistry
-from oplib.builtin.rows.parameters import list_parameters
-from tools.stub_forms import declare
+from tools.stub_forms import declare, list_parameters
 from tools.stub_results import list_named_results
 
 _PACKAGE = Path(registry.__file__).parents[2]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, Protocol
 
 import jax
@@ -80,20 +81,12 @@ class Info:
 class RecordInfo:
     """Reads formula and setup from an overload's current record."""
 
+    _backward_fn = property(attrgetter("overload.record.derivative.backward"))
+    _setup_context_fn = property(attrgetter("overload.record.derivative.setup_context"))
+    _forward_fn = property(attrgetter("overload.record.derivative.forward"))
+
     def __init__(self, overload: OpOverload) -> None:
-        self._overload = overload
-
-    @property
-    def _backward_fn(self) -> Rule | None:
-        return self._overload.record.derivative.backward
-
-    @property
-    def _setup_context_fn(self) -> Rule | None:
-        return self._overload.record.derivative.setup_context
-
-    @property
-    def _forward_fn(self) -> Rule | None:
-        return self._overload.record.derivative.forward
+        self.overload = overload
 
 
 def make_autograd_impl(op: OpOverload, info: Any) -> Rule:
@@ -201,7 +194,7 @@ def _cut(value: Any) -> Any:
 
 
 def _detach(value: Any) -> Any:
-    return _cut(value).requires_grad_() if isinstance(value, Tensor) and value._requires_grad else _cut(value)
+    return value.detach().requires_grad_(value._requires_grad) if isinstance(value, Tensor) else value
 
 
 def _generate(op: OpOverload, info: Any) -> type[Function]:

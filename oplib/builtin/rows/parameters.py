@@ -108,12 +108,7 @@ class _Absent:
         return "<required>"
 
 
-_ABSENT: Any = _Absent()
-
-
-def is_absent(default: object) -> bool:
-    """Whether a default says that the argument must be given, by one name or another."""
-    return default is _ABSENT
+ABSENT: Any = _Absent()
 
 
 def takes_further_names(parameter: inspect.Parameter) -> bool:
@@ -126,17 +121,6 @@ def has_further_names(parameters: Sequence[inspect.Parameter]) -> bool:
     kinds = {parameter.kind for parameter in parameters}
     named = {parameter.name for parameter in parameters} & set(FURTHER_NAMES.values())
     return bool(named) and kinds <= {_KINDS.POSITIONAL_OR_KEYWORD, _KINDS.KEYWORD_ONLY}
-
-
-def list_parameters(function: Function) -> list[inspect.Parameter]:
-    """Returns the parameters of a function, further names among those that are only given by name."""
-    parameters = list(inspect.signature(function).parameters.values())
-    if not any(map(takes_further_names, parameters)):
-        return parameters
-    own = {parameter.name for parameter in parameters}
-    further = [name for name, meant in FURTHER_NAMES.items() if meant in own]
-    named = [inspect.Parameter(name, _KINDS.KEYWORD_ONLY, default=_ABSENT) for name in further]
-    return [*parameters[:-1], *named]
 
 
 def loosen(
@@ -159,13 +143,13 @@ def loosen(
         is_required = parameter.default is _KINDS.empty and parameter.kind is _KINDS.POSITIONAL_OR_KEYWORD
         if is_required and (absent or parameter.name in FURTHER_NAMES.values()):
             absent.append(parameter.name)
-            parameter = parameter.replace(default=_ABSENT)
+            parameter = parameter.replace(default=ABSENT)
         loose.append(parameter)
     tests = "".join(f" or {key} is __absent" for key in absent)
     values = ", ".join(f"{parameter.name!r}: {parameter.name}" for parameter in parameters)
     line = f"    if names{tests}: return __respell(__again, {{{values}}}, names{more})"
     respell = _Respelling(name, {parameter.name: parameter.default for parameter in loose})
-    return loose, line, {"__absent": _ABSENT, "__respell": respell}
+    return loose, line, {"__absent": ABSENT, "__respell": respell}
 
 
 class _Respelling:
@@ -203,9 +187,9 @@ class _Respelling:
                     f"and {describe(value)}. Give it once."
                 )
             values[own] = value
-        missing = [f"'{name}'" for name, value in values.items() if value is _ABSENT]
+        missing = [f"'{name}'" for name, value in values.items() if value is ABSENT]
         if missing:
-            cure = ", ".join(f"{name}=..." for name, value in values.items() if value is _ABSENT)
+            cure = ", ".join(f"{name}=..." for name, value in values.items() if value is ABSENT)
             raise ArgumentTypeError(
                 f"{self._name}() missing {len(missing)} required positional "
                 f"argument{'s' if len(missing) > 1 else ''}: {' and '.join(missing)}. Got "

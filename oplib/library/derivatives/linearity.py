@@ -97,18 +97,6 @@ def transpose_rule(
         ) from error
 
 
-def find_nonlinear(rule: Rule, points: Sequence[Any], moving: Sequence[Any]) -> tuple[int, str] | None:
-    """Returns the index of a result that is not shown to be linear, and the reason; None if all are.
-
-    Args:
-        rule: maps points and moving values to results.
-        points: arrays or shapes to trace the rule with.
-        moving: arrays or shapes, in which the results should be linear.
-    """
-    closed, _, states = _read(rule, points, moving)
-    return _find_refusal(closed, states, len(points))
-
-
 def _read(
     rule: Rule, points: Sequence[Any], moving: Sequence[Any]
 ) -> tuple[Any, EquationReader, Sequence[Any]]:
