@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
-import torch.utils._pytree as torch_pytree
 
 from oplib import pytree
 from oplib.pytree import tree_flatten, tree_flatten_dataclasses
 from oplib.pytree.paths import find_different_path
+
+torch_pytree = pytest.importorskip("torch.utils._pytree")
 
 
 class Pair(NamedTuple):
