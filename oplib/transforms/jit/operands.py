@@ -206,7 +206,7 @@ class ExpectedOperands:
         arrays = list(map(get_array, owners))
         for name, array, shown in zip(self._names, arrays, self._shown, strict=True):
             if describe(array) != shown:
-                yield f"{name} is no longer {shown}"
+                yield f"{name} is {describe(array)}, and was {shown}"
         for number, sharding in self._find_moved(arrays):
             now = describe_sharding(arrays[number].sharding)
             yield f"{self._names[number]} is laid out as {now}, and was as {describe_sharding(sharding)}"

@@ -108,7 +108,7 @@ def test_what_differs_is_named_by_its_parameter_and_keys():
     x, y = oplib.ones(2), oplib.ones(1)
     step(x, {"y": [y, 1]}, 2, name=3)
     for args, options, expected in (
-        ((oplib.ones(3), {"y": [y, 1]}, 2), {"name": 3}, "argument 'x' is no longer f32[2]"),
+        ((oplib.ones(3), {"y": [y, 1]}, 2), {"name": 3}, "argument 'x' is f32[3], and was f32[2]"),
         ((x, {"y": [y, 0]}, 2), {"name": 3}, "argument 'batch'['y'][1] is 0, and was 1"),
         ((x, {"y": [y, 1]}, 4), {"name": 3}, "argument 2 is 4, and was 2"),
         ((x, {"y": [y, 1]}, 2), {"name": 4}, "argument 'name' is 4, and was 3"),

@@ -78,7 +78,7 @@ def test_explain_tells_before_the_call_why_it_would_compile():
     assert "has not been compiled yet" in scaled.explain(oplib.ones(2))
     scaled(oplib.ones(2))
     assert "a compiled program serves" in scaled.explain(oplib.ones(2))
-    assert "is no longer f32[2]" in scaled.explain(oplib.ones(3))
+    assert "is f32[3], and was f32[2]" in scaled.explain(oplib.ones(3))
     assert scaled.compilations == 1
 
 
@@ -88,7 +88,7 @@ def test_each_compilation_is_logged_with_its_reason(caplog):
         scaled(oplib.ones(2))
         scaled(oplib.ones(3))
     assert [record.name for record in caplog.records] == ["oplib.jit"] * 2
-    assert "program 2 because argument 'x' is no longer f32[2]" in caplog.records[1].getMessage()
+    assert "program 2 because argument 'x' is f32[3], and was f32[2]" in caplog.records[1].getMessage()
 
 
 def test_the_eighth_program_warns_and_says_what_differs():
