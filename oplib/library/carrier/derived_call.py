@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -11,14 +12,16 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
+from oplib.autograd.array_functions.concreteness import VALUE_ERRORS
 from oplib.errors import MissingRuleError
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Levels
+from oplib.library.kernels.kernel_choice import require_kernels
 from oplib.library.records.record import Record
 
 from .bound_call import BoundCall
 from .linear_primitive import push_varied
-from .own_refs import makes_refs
+from .own_refs import find_own_rule
 
 
 class Uncompiled:
@@ -49,11 +52,10 @@ class Uncompiled:
 
 
 def is_inlined(record: Record) -> bool:
-    """Tells whether a compiled op is its kernel for JAX, which then chooses among the rules in it."""
-    if record.is_built_in or record.kind != "array" or not record.derivative.derive:
+    """Tells whether a compiled op is its kernels for JAX, which then chooses among the rules in them."""
+    if record.is_built_in or record.kind == "host" or not record.derivative.derive:
         return False
-    has_rule = record.jvp is not None or record.sharding is not None or record.vmap is not None
-    return record.sole_kernel is not None and not has_rule
+    return record.jvp is None and record.sharding is None and record.vmap is None
 
 
 def run_inlined(call: BoundCall, arrays: Sequence[Any]) -> tuple[Structure, list[Any]]:
@@ -64,43 +66,57 @@ def run_inlined(call: BoundCall, arrays: Sequence[Any]) -> tuple[Structure, list
     Raises:
         CapturedTracerError: the kernel closes over a traced value.
     """
+    if call.is_plain:
+        structure, outputs = call.run_plain((), arrays)
+        return structure, [_mark.bind(value, name=call.record.name, call=None) for value in outputs]
     call.trace((), arrays)
+    if "default" not in call.record.kernels:
+        arrays = [_mark.bind(value, name="", call=call) for value in arrays]
     with jax.named_scope(call.record.name):
         structure, outputs = call.run(*arrays)
-    return structure, [_mark.bind(value, name=call.record.name) for value in outputs]
+    return structure, [_mark.bind(value, name=call.record.name, call=None) for value in outputs]
 
 
 _mark = Primitive("op_name")
 """The identity. Where JAX differentiates it, the value gets the name of the op.
 
 A name cannot be transposed, so it would end a calculation with tangents, as of a jvp rule that calls the op.
+With a call, its lowering checks first that each platform has a kernel.
 """
 
 
-def _differentiate_mark(primals: Any, tangents: Any, *, name: str) -> tuple[Any, Any]:
-    return checkpoint_name(primals[0], name), tangents[0]
+def _differentiate_mark(primals: Any, tangents: Any, *, name: str, call: Any) -> tuple[Any, Any]:
+    value = primals[0] if call is None else _mark.bind(*primals, name=name, call=call)
+    return checkpoint_name(value, name) if name else value, tangents[0]
+
+
+def _lower_mark(ctx: Any, value: Any, *, call: Any, **_: Any) -> Any:
+    if call is not None:
+        require_kernels(call.record, ctx.module_context.platforms, traced=call.kernel_slots)
+    return [value]
 
 
 _mark.def_impl(lambda value, **_: value)
 _mark.def_abstract_eval(lambda aval, **_: aval)
-mlir.register_lowering(_mark, lambda _, value, **__: [value])
+mlir.register_lowering(_mark, _lower_mark)
 batching.primitive_batchers[_mark] = lambda args, dims, **name: (_mark.bind(*args, **name), dims[0])
 ad.primitive_jvps[_mark] = _differentiate_mark
 ad.primitive_transposes[_mark] = lambda cotangent, *_, **__: [cotangent]
 
 
-def derive(call: BoundCall, jaxpr: Any, primals: Any, tangents: Any) -> tuple[Any, list[Any]]:
-    """Runs the kernel and JAX's own derivative of it, together, for ops that request it.
-
-    Raises:
-        MissingRuleError: the kernel makes Refs, which only JAX itself can differentiate.
-    """
-    if makes_refs(jaxpr):
+def refuse_own_rules(call: BoundCall, jaxpr: Any) -> None:
+    """Raises MissingRuleError if a kernel beside a rule contains what only JAX itself can differentiate."""
+    own = find_own_rule(jaxpr)
+    if own is not None:
         raise MissingRuleError(
-            f"{call}: JAX cannot differentiate a kernel that makes Refs where the op has kernels for several "
-            "platforms, a batching rule or a sharding rule. Register a backward formula, or write the kernel "
-            "without jax.new_ref."
+            f"{call}: JAX cannot differentiate a kernel that {own} where the op has a batching rule or a "
+            "sharding rule: it would not find the rule for reverse mode. Register a backward formula and no "
+            'autograd="derive", or the op without the other rule.'
         )
+
+
+def derive(call: BoundCall, jaxpr: Any, primals: Any, tangents: Any) -> tuple[Any, list[Any]]:
+    """Runs the kernel and JAX's own derivative of it, together, for ops that request it."""
     with jax.named_scope(call.record.name):
         outputs, results = push_varied(partial(_run_named, call, jaxpr), primals, tangents)
     return outputs, _mark_zeros(results, [jax.typeof(value).to_tangent_aval() for value in outputs])
@@ -118,7 +134,14 @@ def mark_results(call: BoundCall, values: Sequence[Any]) -> list[Any]:
 def derive_plain(
     call: BoundCall, levels: Levels, body: Uncompiled, primals: Any, tangents: Any
 ) -> tuple[Any, list[Any]]:
-    """Runs the kernel as plain Python, while JAX differentiates it."""
+    """Runs the kernel as plain Python, while JAX differentiates it.
+
+    Raises:
+        MissingRuleError: as for :func:`refuse_own_rules`; a kernel that reads values is not looked into.
+    """
+    if not call.record.is_built_in:
+        with suppress(*VALUE_ERRORS):
+            refuse_own_rules(call, call.trace(levels, list(map(jax.typeof, primals)), derivable=True))
 
     def run(*arrays: Any) -> Sequence[Any]:
         body.structure, outputs = call.run_plain(levels, arrays)

@@ -1,6 +1,8 @@
-"""Kernels that make Refs of their own (``jax.new_ref``): their effects end with the kernel.
+"""Kernels that make Refs of their own (``jax.new_ref``), or call hijax primitives.
 
-JAX removes such Refs where it lowers a jitted function. It cannot remove them from a primitive of ours.
+The effects of Refs end with the kernel: JAX removes them where it lowers a jitted function. It cannot remove
+them from a primitive of ours. Reverse mode has a rule of its own for both, which the jvp rule of a primitive
+of ours cannot ask for.
 """
 
 from __future__ import annotations
@@ -11,6 +13,10 @@ from typing import Any
 
 import jax
 from jax.extend.core import jaxpr_as_fun
+
+from oplib.library.axes.bodies import calls_any
+
+_HIJAX = frozenset({"call_hi_primitive"})
 
 
 def find_effects(closed: Any) -> Any:
@@ -23,6 +29,13 @@ def to_function(closed: Any) -> Callable[..., list[Any]]:
     """Returns a closed jaxpr as a function, for its lowering."""
     run: Callable[..., list[Any]] = jaxpr_as_fun(closed)
     return jax.jit(run) if makes_refs(closed) else run
+
+
+def find_own_rule(closed: Any) -> str | None:
+    """Says what in a closed jaxpr has a rule of its own for reverse mode; None if nothing has one."""
+    if makes_refs(closed):
+        return "makes Refs"
+    return "calls a hijax primitive" if calls_any(closed, _HIJAX) else None
 
 
 def makes_refs(closed: Any) -> bool:

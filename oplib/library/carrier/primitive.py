@@ -36,7 +36,15 @@ from .bound_call import BoundCall, Shapes
 from .call_primitive import CallPrimitive, apply_call, find_call_avals, lower_call
 from .call_transpose import transpose_call
 from .captured import CapturedCall
-from .derived_call import Uncompiled, derive, derive_plain, is_inlined, mark_results, run_inlined
+from .derived_call import (
+    Uncompiled,
+    derive,
+    derive_plain,
+    is_inlined,
+    mark_results,
+    refuse_own_rules,
+    run_inlined,
+)
 from .late_lowering import lower_late
 from .linear import Linear, make_linear
 from .linear_primitive import (
@@ -121,7 +129,7 @@ class Carrier:
         if call.captures:
             return CapturedCall(call, self.run_forward, self._bind_derivative).run(arrays)[1]
         body, arrays = _begin(call), _fit_operands(call, arrays)
-        if body is None and is_inlined(call.record):
+        if is_inlined(call.record):
             return run_inlined(call, arrays)[1]
         return self._bind(call, (), arrays, body)
 
@@ -130,7 +138,7 @@ class Carrier:
         if call.captures:
             return CapturedCall(call, self.run_forward, self._bind_derivative).run(arrays)
         body, arrays = _begin(call), _fit_operands(call, arrays)
-        if body is None and is_inlined(call.record):
+        if is_inlined(call.record):
             return run_inlined(call, arrays)
         outputs = self._bind(call, (), arrays, body)
         known = None if body is None else body.structure
@@ -207,6 +215,7 @@ class Carrier:
         if is_derived:
             has_trace = body is None and call.record.sharding is None
             whole = call_jaxpr if has_trace else call.trace(levels, primals, derivable=True)
+            refuse_own_rules(call, whole)
             return outputs, derive(call, whole, primals, tangents)[1]
         structure = None if body is None else body.structure
         linear = partial(make_linear, call, levels, inputs=primals, outputs=outputs, structure=structure)

@@ -72,8 +72,17 @@ def make_two_kernels() -> Any:
     return op
 
 
+def make_two_derived() -> Any:
+    op = make_derived()
+    op.register_kernel("cuda")(_on_arrays)
+    return op
+
+
 OPS: dict[str, Any] = {
     "derived": make_derived,
+    "two derived": make_two_derived,
+    "derived plain": lambda: custom_op("refs::plain", _on_arrays, autograd="derive", compile=False),
+    "derived eager": lambda: custom_op("refs::derived_eager", _on_tensors, autograd="derive"),
     "formula": lambda: _with_formula(custom_op("refs::formula", _on_arrays)),
     "local": lambda: _with_formula(custom_op(_on_arrays)),
     "jvp rule": make_jvp,
