@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import collections.abc
-import enum
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from inspect import Parameter
 from typing import Any
-
-import numpy as np
 
 from oplib.errors import describe
 from oplib.library.schema import (
@@ -22,9 +19,8 @@ from oplib.library.schema import (
     OptionalType,
     SchemaType,
     TupleType,
-    is_int64,
 )
-from oplib.tensor.devices.device import Device
+from oplib.library.schema.defaults import UnsupportedDefaultError, fit_value
 from oplib.tracebacks import entry_point
 
 from .hints import (
@@ -182,8 +178,8 @@ def _make_argument(signature: Signature, parameter: Parameter, type_: SchemaType
     default = NO_DEFAULT
     if parameter.default is not EMPTY:
         try:
-            default = fit_default(type_, parameter.default, parameter.annotation)
-        except UnsupportedDefaultError:
+            default = _fit_default(type_, parameter.default, parameter.annotation)
+        except (UnsupportedDefaultError, TypeError):
             raise signature.refuse(
                 f"Parameter {parameter.name} has an unsupported default value type "
                 f"{type(parameter.default).__name__}. Got {describe(parameter.default)} for type '{type_}'. "
@@ -293,87 +289,21 @@ def _find_kinds(hint: Any) -> Iterator[Kind]:
         yield from _find_kinds(part)
 
 
-class UnsupportedDefaultError(Exception):
-    """A default that does not fit the type of its parameter, or that a schema cannot hold."""
+def _fit_default(type_: SchemaType, value: Any, hint: Any) -> Any:
+    """Returns a default as a value of its type, or raises UnsupportedDefaultError or TypeError.
 
-
-def fit_default(type_: SchemaType, value: Any, hint: Any) -> Any:
-    """Returns a default as a value of its type.
-
-    Args:
-        type_: the type of the parameter.
-        value: the default of the parameter.
-        hint: the annotation, which decides whether a sequence is a tuple.
-
-    Raises:
-        UnsupportedDefaultError: the default does not fit.
+    The annotation decides whether a sequence is a tuple.
     """
     if isinstance(type_, OptionalType):
-        return None if value is None else fit_default(type_.element, value, hint)
-    if isinstance(type_, (ListType, TupleType)):
-        # A list is mutable; and a kernel that declares a list must not receive a tuple.
-        if not isinstance(value, tuple) or not _is_tuple_hint(hint):
-            raise UnsupportedDefaultError
-        return _fit_items(type_, value, hint)
+        return None if value is None else _fit_default(type_.element, value, hint)
+    # A list is mutable; and a kernel that declares a list must not receive a tuple.
+    if isinstance(type_, (ListType, TupleType)) and isinstance(value, tuple) and _is_tuple_hint(hint):
+        elements = (type_.element,) * len(value) if isinstance(type_, ListType) else type_.elements
+        if len(elements) == len(value):
+            return tuple(_fit_default(*pair, hint) for pair in zip(elements, value, strict=True))
     if isinstance(type_, BaseType) and (type_.choices is None or _is_choice(value, type_.choices)):
-        return _fit_base(type_.name, value)
+        return fit_value(type_.name, value)
     raise UnsupportedDefaultError
-
-
-def _fit_items(type_: ListType | TupleType, value: tuple[Any, ...], hint: Any) -> tuple[Any, ...]:
-    if isinstance(type_, ListType):
-        return tuple(fit_default(type_.element, item, hint) for item in value)
-    if len(value) != len(type_.elements):
-        raise UnsupportedDefaultError
-    return tuple(
-        fit_default(element, item, hint) for element, item in zip(type_.elements, value, strict=True)
-    )
-
-
-def _fit_base(name: str, value: Any) -> Any:
-    if name in ("Any", "Tree"):
-        return _fit_static(value)
-    if name in ("int", "float", "bool", "Scalar"):
-        return _fit_number(name, value)
-    if name == "str" and isinstance(value, str):
-        return value  # a member of an enum, or an object of a subclass, stays what it is
-    if name == "Device" and isinstance(value, (str, Device)):
-        return str(value)
-    if name == "ScalarType" and (isinstance(value, (np.dtype, type)) or hasattr(value, "dtype")):
-        return _fit_dtype(value)
-    # A combination of flags may have no name to print.
-    if name == "Enum" and isinstance(value, enum.Enum) and str(value.name).isidentifier():
-        return value
-    raise UnsupportedDefaultError
-
-
-def _fit_static(value: Any) -> Any:
-    try:
-        hash(value)
-    except TypeError:
-        raise UnsupportedDefaultError from None
-    return value
-
-
-def _fit_number(name: str, value: Any) -> int | float | complex:
-    is_bool = isinstance(value, bool)
-    if name == "Scalar" and type(value) in (int, float, bool, complex):
-        return value
-    if name == "int" and isinstance(value, int) and is_int64(value):
-        return int(value)
-    if name == "float" and isinstance(value, (int, float)) and not is_bool:
-        return float(value)
-    if name == "bool" and is_bool:
-        return value
-    raise UnsupportedDefaultError
-
-
-def _fit_dtype(value: Any) -> np.dtype[Any]:
-    """Accepts jax.numpy.float32 and numpy.float32 as dtypes too."""
-    try:
-        return np.dtype(value)
-    except TypeError:
-        raise UnsupportedDefaultError from None
 
 
 def _is_choice(value: Any, choices: tuple[Any, ...]) -> bool:

@@ -11,13 +11,12 @@ mark      = "(" sets ["!"] ["->" sets] ")",   sets = set {"|" set},   set = name
 from __future__ import annotations
 
 import difflib
-from typing import NoReturn
 
 from oplib.tracebacks import entry_point
 
-from .defaults import DefaultReader
+from .defaults import read_default
 from .function_schema import NO_DEFAULT, Argument, FunctionSchema, Return
-from .reader import END, Token
+from .reader import TokenReader, shorten
 from .types import BASE_TYPES, AliasInfo, BaseType, ListType, OptionalType, SchemaType, TupleType
 
 _SYNONYMS = {"SymInt": "int"}
@@ -66,159 +65,123 @@ def parse_schema(text: str) -> FunctionSchema:
         >>> schema.arguments[2].default_value
         [0, 0]
     """
-    return Parser(text).read_schema()
+    parser = _Parser(text)
+    try:
+        schema = parser.read_schema()
+        str(schema)  # a type that nests too deeply to be printed is refused too
+    except RecursionError:
+        parser.refuse("types nest too deeply. Flatten them.")
+    return schema
 
 
-class Parser(DefaultReader):
+class _Parser(TokenReader):
     """Reads one schema, token by token."""
 
     def read_schema(self) -> FunctionSchema:
         """Reads the whole text, or raises."""
-        name = self._read_qualified_name()
+        name = self._read_op_name()
+        if self.take("::"):
+            name += f"::{self._read_op_name()}"
         overload = self._read_overload() if self.take(".") else ""
-        if self.at(END):
-            self.fail(
-                "'(' and the arguments", "A schema is name(arguments) -> returns, and only the name is here."
-            )
         if not self.at("("):
-            self.fail("'('", "The parts of a name are identifiers, of letters, digits and underscores.")
-        arguments = self._read_arguments()
+            self.refuse(
+                f"expected '(' but found {self.found}. The parts of a name are identifiers, of letters, "
+                "digits and underscores. A schema is name(arguments) -> returns."
+            )
+        self._arguments: list[Argument] = []
+        self._is_keyword_only = False
+        self.expect("(")
+        self.read_items(")", self._read_argument)
         self.expect("->")
-        returns = self._read_returns()
-        if not self.at(END):
-            self.fail(END)
-        return FunctionSchema(name, overload, arguments, returns)
+        is_tuple = self.take("(")
+        returns = self.read_items(")", self._read_return) if is_tuple else [self._read_return()]
+        if self.text:
+            self.fail("end of text")
+        return FunctionSchema(name, overload, tuple(self._arguments), tuple(returns))
 
-    def _read_qualified_name(self) -> str:
-        first = self.read_name("the name of an op").text
-        return f"{first}::{self.read_name('the name of an op').text}" if self.take("::") else first
+    def _read_op_name(self) -> str:
+        if self.text.startswith("__") and hasattr(self, self.text):  # a namespace has such attributes too
+            self.refuse(f"{self.found} is not a legal name, since each object of Python has it. Rename it.")
+        return self.read_name("the name of an op")
 
     def _read_overload(self) -> str:
-        token = self.read_name("the name of an overload")
-        if token.text == "default" or (token.text.startswith("__") and token.text.endswith("__")):
+        if self.at("default") or (self.text.startswith("__") and self.text.endswith("__")):
             self.refuse(
-                token, f"{token} is not a legal overload name. The overload without a name is the default."
+                f"{self.found} is not a legal overload name. The overload without a name is the default."
             )
-        return token.text
+        return self.read_name("the name of an overload")
 
-    def _read_arguments(self) -> tuple[Argument, ...]:
-        self.expect("(")
-        arguments: list[Argument] = []
-        keyword_only = False
-        while not self.take(")"):
-            if arguments or keyword_only:
-                self.expect(",", also=")")
-            if self.take("*"):
-                keyword_only = True
-            elif self.at("..."):
-                self.refuse(
-                    self.token, "expected an argument but found '...'. Variadic arguments are not supported."
-                )
-            else:
-                arguments.append(self._read_argument(arguments, kwarg_only=keyword_only))
-        return tuple(arguments)
-
-    def _read_argument(self, before: list[Argument], *, kwarg_only: bool) -> Argument:
+    def _read_argument(self) -> None:
+        if self.take("*"):
+            self._is_keyword_only = True
+            return
         type_, alias = self._read_type()
-        variadic = self.take("*")
-        token = self.read_name("the name of an argument")
-        self._check_variadic(token, type_, before, variadic=variadic, kwarg_only=kwarg_only)
-        if any(argument.name == token.text for argument in before):
-            self.refuse(token, f"there are two arguments {token}. Rename one.")
-        default = self.read_default(type_) if self.take("=") else NO_DEFAULT
-        if (
-            default is NO_DEFAULT
-            and not (kwarg_only or variadic)
-            and before
-            and before[-1].has_default_value()
-        ):
+        variadic, before, keyword_only = self.take("*"), self._arguments[-1:], self._is_keyword_only
+        name = self.text
+        if variadic and (keyword_only or not isinstance(type_, ListType)):
+            self.refuse(f"*{self.found} takes further positional arguments. Make it a list before `*`.")
+        if before and before[0].is_variadic and not keyword_only:
+            self.refuse(f"{self.found} follows one that takes all. Put `*` before it.")
+        if any(argument.name == name for argument in self._arguments):
+            self.refuse(f"there are two arguments {self.found}. Rename one.")
+        place = self.position
+        self.read_name("the name of an argument")
+        default = read_default(self, type_) if self.take("=") else NO_DEFAULT
+        needs_default = bool(before) and before[0].has_default_value() and not (keyword_only or variadic)
+        if needs_default and default is NO_DEFAULT:
+            self.position = place
             self.refuse(
-                token,
-                f"Non-default positional argument {token} follows '{before[-1]}'. "
-                "Give it a default, move it forward, or put `*` before it.",
+                f"Non-default positional argument {self.found} follows one with a default, "
+                f"'{shorten(before[0].name)}'. Give it a default, move it forward, or put `*` before it."
             )
-        return Argument(token.text, type_, default, kwarg_only, alias, variadic)
-
-    def _check_variadic(
-        self, token: Token, type_: SchemaType, before: list[Argument], *, variadic: bool, kwarg_only: bool
-    ) -> None:
-        if variadic and (kwarg_only or not isinstance(type_, ListType)):
-            self.refuse(
-                token, f"*{token.text} takes further positional arguments. Make it a list before `*`."
-            )
-        if not kwarg_only and before and before[-1].is_variadic:
-            self.refuse(token, f"{token} follows '{before[-1]}', which takes all. Put `*` before it.")
-
-    def _read_returns(self) -> tuple[Return, ...]:
-        if not self.take("("):
-            return (self._read_return(),)
-        return tuple(self.read_items(")", self._read_return))
+        self._arguments.append(Argument(name, type_, default, keyword_only, alias, variadic))
 
     def _read_return(self) -> Return:
-        if self.at("..."):
-            self.refuse(self.token, "expected a type but found '...'. Variadic returns are not supported.")
         type_, alias = self._read_type()
-        return Return(type_, self.read_name("a name").text if self.at("name") else "", alias)
+        return Return(type_, self.read_name("a name") if self.kind == "name" else "", alias)
 
     def _read_type(self) -> Marked:
-        type_, alias = self._read_tuple_type() if self.at("(") else self._read_base_type()
-        alias = self._read_mark(alias)
+        self.take("tuple")
+        if self.take("("):
+            marked = [self._read_type()] if self.at(")") else self.read_items(")", self._read_type)
+            types, marks = zip(*marked, strict=True)
+            type_, alias = TupleType(types), _mark_container(marks)
+        else:
+            type_, alias = self._read_base_type(), None
         while True:
+            alias = self._read_mark(alias)
             if self.take("?"):
                 type_ = type_ if isinstance(type_, OptionalType) else OptionalType(type_)
             elif self.take("["):
-                type_, alias = ListType(type_, self._read_size()), _mark_container((alias,))
+                size = None if self.at("]") else self._read_size()
+                self.expect("]")
+                type_, alias = ListType(type_, size), _mark_container((alias,))
             else:
                 return type_, alias
-            alias = self._read_mark(alias)
 
-    def _read_base_type(self) -> Marked:
-        token = self.token
-        if token.text == "tuple" and self.tokens[self.position + 1].text == "(":
-            self.advance()
-            return self._read_tuple_type()
-        name = self.read_name("a type").text
-        name = _SYNONYMS.get(name, name)
-        if name not in BASE_TYPES:
-            self._refuse_type(token)
-        return BaseType(name), None
+    def _read_base_type(self) -> SchemaType:
+        written = self.read_name("a type")
+        name = _SYNONYMS.get(written, written)
+        if name in BASE_TYPES:
+            return BaseType(name)
+        self.position -= 1
+        if name in _REFUSED:
+            self.refuse(f"type {self.found} is not supported: JAX has no counterpart of it. Remove it.")
+        near = difflib.get_close_matches(name, BASE_TYPES, 1, 0.7)
+        hint = _HINTS.get(name) or (f"Use `{near[0]}`" if near else f"Types are {', '.join(BASE_TYPES)}")
+        return self.refuse(f"unknown type specifier {self.found}. {hint}.")
 
-    def _refuse_type(self, token: Token) -> NoReturn:
-        if token.text in _REFUSED:
-            self.refuse(
-                token, f"type {token} is not supported: JAX has no counterpart of it. Remove the argument."
-            )
-        near = difflib.get_close_matches(token.text, BASE_TYPES, 1, 0.7)
-        hint = _HINTS.get(token.text) or (
-            f"Use `{near[0]}`" if near else f"Types are {', '.join(BASE_TYPES)}"
-        )
-        self.refuse(token, f"unknown type specifier {token}. {hint}.")
-
-    def _read_tuple_type(self) -> Marked:
-        self.expect("(")
-        read = [self._read_type()]
-        while not self.take(")"):
-            self.expect(",", also=")")
-            read.append(self._read_type())
-        types, marks = zip(*read, strict=True)
-        return TupleType(types), _mark_container(marks)
-
-    def _read_size(self) -> int | None:
-        if self.take("]"):
-            return None
-        token = self.token
-        if token.kind != "number" or not token.text.isdigit():
+    def _read_size(self) -> int:
+        if not self.text.isdecimal():
             self.fail("the length of the list, or ']'")
-        self.advance()
-        self.expect("]")
-        return int(token.text)
+        return int(self.advance())
 
     def _read_mark(self, alias: AliasInfo | None) -> AliasInfo | None:
-        token = self.token
-        if not self.take("("):
+        if not self.at("("):
             return alias
         if alias is not None and alias.before_set:
-            self.refuse(token, "expected a name but found a second alias mark. One mark fits one type.")
+            self.refuse("expected a name but found a second alias mark. One mark fits one type.")
+        self.expect("(")
         before = self._read_alias_sets()
         is_write = self.take("!")
         after = self._read_alias_sets() if self.take("->") else before
@@ -226,13 +189,10 @@ class Parser(DefaultReader):
         return AliasInfo(is_write, before, after, () if alias is None else alias.elements)
 
     def _read_alias_sets(self) -> frozenset[str]:
-        names = {self._read_alias_set()}
-        while self.take("|"):
-            names.add(self._read_alias_set())
+        names: set[str] = set()
+        while not names or self.take("|"):
+            names.add("*" if self.take("*") else self.read_name("the name of an alias set"))
         return frozenset(names)
-
-    def _read_alias_set(self) -> str:
-        return "*" if self.take("*") else self.read_name("the name of an alias set").text
 
 
 def _mark_container(marks: tuple[AliasInfo | None, ...]) -> AliasInfo | None:

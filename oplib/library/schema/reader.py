@@ -5,116 +5,78 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
 from oplib.errors import SchemaError
 
 _TOKEN = re.compile(
-    r"""(?P<blank>(?:\s|\#[^\n]*)+)
-    |(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?j?(?!\w))
-    |(?P<name>[^\W\d]\w*)
+    r"""(?:\s|\#[^\n]*)*(?:
+    (?P<name>[^\W\d]\w*)
     |(?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
-    |(?P<mark>->|::|\.\.\.|[()\[\],.!?*|=+-])""",
+    |(?P<mark>->|::|\.\.\.|[()\[\],!?*|=])
+    |(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?j?(?!\w))
+    |(?P<other>\w+|.|$))""",
     re.VERBOSE | re.DOTALL,
 )
-END = "end of text"
-Item = TypeVar("Item")
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A part of a schema's text.
-
-    Attributes:
-        kind: ``name``, ``number``, ``string``, ``mark``, or :data:`END`.
-        text: the text as written.
-        start: the position in the schema's text.
-    """
-
-    kind: str
-    text: str
-    start: int
-
-    def __str__(self) -> str:
-        return END if self.kind == END else f"'{self.text}'"
-
-
-def read_tokens(source: str) -> list[Token]:
-    """Returns the tokens of a text, without blanks and comments, and an END token, or raises SchemaError."""
-    tokens: list[Token] = []
-    position = 0
-    while position < len(source):
-        match = _TOKEN.match(source, position)
-        if match is None:
-            stray = Token("stray", _read_stray(source, position), position)
-            raise make_error(source, stray, f"expected a name, a number or punctuation but found {stray}.")
-        if match.lastgroup != "blank":
-            tokens.append(Token(str(match.lastgroup), match[0], position))
-        position = match.end()
-    return [*tokens, Token(END, "", len(source))]
-
-
-def make_error(source: str, token: Token, message: str) -> SchemaError:
-    """Returns an error that shows the line of the schema with a caret under the token."""
-    before = source[: token.start]
-    line_start = before.rfind("\n") + 1
-    line = source[line_start:].split("\n", 1)[0]
-    # Tabs stay tabs, so that the caret is below its token at any tab width.
-    indent = re.sub(r"[^\t]", " ", before[line_start:])
-    return SchemaError(f"schema: {message}\n    {line}\n    {indent}{'^' * max(1, len(token.text))} here")
-
-
-def _read_stray(source: str, position: int) -> str:
-    """Returns the text to show for a place that cannot be read: a word such as ``1x``, or one character."""
-    word = re.match(r"\w+", source[position:])
-    return word[0] if word else source[position]
-
-
+_SHOWN = 80  # characters of the text beside the place of an error
 # As in torch: its schemas use some keywords of Python as names (`from`); its lexer reserves the others.
 _USABLE = {"async", "await", "except", "finally", "from", "lambda", "nonlocal", "try", "yield"}
 _RESERVED = frozenset(keyword.kwlist) - _USABLE
+Item = TypeVar("Item")
+
+
+def shorten(text: str) -> str:
+    """Returns a text that is short enough for an error."""
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]}..."
 
 
 class TokenReader:
-    """A position in the tokens of a schema."""
+    """A position in the tokens of a schema. The text of the last token is empty."""
 
     def __init__(self, source: str) -> None:
-        self.source = source
-        self.tokens = read_tokens(source)
+        self._source = source
+        self._tokens = list(_TOKEN.finditer(source))
         self.position = 0
 
     @property
-    def token(self) -> Token:
+    def kind(self) -> str:
+        """The kind of the next token: a group of the expression."""
+        return str(self._tokens[self.position].lastgroup)
+
+    @property
+    def text(self) -> str:
         """The next token."""
-        return self.tokens[self.position]
+        return self._tokens[self.position][self.kind]
 
-    def at(self, kind: str) -> bool:
-        """Tells whether the next token is this mark, or has this kind."""
-        token = self.token
-        return token.text == kind if token.kind == "mark" else token.kind == kind
+    @property
+    def found(self) -> str:
+        """The next token as an error shows it."""
+        return f"'{shorten(self.text)}'" if self.text else "end of text"
 
-    def advance(self) -> Token:
+    def at(self, text: str) -> bool:
+        """Tells whether the next token is this one."""
+        return self.text == text
+
+    def advance(self) -> str:
         """Returns the next token and moves past it."""
-        token = self.token
         self.position += 1
-        return token
+        token = self._tokens[self.position - 1]
+        return token[str(token.lastgroup)]
 
-    def take(self, mark: str) -> bool:
-        """Moves past the next token if it is this mark, and tells whether it was."""
-        is_there = self.at(mark)
+    def take(self, text: str) -> bool:
+        """Moves past the next token if it is this one, and tells whether it was."""
+        is_there = self.text == text
         self.position += is_there
         return is_there
 
-    def expect(self, mark: str, *, also: str = "") -> Token:
-        """Moves past this mark, or raises; ``also`` is another mark that the error names as correct."""
-        if not self.at(mark):
-            self.fail(f"'{mark}' or '{also}'" if also else f"'{mark}'")
-        return self.advance()
+    def expect(self, mark: str) -> None:
+        """Moves past this token, or raises."""
+        if not self.take(mark):
+            self.fail(f"'{mark}'")
 
-    def read_name(self, what: str) -> Token:
+    def read_name(self, what: str) -> str:
         """Moves past a name, or raises; ``what`` describes the name in the error."""
-        if not self.at("name") or self.token.text in _RESERVED:
+        if self.kind != "name" or self.text in _RESERVED:
             self.fail(what)
         return self.advance()
 
@@ -122,15 +84,22 @@ class TokenReader:
         """Reads items between commas, up to a closing mark and past it."""
         items: list[Item] = []
         while not self.take(close):
-            if items:
-                self.expect(",", also=close)
+            if items and not self.take(","):
+                self.fail(f"',' or '{close}'")
             items.append(read())
         return items
 
-    def fail(self, expected: str, cure: str = "") -> NoReturn:
+    def fail(self, expected: str) -> NoReturn:
         """Raises an error at the next token."""
-        self.refuse(self.token, f"expected {expected} but found {self.token}.{' ' * bool(cure)}{cure}")
+        self.refuse(f"expected {expected} but found {self.found}.")
 
-    def refuse(self, token: Token, message: str) -> NoReturn:
-        """Raises an error at a given token."""
-        raise make_error(self.source, token, message)
+    def refuse(self, message: str) -> NoReturn:
+        """Raises an error that shows the line of the next token, near it, with a caret under it."""
+        token = self._tokens[self.position]
+        place = token.start(str(token.lastgroup))
+        start = max(self._source.rfind("\n", 0, place) + 1, place - _SHOWN)
+        shown = self._source[start:place] + self._source[place : place + _SHOWN].split("\n")[0]
+        # Tabs stay tabs, so that the caret is below its token at any tab width.
+        indent = re.sub(r"[^\t]", " ", self._source[start:place])
+        carets = "^" * min(max(1, len(self.text)), _SHOWN)
+        raise SchemaError(f"schema: {message}\n    {shown}\n    {indent}{carets} here")
