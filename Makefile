@@ -11,7 +11,7 @@ ARGS ?=
 SOAK_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-lm quick test test-whole test-ops test-compiled test-gpu test-ecosystem soak parity bench bench-gpu docs types dist lint \
+.PHONY: help demo demo-lm quick mutants test test-whole test-ops test-compiled test-gpu test-ecosystem soak parity bench bench-gpu docs types dist lint \
 	format generate spec check check-whole clean
 
 help:  ## show this list
@@ -25,6 +25,9 @@ demo-lm: $(VENV)/.has-lm  ## train a GPT on characters, on eight devices of the 
 
 quick: $(VENV)/.has-test  ## check the changed files: ruff, pyright, and the tests that mirror them
 	$(BIN)/python -m tests.quick $(ARGS)
+
+mutants: $(VENV)/.has-test  ## count the mistakes that quick tests find: make mutants ARGS="oplib/library --count 50"
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 test: $(VENV)/.has-test  ## run tests, docstring examples, README code and the floors contract; not the slow ones
 	@echo "$(WORKERS) workers: one for each core and 3 GB of memory (make test WORKERS=1 takes one)."

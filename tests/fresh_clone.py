@@ -37,6 +37,7 @@ COMMANDS = {
     "make demo": "make demo",
     "make demo-lm": "make demo-lm ARGS='--steps 2 --save-every 2'",
     "make quick": "make quick",
+    "make mutants": "make mutants ARGS='oplib/config.py --count 2'",
     "make test": f"make test ARGS={ONE_FILE}",
     "make test-whole": f"make test-whole ARGS={ONE_FILE}",
     "make test-ops": "make test-ops ARGS='-k sinc-schema'",

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import oplib
-from oplib.autograd import backward, grad
+from oplib.autograd import backward, forward_ad, grad
 from oplib.autograd.engine import backward_and_grad as reverse
 from oplib.autograd.graph import GradientEdge, get_gradient_edge
 from oplib.errors import AutogradError, GradientTypeError, GradientValueError, SavedTensorError, TracingError
@@ -405,3 +405,14 @@ def test_a_traced_gradient_is_not_retained_by_a_tensor_from_outside(a):
     with pytest.raises(TracingError, match=r"the tensor f32\[2\], which was made outside"):
         jax.jit(leak)(jnp.ones(2))
     assert b.grad is None
+
+
+def test_hooks_of_a_backward_in_a_dual_level_get_gradients_with_tangents(a):
+    tangents = []
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(a, oplib.tensor([1.0, 3.0]))
+        dual.register_hook(lambda gradient: tangents.append(forward_ad.unpack_dual(gradient).tangent))
+        (dual**3).sum().backward()
+    (expected,) = tangents
+    _, by_jax = jax.jvp(jax.grad(lambda x: (x**3).sum()), (a.detach().array,), (jnp.array([1.0, 3.0]),))
+    assert expected.tolist() == by_jax.tolist()

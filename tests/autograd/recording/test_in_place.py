@@ -248,3 +248,55 @@ def test_a_write_of_a_view_has_a_second_derivative():
     (second,) = oplib.autograd.grad(first.sum(), x)
     # y = (a, a + b): the sum of the first derivatives is 3a^2 + 6(a + b)^2
     assert second.tolist() == [6 * 0.5 + 12 * 2.5, 12 * 2.5]
+
+
+# Views ------------------------------------------------------------------------------------------------------
+
+
+def list_halves(name):
+    def halves(x: jax.Array) -> list[jax.Array]:
+        return [x[:2], x[2:]]
+
+    def first(x: jax.Array) -> jax.Array:
+        return x[:2]
+
+    kernel = {"halves": halves, "first": first}[name]
+    return oplib.custom_op(f"in_place::{name}", kernel, tags=(oplib.Tag.view,), autograd="derive")
+
+
+@pytest.mark.usefixtures("forget_ops")
+def test_one_of_several_views_of_a_registered_op_is_not_written():
+    x = leaf(1.0, 2.0, 3.0, 4.0) * 1
+    first, _ = list_halves("halves")(x)
+    with pytest.raises(AutogradError, match="the output of a function that returns multiple views"):
+        first.mul_(2)
+    assert x.tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+@pytest.mark.usefixtures("forget_ops")
+def test_the_only_view_of_a_registered_op_is_written_unless_it_views_one_of_several():
+    view = list_halves("first")
+    x = leaf(1.0, 2.0, 3.0, 4.0) * 1
+    view(x).mul_(2)
+    assert x.tolist() == [2.0, 4.0, 3.0, 4.0]
+    with pytest.raises(AutogradError, match="the output of a function that returns multiple views"):
+        view(x.split(3)[0]).mul_(2)
+
+
+def find_pull(view, gradient):
+    """Returns the formula of the node of a view, at a gradient."""
+    operands: list = []
+    view.grad_fn.read_operands(operands)
+    return view.grad_fn.find_function((True,)).run(*operands, gradient)
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [lambda x: x[1:3], lambda x: x.view(2, 2), lambda x: x.as_strided((2, 3), (1, 1))],
+    ids=["window", "reshape", "overlapping"],
+)
+def test_the_formula_of_a_view_is_the_transpose_of_reading_it(cut):
+    view = cut(leaf(1.0, 2.0, 3.0, 4.0))
+    gradient = jnp.arange(1.0, 1.0 + view.numel()).reshape(view.shape)
+    _, pull = jax.vjp(lambda x: cut(oplib.tensor(x)).array, jnp.ones(4))
+    np.testing.assert_array_equal(find_pull(view, gradient)[0], pull(gradient)[0])

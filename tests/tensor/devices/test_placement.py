@@ -10,7 +10,12 @@ import pytest
 
 from oplib.errors import DeviceError
 from oplib.tensor import Device, Tensor, rand, tensor, zeros
-from oplib.tensor.devices.placement import find_placement, find_target
+from oplib.tensor.devices.placement import (
+    find_other_device,
+    find_other_placement,
+    find_placement,
+    find_target,
+)
 
 
 def test_an_integer_is_the_index_of_a_gpu() -> None:
@@ -59,3 +64,18 @@ def test_a_move_to_the_default_device_moves() -> None:
     x = zeros(2, device=second)
     assert x.to(first.platform).array.devices() == {first}
     assert x.to(Device(first)).array.devices() == {first}
+
+
+@pytest.mark.devices(2)
+def test_a_value_of_another_shape_follows_one_other_device_and_no_mesh() -> None:
+    other = jax.devices()[1]
+    mesh = jax.make_mesh((2,), ("data",), devices=jax.devices()[:2])
+    sharded = jax.device_put(jnp.ones(4), jax.NamedSharding(mesh, jax.P("data")))
+    moved = jax.device_put(jnp.ones(4), other)
+    found = find_other_device(moved)
+    assert found is not None
+    assert found.device_set == {other}
+    assert find_other_device(sharded) is None
+    assert find_other_placement(sharded) == sharded.sharding
+    for one in (jnp.ones(4), jax.device_put(jnp.ones(4), jax.devices()[0])):
+        assert find_other_device(one) is find_other_placement(one) is None

@@ -464,3 +464,19 @@ def test_an_object_that_only_other_code_names_compiles_nothing():
         config.counts["calls"] += 1
         config.counts[str(number)] = number
     assert step.compilations == 1
+
+
+@pytest.mark.spec("J.23")
+def test_what_a_trace_puts_under_a_name_that_was_absent_compiles_once():
+    def double(x):
+        return x * 2
+
+    def step(x):
+        y = double(x)
+        setattr(double, "last", y.shape)  # noqa: B010  the code asks for attributes by their names
+        return y * (3 if hasattr(double, "is_large") else 1)
+
+    compiled = oplib.jit(step)
+    for _ in range(3):
+        assert compiled(oplib.ones(2)).tolist() == [2.0, 2.0]
+    assert (compiled.compilations, double.last) == (1, (2,))

@@ -1,0 +1,278 @@
+"""Counts the mistakes that quick tests find: ``python -m tests.mutants oplib/library --count 50``.
+
+A mutant is the project with one mistake: an operator, comparison, constant, condition or returned value is
+another one. The tests that ``make quick`` chooses for the changed file run until one fails. A mutant that no
+test finds survives; its line and its difference are printed. A test that fails kills a mutant only if it
+passes without the mutant.
+
+The checkout is only read. Mutants are made in a copy, which is removed at the end and on Ctrl-C.
+
+Two other tools were considered. mutmut puts the mutants of a function beside it and forks for each of them.
+But oplib reads the code of functions and compares lines, and JAX hangs in a forked process. cosmic-ray
+changes the checkout, takes one command of tests for all modules, and draws nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import difflib
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mirror import ROOT
+from tests.quick import list_tests
+
+MEMORY = 8 << 30
+"""Bytes that a run of tests may allocate: a mutant may loop for ever over a growing list."""
+
+SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.FloorDiv,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Add,
+    ast.Pow: ast.Mult,
+    ast.BitOr: ast.BitAnd,
+    ast.BitAnd: ast.BitOr,
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One mistake in a file: the bytes from ``start`` to ``end`` are replaced."""
+
+    path: Path
+    line: int
+    start: int
+    end: int
+    text: str
+
+    def change(self, source: bytes) -> bytes:
+        """Returns the file with the mistake."""
+        return source[: self.start] + self.text.encode() + source[self.end :]
+
+    def describe(self, source: bytes) -> str:
+        """Returns the difference that the mistake makes."""
+        before, after = source.decode().splitlines(), self.change(source).decode().splitlines()
+        lines = list(difflib.unified_diff(before, after, n=0, lineterm=""))
+        return "\n".join(f"    {line}" for line in lines[3:])
+
+
+def list_mutants(path: Path, source: bytes) -> list[Mutant]:
+    """Returns the mutants of a file. Annotations and f-strings are left out."""
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    mutants: list[Mutant] = []
+    for node in _walk(ast.parse(source)):
+        for old, new in _swap(node):
+            text = ast.unparse(ast.fix_missing_locations(new))
+            mutants.append(
+                Mutant(
+                    path,
+                    old.lineno,
+                    starts[old.lineno - 1] + old.col_offset,
+                    starts[(old.end_lineno or 0) - 1] + (old.end_col_offset or 0),
+                    text if isinstance(new, ast.stmt) else f"({text})",
+                )
+            )
+    return mutants
+
+
+def _walk(node: ast.AST) -> Iterator[ast.AST]:
+    """Walks over code that runs. Positions inside of f-strings are wrong in Python 3.11."""
+    if isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+    ):
+        return
+    yield node
+    for name, value in ast.iter_fields(node):
+        if name not in {"annotation", "returns"}:
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST):
+                    yield from _walk(child)
+
+
+def _swap(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, ast.expr | ast.stmt]]:
+    """Gives what is replaced in a node, with its replacement."""
+    match node:
+        case ast.Compare(left, [first, *others], comparators):
+            yield node, ast.Compare(left, [SWAPPED[type(first)](), *others], comparators)  # pyright: ignore[reportArgumentType]
+        case ast.BoolOp(op, values):
+            yield node, ast.BoolOp(SWAPPED[type(op)](), values)  # pyright: ignore[reportArgumentType]
+        case ast.BinOp(left, op, right) if type(op) in SWAPPED:
+            yield node, ast.BinOp(left, SWAPPED[type(op)](), right)  # pyright: ignore[reportArgumentType]
+        case ast.AugAssign(target, op, value) if type(op) in SWAPPED:
+            yield node, ast.AugAssign(target, SWAPPED[type(op)](), value)  # pyright: ignore[reportArgumentType]
+        case ast.UnaryOp(ast.Not(), operand):
+            yield node, operand
+        case ast.Constant(bool() as value):
+            yield node, ast.Constant(not value)
+        case ast.Constant(int() | float() as value):
+            yield node, ast.Constant(value + 1)
+        case ast.Return(ast.expr() as value) if not (isinstance(value, ast.Constant) and value.value is None):
+            yield value, ast.Constant(None)
+        case ast.If(test) | ast.While(test) | ast.IfExp(test) if isinstance(
+            test, (ast.Name, ast.Attribute, ast.Call)
+        ):
+            yield test, ast.UnaryOp(ast.Not(), test)
+        case _:
+            pass
+
+
+def copy_project(root: Path, target: Path) -> None:
+    """Copies the files of a checkout that git tracks or does not ignore, as they are now."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    names = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, names.split("\0")):
+        if (root / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(root / name, target / name)
+
+
+class Trial:
+    """Runs the tests of mutants in a copy of the project."""
+
+    def __init__(self, folder: Path, limit: float) -> None:
+        self.folder, self.limit = folder, limit
+        self._passing: set[str] = set()
+
+    def run(self, mutant: Mutant, tests: list[str]) -> str:
+        """Returns *killed*, *survived*, *timed out*, or *broken* if the tests fail without the mutant too."""
+        path = self.folder / mutant.path
+        source, times = path.read_bytes(), path.stat()
+        path.write_bytes(mutant.change(source))
+        try:
+            code = self._run_tests("--cache-clear", *tests)
+        finally:
+            path.write_bytes(source)
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        if code is None:
+            return "timed out"
+        if code in {0, 5}:  # 5: every test of these files is slow
+            return "survived"
+        failed = self._list_failed()
+        if failed and not failed <= self._passing:
+            if self._run_tests("--last-failed", "--last-failed-no-failures=none", *tests) != 0:
+                return "broken"
+            self._passing |= failed
+        return "killed"
+
+    def _run_tests(self, *arguments: str) -> int | None:
+        """Returns the exit code of pytest. None after the limit of time."""
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", *arguments]
+        # No run leaves a compiled mutant to the next one, and processes that tests start find the copy.
+        paths = {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        with subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=os.environ | paths,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as process:
+            try:
+                return process.wait(self.limit)
+            except subprocess.TimeoutExpired:
+                return None
+            finally:  # also what the tests have started
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+    def _list_failed(self) -> set[str]:
+        """Returns the tests that failed in the last run: none if it failed before it came to a test."""
+        file = self.folder / ".pytest_cache" / "v" / "cache" / "lastfailed"
+        return set(json.loads(file.read_text())) if file.exists() else set()
+
+
+@contextlib.contextmanager
+def bound_memory() -> Generator[None]:
+    """Bounds the memory of the processes that are started in the block."""
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def draw(paths: list[Path], root: Path, count: int, seed: int) -> list[Mutant]:
+    """Draws mutants from the modules of some folders and files."""
+    files = {file for path in paths for file in ([path] if path.suffix == ".py" else path.rglob("*.py"))}
+    mutants = [
+        one for file in sorted(files) for one in list_mutants(file.relative_to(root), file.read_bytes())
+    ]
+    return random.Random(seed).sample(mutants, min(count, len(mutants)))
+
+
+def run_mutants(mutants: list[Mutant], root: Path, *, limit: float, minutes: float) -> Counter[str]:
+    """Runs mutants until the time is up, prints each of them, and returns how they ended."""
+    ends: Counter[str] = Counter()
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="mutants-") as name:
+        folder = Path(name).resolve()
+        copy_project(root, folder)
+        trial = Trial(folder, limit)
+        for mutant in mutants:
+            if time.monotonic() - begin > 60 * minutes:
+                break
+            start = time.monotonic()
+            tests = [str(path.relative_to(ROOT)) for path in list_tests([ROOT / mutant.path])]
+            end = trial.run(mutant, tests)
+            ends[end] += 1
+            print(f"{end}, {time.monotonic() - start:.0f} s: {mutant.path}:{mutant.line}", flush=True)
+            if end != "killed":
+                print(mutant.describe((root / mutant.path).read_bytes()), flush=True)
+    return ends
+
+
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
+    """Draws mutants, runs them, and prints the score."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("paths", nargs="+", type=Path, help="modules and folders of the package")
+    parser.add_argument("--count", type=int, default=50, help="how many mutants are drawn (50)")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="of the draw")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds for the tests of one (120)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="no mutant is begun after them (60)")
+    options = parser.parse_args(arguments)
+    mutants = draw([root / path for path in options.paths], root, options.count, options.seed)
+    print(f"{len(mutants)} mutants, --seed {options.seed}", flush=True)
+    with bound_memory():
+        ends = run_mutants(mutants, root, limit=options.limit, minutes=options.minutes)
+    print(
+        f"{ends['killed']} of {ends.total() - ends['broken']} mutants killed, {ends['survived']} survived, "
+        f"{ends['timed out']} timed out; {ends['broken']} left out, whose tests fail without them; "
+        f"{len(mutants) - ends.total()} not begun"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
