@@ -28,7 +28,7 @@ with collecting_later():
     from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
     from .autograd.engine.tensor_backward import run_tensor_backward
     from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
-    from .autograd.recording.view import view_alike
+    from .autograd.recording.view import fit_gradients, view_alike
     from .builtin.checks.conditions import (
         _check as _check,
         _check_index as _check_index,
@@ -83,6 +83,7 @@ _late_upcalls = _LateImports(
 )
 upcalls.fill(
     {
+        "fit_gradients": fit_gradients,
         "mark_inference": mark_inference,
         "refresh": library.refresh,
         "run_backward": run_tensor_backward,
@@ -95,6 +96,7 @@ import_together("einops._backends", f"{__name__}.einops_backend")
 del (
     add_op_methods,
     collecting_later,
+    fit_gradients,
     import_together,
     mark_inference,
     run_tensor_backward,

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import oplib
@@ -456,3 +457,31 @@ def test_a_saved_tangent_is_the_one_from_before_the_write() -> None:
         (found,) = oplib.autograd.grad(y.sum(), x)
         assert found.tolist() == [2.0, 4.0]
         assert tangent_of(found) == [6.0, 8.0]
+
+
+def test_an_output_that_a_function_saves_has_the_tangent_that_it_gets_later() -> None:
+    class Exp(oplib.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x.exp()
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(output)
+            ctx.save_for_forward(output)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.saved_tensors[0]
+
+        @staticmethod
+        def jvp(ctx, tangent):
+            return tangent * ctx.saved_tensors[0]
+
+    x, t = oplib.tensor([0.0, 1.0], requires_grad=True), oplib.tensor([1.0, 2.0])
+    with dual_level():
+        (gradient,) = oplib.autograd.grad(Exp.apply(make_dual(x, t)).sum(), x)
+        found = unpack_dual(gradient).tangent
+    _, expected = jax.jvp(jax.grad(lambda x: jnp.exp(x).sum()), (x.detach().array,), (t.array,))
+    assert found is not None
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)

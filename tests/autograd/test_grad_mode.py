@@ -319,3 +319,11 @@ def test_set_multithreading_enabled_is_a_call_too():
     assert not is_multithreading_enabled()
     set_multithreading_enabled(True)
     assert is_multithreading_enabled()
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_set_grad_enabled_shows_its_mode(mode):
+    before = is_grad_enabled()
+    switch = set_grad_enabled(mode)
+    set_grad_enabled(before)
+    assert repr(switch) == f"set_grad_enabled(mode={mode})"

@@ -94,6 +94,8 @@ class TensorAliasing(Generic[TensorT]):
             has_views=self._views is not None,
             is_view=self._root is not None,
         )
+        if self._requires_grad and new.shape != own.shape:
+            upcalls.fit_gradients(self)
 
     def set_(self, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Self:
         """Makes this tensor share the memory of another one: ``tensor.data = source``, counted as a write.

@@ -19,7 +19,7 @@ from oplib.autograd.engine.run import Run
 from oplib.autograd.graph import saved_tensors_hooks
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.gradient_representation import ARRAYS
-from oplib.errors import AutogradError
+from oplib.errors import AutogradError, SavedTensorError
 from oplib.modes import modes
 from tests.autograd.functions import Split
 
@@ -241,3 +241,15 @@ def test_the_order_of_a_restricted_run_has_only_what_runs(x):
 def test_the_order_is_asked_for_during_a_run_only():
     with pytest.raises(AutogradError, match="only be called during the backward pass"):
         _current_graph_task_execution_order()
+
+
+@pytest.mark.spec("004.10")
+@pytest.mark.parametrize("keep", [False, True, 0, 1])
+def test_saved_values_are_kept_only_if_asked_for(x, keep):
+    y = x * x
+    run((y,), (oplib.tensor(1.0),), keep, False, accumulate_grad=True)
+    if keep:
+        run((y,), (oplib.tensor(1.0),), False, False, accumulate_grad=True)
+        assert x.grad.item() == 8.0
+    with pytest.raises(SavedTensorError, match="a second time"):
+        run((y,), (oplib.tensor(1.0),), False, False, accumulate_grad=True)

@@ -284,3 +284,13 @@ def test_a_post_accumulate_hook_returns_nothing_and_what_it_did_stays(result):
     ):
         (x * 3).sum().backward()
     assert x.grad.tolist() == [6.0]
+
+
+@pytest.mark.parametrize("uses", [[0], [1], [0, 1], [1, 0]])
+def test_a_leaf_that_has_got_another_shape_gets_gradients_of_uses_before_and_after(uses):
+    x = oplib.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+    losses = [(x * 2).sum()]
+    x.data = x.data.reshape(3)
+    losses.append((x * 2).sum())
+    sum(losses[use] for use in uses).backward()
+    assert x.grad.flatten().tolist() == [2.0 * len(uses)] * 3

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import oplib
+from oplib.autograd import forward_ad
 from oplib.errors import ArgumentError, AutogradError, SavedTensorError, TracingError
 
 
@@ -300,3 +301,18 @@ def test_the_formula_of_a_view_is_the_transpose_of_reading_it(cut):
     gradient = jnp.arange(1.0, 1.0 + view.numel()).reshape(view.shape)
     _, pull = jax.vjp(lambda x: cut(oplib.tensor(x)).array, jnp.ones(4))
     np.testing.assert_array_equal(find_pull(view, gradient)[0], pull(gradient)[0])
+
+
+def test_the_tangent_of_a_view_of_a_dual_tensor_is_a_view_of_its_tangent():
+    def cut(x):
+        return x[1:][1:3]
+
+    start, tangent = jnp.array([1.0, 2.0, 3.0, 4.0]), jnp.array([1.0, 2.0, 3.0, 4.0])
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(leaf(*start.tolist()) * 1, oplib.tensor(tangent))
+        view = cut(dual)
+        assert forward_ad.unpack_dual(view).tangent.tolist() == [3.0, 4.0]
+        dual.mul_(dual)
+        found = forward_ad.unpack_dual(view).tangent
+    _, expected = jax.jvp(lambda x: cut(x * x), (start,), (tangent,))
+    assert found.tolist() == expected.tolist()

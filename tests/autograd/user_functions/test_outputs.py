@@ -88,3 +88,15 @@ def test_a_retained_gradient_moves_with_the_dirty_tensor(x):
     make_function(write, lambda ctx, g: g * 3).apply(h)
     h.sum().backward()
     assert h.grad.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("of_captured", [False, True])
+def test_a_view_that_a_function_returns_is_not_written(x, of_captured):
+    captured = x * 1
+
+    def cut(ctx, a):
+        return (captured if of_captured else a)[:1]
+
+    view = make_function(cut, lambda ctx, g: oplib.cat([g, g])).apply(x * 1)
+    with pytest.raises(AutogradError, match="was created inside a custom Function"):
+        view.mul_(2)

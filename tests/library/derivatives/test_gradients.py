@@ -56,3 +56,39 @@ def test_another_number_than_that_of_the_arguments_is_refused(
         AutogradError, match=rf"counted::product: .*incorrect number of gradients\. Expected 3, got {count}"
     ):
         jax.block_until_ready(TRANSFORMS[transform](op))
+
+
+@pytest.mark.parametrize("kernel", [product_of_arrays, product_of_tensors, product_on_the_host])
+@pytest.mark.parametrize("transform", [*TRANSFORMS, "tape"])
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_gradient_has_the_shape_of_its_input_or_is_refused(
+    kernel: Any, transform: str, fits: bool, forget_ops: None
+) -> None:
+    op = custom_op("shaped::product", kernel)
+    op.register_fake(lambda x, y, times=1: x)
+
+    def save(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0], inputs[1])
+
+    def give(ctx: Any, g: Any) -> Any:
+        x, y = ctx.saved_tensors
+        x_grad, y_grad = g * y, g * x
+        return (x_grad, y_grad, None) if fits else (x_grad.reshape(1, -1, 1), y_grad.reshape(1, -1, 1), None)
+
+    op.register_autograd(give, setup_context=save)
+
+    def run() -> Any:
+        if transform != "tape":
+            return TRANSFORMS[transform](op)
+        x = oplib.tensor([0.5, 1.0], requires_grad=True)
+        op(x, oplib.tensor([0.5, 1.0])).sum().backward()
+        return x.grad.array
+
+    if fits:
+        by_jax = jnp.ones(2) if transform == "vmap" else X
+        expected = (X * X, 2 * X * X * 0.5) if transform == "jvp" else by_jax
+        for one, other in zip(jax.tree.leaves(run()), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(one, other)
+    else:
+        with pytest.raises(AutogradError, match=r"shaped::product: .*invalid gradient at index"):
+            jax.block_until_ready(run())

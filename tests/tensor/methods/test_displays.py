@@ -53,3 +53,9 @@ def test_treescope_shows_array_and_history():
     assert "array=<jax.Array(" in shown
     assert "requires_grad=True" in shown
     assert "MulBackward0 of oplib::mul.Scalar" in shown
+
+
+def test_treescope_is_left_to_show_a_tensor_whose_trace_has_ended_by_its_repr():
+    seen = []
+    oplib.jit(lambda x: seen.append(x * 2) or x)(oplib.ones(3))
+    assert seen[0].__treescope_repr__(None, None) is NotImplemented

@@ -7,6 +7,7 @@ import pytest
 
 import oplib
 from oplib.tensor import Storage
+from oplib.tensor.storage.fresh import LARGE
 from tests.tensor.views.row_writers import ROW_WRITERS
 from tests.threads import run_in_threads
 
@@ -81,3 +82,15 @@ def test_an_op_is_computed_again_when_another_thread_has_written():
 
     run_in_threads(work, THREADS)
     assert tensor.tolist() == [0, 0]
+
+
+def test_a_large_view_reads_what_was_written_into_its_base_each_time():
+    base = oplib.zeros(LARGE)
+    part, expected = base[10:-10], np.zeros(LARGE, np.float32)
+    for number in range(4):
+        base.add_(number)
+        expected += number
+        np.testing.assert_array_equal(part.numpy(), expected[10:-10])
+        base[10:20] = 9.0
+        expected[10:20] = 9.0
+        assert part.sum().item() == part.sum().item() == expected[10:-10].sum()

@@ -10,7 +10,7 @@ import pytest
 
 import oplib
 from oplib.autograd import grad, gradcheck, gradgradcheck
-from oplib.errors import SavedTensorError
+from oplib.errors import CheckpointError, SavedTensorError
 from oplib.utils.checkpoint import checkpoint
 from tests.autograd.functions import Square, make_function
 
@@ -187,3 +187,17 @@ def test_derivatives_through_a_checkpoint_are_right_to_the_second_order(x):
 
     assert gradcheck(function, x, check_batched_grad=True)
     assert gradgradcheck(function, x)
+
+
+# As a function that computes something else the second time -------------------------------------------------
+
+
+def test_another_dtype_in_the_second_computation_is_refused(x):
+    dtypes = iter(["float32", "bfloat16"])
+
+    def function(x):
+        return x.to(next(dtypes)).sin().float()
+
+    result = checkpoint(function, x, use_reentrant=False).sum()
+    with pytest.raises(CheckpointError, match=r"(?s)have different metadata.*bfloat16"):
+        result.backward()

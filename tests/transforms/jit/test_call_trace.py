@@ -3,6 +3,8 @@
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 import oplib
 
@@ -27,3 +29,13 @@ def test_a_trace_leaves_no_traced_value_behind():
         oplib.jit(lambda x: (x * weight).sin())(oplib.ones(2)).sum().backward()
     assert (weight.tolist(), kept.hidden.tolist()) == ([0.0, 0.0], [2.0, 2.0])
     assert weight.grad.tolist() == [1.0, 1.0]
+
+
+def test_four_orders_of_a_compiled_call_are_those_of_jax():
+    cube = oplib.jit(lambda x: (x * x).sin() * x)
+    x = oplib.tensor(0.5, requires_grad=True)
+    found, expected = cube(x), lambda x: jnp.sin(x * x) * x
+    for _ in range(4):
+        (found,) = oplib.autograd.grad(found, x, create_graph=True)
+        expected = jax.grad(expected)
+        np.testing.assert_allclose(found.item(), expected(0.5), rtol=1e-5)

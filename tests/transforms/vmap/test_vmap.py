@@ -14,6 +14,7 @@ import oplib
 from oplib.autograd import forward_ad, grad, graph
 from oplib.errors import AutogradError, SavedTensorError
 from oplib.modes import modes
+from oplib.transforms.vmap.vmap import map_examples
 from tests.threads import run_in_threads
 
 from .rows import ROWS, WEIGHTS, Seven, cube
@@ -305,3 +306,12 @@ def test_examples_may_be_spread_over_an_explicit_axis():
     result = oplib.vmap(lambda index: table[index] * 2)(indices)
     np.testing.assert_array_equal(result.numpy(), table.numpy()[indices.numpy()] * 2)
     assert result.sharding.is_equivalent_to(rows, 3)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_examples_of_any_number_of_tensors_are_mapped(count):
+    tensors = [oplib.tensor(ROWS) * (1 + number) for number in range(count)]
+    first, absent, alike = map_examples(lambda rows: (sum(rows).sum(), None, oplib.ones(1)), tensors)
+    assert first.tolist() == sum(tensors).sum(1).tolist()
+    assert absent is None
+    assert alike.shape == (len(ROWS), 1)
