@@ -118,6 +118,7 @@ html_logo = "static/logo.svg"
 html_favicon = "static/favicon.svg"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = ["ops.js"]  # it does nothing on pages without the table of the ops
 html_title = f"oplib {version}"
 html_show_sphinx = False
 html_show_copyright = False

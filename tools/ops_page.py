@@ -19,10 +19,9 @@ _SUBMODULES = ("linalg", "fft", "special")
 COLUMNS = "| op | calls | result | dtypes | operands | gradient | follows |"
 _HEAD = """# The built-in ops
 
-`make generate` writes this page from the tables in `oplib/builtin/tables/`.
-
-Each line is an overload. It is registered like an op of a user, and its path is
-`oplib.ops.oplib.<name>.<overload>`. The columns are:
+Each line is an overload of an op. On the site, the fields above the tables choose the lines of a name, a
+family, a class of dtypes or an origin, and each op has an entry with its arguments and an example. An
+overload is registered like an op of a user; its path is `oplib.ops.oplib.<name>.<overload>`. The columns are:
 
 - op: the schema.
 - calls: its functions of `oplib`, its method of Tensor and its in-place forms.
@@ -44,6 +43,8 @@ int32. An eager call raises for an index or class that does not exist; under a t
 as in JAX. `binary_cross_entropy` refuses numbers that are no probabilities, except under a trace. A matrix
 without an inverse raises a `LinAlgError`; under a trace the result is inf or nan
 ([ADR 16](../adr/0016-value-checks.md)). The division of integers by 0 has JAX's result.
+
+`make generate` writes this page from the tables in `oplib/builtin/tables/`.
 """
 
 
