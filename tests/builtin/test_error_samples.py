@@ -16,7 +16,13 @@ from tests.builtin.error_samples.refusals import Refusal
 # These calls warn of sizes that broadcast before they raise.
 pytestmark = pytest.mark.usefixtures("with_64_bits", "without_warnings")
 
-COMPOSED = {"sdpa", "flash_attention", "im2col", "sampled_max_pool2d"}  # called by functions of other names
+COMPOSED = {
+    "sdpa",
+    "flash_attention",
+    "im2col",
+    "quantiles",
+    "sampled_max_pool2d",
+}  # called by functions of other names
 BY_OP = {op: [one for one in REFUSALS if one.op == op] for op in dict.fromkeys(one.op for one in REFUSALS)}
 SUBJECT = re.compile(r"(oplib::)?[\w.]+(\(\))?[: ]")
 EVIDENCE = re.compile(r"\b([Gg]ot|found|Value|is not a valid value|type \w+ can't)\b")

@@ -105,6 +105,9 @@ ON_TORCH: dict[str, Function] = {
     "native_batch_norm": batch_norm_torch,
     "native_instance_norm": lambda x, *weights: FUNCTIONAL.instance_norm(x, None, None, *weights),
     "polygamma": lambda x, n: torch.polygamma(n, x),
+    "quantiles": lambda x, q, dim, keepdim, interpolation, skips_nan: (
+        torch.nanquantile if skips_nan else torch.quantile
+    )(x, q, dim, keepdim, interpolation=interpolation),
     "rdiv": lambda x, number: number / x,
     **{f"sampled_max_pool{rank}d": getattr(ATEN, f"fractional_max_pool{rank}d") for rank in (2, 3)},
     "sdpa": FUNCTIONAL.scaled_dot_product_attention,
@@ -127,6 +130,7 @@ ON_OPLIB: dict[str, Function] = {
     "linalg_svd": without_phases(OPS["linalg_svd"], 0, 2),
     "lu_unpack": with_int32(oplib.lu_unpack, 1),
     "native_batch_norm": first_of(OPS["native_batch_norm"]),
+    **{name: OPS[name] for name in ("quantiles.Scalar", "quantiles.Tensor")},
 }
 # Places of arguments by which torch does not differentiate.
 CONSTANTS: dict[str, tuple[int, ...]] = {

@@ -82,6 +82,8 @@ def test_a_quantile_moves_with_its_part_by_the_gap_between_neighbours():
     part = oplib.tensor(0.3, requires_grad=True)
     (gradient,) = oplib.autograd.grad(oplib.quantile(oplib.tensor([1.0, 5.0, 2.0]), part), part)
     assert gradient.item() == pytest.approx(2 * (2.0 - 1.0))
+    slope = jax.grad(lambda q: oplib.quantile(jnp.array([1.0, 5.0, 2.0]), q))(jnp.float32(0.3))
+    assert slope == pytest.approx(2.0)
     stepped = oplib.quantile(oplib.tensor([1.0, 5.0, 2.0]), part, interpolation="lower")
     assert not stepped.requires_grad
 
@@ -89,8 +91,6 @@ def test_a_quantile_moves_with_its_part_by_the_gap_between_neighbours():
 def test_functions_that_read_values_raise_under_a_trace():
     with pytest.raises(TracingError, match=r"bincount: .* not known under a trace"):
         jax.jit(oplib.bincount)(jnp.array([1, 2]))
-    with pytest.raises(TracingError, match=r"quantile: .* not known under a trace"):
-        jax.grad(lambda q: oplib.quantile(jnp.array([1.0, 2.0]), q))(jnp.float32(0.3))
 
 
 def test_a_dim_that_is_not_there_is_named():

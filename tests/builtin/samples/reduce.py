@@ -79,6 +79,14 @@ REDUCE: dict[str, list[Sample]] = {
     "argsort": [Sample((X,)), Sample((TIED, 0, True)), Sample((TIED,), {"stable": True})],
     "msort": [Sample((X,)), Sample((draw(4),))],
     "topk": [Sample((X, 2)), Sample((CUBE, 1, 0, False)), Sample((draw(5, **POSITIVE), 5))],
+    "quantiles.Scalar": [
+        Sample((draw(5), 0.3, None, False), {"interpolation": "linear", "skips_nan": False}),
+        Sample((X, 0.6, 1, True), {"interpolation": "midpoint", "skips_nan": True}),
+    ],
+    "quantiles.Tensor": [
+        Sample((draw(5), np.array([0.3, 0.8]), 0, False), {"interpolation": "linear", "skips_nan": True}),
+        Sample((CUBE, np.array(0.45), 0, True), {"interpolation": "linear", "skips_nan": False}),
+    ],
     "kthvalue": [Sample((X, 2)), Sample((X, 1, 0, True))],
     "median": [Sample((X,)), Sample((draw(5),)), Sample((draw(),))],
     "nanmedian": [Sample((WITH_NAN,)), Sample((draw(5),))],

@@ -171,7 +171,7 @@ DIVISIONS = (
 # Blends -----------------------------------------------------------------------------------------------------
 
 
-def _lerp(self: Any, end: Any, weight: Any) -> Any:
+def lerp(self: Any, end: Any, weight: Any) -> Any:
     """Interpolates from the nearer end, so that a weight of 1 gives end exactly."""
     if not self.dtype == end.dtype:
         raise ArgumentError("expected both ends to have the same dtype", "Convert one: tensor.to(dtype).")
@@ -215,7 +215,7 @@ def _make_combined(op: str, combine: Any, sign: str, dtypes: str) -> Iterator[Ro
 BLENDS = (
     ItemRow(
         "lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
-        _lerp,
+        lerp,
         "self + weight * (end - self)",
         operand=("weight",),
         in_place=True,
@@ -223,7 +223,7 @@ BLENDS = (
     ),
     ItemRow(
         "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
-        _lerp,
+        lerp,
         "self + weight * (end - self)",
         dtypes="hfc",
     ),

@@ -1,5 +1,5 @@
 """Ops along dimensions: reductions, scans, order, statistics."""
 
-from . import basic, moments, order, scan, searching, statistics
+from . import basic, moments, order, quantiles, scan, searching, statistics
 
-FAMILIES = (basic, moments, scan, order, searching, statistics)
+FAMILIES = (basic, moments, scan, order, quantiles, searching, statistics)
