@@ -163,9 +163,11 @@ __all__ += _registry.__all__
 _late = _LateImports(
     __name__,
     {
+        "_dynamo": "_dynamo",
         "array_api": "array_api",
         "compiler": "compiler",
         "cond": "transforms.control_flow",
+        "fx": "fx",
         "jit": "transforms.jit.function",
         "load": "tensor.archive",
         "masked": "masked",
@@ -176,6 +178,7 @@ _late = _LateImports(
         "signal": "signal",
         "testing": "testing",
         "transforms": "transforms",
+        "types": "types",
         "utils": "utils",
         "visual": "visual",
         "vmap": "transforms.vmap.vmap",

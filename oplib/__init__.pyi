@@ -62,9 +62,11 @@ from oplib.tensor.factories.from_data import from_numpy as from_numpy
 from oplib.tensor.factories.creation import full as full
 from oplib.tensor.factories.likeness import full_like as full_like
 from oplib.tensor.dtypes.rules import get_default_dtype as get_default_dtype
+from oplib.tensor.devices.determinism import get_deterministic_debug_mode as get_deterministic_debug_mode
 from oplib.tensor.random.generator import get_rng_state as get_rng_state
 from oplib.tensor.dtypes.limits import iinfo as iinfo
 from oplib.tensor.random.generator import initial_seed as initial_seed
+from oplib.tensor.devices.determinism import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
 from oplib.tensor.storage.metadata import is_tensor as is_tensor
 from oplib.tensor.factories.creation import linspace as linspace
 from oplib.tensor.factories.creation import logspace as logspace
@@ -83,6 +85,7 @@ from oplib.tensor.random.factories import randperm as randperm
 from oplib.tensor.dtypes.promotion import result_type as result_type
 from oplib.tensor.random.generator import seed as seed
 from oplib.tensor.dtypes.rules import set_default_dtype as set_default_dtype
+from oplib.tensor.devices.determinism import set_deterministic_debug_mode as set_deterministic_debug_mode
 from oplib.tensor.methods.print_options import set_printoptions as set_printoptions
 from oplib.tensor.random.generator import set_rng_state as set_rng_state
 from oplib.tensor.storage.memory_format import strided as strided
@@ -1015,6 +1018,7 @@ def is_complex(input: Any) -> builtins.bool: ...
 def is_floating_point(input: Any) -> builtins.bool: ...
 def is_inference(input: Any) -> builtins.bool: ...
 def is_nonzero(input: Any) -> builtins.bool: ...
+def is_signed(input: Any) -> builtins.bool: ...
 @overload
 def isclose(input: Tensor, other: Any, rtol: Any = ..., atol: Any = ..., equal_nan: Any = ..., *, out: Any = ...) -> Tensor: ...
 @overload

@@ -14,13 +14,18 @@ from __future__ import annotations
 import typing as _typing
 
 from oplib.tensor.storage.escape import is_inside_trace as _is_inside_trace
-from oplib.torch_names import make_getattr as _make_getattr
+from oplib.torch_names import (
+    hand_back as allow_in_graph,
+    hand_back as disable,
+    make_getattr as _make_getattr,
+    no_compiler as is_exporting,
+)
 
 if not _typing.TYPE_CHECKING:  # a type checker then reports a name that does not exist
     __path__: list[str] = []  # with a path, as packages have, an import of such a name gives this hint too
     __getattr__ = _make_getattr(globals())
 
-__all__ = ["is_compiling"]
+__all__ = ["allow_in_graph", "disable", "is_compiling", "is_exporting"]
 
 
 def is_compiling() -> bool:

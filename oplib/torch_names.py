@@ -39,11 +39,10 @@ oplib
   Storage FloatStorage UntypedStorage TypedStorage: There are no storages: a tensor holds a jax.Array,
       tensor.array. Tensors share memory if one is a view of the other or of its _base; for sizes use
       tensor.nbytes, and for files oplib.save.
-  _dynamo _inductor fx: Use oplib.jit, which traces a function of Tensors and compiles it by XLA.
+  _inductor: Use oplib.jit, which traces a function of Tensors and compiles it by XLA.
   int1 int2 int3 int4 int5 int6 int7 uint1 uint2 uint3 uint4 uint5 uint6 uint7: Keep such numbers in
       oplib.uint8, and pack them by shifts.
   _C: It is torch's C++: use the public name.
-  set_deterministic_debug_mode: Use oplib.use_deterministic_algorithms.
   Parameter Variable: Use oplib.tensor(..., requires_grad=True).
   Function: Use oplib.autograd.Function.
   backward: Use tensor.backward() or oplib.autograd.backward.
@@ -94,6 +93,10 @@ oplib.amp
   GradScaler: bfloat16 needs none; multiply the loss, and divide the gradients.
 oplib.compiler
   compile: Use oplib.jit, which traces a function of Tensors and compiles it by XLA.
+oplib._dynamo
+  optimize export: Use oplib.jit, which traces a function of Tensors and compiles it by XLA.
+oplib.fx
+  symbolic_trace Tracer GraphModule: Use oplib.jit, which traces a function of Tensors, or jax.make_jaxpr.
 oplib.utils
   data: There are no data loaders: index Tensors by parts of oplib.randperm, or use a library.
 oplib.utils.checkpoint
@@ -109,7 +112,6 @@ Optimizer
   add_param_group: Give all parameters at first, and freeze some by requires_grad_(False).
   defaults: Use optimizer.hyperparams.
 Tensor
-  get_device: Use tensor.device.index.
   zero_grad: Assign tensor.grad = None, or use Optimizer.zero_grad.
   at: Write tensor[index] = value, or use Tensor.index_put.
   astype: Use Tensor.to with a dtype.
@@ -184,6 +186,30 @@ def make_getattr(
         return value
 
     return get
+
+
+def hand_back(fn: Any = None, *args: Any, **options: Any) -> Any:  # noqa: ARG001  torch's options
+    """Returns a function as it is. So do decorators that tell torch's compilers how to treat a function.
+
+    Args:
+        fn: the function; without it the result is the decorator.
+        *args: not read.
+        **options: not read.
+
+    Example:
+        >>> import oplib
+        >>> @oplib.compiler.disable(recursive=False)
+        ... def double(x):
+        ...     return x * 2
+        >>> double(3)
+        6
+    """
+    return fn if callable(fn) else hand_back
+
+
+def no_compiler() -> bool:
+    """Returns False: whether a compiler of torch, which oplib does not have, is at work."""
+    return False
 
 
 def list_public(namespace: Mapping[str, Any]) -> list[str]:

@@ -1,5 +1,9 @@
 """``oplib.compiler.is_compiling`` is True wherever oplib traces the user's code."""
 
+import importlib
+import subprocess
+import sys
+
 import jax
 import pytest
 
@@ -41,3 +45,47 @@ def test_a_backward_finds_that_it_is_compiled():
     _Noting.apply(x).backward()
     assert x.grad.item() == 3
     assert oplib.autograd.grad(oplib.jit(_Noting.apply)(x), x)[0].item() == 2
+
+
+def test_what_speaks_to_a_compiler_of_torch_does_nothing():
+    for module in (oplib.compiler, oplib._dynamo):
+        for mark in (module.disable, module.allow_in_graph, module.disable(recursive=False)):
+            assert mark(min) is min
+    assert oplib._dynamo.is_compiling() is oplib.compiler.is_compiling() is False
+    assert oplib._dynamo.graph_break() is None
+    assert oplib.compiler.is_exporting() is oplib.jit.is_scripting() is False
+    assert oplib.fx.wrap(min) is oplib.jit.ignore(min) is oplib.jit.unused(min) is min
+    assert oplib.jit.ignore(drop=True)(min) is min
+    oplib.fx.wrap("len")
+    seen = []
+    oplib.jit(lambda x: [seen.append(oplib.jit.is_tracing()), x][1])(oplib.ones(1))
+    assert (seen, oplib.jit.is_tracing()) == ([True], False)
+
+
+@pytest.mark.parametrize("path", ["_dynamo", "fx", "types", "utils._pytree"])
+def test_a_path_of_torch_can_be_imported_first(path):
+    code = f"import oplib.{path} as found, oplib; assert found is oplib.{path}"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_names_for_annotations_are_those_of_torch():
+    found = importlib.import_module("oplib.types")
+    assert isinstance(2, found.Number)
+    assert isinstance("cpu", found.Device)
+    assert isinstance(oplib.device("cpu"), found.Device)
+
+
+@pytest.mark.parametrize(("name", "level"), [("default", 0), ("warn", 1), ("error", 2)])
+def test_the_switch_for_deterministic_algorithms_has_three_levels(name, level):
+    torch = pytest.importorskip("torch")
+    try:
+        for lib, given in ((torch, name), (oplib, name), (torch, level), (oplib, level)):
+            lib.set_deterministic_debug_mode(given)
+            assert lib.get_deterministic_debug_mode() == level
+            assert lib.are_deterministic_algorithms_enabled() is (level > 0)
+            assert lib.is_deterministic_algorithms_warn_only_enabled() is (level == 1)
+    finally:
+        torch.use_deterministic_algorithms(False)
+        oplib.use_deterministic_algorithms(False)
+    with pytest.raises(TypeError, match="'debug_mode' must be one of"):
+        oplib.set_deterministic_debug_mode("often")

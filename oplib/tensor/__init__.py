@@ -4,7 +4,13 @@
 """
 
 from . import jax_node as jax_node
-from .devices.determinism import are_deterministic_algorithms_enabled, use_deterministic_algorithms
+from .devices.determinism import (
+    are_deterministic_algorithms_enabled,
+    get_deterministic_debug_mode,
+    is_deterministic_algorithms_warn_only_enabled,
+    set_deterministic_debug_mode,
+    use_deterministic_algorithms,
+)
 from .devices.device import Device
 from .dtypes.limits import finfo, iinfo
 from .dtypes.promotion import can_cast, promote_types, result_dtype as result_dtype, result_type
@@ -94,9 +100,11 @@ __all__ = [
     "full",
     "full_like",
     "get_default_dtype",
+    "get_deterministic_debug_mode",
     "get_rng_state",
     "iinfo",
     "initial_seed",
+    "is_deterministic_algorithms_warn_only_enabled",
     "is_tensor",
     "linspace",
     "logspace",
@@ -115,6 +123,7 @@ __all__ = [
     "result_type",
     "seed",
     "set_default_dtype",
+    "set_deterministic_debug_mode",
     "set_printoptions",
     "set_rng_state",
     "strided",

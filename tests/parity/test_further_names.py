@@ -110,10 +110,10 @@ def test_what_does_not_fit_is_said_in_our_words() -> None:
             x.sum(axes=0)
         with pytest.raises(
             ArgumentTypeError,
-            match=r"softmax\(\) missing 1 required positional argument: 'dim'. Got input=f32\[2,3\]. "
-            r"Give it: softmax\(..., dim=...\)",
+            match=r"cumsum\(\) missing 1 required positional argument: 'dim'. Got input=f32\[2,3\]. "
+            r"Give it: cumsum\(..., dim=...\)",
         ):
-            x.softmax()
+            x.cumsum()
         with pytest.raises(
             ArgumentTypeError, match=r"gather\(\) missing 1 required positional argument: 'index'"
         ):
@@ -125,6 +125,19 @@ def test_arrays_and_traces_take_an_axis() -> None:
     np.testing.assert_allclose(oplib.mean(array, axis=1), np.mean(GRID, axis=1), rtol=1e-6)
     summed = jax.jit(lambda a: oplib.sum(a, axis=0, keepdims=True))(array)
     np.testing.assert_allclose(summed, np.sum(GRID, axis=0, keepdims=True))
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "softmin"])
+@pytest.mark.parametrize("rank", range(5))
+def test_the_dim_of_a_softmax_may_be_left_out_with_a_warning(
+    name: str, rank: int, assert_agrees: Any
+) -> None:
+    def call(lib: Any) -> Any:
+        x = lib.arange(2**rank).to(lib.float32).reshape((2,) * rank)
+        with pytest.warns(UserWarning, match=f"^Implicit dimension choice for {name} has been deprecated"):
+            return getattr(lib.nn.functional, name)(x)
+
+    assert_agrees(call)
 
 
 def test_every_function_with_a_dim_takes_an_axis() -> None:

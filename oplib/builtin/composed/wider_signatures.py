@@ -384,6 +384,10 @@ COMPOSED = (
         _make_asking_dtype("is_floating_point", "Whether the dtype is floating.", "True", jnp.floating),
         returns="bool",
     ),
+    Composed(
+        _make_asking("is_signed", "Whether the dtype has negative numbers.", "A bool.", "True"),
+        returns="bool",
+    ),
     Composed(_make_asking("numel", "Counts the items.", "An int.", "6"), returns="int"),
     Composed(pinverse, is_method=True),
     Composed(positive, is_method=True),

@@ -63,6 +63,7 @@ BY_NAME = {
     "exponent": "the power",
     "fill_value": "what stands in further rows",
     "full": "whether terms that do not depend on `input` are included",
+    "driver": "None; another value is refused, as in torch without CUDA",
     "full_matrices": "whether U and Vh are completed to square matrices",
     "fweights": "the number of times that each observation counts, ints",
     "generator": "the source of random numbers; the default generator if None",

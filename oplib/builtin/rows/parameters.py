@@ -58,6 +58,7 @@ def answer_numpy(op: str, function: Callable[..., Any], tensor: Any, named: Mapp
 
 Function = Callable[..., Any]
 FURTHER_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+_CHOOSE_DIM = frozenset(("softmax", "log_softmax", "softmin"))
 NUMBERS_INSIDE = {
     **dict.fromkeys(("add", "sub"), ("alpha",)),
     **dict.fromkeys(("addcmul", "addcdiv"), ("value",)),
@@ -188,7 +189,14 @@ class _Respelling:
                 )
             values[own] = value
         missing = [f"'{name}'" for name, value in values.items() if value is ABSENT]
-        if missing:
+        if missing == ["'dim'"] and self._name in _CHOOSE_DIM:
+            warnings.warn(
+                f"Implicit dimension choice for {self._name} has been deprecated. Change the call to include "
+                "dim=X as an argument.",
+                stacklevel=find_user_level(),
+            )
+            values["dim"] = 0 if values["input"].ndim in (0, 1, 3) else 1
+        elif missing:
             cure = ", ".join(f"{name}=..." for name, value in values.items() if value is ABSENT)
             raise ArgumentTypeError(
                 f"{self._name}() missing {len(missing)} required positional "

@@ -10,7 +10,8 @@ from oplib.errors import ArgumentTypeError, DeviceError, describe
 
 _FLAGS = ("--xla_gpu_deterministic_ops", "--xla_gpu_exclude_nondeterministic_ops")
 _CURE = "Set XLA_FLAGS=--xla_gpu_deterministic_ops=true in the environment before JAX is imported."
-_is_on = False
+_LEVELS: dict[int | str, int] = {0: 0, 1: 1, 2: 2, "default": 0, "warn": 1, "error": 2}
+_is_on = _warns_only = False
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
@@ -33,8 +34,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     Example:
         >>> use_deterministic_algorithms(False)
     """
-    global _is_on  # noqa: PLW0603  one switch for the process, as XLA's flag
-    del warn_only
+    global _is_on, _warns_only  # one switch for the process, as the flag of XLA
     if not isinstance(mode, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
         raise ArgumentTypeError(
             f"use_deterministic_algorithms: argument 'mode' must be a bool. Got {describe(mode)}. Give True "
@@ -47,7 +47,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
                 f"use_deterministic_algorithms: XLA does not run deterministically on this GPU. Got "
                 f"XLA_FLAGS={os.environ.get('XLA_FLAGS', '')!r}. {_CURE}"
             )
-    _is_on = mode
+    _is_on, _warns_only = mode, warn_only
 
 
 def are_deterministic_algorithms_enabled() -> bool:
@@ -61,3 +61,54 @@ def are_deterministic_algorithms_enabled() -> bool:
         False
     """
     return _is_on
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """Returns the ``warn_only`` of the last call of :func:`use_deterministic_algorithms`.
+
+    Source:
+        torch.is_deterministic_algorithms_warn_only_enabled
+
+    Example:
+        >>> is_deterministic_algorithms_warn_only_enabled()
+        False
+    """
+    return _warns_only
+
+
+def get_deterministic_debug_mode() -> int:
+    """Returns 0 if deterministic algorithms are not asked for, 1 with ``warn_only``, else 2.
+
+    Source:
+        torch.get_deterministic_debug_mode
+
+    Example:
+        >>> get_deterministic_debug_mode()
+        0
+    """
+    return (2 - _warns_only) * _is_on
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """Calls :func:`use_deterministic_algorithms` with torch's third spelling of its arguments.
+
+    Args:
+        debug_mode: 0 or ``"default"``; 1 or ``"warn"``; 2 or ``"error"``.
+
+    Raises:
+        ArgumentTypeError: it is another value.
+        DeviceError: as for ``use_deterministic_algorithms``.
+
+    Source:
+        torch.set_deterministic_debug_mode
+
+    Example:
+        >>> set_deterministic_debug_mode("default")
+    """
+    level = _LEVELS.get(debug_mode)
+    if level is None:
+        raise ArgumentTypeError(
+            f"set_deterministic_debug_mode: argument 'debug_mode' must be one of {list(_LEVELS)}. Got "
+            f"{describe(debug_mode)}. Give one of these."
+        )
+    use_deterministic_algorithms(level > 0, warn_only=level == 1)

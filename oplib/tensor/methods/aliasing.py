@@ -197,6 +197,19 @@ class TensorAliasing(Generic[TensorT]):
         """
         return self._storage.layout[1]
 
+    def is_set_to(self, tensor: TensorAliasing[Any]) -> bool:
+        """Returns whether another tensor has the same items of the same memory.
+
+        Example:
+            >>> import oplib
+            >>> x = oplib.zeros(2, 2)
+            >>> x.is_set_to(x.detach()), x.is_set_to(x.t()), x.is_set_to(x.clone())
+            (True, False, False)
+        """
+        own, other = self._storage, tensor._storage
+        is_one = own.owner is other.owner and own.layout == other.layout
+        return is_one and own.spec.shape == other.spec.shape
+
     def is_contiguous(self, memory_format: MemoryFormat = contiguous_format) -> bool:
         """Returns whether the tensor would be contiguous in torch's memory.
 

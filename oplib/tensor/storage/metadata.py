@@ -128,6 +128,19 @@ class TensorMetadata:
         """Returns whether the dtype is complex."""
         return jnp.issubdtype(self._storage.spec.dtype, jnp.complexfloating)
 
+    def is_signed(self) -> bool:
+        """Returns whether the dtype has negative numbers."""
+        return jnp.issubdtype(self._storage.spec.dtype, jnp.inexact) or self.dtype.kind == "i"
+
+    def is_same_size(self, other: TensorMetadata) -> bool:
+        """Returns whether another tensor has the same shape."""
+        return self._storage.spec.shape == other._storage.spec.shape
+
+    def get_device(self) -> int:
+        """Returns the index of the device; -1 on the CPU."""
+        device = self.device
+        return -1 if device.type == "cpu" else device.index or 0
+
     def __len__(self) -> int:
         shape = self._storage.spec.shape
         if not shape:

@@ -6,11 +6,12 @@ import threading
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import wraps
 from typing import Any
 
 from jax.core import Tracer
 
-from oplib.errors import ArgumentValueError
+from oplib.errors import ArgumentTypeError, ArgumentValueError
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point, find_user_level
@@ -38,7 +39,7 @@ def noop_context_fn() -> Contexts:
 
 @entry_point
 def checkpoint(
-    function: Callable[..., Any],
+    function: Callable[..., Any] | None = None,
     *args: Any,
     use_reentrant: bool | None = None,
     context_fn: Callable[[], Contexts] = noop_context_fn,
@@ -56,7 +57,8 @@ def checkpoint(
     arguments. Its side effects happen again.
 
     Args:
-        function: the function to call.
+        function: the function to call. Without it the result is a decorator with these options, for methods
+            too.
         *args: its arguments.
         use_reentrant: True runs a backward inside the backward. Then only ``backward()`` without ``inputs``
             works, and gradients flow to direct arguments only. Use False. None warns and means True, as in
@@ -93,6 +95,19 @@ def checkpoint(
         >>> x.grad
         tensor([ 3., 12.])
     """
+    if function is None:
+        if args:
+            raise ArgumentTypeError("checkpoint: argument 'function' is None. Give a function.")
+        options: dict[str, Any] = {
+            **kwargs,
+            "use_reentrant": use_reentrant,
+            "context_fn": context_fn,
+            "determinism_check": determinism_check,
+            "debug": debug,
+            "early_stop": early_stop,
+            "preserve_rng_state": preserve_rng_state,
+        }
+        return lambda made: wraps(made)(lambda *args, **named: checkpoint(made, *args, **options, **named))
     if use_reentrant is None:
         use_reentrant = _choose_default("checkpoint")
     _check_options(determinism_check, debug=debug)

@@ -23,6 +23,7 @@ from oplib.modes import modes
 from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tensor.storage.fresh import buffers
 from oplib.tensor.storage.overlay import overlays
+from oplib.torch_names import hand_back, no_compiler
 from oplib.tracebacks import entry_point, find_user_level, is_inside
 from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.paths import Walk
@@ -423,6 +424,10 @@ def jit(
             "oplib.jit(function), or use it as a decorator."
         )
     return JitFunction(function, names, donate=donate)
+
+
+# torch's path jit has these names too
+vars(jit).update(is_tracing=is_inside_trace, is_scripting=no_compiler, ignore=hand_back, unused=hand_back)
 
 
 def _list_names(value: Any) -> tuple[str, ...]:

@@ -223,6 +223,8 @@ MATRICES = [
     Refusal("linalg.matrix_norm", "dim must be a 2-tuple", X, 2, (0,)),
     Refusal("linalg.matrix_norm", "dimension out of range", X, 2, (0, 5)),
     Refusal("linalg.svd", "expected a value of type 'bool'", X, full_matrices="a"),
+    Refusal("linalg.svd", "keyword argument `driver=` is only supported on CUDA", X, driver="gesvd"),
+    Refusal("linalg.svdvals", "keyword argument `driver=` is only supported on CUDA", X, driver="gesvd"),
     Refusal("linalg.pinv", "the tensor must be batches of square matrices, with", X, hermitian=True),
     Refusal(
         "linalg.inv",

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+import oplib
 from oplib.errors import DimensionError
 from oplib.tensor import Tensor, is_tensor, tensor, zeros
 
@@ -39,6 +40,19 @@ def test_a_tensor_without_dimensions_has_no_length() -> None:
 def test_kinds_of_dtypes_are_told(dtype: str, floating: bool, is_complex: bool) -> None:
     x = zeros(1, dtype=dtype)
     assert (x.is_floating_point(), x.is_complex()) == (floating, is_complex)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64", "int8", "int32", "uint8", "bool"])
+def test_signs_sizes_and_the_index_of_the_device_are_those_of_torch(dtype: str) -> None:
+    found = []
+    for lib in (pytest.importorskip("torch"), oplib):
+        x = lib.zeros((2, 2), dtype=getattr(lib, dtype))
+        others = (x, x.detach(), x[:], x.t(), x.t().t(), x[0], x.clone(), x.view(4), x.reshape(4))
+        found.append([
+            (x.is_signed(), lib.is_signed(x), x.get_device()),
+            [(x.is_set_to(other), x.is_same_size(other)) for other in others],
+        ])  # fmt: skip
+    assert found[0] == found[1]
 
 
 def test_only_a_tensor_is_one() -> None:

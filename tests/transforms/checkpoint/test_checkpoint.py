@@ -26,6 +26,24 @@ def test_gradients_are_those_of_the_function(x, w, reentrant):
 
 
 @BOTH
+@pytest.mark.spec("D.60")
+def test_it_decorates_functions_and_methods(x, w, reentrant):
+    region = Region()
+
+    class Model:
+        @checkpoint(use_reentrant=reentrant, preserve_rng_state=False)
+        def __call__(self, x, w):
+            """Doc."""
+            return region(x, w)
+
+    Model()(x, w).sum().backward()
+    assert [x.grad.tolist(), w.grad.tolist()] == find_gradients(Region(), x, w)
+    assert (region.calls, Model.__call__.__doc__) == (2, "Doc.")
+    with pytest.raises(TypeError, match="'function' is None"):
+        checkpoint(None, x, use_reentrant=reentrant)
+
+
+@BOTH
 @pytest.mark.usefixtures("collector_off")
 def test_what_the_function_computes_dies_with_the_forward(x, w, reentrant):
     region = Region()

@@ -193,9 +193,18 @@ def _qr(self: Any, mode: str = "reduced") -> tuple[Any, Any]:
     return q, r
 
 
-def _svd(self: Any, full_matrices: bool = True) -> tuple[Any, Any, Any]:
+def _check_driver(driver: str | None) -> None:
+    if driver is not None:
+        raise ArgumentError(
+            "keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend",
+            "Leave it out: XLA chooses, and jax.lax.linalg.svd takes an algorithm.",
+        )
+
+
+def _svd(self: Any, full_matrices: bool = True, *, driver: str | None = None) -> tuple[Any, Any, Any]:
     """Returns U, S and Vh. The completing vectors have no gradient; JAX's full decomposition has none."""
     check_matrix(self, is_square=False)
+    _check_driver(driver)
     u, s, vh = jnp.linalg.svd(self, full_matrices=False)
     if not full_matrices or self.shape[-1] == self.shape[-2]:
         return u, s, vh
@@ -208,8 +217,9 @@ def _svd(self: Any, full_matrices: bool = True) -> tuple[Any, Any, Any]:
     )
 
 
-def _svdvals(self: Any) -> Any:
+def _svdvals(self: Any, *, driver: str | None = None) -> Any:
     check_matrix(self, is_square=False)
+    _check_driver(driver)
     return jnp.linalg.svd(self, full_matrices=False, compute_uv=False)
 
 
@@ -262,11 +272,16 @@ DECOMPOSITIONS = (
         "orthonormal Q and triangular R with Q @ R == self",
     ),
     DecompositionRow(
-        "linalg_svd(Tensor self, bool full_matrices=True) -> (Tensor U, Tensor S, Tensor Vh)",
+        "linalg_svd(Tensor self, bool full_matrices=True, *, str? driver=None) -> "
+        "(Tensor U, Tensor S, Tensor Vh)",
         _svd,
         "U, S and Vh with U @ diag(S) @ Vh == self; further columns of full matrices have no gradient",
     ),
-    DecompositionRow("linalg_svdvals(Tensor self) -> Tensor", _svdvals, "singular values, the largest first"),
+    DecompositionRow(
+        "linalg_svdvals(Tensor self, *, str? driver=None) -> Tensor",
+        _svdvals,
+        "singular values, the largest first",
+    ),
     DecompositionRow(
         "linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)",
         _eig,

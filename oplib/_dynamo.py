@@ -1,0 +1,26 @@
+"""Torch's path ``_dynamo``. There is no such compiler: what speaks to it does nothing.
+
+Example:
+    >>> import oplib
+    >>> oplib._dynamo.is_compiling()
+    False
+"""
+
+import typing as _typing
+
+from oplib.tensor.storage.escape import is_inside_trace as is_compiling
+from oplib.torch_names import (
+    hand_back as allow_in_graph,
+    hand_back as disable,
+    make_getattr as _make_getattr,
+)
+
+if not _typing.TYPE_CHECKING:  # a type checker then reports a name that does not exist
+    __path__: list[str] = []  # with a path, as packages have, an import of such a name gives its hint too
+    __getattr__ = _make_getattr(globals())
+
+__all__ = ["allow_in_graph", "disable", "graph_break", "is_compiling"]
+
+
+def graph_break() -> None:
+    """Does nothing."""
