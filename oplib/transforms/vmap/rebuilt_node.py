@@ -72,9 +72,9 @@ class RebuiltNode(FormulaNode):
             return super()._apply_recorded(grads, present)
         raise AutogradError(
             f"{self.label}: it was recorded inside vmap, and its backward reads tensors whose history is "
-            "lost outside: those that save_for_backward was not given, or any if a hook was registered on "
-            "what it gives. With create_graph=True the second gradient would be wrong. Save them, register "
-            "the hook outside, or differentiate twice inside vmap."
+            "lost outside: those that save_for_backward was not given, that a hook reads, or that an op with "
+            "a hook has computed and kept. With create_graph=True the second gradient would be wrong. Save "
+            "them, register the hook outside, or differentiate twice inside vmap."
         )
 
 
@@ -84,7 +84,10 @@ def trace_node(node: TapeNode, *, ends_here: bool) -> SavedState:
     Where the graph of the node goes on outside, only the hooks before the node run.
     """
     state = node.read_saved()
-    values = state.values if state.plan is None else ()
+    has_formula = isinstance(node, FormulaNode)
+    # Where a formula keeps intermediates, these stay constants, and the backward is not linked.
+    is_read = not (ends_here or state.reads) if has_formula else state.plan is None
+    values = state.values if is_read else ()
     slots = [
         None if spec is None or not has_gradient(spec.dtype) else jax.ShapeDtypeStruct(spec.shape, spec.dtype)
         for spec in node.input_metadata
@@ -94,7 +97,8 @@ def trace_node(node: TapeNode, *, ends_here: bool) -> SavedState:
     def run(saved: Sequence[Any], cotangents: Iterable[Any], *, create_graph: bool) -> Sequence[Any]:
         rest = iter(cotangents)
         grads = [None if slot is None else next(rest) for slot in slots]
-        return run_alone(node.with_arrays(saved), grads, ends_here=ends_here, create_graph=create_graph)
+        reading = node.with_arrays(saved) if state.plan is None or not saved else _read_from(node, saved)
+        return run_alone(reading, grads, ends_here=ends_here, create_graph=create_graph)
 
     def run_once(*inputs: Any) -> list[Any]:
         results = run(inputs[: len(values)], inputs[len(values) :], create_graph=False)
@@ -115,12 +119,23 @@ def trace_node(node: TapeNode, *, ends_here: bool) -> SavedState:
     plan = FilledPlan(function, tuple(wanted), slots, len(closed.consts) + len(values))
     plan.token = None  # each call has a program of its own
     histories = [isinstance(constant, Tracer) for constant in closed.consts if _may_have_history(constant)]
-    if histories and not any(histories) and state.plan is None:
+    if histories and not any(histories):
         # The backward made them, as by oplib.zeros(1), or they are of tensors from outside of the map.
         histories.clear()
         jax.eval_shape(run_recorded, *shapes)
     constants = [SavedArray(array, NOBODY, 0, None) for array in closed.consts]
-    return SavedState(plan, [*constants, *values], is_linked=not any(histories))
+    return SavedState(plan, [*constants, *values], is_linked=state.is_linked and not any(histories))
+
+
+def _read_from(node: Any, arrays: Sequence[Any]) -> TapeNode:
+    """Returns a node with the formula and hooks of another, that reads these arrays as constants."""
+    twin = RebuiltNode()
+    vars(twin).update(vars(node))
+    twin.label, twin.has_one_slot, twin.hides_constants = node.name(), node.has_one_slot, node.hides_constants
+    constants = [SavedArray(array, NOBODY, 0, None) for array in arrays]
+    twin.restore(SavedState(node.plan, constants), (None,) * len(node.edges))
+    twin.versions = twin.kept = twin.tangents = None
+    return twin
 
 
 def _may_have_history(constant: Any) -> bool:
