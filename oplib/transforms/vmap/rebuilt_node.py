@@ -131,7 +131,7 @@ def _read_from(node: Any, arrays: Sequence[Any]) -> TapeNode:
     """Returns a node with the formula and hooks of another, that reads these arrays as constants."""
     twin = RebuiltNode()
     vars(twin).update(vars(node))
-    twin.label, twin.has_one_slot, twin.hides_constants = node.name(), node.has_one_slot, node.hides_constants
+    twin.label, twin.hides_constants = node.name(), node.hides_constants
     constants = [SavedArray(array, NOBODY, 0, None) for array in arrays]
     twin.restore(SavedState(node.plan, constants), (None,) * len(node.edges))
     twin.versions = twin.kept = twin.tangents = None

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import oplib
+from oplib.autograd import forward_ad
 from oplib.autograd.array_functions.array_function import ArrayFunction
 from oplib.autograd.recording.formula_node import FormulaNode, call_recorded, make_node_class, record
 from oplib.errors import SavedTensorError, TracingError
@@ -185,3 +186,15 @@ def test_a_saved_leaf_stands_for_the_leaf_after_the_graph_is_gone() -> None:
         product.sum().backward()
         assert x.grad is not None
         assert x.grad.tolist() == [3.0, 3.0]
+
+
+def test_a_recorded_call_carries_tangents() -> None:
+    x, y = leaf(X), oplib.tensor(Y)
+    with forward_ad.dual_level():
+        product, sine = call(product_and_sine, forward_ad.make_dual(x, oplib.tensor(Y)), y)
+        tangents = [forward_ad.unpack_dual(one).tangent for one in (product, sine)]
+        (plain,) = call(lambda x: (jnp.sin(x),), x)
+        assert forward_ad.unpack_dual(plain).tangent is None
+    _, expected = jax.jvp(lambda x: product_and_sine(x, Y), (X,), (Y,))
+    for one, other in zip(tangents, expected, strict=True):
+        np.testing.assert_allclose(one.detach().numpy(), other, rtol=1e-6)

@@ -180,3 +180,12 @@ def test_a_formula_that_is_another_one_under_a_trace_is_caught(x):
     assert_fails(
         op, (x,), "test_aot_dispatch_dynamic", OpMismatchError, "the gradients are different in eager mode"
     )
+
+
+def test_a_small_write_through_data_that_is_not_declared_is_found(x):
+    def nudge(x: oplib.Tensor) -> oplib.Tensor:
+        x.data.add_(1e-3)
+        return x * 2
+
+    op = make_op(nudge)
+    assert_fails(op, (x.detach(),), "test_schema", AutogradError, "not defined as mutable but was mutated")

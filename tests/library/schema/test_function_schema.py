@@ -259,3 +259,10 @@ def test_keyword_only_arguments_and_tensors_are_found():
     assert not has_kwarg_only_tensors(parse_schema("f(Tensor x, *, int k) -> ()"))
     for kind in ("Tensor", "Tensor?", "Tensor[]"):
         assert has_kwarg_only_tensors(parse_schema(f"f(*, {kind} k) -> ()"))
+
+
+def test_a_result_names_the_written_argument_that_it_returns():
+    schema = parse_schema(
+        "f(Tensor(a!) x, Tensor(b) y, Tensor(c!) z) -> (Tensor(c!), Tensor(b), Tensor, Tensor(a!))"
+    )
+    assert schema.returned_arguments == (2, None, None, 0)

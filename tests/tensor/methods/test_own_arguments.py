@@ -103,3 +103,11 @@ def test_an_op_without_a_method_is_no_attribute() -> None:
 def test_every_public_attribute_of_a_tensor_says_what_it_is() -> None:
     public = [name for name in dir(Tensor) if not name.startswith("_") and hasattr(Tensor, name)]
     assert [name for name in public if not getattr(Tensor, name).__doc__] == []
+
+
+def test_the_conjugate_transpose_is_one_of_a_matrix_or_of_a_number():
+    assert tensor([[1.0, 2.0j]]).H.tolist() == [[1.0], [-2.0j]]
+    assert tensor(3.0j).H.tolist() == -3.0j
+    for values in ([1.0], [[[1.0]]]):
+        with pytest.raises(ArgumentError, match="H: it is only supported on matrices"):
+            _ = tensor(values).H

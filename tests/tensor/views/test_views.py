@@ -11,6 +11,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import oplib
 from oplib.tensor.views import AsComplex, AsReal, Diagonal, Reshape, can_view, make_chain, make_window
+from oplib.tensor.views.lineage import has_views
 
 
 def numbers(*shape):
@@ -224,3 +225,15 @@ def test_a_dim_that_the_schema_converts_gives_a_view_too():
     x = oplib.tensor(numbers(3, 4))
     x.transpose(oplib.tensor(0), np.int32(1)).mul_(0)
     assert x.tolist() == np.zeros((3, 4)).tolist()
+
+
+def test_a_tensor_knows_whether_a_view_of_it_lives():
+    x = oplib.ones(3)
+    assert not has_views(x)
+    first = x[1:]
+    assert has_views(x)
+    second = x[:1]
+    del first
+    assert has_views(x)
+    del second
+    assert not has_views(x)
