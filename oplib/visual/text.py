@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import starmap
 
-from oplib.autograd.graph import GradientEdge, Node, get_gradient_edge
+from oplib.autograd.graph import get_gradient_edge
 from oplib.autograd.nodes.accumulate import AccumulateGrad
 from oplib.errors import describe
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
 
-from .traversal import Edges, collect_edges, list_tensors, require_tensors, sort_as_engine
+from .records import make_records
+from .traversal import collect_edges, list_tensors, require_tensors, sort_as_engine
 
 NOWHERE = "-"
 """Marks an input that needs no gradient."""
@@ -54,47 +56,37 @@ def graph_text(
     named = dict(params or {})
     require_tensors(named.values(), "graph_text", "params")
     roots = [get_gradient_edge(tensor) if tensor.requires_grad else None for tensor in tensors]
-    edges = collect_edges(root.node for root in roots if root is not None)
-    order = sort_as_engine(edges)
-    steps = [node for node in order if not isinstance(node, AccumulateGrad)]
-    leaves = _name_leaves([node for node in order if isinstance(node, AccumulateGrad)], named)
-    names = {node: f"%{number}" for number, node in enumerate(steps, 1)} | leaves
-    lines = [_show_root(tensor, root, names) for tensor, root in zip(tensors, roots, strict=True)]
-    lines += align([_show_step(node, edges[node], names) for node in steps])
-    lines += align([[name, describe(node.variable)] for node, name in leaves.items()])
-    reached = {id(leaf.variable) for leaf in leaves}
+    order = sort_as_engine(collect_edges(root.node for root in roots if root is not None))
+    records = make_records(order, named)
+    steps = [record for record in records if not record.is_leaf]
+    places = {name: place for place, name in enumerate(named)}
+    leaves = sorted((one for one in records if one.is_leaf), key=lambda one: places.get(one.op, len(places)))
+    names = {step.number: f"%{number}" for number, step in enumerate(steps, 1)}
+    shapes = [[shape.replace(", ", ",") for shape in record.shapes] for record in records]
+    names |= {leaf.number: leaf.op for leaf in leaves}
+
+    def show_edge(target: int | None, slot: int) -> str:
+        if target is None:
+            return NOWHERE
+        return f"{names[target]}.{slot}" if len(records[target].shapes) > 1 else names[target]
+
+    numbers = {node: number for number, node in enumerate(order)}
+    targets = [
+        "no graph: it does not require grad"
+        if root is None
+        else show_edge(numbers[root.node], root.output_nr)
+        for root in roots
+    ]
+    lines = [f"root {describe(tensor)} -> {target}" for tensor, target in zip(tensors, targets, strict=True)]
+    rows = [(step.number, step.name, ", ".join(starmap(show_edge, step.edges))) for step in steps]
+    lines += align(
+        [[names[number], name, ", ".join(shapes[number]), f"-> {sent}"] for number, name, sent in rows]
+    )
+    lines += align([[leaf.op, *shapes[leaf.number]] for leaf in leaves])
+    reached = {id(node.variable) for node in order if isinstance(node, AccumulateGrad)}
     missed = {name: tensor for name, tensor in named.items() if id(tensor) not in reached}
     lines += [f"no gradient reaches {name}  {describe(tensor)}" for name, tensor in missed.items()]
     return "\n".join(lines)
-
-
-# Showing
-
-
-def _name_leaves(leaves: Iterable[AccumulateGrad], params: Mapping[str, Tensor]) -> dict[AccumulateGrad, str]:
-    """Names the leaves; those of ``params`` come first, in its order."""
-    named = {id(tensor): name for name, tensor in params.items()}
-    known = {named[id(leaf.variable)]: leaf for leaf in leaves if id(leaf.variable) in named}
-    others = (leaf for leaf in leaves if id(leaf.variable) not in named)
-    names = {known[name]: name for name in params if name in known}
-    return names | {leaf: f"leaf{number}" for number, leaf in enumerate(others, 1)}
-
-
-def _show_root(tensor: Tensor, root: GradientEdge | None, names: Mapping[Node, str]) -> str:
-    target = "no graph: it does not require grad" if root is None else _show_edge(*root[:2], names)
-    return f"root {describe(tensor)} -> {target}"
-
-
-def _show_step(node: Node, edges: Edges, names: Mapping[Node, str]) -> list[str]:
-    received = ", ".join(describe(slot) for slot in node._input_metadata)
-    sent = ", ".join(_show_edge(target, slot, names) for target, slot in edges)
-    return [names[node], node.name(), received, f"-> {sent}"]
-
-
-def _show_edge(target: Node | None, slot: int, names: Mapping[Node, str]) -> str:
-    if target is None:
-        return NOWHERE
-    return f"{names[target]}.{slot}" if len(target._input_metadata) > 1 else names[target]
 
 
 def align(rows: Sequence[Sequence[str]]) -> list[str]:
