@@ -53,8 +53,16 @@ def _mean(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = N
 
 def _nanmean(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = None) -> Any:
     axes = find_dims("nanmean", self, dim)
-    array = lax.convert_element_type(self, dtype or self.dtype)
-    return in_single(lambda wide: jnp.nanmean(wide, axes, keepdims=keepdim))(array)
+
+    def compute(array: Any) -> Any:
+        counts = jnp.sum(~jnp.isnan(array), axis=axes, keepdims=keepdim, dtype=default_int_dtype())
+        total = jnp.sum(_without_nan(array), axis=axes, keepdims=keepdim)
+        is_none = counts == strong(0, counts)
+        mean = total / lax.convert_element_type(jnp.where(is_none, strong(1, counts), counts), array.dtype)
+        none = jnp.where(is_none, strong(jnp.nan, total), strong(0, total))
+        return jnp.where(is_none, none * jnp.sum(array, axis=axes, keepdims=keepdim), mean)
+
+    return in_single(compute)(lax.convert_element_type(self, dtype or self.dtype))
 
 
 def _prod(self: Any, *, dtype: Any = None) -> Any:
