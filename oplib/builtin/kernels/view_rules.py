@@ -16,11 +16,10 @@ from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor.dtypes.rules import COMPLEX
 from oplib.tensor.shapes.symbolic import has_symbols
 from oplib.tensor.views import (
-    AsComplex,
-    AsReal,
     Chain,
     Diagonal,
     Frame,
+    Pairs,
     Reshape,
     ViewStorage,
     Window,
@@ -311,7 +310,7 @@ def diagonal(spec: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Part:
 def view_as_real(spec: Any) -> Part:
     """Returns the frame of complex numbers as pairs."""
     _require_complex(spec)
-    return AsReal.of(tuple(spec.shape)), ()
+    return Pairs.of(tuple(spec.shape), joins=False), ()
 
 
 def view_as_complex(spec: Any) -> Part:
@@ -322,7 +321,7 @@ def view_as_complex(spec: Any) -> Part:
             "it is only supported for float32 and float64 tensors whose last dimension has size 2",
             "Stack real and imaginary parts along a last dimension.",
         )
-    return AsComplex.of(shape), ()
+    return Pairs.of(shape, joins=True), ()
 
 
 def _require_complex(spec: Any) -> None:
@@ -343,5 +342,5 @@ def imag(spec: Any) -> Part:
 
 def _take_part(spec: Any, which: int) -> Part:
     shape = tuple(spec.shape)
-    pairs = AsReal.of(shape)
+    pairs = Pairs.of(shape, joins=False)
     return make_chain((pairs, pick(pairs.shape, len(shape)))), (which,)

@@ -8,7 +8,7 @@ from .diagonal import Diagonal as Diagonal
 from .frame import Frame as Frame, Inverse as Inverse, Starts as Starts
 from .index_map import IndexMap as IndexMap, derive_index_map as derive_index_map
 from .lineage import Creation as Creation, mark_stale as mark_stale, note_view as note_view
-from .parts import AsComplex as AsComplex, AsDtype as AsDtype, AsReal as AsReal
+from .parts import AsDtype as AsDtype, Pairs as Pairs
 from .reshape import Reshape as Reshape, can_view as can_view
 from .sliding import Sliding as Sliding, Strided as Strided
 from .view_storage import AliasStorage as AliasStorage, ViewStorage as ViewStorage

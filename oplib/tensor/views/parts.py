@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, Self
+from functools import lru_cache, partial
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,95 +13,62 @@ from jax import lax
 from .frame import Frame, Layout, Merge, Shape, Starts
 from .reshape import Reshape
 
-_TO_REAL = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
-_TO_COMPLEX = {real: pair for pair, real in _TO_REAL.items()}
+_OTHER = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
+_OTHER |= {real: pair for pair, real in _OTHER.items()}
 
 
-class _ViewPart(Frame):
-    """The base of both frames. Make a frame with :meth:`of`."""
+class Pairs(Frame):
+    """Shows complex numbers as pairs of real ones along a new last axis, or such pairs as complex numbers.
 
-    __slots__ = ()
+    Make a frame with :meth:`of`.
+    """
+
+    __slots__ = ("_joins",)
 
     @classmethod
     @lru_cache(maxsize=1024)
-    def of(cls, in_shape: Shape) -> Self:
-        """Returns the frame for a whole of this shape."""
-        return cls(in_shape)
+    def of(cls, in_shape: Shape, *, joins: bool) -> Pairs:
+        """Returns the frame for a whole of this shape, whose pairs it joins or makes."""
+        return cls(in_shape, joins)
 
-    def __init__(self, in_shape: Shape) -> None:
-        self.in_shape = self.shape = in_shape
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.in_shape)
-
-
-class AsReal(_ViewPart):
-    """Shows complex numbers as pairs of real numbers, along a new last axis."""
-
-    __slots__ = ()
-
-    def __init__(self, in_shape: Shape) -> None:
-        self.in_shape, self.shape = in_shape, (*in_shape, 2)
+    def __init__(self, in_shape: Shape, joins: bool) -> None:
+        self.in_shape = in_shape
+        self.shape = in_shape[:-1] if joins else (*in_shape, 2)
+        self._joins = joins
 
     def get(self, whole: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102  described in Frame
-        return jnp.stack([lax.real(whole), lax.imag(whole)], axis=-1)
+        return _join(whole) if self._joins else _split(whole)
 
     def put(self, whole: Any, part: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102
-        return lax.complex(part[..., 0], part[..., 1])
+        return _split(part) if self._joins else _join(part)
 
     def part_dtype(self, dtype: Any) -> Any:  # noqa: D102
-        return _TO_REAL[dtype]
+        return _OTHER[dtype]
 
     def whole_dtype(self, dtype: Any) -> Any:  # noqa: D102
-        return _TO_COMPLEX[dtype]
+        return _OTHER[dtype]
 
     def merge(self, later: Frame) -> Merge | None:  # noqa: D102
-        if isinstance(later, AsComplex):
-            return _nothing(self.in_shape)
-        return None
+        if not isinstance(later, Pairs) or later._joins is self._joins:
+            return None
+        return Reshape.between(self.in_shape, self.in_shape), lambda own, others: own + others
 
     def lay_out(self, layout: Layout, starts: Starts) -> Layout:  # noqa: ARG002, D102
         strides, offset = layout
+        if self._joins:
+            return tuple([stride // 2 for stride in strides[:-1]]), offset // 2
         return (*[2 * stride for stride in strides], 1), 2 * offset
 
-
-class AsComplex(_ViewPart):
-    """Shows pairs of real numbers along the last axis as complex numbers."""
-
-    __slots__ = ()
-
-    def __init__(self, in_shape: Shape) -> None:
-        self.in_shape, self.shape = in_shape, in_shape[:-1]
-
-    def get(self, whole: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102  described in Frame
-        return lax.complex(whole[..., 0], whole[..., 1])
-
-    def put(self, whole: Any, part: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102
-        return jnp.stack([lax.real(part), lax.imag(part)], axis=-1)
-
-    def part_dtype(self, dtype: Any) -> Any:  # noqa: D102
-        return _TO_COMPLEX[dtype]
-
-    def whole_dtype(self, dtype: Any) -> Any:  # noqa: D102
-        return _TO_REAL[dtype]
-
-    def merge(self, later: Frame) -> Merge | None:  # noqa: D102
-        if isinstance(later, AsReal):
-            return _nothing(self.in_shape)
-        return None
-
-    def lay_out(self, layout: Layout, starts: Starts) -> Layout:  # noqa: ARG002, D102
-        strides, offset = layout
-        return tuple([stride // 2 for stride in strides[:-1]]), offset // 2
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(Pairs.of, joins=self._joins), (self.in_shape,)
 
 
-def _nothing(shape: Shape) -> Merge:
-    """Returns the frame that shows the whole unchanged."""
-    return Reshape.between(shape, shape), lambda own, others: own + others
+def _split(numbers: Any) -> Any:
+    return jnp.stack([lax.real(numbers), lax.imag(numbers)], axis=-1)
 
 
-def _restore(cls: type[_ViewPart], in_shape: Shape) -> _ViewPart:
-    return cls.of(in_shape)
+def _join(pairs: Any) -> Any:
+    return lax.complex(pairs[..., 0], pairs[..., 1])
 
 
 class AsDtype(Frame):

@@ -10,7 +10,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import oplib
-from oplib.tensor.views import AsComplex, AsReal, Diagonal, Reshape, can_view, make_chain, make_window
+from oplib.tensor.views import Diagonal, Pairs, Reshape, can_view, make_chain, make_window
 from oplib.tensor.views.lineage import has_views
 
 
@@ -68,7 +68,7 @@ def test_two_windows_in_a_row_are_one(first):
 
 
 def test_pairs_and_complex_numbers_undo_each_other():
-    chain, _ = make_chain((AsReal.of((3,)),)).extend(AsComplex.of((3, 2)), (), ())
+    chain, _ = make_chain((Pairs.of((3,), joins=False),)).extend(Pairs.of((3, 2), joins=True), (), ())
     assert chain.is_identity
 
 
