@@ -4,12 +4,12 @@ A view applies a chain of *frames* to its base. A frame is a pair of pure functi
 """
 
 from .chain import Chain as Chain, make_chain as make_chain
-from .diagonal import Diagonal as Diagonal
 from .frame import Frame as Frame, Inverse as Inverse, Starts as Starts
 from .index_map import IndexMap as IndexMap, derive_index_map as derive_index_map
+from .indexed import Diagonal as Diagonal, Sliding as Sliding
 from .lineage import Creation as Creation, mark_stale as mark_stale, note_view as note_view
 from .parts import AsDtype as AsDtype, Pairs as Pairs
 from .reshape import Reshape as Reshape, can_view as can_view
-from .sliding import Sliding as Sliding, Strided as Strided
+from .strided import Strided as Strided
 from .view_storage import AliasStorage as AliasStorage, ViewStorage as ViewStorage
 from .window import Window as Window, make_window as make_window
