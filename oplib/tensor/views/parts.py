@@ -13,8 +13,8 @@ from jax import lax
 from .frame import Frame, Layout, Merge, Shape, Starts
 from .reshape import Reshape
 
-_OTHER = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
-_OTHER |= {real: pair for pair, real in _OTHER.items()}
+_TO_REAL = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
+_OTHER = _TO_REAL | {real: pair for pair, real in _TO_REAL.items()}
 
 
 class Pairs(Frame):
