@@ -118,6 +118,11 @@ class Tensor(
         Raises:
             DataTypeError: ``array`` is not a jax.Array.
             AutogradError: ``requires_grad`` is set for a dtype that has no gradient.
+
+        Example:
+            >>> import oplib
+            >>> oplib.Tensor.from_array(oplib.ones(2).array)
+            tensor([1., 1.])
         """
         if not isinstance(array, (jax.Array, jax.ShapeDtypeStruct)):
             raise DataTypeError(

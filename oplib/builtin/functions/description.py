@@ -12,7 +12,6 @@ from oplib.builtin.rows.row import Row
 from oplib.docstrings import complete_docstring, wrap
 from oplib.library.schema import FunctionSchema, ListType, OptionalType, SchemaType
 
-from .examples import EXAMPLES
 from .explanations import explain_op
 
 _PLAIN_WORDS = {
@@ -148,7 +147,6 @@ class _Description:
             *("", "Gradient:", f"    {describe_derivative(chosen)}"),
             *("", "Source:", f"    {chosen.origin}"),
             *("", "Overloads:", *_list_overloads(rows)),
-            *_show_example(self._op),
             "",
         ]
 
@@ -217,14 +215,6 @@ class _Description:
         if self._is_item_by_item and len(self._tensors) > 1:
             lines.append("    ArgumentError: the shapes do not broadcast.")
         return lines
-
-
-def _show_example(op: str) -> list[str]:
-    if op not in EXAMPLES:
-        return []
-    arguments, result = EXAMPLES[op]
-    call = [">>> import oplib", f">>> oplib.{op}({arguments})", *result.splitlines()]
-    return ["", "Example:", *(f"    {line}".rstrip() for line in call)]
 
 
 def _summarise(row: Row) -> str:

@@ -1,82 +1,23 @@
-"""Examples of the functions that are used most; each is a call of the function of its name."""
+"""Examples of functions and methods: a name, its call and the result, as ``examples.txt`` has them."""
 
 from __future__ import annotations
 
-EXAMPLES: dict[str, tuple[str, str]] = {
-    "abs": ("oplib.tensor([-1.5, 2.0])", "tensor([1.5000, 2.0000])"),
-    "add": ("oplib.tensor([1, 2]), 10", "tensor([11, 12])"),
-    "all": ("oplib.tensor([True, False])", "tensor(False)"),
-    "any": ("oplib.tensor([True, False])", "tensor(True)"),
-    "argmax": ("oplib.tensor([[1.0, 4.0], [3.0, 2.0]]), dim=1", "tensor([1, 0])"),
-    "argsort": ("oplib.tensor([3, 1, 2])", "tensor([1, 2, 0])"),
-    "bernoulli": ("oplib.tensor([0.0, 1.0, 1.0])", "tensor([0., 1., 1.])"),
-    "bmm": ("oplib.tensor([[[2.0]]]), oplib.tensor([[[3.0]]])", "tensor([[[6.]]])"),
-    "cat": ("[oplib.tensor([1, 2]), oplib.tensor([3])]", "tensor([1, 2, 3])"),
-    "ceil": ("oplib.tensor([0.2, -1.7])", "tensor([ 1., -1.])"),
-    "chunk": ("oplib.tensor([1, 2, 3, 4]), 2", "(tensor([1, 2]), tensor([3, 4]))"),
-    "clamp": ("oplib.tensor([-2.0, 0.5, 3.0]), min=-1, max=1", "tensor([-1.0000,  0.5000,  1.0000])"),
-    "cos": ("oplib.tensor([0.0, 3.0])", "tensor([ 1.0000, -0.9900])"),
-    "cumsum": ("oplib.tensor([1, 2, 3]), dim=0", "tensor([1, 3, 6])"),
-    "diag": ("oplib.tensor([1, 2])", "tensor([[1, 0],\n        [0, 2]])"),
-    "div": ("oplib.tensor([1.0, 2.0]), 4", "tensor([0.2500, 0.5000])"),
-    "dot": ("oplib.tensor([1.0, 2.0]), oplib.tensor([3.0, 4.0])", "tensor(11.)"),
-    "eq": ("oplib.tensor([1, 2]), oplib.tensor([1, 3])", "tensor([ True, False])"),
-    "erf": ("oplib.tensor([0.0, 1.0])", "tensor([0.0000, 0.8427])"),
-    "exp": ("oplib.tensor([0.0, 1.0])", "tensor([1.0000, 2.7183])"),
-    "flatten": ("oplib.tensor([[1, 2], [3, 4]])", "tensor([1, 2, 3, 4])"),
-    "flip": ("oplib.tensor([1, 2, 3]), (0,)", "tensor([3, 2, 1])"),
-    "floor": ("oplib.tensor([0.2, -1.7])", "tensor([ 0., -2.])"),
-    "gather": ("oplib.tensor([[1, 2], [3, 4]]), 1, oplib.tensor([[1], [0]])", "tensor([[2],\n        [3]])"),
-    "index_select": ("oplib.tensor([[1, 2], [3, 4]]), 0, oplib.tensor([1])", "tensor([[3, 4]])"),
-    "isclose": ("oplib.tensor([1.0, 2.0]), oplib.tensor([1.0, 2.5])", "tensor([ True, False])"),
-    "isnan": ("oplib.tensor([1.0, oplib.nan])", "tensor([False,  True])"),
-    "log": ("oplib.tensor([1.0, 4.0, 9.0])", "tensor([0.0000, 1.3863, 2.1972])"),
-    "logsumexp": ("oplib.tensor([1.0, 2.0]), dim=0", "tensor(2.3133)"),
-    "masked_fill": ("oplib.tensor([1, 2]), oplib.tensor([True, False]), 0", "tensor([0, 2])"),
-    "matmul": ("oplib.tensor([[1.0, 4.0], [3.0, 2.0]]), oplib.tensor([1.0, 1.0])", "tensor([5., 5.])"),
-    "max": (
-        "oplib.tensor([[1.0, 4.0], [3.0, 2.0]]), dim=1",
-        "values_indices(values=tensor([4., 3.]), indices=tensor([1, 0]))",
-    ),
-    "maximum": ("oplib.tensor([1, 5]), oplib.tensor([3, 2])", "tensor([3, 5])"),
-    "mean": ("oplib.tensor([[1.0, 4.0], [3.0, 2.0]]), dim=0", "tensor([2., 3.])"),
-    "min": ("oplib.tensor([[1.0, 4.0], [3.0, 2.0]])", "tensor(1.)"),
-    "mm": ("oplib.ones(2, 3), oplib.ones(3, 1)", "tensor([[3.],\n        [3.]])"),
-    "mul": ("oplib.tensor([1.0, 2.0]), oplib.tensor([3.0, 4.0])", "tensor([3., 8.])"),
-    "nan_to_num": ("oplib.tensor([1.0, oplib.nan])", "tensor([1., 0.])"),
-    "nanmean": ("oplib.tensor([1.0, oplib.nan, 3.0])", "tensor(2.)"),
-    "neg": ("oplib.tensor([1, -2])", "tensor([-1,  2])"),
-    "outer": ("oplib.tensor([1, 2]), oplib.tensor([3, 4])", "tensor([[3, 4],\n        [6, 8]])"),
-    "permute": ("oplib.tensor([[1, 2], [3, 4]]), (1, 0)", "tensor([[1, 3],\n        [2, 4]])"),
-    "polygamma": ("1, oplib.tensor([1.0, 2.0])", "tensor([1.6449, 0.6449])"),
-    "pow": ("oplib.tensor([2.0, 3.0]), 2", "tensor([4., 9.])"),
-    "prod": ("oplib.tensor([2, 3, 4])", "tensor(24)"),
-    "relu": ("oplib.tensor([-1.0, 2.0])", "tensor([0., 2.])"),
-    "reshape": ("oplib.tensor([1, 2, 3, 4]), (2, 2)", "tensor([[1, 2],\n        [3, 4]])"),
-    "round": ("oplib.tensor([0.5, 1.5, 2.6])", "tensor([0., 2., 3.])"),
-    "rsqrt": ("oplib.tensor([4.0, 0.25])", "tensor([0.5000, 2.0000])"),
-    "sigmoid": ("oplib.tensor([0.0, 2.0])", "tensor([0.5000, 0.8808])"),
-    "sign": ("oplib.tensor([-3, 0, 2])", "tensor([-1,  0,  1])"),
-    "sin": ("oplib.tensor([0.0, 1.0])", "tensor([0.0000, 0.8415])"),
-    "softmax": ("oplib.tensor([0.0, 1.0]), dim=0", "tensor([0.2689, 0.7311])"),
-    "sort": (
-        "oplib.tensor([3, 1, 2])",
-        "values_indices(values=tensor([1, 2, 3]), indices=tensor([1, 2, 0]))",
-    ),
-    "split": ("oplib.tensor([1, 2, 3]), 2", "(tensor([1, 2]), tensor([3]))"),
-    "sqrt": ("oplib.tensor([1.0, 4.0, 9.0])", "tensor([1., 2., 3.])"),
-    "squeeze": ("oplib.zeros(1, 2)", "tensor([0., 0.])"),
-    "stack": ("[oplib.tensor([1, 2]), oplib.tensor([3, 4])]", "tensor([[1, 2],\n        [3, 4]])"),
-    "std": ("oplib.tensor([1.0, 2.0, 3.0])", "tensor(1.)"),
-    "sub": ("oplib.tensor([3, 4]), 1", "tensor([2, 3])"),
-    "sum": ("oplib.tensor([[1.0, 4.0], [3.0, 2.0]]), dim=1", "tensor([5., 5.])"),
-    "tanh": ("oplib.tensor([0.0, 1.0])", "tensor([0.0000, 0.7616])"),
-    "topk": ("oplib.tensor([3, 1, 2]), 2", "values_indices(values=tensor([3, 2]), indices=tensor([0, 2]))"),
-    "transpose": ("oplib.tensor([[1, 2], [3, 4]]), 0, 1", "tensor([[1, 3],\n        [2, 4]])"),
-    "tril": ("oplib.tensor([[1, 2], [3, 4]])", "tensor([[1, 0],\n        [3, 4]])"),
-    "triu": ("oplib.tensor([[1, 2], [3, 4]])", "tensor([[1, 2],\n        [0, 4]])"),
-    "unsqueeze": ("oplib.tensor([1, 2]), 1", "tensor([[1],\n        [2]])"),
-    "var": ("oplib.tensor([1.0, 2.0, 3.0])", "tensor(1.)"),
-    "where": ("oplib.tensor([True, False]), oplib.tensor([1, 2]), 0", "tensor([1, 0])"),
-}
-"""The arguments as text, and the text of the result, by name."""
+from functools import cache
+from inspect import cleandoc
+from pathlib import Path
+
+
+@cache
+def read_examples() -> dict[str, str]:
+    """Returns the examples by name, each as the lines that a docstring shows."""
+    text = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
+    return dict(block.split("\n", 1) for block in text.rstrip("\n").split("\n\n"))
+
+
+def add_example(name: str, doc: str | None) -> str | None:
+    """Returns the docstring of a function with its example, if there is one and it has none."""
+    example = read_examples().get(name)
+    if example is None or doc is None or ">>>" in doc:
+        return doc
+    lines = [">>> import oplib", *example.split("\n")]
+    return "\n".join([cleandoc(doc), "", "Example:", *(f"    {line}" for line in lines), ""])

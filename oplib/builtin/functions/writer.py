@@ -15,6 +15,7 @@ from oplib.errors import ArgumentError
 from oplib.generated_code import render_parameters
 from oplib.library.calls.inlined_overloads import define_with_overloads
 
+from .examples import add_example
 from .specification import FunctionSpec
 
 Function = Callable[..., Any]
@@ -67,7 +68,8 @@ def emit_function(
         filename=filename,
         writes=spec.writes,
     )
-    function.__doc__ = complete_docstring(spec.doc, _OUT) if out and spec.doc else spec.doc
+    doc = complete_docstring(spec.doc, _OUT) if out and spec.doc else spec.doc
+    function.__doc__ = add_example(spec.name, doc)
     function.__globals__["__again"] = function
     if may_sort:  # the deprecated overloads stay out of documents and stubs
         shown: Any = function

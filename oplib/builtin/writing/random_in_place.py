@@ -40,6 +40,11 @@ def uniform_(input: Any, *bounds: float, generator: Generator | None = None, **n
     Raises:
         ArgumentError: ``to`` is less than ``from``, or one is not finite.
         UnsupportedDtypeError: another dtype.
+
+    Example:
+        >>> import oplib
+        >>> (oplib.zeros(2).uniform_(1, 2) >= 1).all()
+        tensor(True)
     """
     low, high = _read_pair("uniform_", {"from": 0.0, "to": 1.0}, bounds, named)
     if not math.isfinite(high - low):
@@ -66,6 +71,11 @@ def normal_(input: Any, mean: float = 0.0, std: float = 1.0, *, generator: Gener
     Raises:
         ArgumentError: a negative ``std``.
         UnsupportedDtypeError: another dtype.
+
+    Example:
+        >>> import oplib
+        >>> oplib.zeros(2).normal_(3.0, 1e-9)
+        tensor([3., 3.])
     """
     check_deviation("normal_", std)
     return _fill(ops.normal_functional, "normal_", input, (mean, std), generator=generator)
@@ -82,6 +92,11 @@ def bernoulli_(input: Any, p: Any = 0.5, *, generator: Generator | None = None) 
     Raises:
         ArgumentError: what is no probability, or does not broadcast.
         UnsupportedDtypeError: a complex tensor, or probabilities that are not floating.
+
+    Example:
+        >>> import oplib
+        >>> oplib.zeros(3).bernoulli_(1.0)
+        tensor([1., 1., 1.])
     """
     check_probability("bernoulli_", p)
     bernoulli = namespaces.oplib.bernoulli
@@ -100,6 +115,11 @@ def exponential_(input: Any, lambd: float = 1.0, *, generator: Generator | None 
     Raises:
         ArgumentError: a rate that is not more than 0.
         UnsupportedDtypeError: another dtype.
+
+    Example:
+        >>> import oplib
+        >>> (oplib.zeros(2).exponential_() >= 0).all()
+        tensor(True)
     """
     _check_positive("exponential_", "lambda", lambd)
     return _fill(ops.exponential, "exponential_", input, (lambd,), generator=generator)
@@ -119,6 +139,11 @@ def log_normal_(
     Raises:
         ArgumentError: a ``std`` that is not more than 0.
         UnsupportedDtypeError: another dtype.
+
+    Example:
+        >>> import oplib
+        >>> (oplib.zeros(2).log_normal_() > 0).all()
+        tensor(True)
     """
     _check_positive("log_normal_", "std", std)
     return _fill(ops.log_normal, "log_normal_", input, (mean, std), generator=generator)
@@ -135,6 +160,11 @@ def geometric_(input: Any, p: float, *, generator: Generator | None = None) -> A
     Raises:
         ArgumentError: another ``p``.
         UnsupportedDtypeError: another dtype.
+
+    Example:
+        >>> import oplib
+        >>> (oplib.zeros(2).geometric_(0.5) >= 1).all()
+        tensor(True)
     """
     if not 0 < p < 1:
         raise ArgumentError(f"geometric_: expects p to be in (0, 1), but got p={p}. Give one between.")
@@ -155,6 +185,11 @@ def cauchy_(
     Raises:
         ArgumentError: a ``sigma`` that is not more than 0.
         UnsupportedDtypeError: another dtype.
+
+    Example:
+        >>> import oplib
+        >>> oplib.zeros(2).cauchy_().shape
+        (2,)
     """
     _check_positive("cauchy_", "sigma", sigma)
     return _fill(ops.cauchy, "cauchy_", input, (median, sigma), generator=generator)
@@ -174,6 +209,11 @@ def random_(input: Any, *bounds: int | None, generator: Generator | None = None,
         ArgumentTypeError: bounds that are no integers.
         ArgumentError: no number lies between them, or the dtype does not hold them.
         UnsupportedDtypeError: a complex dtype.
+
+    Example:
+        >>> import oplib
+        >>> (oplib.zeros(2).random_(3) < 3).all()
+        tensor(True)
     """
     is_upper = len(bounds) == 1 and "to" not in named
     defaults = {"to": None, "from": 0} if is_upper else {"from": 0, "to": None}

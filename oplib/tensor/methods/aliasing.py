@@ -148,6 +148,12 @@ class TensorAliasing(Generic[TensorT]):
 
         Raises:
             AutogradError: the tensor is a view, which shares the history of its base.
+
+        Example:
+            >>> import oplib
+            >>> x = oplib.ones(2, requires_grad=True) * 2
+            >>> x.detach_()
+            tensor([2., 2.])
         """
         if self._root is not None:
             raise AutogradError(
@@ -219,6 +225,11 @@ class TensorAliasing(Generic[TensorT]):
 
         Raises:
             ArgumentTypeError: the format is another object.
+
+        Example:
+            >>> import oplib
+            >>> oplib.ones(2, 3).T.is_contiguous()
+            False
         """
         if memory_format is not contiguous_format:
             return self._has_order(memory_format)
@@ -245,6 +256,11 @@ class TensorAliasing(Generic[TensorT]):
             ArgumentError: the format needs another number of dimensions, or it is ``preserve_format`` and the
                 tensor is not contiguous.
             ArgumentTypeError: the format is another object.
+
+        Example:
+            >>> import oplib
+            >>> oplib.ones(2, 3).T.contiguous().is_contiguous()
+            True
         """
         is_contiguous = self.is_contiguous()
         if memory_format is not contiguous_format:

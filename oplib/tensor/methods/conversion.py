@@ -40,7 +40,10 @@ def _make_new(name: str, value: int, what: str):
         return self.new_full(shape, value, **options)
 
     new.__name__, new.__qualname__ = name, f"TensorConversion.{name}"  # pickle finds it there
-    new.__doc__ = f"Makes a tensor {what}, by default with the dtype and device of this tensor."
+    new.__doc__ = (
+        f"Makes a tensor {what}, by default with the dtype and device of this tensor.\n\n"
+        f"Example:\n    >>> import oplib\n    >>> oplib.ones(3).{name}(2, 1).shape\n    (2, 1)\n"
+    )
     return new
 
 
@@ -104,7 +107,13 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         return upcalls.clone(self) if copy and result is self else result
 
     def cpu(self, memory_format: MemoryFormat | None = None) -> TensorT:
-        """Returns the tensor on the CPU; the tensor itself if it is there. See ``to`` for the format."""
+        """Returns the tensor on the CPU; the tensor itself if it is there. See ``to`` for the format.
+
+        Example:
+            >>> import oplib
+            >>> oplib.ones(2).cpu().device.type
+            'cpu'
+        """
         return self.to(device=Device("cpu"), memory_format=memory_format)
 
     def cuda(
@@ -159,14 +168,26 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
 
     @entry_point
     def type_as(self, other: TensorT) -> TensorT:
-        """Returns the tensor with the dtype of another; the tensor itself if it has this dtype."""
+        """Returns the tensor with the dtype of another; the tensor itself if it has this dtype.
+
+        Example:
+            >>> import oplib
+            >>> oplib.tensor([1, 2]).type_as(oplib.ones(1))
+            tensor([1., 2.])
+        """
         return self.to(dtype=other.dtype)
 
     @entry_point
     def new_tensor(
         self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
     ) -> TensorT:
-        """Makes a leaf from a copy of data, by default with the dtype and device of this tensor."""
+        """Makes a leaf from a copy of data, by default with the dtype and device of this tensor.
+
+        Example:
+            >>> import oplib
+            >>> oplib.ones(2).new_tensor([3, 4])
+            tensor([3., 4.])
+        """
         wanted = self.dtype if dtype is None else normalize_dtype(dtype)
         array = to_array(data, wanted, self._place_new(device))
         return self.from_array(array, requires_grad=requires_grad)
@@ -174,7 +195,13 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
     @entry_point
     @list_options
     def new_full(self, size: Any, fill_value: Any, **options: Unpack[FactoryOptions]) -> TensorT:
-        """Makes a tensor of one value, by default with the dtype and device of this tensor."""
+        """Makes a tensor of one value, by default with the dtype and device of this tensor.
+
+        Example:
+            >>> import oplib
+            >>> oplib.ones(2).new_full((3,), 7)
+            tensor([7., 7., 7.])
+        """
         shape = read_size("new_full", (size,))
         dtype, _, requires_grad = read_options("new_full", options, len(shape), lambda: self.dtype)
         array = fill(shape, fill_value, dtype, self._place_new(options.get("device")))
@@ -196,6 +223,11 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
 
         Raises:
             DataTypeError: a single argument has another type.
+
+        Example:
+            >>> import oplib
+            >>> oplib.ones(2).new([3, 4])
+            tensor([3., 4.])
         """
         made: Any = construct("new", args, self.dtype, self._place_new(device))
         return self.from_array(made) if isinstance(made, jax.Array) else made.detach()
@@ -255,6 +287,9 @@ def _make_cast(name: str, dtype: np.dtype[Any]):
 
     cast.__name__, cast.__qualname__ = name, f"TensorDtypes.{name}"  # pickle finds it there
     cast.__doc__ = f"Returns the tensor as {dtype.name}; the tensor itself if it is {dtype.name}."
+    if dtype.name not in ("float64", "complex128"):  # which need JAX's x64
+        call = f">>> oplib.ones(2).{name}().dtype.name\n    '{dtype.name}'"
+        cast.__doc__ += f"\n\nExample:\n    >>> import oplib\n    {call}\n"
     return cast
 
 
@@ -290,6 +325,11 @@ class TensorDtypes(Generic[TensorT]):
 
         Raises:
             DtypeError: int32 does not hold a known value.
+
+        Example:
+            >>> import oplib
+            >>> oplib.tensor([1.0, 2.0]).long()
+            tensor([1, 2])
         """
         wide = default_int_dtype()
         array = self._storage.array

@@ -70,6 +70,11 @@ class TensorHistory(Generic[TensorT]):
             AutogradError: the tensor is not a leaf and the flag would be cleared, or its dtype has no
                 gradient.
             GradientTypeError: ``requires_grad`` is not a bool.
+
+        Example:
+            >>> import oplib
+            >>> oplib.ones(2).requires_grad_()
+            tensor([1., 1.], requires_grad=True)
         """
         self.requires_grad = requires_grad
         return self
@@ -155,6 +160,15 @@ class TensorHistory(Generic[TensorT]):
 
         Raises:
             AutogradError: the tensor does not require grad.
+
+        Example:
+            >>> import oplib
+            >>> x = oplib.ones(2, requires_grad=True)
+            >>> y = x * 2
+            >>> y.retain_grad()
+            >>> y.sum().backward()
+            >>> y.grad
+            tensor([1., 1.])
         """
         if not self._requires_grad:
             raise AutogradError(
@@ -207,6 +221,13 @@ class TensorHistory(Generic[TensorT]):
 
         Raises:
             AutogradError: the tensor is not a leaf, or does not require grad.
+
+        Example:
+            >>> import oplib
+            >>> w = oplib.ones(2, requires_grad=True)
+            >>> handle = w.register_post_accumulate_grad_hook(lambda w: print(w.grad))
+            >>> w.sum().backward()
+            tensor([1., 1.])
         """
         if not self._requires_grad or self._grad_fn is not None:
             raise AutogradError(

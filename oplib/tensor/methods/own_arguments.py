@@ -219,17 +219,35 @@ class TensorMethods(Generic[TensorT]):
 
     @entry_point
     def view_as(self, other: TensorT) -> TensorT:
-        """Returns the tensor in the shape of another, as :meth:`view` does."""
+        """Returns the tensor in the shape of another, as :meth:`view` does.
+
+        Example:
+            >>> import oplib
+            >>> oplib.ones(6).view_as(oplib.zeros(3, 2)).shape
+            (3, 2)
+        """
         return upcalls.view(self, list(other._storage.spec.shape))
 
     @entry_point
     def expand_as(self, other: TensorT) -> TensorT:
-        """Returns the tensor expanded to the shape of another."""
+        """Returns the tensor expanded to the shape of another.
+
+        Example:
+            >>> import oplib
+            >>> oplib.ones(1, 2).expand_as(oplib.zeros(3, 2)).shape
+            (3, 2)
+        """
         return upcalls.expand(self, list(other._storage.spec.shape))
 
     @entry_point
     def reshape_as(self, other: TensorT) -> TensorT:
-        """Returns the tensor in the shape of another, as :meth:`reshape` does."""
+        """Returns the tensor in the shape of another, as :meth:`reshape` does.
+
+        Example:
+            >>> import oplib
+            >>> oplib.ones(6).reshape_as(oplib.zeros(3, 2)).shape
+            (3, 2)
+        """
         return upcalls.reshape(self, list(other._storage.spec.shape))
 
     @property

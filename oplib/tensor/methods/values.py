@@ -83,6 +83,11 @@ class TensorValues:
         Raises:
             AutogradError: the tensor requires grad, and grad mode is on.
             ConcreteValueError: the tensor is traced.
+
+        Example:
+            >>> import oplib
+            >>> oplib.tensor([1.0, 2.0]).numpy()
+            array([1., 2.], dtype=float32)
         """
         if not force:
             self._refuse_history("numpy()", "Use tensor.detach().numpy() instead.")
@@ -131,6 +136,11 @@ class TensorValues:
 
         Raises:
             ArgumentValueError: a stream is given.
+
+        Example:
+            >>> import oplib
+            >>> oplib.ones(2).to_device("cpu").device.type
+            'cpu'
         """
         if stream is not None:
             raise ArgumentValueError(f"to_device: JAX has no streams. Got {describe(stream)}. Leave it out.")

@@ -90,24 +90,47 @@ class TensorMetadata:
 
         Raises:
             DimensionError: the dimension does not exist.
+
+        Example:
+            >>> import oplib
+            >>> oplib.ones(2, 3).size(1)
+            3
         """
         shape = self._storage.spec.shape
         return make_size(shape) if dim is None else shape[check_dim("size", shape, dim)]
 
     def dim(self) -> int:
-        """Returns the number of dimensions."""
+        """Returns the number of dimensions.
+
+        Example:
+            >>> import oplib
+            >>> oplib.ones(2, 3).dim()
+            2
+        """
         return self._storage.spec.ndim
 
     ndimension = dim
 
     def numel(self) -> int:
-        """Returns the number of items."""
+        """Returns the number of items.
+
+        Example:
+            >>> import oplib
+            >>> oplib.ones(2, 3).nelement()
+            6
+        """
         return math.prod(self._storage.spec.shape)
 
     nelement = numel
 
     def element_size(self) -> int:
-        """Returns the number of bytes of one item."""
+        """Returns the number of bytes of one item.
+
+        Example:
+            >>> import oplib
+            >>> oplib.ones(2).element_size()
+            4
+        """
         return self._storage.spec.dtype.itemsize
 
     @property
@@ -121,11 +144,23 @@ class TensorMetadata:
         return self.numel() * self.itemsize
 
     def is_floating_point(self) -> bool:
-        """Returns whether the dtype is floating."""
+        """Returns whether the dtype is floating.
+
+        Example:
+            >>> import oplib
+            >>> oplib.ones(2).is_floating_point()
+            True
+        """
         return jnp.issubdtype(self._storage.spec.dtype, jnp.floating)
 
     def is_complex(self) -> bool:
-        """Returns whether the dtype is complex."""
+        """Returns whether the dtype is complex.
+
+        Example:
+            >>> import oplib
+            >>> oplib.tensor([1j]).is_complex()
+            True
+        """
         return jnp.issubdtype(self._storage.spec.dtype, jnp.complexfloating)
 
     def is_signed(self) -> bool:
