@@ -312,6 +312,7 @@ def test_another_version_is_refused():
         oplib.load(rewrite({"oplib": 99, "tree": None, "arrays": []}))
 
 
+@pytest.mark.spec("D.61")
 def test_a_file_of_the_first_version_is_refused_by_name():
     first = rewrite({"oplib": 1, "tree": None, "arrays": []}, "tree.json")
     with pytest.raises(
