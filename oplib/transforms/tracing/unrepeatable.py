@@ -93,7 +93,7 @@ def _describe(value: Any) -> Any:
         warnings.simplefilter("ignore")  # of itertools, from Python 3.12 on
         if isinstance(value, io.IOBase):
             return value.tell()
-        if type(value).__module__ in {"builtins", "itertools", "collections", "_collections"}:
+        if type(value).__module__ in {"array", "builtins", "itertools", "collections", "_collections"}:
             return length_hint(value, -1), repr(value), _describe(value.__reduce__())
     return None
 

@@ -1,5 +1,6 @@
 """What a trace may not do, since no call of its program would do it again."""
 
+import array
 import builtins
 import io
 import itertools
@@ -40,6 +41,7 @@ def test_the_error_names_what_was_advanced_and_the_cure():
         lambda: itertools.chain([1.0], [2.0]),
         lambda: iter({"a": 1.0}),
         lambda: iter(range(3)),
+        lambda: iter(array.array("d", [1.0])),
         lambda: (rate for rate in [1.0]),
     ],
 )

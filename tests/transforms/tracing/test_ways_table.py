@@ -7,6 +7,7 @@ import contextlib
 import contextvars
 import dataclasses
 import datetime as dt
+import decimal
 import enum
 import functools
 import io
@@ -35,8 +36,8 @@ pytestmark = [pytest.mark.spec("J.21"), pytest.mark.spec("J.25")]
 
 PAGE = Path(__file__).parents[3] / "docs" / "use" / "jit.md"
 MODULES = (
-    array, collections, contextvars, dataclasses, dt, enum, functools, itertools, logging, math, oplib,
-    operator, os, queue, random, sys, threading, time, types, weakref,
+    array, collections, contextvars, dataclasses, dt, decimal, enum, functools, itertools, logging, math,
+    operator, oplib, os, queue, random, sys, threading, time, types, weakref,
 )  # fmt: skip
 PLACES = ("global", "closure", "attribute", "item", "class", "module")
 
@@ -130,7 +131,8 @@ def put_back(monkeypatch):
     monkeypatch.setitem(os.environ, "RATE", "")
     monkeypatch.setitem(sys.modules, "settings", types.ModuleType("settings"))
     level = logging.getLogger("rates").level
-    yield
+    with decimal.localcontext():
+        yield
     logging.getLogger("rates").setLevel(level)
 
 
