@@ -7,6 +7,7 @@ import sys
 import threading
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 import oplib
@@ -101,3 +102,15 @@ def test_a_program_is_the_same_whatever_the_seed_of_hashes():
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
     assert len({lower(seed) for seed in range(4)}) == 1
+
+
+def test_of_the_arguments_objects_and_functions_of_the_user_are_looked_at_and_numbers_are_not():
+    class Model:
+        def __init__(self):
+            self.weight = oplib.ones(1)
+
+    model, captured = Model(), oplib.zeros(1)
+    found = Walk(lambda: None, [2.0, np.ones(1), slice(3), model, lambda: captured], "leaf {}".format)
+    assert {path.name for path in found.tensors.values()} == {"leaf 3.weight", "captured"}
+    assert {id(path.value) for path in found.tensors.values()} == {id(model.weight), id(captured)}
+    assert not {"leaf 0", "leaf 1", "leaf 2"} & {path.name for path in found.containers.values()}
