@@ -277,7 +277,7 @@ def test_zeros_cannot_be_made_for_an_edge(a):
 
 @pytest.mark.spec("001.8")
 def test_materialize_grads_contradicts_allow_unused_false(a):
-    with pytest.raises(GradientValueError, match=r"allow_unused=False and materialize_grads=True"):
+    with pytest.raises(GradientValueError, match=r"^Expected allow_unused to be True or not passed"):
         grad((a * a).sum(), a, allow_unused=False, materialize_grads=True)
 
 
