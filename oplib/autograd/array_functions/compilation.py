@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import jax
-from jax.core import Tracer
+from jax.core import Tracer, eval_jaxpr
 
 from oplib.config import config
 from oplib.tensor.storage.failed_reads import refuse_caught_reads
@@ -26,6 +26,24 @@ def is_jit_disabled() -> bool:
 def are_concrete(arrays: Iterable[Any]) -> bool:
     """Tells whether all values are known, if only behind a tracer of a derivative."""
     return all(not isinstance(value, Tracer) or value.to_concrete_value() is not None for value in arrays)
+
+
+def bind_jaxpr(closed: Any) -> Callable[..., list[Any]]:
+    """Returns a closed jaxpr as a function.
+
+    ``jaxpr_as_fun`` would leave a block of ``jax.debug_nans(False)``, which ends JAX's checks in the thread.
+    """
+
+    def run(*arrays: Any) -> list[Any]:
+        try:
+            return eval_jaxpr(closed.jaxpr, closed.consts, *arrays)
+        except Exception as error:
+            if type(error).__name__ != "InternalFloatingPointError":
+                raise
+            name, kind = error.args  # JAX forgets to give it the class that users can catch
+            raise FloatingPointError(f"invalid value ({kind}) encountered in {name}") from None
+
+    return run
 
 
 def rename_function(function: Callable[..., Any], name: str) -> Callable[..., Any]:

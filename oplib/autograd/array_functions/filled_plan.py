@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr
 
 from .array_function import ArrayFunction, Arrays, BackwardPlan, Mask, spread_gradients
+from .compilation import bind_jaxpr
 
 
 class FilledPlan(BackwardPlan):
@@ -65,6 +66,6 @@ def call_jaxpr(jaxpr: Any, wanted: Mask) -> Callable[..., Arrays]:
     count = len(jaxpr.constvars)
 
     def call(*arrays: Any) -> Arrays:
-        return tuple(jaxpr_as_fun(ClosedJaxpr(jaxpr, arrays[:count]))(*arrays[count:]))
+        return tuple(bind_jaxpr(ClosedJaxpr(jaxpr, arrays[:count]))(*arrays[count:]))
 
     return spread_gradients(call, wanted)

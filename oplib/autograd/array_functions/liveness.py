@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import jaxpr_as_fun, subjaxprs
+from jax.extend.core import subjaxprs
 
-from .compilation import is_jit_disabled
+from .compilation import bind_jaxpr, is_jit_disabled
 
 Arrays = tuple[Any, ...]
 
@@ -79,7 +79,7 @@ def drop_dead(function: Callable[..., Arrays]) -> Callable[..., Arrays]:
                 live.update(var for var in equation.invars if not _is_literal(var))
                 kept.append(equation)
         smaller = closed.replace(jaxpr=closed.jaxpr.replace(eqns=kept[::-1]))
-        results = jaxpr_as_fun(smaller)(*arrays)
+        results = bind_jaxpr(smaller)(*arrays)
         if arrays and results and live.isdisjoint(smaller.jaxpr.invars):
             # else JAX forgets the operands, which tell it the devices of zeros on a mesh
             results, _ = lax.optimization_barrier((results, arrays[0]))

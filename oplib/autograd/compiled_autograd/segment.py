@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr
 
 from oplib.autograd.array_functions.array_function import make_gather
+from oplib.autograd.array_functions.compilation import bind_jaxpr
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 
 from .steps import CallStep, HostStep, Step, StoreStep, Value
@@ -30,7 +31,7 @@ class SegmentFunction:
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """Computes the results of the segment."""
-        return tuple(jaxpr_as_fun(self.jaxpr)(*arrays))
+        return tuple(bind_jaxpr(self.jaxpr)(*arrays))
 
     def __str__(self) -> str:
         return f"{self.__name__} = {self.jaxpr}"

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
-from jax.extend.core import jaxpr_as_fun
 from jax.interpreters import ad
 
 from oplib.autograd.array_functions.array_function import Mask
+from oplib.autograd.array_functions.compilation import bind_jaxpr
 from oplib.errors import AutogradError
 from oplib.library.axes.levels import Levels
 from oplib.library.derivatives.equation_reader import FIXED, LINEAR, ZERO, EquationReader
@@ -58,7 +58,7 @@ def _transpose_kernel(
     def apply(*moving: Any) -> list[Any]:
         rest = iter(moving)
         values = [next(rest) if move else value for value, move in zip(inputs, moves, strict=True)]
-        return jaxpr_as_fun(closed)(*values)
+        return bind_jaxpr(closed)(*values)
 
     zeros = [value for value, move in zip(inputs, moves, strict=True) if move]
     return jax.linear_transpose(apply, *zeros)(list(map(ad.instantiate_zeros, cotangents)))

@@ -9,9 +9,10 @@ from typing import Any
 
 import jax
 from jax.ad_checkpoint import checkpoint_name
-from jax.extend.core import Primitive, jaxpr_as_fun
+from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from oplib.autograd.array_functions.compilation import bind_jaxpr
 from oplib.autograd.array_functions.concreteness import VALUE_ERRORS
 from oplib.errors import MissingRuleError
 from oplib.library.arguments.structure import Structure
@@ -123,7 +124,7 @@ def derive(call: BoundCall, jaxpr: Any, primals: Any, tangents: Any) -> tuple[An
 
 
 def _run_named(call: BoundCall, jaxpr: Any, *arrays: Any) -> list[Any]:
-    return mark_results(call, jaxpr_as_fun(jaxpr)(*arrays))
+    return mark_results(call, bind_jaxpr(jaxpr)(*arrays))
 
 
 def mark_results(call: BoundCall, values: Sequence[Any]) -> list[Any]:

@@ -12,8 +12,8 @@ from functools import cache
 from typing import Any
 
 import jax
-from jax.extend.core import jaxpr_as_fun
 
+from oplib.autograd.array_functions.compilation import bind_jaxpr
 from oplib.library.axes.bodies import calls_any
 
 _HIJAX = frozenset({"call_hi_primitive"})
@@ -27,7 +27,7 @@ def find_effects(closed: Any) -> Any:
 
 def to_function(closed: Any) -> Callable[..., list[Any]]:
     """Returns a closed jaxpr as a function, for its lowering."""
-    run: Callable[..., list[Any]] = jaxpr_as_fun(closed)
+    run: Callable[..., list[Any]] = bind_jaxpr(closed)
     return jax.jit(run) if makes_refs(closed) else run
 
 

@@ -16,11 +16,11 @@ from typing import Any
 from weakref import finalize
 
 import jax
-from jax.extend.core import Primitive, jaxpr_as_fun
+from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from oplib.autograd.array_functions.array_function import Mask, has_gradient
-from oplib.autograd.array_functions.compilation import are_concrete
+from oplib.autograd.array_functions.compilation import are_concrete, bind_jaxpr
 from oplib.errors import MissingRuleError, describe
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, move_to_front, needs_axis, take_first, to_jax_array
@@ -266,7 +266,7 @@ class Carrier:
     def _inline(self, call: BoundCall, levels: Levels, jaxpr: Any, primals: Any) -> list[Any]:
         """Runs the kernel where policies of ``jax.checkpoint`` see its operations; see :mod:`.attachment`."""
         with jax.named_scope(call.record.name):
-            outputs = jaxpr_as_fun(jaxpr)(*map(jax.lax.stop_gradient, primals))
+            outputs = bind_jaxpr(jaxpr)(*map(jax.lax.stop_gradient, primals))
         attached = attach(self.attachment, Attached(call, levels, len(primals)), primals, outputs, ())
         return mark_results(call, attached)
 

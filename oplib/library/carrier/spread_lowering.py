@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax.extend.core import jaxpr_as_fun
 
+from oplib.autograd.array_functions.compilation import bind_jaxpr
 from oplib.errors import CompilationWarning, TracingError
 from oplib.library.axes.bodies import OPAQUE, calls_any
 from oplib.library.axes.levels import Levels
@@ -48,7 +48,7 @@ def find_spread_lowering(
         return None
     # A program on disk cannot request the program of a part.
     shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in jaxpr.in_avals]
-    return jaxpr_as_fun(call.trace(levels, shapes, in_parts=False))
+    return bind_jaxpr(call.trace(levels, shapes, in_parts=False))
 
 
 def _refuse_devices(name: str, context: Any) -> None:

@@ -15,11 +15,12 @@ from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import Primitive, jaxpr_as_fun
+from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from oplib.autograd.array_functions.array_function import Mask, conjugate
 from oplib.autograd.array_functions.array_types import match_type, sum_gradient
+from oplib.autograd.array_functions.compilation import bind_jaxpr
 from oplib.autograd.array_functions.liveness import find_live_inputs
 from oplib.errors import CapturedTracerError
 from oplib.library.axes.levels import Level, Levels, move_to_front
@@ -134,7 +135,7 @@ def _leave_out(closed: Any, keeps: Sequence[bool], operands: Sequence[Any]) -> A
     def run(*values: Any) -> Sequence[Any]:
         rest = iter(values)
         avals = zip(closed.in_avals, keeps, strict=True)
-        return jaxpr_as_fun(closed)(
+        return bind_jaxpr(closed)(
             *[next(rest) if keep else jnp.zeros(aval.shape, aval.dtype) for aval, keep in avals]
         )
 
@@ -142,7 +143,7 @@ def _leave_out(closed: Any, keeps: Sequence[bool], operands: Sequence[Any]) -> A
 
 
 def _run(*operands: Any, forward: Any, **_: Any) -> list[Any]:
-    return jaxpr_as_fun(forward)(*operands)
+    return bind_jaxpr(forward)(*operands)
 
 
 def _push(primals: Any, tangents: Any, *, forward: Any, count: int, **params: Any) -> Any:
@@ -157,7 +158,7 @@ def _push(primals: Any, tangents: Any, *, forward: Any, count: int, **params: An
 
         def vary(*values: Any) -> list[Any]:
             moved = dict(zip(moves, values, strict=True))
-            return jaxpr_as_fun(forward)(*[moved.get(at, value) for at, value in enumerate(primals)])
+            return bind_jaxpr(forward)(*[moved.get(at, value) for at, value in enumerate(primals)])
 
         at = tuple(primals[index] for index in moves)
         own = jax.jvp(vary, at, tuple(tangents[index] for index in moves))[1]
@@ -187,7 +188,7 @@ def _batch(
     pairs = zip(args, dims, batched, strict=True)
     moved = [move_to_front(value, dim, axis.size if own else None) for value, dim, own in pairs]
     level = Level.of(axis, batched)
-    mapped = jax.jit(level.map(jaxpr_as_fun(forward), level.axes)).trace(*moved).jaxpr
+    mapped = jax.jit(level.map(bind_jaxpr(forward), level.axes)).trace(*moved).jaxpr
     own = replace(level, batched=batched[:count])
     levels = (*transposed.levels, own)
     outputs = _map.bind(*moved, forward=mapped, transposed=replace(transposed, levels=levels), count=count)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-from jax.extend.core import jaxpr_as_fun
 from jax.extend.source_info_util import user_context
 
+from oplib.autograd.array_functions.compilation import bind_jaxpr
 from oplib.errors import AutogradError
 from oplib.library.kernels.host_call import refuse_derivative
 
@@ -65,7 +65,7 @@ def require_linear(rule: Rule, residuals: Sequence[Any], cotangents: Sequence[An
         )
     if not reader.is_inlined:
         return LinearRule(rule, is_given=True)
-    run = jaxpr_as_fun(reader.inline(closed, _enter(closed, len(residuals))))
+    run = bind_jaxpr(reader.inline(closed, _enter(closed, len(residuals))))
     return LinearRule(lambda residuals, cotangents: tuple(run(*residuals, *cotangents)), is_given=False)
 
 

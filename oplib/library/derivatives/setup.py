@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import jaxpr_as_fun
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask, has_gradient, shape_of
+from oplib.autograd.array_functions.compilation import bind_jaxpr
 from oplib.autograd.array_functions.liveness import find_live_inputs
 from oplib.errors import AutogradError
 from oplib.library.arguments.layout import Layout
@@ -227,7 +227,7 @@ def _keep_by_variable(plan: FormulaPlan, notes: Notes, closed: Any, values: list
 
 def _bind_extras(plan: FormulaPlan, closed: Any, extra_outputs: list[int]) -> Callable[..., tuple[Any, ...]]:
     """Returns the intermediates as a function of the inputs and outputs that they read."""
-    run = jaxpr_as_fun(closed)
+    run = bind_jaxpr(closed)
     shapes = [*plan.inputs, *(shape for shape in plan.outputs if shape is not None)]
 
     def compute_extras(*read: Any) -> tuple[Any, ...]:

@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr
 
+from oplib.autograd.array_functions.compilation import bind_jaxpr
 from oplib.autograd.nodes.accumulate import AccumulateGrad
 from oplib.autograd.recording.origins import number_node
 from oplib.errors import AutogradError, ResultError, TracingError, describe
@@ -123,7 +124,7 @@ class Body:
         jaxpr, count = closed.jaxpr, len(inputs)
         read = [var for var, use in zip(jaxpr.invars[:count], used, strict=False) if use]
         variables = [*read, *jaxpr.constvars, *jaxpr.invars[count:]]
-        self.run = jaxpr_as_fun(ClosedJaxpr(jaxpr.replace(constvars=(), invars=variables), ()))
+        self.run = bind_jaxpr(ClosedJaxpr(jaxpr.replace(constvars=(), invars=variables), ()))
 
     def _run(self, *arrays: Any) -> list[Any]:
         count = len(self._inputs)

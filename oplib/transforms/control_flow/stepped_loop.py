@@ -13,9 +13,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import jaxpr_as_fun
 
 from oplib.autograd.array_functions.array_function import Arrays, Mask, has_gradient
+from oplib.autograd.array_functions.compilation import bind_jaxpr
 from oplib.autograd.array_functions.residual_function import linearize
 
 from .leaves import type_of_slice
@@ -78,7 +78,7 @@ class Loop:
         count = self.results
         residuals = [id(var) for var in closed.jaxpr.outvars[count:]]
         kept = [*range(count), *[n for n, var in enumerate(residuals, count) if var not in known]]
-        call = jaxpr_as_fun(closed)
+        call = bind_jaxpr(closed)
 
         def run(*values: Any) -> list[Any]:
             results = call(*values)

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
-from jax.extend.core import jaxpr_as_fun
 from jax.sharding import AbstractMesh
 
-from oplib.autograd.array_functions.compilation import rename_function
+from oplib.autograd.array_functions.compilation import bind_jaxpr, rename_function
 from oplib.autograd.engine.backward_and_grad import grad
 from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
@@ -176,7 +175,7 @@ class Trace:
             raise
         else:
             collector.restore_entries()
-            step = jaxpr_as_fun(self.closed)  # `run` reads it, for other types of inputs; it holds no trace
+            step = bind_jaxpr(self.closed)  # `run` reads it, for other types of inputs; it holds no trace
         finally:
             try:
                 self._restore(observed)
