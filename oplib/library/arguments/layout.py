@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import jax
 import numpy as np
 
 from oplib.errors import ArgumentError
@@ -244,6 +245,8 @@ def make_layout(
 def _make_static_or_tree(argument: Argument, value: Any, op: str) -> tuple[Entry, list[Any]]:
     """Returns the entry of an argument, and its arrays if it is a tree with arrays."""
     if not (argument.is_tree or argument.is_object) or argument.kwarg_only:
+        if argument.kwarg_only and is_object_tree(value):
+            _refuse_frozen(value, f"{op}: argument '{argument.name}'")
         return _fix(value, argument.name, op), []
 
     def fix(leaf: Any) -> Fixed:
@@ -257,6 +260,17 @@ def _make_static_or_tree(argument: Argument, value: Any, op: str) -> tuple[Entry
         if arrays or is_parted or entry.refs:
             return entry, arrays
     return fix(value), []
+
+
+def _refuse_frozen(value: Any, subject: str) -> None:
+    """Raises if the program of a call would keep the leaves of a pytree, which is not compared by value."""
+    leaves = jax.tree_util.tree_leaves(value)
+    is_compared = isinstance(value, Hashable) and type(value).__eq__ not in (object.__eq__, tuple.__eq__)
+    if leaves and (not is_compared or any(read_leaf(leaf) is not None for leaf in leaves)):
+        raise ArgumentError(
+            f"{subject} is a pytree, and is given by keyword only. Got {type(value).__name__}. Keyword-only "
+            "arguments are static: its leaves would be frozen in the program. Let the op take it by position."
+        )
 
 
 def _fix(value: Any, name: str, op: str) -> Fixed:

@@ -108,7 +108,7 @@ def fit_value(name: str, value: Any) -> Any:
         hash(value)
         return value
     if name == "int" and isinstance(value, int) and is_int64(value):
-        return int(value)
+        return value if isinstance(value, enum.Enum) else int(value)
     if name == "float" and isinstance(value, (int, float)) and not is_bool:
         return float(value)
     if name == "bool" and is_bool:

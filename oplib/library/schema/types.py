@@ -195,6 +195,8 @@ def print_default(type_: SchemaType, value: Any) -> str:
         return f"({', '.join(map(print_default, type_.elements, value))})"
     if isinstance(value, str) and type_ == BaseType("str"):
         return _quote(value)  # a member of an enum too
+    if isinstance(value, int) and type_ == BaseType("int"):
+        return str(int(value))
     return print_value(value, as_float=type_ == BaseType("float"))
 
 

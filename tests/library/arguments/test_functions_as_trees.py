@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import oplib
+from oplib.errors import ArgumentError
 from oplib.library import custom_op
 
 X, W = jnp.array([0.3, -0.7, 1.1]), jnp.array([1.5, 2.0, -1.0])
@@ -145,3 +146,27 @@ def test_a_formula_gives_the_gradient_as_such_a_tree() -> None:
     layer, x = jax.jit(jax.grad(lambda layer, x: apply(layer, x).sum(), (0, 1)))(Layer(W), X)
     np.testing.assert_allclose(layer.weight, 7 * X, rtol=1e-6)
     np.testing.assert_allclose(x, 7 * W, rtol=1e-6)
+
+
+@pytest.mark.parametrize("leaf", [2.0, jnp.array(2.0)], ids=["number", "array"])
+@pytest.mark.parametrize("make", [*MAKERS[1:], lambda w: (Hashed(w),)])
+def test_it_is_refused_by_keyword_only_where_its_leaves_would_be_frozen(make: Any, leaf: Any) -> None:
+    def apply(x: jax.Array, *, function: Any) -> jax.Array:
+        return x
+
+    op = custom_op(apply)
+    for run in (lambda w: op(X, function=make(w)), jax.jit(lambda w: op(X, function=make(w)))):
+        with pytest.raises(ArgumentError, match="'function' is a pytree, and is given by keyword only"):
+            run(leaf)
+    assert op(X, function=jnp.sin).shape == X.shape
+
+
+def test_one_that_is_compared_by_value_stays_static_by_keyword_only() -> None:
+    def apply(x: jax.Array, *, function: Any) -> jax.Array:
+        return function(x)
+
+    op = custom_op(apply)
+    for number in (2.0, 3.0):
+        assert op(oplib.ones(1), function=Layer(number)).tolist() == [number]
+    with pytest.raises(ArgumentError, match=r"Got Layer\. Keyword-only arguments are static"):
+        op(X, function=Layer(W))

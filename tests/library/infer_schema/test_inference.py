@@ -417,6 +417,37 @@ def test_a_default_of_a_subclass_of_str_reaches_the_kernel_as_it_is(default):
     assert all(value is default for value in seen)
 
 
+class Named(int, enum.Enum):
+    TWO = 2
+
+
+class Flags(enum.IntFlag):
+    ONE = 1
+    TWO = 2
+
+
+@pytest.mark.parametrize("default", [Level.HIGH, Named.TWO, Flags.TWO], ids=repr)
+@pytest.mark.parametrize("hint", [jax.Array, np.ndarray, oplib.Tensor])
+def test_a_member_of_an_integer_enumeration_reaches_the_kernel_as_it_is(default, hint):
+    seen = []
+
+    def kernel(x, level=default):
+        seen.append(level)
+        return x * 2
+
+    kernel.__annotations__ = {"x": hint, "level": int, "return": hint}
+    assert infer_schema(kernel) == "(Tensor x, int level=2) -> Tensor"
+    op = custom_op("inference::level", kernel)
+    if hint is np.ndarray:
+        op.register_fake(lambda x, level: x)
+    for call in (op, lambda x: op(x, default), lambda x: op(x, level=default)):
+        assert call(oplib.ones(2)).tolist() == jax.jit(call)(jnp.ones(2)).tolist() == [2.0, 2.0]
+    assert all(value is default for value in seen)
+    seen.clear()
+    op(oplib.ones(2), 2)
+    assert [type(value) for value in seen] in ([int], [])
+
+
 @pytest.mark.spec("D.33")
 def test_a_kernel_from_any_pytree_to_any_pytree_is_a_kernel_on_arrays():
     def double(x: Any, scale: Any = None) -> Any:
