@@ -111,7 +111,8 @@ class FormulaPlan(BackwardPlan):
     @property
     def is_on_host(self) -> bool:
         """Whether the formula works on numpy arrays."""
-        return infer_kind(self._find_rule()) == "host"
+        rule = self._find_rule()
+        return not self.overload.record.is_function and infer_kind(rule) == "host"
 
     def backward(self, present: Mask) -> ArrayFunction:  # noqa: D102  described in Plan
         record = self.overload.record
