@@ -80,9 +80,10 @@ def to_int(value: Any) -> int:
     number = value if isinstance(value, int) else _read_element(value, jnp.integer, jnp.bool_, jnp.floating)
     if isinstance(number, float) and not number.is_integer():
         raise UnfitError("Its fraction would be lost")
+    number = value if isinstance(value, int) and isinstance(value, enum.Enum) else int(number)
     if not is_int64(number):
         raise UnfitError("It does not fit 64 bits")
-    return number if isinstance(number, enum.Enum) else int(number)  # a member stays what it is
+    return number  # a member of an enum is still one
 
 
 def to_float(value: Any) -> float:
