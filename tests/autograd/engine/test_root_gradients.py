@@ -116,7 +116,7 @@ def test_one_or_several_gradients_as_a_tuple():
     assert tensor_or_tensors_to_tuple(None, 2) == (None, None)
     assert tensor_or_tensors_to_tuple(one, 2) == (one,)
     assert tensor_or_tensors_to_tuple([one, None], 7) == (one, None)
-    with pytest.raises(TypeError, match="not iterable"):
+    with pytest.raises(TypeError, match=r"either Tensors or None, or a sequence of these\. Got 3"):
         tensor_or_tensors_to_tuple(3, 1)
 
 
