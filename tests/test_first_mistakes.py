@@ -6,6 +6,7 @@ change of one is a change of its file.
 
 import itertools
 import linecache
+import re
 import types
 from pathlib import Path
 
@@ -47,7 +48,10 @@ def test_a_first_mistake_gives_a_short_text(program, text, monkeypatch, forget_o
     code = compile(program, PROGRAM, "exec")
     with pytest.raises((Exception, Warning), match=r".") as caught:
         exec(code, names)
-    assert f"{caught.type.__name__}: {caught.value}" == text
+    told = str(caught.value)
+    if caught.type is oplib.errors.TracingError:  # raised by the op, or by the function that calls it directly
+        told = re.sub(r"^oplib::(\w+)\.\w+: ", r"\1: ", told)
+    assert f"{caught.type.__name__}: {told}" == text
     assert len(str(caught.value)) <= LONGEST
 
 

@@ -200,6 +200,9 @@ EXPLAINED = {
     "return x * weight": "numpy declares Any as the result of an operator on arrays of any dtype",
     'return jax.lax.psum(scaled(x, weight).sum(), "data")': "JAX declares no result of psum",
     "return call(x, y)": "JAX declares Any as the result of pallas_call",
+    "return pl.pallas_call(rank_row, shape, grid=grid, in_specs=[row], out_specs=row, interpret=True)(x)": (
+        "JAX declares Any as the result of pallas_call"
+    ),
     "return jax.lax.fori_loop(0, 20, step, (jnp.zeros_like(x), x))": "JAX declares Any as its result",
     "return by_centred - by_centred.mean() + g.mean / centred.size": "JAX declares Any as the result of mean",
     "return y": "JAX declares Any as the result of fori_loop",
