@@ -49,7 +49,7 @@ def test_a_first_mistake_gives_a_short_text(program, text, monkeypatch, forget_o
     with pytest.raises((Exception, Warning), match=r".") as caught:
         exec(code, names)
     told = str(caught.value)
-    if caught.type is oplib.errors.TracingError:  # raised by the op, or by the function that calls it directly
+    if caught.type is oplib.errors.TracingError:  # by the op, or a function that calls it
         told = re.sub(r"^oplib::(\w+)\.\w+: ", r"\1: ", told)
     assert f"{caught.type.__name__}: {told}" == text
     assert len(str(caught.value)) <= LONGEST
