@@ -164,15 +164,33 @@ class TensorMetadata:
         return jnp.issubdtype(self._storage.spec.dtype, jnp.complexfloating)
 
     def is_signed(self) -> bool:
-        """Returns whether the dtype has negative numbers."""
+        """Returns whether the dtype has negative numbers.
+
+        Example:
+            >>> import oplib
+            >>> oplib.ones(2).is_signed()
+            True
+        """
         return jnp.issubdtype(self._storage.spec.dtype, jnp.inexact) or self.dtype.kind == "i"
 
     def is_same_size(self, other: TensorMetadata) -> bool:
-        """Returns whether another tensor has the same shape."""
+        """Returns whether another tensor has the same shape.
+
+        Example:
+            >>> import oplib
+            >>> oplib.ones(2).is_same_size(oplib.zeros(3))
+            False
+        """
         return self._storage.spec.shape == other._storage.spec.shape
 
     def get_device(self) -> int:
-        """Returns the index of the device; -1 on the CPU."""
+        """Returns the index of the device; -1 on the CPU.
+
+        Example:
+            >>> import oplib
+            >>> oplib.ones(2).cpu().get_device()
+            -1
+        """
         device = self.device
         return -1 if device.type == "cpu" else device.index or 0
 
