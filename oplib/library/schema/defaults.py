@@ -57,8 +57,9 @@ def read_default(reader: TokenReader, type_: SchemaType) -> Any:
         reader.take(",")
         reader.expect(")")
         return tuple(items)
-    start, text, name = reader.position, "", str(type_)
-    while reader.text not in (",", ")", "]", ""):
+    start, text, name, is_after_word = reader.position, "", str(type_), False
+    while reader.text not in (",", ")", "]", "") and not (is_after_word and reader.is_word):
+        is_after_word = reader.is_word
         text += reader.advance()
     with suppress(ValueError, SyntaxError, TypeError):
         return _read_text(name, text)

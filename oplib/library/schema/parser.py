@@ -141,8 +141,8 @@ class _Parser(TokenReader):
         return Return(type_, self.read_name("a name") if self.kind == "name" else "", alias)
 
     def _read_type(self) -> Marked:
-        self.take("tuple")
-        if self.take("("):
+        if self.take("tuple") or self.at("("):
+            self.expect("(")
             marked = [self._read_type()] if self.at(")") else self.read_items(")", self._read_type)
             types, marks = zip(*marked, strict=True)
             type_, alias = TupleType(types), _mark_container(marks)

@@ -15,7 +15,8 @@ _TOKEN = re.compile(
     |(?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
     |(?P<mark>->|::|\.\.\.|[()\[\],!?*|=])
     |(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?j?(?!\w))
-    |(?P<other>\w+|.|$))""",
+    |(?P<word>\w+)
+    |(?P<other>.|$))""",
     re.VERBOSE | re.DOTALL,
 )
 _SHOWN = 80  # characters of the text beside the place of an error
@@ -42,6 +43,11 @@ class TokenReader:
     def kind(self) -> str:
         """The kind of the next token: a group of the expression."""
         return str(self._tokens[self.position].lastgroup)
+
+    @property
+    def is_word(self) -> bool:
+        """Whether the next token is a name, a number or a string, or like one of them."""
+        return self.kind not in ("mark", "other")
 
     @property
     def text(self) -> str:
