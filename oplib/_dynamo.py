@@ -1,4 +1,4 @@
-"""Torch's path ``_dynamo``. There is no such compiler: what speaks to it does nothing.
+"""Torch's path ``_dynamo``. oplib has no such compiler: the marks for it do nothing.
 
 Example:
     >>> import oplib

@@ -23,7 +23,7 @@ from .tracebacks import refine_error
 
 # CPython 3.11 counts the depth of a tree per interpreter. Two threads that convert trees at once get a
 # SystemError, so all of oplib converts them here (CPython issue 106905).
-converting = threading.Lock()
+_converting = threading.Lock()
 
 
 class CodeWriter:
@@ -194,13 +194,13 @@ def compile_function(source: str, filename: str) -> CodeType:
 
 def parse(source: str) -> ast.Module:
     """Returns the tree of a source text."""
-    with converting:
+    with _converting:
         return ast.parse(source)
 
 
 def parse_literal(source: str) -> Any:
     """Returns the value of a literal."""
-    with converting:
+    with _converting:
         return ast.literal_eval(source)
 
 

@@ -189,7 +189,7 @@ def make_getattr(
 
 
 def hand_back(fn: Any = None, *args: Any, **options: Any) -> Any:  # noqa: ARG001  torch's options
-    """Returns a function as it is. So do decorators that tell torch's compilers how to treat a function.
+    """Returns a function as it is, as a mark for torch's compilers, of which oplib has none.
 
     Args:
         fn: the function; without it the result is the decorator.

@@ -47,7 +47,7 @@ def test_a_backward_finds_that_it_is_compiled():
     assert oplib.autograd.grad(oplib.jit(_Noting.apply)(x), x)[0].item() == 2
 
 
-def test_what_speaks_to_a_compiler_of_torch_does_nothing():
+def test_marks_for_the_compilers_of_torch_do_nothing():
     for module in (oplib.compiler, oplib._dynamo):
         for mark in (module.disable, module.allow_in_graph, module.disable(recursive=False)):
             assert mark(min) is min

@@ -37,12 +37,12 @@ def print_script(options: argparse.Namespace, parsers: dict[str, argparse.Argume
     if options.shell == "fish":
         lines = [f'complete -c oplib -f -n __fish_use_subcommand -a "{" ".join(words)}"']
         lines += [
-            f'complete -c oplib -n "__fish_seen_subcommand_from {name}" -a "{options}"'
-            for name, options in words.items()
+            f'complete -c oplib -n "__fish_seen_subcommand_from {name}" -a "{flags}"'
+            for name, flags in words.items()
         ]
         script = "\n".join([*lines, ""])
     else:
-        cases = "\n".join(f'        *" {name}") words="{options}" ;;' for name, options in words.items())
+        cases = "\n".join(f'        *" {name}") words="{flags}" ;;' for name, flags in words.items())
         script = (_ZSH if options.shell == "zsh" else "") + _BASH.format(
             commands=" ".join(words), cases=cases
         )

@@ -22,7 +22,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
     Args:
         mode: whether they are asked for.
-        warn_only: accepted as torch's; there is nothing to warn of.
+        warn_only: what :func:`is_deterministic_algorithms_warn_only_enabled` returns; oplib warns of nothing.
 
     Raises:
         ArgumentTypeError: ``mode`` is not a bool.

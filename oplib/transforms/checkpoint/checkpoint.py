@@ -74,9 +74,10 @@ def checkpoint(
         **kwargs: keyword arguments of the function; only with ``use_reentrant=False``.
 
     Returns:
-        The result of the function.
+        The result of the function, or the decorator.
 
     Raises:
+        ArgumentTypeError: ``function`` is None beside arguments.
         ArgumentValueError: options exclude each other, or ``determinism_check`` is unknown.
         CheckpointError: in the backward pass: the repetition saves other tensors than the forward.
         AutogradError: in the backward pass: a reentrant checkpoint inside ``grad()``.

@@ -231,9 +231,6 @@ BLENDS = (
     *_make_combined("addcdiv", find_quotient, "/", "hfc"),
 )
 
-# Nan and infinity -------------------------------------------------------------------------------------------
-
-
 ROWS = (
     *BOUNDS,
     *DIVISIONS,

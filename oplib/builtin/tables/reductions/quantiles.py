@@ -54,6 +54,7 @@ ROWS = tuple(
         operand=("q",) if kind == "Scalar" else (),
         dtypes="f",
         is_internal=True,
+        source="torch.quantile",
     )
     for kind in ("Scalar", "Tensor")
 )
