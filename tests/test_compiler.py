@@ -87,5 +87,6 @@ def test_the_switch_for_deterministic_algorithms_has_three_levels(name, level):
     finally:
         torch.use_deterministic_algorithms(False)
         oplib.use_deterministic_algorithms(False)
-    with pytest.raises(TypeError, match="'debug_mode' must be one of"):
-        oplib.set_deterministic_debug_mode("often")
+    for wrong in ("often", 1.5, [1]):
+        with pytest.raises(TypeError, match="'debug_mode' must be one of"):
+            oplib.set_deterministic_debug_mode(wrong)

@@ -105,7 +105,8 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     Example:
         >>> set_deterministic_debug_mode("default")
     """
-    level = _LEVELS.get(debug_mode)
+    is_one = isinstance(debug_mode, (int, str))  # pyright: ignore[reportUnnecessaryIsInstance]  as above
+    level = _LEVELS.get(debug_mode) if is_one else None
     if level is None:
         raise ArgumentTypeError(
             f"set_deterministic_debug_mode: argument 'debug_mode' must be one of {list(_LEVELS)}. Got "
