@@ -69,13 +69,13 @@ def run_inlined(call: BoundCall, arrays: Sequence[Any]) -> tuple[Structure, list
     """
     if call.is_plain:
         structure, outputs = call.run_plain((), arrays)
-        return structure, [_mark.bind(value, name=call.record.name, call=None) for value in outputs]
+        return structure, [_mark.bind(value, name=call.record.name) for value in outputs]
     call.trace((), arrays)
     if "default" not in call.record.kernels:
         arrays = [_mark.bind(value, name="", call=call) for value in arrays]
     with jax.named_scope(call.record.name):
         structure, outputs = call.run(*arrays)
-    return structure, [_mark.bind(value, name=call.record.name, call=None) for value in outputs]
+    return structure, [_mark.bind(value, name=call.record.name) for value in outputs]
 
 
 _mark = Primitive("op_name")
@@ -86,12 +86,12 @@ With a call, its lowering checks first that each platform has a kernel.
 """
 
 
-def _differentiate_mark(primals: Any, tangents: Any, *, name: str, call: Any) -> tuple[Any, Any]:
+def _differentiate_mark(primals: Any, tangents: Any, *, name: str, call: Any = None) -> tuple[Any, Any]:
     value = primals[0] if call is None else _mark.bind(*primals, name=name, call=call)
     return checkpoint_name(value, name) if name else value, tangents[0]
 
 
-def _lower_mark(ctx: Any, value: Any, *, call: Any, **_: Any) -> Any:
+def _lower_mark(ctx: Any, value: Any, *, call: Any = None, **_: Any) -> Any:
     if call is not None:
         require_kernels(call.record, ctx.module_context.platforms, traced=call.kernel_slots)
     return [value]
