@@ -31,7 +31,7 @@ def add_completion_command(commands: Any) -> None:
 def print_script(options: argparse.Namespace, parsers: dict[str, argparse.ArgumentParser]) -> int:
     """Prints the script of a shell for commands and their options."""
     words = {
-        name: " ".join(sorted(set(re.findall(r"--[a-z]+", parser.format_help()))))
+        name: " ".join(sorted(set(re.findall(r"--[a-z-]+", parser.format_help()))))
         for name, parser in parsers.items()
     }
     if options.shell == "fish":

@@ -100,7 +100,7 @@ def _lower_mark(ctx: Any, value: Any, *, call: Any = None, **_: Any) -> Any:
 _mark.def_impl(lambda value, **_: value)
 _mark.def_abstract_eval(lambda aval, **_: aval)
 mlir.register_lowering(_mark, _lower_mark)
-batching.primitive_batchers[_mark] = lambda args, dims, **name: (_mark.bind(*args, **name), dims[0])
+batching.primitive_batchers[_mark] = lambda args, dims, **params: (_mark.bind(*args, **params), dims[0])
 ad.primitive_jvps[_mark] = _differentiate_mark
 ad.primitive_transposes[_mark] = lambda cotangent, *_, **__: [cotangent]
 
