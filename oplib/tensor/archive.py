@@ -45,6 +45,7 @@ _VERSION = 2
 _STRUCTURE = "structure.json"
 _CHUNK = 2**18  # bytes that are read or written at once, which stay in a cache of the processor
 _ALIGNMENT = 64  # of memory that JAX does not copy
+_ONLY_NUMPY = "gGmMV"  # the scalars that Python's own lose: long double, times, records
 _NUMBERS = "biufcV"  # the kinds of dtypes of numbers; V is that of bfloat16 and its like
 
 
@@ -133,6 +134,11 @@ def load(f: File, map_location: Any = None, *, weights_only: bool = True) -> Any
         with zipfile.ZipFile(f) as archive:
             reader = _Reader(archive, map_location)
             return reader.decode(reader.page["tree"], "the tree")
+    except RecursionError:
+        raise DataError(
+            "load: the tree is nested too deeply. Got more levels than Python's recursion limit, "
+            f"{sys.getrecursionlimit()}. Raise it by sys.setrecursionlimit."
+        ) from None
     except (OplibError, OSError):  # such as a dtype that JAX lacks now, or a file that cannot be read
         raise
     except Exception as error:  # noqa: BLE001  damaged archives and JSON raise errors of any kind
@@ -189,9 +195,9 @@ class _Writer:
             result = {"complex": [value.real, value.imag]}
         elif kind is bytes:
             result = {"bytes": value.hex()}
-        elif isinstance(value, np.dtype) and value.names is None:
+        elif isinstance(value, np.dtype) and value.names is value.subdtype is None and value.kind != "T":
             result = {"dtype": str(value)}
-        elif isinstance(value, np.generic):
+        elif isinstance(value, np.generic) and value.dtype.char not in _ONLY_NUMPY:
             result = self._encode(value.item(), path)
         elif kind is np.ndarray or isinstance(value, (Tensor, jax.Array)):
             number = self._numbers.get(id(value))

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pickle
+import sys
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
@@ -254,6 +255,11 @@ class Named(NamedTuple):
         (np.array([object()]), r"the tree is an array of something else than numbers"),
         (np.zeros(2, [("a", "f4")]), r"the tree is an array of something else than numbers"),
         ([np.dtype([("a", "f4")])], r"the tree\[0\] is of a type that is not saved"),
+        ([np.dtype(("i4", (2,)))], r"the tree\[0\] is of a type that is not saved"),
+        ([np.dtypes.StringDType()], r"the tree\[0\] is of a type that is not saved"),
+        ([np.longdouble(1)], r"the tree\[0\] is of a type that is not saved. Got numpy.longdouble"),
+        ([np.timedelta64(1, "ns")], r"the tree\[0\] is of a type that is not saved. Got numpy.timedelta64"),
+        ([np.zeros(1, "i4,i4")[0]], r"the tree\[0\] is of a type that is not saved. Got numpy.void"),
         (
             {"a": [oplib.Tensor.from_array(jax.random.key(0))]},
             r"save: the tree\['a'\]\[0\] is a Tensor of keys. Got key<fry>\[\]. Save tensor.array",
@@ -471,6 +477,24 @@ def test_a_tree_that_contains_itself_is_refused():
     tree.append({"self": tree})
     with pytest.raises(DataError, match="save: the tree contains itself, or is nested too deeply"):
         oplib.save(tree, io.BytesIO())
+
+
+def test_a_tree_that_needs_more_levels_to_read_than_to_write_is_no_damage():
+    tree = 1
+    for _ in range(250):
+        tree = {"a": [(tree,)]}
+    file = io.BytesIO()
+    limit = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(10_000)
+        oplib.save(tree, file)
+        sys.setrecursionlimit(limit - 300)
+        with pytest.raises(DataError, match="load: the tree is nested too deeply"):
+            oplib.load(file)
+        sys.setrecursionlimit(10_000)
+        assert oplib.load(file) == tree
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def test_mode_bits_and_links_stay(tmp_path):

@@ -165,7 +165,7 @@ def check_deviation(op: str, std: Any) -> None:
         ArgumentError: there is one.
     """
     if isinstance(std, _NUMBERS):
-        if std < 0:
+        if not std >= 0:
             raise ArgumentError(
                 f"{op}: expects std >= 0.0, but found std {std}. Give the root of a variance."
             )
@@ -175,10 +175,10 @@ def check_deviation(op: str, std: Any) -> None:
             f"{op}: expects standard deviation to be non-complex. Got {describe(std)}. Take its real part."
         )
     values = _read(std)
-    if values is not None and (values < 0).any():
+    if values is not None and not (values >= 0).all():
         raise ArgumentError(
             f"{op}: expects all elements of std >= 0.0. Got {describe(std)} with "
-            f"{_find(values, values < 0)}. Give the roots of variances."
+            f"{_find(values, ~(values >= 0))}. Give the roots of variances."
         )
 
 

@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax.numpy as jnp
+
 from oplib.autograd.recording.in_place import check_may_write, write_in_place
 from oplib.builtin.in_place import require_tensor_to_write
 from oplib.builtin.overload_resolution.random import check_deviation, check_probability
@@ -38,7 +40,7 @@ def uniform_(input: Any, *bounds: float, generator: Generator | None = None, **n
         **named: the same by name.
 
     Raises:
-        ArgumentError: ``to`` is less than ``from``, or one is not finite.
+        ArgumentError: ``to`` is less than ``from``, or the dtype has no such finite numbers.
         UnsupportedDtypeError: another dtype.
 
     Example:
@@ -47,9 +49,12 @@ def uniform_(input: Any, *bounds: float, generator: Generator | None = None, **n
         tensor(True)
     """
     low, high = _read_pair("uniform_", {"from": 0.0, "to": 1.0}, bounds, named)
-    if not math.isfinite(high - low):
+    require_tensor_to_write(input, "uniform_")
+    largest = float(jnp.finfo(input.dtype).max) if jnp.issubdtype(input.dtype, jnp.inexact) else math.inf
+    if not all(abs(number) <= largest for number in (low, high, high - low)):
         raise ArgumentError(
-            f"uniform_: expects to - from to be finite. Got from={low}, to={high}. Give finite bounds."
+            f"uniform_: expects from, to and to - from to be finite in {input.dtype}. Got from={low}, "
+            f"to={high}. Give bounds that are."
         )
     if low > high:
         raise ArgumentError(

@@ -15,6 +15,7 @@ from jax import lax
 from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
+from oplib.errors import ArgumentError
 from oplib.tensor.devices.forked import after_fork, is_orphan, refuse_call
 from oplib.tensor.devices.layout import drop_names, find_single, is_explicit
 from oplib.tensor.devices.memory import require_memory
@@ -316,7 +317,7 @@ class _Forms:
     __slots__ = ("by_operand", "by_static", "function")
 
     def __init__(self, function: Callable[..., Any], array_count: int) -> None:
-        self.function = function
+        self.function = function = partial(_explain, function)
 
         def run(*arguments: Any) -> Any:
             result = function(*arguments)
@@ -327,6 +328,20 @@ class _Forms:
 
         self.by_operand: Callable[..., Any] = jax.jit(run, inline=True)
         self.by_static: Callable[..., Any] = jax.jit(run, inline=True, static_argnums=array_count)
+
+
+def _explain(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls a function. An error of JAX about explicit axes becomes one with a cure."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        if type(error).__name__ != "ShardingTypeError":  # no public class of JAX
+            raise
+        raise ArgumentError(
+            "view: JAX does not tell how this part of a tensor on explicit axes is spread. Got "
+            f"{type(error).__name__}: {str(error).removesuffix('.')}. Lay the tensor out otherwise first, "
+            "tensor.to(NamedSharding(mesh, PartitionSpec())), or make the mesh with AxisType.Auto."
+        ) from None
 
 
 def _refuse_in_orphan() -> None:

@@ -6,7 +6,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import oplib
-from oplib.errors import ArgumentValueError
+from oplib.errors import ArgumentError, ArgumentValueError
 
 pytestmark = pytest.mark.devices(4)
 KINDS = pytest.mark.parametrize("kind", [AxisType.Explicit, AxisType.Auto], ids=lambda kind: kind.name)
@@ -113,3 +113,23 @@ def test_a_write_in_a_map_on_explicit_axes_works_in_a_program_or_names_set_mesh(
     assert oplib.equal(oplib.jit(oplib.vmap(change))(x), expected)
     with pytest.raises(ArgumentValueError, match=r"Write 'with jax\.set_mesh\(mesh\):' around the call"):
         oplib.vmap(change)(x)
+
+
+def add_to_a_row(x):
+    y = x * 1
+    y[1].add_(1.0)
+    return y
+
+
+@pytest.mark.parametrize("compile_", [lambda f: f, oplib.jit], ids=["op by op", "oplib.jit"])
+@pytest.mark.parametrize(
+    "run",
+    [lambda x: x[1] + 1, lambda x: x.view(4, 8) + 1, lambda x: x.unfold(0, 2, 2) + 1, add_to_a_row],
+    ids=["slice", "reshape", "gather", "write"],
+)
+def test_a_part_whose_layout_jax_does_not_tell_is_refused_with_a_cure_that_works(run, compile_):
+    x = make(AxisType.Explicit, 2).detach()
+    with pytest.raises(ArgumentError, match=r"^view: JAX does not tell .*Lay the tensor out otherwise first"):
+        compile_(run)(x).tolist()
+    cured = x.to(NamedSharding(x.sharding.mesh, P()))
+    assert compile_(run)(cured).tolist() == run(oplib.arange(32.0).reshape(8, 4)).tolist()
