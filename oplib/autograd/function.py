@@ -32,6 +32,10 @@ class InplaceFunction(Function):
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Marks a backward that does not consist of differentiable operations. Differentiating it raises.
 
+    A second pass by ``backward()`` and every second derivative of JAX raise. ``grad()`` and
+    ``backward(inputs=...)`` follow only what leads to the chosen tensors, as in torch: what the backward has
+    computed is a constant there, so the second derivative lacks its term.
+
     Args:
         backward: the static backward of a Function. It runs with grad mode off.
 

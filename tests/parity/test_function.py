@@ -261,6 +261,27 @@ def once_differentiable(lib):
     first.sum().backward()
 
 
+@PROGRAMS.add
+def once_differentiable_and_grad_of_a_saved_input(lib):
+    class Square(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        @lib.autograd.function.once_differentiable
+        def backward(ctx, grad):
+            return grad * 2 * ctx.saved_tensors[0]
+
+    x = leaf(lib, 3)
+    seconds = []
+    for function in (lambda y: y + x**3, lambda y: (y + x**3) ** 2, lambda y: y * x):
+        (first,) = lib.autograd.grad(function(Square.apply(x)).sum(), x, create_graph=True)
+        seconds += lib.autograd.grad(first.sum(), x)
+    return seconds
+
+
 RETURNS = {
     "right": lambda lib, g: g,
     "short shape": lambda lib, g: lib.ones(1),

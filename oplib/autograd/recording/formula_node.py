@@ -190,7 +190,7 @@ class FormulaNode(SlottedNode):
             raise second_pass_error(self.name())
         if isinstance(saved, SavedSlots):
             values, reads = saved.read(self.name()), saved.reads
-            kept = [(read.read(self.name()), read.storage) for read in reads]
+            kept = [(read.read_residual(self.name()), read.storage) for read in reads]
         else:
             values = saved
             kept = self._check_kept()

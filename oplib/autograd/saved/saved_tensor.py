@@ -6,10 +6,12 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import jax.numpy as jnp
+
 from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
 from oplib.autograd.nodes.node import NOBODY
 from oplib.autograd.tangents import claim_slot
-from oplib.errors import AutogradError, SavedTensorError, describe
+from oplib.errors import AutogradError, GradientTypeError, SavedTensorError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
 
@@ -49,12 +51,13 @@ class SavedTensor:
     """
 
     __slots__ = (
-        "_array", "_edge", "_is_own", "_original", "_output_nr", "_packed", "_pairs", "_storage",
+        "_array", "_dtype", "_edge", "_is_own", "_original", "_output_nr", "_packed", "_pairs", "_storage",
         "_tangent_slot", "_trace", "_version",
     )  # fmt: skip
 
     _array: Any  # None after packing or freeing
     _packed: Any
+    _dtype: Any  # that of the value which hooks have packed; None for a Python number
     _pairs: tuple[HookPair, ...] | None  # the pairs that made _packed; () after freeing
     _edge: Edge | None
     _is_own: bool  # whether it is an output of the saving node
@@ -126,6 +129,7 @@ class SavedTensor:
 
     def pack(self, pairs: tuple[HookPair, ...], tensor: Tensor) -> None:
         """Replaces the value by the object that hooks make of ``tensor``."""
+        self._dtype = getattr(tensor._storage.array, "dtype", None)
         self._packed = pack_through(pairs, tensor)
         self._pairs = pairs
         region = modes.state.region
@@ -172,6 +176,24 @@ class SavedTensor:
         if not self._pairs:
             raise second_pass_error(node_name)
         return unpack_through(self._pairs, self._packed)._storage.array
+
+    def read_residual(self, node_name: str) -> Any:
+        """Returns the array in the dtype in which it was saved, which a formula of JAX needs.
+
+        Raises:
+            SavedTensorError: as :meth:`read`.
+            GradientTypeError: an unpack hook returned another kind of dtype than that of the packed value.
+        """
+        array = self.read(node_name)
+        if not self._pairs or self._dtype is None or getattr(array, "dtype", self._dtype) == self._dtype:
+            return array
+        kind = jnp.complexfloating if jnp.issubdtype(self._dtype, jnp.complexfloating) else jnp.floating
+        if not (jnp.issubdtype(array.dtype, kind) and jnp.issubdtype(self._dtype, kind)):
+            raise GradientTypeError(
+                f"saved_tensors_hooks: {node_name} saved {self._dtype}, and the unpack_hook returned "
+                f"{array.dtype}. Return a Tensor equal to the one that was packed."
+            )
+        return array.astype(self._dtype)
 
     def unpack(self, node: TapeNode) -> Tensor:
         """Returns the tensor with its history. It is the saved object if that is unchanged.

@@ -42,7 +42,7 @@ class SavedSlots:
 
     def read(self, node_name: str) -> tuple[Any, ...]:
         """Returns the arrays that the formula reads."""
-        return tuple([slot.read(node_name) for slot in self.residuals])
+        return tuple([slot.read_residual(node_name) for slot in self.residuals])
 
     def describe(self, node_name: str) -> tuple[Columns, Columns]:
         """Returns the arrays, storages and current versions of the residuals, and of the reads."""
@@ -50,7 +50,7 @@ class SavedSlots:
         def split(slots: Sequence[SavedTensor]) -> Columns:
             storages = [slot.storage for slot in slots]
             return (
-                [slot.read(node_name) for slot in slots],
+                [slot.read_residual(node_name) for slot in slots],
                 storages,
                 [storage.version for storage in storages],
             )

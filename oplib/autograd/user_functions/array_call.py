@@ -15,6 +15,7 @@ from oplib.autograd.saved.saved_tensor import SavedTensor
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 
+from .context import check_saved
 from .function_call import FunctionCall
 from .function_node import BackwardCFunction
 from .jvp import call_jvp
@@ -85,6 +86,7 @@ class HeldContext:
     def __init__(self, ctx: BackwardCFunction) -> None:
         self._class = type(ctx)
         self._fixed = {name: value for name, value in vars(ctx).items() if name in _NOTED}
+        check_saved(vars(ctx).get("to_save", ()), "save_for_backward")
         held = {name: value for name, value in vars(ctx).items() if name not in _NOTED}
         self._names = tuple(held)
         self._mold = Mold(held.values())

@@ -54,18 +54,27 @@ class CheckpointFunction(Function):
         """Runs the function again with recording, and then a backward through it.
 
         Raises:
-            AutogradError: the pass is ``grad()`` or ``backward(inputs=...)``, or nothing requires grad.
+            AutogradError: the pass is ``grad()`` or ``backward(inputs=...)``, JAX makes it, or nothing
+                requires grad.
         """
         if not is_checkpoint_valid():
             raise AutogradError(
                 "checkpoint: When use_reentrant=True, it is incompatible with .grad() or passing an `inputs` "
-                "parameter to .backward(). Its own backward accumulates into every leaf that it reaches. Set "
-                "use_reentrant=False, or call .backward() without `inputs`."
+                "parameter to .backward(), and with a backward outside of the oplib.jit that contains it, "
+                "which asks for chosen gradients too. Its own backward accumulates into every leaf that it "
+                "reaches. Set use_reentrant=False, or call .backward() without `inputs`, inside of the "
+                "oplib.jit."
             )
         values = list(ctx.values)
         for index, tensor in zip(ctx.indices, ctx.saved_tensors, strict=True):
             values[index] = tensor
         inputs = detach_variable(tuple(values))
+        if not any(isinstance(value, Tensor) and value.requires_grad for value in inputs):
+            raise AutogradError(
+                "checkpoint: with use_reentrant=True only the tape can differentiate it, and JAX does here: "
+                f"in jax.grad of arrays, or in the body of a loop or a branch. Got {describe(grads)}. Set "
+                "use_reentrant=False."
+            )
 
         def repeat() -> Any:
             with ctx.draw_log.repeating(), enable_grad(), AutocastScope(ctx.autocast):

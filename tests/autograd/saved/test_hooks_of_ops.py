@@ -142,3 +142,40 @@ def test_an_intermediate_can_be_read_as_a_saved_tensor(forget_ops):
     assert exp.tolist() == x.exp().tolist()
     assert saved[0] is x
     assert len(saved) == 3
+
+
+def _square(x):
+    return x * x
+
+
+PROGRAMS = {
+    "multiply": _square,
+    "sine": oplib.sin,
+    "exponential": oplib.exp,
+    "matmul": lambda x: x[None] @ x[:, None],
+    "cond": lambda x: oplib.cond(oplib.tensor(True), lambda x: (x * x).sin(), oplib.cos, x),
+    "scan": lambda x: oplib.scan(lambda c, _: ((c * c).sin(), None), x, None, length=2)[0],
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("wrap", [lambda function: function, oplib.jit], ids=["op by op", "jit"])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_hook_may_return_another_precision_but_no_other_kind_of_dtype(name, wrap, again):
+    def slope(pack, unpack):
+        x = oplib.tensor([0.5, 1.5], requires_grad=True)  # halves have its squares too
+        with saved_tensors_hooks(pack, unpack):
+            y = wrap(PROGRAMS[name])(x).sum()
+        (first,) = oplib.autograd.grad(y, x, create_graph=again)
+        return first.dtype, (oplib.autograd.grad(first.sum(), x)[0] if again else first).tolist()
+
+    def halve(t):
+        return t.to(oplib.float16) if t.is_floating_point() else t
+
+    dtype, found = slope(lambda t: t, halve)
+    assert dtype == oplib.float32
+    assert found == pytest.approx(slope(lambda t: t, lambda t: t)[1], rel=5e-3)
+    with pytest.raises(
+        GradientTypeError, match=r"Backward0? saved float32, and the unpack_hook returned int32"
+    ):
+        slope(lambda t: t, lambda t: t.to(oplib.int32))

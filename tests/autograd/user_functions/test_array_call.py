@@ -2,11 +2,12 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import oplib
 from oplib.autograd import Function, grad
-from oplib.errors import MissingRuleError, TracingError
+from oplib.errors import GradientTypeError, MissingRuleError, TracingError
 
 pytestmark = pytest.mark.spec("D.13")
 
@@ -116,6 +117,28 @@ def test_jax_never_differentiates_the_forward(differentiate):
     with pytest.raises(MissingRuleError, match="SquareBackward: its Function has no backward"):
         differentiate(lambda a: function.apply(oplib.Tensor.from_array(a)).array.sum())(A)
     assert jax.jit(function.apply)(A).tolist() == [1.0, 9.0]
+
+
+@pytest.mark.parametrize("other", [2.0, np.full(2, 2.0, np.float32)], ids=["number", "numpy"])
+@pytest.mark.parametrize("disabled", [False, True])
+def test_what_is_not_an_array_is_refused_by_save_for_backward_and_kept_as_an_attribute(other, disabled):
+    class Product(Function):
+        @staticmethod
+        def forward(ctx, x, y, keep):
+            keep(ctx, x, y)
+            return x * y
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.y, None, None
+
+    def slope(keep):
+        return jax.grad(lambda a: Product.apply(a, other, keep).sum())(A)
+
+    with jax.disable_jit(disabled):
+        assert slope(lambda ctx, x, y: setattr(ctx, "y", y)).tolist() == [2.0, 2.0]
+        with pytest.raises(GradientTypeError, match=r"only save Tensors, but argument 1 .* ctx.name = value"):
+            slope(lambda ctx, x, y: ctx.save_for_backward(x, y))
 
 
 class Several(Function):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext, suppress
 
+import jax
 import pytest
 
 import oplib
@@ -67,6 +68,34 @@ def test_a_reentrant_checkpoint_whose_function_cuts_history_raises(x):
     result = checkpoint(lambda x: x.detach() * 2, x, use_reentrant=True)
     with pytest.raises(AutogradError, match="none of output has requires_grad=True"):
         result.sum().backward()
+
+
+@pytest.mark.parametrize(
+    "differentiate",
+    [
+        lambda run, x: jax.grad(lambda array: run(oplib.Tensor.from_array(array)).array)(x.array),
+        lambda run, x: jax.jvp(lambda array: run(oplib.Tensor.from_array(array)).array, [x.array], [x.array]),
+        lambda run, x: oplib.cond(oplib.tensor(True), run, run, x).backward(),
+        lambda run, x: oplib.scan(lambda c, _: (c * run(c), None), x, None, length=2)[0].sum().backward(),
+    ],
+    ids=["grad", "jvp", "cond", "scan"],
+)
+def test_a_reentrant_checkpoint_that_jax_differentiates_says_so(x, differentiate):
+    with pytest.raises(AutogradError, match="only the tape can differentiate it, and JAX does here"):
+        differentiate(lambda x: checkpoint(lambda x: (x * x).sum(), x, use_reentrant=True), x)
+    differentiate(lambda x: checkpoint(lambda x: (x * x).sum(), x, use_reentrant=False), x)
+
+
+def test_a_reentrant_checkpoint_in_a_program_is_differentiated_inside_of_it_only(x):
+    def run(x):
+        return checkpoint(lambda x: (x * x).sum(), x, use_reentrant=True)
+
+    with pytest.raises(
+        AutogradError, match=r"a backward outside of the oplib.jit .* inside of the oplib.jit"
+    ):
+        oplib.jit(run)(x).backward()
+    oplib.jit(lambda x: run(x).backward())(x)
+    assert x.grad.tolist() == (2 * x).tolist()
 
 
 def test_a_reentrant_checkpoint_warns_where_no_argument_requires_grad(x):

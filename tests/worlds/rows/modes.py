@@ -131,7 +131,7 @@ def hooks_disabled_inside_and_used(t, square):
 
 
 # Its pass accumulates into leaves, so grad() refuses it. JAX and forward mode find no rule for its backward.
-REENTRANT = "incompatible with .grad|Call it without|its Function has no jvp|must override the setup_context"
+REENTRANT = "Set use_reentrant=False|its Function has no jvp|must override the setup_context"
 
 
 def _noted(t, square):
