@@ -350,7 +350,8 @@ class _Reader:
         if entry["kind"] == "numpy":
             return values
         if isinstance(self._placement, Sharding):
-            check_shape(f"load: {path}", values, self._placement)
+            is_data = entry["kind"] == "key"  # whose last dimension is that of one key
+            check_shape(f"load: {path}", values[..., 0] if is_data else values, self._placement)
         if dtype.kind != "V":  # such as int4, which arrays have, and Tensors have not
             values = values.astype(normalize_dtype(dtype), copy=False)
         array = adopt_array(values, self._placement)

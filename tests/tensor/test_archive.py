@@ -16,7 +16,14 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.errors import AllocationError, DataError, DataTypeError, DtypeError, TracingError
+from oplib.errors import (
+    AllocationError,
+    ArgumentValueError,
+    DataError,
+    DataTypeError,
+    DtypeError,
+    TracingError,
+)
 from tests.threads import run_in_threads
 
 
@@ -187,6 +194,16 @@ def test_a_saved_state_of_a_generator_goes_on_in_a_compiled_function():
 def test_a_key_is_put_on_the_chosen_device():
     loaded = again(jax.random.key(0), map_location=jax.devices("cpu")[1])
     assert loaded.devices() == {jax.devices("cpu")[1]}
+
+
+@pytest.mark.devices(2)
+def test_a_sharding_is_for_the_dimensions_of_keys_and_not_for_their_data():
+    mesh = jax.make_mesh((2,), ("d",), devices=jax.devices()[:2])
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("d"))
+    keys = jax.random.split(jax.random.key(0), 4)
+    assert again(keys, map_location=sharding).sharding == sharding
+    with pytest.raises(ArgumentValueError, match=r"load: the tree: the sharding names 1 dimensions"):
+        again(jax.random.key(0), map_location=sharding)
 
 
 def test_dictionaries_keep_their_order():
