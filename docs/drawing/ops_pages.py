@@ -134,9 +134,8 @@ def write_entry(path: str, op: str = "", others: Iterable[str] = ()) -> str:
     if shapes:
         lines += [f"   **Shapes**: {shapes}", ""]
     if calls and "Example:" not in (function.__doc__ or ""):
-        is_random = any(name.partition(".")[0] == op for name in OF_RANDOM)
         samples = sorted((sample for sample, _ in calls), key=_rate, reverse=True)
-        examples = (_show_example(path, sample, is_random=is_random) for sample in samples)
+        examples = (_show_example(path, sample) for sample in samples)
         if example := next(filter(None, examples), None):
             lines += ["   .. code-block:: pycon", "", *[f"      {line}" for line in example], ""]
     return "\n".join(["```{eval-rst}", *lines, "```", ""])
@@ -195,12 +194,11 @@ def _count_tensors(overload: Any) -> int:
     return sum(argument.has_tensor for argument in overload.record.schema.arguments)
 
 
-def _show_example(path: str, sample: Sample, *, is_random: bool) -> list[str]:
+def _show_example(path: str, sample: Sample) -> list[str]:
     """Returns the lines of a call and its result; none if the function takes other arguments than its op."""
     lines: list[str] = []
     words = [_spell(value, lines) for value in sample.args]
     words += [f"{key}={_spell(value, lines)}" for key, value in sample.kwargs.items()]
-    lines += ["oplib.manual_seed(0)"] if is_random else []
     code = f"{path}({', '.join(words)})"
     namespace: dict[str, Any] = {"oplib": oplib}
     try:
