@@ -434,7 +434,11 @@ def test_every_command_is_interrupted_in_one_line(name, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_an_interrupt_of_the_process_ends_it_in_one_line(folder):
-    Path("user_ops_slow.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    Path("user_ops_slow.py").write_text(  # a process in the background ignores the signal at first
+        "import os, signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+    )
     command = [sys.executable, "-m", "oplib", "ops", "--module", "user_ops_slow.py"]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,10 +19,18 @@ from oplib import Tensor
 from oplib.autograd import Function
 from oplib.library import custom_op
 
-pytestmark = pytest.mark.usefixtures("forget_ops")
+pytestmark = pytest.mark.usefixtures("forget_ops", "few_objects")
 
 ONES = jnp.ones(3)
 log, invert = jax.jit(lambda x: jnp.log(x)), jax.jit(lambda x: 1 / x)
+
+
+@pytest.fixture
+def few_objects() -> Iterator[None]:
+    """Hides the objects from before: JAX looks for a leaked tracer among all of them, at each trace."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 class Sine(Function):
