@@ -113,4 +113,4 @@ def _calls(op: str, registry: FunctionRegistry) -> Iterator[str]:
 
 
 def _escape(text: str) -> str:
-    return re.sub(r"(?<=\s)\*(?=\s)|\*\*", lambda found: found[0].replace("*", "\\*"), text)
+    return re.sub(r"(?<=\s)[*|](?=\s)|\*\*", lambda found: re.sub(r"[*|]", r"\\\g<0>", found[0]), text)

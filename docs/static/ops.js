@@ -27,7 +27,7 @@ function readRows(section) {
       element,
       section,
       family: heading,
-      names: `${cells[0]} ${cells[1]}`.toLowerCase(),
+      names: `${cells[0].split("(")[0]} ${cells[1]}`.toLowerCase(),
       dtypes: cells[3],
       origin: cells[6],
     };

@@ -9,12 +9,13 @@ from typing import Any
 from .output import print_json
 
 _BASH = """_oplib() {{
-    local words=
+    local word="${{COMP_WORDS[COMP_CWORD]}}" options= values=
     case "$COMP_CWORD ${{COMP_WORDS[1]}}" in
-        "1 "*) words="{commands}" ;;
+        "1 "*) options="--help --version" values="{commands}" ;;
 {cases}
     esac
-    COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
+    [[ $word == -* ]] && values=$options
+    COMPREPLY=($(compgen -W "$values" -- "$word"))
 }}
 complete -o default -F _oplib oplib
 """
@@ -30,19 +31,23 @@ def add_completion_command(commands: Any) -> None:
 
 def print_script(options: argparse.Namespace, parsers: dict[str, argparse.ArgumentParser]) -> int:
     """Prints the script of a shell for commands and their options."""
-    words = {
-        name: " ".join(sorted(set(re.findall(r"--[a-z-]+", parser.format_help()))))
-        for name, parser in parsers.items()
+    helps = {name: parser.format_help() for name, parser in parsers.items()}
+    words = {name: " ".join(sorted(set(re.findall("--[a-z-]+", text)))) for name, text in helps.items()}
+    values = {
+        name: " ".join(dict.fromkeys(re.findall(r"[\w-]+", " ".join(re.findall("{.*?}", text)))))
+        for name, text in helps.items()
     }
     if options.shell == "fish":
         lines = [f'complete -c oplib -f -n __fish_use_subcommand -a "{" ".join(words)}"']
         lines += [
-            f'complete -c oplib -n "__fish_seen_subcommand_from {name}" -a "{flags}"'
-            for name, flags in words.items()
+            f'complete -c oplib -n "__fish_seen_subcommand_from {name}" -a "{words[name]} {values[name]}"'
+            for name in words
         ]
         script = "\n".join([*lines, ""])
     else:
-        cases = "\n".join(f'        *" {name}") words="{flags}" ;;' for name, flags in words.items())
+        cases = "\n".join(
+            f'        *" {name}") options="{words[name]}" values="{values[name]}" ;;' for name in words
+        )
         script = (_ZSH if options.shell == "zsh" else "") + _BASH.format(
             commands=" ".join(words), cases=cases
         )

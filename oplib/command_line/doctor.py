@@ -90,7 +90,7 @@ def find_placeholders(folder: Path) -> list[str]:
         f"{path}:{number}: {line.strip()}"
         for path in files
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
-        if "TODO" in line
+        if "TODO" in line or "HOST/OWNER" in line
     ]
 
 

@@ -8,6 +8,7 @@ import importlib.util
 import keyword
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -40,8 +41,11 @@ def make_package(options: argparse.Namespace) -> int:
     """
     name: str = options.name
     _check_name(name)
-    written = write_files(name, options.license)
-    written.append(_draw(Path(name)))
+    try:
+        written = [*write_files(name, options.license), _draw(Path(name))]
+    except BaseException:
+        shutil.rmtree(name, ignore_errors=True)  # so that it can be tried again
+        raise
     if options.json:
         print_json({"package": name, "files": [path.as_posix() for path in written]})
         return 0
@@ -83,7 +87,8 @@ def _check_name(name: str) -> None:
 
 
 def _can_name(name: str) -> bool:
-    return bool(re.fullmatch("[a-z][a-z0-9_]*", name)) and not keyword.iskeyword(name) and name != "oplib"
+    is_word = bool(re.fullmatch("[a-z][a-z0-9_]*", name)) and not keyword.iskeyword(name)
+    return is_word and name not in ("oplib", *(path.name for path in TEMPLATE.iterdir()))
 
 
 def _draw(target: Path) -> Path:

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -248,12 +249,25 @@ def test_what_is_to_be_filled_in_is_found(tmp_path, monkeypatch, capsys):
     write_files("fresh_ops", None)
     assert main(["doctor", "--package", "fresh_ops"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 5  # licence, name, classifiers, the address of oplib, the address of the source
+    assert len(lines) == 6  # licence, name, classifiers, the address of oplib in two, that of the source
     assert all(line.startswith("  fresh_ops/pyproject.toml:") for line in lines)
     project = Path("fresh_ops/pyproject.toml")
     project.write_text(project.read_text().replace("TODO", "done"))
+    assert main(["doctor", "--package", "fresh_ops"]) == 1  # the address is commented out
+    assert "HOST/OWNER" in capsys.readouterr().out
+    project.write_text(project.read_text().replace("HOST/OWNER", "host/owner"))
     assert main(["doctor", "--package", "fresh_ops", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["to fill in"] == []
+
+
+def test_an_interrupted_package_leaves_nothing(tmp_path, monkeypatch):
+    def interrupt(*_args, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(subprocess, "run", interrupt)
+    assert main(["new", "fresh_ops"]) == 130
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["BSD-3-Clause", "MIT"])
@@ -313,6 +327,7 @@ BAD_INPUT = [
     (["new", "\N{LATIN SMALL LIGATURE FI}x"], "such as fix"),
     (["new", "__init__"], "such as init"),
     (["new", "2d"], "such as my_2d"),
+    (["new", "docs"], "such as my_docs"),
     (["new", ""], "such as ops"),
     (["doctor", "--package", "taken"], "taken has no pyproject.toml"),
     (["new", "jax"], "'jax' is the name of an installed package, which the new one would hide"),
@@ -393,7 +408,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_every_command_stands_in_the_tests_and_on_the_page(capsys):
     main(["completion", "bash"])
-    assert f'words="{" ".join(COMMANDS)}"' in capsys.readouterr().out
+    assert f'values="{" ".join(COMMANDS)}"' in capsys.readouterr().out
     page = (ROOT / "docs/use/command_line.md").read_text()
     assert [name for name in COMMANDS if f"`{name} " not in page and f"`{name}`" not in page] == []
 
@@ -461,12 +476,16 @@ def test_every_option_is_explained(name, capsys):
         (["oplib", "che"], ["check"]),
         (["oplib", "check", "--q"], ["--quick"]),
         (["oplib", "new", "--"], ["--help", "--json", "--license"]),
+        (["oplib", "new", "fresh_ops", "--license", ""], ["BSD-3-Clause", "MIT"]),
+        (["oplib", "completion", ""], ["bash", "zsh", "fish"]),
+        (["oplib", "check", ""], []),  # files, by the shell
+        (["oplib", "--"], ["--help", "--version"]),
     ],
 )
 def test_bash_completes_commands_and_options(words, proposed, capsys):
     assert main(["completion", "bash"]) == 0
     script = capsys.readouterr().out
-    words_now = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}"
+    words_now = f"COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}"
     run = f"{script}\n{words_now}; _oplib; echo ${{COMPREPLY[@]}}"
     done = subprocess.run(["bash", "-c", run], capture_output=True, text=True, check=True)
     assert done.stdout.split() == proposed

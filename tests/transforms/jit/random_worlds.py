@@ -124,12 +124,14 @@ class Step(Tape):
 
     Attributes:
         given: a partial that is an argument of the call.
+        kept: what the holder kept before the call.
     """
 
     def __init__(self, world: World, x: Any, given: Any, *, has_past: bool) -> None:
         super().__init__(list(world.leaves))
         self.world = world
         self.given = given
+        self.kept = world.holder.kept
         self.values += [world.buffer, world.row, world.holder.kept, x, *(world.pasts if has_past else ())]
 
     def step(self, instruction: Any) -> None:
@@ -292,7 +294,9 @@ def _turn(step: Step, t: Any) -> None:
 
 
 def _assign_data(step: Step, t: Any) -> None:
-    step.world.holder.kept.data = t.detach() * 0.5
+    """Only of a Tensor from before: a new alias counts its versions alone (see ``jit.md``)."""
+    if step.world.holder.kept is step.kept:
+        step.world.holder.kept.data = t.detach() * 0.5
 
 
 METADATA: dict[str, Act] = {
