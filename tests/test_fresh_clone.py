@@ -34,7 +34,10 @@ def test_a_command_that_fails_in_the_clone_ends_the_run(tmp_path):
 def test_a_command_does_not_see_the_settings_of_the_run(tmp_path, monkeypatch):
     monkeypatch.setenv("OPLIB_TEST_SEED", "1")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    run_alone('test -z "${OPLIB_TEST_SEED:-}${JAX_PLATFORMS:-}"', tmp_path)
+    run_alone("env > seen", tmp_path)
+    seen = {line.partition("=")[0] for line in (tmp_path / "seen").read_text().splitlines()}
+    assert "PATH" in seen
+    assert seen.isdisjoint({"OPLIB_TEST_SEED", "JAX_PLATFORMS"})
 
 
 def test_a_command_of_another_name_is_refused():

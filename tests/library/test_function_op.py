@@ -582,15 +582,5 @@ def test_the_first_call_of_a_function_on_arrays_may_be_in_a_program() -> None:
 
 
 def test_a_trace_does_not_read_the_annotations_of_a_rule(monkeypatch):
-    class Cube(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x * x * x
-
-        @staticmethod
-        def backward(ctx, g):
-            return g * 3 * ctx.saved_tensors[0] ** 2
-
     monkeypatch.setattr("oplib.library.derivatives.formula.infer_kind", None)
-    assert jax.grad(lambda v: Cube.apply(v).sum())(jnp.array([1.0, 2.0])).tolist() == [3.0, 12.0]
+    assert jax.grad(lambda v: Plain.apply(v).sum())(jnp.array([1.0, 2.0])).tolist() == [6.0, 12.0]

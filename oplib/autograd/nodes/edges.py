@@ -30,7 +30,7 @@ class GradientEdge(_Edge):
     ownership_token: object = None
 
     def __new__(cls, node: Node, output_nr: int, ownership_token: object = None) -> Self:
-        """Makes an edge."""
+        """Makes the edge; ``ownership_token`` is kept with it, as an attribute."""
         edge = super().__new__(cls, node, output_nr)
         edge.ownership_token = ownership_token
         return edge

@@ -109,13 +109,12 @@ def trace_node(node: TapeNode, *, ends_here: bool) -> SavedState:
         results = run(inputs[: len(values)], map(ARRAYS.box, inputs[len(values) :]), create_graph=True)
         histories.extend(result._requires_grad for result in results if result is not None)
 
-    name = node.name()
     if state.is_freed:
-        unused = ArrayFunction(lambda: (), name, compiled=False)
+        unused = ArrayFunction(lambda: (), node.name(), compiled=False)
         return SavedState(FilledPlan(unused, (False,) * len(node.edges), slots, 0), is_freed=True)
     shapes = [*(jax.typeof(value.array) for value in values), *(slot for slot in slots if slot is not None)]
     closed = jax.make_jaxpr(run_once)(*shapes)
-    function = ArrayFunction(call_jaxpr(closed.jaxpr, tuple(wanted)), name, compiled=False)
+    function = ArrayFunction(call_jaxpr(closed.jaxpr, tuple(wanted)), node.name(), compiled=False)
     plan = FilledPlan(function, tuple(wanted), slots, len(closed.consts) + len(values))
     plan.token = None  # each call has a program of its own
     histories = [isinstance(constant, Tracer) for constant in closed.consts if _may_have_history(constant)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -15,6 +14,8 @@ from jax.experimental import hijax
 import oplib
 from oplib.errors import MissingRuleError
 from oplib.library import custom_op
+
+from .uncompiled import uncompiled_kernels
 
 pytestmark = pytest.mark.usefixtures("forget_ops")
 
@@ -83,15 +84,6 @@ def derive(function: Any, kind: str = "named") -> Any:
 
 KINDS = ["named", "local", "on Tensors", "local on Tensors", "plain", "two kernels", "plain two kernels"]
 RULES = ["batching rule", "on Tensors batching rule", "plain batching rule", "sharding rule"]
-
-
-@contextmanager
-def uncompiled_kernels() -> Iterator[None]:
-    oplib.config.compile_kernels = False
-    try:
-        yield
-    finally:
-        oplib.config.compile_kernels = True
 
 
 SETTINGS: dict[str, Any] = {

@@ -1,7 +1,6 @@
 """Kernels and rules get values where nothing is compiled: under jax.disable_jit, and by oplib's setting."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from itertools import product
 from typing import Any
@@ -15,18 +14,11 @@ from jax.core import Tracer
 import oplib
 from oplib.library import CustomOpDef, custom_op
 
+from .uncompiled import uncompiled_kernels
+
 X = jnp.array([0.5, 1.0])
 COS = np.cos(np.array(X))
 Seen = list[tuple[str, bool]]
-
-
-@contextmanager
-def uncompiled_kernels() -> Iterator[None]:
-    oplib.config.compile_kernels = False
-    try:
-        yield
-    finally:
-        oplib.config.compile_kernels = True
 
 
 @pytest.fixture(params=[jax.disable_jit, uncompiled_kernels], ids=["disable_jit", "compile_kernels"])
