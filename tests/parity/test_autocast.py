@@ -98,6 +98,17 @@ def test_the_ops_that_torch_registers_for_cuda_have_a_policy():
     assert {row.op for row in ROWS if row.op in names and "cuda" not in row.autocasts} == set()
 
 
+@pytest.mark.parametrize("op", ["quantile", "nanquantile"])
+def test_a_quantile_of_halves_is_found_in_single_precision(op: str):
+    for lib in BOTH:
+        x, q = (lib.tensor(one, dtype=lib.bfloat16) for one in ([3.0, 1.0, 2.0], [0.25, 0.5]))
+        with autocast(lib, "bfloat16"):
+            for part in (0.25, q):
+                found = getattr(lib, op)(x, part)
+                assert found.dtype == lib.float32
+                assert np.ravel(found.tolist())[0] == 1.5
+
+
 def train(lib: Any, low: str) -> list[Any]:
     w = lib.tensor([[0.5, -1.0], [2.0, 0.25]], dtype=lib.float32).requires_grad_()
     b = lib.tensor([0.5, 1.0], dtype=lib.float32).requires_grad_()

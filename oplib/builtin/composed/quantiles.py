@@ -68,7 +68,7 @@ def nanquantile(
 
 
 def _find(op: str, input: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Any:
-    if input.dtype not in (np.float32, np.float64):
+    if input.dtype.kind in "biuc":  # halves are for autocast to cast, or for the op to refuse
         raise ArgumentError("input tensor must be either float or double dtype", "Convert it.")
     if interpolation not in WAYS:
         raise ArgumentError(f"interpolation must be one of {', '.join(WAYS)}", "Leave it out for linear.")

@@ -208,10 +208,13 @@ class OpOverload(Redirecting):
         self.functional = self._defer("functional", build)
 
     def prepare(self) -> Any:
-        """Builds the function of a call unless a call has, and returns the current record's dispatcher."""
-        if self._dispatcher is None:
+        """Builds the function of a call unless a call has, and returns the current record's dispatcher.
+
+        It returns None where nothing defines the op any more.
+        """
+        while (dispatcher := self._dispatcher) is None and self.alive:  # another thread may drop what is built
             self._build(self)
-        return self._dispatcher
+        return dispatcher
 
     def take_dispatcher(self, dispatcher: Any) -> None:
         """Stores the dispatcher for the calls of the current record."""

@@ -53,6 +53,7 @@ ROWS = tuple(
         derivative=Derivative(derive=True, selects=True),  # it is not to sort again
         operand=("q",) if kind == "Scalar" else (),
         dtypes="f",
+        autocast="cpu float32",
         is_internal=True,
         source="torch.quantile",
     )
