@@ -210,7 +210,7 @@ class OpOverload(Redirecting):
     def prepare(self) -> Any:
         """Builds the function of a call unless a call has, and returns the current record's dispatcher.
 
-        It returns None where nothing defines the op any more. Another thread may drop what this one has built.
+        It returns None where nothing defines the op any more. Another thread may drop what this one built.
         """
         while (dispatcher := self._dispatcher) is None and self.alive:
             self._build(self)

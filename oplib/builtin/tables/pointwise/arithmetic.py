@@ -187,8 +187,10 @@ def _gcd(x: Any, y: Any) -> Any:
 def _lcm(x: Any, y: Any) -> Any:
     divisor = _gcd(x, y)
     is_none = divisor == strong(0, divisor)
-    multiple = x // jnp.where(is_none, strong(1, divisor), divisor) * y
-    return jnp.where(is_none, strong(0, divisor), jnp.abs(multiple))
+    multiple = jnp.abs(x // jnp.where(is_none, strong(1, divisor), divisor)) * jnp.abs(y)
+    if multiple.dtype.itemsize >= 4:  # torch multiplies smaller ones in 32 bits, and cuts the result
+        multiple = jnp.abs(multiple)
+    return jnp.where(is_none, strong(0, divisor), multiple)
 
 
 ROWS = (
