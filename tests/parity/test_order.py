@@ -18,6 +18,7 @@ VALUES = {
     "ints": DRAWS.integers(-5, 5, 20).astype(np.int32),
     "bytes": DRAWS.integers(0, 9, 20).astype(np.uint8),
     "least int": np.array([-(2**31), 2**31 - 1, 0, -(2**31)], np.int32),
+    "least byte": np.array([-128, 127, 0, -1, -128, 127], np.int8),
     "halves": DRAWS.normal(size=(5, 6)).astype(np.float16),
     "blocks": DRAWS.integers(-3, 3, (3, 4, 5)).astype(np.float32),
 }
@@ -69,12 +70,53 @@ def test_an_item_of_a_rank_is_that_of_torch_and_lies_at_its_index(pair, name, di
     np.testing.assert_array_equal(picked, look(values))
 
 
+@pytest.mark.parametrize("dim", [0, -1])
 @pytest.mark.parametrize("descending", [True, False])
-def test_a_sort_is_torchs_stable_one(pair, descending):
+def test_a_sort_is_torchs_stable_one(pair, descending, dim):
     theirs, ours = pair
-    expected = torch.sort(theirs, stable=True, descending=descending)
-    for found, due in zip(oplib.sort(ours, descending=descending), expected, strict=True):
+    expected = torch.sort(theirs, stable=True, descending=descending, dim=dim)
+    for found, due in zip(oplib.sort(ours, descending=descending, dim=dim), expected, strict=True):
         np.testing.assert_array_equal(look(found), look(due))
+        np.testing.assert_array_equal(np.signbit(look(found)), np.signbit(look(due)))
+
+
+WIDE = {  # some have keys that leave no room for an index beside them
+    "float64": np.array([2, np.nan, -0.0, 0, -np.inf, 2, 1e-310, np.inf]),
+    "float32": np.array([2, np.nan, -0.0, 0, -np.inf, 2, 1e-40, np.inf], np.float32),
+    "int64": np.array([-(2**63), 2**63 - 1, 0, -1, 2**40, -(2**63)]),
+    "int32": np.array([-(2**31), 2**31 - 1, 0, -1, 2**20, -(2**31)], np.int32),
+}
+
+
+@pytest.mark.parametrize("kind", WIDE)
+@pytest.mark.parametrize("descending", [True, False])
+def test_a_sort_with_64_bits_is_torchs(kind, descending):
+    with jax.enable_x64(True):
+        expected = torch.sort(torch.tensor(WIDE[kind]), stable=True, descending=descending)
+        for found, due in zip(
+            oplib.sort(oplib.tensor(WIDE[kind]), descending=descending), expected, strict=True
+        ):
+            np.testing.assert_array_equal(look(found), look(due))
+            assert look(found).dtype == look(due).dtype
+
+
+@pytest.mark.parametrize("descending", [True, False])
+@pytest.mark.parametrize(
+    "wrap", [jax.jit, jax.vmap, lambda f: jax.jit(jax.vmap(f)), lambda f: jax.vmap(jax.jit(f))]
+)
+def test_a_transformed_sort_needs_no_setting_of_64_bits(wrap, descending):
+    array = DRAWS.integers(-3, 3, (6, 9)).astype(np.float32)
+    expected = torch.sort(torch.tensor(array), stable=True, descending=descending).indices
+    found = wrap(lambda row: oplib.argsort(row, descending=descending))(jax.numpy.asarray(array))
+    np.testing.assert_array_equal(found, expected.numpy())
+    assert found.dtype == np.int32
+
+
+@pytest.mark.parametrize("call", [oplib.sort, oplib.argsort, oplib.msort])
+def test_cpus_sort_single_integers_which_takes_a_fifth_of_the_time_of_pairs(call):
+    compiled = jax.jit(call).lower(jax.ShapeDtypeStruct((1000,), np.float32)).compile().as_text()
+    (line,) = [line for line in compiled.splitlines() if " sort(" in line]
+    assert " = s64[1000]" in line
 
 
 @pytest.mark.parametrize("kind", ["without nan", "ints", "bytes", "halves", "blocks"])
