@@ -2,6 +2,7 @@
 
 from oplib.torch_names import list_public as _list_public
 
+from .first_nan import FirstNaN, first_nan
 from .gradients import EdgeStatistics, FirstBad, GradientReport
 from .graph import Graph, graph
 from .groups import FunctionSummary
@@ -14,6 +15,7 @@ from .text import graph_text
 __all__ = [
     "EdgeStatistics",
     "FirstBad",
+    "FirstNaN",
     "FunctionSummary",
     "GradientReport",
     "Graph",
@@ -23,6 +25,7 @@ __all__ = [
     "ProfileRow",
     "ProgramReport",
     "SavedRecord",
+    "first_nan",
     "graph",
     "graph_text",
     "ops",
