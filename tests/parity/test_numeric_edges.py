@@ -133,3 +133,80 @@ def test_the_logarithm_of_no_sum_has_no_derivative():
     total.sum().backward()
     np.testing.assert_allclose(total.detach().numpy(), [-INF, 1, np.log(2)], rtol=1e-6)
     assert x.grad.tolist() == [0, 0, 0.5]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_whole_powers_of_two_are_exact_and_others_near(dtype):
+    with jax.enable_x64(True):
+        ends = [-INF, -1e30, 1e30, INF, NAN, -0.0, *([128, 127.99] if dtype == np.float32 else [1024])]
+        whole = np.arange(-126, 128).astype(dtype)
+        np.testing.assert_array_equal(
+            oplib.exp2(oplib.tensor(whole)).numpy(), np.ldexp(dtype(1), whole.astype(int))
+        )
+        scaled = oplib.ldexp(oplib.tensor(dtype(1.5)), oplib.tensor(whole.astype(int)))
+        np.testing.assert_array_equal(scaled.numpy(), np.ldexp(dtype(1.5), whole.astype(int)))
+        items = np.concatenate([np.linspace(-120, 120, 1001), ends]).astype(dtype)
+        with np.errstate(over="ignore"):
+            due = np.exp2(items)
+        found = oplib.exp2(oplib.tensor(items)).numpy()
+        np.testing.assert_allclose(found, due, rtol=3 * np.finfo(dtype).eps)
+
+
+SECOND = {  # functions whose second derivatives are known
+    "log_ndtr": (lambda x: oplib.special.log_ndtr(x), [15, 20, 39, 60], 0.0),
+    "log_ndtr below": (lambda x: oplib.special.log_ndtr(x), [-200, -60], -1.0),
+    "i1": (lambda x: oplib.special.i1(x), [1e-8, 1e-3, 0], [3.75e-9, 3.75e-4, 0]),
+    "acosh": (lambda x: oplib.acosh(x), [1, 2], [-INF, -2 / 3**1.5]),
+}
+
+
+@pytest.mark.parametrize("name", SECOND)
+def test_second_derivatives_are_right_at_edges(name):
+    function, items, due = SECOND[name]
+    x = oplib.tensor(np.array(items, np.float32), requires_grad=True)
+    (first,) = oplib.autograd.grad(function(x).sum(), x, create_graph=True)
+    (second,) = oplib.autograd.grad(first.sum(), x)
+    np.testing.assert_allclose(second.numpy(), np.broadcast_to(due, len(items)), rtol=3e-3, atol=1e-12)
+
+
+@pytest.mark.parametrize("at", [-3, -1, -0.99, 0, 0.4, 0.999, 1, 1.001, 7])
+def test_the_bessel_function_i1_joins_its_series_smoothly(at):
+    with jax.enable_x64(True):
+        function = oplib.special.i1
+        for _ in range(3):
+            step = 1e-5
+            due = (function(jnp.asarray(at + step)) - function(jnp.asarray(at - step))) / (2 * step)
+            function = jax.grad(function)
+            np.testing.assert_allclose(function(jnp.asarray(float(at))), due, rtol=1e-5, atol=1e-7)
+
+
+FIRST = {
+    "erfcx": lambda lib, x: lib.special.erfcx(x),
+    "acosh": lambda lib, x: lib.acosh(x),
+    "log_ndtr": lambda lib, x: lib.special.log_ndtr(x),
+    "lerp by its weight": lambda lib, x: lib.lerp(lib.tensor(INF), lib.tensor(1.0), x),
+    "lerp to inf": lambda lib, x: lib.lerp(lib.tensor(1.0), lib.tensor(INF), x),
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_gradients_at_infinite_numbers_are_those_of_torch(name):
+    gradients = []
+    for lib in (torch, oplib):
+        x = lib.tensor(
+            [-INF, -3, 0.25, 0.5, 1, 3] if name == "erfcx" else [0.25, 0.5, 1, 3], requires_grad=True
+        )
+        FIRST[name](lib, x).sum().backward()
+        gradients.append(x.grad.numpy())
+    np.testing.assert_allclose(gradients[1], gradients[0], rtol=1e-5)
+
+
+def test_the_zeta_function_has_its_limit():
+    assert oplib.special.zeta(oplib.tensor([INF, 2]), oplib.tensor([1.0, 1])).tolist()[0] == 1
+
+
+@pytest.mark.parametrize("p", [0, 1, 2, 3, INF])
+def test_rows_without_columns_have_no_distance(p):
+    x = np.zeros((3, 0), np.float32)
+    assert oplib.cdist(oplib.tensor(x), oplib.tensor(x[:2]), p).tolist() == [[0, 0]] * 3
+    assert F.pdist(oplib.tensor(x), p).tolist() == [0, 0, 0]

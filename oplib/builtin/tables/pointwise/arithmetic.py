@@ -132,8 +132,25 @@ def _nextafter_backward(ctx: Any, g: Any) -> Any:
     return sum_like((jnp.where(x == other, strong(0, g), g), None), ctx.saved_tensors)
 
 
+def raise_two(x: Any) -> Any:
+    """Returns powers of two; those of whole numbers are exact."""
+    if x.dtype.kind == "c":
+        return lax.exp2(x)
+    info = jnp.finfo(x.dtype)
+    bias = int(info.maxexp) - 1
+    bounded = lax.clamp(strong(4 - 2 * bias, x), x, strong(2 * bias - 4, x))
+    whole = lax.floor(bounded)
+    count = lax.convert_element_type(whole, f"int{info.bits}")
+    half = count >> strong(1, count)  # two factors, because one would be inf before the power is
+    first, second = (
+        lax.bitcast_convert_type((part + strong(bias, part)) << strong(info.nmant, part), x.dtype)
+        for part in (half, count - half)
+    )
+    return lax.exp2(bounded - whole) * first * second
+
+
 def _ldexp(x: Any, y: Any) -> Any:
-    return x * lax.exp2(y)
+    return x * raise_two(y)
 
 
 def _save_exponent(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed

@@ -180,8 +180,8 @@ def lerp(self: Any, end: Any, weight: Any) -> Any:
     own = compute_dtype(self.dtype, (self, end, weight))
     x, y, w = broadcast([lax.convert_element_type(array, own) for array in (self, end, weight)])
     is_near = lax.abs(w) < strong(0.5, lax.abs(w))
-    blend = jnp.where(is_near, x + w * (y - x), y - (y - x) * (strong(1, w) - w))
-    return lax.convert_element_type(blend, self.dtype)
+    share = jnp.where(is_near, w, w - strong(1, w))
+    return lax.convert_element_type(jnp.where(is_near, x, y) + share * (y - x), self.dtype)
 
 
 def _add_combined(op: str, combine: Any, self: Any, tensor1: Any, tensor2: Any, *, value: Any = None) -> Any:

@@ -29,6 +29,7 @@ from oplib.library import Derivative
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 
+from .arithmetic import raise_two
 from .basic import find_direction, find_sign
 from .shared_rows import ONE_NUMBER, make_pairs, make_unary
 
@@ -58,7 +59,7 @@ def _square(self: Any) -> Any:
 EXPONENTIALS = (
     make_unary(
         "exp2",
-        lax.exp2,
+        raise_two,
         "2 to the power of self",
         from_output(lambda g, y: g * jnp.conj(y) * strong(_LN2, y)),
     ),
@@ -101,8 +102,6 @@ def _acosh_backward(ctx: Any, g: Any) -> Any:
     """Computes the root of each factor, because the root of the product has the wrong sign for Re < 0."""
     x = to_floating(ctx.saved_tensors[0])
     one = strong(1, x)
-    if x.dtype.kind != "c":
-        return g * lax.rsqrt((x - one) * (x + one))
     return g * jnp.conj(lax.rsqrt(x - one) * lax.rsqrt(x + one))
 
 

@@ -21,7 +21,6 @@ from oplib.importing import LateImports
 from oplib.library import Derivative
 
 from .arithmetic import divide_sine, replace_unless_finite
-from .basic import find_sign
 from .shared_rows import make_pairs
 
 _ROOT_OF_HALF = math.sqrt(0.5)
@@ -31,7 +30,8 @@ _ROOT_OF_HALF = math.sqrt(0.5)
 
 def _erfcx(x: Any) -> Any:
     """Returns exp(x * x) * erfc(x): by the definition near 0, by W. J. Cody's quotients further out."""
-    size = jnp.where(x < strong(0, x), -x, x)
+    finite = jnp.where(x == strong(-jnp.inf, x), strong(-1, x), x)  # the other term is inf there
+    size = jnp.where(x < strong(0, x), -finite, finite)
     is_near, is_far = size < strong(0.5, x), size > strong(4, x)
     near = jnp.where(is_near, x, strong(0, x))
     middle = jnp.where(is_near | is_far, strong(1, x), size)
@@ -62,9 +62,13 @@ def _log_ndtr(x: Any) -> Any:
 
 
 def _log_ndtr_backward(ctx: Any, g: Any) -> Any:
-    """Computes density / probability by one formula that neither vanishes nor overflows."""
+    """Computes density / probability; below 0 without the two, which vanish."""
     (x,) = ctx.saved_tensors
-    return g * strong(math.sqrt(2 / math.pi), x) / _erfcx(x * strong(-_ROOT_OF_HALF, x))
+    is_low, zero = x < strong(0, x), strong(0, x)
+    low, high = jnp.where(is_low, x, zero), jnp.where(is_low, zero, x)
+    density = strong(_ROOT_OF_HALF, x) * lax.exp(high * high * strong(-0.5, x)) / _ndtr(high)
+    slope = jnp.where(is_low, strong(math.sqrt(2), x) / _erfcx(low * strong(-_ROOT_OF_HALF, x)), density)
+    return g * slope * strong(1 / math.sqrt(math.pi), x)
 
 
 _scipy = LateImports("jax.scipy", {"ndtri": "special"})  # its import takes half the time of importing oplib
@@ -127,8 +131,13 @@ def _xlog1py(x: Any, y: Any) -> Any:
 
 
 def _i1(x: Any) -> Any:
-    size = x * lax.stop_gradient(find_sign(x))  # JAX's derivative of abs is 1 at 0
-    return lax.exp(size) * lax.bessel_i1e(x)
+    """Sums the series near 0, where JAX's second derivative is a difference of large numbers."""
+    is_small = lax.abs(x) < strong(1, x)
+    near, away = jnp.where(is_small, x, strong(0, x)), jnp.where(is_small, strong(1, x), x)
+    series = strong(1, x)
+    for k in range(9, 0, -1):
+        series = strong(1, x) + near * near * series / strong(4 * k * (k + 1), x)
+    return jnp.where(is_small, strong(0.5, x) * near * series, lax.exp(lax.abs(away)) * lax.bessel_i1e(away))
 
 
 def _spherical_j0(x: Any) -> Any:

@@ -105,10 +105,10 @@ def compute_norm(array: Any, order: float, axes: Sequence[int], keepdim: bool) -
             axis=tuple(axes),
             keepdims=keepdim,
         )
+    if order == 1 or not array.size:
+        return jnp.sum(sizes, axis=tuple(axes), keepdims=keepdim)
     if math.isinf(order):
         return (jnp.max if order > 0 else jnp.min)(sizes, axis=tuple(axes), keepdims=keepdim)
-    if order == 1:
-        return jnp.sum(sizes, axis=tuple(axes), keepdims=keepdim)
     total = jnp.sum(_power(sizes, order), axis=tuple(axes), keepdims=keepdim)
     return _power(total, 1 / order)
 
