@@ -45,7 +45,6 @@ from .derived_call import (
     refuse_own_rules,
     run_inlined,
 )
-from .late_lowering import lower_late
 from .linear import Linear, make_linear
 from .linear_primitive import (
     apply_linear,
@@ -115,7 +114,10 @@ class Carrier:
         self.linear.def_impl(partial(apply_linear, self.linear))
         for primitive, lower in ((self.call, lower_call), (self.linear, lower_linear)):
             primitive.multiple_results = True
-            lower_late(primitive)
+            # Some functions of JAX (searchsorted, expm) are primitives of a higher level.
+            # JAX expands them before lowering, and asks each primitive whose jaxpr contains them to do so.
+            # Those of oplib trace anew when they are lowered, and the new trace has only expanded primitives.
+            primitive.is_high = lambda *_, **__: False
             mlir.register_lowering(primitive, lower)
         batching.fancy_primitive_batchers[self.call] = rule_of_jax(self._batch_call)
         batching.fancy_primitive_batchers[self.linear] = rule_of_jax(self._batch_linear)
