@@ -63,6 +63,11 @@ DIFFERENCES = (
     Difference(("*",), "the derivative for 'inplace version of", WITH_DERIVATIVE),
     Difference(("*",), "to a single memory location", OVERLAP),
     Difference(
+        ("quantile", "nanquantile"),
+        "that of oplib alone requires grad",
+        "the weight of a neighbour is saved as a float, which does not say that it was found by counting",
+    ),
+    Difference(
         ("abs",), "In-place abs is not supported for complex", "the magnitudes are written as complex numbers"
     ),
     Difference(("normal.in_place",), "normal() received an invalid combination", OF_METHOD),
