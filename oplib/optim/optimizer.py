@@ -16,6 +16,7 @@ from oplib.errors import ArgumentTypeError, ArgumentValueError, describe
 from oplib.pytree import tree_flatten, tree_structure, tree_unflatten
 from oplib.tensor import Tensor, box
 from oplib.tensor.devices.layout import Space, find_on_mesh, find_space, move_to_space, replicate_on_mesh
+from oplib.tensor.views.view_storage import refuse_shared_items
 from oplib.torch_names import HINTS
 from oplib.tracebacks import entry_point
 
@@ -228,6 +229,7 @@ class Optimizer:
         for index, (param, grad) in enumerate(zip(params, grads, strict=True)):
             if grad is not None and grad.shape != param.shape:
                 refuse_old_gradient("Optimizer.step", grad, param)
+            refuse_shared_items(self.params[index], "Optimizer.step")
             if param.shape != self._shapes[index] and index in self._owners:
                 raise ArgumentValueError(
                     "Optimizer.step: the state of a parameter is from before the parameter got another shape "

@@ -13,7 +13,7 @@ import optax
 import pytest
 
 import oplib
-from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, TracingError
+from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, AutogradError, TracingError
 from oplib.optim import Optimizer
 
 
@@ -712,3 +712,13 @@ def test_a_part_of_a_state_is_loaded_where_it_is_asked_for():
     small.load_state_dict(large.state_dict(copy=True), strict=False)
     with pytest.raises(ArgumentValueError, match="does not fit"):
         large.load_state_dict({"state": {"[0].mu['w']": oplib.ones(5)}}, strict=False)
+
+
+@pytest.mark.parametrize("compile_step", [False, True])
+def test_a_parameter_whose_items_share_memory_is_not_written(compile_step):
+    param = oplib.zeros(()).expand(3).detach().requires_grad_()
+    param.grad = oplib.tensor([1.0, 2.0, 3.0])
+    optimizer = Optimizer(optax.sgd(1.0), [param])
+    with pytest.raises(AutogradError, match="more than one element of the written-to tensor"):
+        (oplib.jit(optimizer.step) if compile_step else optimizer.step)()
+    assert param.tolist() == [0.0, 0.0, 0.0]

@@ -11,6 +11,7 @@ from oplib.autograd.tangents import write_tangent
 from oplib.errors import AutogradError, GradientTypeError, TracingError, describe
 from oplib.tensor import Tensor, box
 from oplib.tensor.storage.escape import is_escaping, is_made_inside
+from oplib.tensor.views.view_storage import refuse_shared_items
 
 from .gradient_representation import ARRAYS, is_tracer_class
 from .node import FIRST, Edge, Gradients, TapeNode, builtin_nodes
@@ -78,6 +79,7 @@ class AccumulateGrad(TapeNode):
     def store_sum(self, total: Any) -> None:
         """Writes the sum of the ``grad`` of the leaf and a gradient. The caller holds ``adding``."""
         held: Any = self.variable._grad
+        refuse_shared_items(held, "AccumulateGrad")
         held._storage.write(total)
 
     def check(self) -> None:
@@ -117,12 +119,14 @@ class AccumulateGrad(TapeNode):
             refuse_old_gradient("AccumulateGrad", held, array)
         elif run.create_graph:
             leaf._grad = representation.add(held, grad)
-        elif representation.tensor_mode:  # in a dual level, where the sum has a tangent
-            added = representation.add(held, grad)
-            held._storage.write(added._storage.array)
-            write_tangent(held, added)
         else:
-            held._storage.write(representation.add(held._storage.array, array))
+            refuse_shared_items(held, "AccumulateGrad")
+            if representation.tensor_mode:  # in a dual level, where the sum has a tangent
+                added = representation.add(held, grad)
+                held._storage.write(added._storage.array)
+                write_tangent(held, added)
+            else:
+                held._storage.write(representation.add(held._storage.array, array))
 
 
 builtin_nodes["AccumulateGrad"] = AccumulateGrad

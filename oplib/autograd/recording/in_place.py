@@ -22,6 +22,7 @@ from oplib.tensor.dtypes.class_names import WORDS
 from oplib.tensor.storage.cut import fit_written
 from oplib.tensor.storage.escape import refuse_escape
 from oplib.tensor.views import ViewStorage
+from oplib.tensor.views.view_storage import refuse_shared_items
 
 from .formula_node import NOBODY, FormulaNode
 from .rebase import note_write, rebase_history
@@ -44,14 +45,7 @@ def check_may_write(
             base. With grad mode on, also: the tensor is a leaf that requires grad, a view of one, or a view
             whose history may not be rebased.
     """
-    storage: Any = tensor._storage
-    is_part = tensor._root is not None and hasattr(storage, "chain")  # a view may have got other contents
-    may_share = not is_part or storage.chain.is_injective or not storage.size
-    if not (may_share or (is_uniform and storage.chain.is_strided)):
-        raise AutogradError(
-            f"{op}: unsupported operation: more than one element of the written-to tensor refers to a single "
-            f"memory location. Got {describe(storage)}, an expanded view. Write into tensor.clone()."
-        )
+    refuse_shared_items(tensor, op, is_uniform=is_uniform)
     check_may_turn(tensor, op, operands)
 
 

@@ -26,7 +26,10 @@ from .specification import FunctionSpec
 
 _INPLACE = {"inplace": "a bool, by default False; whether the result is written into `input`, a Tensor."}
 # the checks pass whatever the operands are if none of these holds
-_MAY_NOT_WRITE = "{0}._root is not None or {0}._read_only or {0}._requires_grad or __modes.state.watchers"
+_MAY_NOT_WRITE = (
+    "{0}._root is not None or {0}._storage.__class__ is not __Storage or {0}._read_only "
+    "or {0}._requires_grad or __modes.state.watchers"
+)
 _OWNER_ARRAY = "__storage.array if __storage.__class__ is __Storage else __get_owner_array(__storage)"
 _WRITE = "__written = __write({}, None, {!r}, __seen)\nif __written is not None: return __written\ncontinue"
 

@@ -16,6 +16,7 @@ from oplib.tensor.inference import mark_inference, refuse_saving
 from oplib.tensor.storage.cut import cuts_results, fit_written, stop
 from oplib.tensor.storage.escape import refuse_escape
 from oplib.tensor.storage.ingestion import to_array
+from oplib.tensor.views.view_storage import refuse_shared_items
 
 from .scalars import to_operand
 
@@ -142,5 +143,6 @@ def write_back(op: str, outputs: Sequence[Any], written: Sequence[Tensor]) -> No
                 f"{describe(old)}. Return an array of the same shape and dtype from the kernel."
             )
         refuse_escape(new, tensor, op)
+        refuse_shared_items(tensor, op)
     for tensor, new in zip(written, outputs, strict=False):
         tensor._storage.write(fit_written(tensor._storage, new))

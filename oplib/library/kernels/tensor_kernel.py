@@ -109,9 +109,9 @@ def refuse_undeclared_writes(
     changed = [tensor for tensor, version in before if tensor._storage.version != version]
     if not changed:
         return
-    declared = {id(tensor._storage) for tensor in find_written(record, values)}
+    declared = {id(tensor._storage.owner) for tensor in find_written(record, values)}
     for tensor in changed:
-        if id(tensor._storage) not in declared:
+        if id(tensor._storage.owner) not in declared:  # a view of a written argument sees the write
             pairs = zip(record.schema.arguments, values, strict=True)
             name = next(
                 argument.name

@@ -229,7 +229,7 @@ class Chain:
 
     def write(self, whole: Any, part: Any, starts: Starts) -> Any:
         """Returns the base with the view replaced. The function is compiled if both are concrete."""
-        if self.is_identity and part.shape == self.shape:
+        if self.is_identity and part.shape == self.shape and part.__class__ is not np.ndarray:
             return part
         run = self._run_traced if isinstance(whole, Tracer) or isinstance(part, Tracer) else self.run
         return run("put", Chain.put, starts, whole, part)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
+from oplib.errors import AutogradError, describe
 from oplib.tensor.devices.layout import place_like
 from oplib.tensor.storage.escape import runs_at_once
 from oplib.tensor.storage.fresh import (
@@ -310,6 +311,32 @@ class AliasStorage(Storage):
         if done and counted:
             self.version += 1  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
         return done
+
+
+def refuse_shared_items(tensor: Any, op: str, *, is_uniform: bool = False) -> None:
+    """Raises if several items of a tensor share one memory location.
+
+    Args:
+        tensor: the Tensor to write.
+        op: what writes it.
+        is_uniform: all items get the same value, so that they may share one.
+    """
+    storage = tensor._storage
+    chains: list[Chain] = []  # of a detached view of a view, for example
+    while isinstance(storage, (AliasStorage, ViewStorage)):
+        if isinstance(storage, ViewStorage):
+            chains.append(storage.chain)
+            storage = storage.base
+        else:
+            storage = storage.cell
+    if all(chain.is_injective for chain in chains) or 0 in chains[0].shape:
+        return
+    if not (is_uniform and len(chains) == 1 and chains[0].is_strided):
+        raise AutogradError(
+            f"{op}: unsupported operation: more than one element of the written-to tensor refers to a single "
+            f"memory location. Got {describe(tensor._storage.spec)}, an expanded view. Write into "
+            "tensor.clone()."
+        )
 
 
 def make_view_storage(base: Storage, chain: Chain, starts: Starts) -> ViewStorage:

@@ -5,6 +5,7 @@ import pytest
 
 import oplib
 from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
+from oplib.errors import AutogradError
 
 
 @pytest.mark.spec("E.7")
@@ -79,3 +80,29 @@ def test_gradients_are_summed_in_float32_without_weak_types():
     (x * 2 + x * 3).backward()
     assert x.grad.array.dtype == jnp.float32
     assert not x.grad.array.weak_type
+
+
+@pytest.mark.parametrize("way", ["op by op", "in a program", "compiled"])
+@pytest.mark.parametrize("held", ["expanded", "overlapping", "every second", "data"])
+def test_a_gradient_is_not_added_where_items_share_memory(held: str, way: str, monkeypatch):
+    w = oplib.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    base = oplib.zeros(5) if held == "every second" else oplib.zeros(1)
+    w.grad = {
+        "expanded": lambda: base.expand(3),
+        "overlapping": lambda: base.as_strided((3,), (0,)),
+        "every second": lambda: base[::2],
+        "data": lambda: oplib.zeros(3).data,
+    }[held]()
+
+    def step():
+        (w * w).sum().backward()
+
+    step = oplib.jit(step) if way == "in a program" else step
+    monkeypatch.setattr(oplib.config, "compiled_autograd", way == "compiled")
+    if held in ("expanded", "overlapping"):
+        with pytest.raises(AutogradError, match="more than one element of the written-to tensor"):
+            step()
+        assert w.grad.tolist() == [0.0, 0.0, 0.0]
+        w.grad = w.grad.clone()
+    step()
+    assert w.grad.tolist() == [2.0, 4.0, 6.0]

@@ -110,3 +110,38 @@ def test_a_new_value_of_another_structure_is_refused(answer: Any, text: str) -> 
     with pytest.raises(ResultError, match=text):
         restructure(xs, oplib.tensor(0.0))
     assert [x._version for x in xs] == [0, 0]
+
+
+@pytest.mark.usefixtures("forget_ops")
+def test_an_argument_that_is_a_view_of_a_written_one_sees_the_write() -> None:
+    @custom_op("written::add_and_weigh", mutates_args=("a",))
+    def add_and_weigh(a: oplib.Tensor, c: oplib.Tensor) -> oplib.Tensor:
+        a.add_(1)
+        return (a * c).sum()
+
+    for call in (add_and_weigh, oplib.jit(add_and_weigh)):
+        b = oplib.tensor([1.0, 2.0, 3.0])
+        assert call(b, b[0]).item() == (2 + 3 + 4) * 2  # torch gives the same
+        assert b.tolist() == [2.0, 3.0, 4.0]
+
+    @custom_op("written::writes_another", mutates_args=("a",))
+    def writes_another(a: oplib.Tensor, c: oplib.Tensor) -> None:
+        c.add_(1)
+
+    with pytest.raises(AutogradError, match="the kernel wrote argument 'c'"):
+        writes_another(b, oplib.ones(1))
+
+
+@pytest.mark.usefixtures("forget_ops")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_kernel_on_arrays_writes_into_no_argument_whose_items_share_memory(compiled: bool) -> None:
+    @custom_op("written::count_up", mutates_args=("a",))
+    def count_up(a: jax.Array) -> jax.Array:
+        return a + jnp.arange(3.0)
+
+    a = oplib.zeros(()).expand(3)
+    with pytest.raises(AutogradError, match="more than one element of the written-to tensor"):
+        (oplib.jit(count_up) if compiled else count_up)(a)
+    assert a.tolist() == [0.0, 0.0, 0.0]
+    count_up(b := oplib.zeros(6)[::2])
+    assert b.tolist() == [0.0, 1.0, 2.0]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import oplib
+from oplib.errors import AutogradError
 from oplib.tensor import Storage
 from oplib.tensor.storage.fresh import LARGE
 from tests.tensor.views.row_writers import ROW_WRITERS
@@ -94,3 +95,31 @@ def test_a_large_view_reads_what_was_written_into_its_base_each_time():
         base[10:20] = 9.0
         expected[10:20] = 9.0
         assert part.sum().item() == part.sum().item() == expected[10:-10].sum()
+
+
+def test_an_item_of_an_expanded_number_is_written_by_a_number():
+    base = oplib.zeros(())
+    view = base.expand(2, 3)
+    view.fill_(2.0)
+    view[1, 2] = 5.0  # the item is all of the base
+    assert base.item() == 5.0
+    assert view.tolist() == [[5.0] * 3] * 2
+
+
+@pytest.mark.parametrize("way", [lambda x: x.detach(), lambda x: x.data, lambda x: x.detach().data[:]])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_an_expanded_tensor_that_is_detached_is_not_written_either(way, compiled):
+    expanded = oplib.zeros(()).expand(3)
+    shared, row = way(expanded), oplib.arange(3.0)
+    for write in (
+        lambda: shared.add_(row),
+        lambda: shared.copy_(row),
+        lambda: oplib.add(row, 1, out=shared),
+        lambda: shared.__setitem__(slice(0, 2), row[1:]),
+    ):
+        with pytest.raises(AutogradError, match="more than one element of the written-to tensor"):
+            (oplib.jit(write) if compiled else write)()
+    assert expanded.tolist() == shared.tolist() == [0.0, 0.0, 0.0]
+    transposed = oplib.zeros(3, 2).detach().t().data
+    transposed.add_(oplib.tensor([[1.0], [2.0]]))
+    assert transposed.tolist() == [[1.0] * 3, [2.0] * 3]
