@@ -53,7 +53,8 @@ class CapturedCall:
             CapturedTracerError: a value that the kernel closes over is differentiated.
         """
         try:
-            outputs = self._attach_rules()(*map(to_jax_array, arrays))
+            inputs = tuple(map(to_jax_array, arrays))
+            outputs = self._attach_rules(inputs)(*inputs)
         except jax.errors.UnexpectedTracerError:
             raise CapturedTracerError(
                 f"{self._call}: the op closes over a value that JAX differentiates, and its rules give no "
@@ -65,13 +66,13 @@ class CapturedCall:
         self.structure, outputs = self._call.run_in_place(arrays)
         return tuple(outputs)
 
-    def _attach_rules(self) -> Function:
+    def _attach_rules(self, inputs: Sequence[Any]) -> Function:
         record = self._call.record
         if record.derivative.constant is not None:
             return lambda *arrays: tuple(map(jax.lax.stop_gradient, self._run_kernel(*arrays)))
         if record.is_transparent and record.jvp is None:
             return self._run_kernel
-        if self._call.layout.refs and record.jvp is None:
+        if record.jvp is None and (self._call.layout.refs or self._captures_ref(inputs)):
             return self._attach_backward()
         function = jax.custom_jvp(self._run_kernel)
         if record.derivative.backward is not None:
@@ -82,6 +83,10 @@ class CapturedCall:
             push = self._refuse
         function.defjvp(push, symbolic_zeros=True)
         return function
+
+    def _captures_ref(self, inputs: Sequence[Any]) -> bool:
+        effects = jax.make_jaxpr(self._run_kernel)(*inputs).effects
+        return any(hasattr(effect, "input") for effect in effects)
 
     def _attach_backward(self) -> Function:
         """Returns the kernel as a ``jax.custom_vjp``: under ``jit``, JAX finds Refs in no other form."""

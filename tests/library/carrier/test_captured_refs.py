@@ -147,3 +147,28 @@ def test_what_cannot_work_is_refused() -> None:
 
     with pytest.raises(ArgumentTypeError, match=r"refs::array: argument 'ref' .* of type Ref"):
         array(X, ref)
+
+
+@pytest.mark.parametrize("rule", ["none", "a formula", "derive"])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_local_op_closes_over_a_ref_of_the_traced_function(rule: str, mapped: bool) -> None:
+    def count(x: Any) -> Any:
+        ref = jax.new_ref(jnp.zeros(()))
+
+        def double(x: jax.Array) -> jax.Array:
+            ref[...] = ref[...] + jax.lax.stop_gradient(x).sum()
+            return x * 2
+
+        op = oplib.library.custom_op(double, autograd="derive" if rule == "derive" else None)
+        if rule == "a formula":
+            op.register_autograd(lambda ctx, grad: grad * 2)
+        return op(op(x)), ref[...]
+
+    run = jax.vmap(count) if mapped else count
+    x = jnp.ones((2, 3)) if mapped else jnp.ones(3)
+    for call in (jax.jit(run), run) if mapped else (jax.jit(run),):
+        twice, total = call(x)
+        np.testing.assert_array_equal(twice, 4 * x)
+        np.testing.assert_array_equal(total, jnp.full(x.shape[:-1], 3.0 + 6.0))
+    _, rows = jax.jit(lambda rows: jax.lax.scan(lambda c, row: (c, count(row)[1]), 0, rows))(jnp.ones((2, 3)))
+    np.testing.assert_array_equal(rows, [9.0, 9.0])
