@@ -44,7 +44,7 @@ class _Reading(threading.local):
 
 _reading = _Reading()
 _lock = threading.Lock()
-_watching: list[list[str]] = []
+_watching: dict[int, list[str]] = {}
 _OPENING: tuple[Any, ...] = (builtins, io)
 _replaced: list[Any] = [module.open for module in _OPENING]
 """``builtins.open`` and ``io.open`` outside of traces; another library may have replaced them too."""
@@ -102,18 +102,18 @@ def _describe(value: Any) -> Any:
 def _watch_files() -> Generator[list[str]]:
     """Gives the files that this thread opens to read them. While any thread watches, ``open`` is another."""
     outer, files = _reading.files, list[str]()
-    with _lock:
-        _watching.append(files)
-        for number, module in enumerate(_OPENING if len(_watching) == 1 else ()):
-            if module.open is not _open:  # it is still there if an interrupt came before it was put back
-                _replaced[number], module.open = module.open, _open
-    _reading.files = files
     try:
+        with _lock:
+            _watching[id(files)] = files
+            for number, module in enumerate(_OPENING if len(_watching) == 1 else ()):
+                if module.open is not _open:  # it is still there if an interrupt came before it was put back
+                    _replaced[number], module.open = module.open, _open
+        _reading.files = files
         yield files
     finally:
         _reading.files = outer
+        _watching.pop(id(files), None)  # first: an interrupt after it leaves nobody who seems to watch
         with _lock:
-            _watching.pop()
             for module, own in zip(_OPENING, () if _watching else _replaced, strict=False):
                 if module.open is _open:  # nobody has replaced it meanwhile
                     module.open = own

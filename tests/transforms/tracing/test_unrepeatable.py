@@ -14,6 +14,7 @@ import pytest
 import oplib
 from oplib.errors import TracingError
 from oplib.transforms.tracing import unrepeatable
+from tests.interrupts import interrupt_everywhere
 
 pytestmark = pytest.mark.spec("J.21")
 REFUSED = "does not do again what it did"
@@ -156,3 +157,22 @@ def test_an_open_that_an_interrupt_left_in_place_opens_files(tmp_path, monkeypat
     assert oplib.jit(lambda x: x * 2)(oplib.ones(1)).item() == 2
     with open(tmp_path / "a.txt") as file:  # noqa: PTH123  the function is tested
         assert file.read() == "a"
+
+
+def test_after_an_interrupt_anywhere_files_are_still_watched(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("a")
+    monkeypatch.setattr(unrepeatable, "_watching", {})
+    for module in (builtins, io):
+        monkeypatch.setattr(module, "open", module.open)
+
+    def work():
+        with unrepeatable._watch_files():
+            pass
+
+    places = 0
+    for _ in interrupt_everywhere(work):
+        places += 1
+        with unrepeatable._watch_files() as files:
+            (tmp_path / "a.txt").read_text()
+        assert len(files) == 1
+    assert places > 5
