@@ -102,6 +102,8 @@ def _acosh_backward(ctx: Any, g: Any) -> Any:
     """Computes the root of each factor, because the root of the product has the wrong sign for Re < 0."""
     x = to_floating(ctx.saved_tensors[0])
     one = strong(1, x)
+    if x.dtype.kind != "c":
+        return g * lax.rsqrt((x - one) * (x + one))
     return g * jnp.conj(lax.rsqrt(x - one) * lax.rsqrt(x + one))
 
 
