@@ -51,7 +51,7 @@ with collecting_later():
     from .tensor.dtypes.rules import default_int_dtype as _default_int_dtype
     from .tensor.inference import mark_inference
     from .tensor.methods.op_methods import add_op_methods
-    from .torch_names import list_public as _list_public, make_missing_error as _make_missing_error
+    from .torch_names import make_dir as _make_dir, make_missing_error as _make_missing_error
 
 if _typing.TYPE_CHECKING:
     from . import array_api, compiler, masked, optim, random, signal, testing, transforms, utils, visual
@@ -205,5 +205,4 @@ def __getattr__(name: str) -> _typing.Any:
     return value
 
 
-def __dir__() -> list[str]:
-    return _list_public(globals())
+__dir__ = _make_dir(globals())

@@ -17,6 +17,7 @@ from oplib.tensor.storage.escape import is_inside_trace as _is_inside_trace
 from oplib.torch_names import (
     hand_back as allow_in_graph,
     hand_back as disable,
+    make_dir as _make_dir,
     make_getattr as _make_getattr,
     no_compiler as is_exporting,
 )
@@ -26,6 +27,7 @@ if not _typing.TYPE_CHECKING:  # a type checker then reports a name that does no
     __getattr__ = _make_getattr(globals())
 
 __all__ = ["allow_in_graph", "disable", "is_compiling", "is_exporting"]
+__dir__ = _make_dir(globals())
 
 
 def is_compiling() -> bool:

@@ -25,6 +25,7 @@ from oplib.builtin.values import read_known
 from oplib.errors import ArgumentValueError, DimensionError, describe
 from oplib.tensor import default_int_dtype, get_default_dtype
 from oplib.tensor.dtypes.rules import INTEGRAL
+from oplib.torch_names import make_dir as _make_dir
 from oplib.tracebacks import entry_point
 
 Function = Callable[..., Any]
@@ -322,3 +323,4 @@ __all__ = [
     "sum",
     "var",
 ]
+__dir__ = _make_dir(globals())

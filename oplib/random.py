@@ -15,6 +15,8 @@ from collections.abc import Generator as Pausing, Iterable
 from contextlib import contextmanager
 from typing import Any
 
+from oplib.torch_names import make_dir as _make_dir
+
 from .tensor import default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "seed",
     "set_rng_state",
 ]
+__dir__ = _make_dir(globals())
 
 
 @contextmanager

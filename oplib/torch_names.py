@@ -212,16 +212,25 @@ def no_compiler() -> bool:
     return False
 
 
-def list_public(namespace: Mapping[str, Any]) -> list[str]:
-    """Returns what ``dir`` shows of a module: its public names and those of Python, no module of its own."""
-    return [*{*[name for name in namespace if name.startswith("__")], *namespace["__all__"]}]
+def make_dir(namespace: Mapping[str, Any], *further: str) -> Callable[[], list[str]]:
+    """Makes the ``__dir__`` of a module, which shows Python's names and the public ones, and no imports.
+
+    Args:
+        namespace: that of the module.
+        *further: public names that ``from module import *`` leaves out, such as modules.
+    """
+    return lambda: [*{*filter(_is_of_python, tuple(namespace)), *namespace["__all__"], *further}]
+
+
+def _is_of_python(name: str) -> bool:
+    return name.startswith("__")
 
 
 def make_lookups(
     namespace: dict[str, Any], values: Mapping[str, Any]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Makes the ``__getattr__`` and the ``__dir__`` of a module with values that are made when asked for."""
-    return make_getattr(namespace, values), lambda: list_public(namespace)
+    return make_getattr(namespace, values), make_dir(namespace)
 
 
 class MissingAttribute:

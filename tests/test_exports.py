@@ -4,6 +4,7 @@ import __future__
 
 import ast
 import importlib
+import re
 import types
 from pathlib import Path
 
@@ -17,6 +18,24 @@ FACADES = ["oplib", *sorted(f"oplib.{path.parent.name}" for path in (ROOT / "opl
 
 def list_exports(name: str) -> list[str]:
     return list(getattr(importlib.import_module(name), "__all__", []))
+
+
+def list_public_modules() -> list[str]:
+    """Returns the modules that pages of the reference show, and all that modules export, but those of ops."""
+    pages = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
+    found = ["oplib", "oplib.transforms", *re.findall(r"automodule:: (\S+)", pages)]
+    for name in found:
+        found += [
+            f"{name}.{item}"
+            for item in list_exports(name)
+            if isinstance(getattr(importlib.import_module(name), item), types.ModuleType)
+        ]
+    return sorted(
+        name for name in {*found} - {"oplib.ops"} if hasattr(importlib.import_module(name), "__all__")
+    )
+
+
+MODULES = list_public_modules()
 
 
 def find_definitions() -> dict[str, list[str]]:
@@ -47,6 +66,20 @@ def test_the_root_shows_nothing_that_it_does_not_list():
     assert {
         name for name in submodules if getattr(oplib, name).__name__.partition(".")[0] != "oplib"
     } == set()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_dir_shows_what_a_module_exports_and_its_public_modules_and_no_import(name):
+    module = importlib.import_module(name)
+    exports, shown = set(list_exports(name)), set(dir(module))
+    inner = {item.rpartition(".")[2] for item in MODULES if item.rpartition(".")[0] == name}
+    assert {*exports, "__name__", "__doc__"} <= shown
+    assert {item for item in shown - exports - inner if not item.startswith("_")} == set()
+
+
+def test_dir_of_ops_shows_namespaces():
+    assert "oplib" in dir(oplib.ops)
+    assert {"Any", "annotations", "ops"}.isdisjoint(dir(oplib.ops))
 
 
 DIFFERENT_IN_LINALG = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from oplib.builtin.functions.registry import FFT
 from oplib.tensor import Tensor
-from oplib.torch_names import make_getattr as _make_getattr
+from oplib.torch_names import make_dir as _make_dir, make_getattr as _make_getattr
 
 from .naming import collect
 
@@ -49,4 +49,5 @@ for _name in ("fftshift", "ifftshift"):
 _VALUES = FFT.rename({name: f"fft_{name}" for name in _SAME})
 globals().update(FUNCTIONS)
 __all__ = sorted({*_SAME, *FUNCTIONS})  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
+__dir__ = _make_dir(globals())
 __getattr__ = _make_getattr(globals(), _VALUES)

@@ -7,7 +7,7 @@ from typing import Any
 
 from oplib.builtin.functions.registry import FUNCTIONS as OPS, LINALG
 from oplib.tensor import Tensor
-from oplib.torch_names import make_getattr as _make_getattr
+from oplib.torch_names import make_dir as _make_dir, make_getattr as _make_getattr
 
 from .naming import collect
 
@@ -69,4 +69,5 @@ def _vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
 _VALUES = LINALG.rename({name: f"linalg_{name}" for name in _SAME if name not in FUNCTIONS})
 globals().update(FUNCTIONS)
 __all__ = sorted({*_SAME, *FUNCTIONS})  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables
+__dir__ = _make_dir(globals())
 __getattr__ = _make_getattr(globals(), _VALUES)

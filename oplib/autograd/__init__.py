@@ -17,6 +17,7 @@ import typing as _typing
 
 from oplib.errors import AutogradError
 from oplib.importing import LateImports as _LateImports
+from oplib.torch_names import make_dir as _make_dir
 
 from . import anomaly_mode, grad_mode
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
@@ -117,10 +118,16 @@ _late = _LateImports(
     },
 )
 __getattr__ = _late.find
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_late})
+__dir__ = _make_dir(
+    globals(),
+    "anomaly_mode",
+    "compiled_autograd",
+    "forward_ad",
+    "function",
+    "functional",
+    "grad_mode",
+    "graph",
+)
 
 
 if not init():

@@ -12,6 +12,7 @@ from jax.core import Tracer
 from oplib.errors import AutogradError, OplibError, describe
 from oplib.modes import ModeState, enter_block, leave_block, modes
 from oplib.tensor import Tensor
+from oplib.torch_names import make_dir as _make_dir
 from oplib.tracebacks import find_user_level
 
 from .nodes.locations import find_frame, locate_line, note_location, show_location
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from .nodes.node import Gradients, TapeNode
 
 __all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly"]
+__dir__ = _make_dir(globals())
 
 
 class _AnomalyBlock:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from oplib.errors import AutogradError, DataTypeError, GradientValueError, describe, describe_dtype
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
+from oplib.torch_names import make_dir as _make_dir
 
 from .array_functions.array_function import has_gradient
 from .mode_decorator import Flag, Mode
@@ -30,6 +31,7 @@ __all__ = [
     "make_dual",
     "unpack_dual",
 ]
+__dir__ = _make_dir(globals())
 
 
 class UnpackedDualTensor(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from oplib.modes import modes
+from oplib.torch_names import make_dir as _make_dir
 
 from .user_functions.context import FunctionCtx
 from .user_functions.function_node import BackwardCFunction, refuse_gradients
@@ -23,6 +24,7 @@ __all__ = [
     "NestedIOFunction",
     "once_differentiable",
 ]
+__dir__ = _make_dir(globals())
 
 
 class InplaceFunction(Function):

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from oplib.errors import ArgumentTypeError
 from oplib.modes import enter_block, leave_block, modes
 from oplib.tensor.storage.cut import find_constant_trace
+from oplib.torch_names import make_dir as _make_dir
 
 from .mode_decorator import Flag, Mode
 
@@ -21,6 +22,7 @@ __all__ = [
     "set_grad_enabled",
     "set_multithreading_enabled",
 ]
+__dir__ = _make_dir(globals())
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

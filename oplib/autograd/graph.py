@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from oplib.errors import AutogradError
 from oplib.tensor import Tensor
+from oplib.torch_names import make_dir as _make_dir
 
 from .engine.multi_grad_hook import MultiHandle as _MultiHandle, register_multi_grad_hook
 from .engine.node_logging import (
@@ -53,6 +54,7 @@ __all__ = [
     "save_on_cpu",
     "saved_tensors_hooks",
 ]
+__dir__ = _make_dir(globals())
 
 
 if not TYPE_CHECKING:  # a type checker then reports names that do not exist

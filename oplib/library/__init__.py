@@ -3,6 +3,7 @@
 import typing as _typing
 
 from oplib.importing import LateImports as _LateImports
+from oplib.torch_names import make_dir as _make_dir
 
 from .carrier.shape_evaluation import eval_shape
 from .derivatives.formula_context import Context
@@ -80,7 +81,4 @@ else:
 
 _late = _LateImports(__name__, {"autograd": "autograd", "opcheck": "opcheck.check"})
 __getattr__ = _late.find
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_late})
+__dir__ = _make_dir(globals())

@@ -2,7 +2,7 @@
 
 import typing as _typing
 
-from oplib.torch_names import make_getattr as _make_getattr
+from oplib.torch_names import make_dir as _make_dir, make_getattr as _make_getattr
 
 from .optimizer import Optimizer
 
@@ -10,3 +10,4 @@ if not _typing.TYPE_CHECKING:  # a type checker then reports a name that does no
     __getattr__ = _make_getattr(globals())
 
 __all__ = ["Optimizer"]
+__dir__ = _make_dir(globals())

@@ -6,6 +6,8 @@ is a leaf; only ``jax.tree_util`` treats it as a container.
 Classes are registered in a namespace of oplib, so this module does not affect optree or JAX.
 """
 
+from oplib.torch_names import make_dir as _make_dir
+
 from .flattening import (
     TreeSpec,
     leaf_unless_list_of,
@@ -47,3 +49,4 @@ __all__ = [
     "tree_structure",
     "tree_unflatten",
 ]
+__dir__ = _make_dir(globals())

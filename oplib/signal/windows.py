@@ -20,6 +20,7 @@ from oplib.tensor import Tensor, get_default_dtype
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.factories.from_data import tensor
+from oplib.torch_names import make_dir as _make_dir
 from oplib.tracebacks import entry_point
 
 _Array = np.ndarray[Any, Any]
@@ -215,3 +216,4 @@ __all__ = [
     "kaiser",
     "nuttall",
 ]
+__dir__ = _make_dir(globals())

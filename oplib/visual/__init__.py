@@ -1,6 +1,6 @@
 """Pictures of graphs and programs, as text, SVG and HTML; records of nodes; the table of the rules of ops."""
 
-from oplib.torch_names import list_public as _list_public
+from oplib.torch_names import make_dir as _make_dir
 
 from .first_nan import FirstNaN, first_nan
 from .gradients import EdgeStatistics, FirstBad, GradientReport
@@ -34,6 +34,4 @@ __all__ = [
     "read_nodes",
 ]
 
-
-def __dir__() -> list[str]:
-    return _list_public(globals())
+__dir__ = _make_dir(globals())

@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oplib.modes import modes
+from oplib.torch_names import make_dir as _make_dir
 
 from .parity import (
     AutogradCompilerInstance,
@@ -39,6 +40,7 @@ from .state import (
 from .switches import disable, enable, enable as _enable, reset
 
 __all__ = ["AutogradCompilerInstance", "counters", "disable", "enable", "reset"]
+__dir__ = _make_dir(globals())
 
 if TYPE_CHECKING:
     compiled_autograd_enabled: bool

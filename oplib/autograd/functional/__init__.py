@@ -8,8 +8,11 @@ Example:
             [0., 4.]])
 """
 
+from oplib.torch_names import make_dir as _make_dir
+
 from .hessian import hessian
 from .jacobian import jacobian
 from .products import hvp, jvp, vhp, vjp
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
+__dir__ = _make_dir(globals())

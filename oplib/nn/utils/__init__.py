@@ -12,7 +12,7 @@ Example:
 
 import typing as _typing
 
-from oplib.torch_names import make_getattr as _make_getattr
+from oplib.torch_names import make_dir as _make_dir, make_getattr as _make_getattr
 
 from . import rnn
 from .clip_grad import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
@@ -30,3 +30,4 @@ __all__ = [
     "rnn",
     "vector_to_parameters",
 ]
+__dir__ = _make_dir(globals())

@@ -17,10 +17,11 @@ from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
 from oplib.tensor.devices.placement import placement_like
 from oplib.tensor.factories.from_data import tensor
-from oplib.torch_names import make_getattr as _make_getattr
+from oplib.torch_names import make_dir as _make_dir, make_getattr as _make_getattr
 from oplib.tracebacks import entry_point
 
 __all__ = ["pad_sequence", "unpad_sequence"]
+__dir__ = _make_dir(globals())
 
 if not _typing.TYPE_CHECKING:  # a type checker then reports a name that does not exist
     __path__: list[str] = []  # with a path, as packages have, an import of such a name gives this hint too
