@@ -31,13 +31,18 @@ class FailedRead(NamedTuple):
 
 
 def note_read(error: E) -> E:
-    """Notes where a read of a traced value fails, and returns the error, which the caller raises."""
-    reads = modes.state.failed_reads
-    if reads is not None:
-        frame, _ = find_frame_outside(is_inside)
-        file, line = frame.f_code.co_filename, frame.f_lineno
-        what, shown = str(error).partition(". ")[0], linecache.getline(file, line).strip()
-        reads.append(FailedRead(id(error), f"{what} at {file}:{line}: `{shown}`"))
+    """Notes where a read of a traced value fails, and returns the error, which the caller raises.
+
+    The error says the place behind what it got.
+    """
+    frame, _ = find_frame_outside(is_inside)
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    place = f" at {file}:{line}: `{linecache.getline(file, line).strip()}`"
+    what, _, rest = str(error).partition(". Got ")
+    if rest:
+        error.args = (f"{what}. Got {rest.replace('. ', f'{place}. ', 1)}",)
+    if (reads := modes.state.failed_reads) is not None:
+        reads.append(FailedRead(id(error), what.partition(". ")[0] + place))
     return error
 
 

@@ -319,7 +319,8 @@ class JitFunction(Generic[P, R]):
 
     def _explain_value(self, error: Exception, arguments: CallArguments) -> ConcreteValueError:
         """The error for a function that asks for a value, with the line of the user that does."""
-        first = str(error).partition("\n")[0].removesuffix(".")
+        place = _find_place(error)
+        first = str(error).partition("\n")[0].removesuffix(".").replace(place, "")
         cures: list[str] = []
         if not isinstance(error, ConcreteValueError):  # the other says it itself
             cures.append(
@@ -330,8 +331,7 @@ class JitFunction(Generic[P, R]):
         if floats:
             cures.append(f" Floats are operands, here {', '.join(floats)}; static_argnames compiles one in.")
         return ConcreteValueError(
-            f"{self.__name__}: the value of a Tensor is needed while the function is compiled"
-            f"{_find_place(error)}. "
+            f"{self.__name__}: the value of a Tensor is needed while the function is compiled{place}. "
             f"{first}.{''.join(cures)}"
         )
 

@@ -3,6 +3,7 @@
 import contextlib
 import re
 
+import jax
 import numpy as np
 import pytest
 
@@ -192,3 +193,36 @@ def test_an_error_of_a_kernel_that_reads_counts_where_the_code_catches_it():
     assert double(oplib.ones(1)).item() == 2
     with pytest.raises(oplib.errors.TracingError, match="caught the error of a read"):
         step(oplib.ones(1))
+
+
+def _branch(x):
+    return x if x.sum() > 0 else -x
+
+
+def _index(x):
+    return x[x > 0].sum()
+
+
+def _search(x):
+    return oplib.unique(x)
+
+
+_RUNS = {
+    "oplib.vmap": oplib.vmap(_branch),
+    "twice": oplib.vmap(oplib.vmap(_branch)),
+    "oplib.jit": oplib.jit(_branch),
+    "oplib.scan": lambda x: oplib.scan(lambda c, row: (c, _branch(row)), x[0], x),
+    "jax.jit": jax.jit(_branch),
+    "jax.vmap": jax.vmap(_branch),
+    "oplib.vmap of a mask": oplib.vmap(_index),
+    "jax.jit of unique": jax.jit(_search),
+}
+
+
+@pytest.mark.parametrize("run", _RUNS)
+def test_the_error_of_a_read_says_the_line_once(run):
+    with pytest.raises(oplib.errors.TracingError) as caught:
+        _RUNS[run](oplib.ones(2, 2))
+    text = str(caught.value)
+    assert len(re.findall(r"test_failed_reads\.py:\d+: `return [^`]+`", text)) == 1
+    assert len(text.replace(__file__, "")) < 400
