@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Generator as Pausing, Iterable
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from oplib.torch_names import make_dir as _make_dir
+from oplib.torch_names import make_dir as _make_dir, make_getattr as _make_getattr
 
 from .tensor import default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 
@@ -29,6 +29,9 @@ __all__ = [
     "set_rng_state",
 ]
 __dir__ = _make_dir(globals())
+if not TYPE_CHECKING:
+    __path__: list[str] = []  # so an import of a missing name gives its hint
+    __getattr__ = _make_getattr(globals())
 
 
 @contextmanager

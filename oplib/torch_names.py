@@ -15,6 +15,30 @@ oplib
   export: Use jax.export of a function of arrays.
   profiler: Use oplib.visual.profile, and jax.profiler for compiled programs.
   cuda: Use Tensor.device, and jax.devices('gpu') for the devices.
+  xpu mps mtia: Use Tensor.device, and jax.devices() for the devices.
+  synchronize: Use jax.block_until_ready(tensor.array).
+  empty_cache memory_allocated max_memory_allocated: Use jax.devices()[0].memory_stats().
+  backends cudnn: XLA chooses its kernels, see jax.config and XLA_FLAGS.
+  hub: There are no models: read weights as numpy arrays, and use oplib.from_numpy.
+  state_dict load_state_dict: Use oplib.save and oplib.load with a dictionary of Tensors.
+  multiprocessing: Use Python's, and send numpy arrays.
+  onnx: Use jax.export of a function of arrays.
+  quantization ao: There is none: write an op of your own (oplib.custom_op).
+  nested: There are no ragged tensors: use oplib.nn.utils.rnn.pad_sequence and a mask.
+  version: Use oplib.__version__.
+  manual_seed_all: Use oplib.manual_seed.
+  clip_grad_norm_ clip_grad_value_: Use oplib.nn.utils.{}.
+  Dataset TensorDataset DataLoader: There are no data loaders: index Tensors by parts of oplib.randperm, or
+      use a library.
+  F functional: Use oplib.nn.functional.
+  to: Use Tensor.to.
+  astype: Use Tensor.to with a dtype.
+  power=pow expand_dims=unsqueeze: Use oplib.{}.
+  jnp: It is JAX's: use jax.numpy.
+  Mesh NamedSharding PartitionSpec: It is JAX's: use jax.sharding.{}.
+  pallas: It is JAX's: use jax.experimental.pallas in a kernel of oplib.custom_op.
+  jax flax linen nnx haiku equinox: Import the library itself: its functions of arrays can call
+      ops of oplib.
   distributed pmap shard_map: Spread arrays over devices with jax.sharding, see Tensor.sharding.
   distributions: For draws use oplib.randn, oplib.multinomial and in-place ones such as
       Tensor.exponential_; for densities write the formula, or an op of your own with jax.scipy.stats
@@ -24,7 +48,7 @@ oplib
   frombuffer: Use oplib.from_numpy(numpy.frombuffer(...)).
   range: Use oplib.arange, which leaves the end out.
   matrix_rank solve symeig=eigh eig: Use oplib.linalg.{}.
-  set_num_threads: XLA chooses the number of threads, see XLA_FLAGS.
+  set_num_threads set_num_interop_threads: XLA chooses the number of threads, see XLA_FLAGS.
   set_default_device: Use jax.default_device, or give device=.
   set_default_tensor_type: Use oplib.set_default_dtype.
   set_float32_matmul_precision get_float32_matmul_precision: Set
@@ -52,7 +76,7 @@ oplib
   jacrev jacfwd: Use oplib.autograd.functional.jacobian of a function of Tensors, or jax.{} of one of
       arrays.
   array ndarray Array: Use oplib.tensor; its class is oplib.Tensor.
-  numpy lax make_jaxpr linearize: It is JAX's: use jax.{}.
+  numpy: It is JAX's: use jax.{}.
   tree: Use oplib.pytree.
   PRNGKey key: Use oplib.Generator or oplib.manual_seed.
   device_put device_get: Use Tensor.to and Tensor.numpy.
@@ -78,10 +102,22 @@ oplib.nn
       ConvTranspose2d=conv_transpose2d ConvTranspose3d=conv_transpose3d MaxPool1d=max_pool1d
       MaxPool2d=max_pool2d MaxPool3d=max_pool3d AvgPool1d=avg_pool1d AvgPool2d=avg_pool2d
       AvgPool3d=avg_pool3d BatchNorm1d=batch_norm BatchNorm2d=batch_norm BatchNorm3d=batch_norm
-      InstanceNorm1d=instance_norm InstanceNorm2d=instance_norm InstanceNorm3d=instance_norm: There are no
-      modules: use oplib.nn.functional.{} with Tensors of your own.
-  init: Use in-place draws under oplib.no_grad, such as Tensor.uniform_ and Tensor.normal_.
-  DataParallel: Spread arrays over devices with jax.sharding, see Tensor.sharding.
+      InstanceNorm1d=instance_norm InstanceNorm2d=instance_norm InstanceNorm3d=instance_norm
+      LeakyReLU=leaky_relu ELU=elu HuberLoss=huber_loss CosineSimilarity=cosine_similarity
+      PixelShuffle=pixel_shuffle Hardtanh=hardtanh Softplus=softplus ReLU6=relu6 Dropout1d=dropout1d
+      Dropout2d=dropout2d Dropout3d=dropout3d AdaptiveAvgPool1d=adaptive_avg_pool1d
+      AdaptiveAvgPool2d=adaptive_avg_pool2d AdaptiveAvgPool3d=adaptive_avg_pool3d
+      AdaptiveMaxPool2d=adaptive_max_pool2d PReLU=prelu Mish=mish Hardswish=hardswish
+      TripletMarginLoss=triplet_margin_loss: There are no modules: use oplib.nn.functional.{} with Tensors
+      of your own.
+  Sigmoid=sigmoid Tanh=tanh Flatten=flatten Unflatten=unflatten: There are no modules: use oplib.{}.
+  Identity: There are no modules: use the Tensor itself.
+  Transformer TransformerEncoder TransformerEncoderLayer TransformerDecoder TransformerDecoderLayer: There
+      are no modules: write it with oplib.nn.functional.multi_head_attention_forward or
+      scaled_dot_product_attention.
+  attention: Leave it out: oplib.nn.functional.scaled_dot_product_attention chooses its way.
+  init initializers: Use in-place draws under oplib.no_grad, such as Tensor.uniform_ and Tensor.normal_.
+  DataParallel parallel: Spread arrays over devices with jax.sharding, see Tensor.sharding.
 oplib.nn.utils
   clip_grad_norm: Use oplib.nn.utils.clip_grad_norm_.
   spectral_norm weight_norm parametrize parametrizations: There are no modules: write its formula as a
@@ -99,6 +135,14 @@ oplib.fx
   symbolic_trace Tracer GraphModule: Use oplib.jit, which traces a function of Tensors, or jax.make_jaxpr.
 oplib.utils
   data: There are no data loaders: index Tensors by parts of oplib.randperm, or use a library.
+  tensorboard: Import the writer itself, and give it tensor.item() and tensor.numpy().
+  dlpack: Use oplib.from_dlpack and Tensor.__dlpack__.
+oplib.random
+  PRNGKey key split fold_in: Use oplib.Generator or oplib.manual_seed, or jax.random of arrays.
+  normal=randn uniform=rand randint choice=multinomial categorical=multinomial permutation=randperm
+      bernoulli: Use oplib.{}, or jax.random of arrays.
+oplib.library
+  defvjp defjvp: Use register_autograd and register_jvp of an op.
 oplib.utils.checkpoint
   GraphExecGroup: Give all results to one oplib.autograd.backward: it computes a region again once.
   set_checkpoint_debug_enabled: Print in the function, which runs as Python in both computations.
@@ -107,6 +151,8 @@ oplib.optim
       NAdam=nadam RAdam=radam LBFGS=lbfgs: Use oplib.optim.Optimizer(optax.{}(...), parameters).
   swa_utils: Average parameters under oplib.no_grad by Tensor.lerp_, or optax.incremental_update.
   lr_scheduler: Give the transformation a schedule, such as optax.cosine_decay_schedule.
+  sgd adam adamw rmsprop adagrad lion chain: It is optax's: use optax.{} in oplib.optim.Optimizer.
+  apply_updates: It is optax's: oplib.optim.Optimizer.step calls it.
 Optimizer
   param_groups: Use optimizer.hyperparams, and optax.multi_transform for parts of the parameters.
   add_param_group: Give all parameters at first, and freeze some by requires_grad_(False).
@@ -148,6 +194,22 @@ def _read_table() -> dict[str, dict[str, str]]:
 HINTS = _read_table()
 
 
+_PLACES = ("oplib.nn.functional", "oplib", "oplib.library", "oplib.autograd", "oplib.pytree")
+
+
+def _find_hint(module: str, name: str) -> str | None:
+    """Returns what a program uses in place of a name: by the table, or where else oplib or JAX have it."""
+    if hint := HINTS.get(module, {}).get(name):
+        return hint
+    for place in _PLACES:
+        if name in getattr(sys.modules.get(place), "__all__", ()):
+            return f"Use {place}.{name}."
+    for place in ("oplib", "oplib.nn", "oplib.optim"):
+        if hint := HINTS[place].get(name):
+            return hint
+    return f"It is JAX's: use jax.{name}." if name[0] != "_" and name in vars(sys.modules["jax"]) else None
+
+
 def make_missing_error(module: str, name: str) -> AttributeError | ImportError:
     """Returns the error of a module that lacks a name, for the ``__getattr__`` that calls this function.
 
@@ -162,7 +224,7 @@ def make_missing_error(module: str, name: str) -> AttributeError | ImportError:
         >>> make_missing_error("oplib", "get_device")
         AttributeError("module 'oplib' has no attribute 'get_device'. Use Tensor.device.")
     """
-    hint = HINTS.get(module, {}).get(name)
+    hint = _find_hint(module, name)
     if hint is not None and _imports_from(sys._getframe(1).f_back):
         return ImportError(f"cannot import name {name!r} from {module!r}. {hint}", name=module)
     return AttributeError(f"module {module!r} has no attribute {name!r}" + (f". {hint}" if hint else ""))

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 import jax
+import jax.nn
 import jax.numpy as jnp
 import jax.random
 import pytest
@@ -110,12 +111,80 @@ def test_each_path_that_a_hint_names_exists() -> None:
 OF_JAX = (jax, jax.numpy, jax.lax, jax.random, jnp.ones(1))
 
 
+SPELT = {
+    "F",
+    "jnp",
+    "jax",
+    "flax",
+    "linen",
+    "nnx",
+    "haiku",
+    "equinox",
+    "pallas",
+    "tensorboard",
+}  # as programs call modules
+
+
 def test_each_name_is_one_of_torch_or_jax() -> None:
     torch = pytest.importorskip("torch")
-    elsewhere = (torch.nn, torch.autograd, torch.optim.SGD, torch.func)  # of a package, sought in its root
+    optax = pytest.importorskip("optax")
+    elsewhere = (  # of a package, sought in its root
+        torch.nn,
+        torch.nn.functional,
+        torch.nn.Module,
+        torch.autograd,
+        torch.optim.SGD,
+        torch.func,
+        torch.cuda,
+        torch.backends,
+        torch.utils,
+        torch.utils.data,
+        torch.nn.utils,
+        jax.custom_vjp,
+        jax.custom_jvp,
+        jax.sharding,
+        jax.nn,
+        optax,
+    )
     for place, name in CASES:
         places = (find_place_of_torch(place), *OF_JAX, *elsewhere)
-        assert any(hasattr(known, name) for known in places), (place, name)
+        assert name in SPELT or any(hasattr(known, name) for known in places), (place, name)
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "hint"),
+    [
+        ("oplib", "Module", "There are no modules: use a class"),
+        ("oplib", "Linear", "use oplib.nn.functional.linear with"),
+        ("oplib", "Adam", "Use oplib.optim.Optimizer(optax.adam(...), parameters)."),
+        ("oplib", "Library", "Use oplib.library.Library."),
+        ("oplib", "register_autograd", "Use oplib.library.register_autograd."),
+        ("oplib", "tree_map", "Use oplib.pytree.tree_map."),
+        ("oplib", "lax", "It is JAX's: use jax.lax."),
+        ("oplib", "pure_callback", "It is JAX's: use jax.pure_callback."),
+        ("oplib.nn", "relu", "Use oplib.nn.functional.relu."),
+        ("oplib.nn", "linear", "Use oplib.nn.functional.linear."),
+        ("oplib.nn.functional", "vmap", "Use oplib.vmap."),
+        ("oplib.library", "vmap", "Use oplib.vmap."),
+        ("oplib.autograd", "custom_op", "Use oplib.custom_op."),
+        ("oplib.linalg", "matmul_", None),
+        ("oplib", "_version", None),
+    ],
+)
+def test_a_name_without_a_row_leads_to_where_else_it_is(place, name, hint):
+    with pytest.raises(AttributeError) as caught:
+        getattr(importlib.import_module(place), name)
+    text = str(caught.value)
+    assert hint in text if hint else text == f"module '{place}' has no attribute '{name}'"
+    if hint:
+        with pytest.raises(ImportError, match=re.escape(hint)):
+            exec(f"from {place} import {name}", {})
+
+
+def test_a_name_of_a_row_says_no_other_place():
+    for place, name in CASES:
+        if place.startswith("oplib"):
+            assert name not in getattr(importlib.import_module(place), "__all__", ())
 
 
 def test_each_transformation_of_optax_exists() -> None:

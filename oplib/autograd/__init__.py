@@ -17,7 +17,7 @@ import typing as _typing
 
 from oplib.errors import AutogradError
 from oplib.importing import LateImports as _LateImports
-from oplib.torch_names import make_dir as _make_dir
+from oplib.torch_names import make_dir as _make_dir, make_getattr as _make_getattr
 
 from . import anomaly_mode, grad_mode
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
@@ -117,7 +117,7 @@ _late = _LateImports(
         **dict.fromkeys(_PROFILER_NAMES, "parity"),
     },
 )
-__getattr__ = _late.find
+__getattr__ = _make_getattr(globals(), _late)
 __dir__ = _make_dir(
     globals(),
     "anomaly_mode",

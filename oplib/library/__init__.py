@@ -3,7 +3,7 @@
 import typing as _typing
 
 from oplib.importing import LateImports as _LateImports
-from oplib.torch_names import make_dir as _make_dir
+from oplib.torch_names import make_dir as _make_dir, make_getattr as _make_getattr
 
 from .carrier.shape_evaluation import eval_shape
 from .derivatives.formula_context import Context
@@ -80,5 +80,5 @@ else:
     del opcheck
 
 _late = _LateImports(__name__, {"autograd": "autograd", "opcheck": "opcheck.check"})
-__getattr__ = _late.find
+__getattr__ = _make_getattr(globals(), _late)
 __dir__ = _make_dir(globals())
