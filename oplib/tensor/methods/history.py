@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.hooks import RemovableHandle
 from oplib.tensor.storage.escape import refuse_escape, refuse_outside
-from oplib.tensor.storage.fresh import FreshStorage, separate
 from oplib.tensor.storage.tensor_slots import TensorSlots, TensorT
 from oplib.tensor.views.lineage import share_requires_grad
 
@@ -111,26 +110,17 @@ class TensorHistory(Generic[TensorT]):
     @property
     def grad(self) -> TensorT | None:
         """The accumulated gradient, or None."""
-        grad = self._grad
-        if grad is not None and grad._storage.__class__ is FreshStorage:
-            separate(grad._storage)  # the next call of a program may reuse a gradient that nobody has
-        return grad
+        return self._grad
 
     @grad.setter
     def grad(self, value: TensorT | None) -> None:
         if value is not None:
             self._check_new_grad(value)
-        self._replace_grad(value)
+        self._grad = value
 
     @grad.deleter
     def grad(self) -> None:
-        self._replace_grad(None)
-
-    def _replace_grad(self, value: TensorT | None) -> None:
-        grad = self._grad
-        if grad is not None and grad._storage.__class__ is FreshStorage:
-            separate(grad._storage)  # the outputs of a program must not keep the array
-        self._grad = value
+        self._grad = None
 
     def _check_new_grad(self, value: object) -> None:
         if not isinstance(value, TensorHistory):

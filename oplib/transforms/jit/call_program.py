@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -21,7 +20,7 @@ from oplib.tensor import Storage
 from oplib.tensor.devices.layout import find_spread, replicate_on_mesh
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.random.draw_log import note_draw
-from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs, get_array, reads, separate
+from oplib.tensor.storage.fresh import FreshStorage, get_array, reads
 from oplib.tensor.storage.overlay import list_classes
 from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.paths import SCALARS, CapturedPath
@@ -33,7 +32,7 @@ from .arguments import CallArguments
 from .call_backward import Backward, CompiledCallBackward, Recipe, StateOfCall, list_sources
 from .call_trace import Trace, TracedBackward
 from .effects import New, Operand
-from .operands import CallOperands, ExpectedOperands, FollowingOperands
+from .operands import CallOperands, ExpectedOperands
 from .write_back import WriteBack
 
 _CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback"})
@@ -70,8 +69,6 @@ class Program:
         handed_out = self._find_handed_out(candidates, trace.closed.jaxpr)
         self._donated = self._find_donated(trace, handed_out) if donate else []
         self._read_out = range(len(needed)) if trace.backward else sorted(handed_out)
-        shown = effects.find_shown() - {operand for operand, *_ in effects.writes}
-        self._shown = sorted(self._at[number] for number in shown)
         self._turned = [self._at[operand] for operand, _ in effects.storages]
         named, numbers = effects.find_named(), candidates.numbers
         self._named_leaves = {index for index, leaf in enumerate(leaves) if numbers.get(id(leaf)) in named}
@@ -89,12 +86,10 @@ class Program:
             self._backward = self._make_backward(trace, trace.backward)
             self._edges = [self._at[number] for number in trace.backward.operands]
             self._leaves = trace.backward.leaves
-        fresh, count = self._find_fresh(trace) if donate else frozenset(), len(trace.closed.out_avals)
-        self._write_back = WriteBack(effects, self._at, fresh, count)
-        self._following: FollowingOperands | None = None
-        if self._write_back.can_follow and not (self._read_out or self._shown):
-            self._following = FollowingOperands(paths, before, unread, self._write_back, self._held, count)
-        self._last_outputs: Callable[[], ProgramOutputs | None] = lambda: None
+        fresh = self._find_fresh(trace) if donate else frozenset[Any]()
+        self._write_back = WriteBack(effects, self._at, fresh)
+        cleared = [self._at[operand] for operand, _ in effects.grads if self._at[operand] in unread]
+        self._take_cleared = make_gather([] if trace.backward or not donate else cleared)
 
     def _make_reader(self, trace: Trace, paths: list[CapturedPath]) -> Reader:
         """Makes the reader of operands, containers that a call changes, and Generators that are needed."""
@@ -197,11 +192,6 @@ class Program:
         if read is None:
             return None
         tensors, rest = read
-        outputs = self._last_outputs()
-        if outputs is not None and self._following is not None:
-            operands = self._following.match(tensors, rest, outputs)
-            if operands is not None:
-                return operands
         return self._operands.match(tensors, rest)
 
     def explain(self, function: Any, leaves: Sequence[Any]) -> str:
@@ -212,55 +202,34 @@ class Program:
     def run(self, function: Any, arguments: CallArguments, operands: CallOperands) -> Any:
         """Does what the function does, with the program. The caller holds the lock of buffers."""
         inputs = self._list_inputs(operands, rest := self._list_rest(operands, arguments))
-        if operands.outputs is None:
-            for index in self._read_out:
-                _ = operands.owners[index].array  # another program must not use the buffer again
-            for index in self._shown:
-                if operands.owners[index].__class__ is FreshStorage:
-                    separate(operands.owners[index])
+        for index in self._read_out:
+            _ = operands.owners[index].array  # another program must not use the buffer again
         returned: list[Sequence[Any]] = []
         history: History | None = None
         try:
-            follows = self._compute(operands, inputs, returned)
+            self._compute(operands, inputs, returned)
             if self._backward is not None:
                 values, tensors = (*operands.arrays, *rest), operands.tensors
                 before = [(index, tensors[index]._storage) for index in self._turned]
                 recipe = Recipe(function, arguments, tensors, operands.rest, values, before)
                 history = self._backward.start_node(recipe, returned[0]), recipe  # hooks may raise
-            return self._finish(operands, history, returned[0], follows=follows)
+            return self._finish(operands, history, returned[0])
         except BaseException:
             if returned and (history is not None or self._backward is None):
-                self._write_back.refill(operands.list_owners(), returned[0])
-            elif self._following is not None:
-                self._following.forget_gradients(operands.tensors)
+                self._write_back.write(operands.owners, returned[0], again=True)
             raise
 
-    def _compute(self, operands: CallOperands, inputs: list[Any], returned: list[Sequence[Any]]) -> bool:
-        """Computes the outputs, and appends them. Inputs whose buffers were read are copied before.
-
-        Returns:
-            Whether the outputs have replaced those of the call that this one follows.
-        """
-        outputs, follows = operands.outputs, False
-        if outputs is not None and self._following is not None:
-            arrays, computed = [*self._following.take_kept([*outputs.arrays, None])], list[Any]()
-            calls = itertools.chain.from_iterable(itertools.starmap(self._run, (inputs,)))
-            # Interrupts and signal handlers come after a call only: none from here until the count is right.
-            if outputs.is_whole:
-                outputs.arrays = arrays  # now the program may use the memory of the old gradients
-                computed[:] = calls
-                arrays[:] = computed  # another list: a later read takes its array out of the outputs
-                follows = outputs.is_whole
-                outputs.calls += follows
-                returned.append(computed)
+    def _compute(self, operands: CallOperands, inputs: list[Any], returned: list[Sequence[Any]]) -> None:
+        """Computes the outputs, and appends them. Inputs whose buffers were read are copied before."""
+        for tensor in self._take_cleared(operands.tensors):
+            tensor._grad = None  # the program may use its memory
         while not returned:
             seen = reads[0]
-            self._copy_read(inputs, operands.list_owners())
+            self._copy_read(inputs, operands.owners)
             calls = itertools.starmap(self._run, (inputs,))
             if reads[0] == seen:  # no interrupt and no signal handler after this
                 returned.extend(calls)
         self._has_run = True
-        return follows
 
     def _list_rest(self, operands: CallOperands, arguments: CallArguments) -> list[Any]:
         """Returns the inputs of the jaxpr after the operands; None for one that is not read."""
@@ -271,19 +240,12 @@ class Program:
         return rest + arguments.arrays
 
     def _list_inputs(self, operands: CallOperands, rest: list[Any]) -> list[Any]:
-        held = self._take_held(operands.arrays) if operands.outputs is None else operands.arrays
-        return [*held, *self._take_rest(rest)]
+        return [*self._take_held(operands.arrays), *self._take_rest(rest)]
 
-    def _finish(
-        self, operands: CallOperands, history: History | None, returned: Sequence[Any], *, follows: bool
-    ) -> Any:
+    def _finish(self, operands: CallOperands, history: History | None, returned: Sequence[Any]) -> Any:
         """Does to Tensors what the function does, and returns what it returns."""
-        tensors, write_back, outputs = operands.tensors, self._write_back, operands.outputs
-        if not follows or outputs is None:
-            owners = operands.list_owners()
-            outputs = write_back.attach(owners, returned)
-            self._last_outputs = weakref.ref(outputs)
-            write_back.write(owners, returned)
+        tensors, write_back = operands.tensors, self._write_back
+        write_back.write(operands.owners, returned)
         write_back.note(tensors)
         if history is None or self._backward is None:
             made = write_back.make(tensors, returned, None)
@@ -295,15 +257,11 @@ class Program:
                 edges += [write_back.find_edge(leaf, tensors, made) for leaf in self._leaves]
             self._backward.complete_node(node, recipe, edges, returned)
         write_back.complete(tensors, made, returned)
-        if not follows:
-            write_back.make_gradients(tensors, outputs)
         count = len(self._effects.entries)
         write_back.put_entries(operands.rest[:count], tensors, made, returned)
         for number, change in self._effects.generators:
             _advance(operands.rest[count + number], change)
-        result = write_back.give(tensors, made, returned)
-        write_back.release(outputs)
-        return result
+        return write_back.give(tensors, made, returned)
 
     def _copy_read(self, inputs: list[Any], owners: Sequence[Storage]) -> None:
         """Copies the inputs to donate whose buffers were read, so that the buffers stay valid."""

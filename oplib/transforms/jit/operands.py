@@ -16,12 +16,10 @@ from oplib.errors import describe
 from oplib.generated_code import define_function
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.devices.layout import describe_sharding, is_alike, is_spread
-from oplib.tensor.storage.fresh import FreshStorage, ProgramOutputs, get_array
+from oplib.tensor.storage.fresh import get_array
 from oplib.tensor.storage.overlay import list_classes
 from oplib.tensor.views import AliasStorage, ViewStorage
 from oplib.transforms.tracing.paths import CapturedPath
-
-from .write_back import WriteBack
 
 _PLAIN = list_classes(Storage(None))
 _get_aval = attrgetter("aval")
@@ -58,23 +56,16 @@ class CallOperands(NamedTuple):
 
     Attributes:
         tensors: the Tensors.
-        owners: for each of them the storage that holds its array; not for a call that follows another.
-        arrays: their arrays; for a call that follows another the inputs of the program. Fresh storages stay
-            fresh, so they are used under the lock of buffers only.
+        owners: for each of them the storage that holds its array.
+        arrays: their arrays. Fresh storages stay fresh, so they are used under the lock of buffers only.
         rest: the containers in which the call puts something, and the Generators; None for one of these that
             the program does not need.
-        outputs: of the call that this one follows, whose arrays nobody has read.
     """
 
     tensors: Sequence[Tensor]
     owners: Sequence[Storage]
     arrays: Sequence[Any]
     rest: Sequence[Any] = ()
-    outputs: ProgramOutputs | None = None
-
-    def list_owners(self) -> Sequence[Storage]:
-        """Returns the storages that hold the arrays, for each kind of call."""
-        return self.owners or [tensor._storage.owner for tensor in self.tensors]
 
 
 class ExpectedOperands:
@@ -133,12 +124,9 @@ class ExpectedOperands:
             return None
         storages = [tensor._storage for tensor in tensors]
         owners = storages if self._are_plain else [storage.owner for storage in storages]
-        arrays = [owner.array for owner in owners if owner.__class__ is Storage]
-        are_ordinary = len(arrays) == len(owners)
-        if not (are_ordinary and self._are_plain) and not self._fit_storages(storages):
+        if not self._fit_storages(storages):
             return None
-        if not are_ordinary:
-            arrays = list(map(get_array, owners))
+        arrays = list(map(get_array, owners))
         fits = self._share_as_before(owners) and self.fit_arrays(arrays)
         return CallOperands(tensors, owners, arrays, rest) if fits else None
 
@@ -307,90 +295,3 @@ def _list_layers(storage: Any) -> list[Any]:
         else:
             break
     return layers
-
-
-class FollowingOperands:
-    """Finds the operands of a call that follows another of the same program, see ADR 19.
-
-    Nobody reads between the two calls what the program writes. Such a call takes the arrays where the other
-    has left them, and leaves its own there. Each storage and each gradient must be the one that the other
-    call has left.
-
-    Args:
-        paths: of the operands.
-        before: for each of them its attributes before the trace.
-        unread: the numbers of those whose gradient before the call is not read.
-        write_back: says which operands are written, and which get a gradient.
-        inputs: the numbers of the operands whose arrays the program takes, in its order.
-        count: the number of its outputs.
-
-    Attributes:
-        take_kept: takes the outputs that a call may need, from a list that ends with None for the others.
-    """
-
-    def __init__(
-        self,
-        paths: Sequence[CapturedPath],
-        before: Sequence[dict[str, Any]],
-        unread: frozenset[int],
-        write_back: WriteBack,
-        inputs: Sequence[int],
-        count: int,
-    ) -> None:
-        def expect(some: Sequence[int]) -> ExpectedOperands:
-            return ExpectedOperands(
-                [paths[number] for number in some],
-                [before[number] for number in some],
-                frozenset(index for index, number in enumerate(some) if number in unread),
-            )
-
-        written, leaves, outputs = write_back.written, write_back.leaves, write_back.outputs
-        others = sorted({*range(len(paths))} - {*written})
-        self._written, self._others = expect(written), expect(others)
-        self._take_written, self._take_others = make_gather(written), make_gather(others)
-        self._take_leaves = make_gather(leaves)
-        self._take_own = make_gather(outputs[: len(written)])
-        order = dict(zip(written, outputs, strict=False))
-        order |= {number: index for index, number in enumerate(others, count)}
-        self._take_arrays = make_gather([order[number] for number in inputs])
-        gradients = zip(leaves, outputs[len(written) :], strict=True)
-        unneeded = {output for number, output in gradients if number in unread}
-        self._take_unread = make_gather([number for number in leaves if number in unread])
-        kept = {*outputs} - unneeded
-        self.take_kept = make_gather([number if number in kept else count for number in range(count)])
-
-    def match(
-        self, tensors: Sequence[Tensor], rest: Sequence[Any], outputs: ProgramOutputs
-    ) -> CallOperands | None:
-        """Returns the operands; None if the call does not follow the one that has left the outputs."""
-        arrays = [*outputs.arrays]  # a signal handler may take some of them from here on
-        if not outputs.is_whole:
-            return None
-        written: Sequence[Any] = self._take_written(tensors)
-        leaves: Sequence[Any] = self._take_leaves(tensors)
-        try:
-            slots = [tensor._storage.slot for tensor in written]
-            slots += [leaf._grad._storage.slot for leaf in leaves]
-        except AttributeError:  # no gradient, or an ordinary storage
-            return None
-        if slots != outputs.slots or not self._written.fit_kinds(written):
-            return None
-        others = self._others.match(self._take_others(tensors))
-        if others is None or _hold_output(others.owners, outputs):
-            return None
-        if not outputs.is_known:
-            if not self._written.fit_arrays(self._take_own(arrays)):
-                return None
-            outputs.is_known = True  # those of the calls that follow come from the same executable
-        return CallOperands(tensors, (), self._take_arrays([*arrays, *others.arrays]), rest, outputs)
-
-    def forget_gradients(self, tensors: Sequence[Tensor]) -> None:
-        """Removes the gradients whose memory was given to a call that has failed."""
-        for leaf in self._take_unread(tensors):
-            if leaf._grad is not None and get_array(leaf._grad._storage.owner) is None:
-                leaf._grad = None
-
-
-def _hold_output(owners: Sequence[Any], outputs: ProgramOutputs) -> bool:
-    """Whether one of the storages holds an output, so that two Tensors share memory."""
-    return any(owner.outputs is outputs for owner in owners if owner.__class__ is FreshStorage)

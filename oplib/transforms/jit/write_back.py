@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import ref
@@ -14,7 +13,7 @@ from oplib.autograd.recording.rebase import Overwritten, note_write, rebase_hist
 from oplib.pytree import tree_unflatten
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.inference import InferenceStorage, InferenceTensor
-from oplib.tensor.storage.fresh import ProgramOutputs, attach_output, get_array, make_fresh, set_array
+from oplib.tensor.storage.fresh import FreshStorage, get_array, make_fresh, set_array
 from oplib.tensor.views import AliasStorage, note_view
 from oplib.tensor.views.lineage import share_requires_grad
 from oplib.tensor.views.view_storage import make_view_storage
@@ -33,22 +32,15 @@ class WriteBack:
         effects: the effects.
         at: for each operand that the effects name, its index among the operands of the program.
         fresh: the outputs that stand in one storage after the call, and nowhere else.
-        count: the number of outputs.
-
-    Attributes:
-        written: the numbers of the operands that get fresh outputs.
-        leaves: the numbers of those that get gradients which stand nowhere else.
-        outputs: the numbers of the outputs for both.
     """
 
-    def __init__(self, effects: Effects, at: dict[int, int], fresh: frozenset[int], count: int) -> None:
+    def __init__(self, effects: Effects, at: dict[int, int], fresh: frozenset[int]) -> None:
         self._effects = effects
         self._at = at
-        self.written = [at[operand] for operand, output, _ in effects.writes if output in fresh]
+        self._fresh = _sort_writes([write for write in effects.writes if write[1] in fresh], at)
         self._stored = _sort_writes([write for write in effects.writes if write[1] not in {*fresh, None}], at)
         self._counted = [(at[operand], count) for operand, output, count in effects.writes if output is None]
         self._take_written = make_gather([at[operand] for operand, _, _ in effects.writes])
-        self._take_fresh = make_gather(self.written)
         storages = list(enumerate(effects.new_storages))
         self._showing = [(number, new) for number, new in storages if new.base is not None]
         others = (effects.new_grads, effects.attributes, effects.storages, self._showing)
@@ -58,75 +50,40 @@ class WriteBack:
         self._shown: list[Any] = [new.storage for new in effects.new_tensors]
         self._kinds = list(map(_sort_attributes, effects.new_tensors))
         self._changes_histories = bool(effects.histories or effects.flags)
-        self._sort_gradients(fresh)
-        self._sort_new()
-        writes = [(output, count) for _, output, count in effects.writes if output in fresh]
-        lasting = [(effects.new_storages[source.number].output, 0) for _, source in self._lasting]
-        self._counts = [count for _, count in (*writes, *lasting)]
-        self.outputs = [output for output, _ in (*writes, *lasting) if output is not None]
-        self._take_outputs = make_gather(self.outputs)
-        self._others = sorted({*range(count)} - {*self.outputs})
-
-    def _sort_gradients(self, fresh: frozenset[int]) -> None:
-        """Tells gradients that stand at one leaf and nowhere else from others."""
-        effects = self._effects
-        made = [(self._at[operand], source) for operand, source in effects.grads]
-        shown = effects.list_leaves()
-        holders = Counter(
-            [source.number for source in (*shown, *[source for _, source in made]) if isinstance(source, New)]
-        )
-        self._lasting = [
-            (index, source)
-            for index, source in made
-            if isinstance(source, New) and self._are_plain and holders[source.number] == 1
-            if effects.new_storages[source.number].output in fresh
-        ]
-        self.leaves = [index for index, _ in self._lasting]
-        leaves = frozenset(self.leaves)
-        self._other_grads = [gradient for gradient in made if gradient[0] not in leaves]
-        self._take_leaves = make_gather(self.leaves)
-
-    def _sort_new(self) -> None:
-        """Says which storages each call makes, and which only a call that follows no other."""
-        lasting = {source.number for _, source in self._lasting}
-        storages = self._effects.new_storages
         self._new = [
-            (number, new.output, new.version, InferenceStorage if new.is_inference else Storage)
-            for number, new in enumerate(storages)
-            if new.output is not None and number not in lasting
+            (number, new.output, new.version, _find_kind(new, fresh))
+            for number, new in storages
+            if new.output is not None
         ]
-        self._lasting_versions = [storages[source.number].version for _, source in self._lasting]
+        made = [(at[operand], source) for operand, source in effects.grads]
+        self._new_grads = [(index, one.number) for index, one in made if isinstance(one, New)]
+        self._other_grads = [(index, one) for index, one in made if not isinstance(one, New)]
 
-    @property
-    def can_follow(self) -> bool:
-        """Whether a call may follow another: it writes into fresh storages, and into no others."""
-        effects = self._effects
-        others = (effects.alias_writes, effects.histories, effects.flags, effects.storages)
-        are_fresh = len(effects.writes) == len(self.written)
-        return self._are_plain and bool(self.written) and are_fresh and not any(others)
-
-    def attach(self, owners: Sequence[Storage], returned: Sequence[Any]) -> ProgramOutputs:
-        """Makes the written storages fresh, and counts the writes.
+    def write(self, owners: Sequence[Storage], returned: Sequence[Any], *, again: bool = False) -> None:
+        """Puts new arrays into the written storages, and counts the writes.
 
         An interrupt comes after a call only. So it finds both done for a storage, or nothing.
+
+        Args:
+            owners: the storages of the operands.
+            returned: the outputs.
+            again: complete the writes of a call that was interrupted: the old arrays are gone.
         """
-        outputs = ProgramOutputs(list(returned), self.outputs, self._counts)
-        for storage, slot in zip(self._take_fresh(owners), outputs.slots, strict=False):
-            attach_output(storage, outputs, slot)
-        return outputs
-
-    def release(self, outputs: ProgramOutputs) -> None:
-        """Forgets the arrays that other storages hold, or that are results."""
-        for number in self._others:
-            outputs.arrays[number] = None
-
-    def write(self, owners: Sequence[Storage], returned: Sequence[Any]) -> None:
-        """Puts new arrays into the other written storages, and counts the writes."""
+        storages, arrays, counts = self._fresh
+        for storage, array, count in zip(storages(owners), arrays(returned), counts):  # noqa: B905  costs time
+            if again and get_array(storage) is array:
+                continue
+            if storage.__class__ is FreshStorage:
+                storage.version += count
+                storage.held = array
+            else:
+                make_fresh(storage, array, count)
         storages, arrays, counts = self._stored
         for storage, array, count in zip(storages(owners), arrays(returned), counts, strict=True):
-            storage.version += count
-            storage.array = array
-        for operand, count in self._counted:
+            if not again or get_array(storage) is not array:
+                storage.version += count
+                storage.array = array
+        for operand, count in () if again else self._counted:
             owners[operand].version += count
 
     def note(self, tensors: Sequence[Tensor]) -> None:
@@ -137,36 +94,19 @@ class WriteBack:
         for operand, index, count in self._effects.alias_writes:
             list_aliases(tensors[self._at[operand]]._storage)[index].version += count
 
-    def refill(self, owners: Sequence[Storage], returned: Sequence[Any]) -> None:
-        """Completes the writes of a call that was interrupted: the old arrays are gone."""
-        outputs = ProgramOutputs(list(returned), self.outputs, self._counts)
-        written = zip(self._take_fresh(owners), outputs.slots, self._take_outputs(returned), strict=False)
-        for storage, slot, array in written:
-            if get_array(storage) is not array:
-                attach_output(storage, outputs, slot)
-        self.release(outputs)
-        storages, arrays, counts = self._stored
-        for storage, array, count in zip(storages(owners), arrays(returned), counts, strict=True):
-            if get_array(storage) is not array:
-                storage.version += count
-                storage.array = array
-
     def make(self, tensors: Sequence[Tensor], returned: Sequence[Any], node: TapeNode | None) -> list[Any]:
-        """Gives operands their histories, and makes the new Tensors and the storages of operands.
-
-        The gradients that :meth:`make_gradients` makes are left out.
-        """
+        """Gives operands their histories, and makes the new Tensors and the storages of operands."""
         storages: list[Any] = [None] * len(self._effects.new_storages)
+        made: list[Any] = []
         for number, output, version, kind in self._new:
             storage = storages[number] = _new(kind)
             set_array(storage, returned[output])
             storage.version = version
-        made: list[Any] = []
+            if self._are_plain:
+                tensor = _new(Tensor)
+                tensor._storage = storage
+                made.append(tensor)
         if self._are_plain:
-            made += storages
-            for number, *_ in self._new:
-                tensor = made[number] = _new(Tensor)
-                tensor._storage = storages[number]
             if self._changes_histories:
                 self._change_histories(tensors, node)
             return made
@@ -237,18 +177,10 @@ class WriteBack:
             if value and tensor._views is not None:
                 share_requires_grad(tensor)
 
-    def make_gradients(self, tensors: Sequence[Tensor], outputs: ProgramOutputs) -> None:
-        """Gives leaves gradients that are fresh. Calls that follow put other arrays into these."""
-        slots = outputs.slots[len(self.written) :]
-        for leaf, slot, version in zip(
-            self._take_leaves(tensors), slots, self._lasting_versions, strict=True
-        ):
-            grad = _new(Tensor)
-            grad._storage = make_fresh(outputs, slot, version)
-            leaf._grad = grad
-
     def complete(self, tensors: Sequence[Tensor], made: Sequence[Tensor], outputs: Sequence[Any]) -> None:
-        """Gives Tensors their gradients, but for those of :meth:`make_gradients`, and new ones attributes."""
+        """Gives Tensors their gradients, and new ones attributes."""
+        for index, number in self._new_grads:
+            tensors[index]._grad = made[number]
         for index, source in self._other_grads:
             tensors[index]._grad = None if source is None else self._give(source, tensors, made)
         if self._are_plain:
@@ -312,8 +244,12 @@ def _sort_writes(
 ) -> tuple[Callable[[Any], Any], Callable[[Any], Any], list[int]]:
     """Functions that take the written storages and their arrays, and the counts of writes."""
     indices = [at[operand] for operand, _, _ in writes]
-    return (
-        make_gather(indices),
-        make_gather([output for _, output, _ in writes]),
-        [count for *_, count in writes],
-    )
+    outputs, counts = [output for _, output, _ in writes], [count for *_, count in writes]
+    return make_gather(indices), make_gather(outputs), counts
+
+
+def _find_kind(new: Any, fresh: frozenset[int]) -> type[Storage]:
+    """The class of the storage that holds an output."""
+    if new.is_inference:
+        return InferenceStorage
+    return FreshStorage if new.output in fresh else Storage

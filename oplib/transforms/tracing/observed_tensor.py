@@ -70,12 +70,6 @@ class ObservedTensor(Tensor):
         else:
             del own[name]
 
-    def _replace_grad(self, value: Any) -> None:
-        if overlays.current is None:
-            super()._replace_grad(value)
-        else:
-            self._grad = value  # without a read
-
 
 def _has_setter(name: str) -> bool:
     """Whether the class, and not the dictionary of a Tensor, decides what an assignment does."""

@@ -9,7 +9,7 @@ import pytest
 
 import oplib
 from oplib.tensor.storage.class_changes import change_class
-from oplib.tensor.storage.fresh import ProgramOutputs, attach_output
+from oplib.tensor.storage.fresh import make_fresh
 from oplib.tensor.storage.overlay import observe, stop_observing
 from oplib.tensor.storage.storage import Storage
 
@@ -51,7 +51,6 @@ def test_a_write_that_began_while_a_trace_observed_ends_in_the_class_of_now(name
     looked_up: Any = getattr(type(storage), name)
     stop_observing(observed)
     if is_fresh:
-        outputs = ProgramOutputs([jnp.zeros(2)])
-        attach_output(storage, outputs, outputs.slots[0])
+        make_fresh(storage, jnp.zeros(2), 1)
     looked_up.__set__(storage, value)
     assert getattr(storage, name) is looked_up.__get__(storage) is value
