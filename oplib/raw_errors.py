@@ -6,11 +6,13 @@ Python, numpy or JAX raise. Such an error does not say which call it is about.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection
+from pathlib import Path
 from types import FrameType
 
-from jax.errors import UnexpectedTracerError
+from jax.errors import JaxRuntimeError, UnexpectedTracerError
 from jax.extend.core import Primitive
 
 from .errors import (
@@ -76,6 +78,9 @@ _INDIVISIBLE = re.compile(
 )
 _PACKAGES = frozenset({"builtins", "numpy"})
 _STATUS = re.compile("[A-Z_]+: ")  # of XLA; the text may hold an error of the user's host kernel
+_OF_CALLBACK = "error calling callback: "  # of XLA, before the traceback of a host kernel
+_FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    .*\n)*', re.MULTILINE)
+_OWN = str(Path(__file__).parent)
 _CALL_OF = "<call of "  # begins the file name of the generated code of an op
 _OF_DERIVATIVES = re.compile(
     "autodiff|[Dd]ifferentiation rule|[Rr]everse-mode|[Ff]orward-mode|JVP|Transpose rule"
@@ -88,10 +93,10 @@ _LEAKED_FROM = re.compile(
 )
 
 
-def explain_raw(
-    error: Exception, frame: FrameType, name: str | None = None
-) -> ArgumentError | AllocationError | AutogradError | MissingRuleError | TracingError | None:
+def explain_raw(error: Exception, frame: FrameType, name: str | None = None) -> Exception | None:
     """Returns an error of oplib that says which call a raw one is about; None for an error of another kind.
+
+    That of a host kernel in a compiled program stays one of JAX, with a short text.
 
     Args:
         error: raised by Python, numpy or JAX, not by the user's code.
@@ -100,6 +105,8 @@ def explain_raw(
     """
     if isinstance(error, UnexpectedTracerError):
         return _explain_leak(error, _name_call(frame, name))
+    if isinstance(error, JaxRuntimeError):
+        return _explain_callback(error, _name_call(frame, name)) if _OF_CALLBACK in str(error) else None
     if _NO_REVERSE in str(error):
         return AutogradError(
             f"{_name_call(frame, name)}: JAX cannot differentiate this call in reverse mode. It runs "
@@ -185,6 +192,21 @@ def _explain_table(error: KeyError, name: str) -> MissingRuleError:
         f"{name}: {where or 'a transformation of JAX'} knows only the primitives of JAX. Got "
         f"{error.args[0]}, and there is no public way to add one. Nest jax.jvp for derivatives of higher "
         "order, or give this transformation the function without the op."
+    )
+
+
+def _explain_callback(error: Exception, name: str) -> Exception:
+    """Returns the error of a host kernel whose exception XLA shows as text, behind all frames of the call."""
+    text = str(error)
+    frames = [*_FRAME.finditer(text)]
+    below = itertools.takewhile(
+        lambda found: not found[1].startswith((_OWN, _CALL_OF, "<oplib.")), reversed(frames)
+    )
+    user = next((found for found in below if "site-packages" not in found[1]), None)
+    place = f" at {user[1]}:{user[2]}, in {user[3]}" if user else ""
+    return JaxRuntimeError(
+        f"{name}: a host kernel failed in a compiled program{place}. Call the op outside of the program to "
+        f"get its own exception. It was:\n{text[frames[-1].end() if frames else 0 :].strip()}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 
 import jax
@@ -455,3 +456,64 @@ def test_an_eager_call_has_no_callback_in_between(monkeypatch: pytest.MonkeyPatc
     (product(x, w) ** 2).sum().backward()
     assert_gradients([x.grad.array, w.grad.array])
     np.testing.assert_allclose(product(ROWS, WEIGHT), np.sin(ROWS * WEIGHT), rtol=1e-6)
+
+
+def make_broken(part: str):
+    """Returns an op whose kernel or formula on the host raises, or whose fake kernel is wrong."""
+
+    @custom_op(f"host::broken_{part}")
+    def broken(x: np.ndarray) -> np.ndarray:
+        if part == "kernel":
+            raise ValueError("no item\nis positive")
+        return x @ np.ones((4, 4)) if part == "numpy" else x * 2
+
+    def formula(ctx, grad: np.ndarray) -> np.ndarray:
+        if part == "formula":
+            raise KeyError("missing")
+        return grad[..., 0] if part == "fake" else grad
+
+    broken.register_fake(
+        lambda x: jax.ShapeDtypeStruct((*x.shape, 1) if part == "fake" else x.shape, x.dtype)
+    )
+    broken.register_autograd(formula)
+    return broken
+
+
+SHOWN = {
+    "kernel": (r", in broken\..*It was:\nValueError: no item\nis positive$", "in a compiled program at "),
+    "numpy": (r", in broken\..*It was:\nValueError: matmul: .*", "in a compiled program at "),
+    "formula": (r", in formula\..*It was:\nKeyError: 'missing'$", "in a compiled program at "),
+    "fake": (r"It was:\nResultError: host::broken_fake: the kernel's results differ", "program. Call the op"),
+}
+
+
+def differentiate(op, x):
+    y = op(x).sum()
+    return y, oplib.autograd.grad(y, x)
+
+
+def scan(op, x):
+    return oplib.scan(lambda carry, row: (carry + op(row).sum(), None), oplib.zeros(()), x[None])[0]
+
+
+PROGRAMS = {
+    "oplib.jit": lambda op, x: differentiate(oplib.jit(op), x),
+    "all in a program": lambda op, x: oplib.jit(lambda x: differentiate(op, x))(x),
+    "oplib.vmap": lambda op, x: oplib.jit(oplib.vmap(lambda x: differentiate(op, x)))(x[None]),
+    "oplib.scan": lambda op, x: differentiate(oplib.jit(lambda x: scan(op, x)), x),
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("part", SHOWN)
+def test_what_a_host_kernel_raises_in_a_program_of_oplib_has_a_short_text_at_each_call(part, program):
+    op, (pattern, place) = make_broken(part), SHOWN[part]
+    for _ in range(2):
+        x = oplib.ones(3, requires_grad=True)
+        with pytest.raises(jax.errors.JaxRuntimeError) as caught:
+            PROGRAMS[program](op, x)
+        text = str(caught.value)
+        assert re.search(pattern, text, re.DOTALL)
+        assert place in text
+        assert len(text.replace(__file__, "")) < 400
+        assert isinstance(caught.value.__cause__, jax.errors.JaxRuntimeError)  # XLA's, with all frames
