@@ -7,6 +7,7 @@ so a formula that is registered later also serves graphs recorded before.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,7 +40,7 @@ from .arguments.recording import refuse_out_gradient
 from .arguments.trees import is_tree_leaf
 from .derivatives.formula import missing_formula
 from .derivatives.formula_context import refuse_nothing_saved
-from .derivatives.gradients import refuse_shape
+from .derivatives.gradients import is_sole_tuple, refuse_shape
 from .kernels.eager import is_carried, run_below_autograd, run_carried, run_composite
 from .kernels.tensor_kernel import find_tensors, split_tensor_results
 from .kernels.tracing import explain_error
@@ -380,8 +381,17 @@ def _hold(argument: Argument, value: Any) -> Any:
 
 
 def _pad(schema: Any, result: Any) -> Any:
-    """Appends the Nones that a formula may omit, for arguments without tensors at the end."""
-    values = _list_values(result)
+    """Appends the Nones that a formula may omit, for arguments without tensors at the end.
+
+    Where the code gets a tuple of tensors, the gradients become one.
+    """
+    are_tuples = [argument.is_tensor_tuple for argument in schema.arguments]
+    values = [result] if are_tuples == [True] and is_sole_tuple(result) else _list_values(result)
+    if any(are_tuples):
+        pairs = itertools.zip_longest(values, are_tuples[: len(values)])
+        values = result = tuple(
+            [tuple(own) if is_tuple and isinstance(own, list) else own for own, is_tuple in pairs]
+        )
     rest = schema.arguments[len(values) :]
     if any(argument.has_tensor for argument in rest):
         return result
@@ -402,7 +412,7 @@ def _check_shapes(op: str, grads: Any, targets: Sequence[Any]) -> None:
         AutogradError: it has.
     """
     for index, (value, target) in enumerate(zip(_list_values(grads), targets, strict=False)):
-        are_lists = isinstance(value, list) and isinstance(target, list)
+        are_lists = isinstance(value, (list, tuple)) and isinstance(target, list)
         pairs: Any = zip(value, target, strict=False) if are_lists else [(value, target)]
         for grad, due in pairs:
             has_shape = isinstance(grad, Tensor) and isinstance(due, jax.ShapeDtypeStruct)
@@ -438,6 +448,6 @@ def run_on_tensors(overload: OpOverload, values: Sequence[Any], impl: Rule) -> A
 def _box_constants(argument: Any, value: Any) -> Any:
     if not argument.has_tensor or value is None or isinstance(value, Tensor):
         return value
-    if isinstance(value, list):
-        return [_box_constants(argument, member) for member in value]
+    if isinstance(value, (list, tuple)):
+        return type(value)([_box_constants(argument, member) for member in value])
     return box(jnp.asarray(value))

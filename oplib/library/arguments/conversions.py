@@ -71,7 +71,7 @@ def _make_list_converter(type_: ListType, convert: Converter) -> Converter:
             raise UnfitError("Put it into a list, even if it is the only one")
         return _convert_items(convert, list_items(value))
 
-    return convert_list
+    return (lambda value: tuple(convert_list(value))) if type_.is_tuple else convert_list
 
 
 def _is_single(value: object) -> bool:

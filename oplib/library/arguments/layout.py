@@ -82,6 +82,12 @@ class Fixed:
         return repr(self.value)
 
 
+class TupleFlags(tuple[bool, ...]):
+    """The flags of a list of tensors that code gets as a tuple."""
+
+    __slots__ = ()
+
+
 # A list of tensors has one flag per item: True for an array, False for None.
 Entry = Slot | Fixed | TreeEntry | tuple[bool, ...]
 
@@ -174,12 +180,16 @@ def rebuild_entry(entry: Entry, arrays: Iterator[Any]) -> Any:
     if entry is Slot.array:
         return next(arrays)
     if isinstance(entry, tuple):
-        return [next(arrays) if present else None for present in entry]
+        return _join(entry, [next(arrays) if present else None for present in entry])
     if isinstance(entry, Fixed):
         return copy_lists(entry.value)
     if isinstance(entry, TreeEntry):
         return entry.rebuild(arrays)
     return make_generator(next(arrays)) if entry is Slot.key else None
+
+
+def _join(entry: tuple[bool, ...], items: list[Any]) -> list[Any] | tuple[Any, ...]:
+    return tuple(items) if isinstance(entry, TupleFlags) else items
 
 
 def rebuild_tangent(entry: Entry, tangents: Iterator[Any]) -> Any:
@@ -200,7 +210,7 @@ def _spread_facts(entry: Entry, facts: Iterator[Any], absent: Any) -> Any:
     if entry in (Slot.array, Slot.key):
         return next(facts)
     if isinstance(entry, tuple):
-        return [next(facts) if present else absent for present in entry]
+        return _join(entry, [next(facts) if present else absent for present in entry])
     return entry.spread_facts(facts, absent) if isinstance(entry, TreeEntry) else absent
 
 
@@ -226,7 +236,8 @@ def make_layout(
     flat: list[Any] = []
     for argument, value in zip(schema.arguments, values, strict=True):
         if argument.is_tensor_list and value is not None:
-            entries.append(tuple([member is not None for member in value]))
+            flags = TupleFlags if isinstance(value, tuple) else tuple
+            entries.append(flags([member is not None for member in value]))
             flat.extend([member for member in value if member is not None])
         elif argument.is_tensor or argument.is_optional_tensor or argument.name in operand:
             entries.append(Slot.absent if value is None else Slot.array)

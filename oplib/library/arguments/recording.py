@@ -87,7 +87,7 @@ def check_written(op: str, schema: FunctionSchema, values: Sequence[Any]) -> lis
     for argument, value in zip(schema.arguments, values, strict=True):
         if not argument.is_written or value is None:
             continue
-        for member in value if isinstance(value, list) else [value]:
+        for member in value if isinstance(value, (list, tuple)) else [value]:
             if member is not None:
                 _check_may_write(op, argument.name, member)
                 written.append(member)

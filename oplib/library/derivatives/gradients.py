@@ -12,9 +12,14 @@ import numpy as np
 from oplib.autograd.array_functions.array_function import Mask
 from oplib.autograd.engine.validation import is_expandable, sum_to
 from oplib.errors import AutogradError, GradientTypeError, describe
-from oplib.library.arguments.layout import Layout, Slot, count_arrays
+from oplib.library.arguments.layout import Layout, Slot, TupleFlags, count_arrays
 from oplib.library.arguments.recording import unbox
 from oplib.library.arguments.trees import TreeEntry, is_none
+
+
+def is_sole_tuple(result: Any) -> bool:
+    """Tells whether a formula of an op with one argument, a tuple of tensors, returns its gradient bare."""
+    return isinstance(result, tuple) and (len(result) != 1 or not isinstance(result[0], (list, tuple)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +75,8 @@ class GradientTargets:
     def _is_one(self, result: tuple[Any, ...]) -> bool:
         """Tells whether a tuple is the gradient of the only argument, a pytree, and not one of several."""
         entry = self.layout.entries[0] if len(self.layout.entries) == 1 else None
+        if isinstance(entry, TupleFlags):
+            return is_sole_tuple(result)
         return isinstance(entry, TreeEntry) and (len(result) != 1 or type(result) is not tuple)
 
     def _gather(self, values: list[Any]) -> list[Any]:
@@ -114,7 +121,8 @@ class GradientTargets:
         """Returns the gradients of a list of tensors, which must be a list of the same length."""
         if value is None and not entry:
             return []
-        if not isinstance(value, list) or len(value) != len(entry):
+        fitting = (list, tuple) if isinstance(entry, TupleFlags) else list
+        if not isinstance(value, fitting) or len(value) != len(entry):
             raise AutogradError(
                 f"{self.op}: the gradients must have the same structure as the inputs. Argument '{name}' is "
                 f"a list of {len(entry)}, its gradient is {describe(value)}. Return a list of {len(entry)}, "

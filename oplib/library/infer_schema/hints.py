@@ -244,7 +244,7 @@ def _read_union(parts: tuple[Any, ...]) -> SchemaType:
     return OptionalType(type_)
 
 
-def _read_list(part: Any) -> SchemaType:
+def _read_list(part: Any, *, is_tuple: bool = False) -> SchemaType:
     element = read_hint(part)
     inside = element.element if isinstance(element, OptionalType) else element
     if isinstance(inside, ListType):
@@ -253,12 +253,12 @@ def _read_list(part: Any) -> SchemaType:
         raise UnsupportedHintError("Only lists of tensors may hold None.")
     if isinstance(inside, BaseType) and inside.name not in _LISTED:
         raise UnsupportedHintError
-    return ListType(element)
+    return ListType(element, is_tuple=is_tuple)
 
 
 def _read_tuple(parts: tuple[Any, ...]) -> SchemaType:
     if len(parts) == 2 and parts[1] is Ellipsis:
-        return _read_list(parts[0])
+        return _read_list(parts[0], is_tuple=True)
     type_ = TupleType(tuple(map(read_hint, parts)))
     if has_tensor(type_):
         raise UnsupportedHintError(

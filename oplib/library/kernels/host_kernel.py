@@ -136,8 +136,8 @@ def _view(value: Any) -> np.ndarray:
 
 
 def _copy_out(value: Any) -> Any:
-    if isinstance(value, list):
-        return [None if member is None else np.array(member) for member in value]
+    if isinstance(value, (list, tuple)):
+        return type(value)([None if member is None else np.array(member) for member in value])
     return None if value is None else np.array(value)
 
 

@@ -50,6 +50,12 @@ class Typed:
         return is_tensorlist_like_type(self.type)
 
     @cached_property
+    def is_tensor_tuple(self) -> bool:
+        """Whether it is a list of tensors that code gets as a tuple."""
+        type_ = self.type.element if isinstance(self.type, OptionalType) else self.type
+        return self.is_tensor_list and isinstance(type_, ListType) and type_.is_tuple
+
+    @cached_property
     def has_tensor(self) -> bool:
         """Whether the type contains tensors at any depth."""
         return type_has_tensor(self.type)
@@ -290,7 +296,8 @@ def thaw(type_: SchemaType, value: Any) -> Any:
     if isinstance(type_, OptionalType):
         return None if value is None else thaw(type_.element, value)
     if isinstance(type_, ListType) and isinstance(value, tuple):
-        return [thaw(type_.element, item) for item in value]
+        items = [thaw(type_.element, item) for item in value]
+        return tuple(items) if type_.is_tuple else items
     if isinstance(type_, TupleType) and isinstance(value, tuple):
         return tuple(map(thaw, type_.elements, value))
     return value

@@ -75,10 +75,17 @@ class OptionalType(SchemaType):
 
 @dataclass(frozen=True, slots=True)
 class ListType(SchemaType):
-    """``element[]``, or ``element[N]``, which also accepts one number and repeats it N times."""
+    """``element[]``, or ``element[N]``, which also accepts one number and repeats it N times.
+
+    Attributes:
+        element: the type of the items.
+        size: N.
+        is_tuple: code gets a tuple, as its annotation ``tuple[X, ...]`` says. Equality ignores it.
+    """
 
     element: SchemaType
     size: int | None = None
+    is_tuple: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
