@@ -80,14 +80,18 @@ def require_equal_jacobians(pair: Pair, numerical: Matrix, analytical: Matrix, o
         return
     gaps = np.where(differing, np.nan_to_num(np.abs(analytical - numerical), nan=np.inf), -1.0)
     row, column = np.unravel_index(int(np.argmax(gaps)), gaps.shape)
-    hint = diagnose(numerical, analytical, differing)
-    advice = f"{hint} Correct" if hint else "Correct"
+    single = pair.problem.single
+    if single and gaps[row, column] < 0.1 * np.abs(numerical[row, column]):
+        advice = f"It captures {single}, where small differences are rounded. Make it an argument, or double."
+    elif hint := diagnose(numerical, analytical, differing):
+        advice = f"{hint} Correct {pair.name_formula()}."
+    else:
+        advice = f"Correct {pair.name_formula()}, or check at a point where the function is smooth."
     error = GradcheckError(
         f"gradcheck: {pair.describe()}. {pair.name_entries(int(row), int(column))}: numerical "
         f"{numerical[row, column]:.7g}, analytical {analytical[row, column]:.7g}. {int(differing.sum())} of "
         f"{differing.size} entries differ by more than atol={options.atol:g} + rtol={options.rtol:g} times "
-        f"the numerical value. {advice} {pair.name_formula()}, or check at a point where the "
-        f"function is smooth.{_show(numerical, analytical)}"
+        f"the numerical value. {advice}{_show(numerical, analytical)}"
     )
     error.jacobians = numerical, analytical
     raise error
@@ -113,6 +117,8 @@ def diagnose(numerical: Matrix, analytical: Matrix, differing: Matrix) -> str:
     """
     if not np.isfinite(numerical).all() or not np.isfinite(analytical).all():
         return "There is an infinity or a nan: check the point, or the formula at its edge."
+    if analytical.any() and np.ptp(analytical, axis=1).max() == 0 < np.ptp(numerical, axis=1).max():
+        return "The formula does not depend on g, the incoming gradient: multiply by it."
     small = _CLOSE * max(float(np.max(np.abs(numerical))), float(np.max(np.abs(analytical))))
     flat, silent = np.abs(numerical) <= small, np.abs(analytical) <= small
     if flat[differing].all():

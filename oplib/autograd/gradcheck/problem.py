@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any, cast
 
 import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.nodes.edges import walk_nodes
-from oplib.errors import ArgumentValueError, GradcheckError, describe
+from oplib.errors import ArgumentError, ArgumentValueError, GradcheckError, describe
 from oplib.tensor import Storage, Tensor
 
 from .coordinates import Vector, count_coordinates, from_coordinates, stack_rows, to_coordinates
@@ -28,6 +30,7 @@ class Problem:
         outputs: the results at the inputs, as a tuple.
         differentiable: the indices of the outputs that require grad.
         formula: how errors call the backward formula that is checked; empty if it may be one of several.
+        single: the Tensors below double precision that the function captures, for errors.
     """
 
     def __init__(
@@ -43,7 +46,8 @@ class Problem:
                 f"has requires_grad=True. Got {describe(list(inputs))}. Set requires_grad=True on those to "
                 "be checked."
             )
-        self.outputs = as_tuple(func(*self.inputs))
+        self.single = _list_single(func) if in_double else ""
+        self.outputs = call_in_double(func, self.inputs)
         self.differentiable = tuple(index for index, value in enumerate(self.outputs) if needs_grad(value))
 
     @property
@@ -115,6 +119,38 @@ def _moved_to(tensor: Tensor, array: Any) -> Generator[None]:
         yield
     finally:
         storage.array = kept
+
+
+def call_in_double(func: Func, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Returns the results of a function at inputs in double precision.
+
+    Raises:
+        ArgumentError: it mixes them with Tensors that it captures.
+    """
+    try:
+        return as_tuple(func(*inputs))
+    except ArgumentError as error:
+        single = _list_single(func)
+        if not single or "dtype" not in str(error):
+            raise
+        raise ArgumentError(
+            f"gradcheck: the function gets inputs in double precision, and captures {single}. It fails: "
+            f"{error} Make what it captures an argument, or use tensor.double()."
+        ) from error
+
+
+def _list_single(func: Func) -> str:
+    """Returns the names and types of the Tensors below double precision that a function captures."""
+    func = inspect.unwrap(func)
+    if not isinstance(func, FunctionType):
+        return ""
+    found = inspect.getclosurevars(func)
+    values = {**found.globals, **found.nonlocals}.items()
+    return ", ".join(f"{name} {describe(value)}" for name, value in values if _is_single(value))
+
+
+def _is_single(value: Any) -> bool:
+    return is_inexact_tensor(value) and value.array.dtype not in (np.float64, np.complex128)
 
 
 def as_tuple(values: Any) -> tuple[Any, ...]:

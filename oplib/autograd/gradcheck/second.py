@@ -16,7 +16,7 @@ from oplib.tracebacks import entry_point
 from .check import passes_checks
 from .comparison import Options
 from .coordinates import count_coordinates, draw_directions, from_coordinates
-from .problem import as_tuple, needs_grad, to_double
+from .problem import as_tuple, call_in_double, needs_grad, to_double
 
 
 @entry_point
@@ -112,10 +112,10 @@ class _FirstGradients:
     """
 
     def __init__(self, func: Callable[..., Any], point: Sequence[Any], grad_outputs: Any) -> None:
-        self._func = func
+        self.__wrapped__ = self._func = func
         self._wanted = [index for index, value in enumerate(point) if needs_grad(value)]
         if grad_outputs is None:
-            outputs = [value for value in as_tuple(func(*point)) if needs_grad(value)]
+            outputs = [value for value in call_in_double(func, point) if needs_grad(value)]
             self.cotangents = tuple(_draw_like(output, seed) for seed, output in enumerate(outputs))
         else:
             self.cotangents = tuple(map(to_double, as_tuple(grad_outputs)))
