@@ -23,7 +23,10 @@ oplib
   state_dict load_state_dict: Use oplib.save and oplib.load with a dictionary of Tensors.
   multiprocessing: Use Python's, and send numpy arrays.
   onnx: Use jax.export of a function of arrays.
-  quantization ao: There is none: write an op of your own (oplib.custom_op).
+  quantization ao quantize_per_tensor quantize_per_channel dequantize int_repr q_scale q_zero_point: There
+      is none: write an op of your own (oplib.custom_op).
+  fake_quantize_per_tensor_affine fake_quantize_per_channel_affine: Write it as an op of your own, which
+      rounds and clamps, with register_autograd(..., surrogate=True) (oplib.custom_op).
   nested: There are no ragged tensors: use oplib.nn.utils.rnn.pad_sequence and a mask.
   version: Use oplib.__version__.
   manual_seed_all: Use oplib.manual_seed.
@@ -133,15 +136,24 @@ oplib._dynamo
   optimize export: Use oplib.jit, which traces a function of Tensors and compiles it by XLA.
 oplib.fx
   symbolic_trace Tracer GraphModule: Use oplib.jit, which traces a function of Tensors, or jax.make_jaxpr.
+oplib.autograd
+  profiler_util: Use oplib.visual.profile.
+oplib.autograd.profiler
+  emit_nvtx emit_itt load_nvprof parse_nvprof_trace EventList FunctionEvent KinetoStepTracker: Use
+      oplib.visual.profile, and jax.profiler for compiled programs.
 oplib.utils
   data: There are no data loaders: index Tensors by parts of oplib.randperm, or use a library.
   tensorboard: Import the writer itself, and give it tensor.item() and tensor.numpy().
   dlpack: Use oplib.from_dlpack and Tensor.__dlpack__.
+  cpp_extension: Register the compiled function with jax.ffi, and call it in the kernel of an op
+      (oplib.custom_op).
+  benchmark: Use timeit, and tensor.array.block_until_ready() at the end.
 oplib.random
   PRNGKey key split fold_in: Use oplib.Generator or oplib.manual_seed, or jax.random of arrays.
   normal=randn uniform=rand randint choice=multinomial categorical=multinomial permutation=randperm
       bernoulli: Use oplib.{}, or jax.random of arrays.
 oplib.library
+  triton_op wrap_triton: Use oplib.custom_op with a kernel for jax.Array that calls Pallas or jax_triton.
   defvjp defjvp: Use register_autograd and register_jvp of an op.
 oplib.utils.checkpoint
   GraphExecGroup: Give all results to one oplib.autograd.backward: it computes a region again once.
