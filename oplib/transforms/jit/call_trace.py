@@ -303,12 +303,12 @@ class Trace:
             arrays = [(gradient._storage.array, to) for gradient, to in pairs if gradient is not None]
             return tuple([array if to is None else constrain(array, to) for array, to in arrays])
 
-        made = [(tensor, tensor._grad, tensor._storage.version) for tensor, _ in self._collector.made]
+        made = [(tensor, tensor._grad, tensor._storage.owner.array) for tensor, _ in self._collector.made]
         closed = jax.make_jaxpr(pull)(*specs)
-        for tensor, before, version in made:
+        for tensor, before, array in made:
             if tensor._grad is not before:
                 how, cure = "gives a gradient to", "Use oplib.autograd.grad there, which returns the gradient"
-            elif tensor._storage.version != version:
+            elif tensor._storage.owner.array is not array:
                 how, cure = "writes into", "Write into a clone() there, or run the backward inside"
             else:
                 continue

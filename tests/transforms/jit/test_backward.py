@@ -501,6 +501,38 @@ def test_a_backward_inside_gives_no_gradient_to_a_tensor_that_outlives_the_call(
         oplib.jit(function)(x, w)
 
 
+BACKWARD_WRITES = {
+    "add_": lambda saved, grad: saved.add_(grad),
+    "of detach": lambda saved, grad: saved.detach().add_(grad),
+    "of data": lambda saved, grad: saved.data.add_(grad),
+    "of an item of data": lambda saved, grad: saved.data.__setitem__(0, 9.0),
+    "of a view": lambda saved, grad: saved[:1].add_(grad[:1]),
+    "of data of a view": lambda saved, grad: saved[:1].data.add_(grad[:1]),
+}
+
+
+@pytest.mark.parametrize("name", BACKWARD_WRITES)
+def test_a_write_of_a_backward_into_a_result_is_made_or_refused(name):
+    class Write(oplib.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x * 1
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, grad):
+            BACKWARD_WRITES[name](ctx.saved_tensors[0], grad)
+            return grad
+
+    x = oplib.tensor([1.0, 2.0], requires_grad=True)
+    y = Write.apply(x)
+    y.sum().backward()
+    assert y.tolist() != [1.0, 2.0]
+    with pytest.raises(TracingError, match=r"writes into a Tensor that the compiled function returns"):
+        oplib.jit(Write.apply)(x)
+
+
 class Once(oplib.autograd.Function):
     """A sine whose backward is not recorded."""
 
