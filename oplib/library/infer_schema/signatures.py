@@ -47,10 +47,6 @@ def read_signature(fn: Callable[..., Any]) -> Signature:
         raise NoSignatureError(
             f"infer_schema({title}): it has no signature. {error}. Give the op a schema."
         ) from None
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise SchemaInferenceError(
-            f"infer_schema({title}): it is async. A kernel returns its results: write a plain def."
-        )
     names = getattr(function, "__globals__", {})
 
     def resolve(hint: Any, subject: str) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import pytest
 
-from oplib.errors import RegistrationValueError, UnsupportedRegistrationError
+from oplib.errors import RegistrationTypeError, RegistrationValueError, UnsupportedRegistrationError
 from oplib.library import (
     Library,
     custom_op,
@@ -118,3 +120,40 @@ class TestAbsentNames:
             match=r"register_torch_dispatch\(rul::f\): there are no dispatch modes",
         ):
             register_torch_dispatch("rul::f", object, rule)
+
+
+async def later(*args, **kwargs):
+    return args[0]
+
+
+def piecewise(*args, **kwargs):
+    yield args[0]
+
+
+class Later:
+    async def __call__(self, *args, **kwargs):
+        return args[0]
+
+
+ROLES = {
+    "kernel": lambda op, fn: custom_op("rul::later", fn, schema="(Tensor x) -> Tensor"),
+    "kernel of a platform": lambda op, fn: op.register_kernel("cpu")(fn),
+    "kernel of a library": lambda op, fn: Library("rul", "IMPL").impl("f", fn, "CPU"),
+    "fake": lambda op, fn: op.register_fake(fn),
+    "formula": lambda op, fn: op.register_autograd(fn),
+    "setup": lambda op, fn: op.register_autograd(rule, setup_context=fn),
+    "forward": lambda op, fn: op.register_autograd(rule, forward=fn),
+    "jvp": lambda op, fn: op.register_jvp(fn),
+    "vmap": lambda op, fn: op.register_vmap(fn),
+}
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [later, piecewise, Later(), functools.partial(later, None)],
+    ids=["async", "yield", "object", "partial"],
+)
+@pytest.mark.parametrize("role", ROLES)
+def test_a_part_that_returns_a_coroutine_or_generator_is_refused_at_once(op, role, fn):
+    with pytest.raises(RegistrationTypeError, match=r"is async, or has a yield, .* Write a plain def"):
+        ROLES[role](op, fn)
