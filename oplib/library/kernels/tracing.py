@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -19,7 +20,11 @@ from oplib.tracebacks import find_mistake
 
 Result = TypeVar("Result")
 
-_TRACED_SIZE = "Shapes must be 1D sequences of concrete values"  # of JAX
+_TRACED_SIZES = (  # of JAX
+    "Shapes must be 1D sequences of concrete values",
+    "Slice entries must be static",
+    "Array slice indices must have static",
+)
 _scopes = iter(range(1, 1 << 62))
 
 
@@ -62,8 +67,8 @@ def run_part(
             return run_with_grad_off(work)
         try:
             return run_with_grad_off(_run_traced, work, _name_part(op, part, layout))
-        except (*CONCRETIZATION_ERRORS, TypeError) as error:
-            if not isinstance(error, CONCRETIZATION_ERRORS) and not str(error).startswith(_TRACED_SIZE):
+        except (*CONCRETIZATION_ERRORS, TypeError, IndexError) as error:
+            if not isinstance(error, CONCRETIZATION_ERRORS) and not str(error).startswith(_TRACED_SIZES):
                 raise
             better = _explain_value(op, part, layout, error)
             raise better.with_traceback(error.__traceback__) from None
@@ -137,14 +142,29 @@ def _run_traced(work: Callable[[], Result], subject: str) -> Result:
 
 def _explain_value(op: str, part: str, layout: Layout | None, error: Exception) -> TracingError:
     """Returns the error for compiled code that reads a value, with the line that does and the cures."""
-    match = re.search(r"arrays\[(\d+)\]", str(error)) if layout is not None else None
-    subject = "one of its values"
-    if layout is not None and match is not None:
-        subject = f"argument '{layout.find_argument(int(match[1]))}'"
     found = find_mistake(error)
     place = f" at {show_location(found[1].f_code, found[2])}" if found else ""
+    named = found[0].f_locals if found else {}
+    match = re.search(r"arrays\[(\d+)\]", str(error)) if layout is not None else None
+    if layout is not None and match is not None:
+        names = [layout.find_argument(int(match[1]))]
+    else:  # JAX does not say which; a size that the line names is the one
+        source = place.partition(", in ")[2]
+        names = [
+            name for name in named if _name_kind(named[name]) == "int" and re.search(rf"\b{name}\b", source)
+        ]
+    subject = f"argument '{names[0]}'" if len(names) == 1 else "one of its values"
+    kind = _name_kind(named.get(names[0])) if len(names) == 1 else None
+    cure = f"Annotate `{names[0]}: {kind}`, which makes it static; or use" if kind else "Use jax.numpy,"
     return TracingError(
-        f"{op}: the {part} needs the concrete value of {subject} while it is compiled{place}. "
-        f"{str(error).splitlines()[0].rstrip('.')}. Make it static (annotate int, float, bool or str), use "
-        "jax.lax control flow, define the op with compile=False, or annotate numpy.ndarray."
+        f"{op}: the {part} needs the concrete value of {subject} while it is compiled{place}. {cure} "
+        "jax.lax control flow, give compile=False, or annotate numpy.ndarray. Got: "
+        f"{textwrap.shorten(str(error).splitlines()[0].rstrip('.'), 80, placeholder='..')}."
     )
+
+
+def _name_kind(value: Any) -> str | None:
+    """Returns the annotation that makes an argument static which is a number now; None for other values."""
+    if not isinstance(value, Tracer) or value.shape:
+        return None
+    return {"i": "int", "u": "int", "b": "bool", "f": "float"}.get(value.dtype.kind)

@@ -129,7 +129,9 @@ def test_a_kernel_that_calls_numpy_learns_of_kernels_on_numpy_arrays() -> None:
     def sine(x: jax.Array) -> jax.Array:
         return jnp.asarray(np.sin(x))
 
-    with pytest.raises(TracingError, match=r"float32\[2\]\. Make it static .*, or annotate numpy\.ndarray\."):
+    with pytest.raises(
+        TracingError, match=r"'x' .*\. Use jax\.numpy, .*, or annotate numpy\.ndarray\. Got: .*"
+    ):
         sine(jnp.ones(2))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -77,3 +79,37 @@ def test_a_compiled_kernel_does_not_depend_on_the_inference_mode_of_its_first_ca
     for is_on in (first, not first):
         with oplib.inference_mode(is_on):
             assert read(X).tolist() == [1, 1]
+
+
+SIZES = {
+    "zeros": lambda x, n: jnp.zeros(n) + x.sum(),
+    "range": lambda x, n: [x := x + 1 for _ in range(n)][-1],
+    "reshape": lambda x, n: x.reshape(n, -1).sum(0),
+    "slice": lambda x, n: x[:n],
+    "branch": lambda x, n: x if n > 1 else -x,
+    "int": lambda x, n: x[int(n)],
+    "arange": lambda x, n: jnp.arange(n) + x[0],
+    "axis": lambda x, n: x.sum(axis=n),
+    "loop": lambda x, n: jax.lax.fori_loop(0, 2, lambda i, y: y.at[:n].set(1.0), x),
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("run", [lambda op: op, jax.jit, oplib.jit], ids=["eager", "jax.jit", "oplib.jit"])
+def test_a_number_used_as_a_size_is_to_be_annotated_before_the_words_of_jax(run, size):
+    op = custom_op("trc::f", SIZES[size], schema="(Tensor x, Tensor n) -> Tensor", compile=True)
+    with pytest.raises(oplib.errors.TracingError) as caught:
+        run(op)(oplib.ones(4), oplib.tensor(2))
+    pattern = r"concrete value of argument 'n' .*\. Annotate `n: int`, which makes it static; or .* Got: "
+    assert re.search(pattern, str(caught.value))
+    assert len(str(caught.value).replace(__file__, "")) < 400
+
+
+@pytest.mark.parametrize(("value", "kind"), [(True, "bool"), (1.5, "float"), ([1, 2], None)], ids=str)
+def test_a_value_that_is_no_size_gets_its_own_cure(value, kind):
+    op = custom_op(
+        "trc::f", lambda x, n: x if n.sum() else -x, schema="(Tensor x, Tensor n) -> Tensor", compile=True
+    )
+    with pytest.raises(oplib.errors.TracingError) as caught:
+        op(oplib.ones(4), oplib.tensor(value))
+    assert (f"Annotate `n: {kind}`" if kind else "Use jax.numpy, jax.lax") in str(caught.value)
