@@ -174,9 +174,9 @@ def _find_grads(
     cotangents = tensor_or_tensors_to_tuple(options["grad_outputs"], len(roots))
     keep_graph = create_graph if options["retain_graph"] is None else options["retain_graph"]
 
-    def run(grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+    def run(grads: tuple[Tensor | None, ...], **kinds: Any) -> tuple[Tensor | None, ...]:
         gradients = engine_run_backward(
-            roots, grads, keep_graph, create_graph, wanted, allow_unreachable=options["allow_unused"]
+            roots, grads, keep_graph, create_graph, wanted, allow_unreachable=options["allow_unused"], **kinds
         )
         return cast("tuple[Tensor | None, ...]", gradients)
 

@@ -42,6 +42,8 @@ class _EngineBase:
         inputs: tuple[Any, ...] = _ABSENT,
         allow_unreachable: bool = False,
         accumulate_grad: bool = False,
+        *,
+        run_class: type[Run] = Run,
     ) -> tuple[Tensor | None, ...] | None:
         """Runs the graph backwards from ``tensors``.
 
@@ -53,6 +55,7 @@ class _EngineBase:
             inputs: the tensors whose gradients are wanted; by default all leaves.
             allow_unreachable: gives None for an input that no output depends on, instead of an error.
             accumulate_grad: gradients are added to ``grad``; else the gradients of ``inputs`` are returned.
+            run_class: the class of the run. A class of its own checks the gradients itself.
 
         Returns:
             The gradients of ``inputs``, or None with ``accumulate_grad``.
@@ -69,11 +72,12 @@ class _EngineBase:
         wanted = _input_edges(inputs, accumulate=accumulate)
         representation = choose_representation(create_graph=create)
         grads = [representation.unbox(grad) for grad in grad_tensors]
-        grads = validate_gradients(grads, roots, "the call of backward or grad", representation)
+        if run_class is Run:
+            grads = validate_gradients(grads, roots, "the call of backward or grad", representation)
         plan = RunPlan(roots, wanted, capture=not accumulate)
         if not accumulate and not unreachable:
             _check_reached(plan, wanted)
-        run = Run(plan, representation, keep_graph=keep, create_graph=create)
+        run = run_class(plan, representation, keep_graph=keep, create_graph=create)
         captured = run.execute(roots, grads)
         return None if accumulate else _hand_back(captured, run, allow_unreachable=unreachable)
 

@@ -70,7 +70,7 @@ class Run(Flow):
         state.run = self
         try:
             state.grad_enabled, state.constant_in = self.create_graph, None
-            is_compiled = compilation.is_installed or config.compiled_autograd
+            is_compiled = not self.is_symbolic and (compilation.is_installed or config.compiled_autograd)
             if is_compiled and upcalls.execute_compiled(self, roots, grads):
                 pass
             elif self.outer is None:

@@ -1,10 +1,13 @@
 """``grad(..., is_grads_batched=True)``."""
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import oplib
 from oplib.autograd import grad
-from oplib.errors import AutogradError, GradientValueError
+from oplib.errors import AutogradError, GradientValueError, SavedTensorError
 
 
 @pytest.fixture
@@ -87,3 +90,112 @@ def test_backward_inside_a_map_raises_and_grad_does_not():
     with pytest.raises(AutogradError, match=r"backward: it cannot be called inside vmap.*use grad"):
         oplib.vmap(store)(rows)
     assert oplib.vmap(give_back)(rows).tolist() == [[2.0, 4.0], [6.0, 8.0]]
+
+
+def write_through_a_view(x):
+    copy = x.clone()
+    copy[1].mul_(x[0])
+    return copy
+
+
+class Halved(oplib.autograd.Function):
+    """Its backward is Python code, which sees single gradients."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 0.5
+
+    @staticmethod
+    def backward(ctx, grad):
+        assert grad.shape == (2, 3)
+        return grad * 0.5
+
+
+def differentiate(ctx, grad):
+    (x,) = ctx.saved_tensors
+    return grad * 2 * x
+
+
+def save(ctx, inputs, output):
+    ctx.save_for_backward(*inputs)
+
+
+@oplib.custom_op("batched::plain_square", compile=False)
+def plain_square(x: jax.Array) -> jax.Array:
+    return x * x
+
+
+@oplib.custom_op("batched::host_square")
+def host_square(x: np.ndarray) -> np.ndarray:
+    return np.square(x)
+
+
+host_square.register_fake(lambda x: x)
+for op in (plain_square, host_square):
+    op.register_autograd(differentiate, setup_context=save)
+
+
+GRAPHS = {
+    "chain": lambda x: (x * x).tanh() * x,
+    "view": lambda x: x.t()[1:].t() * x[:, 1:],
+    "moving view": lambda x: x[1] * x[0],
+    "several views": lambda x: x.unbind()[1] * 2.0,
+    "cut": lambda x: oplib.cat(x.chunk(3, 1)[1:], 1) ** 2,
+    "write through a view": write_through_a_view,
+    "place and value": lambda x: x.max(1).values,
+    "matmul": lambda x: x @ x.t(),
+    "overwritten": lambda x: x.clone().fill_(1.0) * x,
+    "complex": lambda x: oplib.complex(x, x * x),
+    "Function": lambda x: Halved.apply(x) * x,
+    "cast": lambda x: x.to(oplib.float16) * 2.0,
+    "plain Python": lambda x: plain_square(x * 2.0) * x,
+    "host": lambda x: host_square(x * 2.0) * x,
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_each_row_is_the_gradient_of_one_run(name, compiled, monkeypatch):
+    monkeypatch.setattr(oplib.config, "compiled_autograd", compiled)
+    x = oplib.tensor(np.linspace(0.5, 2.0, 6, dtype=np.float32).reshape(2, 3), requires_grad=True)
+    y = GRAPHS[name](x)
+    rows = oplib.stack([oplib.ones_like(y), y.detach(), y.detach() * 0.0])
+    single = [grad(y, x, row, retain_graph=True)[0] for row in rows]
+    for _ in range(2):
+        (found,) = grad(y, x, rows, is_grads_batched=True, retain_graph=True)
+        np.testing.assert_allclose(found, oplib.stack(single), rtol=1e-6)
+
+
+def test_a_pass_of_formulas_is_traced_once(a, monkeypatch):
+    def run():
+        return grad((a * a).tanh(), a, oplib.eye(2), is_grads_batched=True)[0].tolist()
+
+    first = run()
+    monkeypatch.setattr(jax, "vmap", None)
+    assert run() == first
+
+
+def test_hooks_and_python_code_may_hand_gradients_to_another_node(a):
+    held = {}
+    y = a * a
+    z = y.tanh()
+    z.register_hook(lambda grad: held.update(z=grad))
+    y.register_hook(lambda grad: grad + held["z"])
+    slope = 1 - jnp.tanh(a.array**2) ** 2
+    (found,) = grad(z, a, oplib.eye(2), is_grads_batched=True)
+    np.testing.assert_allclose(found, np.diag((slope + 1) * 2 * a.array), rtol=1e-6)
+
+
+def test_a_pass_frees_the_graph_unless_it_is_kept(a):
+    y = a * a
+    grad(y, a, oplib.eye(2), is_grads_batched=True)
+    with pytest.raises(SavedTensorError, match="second time"):
+        grad(y, a, oplib.eye(2), is_grads_batched=True)
+
+
+def test_a_saved_value_that_was_written_raises(a):
+    x = a.clone()
+    y = x * x
+    x.add_(1.0)
+    with pytest.raises(SavedTensorError, match="MulBackward0"):
+        grad(y, a, oplib.eye(2), is_grads_batched=True)
