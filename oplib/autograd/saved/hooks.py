@@ -104,7 +104,8 @@ class saved_tensors_hooks:  # noqa: N801  users call it like a function
 
     Args:
         pack_hook: receives a Tensor and returns any object.
-        unpack_hook: receives this object and returns a Tensor. Ops cast another precision back.
+        unpack_hook: receives this object and returns a Tensor. Ops cast another precision back, and
+            broadcast a shape.
         compose: Tensors in the result of ``pack_hook`` also go through the enclosing pairs, from the inside
             out. Unpacking goes from the outside in.
 

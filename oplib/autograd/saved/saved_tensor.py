@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
@@ -51,13 +52,13 @@ class SavedTensor:
     """
 
     __slots__ = (
-        "_array", "_dtype", "_edge", "_is_own", "_original", "_output_nr", "_packed", "_pairs", "_storage",
+        "_array", "_edge", "_is_own", "_original", "_output_nr", "_packed", "_pairs", "_spec", "_storage",
         "_tangent_slot", "_trace", "_version",
     )  # fmt: skip
 
     _array: Any  # None after packing or freeing
     _packed: Any
-    _dtype: Any  # that of the value which hooks have packed; None for a Python number
+    _spec: Any  # dtype and shape of the value which hooks have packed; None for a Python number
     _pairs: tuple[HookPair, ...] | None  # the pairs that made _packed; () after freeing
     _edge: Edge | None
     _is_own: bool  # whether it is an output of the saving node
@@ -129,7 +130,8 @@ class SavedTensor:
 
     def pack(self, pairs: tuple[HookPair, ...], tensor: Tensor) -> None:
         """Replaces the value by the object that hooks make of ``tensor``."""
-        self._dtype = getattr(tensor._storage.array, "dtype", None)
+        array = tensor._storage.array
+        self._spec = (array.dtype, array.shape) if hasattr(array, "dtype") else None
         self._packed = pack_through(pairs, tensor)
         self._pairs = pairs
         region = modes.state.region
@@ -178,22 +180,27 @@ class SavedTensor:
         return unpack_through(self._pairs, self._packed)._storage.array
 
     def read_residual(self, node_name: str) -> Any:
-        """Returns the array in the dtype in which it was saved, which a formula of JAX needs.
+        """Returns the array in the dtype and shape in which it was saved, which a formula of JAX needs.
 
         Raises:
             SavedTensorError: as :meth:`read`.
-            GradientTypeError: an unpack hook returned another kind of dtype than that of the packed value.
+            GradientTypeError: an unpack hook returned another kind of dtype than that of the packed value, or
+                a shape that does not broadcast to that of the packed value.
         """
         array = self.read(node_name)
-        if not self._pairs or self._dtype is None or getattr(array, "dtype", self._dtype) == self._dtype:
+        if not self._pairs or self._spec is None:
             return array
-        kind = jnp.complexfloating if jnp.issubdtype(self._dtype, jnp.complexfloating) else jnp.floating
-        if not (jnp.issubdtype(array.dtype, kind) and jnp.issubdtype(self._dtype, kind)):
-            raise GradientTypeError(
-                f"saved_tensors_hooks: {node_name} saved {self._dtype}, and the unpack_hook returned "
-                f"{array.dtype}. Return a Tensor equal to the one that was packed."
-            )
-        return array.astype(self._dtype)
+        dtype, shape = self._spec
+        if getattr(array, "dtype", dtype) == dtype and getattr(array, "shape", shape) == shape:
+            return array
+        kind = jnp.complexfloating if jnp.issubdtype(dtype, jnp.complexfloating) else jnp.floating
+        if array.dtype == dtype or (jnp.issubdtype(array.dtype, kind) and jnp.issubdtype(dtype, kind)):
+            with suppress(ValueError):
+                return jnp.broadcast_to(array, shape).astype(dtype)
+        raise GradientTypeError(
+            f"saved_tensors_hooks: {node_name} saved {dtype}{list(shape)}, and the unpack_hook returned "
+            f"{array.dtype}{list(array.shape)}. Return a Tensor equal to the one that was packed."
+        )
 
     def unpack(self, node: TapeNode) -> Tensor:
         """Returns the tensor with its history. It is the saved object if that is unchanged.
