@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +25,9 @@ from .subscript_window import read_window
 from .subscripts import (
     Choice,
     check_mask,
+    find_masked_window,
     is_static,
+    is_unknown_mask,
     read_slice,
     read_subscripts,
     require_index,
@@ -45,13 +48,21 @@ def setitem_(input: Any, index: Any, value: Any) -> None:
     else:
         stored = _to_value(input, value, dtype)
     mask = None if index.__class__ is int else _find_mask(index, shape)
-    if mask is not None and isinstance(value, _NUMBERS):
+    if mask is not None and (
+        isinstance(value, _NUMBERS) or (is_unknown_mask(mask) and _has_one_item(stored))
+    ):
         check_may_write(input, "setitem_", [value])
-        update_in_place(input, lambda: ops.where(mask, stored, input), "setitem_")
+        item = _to_item(stored, dtype)
+        update_in_place(input, lambda: ops.where(mask, item, input), "setitem_")
         return
     original = index
     if index.__class__ is not int:
         index = tuple(list_subscripts(index))  # it is read twice below, and warned of once
+        if (part := find_masked_window(index, shape)) and _has_one_item(stored):
+            refuse_bytes_to_fill(original, value)
+            unknown, window = part
+            setitem_(input[window], _to_tensor(unknown).expand(shape)[window], value)
+            return
     frame, starts, node_class, indices, _ = read_window(index, input)
     if indices:
         refuse_bytes_to_fill(original, value)
@@ -95,9 +106,26 @@ def _to_value(input: Tensor, value: Any, dtype: Any) -> Any:
     return value if isinstance(value, (Tensor, jax.Array)) else convert_number(value, dtype)
 
 
+def _has_one_item(stored: Any) -> bool:
+    return math.prod(stored.shape) == 1
+
+
+def _to_item(stored: Any, dtype: Any) -> Any:
+    """Returns a value of one item without dims, in the dtype of the Tensor that gets it."""
+    if isinstance(stored, Tensor):
+        return stored.reshape(()).to(dtype)
+    return stored.reshape(()).astype(dtype)
+
+
+def _to_tensor(mask: Any) -> Tensor:
+    return mask if isinstance(mask, Tensor) else Tensor.from_array(mask)
+
+
 def _find_mask(index: Any, shape: tuple[int, ...]) -> Any:
     """Returns a single mask, shaped to broadcast to the whole; None for other subscripts."""
-    if not is_array_subscript(index) or index.dtype != np.bool_ or not index.ndim:
+    if not is_array_subscript(index) or index.dtype != np.bool_:
+        return None
+    if not index.ndim and not is_unknown_mask(index):
         return None
     check_mask(index, shape, 0)
     return index.reshape((*index.shape, *[1] * (len(shape) - index.ndim)))

@@ -112,6 +112,34 @@ def _spread_mask(item: Any, dim: int, shape: tuple[int, ...]) -> Sequence[Any]:
     return [indices.astype(np.int32) for indices in np.nonzero(np.asarray(array))]
 
 
+def is_unknown_mask(item: Any) -> bool:
+    """Tells whether a subscript is a mask whose items are not known while a program is traced."""
+    if not is_array_subscript(item) or item.dtype != np.bool_:
+        return False
+    return is_traced(item) and find_value(find_array(item)) is None
+
+
+def find_masked_window(items: Sequence[Any], shape: tuple[int, ...]) -> tuple[Any, tuple[Any, ...]] | None:
+    """Splits subscripts into their one unknown mask, shaped to broadcast to the whole, and a window.
+
+    Returns:
+        Both; None if there is no such mask, or another subscript that is no part of a window.
+    """
+    where = [position for position, item in enumerate(items) if is_unknown_mask(item)]
+    if len(where) != 1:
+        return None
+    mask, before, behind = items[where[0]], items[: where[0]], items[where[0] + 1 :]
+    read = [_read_one(item) for item in (*before, *behind)]
+    if any(isinstance(item, Choice) or getattr(item, "ndim", 0) for item in read):
+        return None
+    dim = sum(map(_count_dims, read[: len(before)]))
+    if any(item is Ellipsis for item in before):
+        dim = len(shape) - mask.ndim - sum(map(_count_dims, read[len(before) :]))
+    check_mask(mask, shape, dim)
+    rest = [1] * (len(shape) - dim - mask.ndim)
+    return mask.reshape((*[1] * dim, *mask.shape, *rest)), (*before, *[slice(None)] * mask.ndim, *behind)
+
+
 def check_mask(mask: Any, shape: tuple[int, ...], dim: int) -> None:
     """Checks that a mask has the sizes of the dims from ``dim`` on.
 
