@@ -11,7 +11,7 @@ ARGS ?=
 SOAK_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-lm quick mutants test test-whole test-ops test-compiled test-gpu test-ecosystem soak parity bench bench-gpu docs types dist lint \
+.PHONY: help demo demo-lm quick mutants test test-whole test-ops test-compiled test-settings test-gpu test-ecosystem soak parity bench bench-gpu docs types dist lint \
 	format generate spec check check-whole clean
 
 help:  ## show this list
@@ -53,6 +53,11 @@ soak: $(VENV)/.has-test $(VENV)/.has-parity  ## for SOAK_SECONDS: interrupts, th
 		OPLIB_TEST_SEED=$${OPLIB_TEST_SEED:-$$(date +%s)} \
 		$(BIN)/python -m pytest -n $(WORKERS) tests/soak tests/autograd/test_random_graphs.py \
 		tests/parity/test_random_programs.py $(ARGS)
+
+# JAX before 0.12 has no such settings: make test-settings VENV=.venv-newest
+test-settings: $(VENV)/.has-test  ## run the tests of policies and of linearity with coming settings of JAX
+	JAX_REMAT3=1 JAX_CUSTOM_VJP3=1 JAX_CUSTOM_JVP3=1 $(BIN)/python -m pytest \
+		tests/library/carrier/test_attachment.py tests/library/derivatives/test_linearity.py $(ARGS)
 
 test-ecosystem: $(ECOSYSTEM)/.has-packages  ## use ops in flax, equinox, optax, diffrax, numpyro, blackjax and orbax
 	@if $(ECOSYSTEM)/bin/python -c 'import hypothesis, jax, pytest, xdist'; then \

@@ -42,6 +42,7 @@ COMMANDS = {
     "make test-whole": f"make test-whole ARGS={ONE_FILE}",
     "make test-ops": "make test-ops ARGS='-k sinc-schema'",
     "make test-compiled": "make test-compiled ARGS='-k test_accumulate'",
+    "make test-settings": "make test-settings ARGS='-k test_a_policy'",
     "make test-gpu": "make test-gpu",
     "make test-ecosystem": "make test-ecosystem ARGS='-k optax'",
     "make soak": "make soak SOAK_SECONDS=5 ARGS='-k interrupts'",

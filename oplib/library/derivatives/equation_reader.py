@@ -27,7 +27,8 @@ States = tuple[State, ...]
 
 _CALLS = {
     "jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr",
-    "remat2": "jaxpr", "checkpoint": "jaxpr", "custom_jvp_call": "call_jaxpr", "shard_map": "jaxpr",
+    "eval_jaxpr": "call_jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr",
+    "custom_jvp_call": "call_jaxpr", "shard_map": "jaxpr",
 }  # fmt: skip
 # Linear in the operands with these indices taken together; the others must be fixed.
 _LINEAR = {
@@ -136,8 +137,10 @@ class EquationReader:
         body = self._find_body(equation)
         if body is not None:
             return self._read_call(equation, states, body)
-        is_linear = all(map(_is_inexact, equation.outvars)) and self._is_linear(equation, states)
-        return [LINEAR if is_linear else self._refuse(equation)] * count
+        if all(map(_is_inexact, equation.outvars)) and self._is_linear(equation, states):
+            return [LINEAR] * count
+        body = self._expand(equation)
+        return [self._refuse(equation)] * count if body is None else self._read_call(equation, states, body)
 
     def _is_linear(self, equation: Any, states: States) -> bool:
         if equation.primitive.name == "custom_linear_solve":
@@ -175,6 +178,21 @@ class EquationReader:
         if body is not None:
             self._bodies[id(equation)] = body
         return body
+
+    def _expand(self, equation: Any) -> Any:
+        """Returns what a hijax primitive computes, unless it is a ``custom_vjp``; None if JAX cannot tell."""
+        made, avals = _find_hijax(equation), [var.aval for var in equation.invars]
+        if made is None or type(made).__name__.startswith("CustomVJP"):
+            return None
+
+        def run(*values: Any) -> Any:
+            given = jax.tree.unflatten(jax.tree.structure(made.in_avals), values)
+            return jax.tree.leaves(made.expand(*given))
+
+        try:
+            return self._bodies.setdefault(id(equation), jax.make_jaxpr(run)(*avals))
+        except Exception:  # noqa: BLE001  it may take values that are no arrays
+            return None
 
     def _find_zero(self, equation: Any, states: States) -> State:
         moves = [state is ZERO for state in states]
@@ -274,8 +292,9 @@ class EquationReader:
 
     def show(self, equation: Any) -> str:
         """Returns an equation for an error: ``'while' at bilinear.py:31``."""
-        line = self._find_line(equation)
-        return f"'{equation.primitive.name}'" + (f" at {line}" if line else "")
+        line, made = self._find_line(equation), _find_hijax(equation)
+        name = equation.primitive.name if made is None else type(made).__name__
+        return f"'{name}'" + (f" at {line}" if line else "")
 
     def _find_line(self, equation: Any) -> str:
         """Returns the user's line of an equation.
@@ -287,6 +306,11 @@ class EquationReader:
         own = f"{Path(match[1]).name}:{match[2]}" if match else ""
         name, where = self._call
         return own if own and match and name in (None, match[3]) else where or own
+
+
+def _find_hijax(equation: Any) -> Any:
+    """Returns the hijax primitive that an equation binds; None for any other equation."""
+    return next((value for value in equation.params.values() if hasattr(value, "expand")), None)
 
 
 def _find_constant(value: Any) -> State:

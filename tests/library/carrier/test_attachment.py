@@ -18,6 +18,8 @@ from oplib.library.registration.registry import registry
 
 X, W = jnp.linspace(0.1, 0.9, 9).reshape(3, 3), 0.5 * jnp.eye(3)
 POLICIES = jax.checkpoint_policies
+REMAT3 = getattr(jax.config, "jax_remat3", False)
+CUSTOM_VJP3 = getattr(jax.config, "jax_custom_vjp3", False)
 NAMES_THE_JIT = jax.__version_info__ >= (0, 11)  # and not the operation or the name that it was saved by
 
 
@@ -85,9 +87,17 @@ SAVING = {
 
 @KINDS
 @pytest.mark.parametrize("name", SAVING)
-def test_a_policy_saves_what_it_saves_of_the_function(name: str, kind: str) -> None:
+def test_a_policy_saves_what_it_saves_of_the_function(name: str, kind: str, request: Any) -> None:
+    if REMAT3 and CUSTOM_VJP3 and kind != "derive" and name not in ("nothing", "everything"):
+        looks_into_its_own(request)
     op, function = make(kind)
     assert list_saved(op, SAVING[name]) == list_saved(function, SAVING[name])
+
+
+def looks_into_its_own(request: Any) -> None:
+    """Expects a failure under a coming setting of JAX, by which an op is computed again and not saved."""
+    reason = "jax_remat3 asks policies about the primitives of a table that is not public"
+    request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
 
 
 def offload(*names: str) -> Any:
@@ -100,7 +110,9 @@ def offload(*names: str) -> Any:
 
 
 @KINDS
-def test_the_results_have_the_name_of_the_op(kind: str) -> None:
+def test_the_results_have_the_name_of_the_op(kind: str, request: Any) -> None:
+    if REMAT3:
+        looks_into_its_own(request)
     op, _ = make(kind)
     saved = list_saved(op, POLICIES.save_only_these_names("remat::op"))
     assert saved.count("f32[3,3]") == 3 if NAMES_THE_JIT else "f32[3,3] named 'remat::op'" in saved

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import hijax
 
 import oplib
 from oplib.errors import AutogradError
@@ -119,9 +120,10 @@ def test_a_formula_that_jax_cannot_transpose_is_refused_then(name: str) -> None:
         jax.jit(lambda x: transpose_rule(rule, (x,), (jnp.zeros(3),), (W,), "t::op"))(X)
 
 
+CUSTOM_VJP = "CustomVJPTraced" if getattr(jax.config, "jax_custom_vjp3", False) else "custom_vjp_call"
 REASONS = {
     "a clip": "'max' at linear_formulas.py",
-    "a custom_vjp": "'custom_vjp_call' at linear_formulas.py",
+    "a custom_vjp": f"'{CUSTOM_VJP}' at linear_formulas.py",
     "a custom_jvp that hides rounding": "'round' at linear_formulas.py",
     "a callback": "'pure_callback' at linear_formulas.py",
     "a loop that stops by a copy": "'add' at linear_formulas.py",
@@ -137,6 +139,47 @@ REASONS = {
 def test_a_refusal_names_the_primitive_and_the_line(name: str) -> None:
     with pytest.raises(AutogradError, match=re.escape(REASONS[name])):
         require_linear(bind(NOT_LINEAR[name]), (X,), (X,), "t::op")
+
+
+Base: Any = getattr(hijax, "VJPHiPrimitive", None) or hijax.HiPrim
+
+
+class Made(Base):
+    """A primitive of a user, whose derivative is another computation."""
+
+    def __init__(self, aval: Any, compute: Callable[[Any], Any]) -> None:
+        self.in_avals, self.out_aval, self.params = (aval,), aval, {"compute": compute}
+        super().__init__()
+
+    def expand(self, x: Any) -> Any:
+        return self.compute(x)
+
+    def jvp(self, primals: Any, tangents: Any) -> Any:
+        return self(*primals), self.compute(tangents[0])
+
+
+def raise_error(x: Any) -> Any:
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("compute", "told"),
+    [(jnp.sin, "'sin' at test_linearity.py"), (raise_error, "'Made' at test_linearity.py")],
+    ids=["another computation", "none"],
+)
+def test_what_a_hijax_primitive_computes_is_read(compute: Any, told: str) -> None:
+    def triple(x: Any) -> Any:
+        return 3 * x
+
+    def make(compute: Any) -> Any:
+        return bind(lambda x, g: x * Made(jax.typeof(g), compute)(g))
+
+    rule = require_linear(make(triple), (X,), (X,), "t::op")
+    (found,) = transpose_rule(rule, (X,), (jnp.zeros(3),), (W,), "t::op")
+    np.testing.assert_allclose(found, 3 * X * W, rtol=1e-6)
+    with pytest.raises(AutogradError, match=told) as caught:
+        require_linear(make(compute), (X,), (X,), "t::op")
+    assert len(str(caught.value)) <= 400
 
 
 def test_a_formula_of_empty_arrays_is_linear() -> None:
