@@ -12,13 +12,15 @@ from itertools import count
 from operator import index
 from typing import Any
 
+import jax.numpy as jnp
+
 from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
 from oplib.autograd.nodes.edges import GradientEdge, walk_nodes
 from oplib.autograd.nodes.error import Error
 from oplib.autograd.nodes.gradient_representation import choose_representation
 from oplib.autograd.nodes.node import Edge, Node, TapeNode
 from oplib.autograd.saved.hooks import HookPair, active_pairs
-from oplib.errors import AutogradError, GradientTypeError
+from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor
 
@@ -68,7 +70,11 @@ class _EngineBase:
         unreachable, accumulate = index(allow_unreachable) != 0, index(accumulate_grad) != 0
         fork.check()
         _check_call(tensors, grad_tensors, accumulate=accumulate)
-        roots = list(map(_root_edge, tensors, grad_tensors, count()))
+        found = list(map(_root_edge, tensors, grad_tensors, count()))
+        roots = [edge for edge in found if edge is not None]
+        if len(roots) < len(found):
+            position = found.index(None)
+            raise _explain_no_graph(tensors[position], position, inputs, accumulate=accumulate)
         wanted = _input_edges(inputs, accumulate=accumulate)
         representation = choose_representation(create_graph=create)
         grads = [representation.unbox(grad) for grad in grad_tensors]
@@ -212,8 +218,8 @@ def _require_tuple(name: str, value: object) -> None:
         )
 
 
-def _root_edge(root: Any, grad: Any, position: int) -> Edge:
-    """Checks one root and its gradient, and returns the edge of the root."""
+def _root_edge(root: Any, grad: Any, position: int) -> Edge | None:
+    """Checks one root and its gradient, and returns the edge of the root; None if it has no graph."""
     if type(root) is Tensor and type(grad) is Tensor:
         node: Any = root._grad_fn
         if node is not None:
@@ -224,18 +230,46 @@ def _root_edge(root: Any, grad: Any, position: int) -> Edge:
             f"{type(root).__name__}. Give the outputs to differentiate."
         )
     edge = gradient_edge(root) if isinstance(root, Tensor) else check_edge(root)
-    if edge is None:
-        raise AutogradError(
-            f"backward: element {position} of tensors does not require grad and does not have a grad_fn. It "
-            "is not attached to any graph. Set requires_grad=True on a tensor that it is computed from."
-        )
-    if not isinstance(grad, Tensor):
+    if edge is not None and not isinstance(grad, Tensor):
         came = "None, though the tensor requires grad" if grad is None else type(grad).__name__
         raise AutogradError(
             f"backward: element {position} of gradients is not a Tensor. Got {came}. Give a Tensor of the "
             f"output's shape."
         )
     return edge
+
+
+def _explain_no_graph(root: Tensor, position: int, inputs: object, *, accumulate: bool) -> AutogradError:
+    """Returns the error for a root without a graph, with the cause where it can be seen."""
+    array = root._storage.array
+    if not jnp.issubdtype(array.dtype, jnp.inexact):
+        cause = "Only floating and complex values have derivatives. Differentiate what it was computed from."
+    elif not modes.state.grad_enabled:
+        cause = (
+            "Grad mode is off here, as in no_grad(), and in a backward formula or hook without "
+            "create_graph=True. Compute it, and ask for its gradient, where it is on: enable_grad()."
+        )
+    elif root.is_inference():
+        cause = "It was made in inference_mode(). Make it outside of the block."
+    elif _require_nothing(inputs):
+        cause = (
+            "No input of the call requires grad either. Set requires_grad=True on them before they are used."
+        )
+    else:
+        cause = (
+            "Either no tensor that it is computed from has requires_grad=True, or it was computed under "
+            "no_grad(), or detach(), .data or item() cut it off, or it comes from a gradient: compute that "
+            "one with create_graph=True."
+        )
+    return AutogradError(
+        f"{'backward' if accumulate else 'grad'}: element {position} of tensors does not require grad and "
+        f"does not have a grad_fn. Got {describe(array)}. {cause}"
+    )
+
+
+def _require_nothing(inputs: object) -> bool:
+    tensors = [wanted for wanted in inputs if isinstance(wanted, Tensor)] if isinstance(inputs, tuple) else []
+    return bool(tensors) and not any(wanted._requires_grad for wanted in tensors)
 
 
 def _input_edges(inputs: object, *, accumulate: bool) -> list[Edge]:

@@ -413,7 +413,7 @@ def _set_boundaries(
         message = (
             f"{name}: a backward inside the compiled function reaches a node that was recorded outside of "
             f"it. Got {describe(spec)}, found as {operands[number].name}. Call backward outside, on what the "
-            "function returns, or compute that Tensor inside too."
+            "function returns, or compute that Tensor inside too, or detach() what a step hands to the next."
         )
         made.append(Boundary.make(spec, message))
         tensor._grad_fn, tensor._output_nr, tensor._backward_hooks = made[-1], 0, None

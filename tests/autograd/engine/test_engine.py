@@ -109,6 +109,58 @@ def test_roots_and_their_gradients_are_checked(x, tensors, grads, text):
     assert x.grad is None
 
 
+@oplib.no_grad()
+def sum_without_graph(x):
+    return x.sum()
+
+
+def differentiate_in_a_hook(x):
+    y = x * 2.0
+    y.register_hook(lambda grad: oplib.autograd.grad(grad * x, x))
+    y.backward()
+
+
+CAUSES = {
+    "grad mode is off": (
+        lambda x: oplib.no_grad()(lambda: (x * 2.0).backward())(),
+        "backward: .*Grad mode is off here, as in no_grad",
+    ),
+    "a hook": (differentiate_in_a_hook, "grad: .*a backward formula or hook without create_graph=True"),
+    "inference mode": (
+        lambda x: oplib.inference_mode()(lambda: x * 2.0)().backward(),
+        "made in inference_mode",
+    ),
+    "integers": (
+        lambda x: (x > 1.0).sum().backward(),
+        r"Got i32\[\]\. Only floating and complex values have derivatives",
+    ),
+    "inputs": (
+        lambda x: oplib.autograd.grad(oplib.ones(()), [oplib.ones(()), oplib.ones(2)]),
+        "grad: .*No input of the call requires grad either",
+    ),
+    "grad mode was off": (
+        lambda x: oplib.autograd.grad(sum_without_graph(x), x),
+        r"grad: .*computed under no_grad\(\), or detach",
+    ),
+    "an earlier gradient": (
+        lambda x: oplib.autograd.grad(x * x, x)[0].backward(),
+        "it comes from a gradient: compute that one with create_graph=True",
+    ),
+    "the second of two": (
+        lambda x: oplib.autograd.backward([x * 2.0, x.detach()]),
+        "backward: element 1 of tensors .*no tensor that it is computed from has requires_grad=True",
+    ),
+}
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_the_error_for_a_root_without_a_graph_says_its_cause(x, cause):
+    run, text = CAUSES[cause]
+    with pytest.raises(AutogradError, match=text) as caught:
+        run(x)
+    assert len(str(caught.value)) <= 400
+
+
 @pytest.mark.spec("004.12")
 @pytest.mark.parametrize("inputs", [lambda x: [x], lambda x: None, lambda x: type("T", (tuple,), {})((x,))])
 def test_inputs_must_be_exactly_a_tuple(x, inputs):
