@@ -1,10 +1,45 @@
-"""Handles that remove registered hooks."""
+"""Handles that remove registered hooks, and the check of what a hook takes."""
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections import OrderedDict
+from types import FunctionType
 from typing import Any, Self
+
+from .errors import GradientTypeError
+
+
+def require_parameters(fn: Any, subject: str, *names: str) -> None:
+    """Raises if a callable of the user does not take its arguments; one without a signature is accepted.
+
+    Args:
+        fn: the callable.
+        subject: its name, for the error.
+        *names: those of the arguments that it will be called with, by position.
+
+    Raises:
+        GradientTypeError: it does not take them, or is no callable.
+    """
+    if fn.__class__ is FunctionType and fn.__code__.co_argcount == len(names):  # nearly all are
+        return
+    due = f"({', '.join(names)})"
+    if not callable(fn):
+        raise GradientTypeError(
+            f"{subject} cannot be called. Got {type(fn).__name__}. Give a function of {due}."
+        )
+    try:
+        signature = inspect.signature(fn, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*names)
+    except TypeError as error:
+        raise GradientTypeError(
+            f"{subject} does not accept its arguments. Got {getattr(fn, '__name__', type(fn).__name__)}"
+            f"{signature}, it will be called with {due}: {error}. Give it these parameters."
+        ) from None
 
 
 class RemovableHandle:

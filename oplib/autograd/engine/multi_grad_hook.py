@@ -14,7 +14,7 @@ from typing import Any
 from oplib.autograd.nodes.accumulate import existing_accumulator
 from oplib.autograd.nodes.node import TapeNode
 from oplib.errors import AutogradError, GradientValueError, MisplacedCallError, describe
-from oplib.hooks import RemovableHandle
+from oplib.hooks import RemovableHandle, require_parameters
 from oplib.modes import modes
 from oplib.tensor import Tensor
 
@@ -65,6 +65,7 @@ def register_multi_grad_hook(
 
     Raises:
         GradientValueError: ``mode`` has another value.
+        GradientTypeError: ``fn`` does not take one argument.
         AutogradError: in mode ``all``, a tensor does not require grad. In a pass, ``grad()`` returns the
             gradient of a leaf among ``tensors`` directly, so that the number of gradients is not known. Or
             the hook was registered inside ``oplib.vmap``, and the pass runs outside.
@@ -84,6 +85,7 @@ def register_multi_grad_hook(
         raise GradientValueError(
             f"register_multi_grad_hook: Expects mode to be one of {MODES}. Got {mode!r}. Choose one of them."
         )
+    require_parameters(fn, "register_multi_grad_hook: the hook", "grads" if mode == "all" else "grad")
     listed = tuple(tensors)
     hooks = _make_all_hooks(listed, fn) if mode == "all" else _make_any_hooks(listed, fn)
     return MultiHandle(tuple(tensor.register_hook(hook) for tensor, hook in hooks))

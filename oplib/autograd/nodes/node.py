@@ -26,7 +26,7 @@ from oplib.autograd.array_functions.filled_plan import FilledPlan
 from oplib.autograd.array_functions.tokens import next_token
 from oplib.autograd.tangents import TangentSlot
 from oplib.errors import AutogradError, GradientTypeError
-from oplib.hooks import RemovableHandle
+from oplib.hooks import RemovableHandle, require_parameters
 from oplib.tensor import Storage, Tensor
 
 from .locations import locate_line
@@ -340,11 +340,13 @@ class TapeNode(Node):
         return self.sequence_nr
 
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:  # noqa: D102
+        require_parameters(fn, f"{self.name()}.register_hook: the hook", "grad_inputs", "grad_outputs")
         if self._post_hooks is None:
             self._post_hooks = OrderedDict()
         return self._enter(self._post_hooks, fn)
 
     def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:  # noqa: D102
+        require_parameters(fn, f"{self.name()}.register_prehook: the hook", "grad_outputs")
         if self._pre_hooks is None:
             self._pre_hooks = OrderedDict()
         return self._enter(self._pre_hooks, fn)

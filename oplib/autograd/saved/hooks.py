@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from oplib.errors import AutogradError, GradientTypeError
+from oplib.hooks import require_parameters
 from oplib.modes import ModeState, enter_block, leave_block, modes
 from oplib.pytree import TreeSpec, tree_flatten, tree_unflatten
 from oplib.tensor import Tensor, box
@@ -47,12 +48,8 @@ def active_pairs() -> tuple[HookPair, ...]:
 
 def make_pair(pack: object, unpack: object, *, compose: bool = False, caller: str) -> HookPair:
     """Returns two callables as a pair, or raises GradientTypeError."""
-    for role, hook in (("pack", pack), ("unpack", unpack)):
-        if not callable(hook):
-            raise GradientTypeError(
-                f"{caller}: the {role} hook cannot be called. Got {type(hook).__name__}. Give a function of "
-                f"one argument."
-            )
+    require_parameters(pack, f"{caller}: the pack hook", "tensor")
+    require_parameters(unpack, f"{caller}: the unpack hook", "packed")
     return HookPair(pack, unpack, compose)  # pyright: ignore[reportArgumentType]  both are callable
 
 

@@ -114,7 +114,13 @@ class HeldContext:
         saved = [None if value is None else value._storage.array for value in vars(ctx).pop("to_save", ())]
         ctx._saved = tuple([array if array is None else _save(array) for array in saved])
         boxed = [None if grad is None else ARRAYS.box(grad) for grad in grads]
-        flat = ctx._flat_results(ctx._get_user_fn()(ctx, *result.fill(boxed, None)))
+        due = result.fill(boxed, None)
+        try:
+            given = ctx._get_user_fn()(ctx, *due)
+        except TypeError:
+            ctx._check_backward(len(due))
+            raise
+        flat = ctx._flat_results(given)
         return [None if grad is None else grad._storage.array for grad in flat]
 
 

@@ -15,7 +15,8 @@ from oplib.autograd.nodes.error import Error
 from oplib.autograd.nodes.node import Gradients, SavedArray, SavedState, TapeNode
 from oplib.autograd.recording.origins import number_node
 from oplib.autograd.saved.saved_tensor import SavedTensor, second_pass_error
-from oplib.errors import AutogradError
+from oplib.errors import AutogradError, SavedTensorError
+from oplib.hooks import require_parameters
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
 from oplib.tracebacks import find_user_level
@@ -60,9 +61,16 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         """The arguments of ``save_for_backward``, with history; in jvp, those of ``save_for_forward``.
 
         Raises:
-            SavedTensorError: a value is freed, or has been written in place.
+            SavedTensorError: a value is freed, or has been written in place. In jvp: only
+                ``save_for_backward`` was called.
         """
         if self._saved_for_jvp is not None:
+            if not self._saved_for_jvp and self.to_save:
+                raise SavedTensorError(
+                    f"{self._forward_cls.__name__}: its jvp reads saved_tensors, which holds what "
+                    f"save_for_forward got. Got nothing; save_for_backward got {len(self.to_save)}. Call "
+                    "ctx.save_for_forward as well, where save_for_backward is called."
+                )
             return self._saved_for_jvp
         if self._saved is None:
             raise second_pass_error(self.name())
@@ -102,6 +110,9 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         try:
             with self._find_mutex():
                 results = backward(self, *boxed)
+        except TypeError:
+            self._check_backward(len(boxed))
+            raise
         finally:
             state.grad_enabled = run.create_graph
         return [None if result is None else boxing.unbox(result) for result in self._flat_results(results)]
@@ -197,6 +208,12 @@ class BackwardCFunction(TapeNode, FunctionCtx):
                 "of the same rule. Keep one."
             )
         return backward
+
+    def _check_backward(self, count: int) -> None:
+        """Raises if the user's backward does not take this number of gradients."""
+        names = [f"grad_{position}" for position in range(count)]
+        subject = f"{self._forward_cls.__name__}: its backward"
+        require_parameters(self._get_user_fn(), subject, "ctx", *names)
 
     def _arrange(self, values: Iterable[Any]) -> tuple[Any, ...]:
         """Puts a value for each Tensor argument at its place. Other arguments get None."""

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from oplib.autograd.array_functions.array_function import has_gradient
 from oplib.autograd.tangents import check_tangent, find_tangent, run_without_tangents, set_tangent
 from oplib.errors import AutogradError, describe
+from oplib.hooks import require_parameters
 from oplib.tensor import Tensor, box
 
 from .function_call import FunctionCall
@@ -61,9 +62,14 @@ def call_jvp(
         AutogradError: jvp returned a wrong number of tangents.
     """
     filled = [_fill(ctx, tensor, tangent) for tensor, tangent in zip(inputs, tangents, strict=True)]
+    given, jvp = ctx._arrange(filled), ctx._forward_cls.jvp
     ctx._saved_for_jvp = ctx.saved_for_forward
     try:
-        results = run_without_tangents(ctx._forward_cls.jvp, ctx, *ctx._arrange(filled))
+        results = run_without_tangents(jvp, ctx, *given)
+    except TypeError:
+        names = [f"tangent_{position}" for position in range(len(given))]
+        require_parameters(jvp, f"{ctx._forward_cls.__name__}: its jvp", "ctx", *names)
+        raise
     finally:
         del ctx._saved_for_jvp
     listed = results if isinstance(results, tuple) else (results,)

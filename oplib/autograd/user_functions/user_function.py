@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from oplib.autograd.nodes.gradient_representation import is_array_class
 from oplib.errors import AutogradError, MissingRuleError
+from oplib.hooks import require_parameters
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
 from oplib.tracebacks import find_user_level, refine_error
@@ -231,9 +232,12 @@ class Function(metaclass=FunctionMeta):
     @classmethod
     def _binding(cls) -> Binding:
         if cls._binding_cache is None:
-            cls._binding_cache = Binding(
-                cls.forward, has_setup=cls.setup_context is not Function.setup_context
-            )
+            has_setup = cls.setup_context is not Function.setup_context
+            binding = Binding(cls.forward, has_setup=has_setup)
+            if has_setup and not binding.has_keyword_only:
+                subject = f"{cls.__name__}: its setup_context"
+                require_parameters(cls.setup_context, subject, "ctx", "inputs", "output")
+            cls._binding_cache = binding
         return cls._binding_cache
 
 

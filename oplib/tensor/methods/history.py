@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, cast
 import jax.numpy as jnp
 
 from oplib.errors import AutogradError, GradientTypeError, describe
-from oplib.hooks import RemovableHandle
+from oplib.hooks import RemovableHandle, require_parameters
 from oplib.tensor.storage.escape import refuse_escape, refuse_outside
 from oplib.tensor.storage.tensor_slots import TensorSlots, TensorT
 from oplib.tensor.views.lineage import share_requires_grad
@@ -182,6 +182,7 @@ class TensorHistory(Generic[TensorT]):
 
         Raises:
             AutogradError: the tensor does not require grad.
+            GradientTypeError: the hook does not take one argument.
 
         Example:
             >>> import oplib
@@ -196,6 +197,7 @@ class TensorHistory(Generic[TensorT]):
                 f"register_hook: the tensor doesn't require grad, so the hook would never run. "
                 f"Got {describe(self._storage.array)}. Set requires_grad=True on it or on an input of it."
             )
+        require_parameters(hook, "register_hook: the hook", "grad")
         refuse_outside(cast("TensorSlots", self), "register_hook")
         if self._backward_hooks is None:
             self._backward_hooks = OrderedDict()
@@ -211,6 +213,7 @@ class TensorHistory(Generic[TensorT]):
 
         Raises:
             AutogradError: the tensor is not a leaf, or does not require grad.
+            GradientTypeError: the hook does not take one argument.
 
         Example:
             >>> import oplib
@@ -225,6 +228,7 @@ class TensorHistory(Generic[TensorT]):
                 f"Got a tensor with requires_grad={self._requires_grad} and grad_fn={self._grad_fn}. "
                 "Use register_hook for other tensors."
             )
+        require_parameters(hook, "register_post_accumulate_grad_hook: the hook", "tensor")
         refuse_outside(cast("TensorSlots", self), "register_post_accumulate_grad_hook")
         if self._post_accumulate_hooks is None:
             self._post_accumulate_hooks = OrderedDict()

@@ -7,7 +7,7 @@ import pytest
 import oplib
 from oplib.autograd import Function, grad
 from oplib.autograd.forward_ad import dual_level, make_dual, unpack_dual
-from oplib.errors import AutogradError, MissingRuleError
+from oplib.errors import AutogradError, MissingRuleError, SavedTensorError
 from tests.autograd.functions import make_function
 
 pytestmark = pytest.mark.spec("001.2")
@@ -210,3 +210,26 @@ def test_an_error_in_jvp_leaves_the_ctx_usable(tangent):
         function.apply(make_dual(x, tangent))
     function.apply(x).sum().backward()
     assert x.grad.tolist() == [3.0, 12.0]
+
+
+class KeepsForBackward(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def jvp(ctx, t):
+        return 2.0 * ctx.saved_tensors[0] * t
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda: push(KeepsForBackward, oplib.ones(2)),
+        lambda: jax.jvp(KeepsForBackward.apply, (jnp.ones(2),), (jnp.ones(2),)),
+    ],
+)
+def test_a_jvp_that_reads_what_was_saved_for_backward_only_is_told_of_save_for_forward(run):
+    with pytest.raises(SavedTensorError, match=r"save_for_backward got 1\. Call ctx\.save_for_forward"):
+        run()
