@@ -19,6 +19,7 @@ written for torch still works::
     │   ├── ArgumentTypeError (TypeError)     an argument of a type that no overload accepts
     │   ├── ArgumentValueError (ValueError)   an argument of the right type with an invalid value
     │   ├── ArgumentOverflowError (OverflowError) an integer that no dtype holds
+    │   ├── MissingAttributeError (AttributeError) a method of Tensors that an array lacks
     │   ├── UnsupportedArgumentError (NotImplementedError) a mode or shape for which the op is not defined
     │   └── UnsupportedDtypeError (NotImplementedError, TypeError) a dtype for which the op is not defined
     ├── ResultError (RuntimeError)            a kernel's result that does not fit its schema
@@ -124,6 +125,10 @@ class ArgumentValueError(ArgumentError, ValueError):
 
 class ArgumentOverflowError(ArgumentError, OverflowError):
     """An integer that no available dtype holds."""
+
+
+class MissingAttributeError(ArgumentError, AttributeError):
+    """A method of Tensors that is asked of an array, in a kernel or rule on arrays."""
 
 
 class UnsupportedArgumentError(ArgumentError, NotImplementedError):

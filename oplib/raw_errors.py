@@ -23,6 +23,7 @@ from .errors import (
     ArgumentValueError,
     AutogradError,
     DimensionError,
+    MissingAttributeError,
     MissingRuleError,
     TracingError,
     UnsupportedArgumentError,
@@ -69,6 +70,15 @@ _ADVICE_FOR_TEXTS = (
         re.compile("One of .* is incompatible with its sharding annotation "),
         "Name at most as many dimensions in the PartitionSpec as the value has.",
     ),
+)
+_ADVICE_FOR_LINES = (  # torch's habits in a kernel on arrays
+    (
+        re.compile(r"array\.view\(\)|as a data type"),
+        "Use x.reshape(shape): view of an array changes its dtype.",
+    ),
+    (re.compile("unexpected keyword argument '(dim|keepdim)'"), "Write axis= and keepdims=, as numpy does."),
+    (re.compile("read-only"), "Copy it first, or name the argument in mutates_args."),
+    (re.compile(""), "Correct that line, or what it is given."),
 )
 _OWN_CURE = re.compile(r"\b([Pp]lease|[Uu]se|[Tt]ry|[Cc]onsider|[Ss]et)\b")  # of JAX and numpy
 _INDIVISIBLE = re.compile(
@@ -137,7 +147,7 @@ def explain_raw(error: Exception, frame: FrameType, name: str | None = None) -> 
 
 
 def explain_mistake(
-    error: Exception, op: str, part: str, frame: FrameType, location: str
+    error: Exception, op: str, part: str, frame: FrameType, location: str, *, cure: str = ""
 ) -> ArgumentError | AllocationError | None:
     """Returns an error of oplib that says in which line of the user's code what it calls raised a raw one.
 
@@ -147,13 +157,18 @@ def explain_mistake(
         part: the part of it that ran: ``kernel``, ``backward formula``.
         frame: of the function of the user that oplib called, with its arguments.
         location: the line.
+        cure: what to write in place of an attribute that an array lacks.
     """
-    if isinstance(error, ArgumentError):  # one that has a cause tells its own line
+    if cure:
+        kind, shown = MissingAttributeError, cure
+    elif isinstance(error, ArgumentError):  # one that has a cause tells its own line
         kind, shown = None if error.__cause__ else type(error), str(error)
     else:
-        kind, shown = _find_kind(error), f"{_show_raw(error)}. Correct that line, or what it is given."
-    if kind is None or isinstance(error, (AttributeError, KeyError, ZeroDivisionError)):  # oplib has no such
-        return None
+        raw = _show_raw(error)
+        advice = next(advice for words, advice in _ADVICE_FOR_LINES if words.search(raw))
+        kind, shown = _find_kind(error), f"{raw}. {advice}"
+    if kind is None or (isinstance(error, (AttributeError, KeyError, ZeroDivisionError)) and not cure):
+        return None  # oplib has no such
     got = _describe_arguments(frame, "", skipped={"ctx", "self"})
     return kind(f"{op}: the {part} fails at {location}. Got {got or 'no arguments'}; {shown}")
 
@@ -203,10 +218,12 @@ def _explain_callback(error: Exception, name: str) -> Exception:
         lambda found: not found[1].startswith((_OWN, _CALL_OF, "<oplib.")), reversed(frames)
     )
     user = next((found for found in below if "site-packages" not in found[1]), None)
-    place = f" at {user[1]}:{user[2]}, in {user[3]}" if user else ""
+    place = ""  # an error of oplib says it itself
+    if user:
+        place = f" at {user[1]}:{user[2]}, in {user[3]}. Call the op outside of it to get its own exception"
     return JaxRuntimeError(
-        f"{name}: a host kernel failed in a compiled program{place}. Call the op outside of the program to "
-        f"get its own exception. It was:\n{text[frames[-1].end() if frames else 0 :].strip()}"
+        f"{name}: a host kernel failed in a compiled program{place}:\n"
+        f"{text[frames[-1].end() if frames else 0 :].strip()}"
     )
 
 

@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping
 from types import FrameType, MappingProxyType
 from typing import Any, NoReturn
 
+import jax
+import numpy as np
+
 _TABLE = """
 oplib
   compile: Use oplib.jit, which compiles a function of Tensors.
@@ -189,11 +192,34 @@ Tensor
 """
 
 
-def _read_table() -> dict[str, dict[str, str]]:
+_ARRAY_TABLE = """
+jax.Array
+  unsqueeze: Use jax.numpy.expand_dims(x, dim)
+  view_as: Use x.reshape(shape)
+  permute: Use x.transpose(dims)
+  expand expand_as: Use jax.numpy.broadcast_to(x, shape)
+  detach: Use jax.lax.stop_gradient(x)
+  dim: Use x.ndim
+  numel nelement: Use x.size
+  contiguous cpu cuda: Leave it out
+  to type float double half bfloat16 long int short bool type_as: Use x.astype(dtype)
+  numpy: Use x, or annotate numpy.ndarray
+  masked_fill: Use jax.numpy.where(mask, value, x)
+  chunk unbind: Use jax.numpy.split(x, parts)
+  index_select gather: Use jax.numpy.take_along_axis(x, index, axis), or jax.numpy.take
+  scatter scatter_add index_add index_put: Use x.at[index].set(y) or x.at[index].add(y)
+  at: Write y = x.copy(), and y[index] = value
+  mm bmm: Use jax.numpy.matmul(x, y)
+  norm: Use jax.numpy.linalg.norm(x)
+  requires_grad requires_grad_ grad grad_fn backward: Register a formula, register_autograd
+"""
+
+
+def _read_table(table: str) -> dict[str, dict[str, str]]:
     """Returns the hints by place and name. {} in a hint is the name, or what stands behind its "="."""
     hints: dict[str, dict[str, str]] = {}
     place: dict[str, str] = {}
-    for line in _TABLE.strip().replace("\n      ", " ").splitlines():
+    for line in table.strip().replace("\n      ", " ").splitlines():
         names, _, hint = line.partition(": ")
         if not hint:
             place = hints[line] = {}
@@ -203,7 +229,26 @@ def _read_table() -> dict[str, dict[str, str]]:
     return hints
 
 
-HINTS = _read_table()
+HINTS = _read_table(_TABLE)
+OF_ARRAYS = _read_table(_ARRAY_TABLE)["jax.Array"]
+
+
+def suggest(error: AttributeError) -> str:
+    """Returns what a kernel on arrays writes in place of an attribute that its array lacks."""
+    name, is_numpy = error.name, isinstance(error.obj, np.ndarray)
+    cure = OF_ARRAYS.get(name) or "Use functions of jax.numpy"
+    if name.endswith("_") and name not in OF_ARRAYS:
+        cure = "Arrays have no in-place methods: use what x + y or x.at[index].set(y) returns"
+    elif name not in OF_ARRAYS:
+        for place in (jax.numpy, jax.nn, jax.lax):
+            if hasattr(place, name):
+                cure = f"Use {place.__name__}.{name}(x)"
+                break
+    if is_numpy:
+        cure = cure.replace("jax.numpy", "numpy")
+    return (
+        f"a {'numpy.ndarray' if is_numpy else 'jax.Array'} has no {name!r}. {cure}, or annotate oplib.Tensor."
+    )
 
 
 _PLACES = ("oplib.nn.functional", "oplib", "oplib.library", "oplib.autograd", "oplib.pytree")

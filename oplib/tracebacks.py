@@ -9,6 +9,7 @@ An error of Python, numpy or JAX is replaced if no code of the user ran, see ``r
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import itertools
 import os
@@ -38,6 +39,7 @@ for _prefix in _OWN:  # jaxprs and profiles show the line of the user's call
 
 _JAX_NOTE = "For simplicity, JAX has removed its internal frames"
 _IN_RULE = "_oplib_in_rule"
+_RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
 _NOTE = 'oplib has hidden its other frames. oplib.config.traceback = "full" shows them.'
 
 
@@ -203,6 +205,9 @@ def refine_error(error: Exception, name: str | None = None) -> Exception | None:
 def find_mistake(error: Exception) -> tuple[FrameType, FrameType, int] | None:
     """Returns the user's line below which Python, numpy, JAX or oplib raised an error, if there is one.
 
+    A function of numpy in C leaves no frame below the line, and a missing attribute none. The instruction of
+    the line tells these from a ``raise``.
+
     Returns:
         The frame of the user's function that oplib has called, the frame of the line, and its number. None
         if the user's code raised the error itself, or did not run.
@@ -214,9 +219,18 @@ def find_mistake(error: Exception) -> tuple[FrameType, FrameType, int] | None:
         frame = traceback.tb_frame
         if not _is_of_packages[frame.f_code.co_filename]:
             called = called or frame
-            found = (called, frame, traceback.tb_lineno) if traceback.tb_next is not None else None
+            is_below = traceback.tb_next is not None or _fails_in_c(error, traceback, called)
+            found = (called, frame, traceback.tb_lineno) if is_below else None
         traceback = traceback.tb_next
     return found
+
+
+def _fails_in_c(error: Exception, traceback: TracebackType, called: FrameType) -> bool:
+    """Tells whether a line of a function on numpy arrays, or a missing attribute of an array, has raised."""
+    values = [error.obj] if isinstance(error, AttributeError) else [*called.f_locals.values()]
+    kinds = (np.ndarray, jax.Array) if isinstance(error, AttributeError) else np.ndarray
+    code = traceback.tb_frame.f_code.co_code[traceback.tb_lasti]
+    return any(isinstance(value, kinds) for value in values) and dis.opname[code] not in _RAISES
 
 
 def _is_without_user(traceback: TracebackType | None) -> bool:

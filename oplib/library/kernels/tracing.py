@@ -16,6 +16,7 @@ from oplib.library.arguments.layout import Layout
 from oplib.modes import modes
 from oplib.raw_errors import explain_mistake
 from oplib.tensor.storage.escape import note_trace
+from oplib.torch_names import suggest
 from oplib.tracebacks import find_mistake
 
 Result = TypeVar("Result")
@@ -90,7 +91,9 @@ def explain_error(error: Exception, op: str, part: str) -> None:
     """
     if found := find_mistake(error):
         called, frame, line = found
-        better = explain_mistake(error, op, part, called, show_location(frame.f_code, line))
+        cure = suggest(error) if isinstance(error, AttributeError) else ""
+        location = show_location(frame.f_code, line)
+        better = explain_mistake(error, op, part, called, location, cure=cure)
         if better is not None:
             raise better from error
     error.add_note(f"Raised in the {part} of {op}.")

@@ -465,7 +465,9 @@ def make_broken(part: str):
     def broken(x: np.ndarray) -> np.ndarray:
         if part == "kernel":
             raise ValueError("no item\nis positive")
-        return x @ np.ones((4, 4)) if part == "numpy" else x * 2
+        if part == "numpy":
+            return x @ np.ones((4, 4))
+        return x * 2
 
     def formula(ctx, grad: np.ndarray) -> np.ndarray:
         if part == "formula":
@@ -480,10 +482,16 @@ def make_broken(part: str):
 
 
 SHOWN = {
-    "kernel": (r", in broken\..*It was:\nValueError: no item\nis positive$", "in a compiled program at "),
-    "numpy": (r", in broken\..*It was:\nValueError: matmul: .*", "in a compiled program at "),
-    "formula": (r", in formula\..*It was:\nKeyError: 'missing'$", "in a compiled program at "),
-    "fake": (r"It was:\nResultError: host::broken_fake: the kernel's results differ", "program. Call the op"),
+    "kernel": (
+        r", in broken\. Call the op.*:\nValueError: no item\nis positive$",
+        "in a compiled program at ",
+    ),
+    "numpy": (
+        r"program:\nArgumentValueError: .*, in broken: return x @ np.*ValueError: matmul: ",
+        "Got x f32[3]",
+    ),
+    "formula": (r", in formula\. Call the op.*:\nKeyError: 'missing'$", "in a compiled program at "),
+    "fake": (r"program:\nResultError: host::broken_fake: the kernel's results differ", "see register_fake"),
 }
 
 

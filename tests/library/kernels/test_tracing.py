@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
+import contextlib
+import functools
 import re
+import types
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +17,10 @@ import oplib
 from oplib.autograd import backward
 from oplib.library import custom_op
 from oplib.tensor import Tensor
+from oplib.torch_names import OF_ARRAYS
 
 X = jnp.ones(2)
+DONE = ""
 
 
 def fail(*args, **kwargs):
@@ -113,3 +119,175 @@ def test_a_value_that_is_no_size_gets_its_own_cure(value, kind):
     with pytest.raises(oplib.errors.TracingError) as caught:
         op(oplib.ones(4), oplib.tensor(value))
     assert (f"Annotate `n: {kind}`" if kind else "Use jax.numpy, jax.lax") in str(caught.value)
+
+
+def multiply(x: np.ndarray) -> np.ndarray:
+    return x @ np.ones(4)
+
+
+def multiply_in_blocks(x: np.ndarray) -> np.ndarray:
+    with contextlib.nullcontext():
+        try:
+            return x @ np.ones(4)
+        finally:
+            len(DONE)
+
+
+def multiply_below(x: np.ndarray) -> np.ndarray:
+    return multiply(x)
+
+
+def take(x: np.ndarray) -> np.ndarray:
+    return x[7]
+
+
+def reshape(x: np.ndarray) -> np.ndarray:
+    return x.reshape(7)
+
+
+def join(x: np.ndarray) -> np.ndarray:
+    return np.concatenate([x, np.ones((2, 2))])
+
+
+def write(x: np.ndarray) -> np.ndarray:
+    x += 1
+    return x
+
+
+MISTAKES = {
+    multiply: ("ValueError", "return x @ np.ones(4)"),
+    multiply_in_blocks: ("ValueError", "return x @ np.ones(4)"),
+    multiply_below: ("ValueError", "in multiply: return x @ np.ones(4)"),
+    take: ("IndexError", "return x[7]"),
+    reshape: ("ValueError", "return x.reshape(7)"),
+    join: ("ValueError", "return np.concatenate"),
+    write: ("ValueError", "x += 1"),  # its cure names mutates_args
+}
+
+
+@pytest.mark.parametrize("kernel", MISTAKES)
+def test_a_mistake_that_numpy_finds_in_c_has_the_users_line(kernel):
+    name, line = MISTAKES[kernel]
+    with pytest.raises(getattr(builtins, name)) as caught:
+        custom_op("trc::f", kernel)(X)
+    assert isinstance(caught.value, oplib.errors.ArgumentError)
+    pattern = (
+        rf"^trc::f: the kernel fails at .*test_tracing.py:\d+, .*{re.escape(line)}.* Got x f32\[2\]; {name}: "
+    )
+    assert re.search(pattern, str(caught.value))
+    assert type(caught.value.__cause__).__module__ in {"builtins", "numpy"}
+
+
+def raise_plainly(x):
+    raise ValueError("mine")
+
+
+def raise_in_blocks(x):
+    with contextlib.nullcontext():
+        try:
+            raise ValueError("mine")
+        finally:
+            len(DONE)
+
+
+def raise_again(x):
+    try:
+        raise_plainly(x)
+    except ValueError:
+        raise
+
+
+def raise_another(x):
+    try:
+        x @ np.ones(9)
+    except ValueError as error:
+        raise ValueError("mine") from error
+
+
+def check(x):
+    if x.sum() > 0:
+        raise_plainly(x)
+
+
+@pytest.mark.parametrize("body", [raise_plainly, raise_in_blocks, raise_again, raise_another, check])
+def test_what_a_kernel_on_numpy_arrays_raises_itself_stays_as_it_is(body):
+    def kernel(x: np.ndarray) -> np.ndarray:
+        return body(x)
+
+    with pytest.raises(ValueError, match="mine") as caught:
+        custom_op("trc::f", kernel)(X)
+    assert type(caught.value) is ValueError
+    assert "Raised in the kernel of trc::f." in caught.value.__notes__
+
+
+SPELLINGS = {
+    "unsqueeze": "Use jax.numpy.expand_dims(x, dim), or annotate oplib.Tensor.",
+    "view_as": "Use x.reshape(shape), or annotate oplib.Tensor.",
+    "add_": "Arrays have no in-place methods: use what x + y or x.at[index].set(y) returns,",
+    "detach": "Use jax.lax.stop_gradient(x),",
+    "float": "Use x.astype(dtype),",
+    "exp": "Use jax.numpy.exp(x),",
+    "softmax": "Use jax.nn.softmax(x),",
+    "requires_grad": "Register a formula, register_autograd,",
+    "nothing": "Use functions of jax.numpy,",
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+@pytest.mark.parametrize("compiled", [True, False])
+def test_an_attribute_that_arrays_lack_is_spelled_in_jax(name, compiled):
+    def kernel(x: jax.Array) -> jax.Array:
+        return getattr(x, name)
+
+    with pytest.raises(AttributeError) as caught:
+        custom_op("trc::f", kernel, compile=compiled)(X)
+    text = str(caught.value)
+    assert text.startswith("trc::f: the kernel fails at ")
+    assert f"Got x f32[2]; a jax.Array has no '{name}'. {SPELLINGS[name]}" in text
+    assert len(text.replace(__file__, "")) < 400
+
+
+def test_an_attribute_that_arrays_lack_is_spelled_in_formulas_and_on_the_host():
+    def kernel(x: np.ndarray) -> np.ndarray:
+        return x.unsqueeze(0)
+
+    with pytest.raises(AttributeError, match=r"a numpy\.ndarray has no 'unsqueeze'\. Use numpy\.expand_dims"):
+        custom_op("trc::f", kernel)(X)
+    op = custom_op("trc::g", double)
+    op.register_autograd(lambda ctx, grad: grad.mul_(2))
+    with pytest.raises(AttributeError, match=r"trc::g: the backward formula fails at .* has no 'mul_'"):
+        op(Tensor.from_array(X, requires_grad=True)).sum().backward()
+
+
+def test_each_spelling_exists_and_is_needed():
+    for name, cure in OF_ARRAYS.items():
+        assert name == "at" or not hasattr(X, name)
+        for path in re.findall(r"jax(?:\.\w+)+", cure):
+            functools.reduce(getattr, path.split(".")[1:], jax)
+        for attribute in re.findall(r"\bx\.(\w+)", cure):
+            assert hasattr(X, attribute)
+
+
+def test_an_attribute_that_something_else_lacks_stays_as_it_is():
+    def kernel(x: np.ndarray) -> np.ndarray:
+        return types.SimpleNamespace().missing
+
+    with pytest.raises(AttributeError, match="SimpleNamespace") as caught:
+        custom_op("trc::f", kernel)(X)
+    assert type(caught.value) is AttributeError
+
+
+@pytest.mark.parametrize(
+    ("habit", "cure"),
+    [
+        (lambda x: x.view(2, 1), "Use x.reshape(shape)"),
+        (lambda x: x.view(-1), "Use x.reshape(shape)"),
+        (lambda x: x.sum(dim=0), "Write axis= and keepdims="),
+        (lambda x: x.sum(0, keepdim=True), "Write axis= and keepdims="),
+    ],
+)
+def test_an_argument_of_torch_in_a_kernel_on_arrays_has_its_own_cure(habit, cure):
+    with pytest.raises(
+        oplib.errors.ArgumentError, match=rf"^trc::f: the kernel fails at .* {re.escape(cure)}"
+    ):
+        custom_op("trc::f", habit, schema="(Tensor x) -> Tensor", compile=True)(X)
