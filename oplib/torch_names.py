@@ -235,12 +235,12 @@ OF_ARRAYS = _read_table(_ARRAY_TABLE)["jax.Array"]
 
 def suggest(error: AttributeError) -> str:
     """Returns what a kernel on arrays writes in place of an attribute that its array lacks."""
-    name, is_numpy = error.name, isinstance(error.obj, np.ndarray)
+    name, is_numpy = str(error.name), isinstance(error.obj, np.ndarray)
     cure = OF_ARRAYS.get(name) or "Use functions of jax.numpy"
     if name.endswith("_") and name not in OF_ARRAYS:
         cure = "Arrays have no in-place methods: use what x + y or x.at[index].set(y) returns"
     elif name not in OF_ARRAYS:
-        for place in (jax.numpy, jax.nn, jax.lax):
+        for place in (np,) if is_numpy else (jax.numpy, jax.nn, jax.lax):
             if hasattr(place, name):
                 cure = f"Use {place.__name__}.{name}(x)"
                 break
