@@ -11,7 +11,7 @@ ARGS ?=
 SOAK_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-lm quick mutants test test-whole test-ops test-compiled test-settings test-gpu test-ecosystem soak parity bench bench-gpu docs types dist lint \
+.PHONY: help demo demo-lm quick mutants test test-whole test-ops test-compiled test-settings test-gpu test-ecosystem soak parity bench bench-gpu bench-sizes docs types dist lint \
 	format generate spec check check-whole clean
 
 help:  ## show this list
@@ -72,6 +72,9 @@ bench: $(VENV)/.has-bench  ## print the table of costs
 
 test-gpu: $(VENV)/.has-test  ## run every built-in op, the kernels and the transforms on a GPU, against the CPU
 	$(BIN)/python -m tools.on_accelerator tests $(ARGS)
+
+bench-sizes: $(VENV)/.has-bench  ## measure built-in ops at the sizes of real programs, beside torch and plain JAX
+	$(BIN)/python -m benchmarks --only sizes $(ARGS)
 
 bench-gpu: $(VENV)/.has-bench  ## measure on a GPU, and write the tables into benchmarks/results
 	$(BIN)/python -m tools.on_accelerator benchmarks $(ARGS)

@@ -21,5 +21,6 @@ for a second core would measure the scheduler.
 
 ``GROUPS`` in ``__main__.py`` names the groups, in the order of the printed table, and the module that
 measures each. The group ``torch-compile`` takes
-minutes and is measured on request only: ``--only torch-compile``. So is ``accelerator``, which needs one.
+minutes and is measured on request only: ``--only torch-compile``. So are ``sizes`` (``make bench-sizes``) and
+``accelerator``, which needs one.
 """

@@ -24,6 +24,7 @@ from . import (
     programs,
     reported,
     scale,
+    sizes,
     steps,
     tape,
     torch_compile,
@@ -53,9 +54,10 @@ GROUPS = {
     "watched": watched,
     "reported": reported,
     "torch-compile": torch_compile,
+    "sizes": sizes,
     "accelerator": accelerator,
 }
-ON_REQUEST = {"torch-compile", "accelerator"}  # compiles for minutes; needs a GPU or TPU
+ON_REQUEST = {"torch-compile", "sizes", "accelerator"}  # take minutes; the last one needs a GPU or TPU
 CLOCKS = {"wall": time.perf_counter, "process": time.process_time}
 
 

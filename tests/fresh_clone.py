@@ -49,6 +49,7 @@ COMMANDS = {
     "make parity": "make parity ARGS='-k test_grad_mode.py'",
     "make bench": "make bench ARGS='--only calls --quick'",
     "make bench-gpu": "make bench-gpu",
+    "make bench-sizes": "make bench-sizes ARGS=--help",  # its table takes minutes
     "make docs": "make docs && test -s out/site/index.html && test -s out/site/docs/index.html",
     "make types": "make types",
     "make dist": "make dist",

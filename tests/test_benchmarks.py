@@ -34,6 +34,27 @@ def test_the_table_of_pointwise_ops_has_operands_for_each_of_them() -> None:
     assert done.returncode == 0, done.stderr
 
 
+SIZES = """
+import oplib, torch
+from benchmarks.sizes import CASES
+for one in CASES:
+    size = max(1, one.size // 50)
+    sides = [one.make_case(module, module.tensor, size) for module in (oplib, torch)]
+    mine, its = ([tuple(part.shape) for part in (found if isinstance(found, list) else [found])]
+                 for found in (side.call(*side.operands) for side in sides))
+    assert mine == its, (one.what, mine, its)
+"""
+
+
+@pytest.mark.slow
+def test_each_op_at_the_sizes_of_programs_is_called_alike_in_torch() -> None:
+    pytest.importorskip("torch")
+    done = subprocess.run(
+        [sys.executable, "-c", SIZES], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def make_row(what: str, figure: float) -> Row:
     return Row(what, "by hand", seconds=figure)
 
