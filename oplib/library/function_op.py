@@ -17,7 +17,7 @@ from oplib.autograd.user_functions.function_node import refuse_gradient
 from oplib.errors import AutogradError
 from oplib.modes import modes
 from oplib.tensor import Tensor, box, read_array
-from oplib.tensor.storage.cut import cuts_results, fit_written, stop
+from oplib.tensor.storage.cut import cuts_results, keep_derivative, stop
 from oplib.tensor.storage.escape import refuse_escape
 
 from .array_function import select_rules
@@ -63,13 +63,16 @@ def _apply_to_tensors(op: Any, call: ArrayCall, tensors: Sequence[Tensor]) -> An
     cuts = cuts_results(modes.state)
     results: list[Tensor] = []
     for array, index, constant in zip(arrays, call.written, call.constant, strict=True):
+        is_constant = (cuts or constant) and has_gradient(array.dtype)
         if index is None:
-            array = stop(array) if cuts or constant else array
+            array = stop(array) if is_constant else array
             results.append(_box(call.cls.__name__, array, requires_grad=recording and not constant))
         else:
-            refuse_escape(array, tensors[index], call.cls.__name__)
-            tensors[index]._storage.write(fit_written(tensors[index]._storage, array))
-            results.append(tensors[index])
+            tensor = tensors[index]
+            refuse_escape(array, tensor, call.cls.__name__)
+            storage = tensor._storage
+            storage.write(keep_derivative(storage.array, array) if is_constant else array)
+            results.append(tensor.detach() if is_constant else tensor)
     return call.pack(results)
 
 

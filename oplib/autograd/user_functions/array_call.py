@@ -12,6 +12,7 @@ from typing import Any
 from oplib.autograd.array_functions.array_function import has_gradient
 from oplib.autograd.nodes.gradient_representation import ARRAYS, is_array_class
 from oplib.autograd.saved.saved_tensor import SavedTensor
+from oplib.errors import AutogradError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 
@@ -157,6 +158,9 @@ class ArrayCall:
 
         Returns:
             The ctx, and the arrays of the result.
+
+        Raises:
+            AutogradError: forward writes into an argument without declaring it.
         """
         mold, cls = self.mold, self.cls
         boxes = list(map(ARRAYS.box, arrays))
@@ -178,6 +182,13 @@ class ArrayCall:
         places = {id(box): index for index, box in enumerate(boxes) if id(box) in dirty}
         self.constant = [id(output) in constant for output in outputs]
         self.written = [places.get(id(output)) for output in outputs]
+        for index, (box, array) in enumerate(zip(boxes, arrays, strict=True)):
+            if box._storage.owner.array is not array and index not in self.written:
+                raise AutogradError(
+                    f"{cls.__name__}: forward writes into an argument that it does not declare, and JAX "
+                    f"would not see it. Got {describe(array)}. Call ctx.mark_dirty(x) and return x, or "
+                    "write into x.clone()."
+                )
         return ctx, list(map(_unbox, outputs))
 
     def pack(self, results: Sequence[Any]) -> Any:

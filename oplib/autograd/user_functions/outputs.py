@@ -25,9 +25,9 @@ def attach_outputs(
 ) -> list[Any]:
     """Gives each returned tensor its history. Other values pass unchanged.
 
-    A written input is returned as the same object with a new history. An input that is returned unchanged
-    becomes a new tensor on its storage, because it would lose its own history. Other tensors are used as they
-    are.
+    A written input is returned as the same object with a new history. An input that is returned unchanged,
+    or that has a history and gets no new one, becomes a new tensor on its storage, because it would lose its
+    own history. Other tensors are used as they are.
 
     Raises:
         AutogradError: a leaf that requires grad was written, a written input is not returned, or a written
@@ -52,9 +52,8 @@ def attach_outputs(
             outputs.append(leaf)
             continue
         own = id(leaf)
-        is_constant = own in constant
-        is_dirty = own in dirty and not (is_constant and leaf._requires_grad)
-        is_recorded = recording and not is_constant
+        is_recorded = recording and own not in constant
+        is_dirty = own in dirty and (is_recorded or not leaf._requires_grad)
         # an input, or a captured tensor with a history, must keep its edge; a view without history stays one
         has_edge = leaf._requires_grad and (is_recorded or leaf._root is None)
         is_kept = is_dirty or own in attached or not (own in input_ids or has_edge)
