@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from jax.core import Tracer
+from jax.errors import TracerArrayConversionError
 
 from oplib.autograd.array_functions.concreteness import CONCRETIZATION_ERRORS
 from oplib.autograd.nodes.locations import show_location
@@ -159,10 +160,12 @@ def _explain_value(op: str, part: str, layout: Layout | None, error: Exception) 
     subject = f"argument '{names[0]}'" if len(names) == 1 else "one of its values"
     kind = _name_kind(named.get(names[0])) if len(names) == 1 else None
     cure = f"Annotate `{names[0]}: {kind}`, which makes it static; or use" if kind else "Use jax.numpy,"
+    cures = f"{cure} jax.lax control flow, give compile=False, or annotate numpy.ndarray"
+    if part == "backward formula" and isinstance(error, TracerArrayConversionError):
+        cures = "Annotate its gradients `numpy.ndarray`, so that it runs on the host, or use jax.numpy"
     return TracingError(
-        f"{op}: the {part} needs the concrete value of {subject} while it is compiled{place}. {cure} "
-        "jax.lax control flow, give compile=False, or annotate numpy.ndarray. Got: "
-        f"{textwrap.shorten(str(error).splitlines()[0].rstrip('.'), 80, placeholder='..')}."
+        f"{op}: the {part} needs the concrete value of {subject} while it is compiled{place}. {cures}. "
+        f"Got: {textwrap.shorten(str(error).splitlines()[0].rstrip('.'), 80, placeholder='..')}."
     )
 
 

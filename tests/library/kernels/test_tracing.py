@@ -15,6 +15,7 @@ import pytest
 
 import oplib
 from oplib.autograd import backward
+from oplib.errors import TracingError
 from oplib.library import custom_op
 from oplib.tensor import Tensor
 from oplib.torch_names import OF_ARRAYS
@@ -291,3 +292,20 @@ def test_an_argument_of_torch_in_a_kernel_on_arrays_has_its_own_cure(habit, cure
         oplib.errors.ArgumentError, match=rf"^trc::f: the kernel fails at .* {re.escape(cure)}"
     ):
         custom_op("trc::f", habit, schema="(Tensor x) -> Tensor", compile=True)(X)
+
+
+def test_a_numpy_formula_of_a_host_op_is_told_to_annotate_its_gradients():
+    @custom_op("tracing::host_sine")
+    def sine(x: np.ndarray) -> np.ndarray:
+        return np.sin(x)
+
+    sine.register_fake(lambda x: x)
+    sine.register_autograd(lambda ctx, g: g * np.cos(ctx.saved_tensors[0]), setup_context=_save)
+    text = r"Annotate its gradients `numpy\.ndarray`, so that it runs on the host, or use jax\.numpy"
+    with pytest.raises(TracingError, match=text) as caught:
+        sine(oplib.ones(2, requires_grad=True)).sum().backward()
+    assert len(str(caught.value).partition(" The forward call")[0]) <= 400 + len(__file__)
+
+
+def _save(ctx, inputs, output):
+    ctx.save_for_backward(inputs[0])
