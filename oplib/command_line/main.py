@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from importlib.metadata import version
 
 from oplib.errors import OplibError
@@ -16,7 +17,7 @@ from .completion import add_completion_command
 from .doctor import add_doctor_commands
 from .measuring import add_measuring_commands
 from .new_package import add_new_commands
-from .output import CommandError
+from .output import CommandError, only_json
 from .picture import add_graph_command
 from .tables import add_tables_commands
 
@@ -56,7 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")  # the marks of tables are not in every encoding
     options = make_parser().parse_args(arguments)
     try:
-        status: int = options.run(options)
+        with only_json() if options.json else nullcontext():
+            status: int = options.run(options)
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -7,10 +7,11 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TextIO
 
 from oplib.library.objects.overload import OpOverload, list_overloads
 from oplib.tracebacks import is_inside
@@ -20,9 +21,23 @@ class CommandError(Exception):
     """A request that cannot be served; its text is one line."""
 
 
+_outputs: list[TextIO] = []
+
+
+@contextmanager
+def only_json() -> Generator[None]:
+    """Sends to stderr what a module of the user prints, so that stdout has the JSON and nothing else."""
+    _outputs.append(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _outputs.pop()
+
+
 def print_json(value: Any) -> None:
     """Prints a value for other programs."""
-    print(json.dumps(value, indent=2, default=str))
+    print(json.dumps(value, indent=2, default=str), file=_outputs[-1] if _outputs else sys.stdout)
 
 
 def print_colored(text: str, colors: dict[str, str]) -> None:

@@ -416,9 +416,23 @@ def test_every_command_stands_in_the_tests_and_on_the_page(capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
 @pytest.mark.usefixtures("folder")
-def test_every_command_prints_for_other_programs(words, capsys):
+def test_every_command_prints_for_other_programs_whatever_the_module_prints(words, capsys):
+    for path in Path().glob("user_ops*.py"):
+        path.write_text(
+            path.read_text().replace("    return x", "    print('said');return x") + "print('said')"
+        )
     assert main([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)
+
+
+def test_what_a_module_prints_comes_to_stderr_beside_json(module, capsys):
+    Path(module).write_text(f"print('said by the user')\n{Path(module).read_text()}")
+    assert main(["ops", "--module", module, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)
+    assert err == "said by the user\n"
+    assert main(["show", "oplib::sin"]) == 0  # the next command prints as before
+    assert "oplib::sin" in capsys.readouterr().out
 
 
 @pytest.mark.slow
