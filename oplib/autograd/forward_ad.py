@@ -15,13 +15,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from oplib.errors import AutogradError, DataTypeError, GradientValueError, describe, describe_dtype
-from oplib.modes import modes
+from oplib.modes import ModeState, modes
 from oplib.tensor import Tensor, upcalls
 from oplib.torch_names import make_dir as _make_dir
 
 from .array_functions.array_function import has_gradient
 from .mode_decorator import Flag, Mode
-from .tangents import DualLevel, check_tangent, find_tangent, set_tangent
+from .tangents import DualLevel, check_tangent, find_tangent, set_tangent, switch_forward_mode
 
 __all__ = [
     "UnpackedDualTensor",
@@ -65,7 +65,7 @@ def enter_dual_level() -> int:
             "this thread. Leave it first, or take jax.jvp of the array-level function for higher orders."
         )
     state.dual_level = DualLevel()
-    state.watchers += 1
+    state.watchers += state.forward_enabled
     return 0
 
 
@@ -91,7 +91,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
             "enter_dual_level() first, or use `with dual_level():`."
         )
     state.dual_level = None
-    state.watchers -= 1
+    state.watchers -= state.forward_enabled
     opened.close()
 
 
@@ -218,6 +218,9 @@ class _set_fwd_grad_enabled(Flag):  # noqa: N801  users call it like a function
     """
 
     name = "forward_enabled"
+
+    def _set(self, state: ModeState, value: bool) -> None:
+        switch_forward_mode(state, value)
 
 
 def _is_fwd_grad_enabled() -> bool:  # pyright: ignore[reportUnusedFunction]  torch's name

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from typing import Any, ClassVar, TypeVar, cast
 
 from oplib.errors import ArgumentTypeError, describe
-from oplib.modes import enter_block, leave_block, modes
+from oplib.modes import ModeState, enter_block, leave_block, modes
 from oplib.tracebacks import find_user_level
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -70,8 +70,9 @@ class Flag(Mode):
     def __init__(self, mode: bool) -> None:
         super().__init__()
         self.mode = bool(mode)
-        self._before.append((modes.state, getattr(modes, self.name)))
-        setattr(modes, self.name, self.mode)
+        state = modes.state
+        self._before.append((state, getattr(state, self.name)))
+        self._set(state, self.mode)
 
     def clone(self) -> Flag:
         """Returns a new manager with the same setting."""
@@ -79,16 +80,19 @@ class Flag(Mode):
 
     def __enter__(self) -> None:
         state, before = self._before[-1]
-        setattr(state, self.name, before)
+        self._set(state, before)
         block = enter_block()
         self._before.append((block, before))
-        setattr(block, self.name, self.mode)
+        self._set(block, self.mode)
 
     def __exit__(self, *exc_info: object) -> None:
         state, before = self._before[-1]
-        setattr(state, self.name, before)
+        self._set(state, before)
         leave_block(state)
         del self._before[-1]
+
+    def _set(self, state: ModeState, value: bool) -> None:
+        setattr(state, self.name, value)
 
 
 def _choose_wrapper(mode: Mode, function: Any) -> Callable[[Mode, Any], Callable[..., Any]]:

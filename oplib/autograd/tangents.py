@@ -1,8 +1,8 @@
 """Tangents of Tensors: forward mode stores them in slots while a dual level is open.
 
 A tangent is a Tensor. It is stored in a *slot*, which its tensor holds. The level holds all slots weakly and
-empties them when it closes, so no tangent outlives its level. While a level is open, calls take the complete
-path (the level counts as a watcher) and look for tangents. Without a level no call looks for them.
+empties them when it closes, so no tangent outlives its level. While a level is open and forward mode is on,
+calls take the complete path (the level counts as a watcher) and look for tangents. Other calls do not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from weakref import WeakSet
 import jax.numpy as jnp
 
 from oplib.errors import AutogradError, describe
-from oplib.modes import modes
+from oplib.modes import ModeState, modes
 from oplib.tensor import Tensor, box, read_array, upcalls
 
 from .array_functions.array_function import Mask, has_gradient
@@ -62,10 +62,17 @@ def run_without_tangents(function: Callable[..., Any], *args: Any) -> Any:
     state = modes.state
     before = state.forward_enabled
     try:
-        state.forward_enabled = False
+        switch_forward_mode(state, False)
         return function(*args)
     finally:
-        state.forward_enabled = before
+        switch_forward_mode(state, before)
+
+
+def switch_forward_mode(state: ModeState, is_on: bool) -> None:
+    """Switches forward mode on or off. An open level is a watcher of calls only while it is on."""
+    if state.dual_level is not None:
+        state.watchers += is_on - state.forward_enabled
+    state.forward_enabled = is_on
 
 
 def find_tangent(tensor: Tensor) -> Tensor | None:

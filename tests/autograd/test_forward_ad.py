@@ -21,6 +21,7 @@ from oplib.autograd.forward_ad import (
     unpack_dual,
 )
 from oplib.errors import AutogradError, DataTypeError, GradientValueError
+from oplib.modes import modes
 from tests.threads import run_in_thread
 
 X, T = [1.0, 2.0], [3.0, 4.0]
@@ -254,6 +255,86 @@ def test_the_switch_works_as_a_call_too() -> None:
     finally:
         forward_ad._set_fwd_grad_enabled(True)
     assert forward_ad._is_fwd_grad_enabled()
+
+
+def make_doubling(inside: Any) -> Any:
+    """Returns a Function that calls ``inside`` on the argument of forward, and of jvp."""
+
+    class Doubling(oplib.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            inside(x)
+            return x * 2
+
+        @staticmethod
+        def jvp(ctx: Any, tangent: Any) -> Any:
+            inside(tangent)
+            return tangent * 2
+
+    return Doubling
+
+
+def test_a_level_watches_no_call_for_which_forward_mode_is_off() -> None:
+    seen = []
+    outside = modes.state.watchers
+    with dual_level():
+        dual = make_dual(*make())
+        assert tangent_of(make_doubling(lambda _: seen.append(modes.state.watchers)).apply(dual)) == [
+            6.0,
+            8.0,
+        ]
+        assert modes.state.watchers == outside + 1
+        with forward_ad._set_fwd_grad_enabled(False):
+            seen.append(modes.state.watchers)
+            assert (dual * 2).tolist() == [2.0, 4.0]
+    assert seen == [outside] * 3
+    assert modes.state.watchers == outside
+
+
+def test_forward_mode_that_a_forward_switches_on_carries_tangents_there() -> None:
+    x, t = make()
+    seen = []
+
+    def inside(_: Any) -> None:
+        with forward_ad._set_fwd_grad_enabled(True):
+            seen.append(tangent_of(dual * 3))
+        forward_ad._set_fwd_grad_enabled(True)
+        seen.append(tangent_of(dual * 3))
+
+    outside = modes.state.watchers
+    with dual_level():
+        dual = make_dual(x, t)
+        make_doubling(inside).apply(dual)
+        assert modes.state.watchers == outside + 1
+    assert seen == [[9.0, 12.0]] * 4
+    assert modes.state.watchers == outside
+
+
+def test_a_level_may_be_opened_and_closed_where_forward_mode_is_off() -> None:
+    outside = modes.state.watchers
+    make_doubling(lambda _: enter_dual_level()).apply(make()[0])
+    assert tangent_of(make_dual(*make()) * 2) == [6.0, 8.0]
+    make_doubling(lambda _: exit_dual_level()).apply(make()[0])
+    assert modes.state.watchers == outside
+    with forward_ad._set_fwd_grad_enabled(False):
+        enter_dual_level()
+    assert tangent_of(make_dual(*make()) * 2) == [6.0, 8.0]
+    with forward_ad._set_fwd_grad_enabled(False):
+        exit_dual_level()
+    assert modes.state.watchers == outside
+
+
+def test_a_forward_that_raises_in_a_level_leaves_its_watchers() -> None:
+    def fail(_: Any) -> None:
+        raise ValueError("inside")
+
+    outside = modes.state.watchers
+    with dual_level():
+        dual = make_dual(*make())
+        with pytest.raises(ValueError, match="inside"):
+            make_doubling(fail).apply(dual)
+        assert tangent_of(dual * 2) == [6.0, 8.0]
+    assert modes.state.watchers == outside
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from oplib.autograd.nodes.gradient_representation import is_tracer_class
-from oplib.autograd.tangents import find_tangents
+from oplib.autograd.tangents import find_tangents, run_without_tangents
 from oplib.modes import ModeState, modes
 from oplib.tensor import Tensor, read_array
 from oplib.tensor.storage.overlay import overlays
@@ -108,9 +108,9 @@ class FunctionCall:
     def run_below(self, function: Callable[..., Any], *args: Any) -> Any:
         """Runs the forward with the tape and forward mode off."""
         state = modes.state
-        before = state.grad_enabled, state.forward_enabled
-        state.grad_enabled = state.forward_enabled = False
+        before = state.grad_enabled
+        state.grad_enabled = False
         try:
-            return function(*args)
+            return run_without_tangents(function, *args)
         finally:
-            state.grad_enabled, state.forward_enabled = before
+            state.grad_enabled = before

@@ -213,10 +213,12 @@ class Function(metaclass=FunctionMeta):
             return upcalls.apply_as_op(cls, args, keywords)
         # The lines of call.run_below: its frame would be a part of the cost of each Function.
         before = state.grad_enabled, state.forward_enabled
+        state.watchers -= state.dual_level is not None and before[1]  # as switch_forward_mode does
         state.grad_enabled = state.forward_enabled = False
         try:
             result = cls._call_forward(ctx, args, keywords)
         finally:
+            state.watchers += (state.dual_level is not None) * (before[1] - state.forward_enabled)
             state.grad_enabled, state.forward_enabled = before
         return finish_call(ctx, result, call)
 

@@ -12,6 +12,7 @@ from jax.errors import TracerArrayConversionError
 
 from oplib.autograd.array_functions.concreteness import CONCRETIZATION_ERRORS
 from oplib.autograd.nodes.locations import show_location
+from oplib.autograd.tangents import switch_forward_mode
 from oplib.errors import CapturedTracerError, TracingError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.modes import modes
@@ -35,10 +36,12 @@ def run_with_grad_off(function: Callable[..., Result], *args: Any, **kwargs: Any
     state = modes.state
     before = state.grad_enabled, state.forward_enabled
     try:
-        state.grad_enabled = state.forward_enabled = False
+        state.grad_enabled = False
+        switch_forward_mode(state, False)
         return function(*args, **kwargs)
     finally:
-        state.grad_enabled, state.forward_enabled = before
+        state.grad_enabled = before[0]
+        switch_forward_mode(state, before[1])
 
 
 def run_part(
