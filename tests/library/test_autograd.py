@@ -137,6 +137,23 @@ def test_too_few_gradients_raise(jax_hint: Any) -> None:
     assert x.grad is None
 
 
+@pytest.mark.parametrize(
+    "gives", [lambda g: g, lambda g: (g, g), lambda g: (g, g, None)], ids=["1", "2", "3"]
+)
+def test_the_error_says_that_arguments_by_keyword_only_may_be_left_out(gives: Any) -> None:
+    @oplib.custom_op("counted::keyed")
+    def keyed(x: jax.Array, y: jax.Array, *, times: float = 1.0) -> jax.Array:
+        return x * y * times
+
+    keyed.register_autograd(lambda ctx, grad: gives(grad))
+    x = oplib.tensor([1.0], requires_grad=True)
+    if isinstance(gives(0.0), tuple):
+        keyed(x, x).sum().backward()
+        return
+    with pytest.raises(RuntimeError, match=r"number of gradients\. Expected 2 or 3, got 1"):
+        keyed(x, x).sum().backward()
+
+
 @pytest.mark.spec("003.7")
 def test_a_list_instead_of_a_tuple_counts_as_one_gradient(jax_hint: Any) -> None:
     op = make_sum(jax_hint)

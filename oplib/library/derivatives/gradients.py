@@ -104,10 +104,11 @@ class GradientTargets:
             argument.is_tensor_list for argument in arguments
         )  # the structure is checked there, not the values
         if len(values) <= last or (extra if has_lists else any(value is not None for value in extra)):
+            schema = self.layout.schema  # None for arguments by keyword only may be left out
+            due = " or ".join(dict.fromkeys([str(schema.num_positional), str(len(arguments))]))
             raise AutogradError(
-                f"{self.op}: the formula returned an incorrect number of gradients. Expected "
-                f"{self.layout.schema.num_positional}, got {len(values)}. Return one per argument of "
-                f"{self.layout.schema}, None where there is none."
+                f"{self.op}: the formula returned an incorrect number of gradients. Expected {due}, got "
+                f"{len(values)}. Return one per argument of {schema}, None where there is none."
             )
 
     def _refuse_value(self, value: Any, index: int) -> None:
