@@ -18,6 +18,7 @@ OF_NO_PACKAGE = {
     "tools",
     "worlds",
     "library/matrix",
+    "parity/writes",
 }
 FILES = sorted(path.relative_to(TESTS) for path in TESTS.rglob("test_*.py"))
 MODULES = {path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"}

@@ -16,7 +16,7 @@ from oplib.errors import ArgumentTypeError, ArgumentValueError, describe
 from oplib.pytree import tree_flatten, tree_structure, tree_unflatten
 from oplib.tensor import Tensor, box
 from oplib.tensor.devices.layout import Space, find_on_mesh, find_space, move_to_space, replicate_on_mesh
-from oplib.tensor.views.view_storage import refuse_shared_items
+from oplib.tensor.views.view_storage import refuse_shared_memory, refuse_writes
 from oplib.torch_names import HINTS
 from oplib.tracebacks import entry_point
 
@@ -117,7 +117,11 @@ class Optimizer:
                 param.grad = None
             elif param.grad is not None:
                 with recording_off():
-                    param.grad.detach_().zero_()
+                    grad = param.grad
+                    cut = (
+                        grad.requires_grad_(False) if grad.grad_fn is None else grad.detach_()
+                    )  # a view has none
+                    cut.zero_()
 
     @entry_point
     def step(self, closure: Callable[[], Any] | None = None, **extra: Any) -> Any:
@@ -154,10 +158,12 @@ class Optimizer:
             return loss
         extra = {name: value.array if isinstance(value, Tensor) else value for name, value in extra.items()}
         params, state = [param.array for param in self.params], [tensor.array for tensor in self.state]
+        written = [param for param, has in zip(self.params, mask, strict=True) if has]
+        refuse_writes(written, "Optimizer.step")
+        refuse_shared_memory(written, "Optimizer.step")
         self._check_shapes(params, grads)
         update = self._find_update(mask, params, state)
         arrays, state = update(params, [None if grad is None else grad.array for grad in grads], state, extra)
-        written = [param for param, has in zip(self.params, mask, strict=True) if has]
         with recording_off():
             for tensor, array in zip([*written, *self.state], [*arrays, *state], strict=True):
                 write_in_place(tensor, box(array), "Optimizer.step")
@@ -229,7 +235,6 @@ class Optimizer:
         for index, (param, grad) in enumerate(zip(params, grads, strict=True)):
             if grad is not None and grad.shape != param.shape:
                 refuse_old_gradient("Optimizer.step", grad, param)
-            refuse_shared_items(self.params[index], "Optimizer.step")
             if param.shape != self._shapes[index] and index in self._owners:
                 raise ArgumentValueError(
                     "Optimizer.step: the state of a parameter is from before the parameter got another shape "

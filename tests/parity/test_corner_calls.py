@@ -137,6 +137,15 @@ CALLS: dict[str, Call] = {
         for name in ("gather", "scatter", "scatter_add")
         for dtype in ("uint8", "float32", "bool")
     },
+    **{
+        f"{name} at a place without dims": lambda lib, name=name: getattr(lib, name)(
+            count(lib, 4),
+            0,
+            lib.tensor(1, dtype=lib.int64 if lib.__name__ == "torch" else lib.int32),
+            *([] if name == "gather" else [lib.tensor(9.0)]),
+        )
+        for name in ("gather", "scatter", "scatter_add")
+    },
     "scatter at no bytes, a number": lambda lib: lib.scatter(
         count(lib, 3), 0, lib.zeros(0, dtype=lib.uint8), 5.0
     ),

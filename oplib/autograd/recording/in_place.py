@@ -45,8 +45,15 @@ def check_may_write(
             base. With grad mode on, also: the tensor is a leaf that requires grad, a view of one, or a view
             whose history may not be rebased.
     """
-    refuse_shared_items(tensor, op, is_uniform=is_uniform)
+    if tensor._storage.__class__ is not Storage:
+        refuse_shared_items(
+            tensor, op, is_uniform=is_uniform, is_recorded=lambda: _is_recorded(tensor, operands)
+        )
     check_may_turn(tensor, op, operands)
+
+
+def _is_recorded(tensor: Tensor, operands: Sequence[Any]) -> bool:
+    return modes.grad_enabled and any(map(has_required_grad, (tensor, *operands)))
 
 
 def check_may_turn(tensor: Tensor, op: str, operands: Sequence[Any] = ()) -> None:

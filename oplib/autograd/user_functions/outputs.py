@@ -15,6 +15,7 @@ from oplib.autograd.recording.view import make_view
 from oplib.errors import AutogradError, describe
 from oplib.tensor import Tensor
 from oplib.tensor.views import Creation, Reshape
+from oplib.tensor.views.view_storage import refuse_shared_items
 from oplib.tracebacks import find_user_level
 
 from .function_node import BackwardCFunction
@@ -83,10 +84,12 @@ def _dirty(
                 f"{ctx.name()}: mark_dirty() received a tensor that is not an input of forward.",
                 stacklevel=find_user_level(),
             )
-        is_leaf = tensor._requires_grad and tensor._grad_fn is None
+        root = tensor if tensor._root is None else tensor._root
+        is_leaf = tensor._requires_grad and root._requires_grad and root._grad_fn is None
         if recording and is_leaf and all(tensor is not marked for marked in ctx.non_differentiable):
             raise AutogradError(
-                f"{ctx.name()}: a leaf that requires grad has been used in an in-place operation. Got "
+                f"{ctx.name()}: {'' if tensor is root else 'a view of '}a leaf that requires grad has been "
+                "used in an in-place operation. Got "
                 f"{describe(tensor._storage.array)} in mark_dirty(). Write into a clone() of it, or under "
                 "no_grad()."
             )
@@ -96,6 +99,7 @@ def _dirty(
                 f"{describe(tensor._storage.array)} in mark_dirty(). Return every input that is written in "
                 "place."
             )
+        refuse_shared_items(tensor, ctx.name(), is_recorded=lambda: recording)
         tensor._storage.version += 1
     return {id(tensor) for tensor in ctx.dirty_tensors}
 

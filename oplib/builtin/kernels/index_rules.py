@@ -62,11 +62,17 @@ def check_fit(self: Any, index: Any, axis: int) -> None:
         )
 
 
-def list_indices(index: Any, axis: int) -> tuple[Any, ...]:
-    """Returns the index of an array that selects ``[..., index[...], ...]`` along an axis."""
+def list_indices(index: Any, axis: int, ndim: int) -> tuple[Any, ...]:
+    """Returns the index of an array that selects ``[..., index[...], ...]`` along an axis.
+
+    Args:
+        index: the positions; one without dims, of an array with one dim, is one position.
+        axis: the dim.
+        ndim: the number of dims of the array.
+    """
     return tuple(
         index if dim == axis else lax.broadcasted_iota(index.dtype, index.shape, dim)
-        for dim in range(index.ndim)
+        for dim in range(max(index.ndim, ndim))
     )
 
 
@@ -110,7 +116,7 @@ def take_items(op: str, array: Any, index: Any, axis: int) -> Any:
         return _merge([[names if size == other else None for names, size, other in sizes], *others])
 
     layout = _find_layout(op, array, [index], [axis], arrange, "input")
-    where = list_indices(index, axis)
+    where = list_indices(index, axis, array.ndim)
     return array.at[where].get(mode="clip", wrap_negative_indices=False, out_sharding=layout)
 
 

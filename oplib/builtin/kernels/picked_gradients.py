@@ -46,7 +46,7 @@ def _spread(ctx: Any, g: Any, indices: Any) -> Any:
     axis = find_dim("places", len(ctx.shape), ctx.dim)
     if not ctx.keepdim:
         g, indices = (lax.expand_dims(array, (axis,)) for array in (g, indices))
-    target = jnp.zeros(ctx.shape, g.dtype).at[list_indices(indices, axis)]
+    target = jnp.zeros(ctx.shape, g.dtype).at[list_indices(indices, axis, len(ctx.shape))]
     layout = jax.typeof(g).sharding if find_explicit_mesh([g]) is not None else None
     return target.add(g, mode="promise_in_bounds", unique_indices=True, out_sharding=layout)
 

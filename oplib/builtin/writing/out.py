@@ -19,6 +19,7 @@ from oplib.tensor import Tensor
 from oplib.tensor.storage.cut import fit_written
 from oplib.tensor.storage.escape import refuse_escape
 from oplib.tensor.views import ViewStorage
+from oplib.tensor.views.view_storage import refuse_shared_memory, refuse_writes
 from oplib.tracebacks import find_user_level
 
 from .resizing import refuse_shared
@@ -66,21 +67,25 @@ def write_out(name: str, call: Callable[[], Any], out: Any, values: Sequence[Any
                     f"{name}: expected out tensor to have dtype {made.dtype}. Got {describe(target)}. Give "
                     "one of this dtype, or oplib.empty(0, dtype=...)."
                 )
-        for target, made in zip(outs, results, strict=True):
-            _write(name, target, made)
+        arrays = [_fit(name, target, made) for target, made in zip(outs, results, strict=True)]
+        refuse_shared_memory(outs, name)
+        for target, array in zip(outs, arrays, strict=True):
+            target._storage.write(fit_written(target._storage, array))
+            note_write(target)
     return out
 
 
-def _write(name: str, out: Tensor, made: Any) -> None:
+def _fit(name: str, out: Tensor, made: Any) -> Any:
+    """Returns what is written into ``out``. Raises if it may not be, before anything is written."""
     array = made._storage.array if isinstance(made, Tensor) else jnp.asarray(made)
     spec = out._storage.spec
     refuse_cast(name, array.dtype, spec.dtype)
     check_may_write(out, name)
+    refuse_writes((out,), name)
     refuse_escape(array, out, name)
     if array.shape != spec.shape:
         _resize(name, out, array)
-    out._storage.write(fit_written(out._storage, array.astype(spec.dtype)))
-    note_write(out)
+    return array.astype(spec.dtype)
 
 
 def _resize(name: str, out: Tensor, array: Any) -> None:

@@ -114,6 +114,8 @@ def resize_(input: Any, *sizes: Any, memory_format: Any = None) -> Any:
             f"resize_: cannot resize variables that require grad. Got {describe(input)}. Use "
             "tensor.detach(), or reshape."
         )
+    if shape == tuple(input.shape):  # it keeps its strides
+        return input
     if math.prod(shape) > input.numel():
         return _grow(input, shape)
     return _turn(input, "resize_", shape, contiguous_strides(shape), None)

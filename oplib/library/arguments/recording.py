@@ -16,7 +16,7 @@ from oplib.tensor.inference import mark_inference, refuse_saving
 from oplib.tensor.storage.cut import cuts_results, fit_written, stop
 from oplib.tensor.storage.escape import refuse_escape
 from oplib.tensor.storage.ingestion import to_array
-from oplib.tensor.views.view_storage import refuse_shared_items
+from oplib.tensor.views.view_storage import refuse_shared_memory, refuse_writes
 
 from .scalars import to_operand
 
@@ -75,13 +75,21 @@ def refuse_inference(op: str, tensors: Sequence[Tensor | None], results: Sequenc
             refuse_saving(tensor, op)
 
 
-def check_written(op: str, schema: FunctionSchema, values: Sequence[Any]) -> list[Tensor]:
+def check_written(
+    op: str, schema: FunctionSchema, values: Sequence[Any], *, have_new: bool = True
+) -> list[Tensor]:
     """Returns the Tensors that a call is about to write, and raises if one may not be written.
+
+    Args:
+        op: the op's name.
+        schema: that of the op.
+        values: the arguments.
+        have_new: whether each gets a new value of its own, so that no two may share memory.
 
     Raises:
         ArgumentError: a written argument is no Tensor.
-        AutogradError: the call would write a leaf that requires grad while grad mode is on, or the result of
-            a view.
+        AutogradError: the call would write a leaf that requires grad while grad mode is on, the result of a
+            view, items that share memory, or an inference tensor outside of inference mode.
     """
     written: list[Tensor] = []
     for argument, value in zip(schema.arguments, values, strict=True):
@@ -91,6 +99,9 @@ def check_written(op: str, schema: FunctionSchema, values: Sequence[Any]) -> lis
             if member is not None:
                 _check_may_write(op, argument.name, member)
                 written.append(member)
+    refuse_writes(written, op)
+    if have_new:
+        refuse_shared_memory(written, op)
     return written
 
 
@@ -143,6 +154,5 @@ def write_back(op: str, outputs: Sequence[Any], written: Sequence[Tensor]) -> No
                 f"{describe(old)}. Return an array of the same shape and dtype from the kernel."
             )
         refuse_escape(new, tensor, op)
-        refuse_shared_items(tensor, op)
     for tensor, new in zip(written, outputs, strict=False):
         tensor._storage.write(fit_written(tensor._storage, new))

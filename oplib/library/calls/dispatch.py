@@ -264,7 +264,7 @@ class Dispatcher:
     def call_on_tensors(self, layout: Layout, flat: list[Any], values: list[Any]) -> Any:
         """Does one call with a Tensor among its bound arguments, without tangents."""
         flat = take_numbers(self.record, layout, flat)
-        written = check_written(self.name, self.schema, values)
+        written = check_written(self.name, self.schema, values, have_new=not self.record.is_eager)
         if self.record.is_eager and not self._uses_jvp_rule(flat):
             result = self._run_on_tensors(values)
             if self._needs_comparison:

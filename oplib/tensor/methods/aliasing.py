@@ -135,6 +135,9 @@ class TensorAliasing(Generic[TensorT]):
                 f"no derivative. Got {describe(other._storage.spec)} for {describe(self._storage.spec)}. "
                 "Use detach(), or oplib.no_grad()."
             )
+        owner: Any = self._storage.owner
+        if owner.is_inference:
+            owner.check_mode()
         if size is not None:
             size = read_size("set_", (size,))
             dense = [math.prod(size[index + 1 :]) for index in range(len(size))]

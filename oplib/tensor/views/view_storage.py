@@ -5,10 +5,12 @@ from __future__ import annotations
 import copyreg
 import math
 import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
@@ -26,7 +28,7 @@ from oplib.tensor.storage.fresh import (
 from oplib.tensor.storage.storage import Storage
 
 from .chain import Chain, make_chain
-from .frame import Starts
+from .frame import Starts, find_positions
 
 _new: Any = object.__new__
 _ARRAY_HOLDERS = (Storage, FreshStorage)
@@ -185,6 +187,13 @@ class ViewStorage(Storage):
                 return False
             base.array = whole
             base.version += counted
+        elif not is_injective(base):  # `expanded.detach()[0]`: the base has one item for several of its own
+            owner, chain, starts = find_way(self)
+            if counted and owner.is_inference:
+                owner.check_mode()
+            done = make_view_storage(owner, chain, starts).exchange(seen, array, counted=False)
+            base.version += done and counted
+            return done
         else:
             whole = chain.write(base.array, array, self.starts)
             if not base.exchange(seen, whole, counted=counted):
@@ -313,30 +322,112 @@ class AliasStorage(Storage):
         return done
 
 
-def refuse_shared_items(tensor: Any, op: str, *, is_uniform: bool = False) -> None:
+def find_way(storage: Any) -> tuple[Any, Any, Starts]:
+    """Returns the storage below views and aliases, the chain that leads from it, if any, and its starts."""
+    chain, starts = None, ()
+    while isinstance(storage, (AliasStorage, ViewStorage)):  # a detached view of a view, for example
+        if isinstance(storage, AliasStorage):
+            storage = storage.cell
+            continue
+        own = storage.chain, storage.starts
+        chain, starts = own if chain is None else own[0].extend(chain, own[1], starts)
+        storage = storage.base
+    return storage, chain, starts
+
+
+def is_injective(storage: Any) -> bool:
+    """Returns whether neither a storage nor one below it shows an item twice."""
+    while isinstance(storage, (AliasStorage, ViewStorage)):
+        if isinstance(storage, AliasStorage):
+            storage = storage.cell
+        elif storage.chain.is_injective:
+            storage = storage.base
+        else:
+            return False
+    return True
+
+
+def refuse_shared_items(
+    tensor: Any, op: str, *, is_uniform: bool = False, is_recorded: Callable[[], bool] | None = None
+) -> None:
     """Raises if several items of a tensor share one memory location.
 
     Args:
         tensor: the Tensor to write.
         op: what writes it.
         is_uniform: all items get the same value, so that they may share one.
+        is_recorded: tells whether the tape records the write. A view of a detached tensor whose items share
+            memory can only be written without: the write changes other items of that tensor.
     """
-    storage = tensor._storage
-    chains: list[Chain] = []  # of a detached view of a view, for example
-    while isinstance(storage, (AliasStorage, ViewStorage)):
-        if isinstance(storage, ViewStorage):
-            chains.append(storage.chain)
-            storage = storage.base
-        else:
-            storage = storage.cell
-    if all(chain.is_injective for chain in chains) or 0 in chains[0].shape:
+    if is_injective(tensor._storage):
         return
-    if not (is_uniform and len(chains) == 1 and chains[0].is_strided):
-        raise AutogradError(
-            f"{op}: unsupported operation: more than one element of the written-to tensor refers to a single "
-            f"memory location. Got {describe(tensor._storage.spec)}, an expanded view. Write into "
-            "tensor.clone()."
-        )
+    _, chain, _ = find_way(tensor._storage)
+    if not (chain.is_injective or 0 in chain.shape or (is_uniform and chain.is_strided)):
+        subject, cure = "the written-to tensor", ", an expanded view. Write into tensor.clone()."
+    elif (
+        is_recorded is None
+        or tensor._root is None
+        or is_injective(tensor._root._storage)
+        or not is_recorded()
+    ):
+        return
+    else:
+        subject, cure = "the base", ", and the write is recorded. Write into a clone() of its base."
+    raise AutogradError(
+        f"{op}: unsupported operation: more than one element of {subject} refers to a single memory "
+        f"location. Got {describe(tensor._storage.spec)}{cure}"
+    )
+
+
+def refuse_writes(tensors: Sequence[Any], op: str) -> None:
+    """Raises if one of the tensors that a call is about to write may not be written.
+
+    Args:
+        tensors: the Tensors to write.
+        op: what writes them.
+    """
+    for tensor in tensors:
+        refuse_shared_items(tensor, op)
+        owner: Any = tensor._storage.owner
+        if owner.is_inference:
+            owner.check_mode()
+
+
+def refuse_shared_memory(tensors: Sequence[Any], op: str) -> None:
+    """Raises if two of the tensors that one call gives new values share a memory location.
+
+    Args:
+        tensors: the Tensors to write.
+        op: what writes them.
+    """
+    if len({id(tensor._storage.owner) for tensor in tensors}) == len(tensors):
+        return
+    parts: dict[int, list[tuple[int, int, Any]]] = {}
+    for tensor in tensors:
+        owner, chain, starts = find_way(tensor._storage)
+        size = owner.spec.size
+        if chain is None:
+            parts.setdefault(id(owner), []).append((0, size - 1, (tensor, (size,), ((1,), 0))))
+        elif 0 not in chain.shape and chain.is_strided and not any(isinstance(s, Tracer) for s in starts):
+            strides, offset = chain.lay_out(starts)
+            last = offset + sum(step * (n - 1) for step, n in zip(strides, chain.shape, strict=True))
+            parts.setdefault(id(owner), []).append((offset, last, (tensor, chain.shape, (strides, offset))))
+    for group in parts.values():
+        _compare_parts(sorted(group, key=lambda part: part[:2]), op)
+
+
+def _compare_parts(parts: Sequence[tuple[int, int, Any]], op: str) -> None:
+    """Raises if two parts of one memory overlap. They are in order of their first items."""
+    for number, (_, last, (tensor, *own)) in enumerate(parts):
+        for first, _, (other, *others) in parts[number + 1 :]:
+            if first > last:
+                break
+            if np.intersect1d(find_positions(*own), find_positions(*others)).size:
+                raise AutogradError(
+                    f"{op}: unsupported operation: two written arguments share memory, and each has a new "
+                    f"value for it. Got {describe(tensor._storage.spec)} and "
+                    f"{describe(other._storage.spec)}. Write into a clone() of one, or in two calls."
+                )
 
 
 def make_view_storage(base: Storage, chain: Chain, starts: Starts) -> ViewStorage:

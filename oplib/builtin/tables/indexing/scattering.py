@@ -64,7 +64,7 @@ def _scatter_by(op: str, put: str, self: Any, dim: int, index: Any, src: Any) ->
         return self
     if not self.ndim:
         return combine(self, (), put, lax.reshape(src, ()))
-    return combine(self, list_indices(index, axis), put, _cut_to(src, index), mode="drop")
+    return combine(self, list_indices(index, axis, self.ndim), put, _cut_to(src, index), mode="drop")
 
 
 def _scatter_value(self: Any, dim: int, index: Any, value: Any) -> Any:
@@ -73,7 +73,7 @@ def _scatter_value(self: Any, dim: int, index: Any, value: Any) -> Any:
     if not index.size:
         return self
     items = jnp.broadcast_to(lax.convert_element_type(value, self.dtype), index.shape)
-    return self.at[list_indices(index, axis)].set(items, mode="drop")
+    return self.at[list_indices(index, axis, self.ndim)].set(items, mode="drop")
 
 
 _REDUCTIONS = {"sum": "add", "prod": "multiply", "amax": "max", "amin": "min"}
@@ -89,7 +89,7 @@ def _scatter_reduce(
     _check_reduce(reduce, self)
     if not index.size:
         return self
-    indices, items = list_indices(index, axis), _cut_to(src, index)
+    indices, items = list_indices(index, axis, self.ndim), _cut_to(src, index)
     return _reduce_at(self, indices, items, reduce, include_self=include_self)
 
 
@@ -182,7 +182,9 @@ def _index_reduce(
             f"Give a source of shape {list(expected)}."
         )
     full = lax.broadcast_in_dim(lax.reshape(index, (index.size,)), items.shape, (axis,))
-    reduced = _reduce_at(whole, list_indices(full, axis), items, reduce, include_self=include_self)
+    reduced = _reduce_at(
+        whole, list_indices(full, axis, whole.ndim), items, reduce, include_self=include_self
+    )
     return lax.reshape(reduced, self.shape)
 
 
