@@ -8,15 +8,17 @@ from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-from oplib.builtin.kernels.promotion import check_dtypes
+from oplib.builtin.kernels.promotion import check_dtypes, in_single, strong
 from oplib.builtin.kernels.windows import check_numbers, repeat_for_axes
 from oplib.builtin.rows.row import NetworkRow, Row
 from oplib.errors import ArgumentError, describe
 from oplib.tensor.devices.memory import require_memory
 
 _LETTERS = "DHW"
+_MOST_SHIFTS = 49  # of a kernel of 7 x 7: each takes time to compile
 _TOO_MANY = 2**38  # items; results on many devices have fewer
 
 
@@ -123,6 +125,21 @@ def _convolve(
     return _convolve_batch(input, weight, bias, groups, **options)
 
 
+def _sum_shifted(array: Any, weight: Any, *, window_strides: Any, padding: Any, rhs_dilation: Any) -> Any:
+    """Convolves each channel by itself; XLA's own code for it takes 50 times as long on CPUs."""
+    places = [(0, 0, 0), (0, 0, 0), *((low, high, 0) for low, high in padding)]
+    wide, total = lax.pad(array, strong(0, array), places), None
+    reach = [hole * (size - 1) for hole, size in zip(rhs_dilation, weight.shape[2:], strict=True)]
+    for place in np.ndindex(*weight.shape[2:]):
+        starts = [hole * at for hole, at in zip(rhs_dilation, place, strict=True)]
+        ends = [size - far + start for size, far, start in zip(wide.shape[2:], reach, starts, strict=True)]
+        window = lax.slice(wide, (0, 0, *starts), (*wide.shape[:2], *ends), (1, 1, *window_strides))
+        factors = lax.slice(weight, (0, 0, *place), (*weight.shape[:2], *(at + 1 for at in place)))
+        product = window * jnp.swapaxes(factors, 0, 1)
+        total = product if total is None else total + product
+    return total
+
+
 def _convolve_batch(input: Any, weight: Any, bias: Any, groups: int, **options: Any) -> Any:
     """Convolves with options of JAX, for an input with or without a batch, and adds a bias."""
     rank = weight.ndim - 2
@@ -130,9 +147,15 @@ def _convolve_batch(input: Any, weight: Any, bias: Any, groups: int, **options: 
     layout = _layout(rank)
     op = f"conv_transpose{rank}d" if "lhs_dilation" in options else f"conv{rank}d"
     _require_memory(op, array, weight, **options)
-    result = lax.conv_general_dilated(
-        array, weight, dimension_numbers=layout, feature_group_count=groups, **options
+    convolve = partial(
+        lax.conv_general_dilated, dimension_numbers=layout, feature_group_count=groups, **options
     )
+    is_small = math.prod(weight.shape[2:]) <= _MOST_SHIFTS and "lhs_dilation" not in options
+    if is_small and groups > 1 and weight.shape[:2] == (groups, 1):
+        by_shifts = in_single(partial(_sum_shifted, **options))
+        result = lax.platform_dependent(array, weight, cpu=by_shifts, default=convolve)
+    else:
+        result = convolve(array, weight)
     result = _add_bias(result, bias, rank)
     return result if input.ndim == rank + 2 else lax.squeeze(result, (0,))
 
