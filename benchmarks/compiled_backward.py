@@ -14,8 +14,6 @@ import jax
 
 import oplib
 from oplib.autograd import compiled_autograd
-from oplib.autograd.compiled_autograd.graph_key import GraphWalk
-from oplib.autograd.engine.plan import RunPlan
 
 from .rounds import Case, Effort, compare
 from .table import Row
@@ -27,7 +25,6 @@ WALKED, LONG, LONGEST = 1_000, 10_000, 50_000
 def measure_backward(effort: Effort) -> Iterator[Row]:
     """Yields the rows of compiled backward passes."""
     yield _compare_with_torch(effort)
-    yield _time_walk()
     yield from _compare_steps(effort)
     first = compare(Case(_first_call), Case(_first_call_by_hand), effort)
     yield Row(f"first call of {LINKS} products", "compiling the same in jax.jit", 1.4, first)
@@ -85,24 +82,6 @@ def _compare_with_torch(effort: Effort) -> Row:
     return Row(
         what, "torch eager", 1.5, compare(Case(_compiled, _chain, False), Case(run), effort), note=note
     )
-
-
-def _time_walk() -> Row:
-    """Times the look at each node that finds a program, with the checks of versions."""
-    x, factor = _operands()
-    value = x
-    for _ in range(WALKED):
-        value = mul(value, factor)
-    roots = ((value._grad_fn, 0),)
-    seconds = []
-    for _ in range(30):
-        start = time.perf_counter()
-        walk = GraphWalk()
-        walk.walk(roots, RunPlan(roots))
-        walk.share_operands()
-        seconds.append(time.perf_counter() - start)
-    note = f"{min(seconds) / WALKED * 1e6:.2f} us a node; the bound is 0.9"
-    return Row(f"the walk over {WALKED:,} nodes", "none", 0.9e-6 * WALKED, seconds=min(seconds), note=note)
 
 
 def _compare_steps(effort: Effort) -> Iterator[Row]:

@@ -76,7 +76,7 @@ _late_upcalls = _LateImports(
         "apply_as_op": "library.function_op",
         "apply_in_map": "transforms.vmap.spliced_node",
         "copy_to_device": "builtin.functions.placement",
-        "execute_compiled": "autograd.compiled_autograd.execution",
+        "execute_compiled": "autograd.compiled_autograd.deferred",
         "map_examples": "transforms.vmap.vmap",
         "read_annotations": "library.array_function",
     },

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from oplib.autograd.compiled_autograd import state
-from oplib.autograd.compiled_autograd.execution import execute_compiled
+from oplib.autograd.compiled_autograd.deferred import execute_compiled
 from oplib.config import config
 from oplib.tensor import upcalls
 from tests.seed import SHARE
@@ -62,9 +62,9 @@ def switch_on() -> None:
 
 
 def _modules() -> Sequence[Any]:
-    from oplib.autograd.compiled_autograd import backward_program, execution
+    from oplib.autograd.compiled_autograd import deferred
 
-    return execution, backward_program
+    return (deferred,)
 
 
 def _execute(*args: Any) -> bool:

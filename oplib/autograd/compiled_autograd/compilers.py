@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from oplib.autograd.array_functions.concreteness import CONCRETIZATION_ERRORS
 from oplib.errors import AutogradError, describe
 
-from .segment import SegmentFunction
+from .segment_function import SegmentFunction
 from .state import Compiler, counters
 
 _JITTED: Any = type(jax.jit(lambda: None))

@@ -16,7 +16,7 @@ from oplib.tracebacks import find_user_level
 
 from .compilers import check_compiler
 from .state import Compiler, counters, runtime_wrapper
-from .steps import Value, Values
+from .values import Value, Values
 
 
 class BackwardState(SimpleNamespace):

@@ -11,23 +11,48 @@ from typing import Any
 
 from oplib.autograd.array_functions.tokens import next_token
 
-from .backward_program import BackwardProgram
-from .state import cpp_verbose_log_fn
+from .state import cpp_verbose_log_fn, snapshot_verbose_logging_enabled
 
 CAPACITY = 256
 _MOST_COMPARED = 32
+
+
+class Program:
+    """One compiled function of a backward pass.
+
+    Attributes:
+        names: the names of the nodes, for messages.
+    """
+
+    __slots__ = ("_compiled", "_forwarded", "names")
+
+    def __init__(
+        self, names: Sequence[str], compiled: Callable[..., Any] | None, forwarded: Sequence[int | None]
+    ) -> None:
+        self.names = names
+        self._compiled = compiled
+        # XLA would copy a result that is an argument
+        self._forwarded = None if set(forwarded) == {None} else tuple(forwarded)
+
+    def run(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Returns the results."""
+        results = () if self._compiled is None else self._compiled(*inputs)
+        if self._forwarded is None:
+            return results
+        rest = iter(results)
+        return [next(rest) if index is None else inputs[index] for index in self._forwarded]
 
 
 class ProgramCache:
     """Programs by key. It keeps no object of a graph alive."""
 
     def __init__(self) -> None:
-        self._programs: OrderedDict[Any, BackwardProgram] = OrderedDict()
+        self._programs: OrderedDict[Any, Program] = OrderedDict()
         self._lock = threading.Lock()
         self._numbers = 0
         self._compilers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
-    def find(self, key: Any) -> BackwardProgram | None:
+    def find(self, key: Any) -> Program | None:
         """Returns the program of a key, as the most recently used one."""
         program = self._programs.get(key)
         if program is not None:
@@ -36,7 +61,7 @@ class ProgramCache:
                     self._programs.move_to_end(key)
         return program
 
-    def add(self, key: Any, program: BackwardProgram) -> None:
+    def add(self, key: Any, program: Program) -> None:
         """Adds a program. It takes the place of an outdated one."""
         with self._lock:
             self._programs[key] = program
@@ -67,18 +92,18 @@ class ProgramCache:
 
     def explain_miss(self, key: Sequence[Any], names: Sequence[str]) -> None:
         """Logs why no program is known for the structure of nodes of some names."""
+        if not snapshot_verbose_logging_enabled():
+            return
         with self._lock:
             known = list(self._programs.items())[-_MOST_COMPARED:]
         cpp_verbose_log_fn(f"cache miss: {_explain(key, names, known)}")
 
 
-def _explain(key: Sequence[Any], names: Sequence[str], known: Sequence[tuple[Any, BackwardProgram]]) -> str:
+def _explain(key: Sequence[Any], names: Sequence[str], known: Sequence[tuple[Any, Program]]) -> str:
     """Returns the difference between a structure and the known one that is nearest."""
     if not known:
         return f"this is the first program. It starts at {names[0]} (NodeCall 0)."
     nearest, program = max(known, key=lambda item: _count_equal(key, item[0]))
-    if nearest == key:
-        return f"a host step gave other results than the program of {names[0]} expects."
     for number, (name, other) in enumerate(zip_longest(names, program.names)):
         if name != other:
             return (

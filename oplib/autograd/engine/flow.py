@@ -1,7 +1,7 @@
 """The flow of gradients through a graph: the loop of the engine.
 
 The flow runs the latest ready node first, and hands gradients along the edges. The engine's ``Run`` computes
-the gradients, and compiled autograd records how they would be computed.
+the gradients, and compiled autograd computes many of them at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Ready = tuple[int, int, TapeNode, list[Any]]
 
 
 class Flow:
-    """One pass over a graph. A recorder of compiled autograd overrides how nodes run.
+    """One pass over a graph. Compiled autograd overrides how nodes run.
 
     Attributes:
         keep_graph: whether saved values stay for another run.
@@ -36,7 +36,7 @@ class Flow:
         captured: the gradient of each requested input.
         ready: the nodes that can run, as a heap.
         buffers: the gradients that have arrived at nodes that wait for more.
-        is_symbolic: the gradients are stand-ins, so each node takes the path of nodes with hooks.
+        is_symbolic: gradients may be values without arrays, so each node takes the path of nodes with hooks.
     """
 
     __slots__ = (
@@ -136,16 +136,12 @@ class Flow:
             node = edge[0]
             missing = waiting.get(node, 1)
             if missing > 1:
-                self.skip_arrival(node, missing - 1)
+                waiting[node] = missing - 1
             elif node in self.buffers:
                 last.append(edge)
             else:
                 ahead += node.edges
         return last
-
-    def skip_arrival(self, node: TapeNode, missing: int) -> None:
-        """Notes that one gradient less will arrive at a node, and how many are missing."""
-        self.plan.count()[node] = missing
 
     def run_hooked(self, node: TapeNode, grads: list[Any]) -> Gradients:
         """Runs one node with its hooks, and validates its results. A trace gives them the node's names."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 Boxed = tuple[Tensor | None, ...]
 
-RETAINED = "retained gradients"
-
 
 def run_pre_hooks(node: TapeNode, grads: list[Any], run: BackwardRun) -> list[Any]:
     """Runs everything that comes before a node: tensor hooks, retained gradients, node pre-hooks."""
@@ -182,17 +180,9 @@ def _name(hook: Callable[..., Any], node: TapeNode) -> str:
     return f"{node.name()}: hook '{getattr(hook, '__name__', type(hook).__name__)}'"
 
 
-def _count_of_slots(node: TapeNode) -> tuple[tuple[int, int], ...]:
-    return tuple([(slot, len(hooks)) for slot, hooks in (node._tensor_pre_hooks or {}).items() if hooks])
-
-
-def _find_retaining_slots(node: TapeNode) -> tuple[int, ...]:
-    return tuple(sorted([slot for slot, tensor in (node._retained or {}).items() if tensor() is not None]))
-
-
 before += [
-    HookKind("hooks of tensors", _count_of_slots, _run_tensor_hooks, is_of_tensor=True),
-    HookKind(RETAINED, _find_retaining_slots, _store_all_retained, is_of_tensor=True, is_python=False),
-    HookKind("pre-hooks", lambda node: len(node._pre_hooks or ()), _run_node_pre_hooks),
+    HookKind(lambda node: any((node._tensor_pre_hooks or {}).values()), _run_tensor_hooks, is_of_tensor=True),
+    HookKind(lambda node: node._retained, _store_all_retained, is_of_tensor=True, is_python=False),
+    HookKind(lambda node: node._pre_hooks, _run_node_pre_hooks),
 ]
-after.append(HookKind("post-hooks", lambda node: len(node._post_hooks or ()), _run_node_post_hooks))
+after.append(HookKind(lambda node: node._post_hooks, _run_node_post_hooks))

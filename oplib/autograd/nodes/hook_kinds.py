@@ -1,7 +1,7 @@
 """The kinds of hooks that a node can have: two lists, which the engine and all that look at nodes read.
 
-A kind is entered once, by the module that runs its hooks. Then the engine runs them, compiled autograd has
-them in its keys and makes host steps of them, and ``oplib.vmap`` traces them with their node.
+A kind is entered once, by the module that runs its hooks. Then the engine runs them, compiled autograd
+computes the gradients that they read, and ``oplib.vmap`` traces them with their node.
 """
 
 from __future__ import annotations
@@ -16,17 +16,14 @@ class HookKind(NamedTuple):
     """One kind of hooks.
 
     Attributes:
-        name: the name, which stands in keys.
-        describe: returns the slots and numbers of the hooks of a node as a hashable object; a false one if
-            it has none.
+        exists: returns something true if a node has such hooks.
         run: runs them. Before a node ``(node, gradients, run) -> gradients``, after it ``(node, results,
             gradients, run) -> results``.
         is_of_tensor: they belong to the outputs of the node, and run even if the node does not.
         is_python: they run code of users. Others only store gradients.
     """
 
-    name: str
-    describe: Callable[[Any], Any]
+    exists: Callable[[Any], Any]
     run: Callable[..., Any]
     is_of_tensor: bool = False
     is_python: bool = True
@@ -39,14 +36,6 @@ after: list[HookKind] = []
 """The kinds that run after a node, in this order."""
 
 
-def describe_hooks(node: TapeNode) -> tuple[tuple[str, Any], ...] | None:
-    """Returns the kinds of the hooks of a node with their slots and numbers; None if it has none."""
-    if not node.has_hooks:
-        return None
-    facts = [(kind.name, kind.describe(node)) for kind in (*before, *after)]
-    return tuple([fact for fact in facts if fact[1]]) or None
-
-
 def runs_python(node: TapeNode, kinds: list[HookKind]) -> bool:
     """Returns whether hooks of some of these kinds run code of users at a node."""
-    return node.has_hooks and any(kind.is_python and kind.describe(node) for kind in kinds)
+    return node.has_hooks and any(kind.is_python and kind.exists(node) for kind in kinds)

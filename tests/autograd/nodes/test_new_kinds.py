@@ -264,7 +264,7 @@ def run_subtractions(node, grads, run):
 @pytest.fixture
 def subtractions():
     """A new kind of hook: a number that is subtracted from the gradients before a node."""
-    kind = HookKind("subtractions", lambda node: vars(node).get("subtracted"), _run_if_there)
+    kind = HookKind(lambda node: vars(node).get("subtracted"), _run_if_there)
     hook_kinds.before.append(kind)
     yield
     hook_kinds.before.remove(kind)
