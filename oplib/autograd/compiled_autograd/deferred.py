@@ -36,7 +36,7 @@ from oplib.tensor.storage.fresh import FreshStorage
 from oplib.tensor.storage.storage import Storage
 
 from .compilers import compile_segment
-from .program_cache import Program, programs
+from .program_cache import BackwardProgram, programs
 from .segment_function import SegmentFunction
 from .state import Compiler, counters, current_compiler, log, note_eager, runtime_wrapper, verbose_log
 from .values import Value
@@ -381,7 +381,7 @@ class CompiledFlow(Flow):
         grads = iter(arguments[len(arguments) - sum(present) :])
         return node.apply([next(grads) if has else None for has in present], self._run)
 
-    def _make_program(self, key: Any, wanted: tuple[int, ...], inputs: Sequence[Any]) -> Program:
+    def _make_program(self, key: Any, wanted: tuple[int, ...], inputs: Sequence[Any]) -> BackwardProgram:
         names = [node.name() for node, *_ in self._sources]
         programs.explain_miss(key, names)
         if not self._is_new:
@@ -403,7 +403,7 @@ class CompiledFlow(Flow):
             compiled = compile_segment(self._compiler, function)
             log.info("%s", function)
             verbose_log.debug("%s", function.__name__)
-        program = Program(names, compiled, forwarded)
+        program = BackwardProgram(names, compiled, forwarded)
         programs.add(key, program)
         return program
 

@@ -17,7 +17,7 @@ CAPACITY = 256
 _MOST_COMPARED = 32
 
 
-class Program:
+class BackwardProgram:
     """One compiled function of a backward pass.
 
     Attributes:
@@ -47,12 +47,12 @@ class ProgramCache:
     """Programs by key. It keeps no object of a graph alive."""
 
     def __init__(self) -> None:
-        self._programs: OrderedDict[Any, Program] = OrderedDict()
+        self._programs: OrderedDict[Any, BackwardProgram] = OrderedDict()
         self._lock = threading.Lock()
         self._numbers = 0
         self._compilers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
-    def find(self, key: Any) -> Program | None:
+    def find(self, key: Any) -> BackwardProgram | None:
         """Returns the program of a key, as the most recently used one."""
         program = self._programs.get(key)
         if program is not None:
@@ -61,7 +61,7 @@ class ProgramCache:
                     self._programs.move_to_end(key)
         return program
 
-    def add(self, key: Any, program: Program) -> None:
+    def add(self, key: Any, program: BackwardProgram) -> None:
         """Adds a program. It takes the place of an outdated one."""
         with self._lock:
             self._programs[key] = program
@@ -99,7 +99,7 @@ class ProgramCache:
         cpp_verbose_log_fn(f"cache miss: {_explain(key, names, known)}")
 
 
-def _explain(key: Sequence[Any], names: Sequence[str], known: Sequence[tuple[Any, Program]]) -> str:
+def _explain(key: Sequence[Any], names: Sequence[str], known: Sequence[tuple[Any, BackwardProgram]]) -> str:
     """Returns the difference between a structure and the known one that is nearest."""
     if not known:
         return f"this is the first program. It starts at {names[0]} (NodeCall 0)."

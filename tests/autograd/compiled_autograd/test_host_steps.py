@@ -209,7 +209,7 @@ def test_a_later_part_on_another_device_runs_line_by_line(agree, counts, monkeyp
     """A program of more than 200 calls is several parts, and any of them may fail to serve."""
     from oplib.autograd.compiled_autograd import deferred, program_cache
 
-    run_program, calls = program_cache.Program.run, []
+    run_program, calls = program_cache.BackwardProgram.run, []
 
     def fail_second(program, inputs):
         calls.append(program)
@@ -217,7 +217,7 @@ def test_a_later_part_on_another_device_runs_line_by_line(agree, counts, monkeyp
             raise ValueError("arrays on several devices")
         return run_program(program, inputs)
 
-    monkeypatch.setattr(program_cache.Program, "run", fail_second)
+    monkeypatch.setattr(program_cache.BackwardProgram, "run", fail_second)
     monkeypatch.setattr(deferred, "_are_apart", lambda arrays: True)
 
     def run(w, y, z):
