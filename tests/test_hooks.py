@@ -42,7 +42,9 @@ REGISTER = {
 
 
 @pytest.mark.parametrize("subject", REGISTER)
-@pytest.mark.parametrize("hook", [lambda: None, lambda a, b, c: None, 3, None], ids=str)
+@pytest.mark.parametrize(
+    "hook", [lambda: None, lambda a, b, c: None, 3, None], ids=["none", "three", "number", "None"]
+)
 def test_a_hook_with_other_parameters_is_refused_where_it_is_registered(subject, hook):
     due, register = REGISTER[subject]
     y = oplib.ones(2, requires_grad=True) * 2.0
@@ -75,7 +77,7 @@ class Sink:
         lambda a, b=1: None,
         len,
     ],
-    ids=str,
+    ids=["method", "object", "partial", "print", "append", "any", "default", "len"],
 )
 def test_every_callable_that_takes_the_arguments_is_accepted(hook):
     require_parameters(hook, "hook", "grad")
