@@ -80,7 +80,8 @@ class Flow:
                         continue
                 else:
                     received = [grad] if node.has_one_slot else _put_alone(grad, slot, node)
-                if node.runs_at_arrival and not (node.has_hooks or watched or captures):
+                waits = ready and ready[0][2].runs_at_arrival  # for a leaf with hooks that came before
+                if node.runs_at_arrival and not (node.has_hooks or watched or captures or waits):
                     self.node = node
                     node.apply(received, self)
                     continue

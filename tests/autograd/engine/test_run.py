@@ -2,11 +2,12 @@
 
 import gc
 import weakref
+from contextlib import nullcontext
 
 import pytest
 
 import oplib
-from oplib.autograd import Variable
+from oplib.autograd import Variable, compiled_autograd
 from oplib.autograd.engine.engine import (
     current_autograd_node,
     current_graph_task_id,
@@ -233,3 +234,20 @@ def test_a_run_holds_nothing_afterwards():
     y.backward()
     gc.collect()
     assert seen[0]() is None
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_leaf_waits_for_the_hook_of_a_leaf_that_came_before(compiled):
+    """In torch the gradient of the first factor comes first, its hook too."""
+    t, u = oplib.tensor([1.0, 2.0], requires_grad=True), oplib.tensor([3.0, 4.0], requires_grad=True)
+
+    def hook(grad):
+        u.grad = oplib.full((2,), 7.0)
+        u.register_hook(seen.append)
+
+    seen = []
+    t.register_hook(hook)
+    with compiled_autograd.enable() if compiled else nullcontext():
+        (t * u).sum().backward()
+    assert u.grad.tolist() == [8.0, 9.0]
+    assert [grad.tolist() for grad in seen] == [[1.0, 2.0]]
