@@ -120,7 +120,7 @@ class CompiledFlow(Flow):
             tuple[TapeNode, int, Any, int | None]
         ] = []  # node, slot, gradient, input with the grad
         self._idle: list[TapeNode] = []
-        self._held: set[Any] = set()  # the storages of grads that lines add to
+        self._held: set[Any] = set()  # the owners of grads that are added to
 
     def execute(self, roots: Sequence[Edge], grads: Gradients) -> None:
         """Runs the pass, and puts the captured gradients into the run."""
@@ -288,7 +288,6 @@ class CompiledFlow(Flow):
         if grad is not None:
             storage, source = getattr(leaf._grad, "_storage", None), None
             if storage is not None and type(storage) in _PLAIN and storage not in self._held:
-                self._held.add(storage)
                 spec = storage.spec
                 if spec.shape != grad.shape:
                     refuse_old_gradient("AccumulateGrad", leaf._grad, leaf)
@@ -298,6 +297,8 @@ class CompiledFlow(Flow):
                 aval = jax.ShapeDtypeStruct(spec.shape, spec.dtype)
                 self._lines += _ADD, ~source, self._enter(grad)
                 grad = self._make_value(aval)
+            if storage is not None:
+                self._held.add(storage.owner)  # a later sum reads it once this one is stored
             self._stores.append((node, 0, grad, source))
         return ()
 

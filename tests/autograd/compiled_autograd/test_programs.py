@@ -259,6 +259,16 @@ def test_leaves_that_share_the_storage_of_their_grads_are_served(counts):
     assert counts("eager") == 0
 
 
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_a_grad_that_is_a_view_of_another_gets_both_sums(is_turned):
+    x, y = oplib.ones(2, requires_grad=True), oplib.ones(2, requires_grad=True)
+    x.grad = oplib.zeros(2)
+    y.grad = x.grad.view(2)
+    with enable():
+        (y * 3 + x * 2 if is_turned else x * 2 + y * 3).sum().backward()
+    assert x.grad.tolist() == y.grad.tolist() == [5.0, 5.0]
+
+
 def test_config_is_an_outermost_enable(x, counts):
     oplib.config.compiled_autograd = True
     (x * x).sum().backward()
