@@ -75,8 +75,7 @@ class Flow:
                     continue  # not on a path to a requested input
                 node, slot = edge
                 if node in waiting:
-                    received = self._collect(waiting, node, slot, grad)
-                    if received is None:
+                    if (received := self._collect(waiting, node, slot, grad)) is None:
                         continue
                 else:
                     received = [grad] if node.has_one_slot else _put_alone(grad, slot, node)
