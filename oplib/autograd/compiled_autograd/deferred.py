@@ -116,9 +116,8 @@ class CompiledFlow(Flow):
         self._facts: list[Any] = []  # of the inputs that are gradients
         self._slots: dict[int, int] = {}
         self._count = 0
-        self._stores: list[
-            tuple[TapeNode, int, Any, int | None]
-        ] = []  # node, slot, gradient, input with the grad
+        self._stores: list[tuple[TapeNode, int, Any, int | None]] = []
+        # node, slot, gradient, and which input is the grad that it is added to
         self._idle: list[TapeNode] = []
         self._held: set[Any] = set()  # the owners of grads that are added to
 
@@ -438,8 +437,10 @@ def _learn(key: Any, node: TapeNode, present: tuple[bool, ...], given: Sequence[
     if known is None:
         arguments = [np.asarray(one, np.int32) if one.__class__ is tuple else one for one in given]
         arguments = [one.aval if isinstance(one, Value) else one for one in arguments if one is not None]
-        avals = [] if any(map(_is_explicit, arguments)) else list(jax.eval_shape(function.run, *arguments))
-        if not avals or any(map(_is_explicit, avals)):
+        if any(map(_is_explicit, arguments)):
+            return None, None
+        avals = list(jax.eval_shape(function.run, *arguments))
+        if any(map(_is_explicit, avals)):
             return None, None
         if len(_known) >= _MOST_KNOWN:
             _known.clear()

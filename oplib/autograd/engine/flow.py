@@ -67,8 +67,7 @@ class Flow:
         waiting = self.plan.count()
         members, captures = self.plan.members, self.plan.captures
         keep_graph, watched = self.keep_graph, self.is_symbolic or modes.state.anomaly or modes.state.watchers
-        ready = self.ready
-        arrivals = len(ready)
+        ready, arrivals = self.ready, len(self.ready)
         while True:
             for edge, grad in zip(edges, grads):  # noqa: B905  the keyword costs more than the loop
                 if edge is None or (members is not None and edge[0] not in members):
@@ -79,8 +78,9 @@ class Flow:
                         continue
                 else:
                     received = [grad] if node.has_one_slot else _put_alone(grad, slot, node)
-                waits = ready and ready[0][2].runs_at_arrival  # for a leaf with hooks that came before
-                if node.runs_at_arrival and not (node.has_hooks or watched or captures or waits):
+                if node.runs_at_arrival and not (
+                    node.has_hooks or watched or captures or (ready and ready[0][2].runs_at_arrival)
+                ):  # a leaf with hooks that came before runs first
                     self.node = node
                     node.apply(received, self)
                     continue

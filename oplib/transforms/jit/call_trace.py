@@ -305,6 +305,16 @@ class Trace:
 
         made = [(tensor, tensor._grad, tensor._storage.owner.array) for tensor, _ in self._collector.made]
         closed = jax.make_jaxpr(pull)(*specs)
+        self._refuse_changes(made)
+        without = frozenset[int]().union(*[paths[number] for number in refused])
+        has_edge = [has or index in without for index, has in enumerate(reached)]
+        residuals = list(self._keep_residuals(closed.consts, inputs))
+        jaxpr = closed.jaxpr  # from JAX 0.12 on it holds its constants
+        pulled = jaxpr.replace(constvars=(), invars=[*jaxpr.constvars, *jaxpr.invars])
+        return TracedBackward(operands, leaves, specs, pulled, residuals, reached, has_edge, paths, refused)
+
+    def _refuse_changes(self, made: Sequence[tuple[Tensor, Any, Any]]) -> None:
+        """Raises if the traced backward has given a gradient, or another array, to a Tensor made inside."""
         for tensor, before, array in made:
             if tensor._grad is not before:
                 how, cure = "gives a gradient to", "Use oplib.autograd.grad there, which returns the gradient"
@@ -317,12 +327,6 @@ class Trace:
                 f"or keeps. Got {describe(tensor)}. A compiled backward that runs outside cannot store it "
                 f"there. {cure}."
             )
-        without = frozenset[int]().union(*[paths[number] for number in refused])
-        has_edge = [has or index in without for index, has in enumerate(reached)]
-        residuals = list(self._keep_residuals(closed.consts, inputs))
-        jaxpr = closed.jaxpr  # from JAX 0.12 on it holds its constants
-        pulled = jaxpr.replace(constvars=(), invars=[*jaxpr.constvars, *jaxpr.invars])
-        return TracedBackward(operands, leaves, specs, pulled, residuals, reached, has_edge, paths, refused)
 
     def _refuse_passing_leaves(self, outputs: Sequence[Tensor], ends: Sequence[Any]) -> None:
         """Raises if what the function returns depends on an operand that required grad only meanwhile."""
