@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -268,3 +269,48 @@ def test_a_nan_is_found_in_each_kind_of_call_and_the_op_is_named(is_warm: bool, 
 
         with ThreadPoolExecutor(1) as thread, pytest.raises(FloatingPointError, match=name):
             thread.submit(run).result()
+
+
+@pytest.mark.parametrize("is_warm", [False, True], ids=["cold", "warm"])
+def test_a_nan_in_a_compiled_step_names_the_line_and_how_to_find_the_operands(is_warm: bool) -> None:
+    def run_forward(x: Tensor) -> Tensor:
+        return (x.sqrt() * 0).log()  # line of the forward
+
+    def step(x: Tensor) -> None:
+        loss = (x.sqrt() * 0).sum()
+        loss.backward()  # line of the backward
+
+    def loop(x: Tensor) -> Any:
+        return oplib.scan(lambda carry, item: (carry, item.log()), oplib.ones(()), x)[1]  # line of the loop
+
+    root = oplib.jit(lambda x: (x.sqrt() * 0).sum())
+    calls: list[tuple[Callable[[Tensor], Any], float, str]] = [
+        (oplib.jit(run_forward), -1.0, "in run_forward: .*# line of the forward"),
+        (oplib.jit(step), 0.0, "in step: .*# line of the backward"),
+        (oplib.jit(loop), -1.0, "# line of the loop"),
+        (lambda x: root(x).backward(), 0.0, "The forward call was at .*in <lambda>"),
+    ]
+    for call, value, line in calls:
+
+        def run(call: Any = call, value: float = value) -> None:
+            if is_warm:
+                call(make_leaf())
+            with jax.debug_nans(True):
+                call(Tensor.from_array(jnp.full(3, value), requires_grad=True))
+
+        with ThreadPoolExecutor(1) as thread, pytest.raises(FloatingPointError) as caught:
+            thread.submit(run).result()
+        notes = caught.value.__notes__
+        assert any(re.search(line, note) for note in notes), notes
+        assert sum("oplib.visual.first_nan(step, *args)" in note for note in notes) == 1
+
+
+def test_a_nan_in_a_compiled_pass_says_how_to_find_the_call() -> None:
+    x = Tensor.from_array(0 * ONES, requires_grad=True)
+    with (
+        oplib.autograd.compiled_autograd._enable(oplib.jit),
+        jax.debug_nans(True),
+        pytest.raises(FloatingPointError) as caught,
+    ):
+        (x.sqrt() * 0).sum().backward()
+    assert any("first_nan(step" in note for note in caught.value.__notes__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from traceback import extract_tb
 from typing import Any
 
 import jax
@@ -11,6 +12,9 @@ from jax.core import Tracer, eval_jaxpr
 
 from oplib.config import config
 from oplib.tensor.storage.failed_reads import refuse_caught_reads
+from oplib.tracebacks import is_inside
+
+_SEARCH = "oplib.visual.first_nan(step, *args) names the call of the first NaN, its line and its operands."
 
 
 def is_uncompiled() -> bool:
@@ -37,13 +41,36 @@ def bind_jaxpr(closed: Any) -> Callable[..., list[Any]]:
     def run(*arrays: Any) -> list[Any]:
         try:
             return eval_jaxpr(closed.jaxpr, closed.consts, *arrays)
+        except FloatingPointError as error:
+            _tell_line(error, error)
+            raise
         except Exception as error:
             if type(error).__name__ != "InternalFloatingPointError":
                 raise
             name, kind = error.args  # JAX forgets to give it the class that users can catch
-            raise FloatingPointError(f"invalid value ({kind}) encountered in {name}") from None
+            better = FloatingPointError(f"invalid value ({kind}) encountered in {name}")
+            _tell_line(better, error)
+            raise better from None
 
     return run
+
+
+def _tell_line(error: FloatingPointError, found: Exception) -> None:
+    """Adds the user's line of the equation that made a NaN. JAX runs a jaxpr op by op to find it."""
+    traced = found.__cause__  # the stack of the equation, which JAX drops at its next function
+    stack = extract_tb(traced and traced.__traceback__)
+    lines = [frame for frame in stack if not is_inside[frame.filename]]
+    if lines:
+        error.add_note(
+            f"Traced at {lines[-1].filename}:{lines[-1].lineno}, in {lines[-1].name}: {lines[-1].line}"
+        )
+        name_search(error)
+
+
+def name_search(error: BaseException) -> None:
+    """Says in an error of ``jax.debug_nans`` how to find the call that made the NaN, and its operands."""
+    if isinstance(error, FloatingPointError) and _SEARCH not in getattr(error, "__notes__", ()):
+        error.add_note(_SEARCH)
 
 
 def rename_function(function: Callable[..., Any], name: str) -> Callable[..., Any]:
