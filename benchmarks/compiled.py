@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -13,6 +12,8 @@ import jax.numpy as jnp
 
 import oplib
 
+from .applied_functions import measure_functions
+from .cases import apply_twice, chaining, compiling, differentiate
 from .compiled_backward import measure_backward
 from .flash_attention import attention_by_hand, attention_op
 from .rounds import Case, Effort, compare
@@ -26,31 +27,30 @@ CHAINS = (50, 300)
 TRACED_CHAINS = (1, 50, 300)
 _OPCODE = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = \S+ ([\w-]+)\(", re.MULTILINE)
 
-Function = Callable[..., Any]
-
 
 def measure(effort: Effort) -> Iterator[Row]:
     """Yields run and compile times, plain and differentiated, and the rows of compiled backward passes."""
     arrays = make_arrays(2, SHAPE)
-    for name, wrap in (("jit", _apply), ("jit(grad)", _differentiate)):
+    for name, wrap in (("jit", apply_twice), ("jit(grad)", differentiate)):
         mine, its = wrap(soft_product_op), wrap(soft_product_by_hand)
         note, exact = _compare_programs(jax.jit(mine), jax.jit(its), arrays)
         times = compare(Case(jax.jit(mine), *arrays), Case(jax.jit(its), *arrays), effort)
         yield Row(f"in {name}: running", CONTROL, 1.03, times, note=note, exact=exact)
-    for name, wrap in (("jit", _apply), ("jit(grad)", _differentiate)):
-        times = compare(_compiling(wrap(soft_product_op)), _compiling(wrap(soft_product_by_hand)), effort)
+    for name, wrap in (("jit", apply_twice), ("jit(grad)", differentiate)):
+        times = compare(compiling(wrap(soft_product_op)), compiling(wrap(soft_product_by_hand)), effort)
         yield Row(f"in {name}: tracing and compiling a new shape", CONTROL, None, times)
     for number in CHAINS:
-        times = compare(_chaining(soft_product_op, number), _chaining(soft_product_by_hand, number), effort)
+        times = compare(chaining(soft_product_op, number), chaining(soft_product_by_hand, number), effort)
         yield Row(f"in jit(grad): tracing and compiling {number} calls", CONTROL, 1.1, times)
     for number in TRACED_CHAINS:
         mine, its = (
-            _chaining(op, number, is_compiled=False) for op in (soft_product_op, soft_product_by_hand)
+            chaining(op, number, is_compiled=False) for op in (soft_product_op, soft_product_by_hand)
         )
         yield Row(f"in jit(grad): tracing alone {number} calls", CONTROL, 1.3, compare(mine, its, effort))
     times = compare(*(Case(make, arrays[0]) for make in (_use_local_op, _use_local_function)), effort)
     yield Row("a local op, defined and differentiated eagerly", CONTROL, 4.0, times)
     yield _measure_attention(effort)
+    yield from measure_functions(effort)
     yield from measure_backward(effort)
 
 
@@ -85,38 +85,6 @@ def _use_local_function(x: jax.Array) -> jax.Array:
 
     sine.defvjp(lambda x: (sine(x), x), lambda x, g: (g * 2 * jnp.cos(x),))
     return jax.grad(lambda x: sine(x).sum())(x)
-
-
-def _chaining(op: Function, number: int, *, is_compiled: bool = True) -> Case:
-    """Makes a case that traces and compiles the gradient of a chain of calls, for a new shape every time."""
-
-    def chain(x: Any, y: Any) -> Any:
-        for _ in range(number):
-            x = op(x, y)
-        return x.sum()
-
-    return _compiling(jax.grad(chain, argnums=(0, 1)), is_compiled=is_compiled)
-
-
-def _apply(op: Function) -> Function:
-    return lambda x, y: op(op(x, y), y).sum()
-
-
-def _differentiate(op: Function) -> Function:
-    return jax.grad(_apply(op), argnums=(0, 1))
-
-
-def _compiling(function: Function, *, is_compiled: bool = True) -> Case:
-    """Makes a case that traces, and compiles unless told otherwise, for a new shape every time."""
-    widths = count(3)
-
-    def compile_anew() -> None:
-        shape = jax.ShapeDtypeStruct((2, next(widths)), "float32")
-        traced = jax.jit(function).trace(shape, shape)
-        if is_compiled:
-            traced.lower().compile()
-
-    return Case(compile_anew)
 
 
 def _compare_programs(mine: Any, its: Any, arrays: list[jax.Array]) -> tuple[str, bool]:

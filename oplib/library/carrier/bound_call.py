@@ -32,7 +32,7 @@ from oplib.library.kernels.array_kernel import type_results
 from oplib.library.kernels.fake_kernel import compare_with_fake, run_fake_kernel
 from oplib.library.kernels.result_types import run_typed
 from oplib.library.kernels.running import run_kernel, trace_kernel
-from oplib.library.kernels.tracing import any_traced, trace_to_jaxpr
+from oplib.library.kernels.tracing import trace_to_jaxpr
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Record
 from oplib.library.records.sites import find_definition
@@ -322,9 +322,7 @@ class BoundCall:
         def choose(structure: Structure | None, inputs: Any, outputs: Any) -> tuple[FormulaPlan, list[Any]]:
             if self.is_plain:
                 return plan(structure, inputs, outputs)
-            if not self.is_transient or any_traced([*inputs, *outputs]):
-                return compile_plan()(structure, inputs, outputs)
-            # A transient call is often the only one. If its setup computes nothing, nothing is compiled.
+            # If the setup computes nothing, nothing is compiled, and a trace calls no function of JAX.
             inputs, outputs = tuple(map(to_jax_array, inputs)), tuple(map(to_jax_array, outputs))
             signature = x64.value, modes.autocast, *map(jax.typeof, [*inputs, *outputs])
             if signature not in known:
@@ -400,10 +398,10 @@ class BoundCall:
                 function = level.map(function, level.axes)
             return function(*arrays)
 
-        compiled = jax.jit(mapped, inline=True)
+        compile_forward = cache(lambda: jax.jit(mapped, inline=True))
 
         def choose(*arrays: Any) -> Forwarded:
-            return mapped(*arrays) if self.is_plain else compiled(*arrays)
+            return mapped(*arrays) if self.is_plain else compile_forward()(*arrays)
 
         return choose
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import jax
@@ -29,7 +29,7 @@ class CallCode:
     """
 
     def __init__(self, run: Callable[..., Results], *, is_transient: bool) -> None:
-        self.single: Any = jax.jit(run, inline=True)
+        self._run = run
         self.life: Any = ClosedJaxpr(_make_empty_jaxpr().replace(), ()) if is_transient else None
         self.applied: dict[Any, Callable[..., Any]] = {}
         self.batched: dict[Level, Callable[..., Batched]] = {}
@@ -38,6 +38,11 @@ class CallCode:
         self.plans: list[FormulaPlan] = []
         self.shared: dict[Any, Mask] = {}
         self.planners: dict[tuple[Levels, Mask], Callable[..., tuple[FormulaPlan, list[Any]]]] = {}
+
+    @cached_property
+    def single(self) -> Any:
+        """The kernel, compiled; most calls of plain Python never ask for it."""
+        return jax.jit(self._run, inline=True)
 
 
 @cache
