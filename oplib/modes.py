@@ -35,6 +35,7 @@ class ModeState:
         constant_in: the trace of JAX, as ``get_opaque_trace_state`` gives it, in which user code has switched
             recording off; None while it is on; ``UNCUT`` in hooks of saved tensors. See
             ``tensor/storage/cut.py``.
+        creation_hooks: the functions that get each new node, the innermost last.
         draw_logs: the open logs of draws from Generators, the innermost last.
         dual_level: the open level of forward mode, an object of the autograd floor, or None.
         failed_reads: the reads of traced values that have failed in the trace that runs, see
@@ -71,6 +72,7 @@ class ModeState:
     capture_suspended: bool = False
     check_nan: bool = True
     constant_in: object = None
+    creation_hooks: tuple[Any, ...] = ()
     draw_logs: tuple[Any, ...] = ()
     dual_level: object = None
     failed_reads: list[Any] | None = None

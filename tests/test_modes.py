@@ -10,7 +10,12 @@ import pytest
 import oplib
 from oplib.autograd import forward_ad
 from oplib.autograd.grad_mode import recording_off
-from oplib.autograd.graph import disable_saved_tensors_hooks, record_locations, saved_tensors_hooks
+from oplib.autograd.graph import (
+    disable_saved_tensors_hooks,
+    node_creation_hook,
+    record_locations,
+    saved_tensors_hooks,
+)
 from oplib.errors import MisplacedCallError
 from oplib.modes import modes
 
@@ -34,6 +39,7 @@ BLOCKS = {
     "detect_anomaly": (quiet_anomaly, "anomaly"),
     "set_detect_anomaly": (lambda: oplib.autograd.set_detect_anomaly(True), "anomaly"),
     "saved_tensors_hooks": (lambda: saved_tensors_hooks(lambda t: t, lambda t: t), "hook_pairs"),
+    "node_creation_hook": (lambda: node_creation_hook(lambda node: None), "creation_hooks"),
     "disable_saved_tensors_hooks": (lambda: disable_saved_tensors_hooks("off"), "hooks_disabled"),
 }
 each_block = pytest.mark.parametrize(("make", "name"), BLOCKS.values(), ids=BLOCKS)

@@ -26,6 +26,7 @@ from .engine.node_logging import (
     log,
     register_logging_hooks as _register_logging_hooks_on_whole_graph,
 )
+from .nodes.creation import node_creation_hook
 from .nodes.edges import GradientEdge, find_node as _get_grad_fn_or_grad_acc, get_gradient_edge
 from .nodes.locations import are_locations_recorded, node_location, record_locations
 from .nodes.node import Node
@@ -49,6 +50,7 @@ __all__ = [
     "disable_saved_tensors_hooks",
     "get_gradient_edge",
     "increment_version",
+    "node_creation_hook",
     "record_locations",
     "register_multi_grad_hook",
     "save_on_cpu",

@@ -13,6 +13,7 @@ from oplib.tensor import Tensor, box
 from oplib.tensor.storage.escape import is_escaping, is_made_inside
 from oplib.tensor.views.view_storage import refuse_shared_items
 
+from .creation import tell_creation
 from .gradient_representation import ARRAYS, is_tracer_class
 from .node import FIRST, Edge, Gradients, TapeNode, builtin_nodes
 
@@ -158,6 +159,7 @@ def existing_accumulator(tensor: Tensor) -> AccumulateGrad | None:
 
 def _make_accumulator(leaf: Tensor) -> AccumulateGrad:
     """Makes the accumulator unless another thread has made it."""
+    is_new = False
     with _making:
         held: Any = leaf._accumulator
         accumulator = None if held is None else held()
@@ -167,7 +169,10 @@ def _make_accumulator(leaf: Tensor) -> AccumulateGrad:
             if leaf._backward_hooks is not None:
                 accumulator.has_hooks = True
             leaf._accumulator = ref(accumulator)
-        return accumulator
+            is_new = True
+    if is_new:
+        tell_creation(accumulator)
+    return accumulator
 
 
 def refuse_traced_gradient(array: Any, tensor: Tensor, role: str) -> None:

@@ -13,6 +13,7 @@ from oplib.autograd.array_functions.array_function import ArrayFunction, Backwar
 from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.backward_run import BackwardRun
+from oplib.autograd.nodes.creation import tell_creation
 from oplib.autograd.nodes.node import NOBODY, Edge
 from oplib.autograd.saved.hooks import active_pairs
 from oplib.autograd.saved.saved_tensor import check_version, link, second_pass_error
@@ -291,14 +292,16 @@ def record(
     if state.watchers and (pairs := active_pairs()):
         if plan.sources:
             node.saved = pack_residuals(plan, pairs, values, (*tensors, *boxed))
-        return boxed
-    storages = [NOBODY if tensor is None else tensor._storage for tensor in (*tensors, *boxed)]
-    storages += [NOBODY] * (len(result) - first_extra)
-    save_residuals(node, plan, values, storages)
-    if plan.extras is not None:
-        read = tuple([storages[index] for index in plan.extra_reads])
-        kept = tuple([values[index] for index in plan.extra_reads])
-        node.kept = (kept, read, tuple([storage.version for storage in read]))
+    else:
+        storages = [NOBODY if tensor is None else tensor._storage for tensor in (*tensors, *boxed)]
+        storages += [NOBODY] * (len(result) - first_extra)
+        save_residuals(node, plan, values, storages)
+        if plan.extras is not None:
+            read = tuple([storages[index] for index in plan.extra_reads])
+            kept = tuple([values[index] for index in plan.extra_reads])
+            node.kept = (kept, read, tuple([storage.version for storage in read]))
+    if state.creation_hooks:
+        tell_creation(node)
     return boxed
 
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.backward_run import BackwardRun
+from oplib.autograd.nodes.creation import tell_creation
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.modes import modes
 from oplib.tensor import Tensor
@@ -39,6 +40,8 @@ def rebase_history(tensor: Tensor, edge: Edge | None) -> None:
         take_over(tensor, edge or (enter_node(Overwritten.make(tensor), modes.state), 0))
         if tensor._views is not None:
             mark_stale(tensor, StaleView, restricted_only=False)
+        if edge is None:
+            tell_creation(tensor._grad_fn)
         return
     storage: Any = tensor._storage
     edges = (gradient_edge(root), edge)
@@ -48,6 +51,7 @@ def rebase_history(tensor: Tensor, edge: Edge | None) -> None:
     take_over(root, (node, 0))
     mark_stale(root, StaleView, restricted_only=False)
     tensor._backward_hooks = None
+    tell_creation(node)
     if tensor._retains_grad:
         refresh_history(tensor)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from oplib.autograd.array_functions.array_function import ArrayFunction
 from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.autograd.nodes.creation import tell_creation
 from oplib.autograd.tangents import find_tangent
 from oplib.errors import AutogradError
 from oplib.modes import ModeState, modes
@@ -55,6 +56,8 @@ def make_view(
             link_input(node, tensor)
             enter_node(node, state)
             view._grad_fn = node
+            if state.creation_hooks:
+                tell_creation(node)
     return view
 
 
@@ -115,6 +118,7 @@ def make_views(
         enter_node(node, state)
         for slot, view in enumerate(views):
             view._grad_fn, view._output_nr = node, slot
+        tell_creation(node)
     return tuple(views)
 
 
@@ -303,6 +307,7 @@ def refresh_history(view: Tensor) -> None:
     view._output_nr = 0
     if view._retains_grad:
         node.retain_grad(view)
+    tell_creation(node)
 
 
 def _root_of(view: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ looks for hooks. Without a pair hooks cost nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -188,7 +188,7 @@ def disable_saved_tensors_hooks(error_message: str) -> Generator[None]:
         leave_block(state)
 
 
-def pack_through(pairs: tuple[HookPair, ...], tensor: Tensor) -> Any:
+def pack_through(pairs: Sequence[HookPair], tensor: Tensor) -> Any:
     """Returns the object that hooks make of a tensor, with grad mode off.
 
     Raises AutogradError if a hook writes the tensor.
@@ -212,7 +212,7 @@ def pack_through(pairs: tuple[HookPair, ...], tensor: Tensor) -> Any:
     return packed
 
 
-def unpack_through(pairs: tuple[HookPair, ...], packed: Any) -> Tensor:
+def unpack_through(pairs: Sequence[HookPair], packed: Any) -> Tensor:
     """Returns the tensor that hooks make of a packed object. They run in the grad mode of the reader.
 
     Raises:

@@ -11,6 +11,7 @@ import jax
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.autograd.nodes.creation import tell_creation
 from oplib.autograd.nodes.error import Error
 from oplib.autograd.nodes.node import Gradients, SavedArray, SavedState, TapeNode
 from oplib.autograd.recording.origins import number_node
@@ -249,6 +250,7 @@ def refuse_gradients(values: Sequence[Any], message: str) -> list[Any]:
     )
     node.edges = tuple([None if source is None else gradient_edge(_copy_leaf(source)) for source in tensors])
     number_node(node, modes.state)
+    tell_creation(node)
     return [
         value if tensor is None else _attach(tensor, node, slot)
         for slot, (value, tensor) in enumerate(zip(values, tensors, strict=True))

@@ -10,6 +10,7 @@ import numpy as np
 
 from oplib.autograd.array_functions.array_function import has_gradient
 from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.autograd.nodes.creation import tell_creation
 from oplib.autograd.nodes.gradient_representation import ARRAYS, is_array_class
 from oplib.autograd.nodes.node import TapeNode
 from oplib.autograd.recording.origins import note_origin
@@ -62,7 +63,7 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
     held = vars(ctx)
     if not _RESERVED.isdisjoint(held):
         raise _refuse_reserved(ctx, min(_RESERVED.intersection(held)))
-    several, count, specs = False, 1, NO_SPECS
+    several, count, specs, state = False, 1, NO_SPECS, modes.state
     if result.__class__ is Tensor:
         leaves = [result]
     else:
@@ -79,7 +80,6 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
             _check_saved(ctx)
         if ctx._forward_cls._is_users:
             note_constants(ctx, (*call.inputs, *leaves))
-        state = modes.state
         note_origin(ctx, state)
     outputs = attach_outputs(ctx, leaves, call.inputs, recording=call.recording)
     if call.recording:
@@ -92,6 +92,8 @@ def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
                 [meta if meta and source._requires_grad else None for meta, source in pairs]
             )
         ctx._saved = tuple([None if value is None else SavedTensor(value, ctx) for value in ctx.to_save])
+        if state.creation_hooks:
+            tell_creation(ctx)
     if call.tangents is not None:
         push_tangents_through(ctx, leaves, outputs, call)
     for name in _PASSING:

@@ -99,13 +99,16 @@ def run_observed(overload: OpOverload, values: Sequence[Any], run: Run, read: Re
         state.grad_enabled = grad_mode
 
 
-def map_arrays(outcome: Any, function: Callable[[Any], Any]) -> Any:
-    """Returns an outcome with other arrays; its Tensors become new ones around the same arrays."""
+def map_arrays(outcome: Any, function: Callable[[Any], Any], kind: Any = jax.Array) -> Any:
+    """Returns an outcome with others in place of its arrays, or of what is of another kind.
+
+    Its Tensors become new ones around them.
+    """
 
     def map_leaf(leaf: Any) -> Any:
         if isinstance(leaf, Tensor):
             return box(function(leaf._storage.array))
-        return function(leaf) if isinstance(leaf, jax.Array) else leaf
+        return function(leaf) if isinstance(leaf, kind) else leaf
 
     return jax.tree_util.tree_map(map_leaf, outcome, is_leaf=lambda value: isinstance(value, Tensor))
 

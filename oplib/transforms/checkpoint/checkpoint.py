@@ -11,12 +11,14 @@ from typing import Any
 
 from jax.core import Tracer
 
+from oplib.autograd.saved.hooks import active_pairs
 from oplib.errors import ArgumentTypeError, ArgumentValueError
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point, find_user_level
 
 from .in_body import is_in_body, run_in_body
+from .policy import SelectiveContext
 from .recompute import CheckpointedCall
 from .reentrant import CheckpointFunction
 
@@ -47,6 +49,7 @@ def checkpoint(
     debug: bool = False,
     early_stop: bool = True,
     preserve_rng_state: bool = True,
+    respect_saved_tensors_hooks: bool | None = None,
     **kwargs: Any,
 ) -> Any:
     """Calls a function and saves nothing that it computes: the backward pass calls it again.
@@ -71,6 +74,8 @@ def checkpoint(
         early_stop: stop the repetition as soon as all needed values are computed.
         preserve_rng_state: every Generator that the function draws from gives the same numbers in the
             repetition, and has its earlier state afterwards.
+        respect_saved_tensors_hooks: whether results that a policy keeps go through the saved-tensor hooks
+            around the call. None means False, as in torch 2.14, where a later release will mean True.
         **kwargs: keyword arguments of the function; only with ``use_reentrant=False``.
 
     Returns:
@@ -107,19 +112,23 @@ def checkpoint(
             "debug": debug,
             "early_stop": early_stop,
             "preserve_rng_state": preserve_rng_state,
+            "respect_saved_tensors_hooks": respect_saved_tensors_hooks,
         }
         return lambda made: wraps(made)(lambda *args, **named: checkpoint(made, *args, **options, **named))
     if use_reentrant is None:
         use_reentrant = _choose_default("checkpoint")
     _check_options(determinism_check, debug=debug)
     if use_reentrant:
-        _check_reentrant(kwargs, is_plain=context_fn is noop_context_fn)
+        is_plain = context_fn is noop_context_fn and respect_saved_tensors_hooks is None
+        _check_reentrant(kwargs, is_plain=is_plain)
         return CheckpointFunction.apply(function, preserve_rng_state, *args)
     if not modes.grad_enabled:
         return function(*args, **kwargs)
     forward, again = context_fn()
     if is_in_body():
         return run_in_body(function, args, kwargs, forward)
+    if respect_saved_tensors_hooks and isinstance(forward, SelectiveContext):
+        forward.pairs += active_pairs()
     made = CheckpointedCall(
         function,
         args,
@@ -149,8 +158,8 @@ def _check_reentrant(kwargs: dict[str, Any], *, is_plain: bool) -> None:
         )
     if not is_plain:
         raise ArgumentValueError(
-            "checkpoint: Passing `context_fn` is only supported when use_reentrant=False. It is True. Pass "
-            "False."
+            "checkpoint: Passing `context_fn` or `respect_saved_tensors_hooks` is only supported when "
+            "use_reentrant=False. It is True. Pass False."
         )
 
 

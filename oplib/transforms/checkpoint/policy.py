@@ -12,9 +12,11 @@ from typing import Any, cast
 import jax
 from jax.core import Tracer
 
+from oplib.autograd.saved.hooks import HookPair, pack_through, unpack_through
 from oplib.errors import ArgumentValueError, CheckpointError, RegistrationTypeError, describe
 from oplib.library.objects.observers import ObservedCall, map_arrays, observing
 from oplib.library.objects.overload import OpOverload
+from oplib.tensor import box
 
 from .region_contexts import RepeatedContext
 
@@ -61,29 +63,9 @@ class SelectiveCheckpointContext:
         self.op_output = op_output
 
 
-class _Kept:
-    """The kept result of one call.
-
-    Attributes:
-        outcome: the value that the dispatcher continues with; None if the op runs again.
-        shardings: the shardings of its arrays, in order, if they were moved to the host.
-    """
-
-    __slots__ = ("outcome", "shardings")
-
-    def __init__(self, outcome: Any = None, shardings: Sequence[Any] | None = None) -> None:
-        self.outcome = outcome
-        self.shardings = shardings
-
-    def take(self) -> Any:
-        """Returns the outcome, with its arrays moved back."""
-        if self.shardings is None:
-            return map_arrays(self.outcome, lambda array: array)
-        shardings = iter(self.shardings)
-        return map_arrays(self.outcome, lambda array: _move(array, next(shardings)))
-
-
-Storage = defaultdict[OpOverload, list[_Kept]]
+Kept = Any
+"""The outcome of a call, with a function for each array that returns the array; None if the op runs again."""
+Storage = defaultdict[OpOverload, list[Kept]]
 
 
 class SelectiveContext(RepeatedContext):
@@ -91,23 +73,26 @@ class SelectiveContext(RepeatedContext):
 
     Attributes:
         policy: of the user.
+        pairs: the hooks for saved tensors through which kept results go.
     """
 
     def __init__(self, policy: Policy, storage: Storage) -> None:
-        super().__init__(lambda: observing(partial(_keep, policy, storage)))
+        pairs: list[HookPair] = []
+        super().__init__(lambda: observing(partial(_keep, policy, storage, pairs)))
         self.policy = policy
+        self.pairs = pairs
 
 
-def _keep(policy: Policy, storage: Storage, call: ObservedCall) -> Any:
+def _keep(policy: Policy, storage: Storage, pairs: Sequence[HookPair], call: ObservedCall) -> Any:
     """Runs a call of the forward, asks the policy about it, and keeps the result if it is selected."""
     outcome = call.run()
     if call.overload not in SAC_IGNORED_OPS:
         decision = decide(policy, call, outcome)
+        hold = partial(_pack, pairs) if pairs else partial(partial, _return)
         if decision in _OFFLOAD:
-            kept = _offload(outcome)
-        else:
-            kept = _Kept(map_arrays(outcome, lambda array: array)) if decision in _SAVE else _Kept()
-        storage[call.overload].append(kept)
+            hold = _offload
+        is_kept = decision in _SAVE or decision in _OFFLOAD
+        storage[call.overload].append(map_arrays(outcome, hold) if is_kept else None)
     return outcome
 
 
@@ -145,7 +130,7 @@ def _replay(storage: Storage, counts: defaultdict[OpOverload, int], call: Observ
             "times in the forward. The function does not do the same each time. Make it depend on its "
             "arguments alone."
         )
-    return call.run() if kept[index].outcome is None else kept[index].take()
+    return call.run() if kept[index] is None else map_arrays(kept[index], _restore, kind=partial)
 
 
 def create_selective_checkpoint_contexts(
@@ -224,15 +209,22 @@ def _from_bool(saved: bool) -> CheckpointPolicy:
     return CheckpointPolicy.MUST_SAVE if saved else CheckpointPolicy.PREFER_RECOMPUTE
 
 
-def _offload(outcome: Any) -> _Kept:
-    shardings: list[Any] = []
+def _offload(array: Any) -> partial[Any]:
+    sharding = None if isinstance(array, Tracer) else array.sharding
+    return partial(_move, _move(array, sharding and sharding.with_memory_kind("pinned_host")), sharding)
 
-    def offload(array: Any) -> Any:
-        sharding = None if isinstance(array, Tracer) else array.sharding
-        shardings.append(sharding)
-        return array if sharding is None else _move(array, sharding.with_memory_kind("pinned_host"))
 
-    return _Kept(map_arrays(outcome, offload), shardings)
+def _pack(pairs: Sequence[HookPair], array: Any) -> partial[Any]:
+    packed = pack_through(pairs, box(array))
+    return partial(lambda: unpack_through(pairs, packed)._storage.array)
+
+
+def _return(array: Any) -> Any:
+    return array
+
+
+def _restore(hold: partial[Any]) -> Any:
+    return hold()
 
 
 def _move(array: Any, sharding: Any) -> Any:

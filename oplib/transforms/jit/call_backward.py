@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask, make_gather
 from oplib.autograd.array_functions.filled_plan import FilledPlan, call_jaxpr
 from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.autograd.nodes.creation import tell_creation
 from oplib.autograd.nodes.node import NOBODY, Edge, Gradients, TapeNode
 from oplib.autograd.recording.formula_node import FormulaNode
 from oplib.autograd.recording.origins import enter_node
@@ -270,8 +271,11 @@ class Backward:
         # without gradient there is no edge, so that hooks of the leaf do not run
         node.edges = tuple([edge if has else None for edge, has in zip(edges, self._has_edge, strict=True)])
         node.again = partial(self._differentiate, recipe, edges)
-        if isinstance(node.saved, SavedSlots):
-            return
+        if not isinstance(node.saved, SavedSlots):
+            self._save(node, recipe, outputs)
+        tell_creation(node)
+
+    def _save(self, node: Any, recipe: Recipe, outputs: Sequence[Any]) -> None:
         saved = [recipe.values[index] if has else outputs[index] for has, index in self._residuals]
         # Versions count where the operands are as the call has left them: not for a derivative of it.
         count = len(recipe.tensors) if len(self._orders) == 1 else 0

@@ -110,13 +110,14 @@ def use_overlay(overlay: Overlay, **settings: Any) -> Generator[None]:
     state, outer = modes.state, overlays.current
     watchers, tracing, scope, region = state.watchers, state.tracing, state.tracing_scope, state.region
     pairs, nodes, seen = state.hook_pairs, state.node_hooks, state.observers
-    run, logs, in_trace = state.run, state.draw_logs, state.in_trace
+    run, logs, in_trace, told = state.run, state.draw_logs, state.in_trace, state.creation_hooks
     try:
         overlays.current = overlay
         state.watchers += 1
         note_trace(state)
         state.hook_pairs = pairs and (KEEP_VALUES,)
         state.observers, state.node_hooks, state.run, state.draw_logs = (), None, None, ()
+        state.creation_hooks = ()
         for name, value in settings.items():
             setattr(state, name, value)
         yield
@@ -125,6 +126,7 @@ def use_overlay(overlay: Overlay, **settings: Any) -> Generator[None]:
         state.watchers, state.tracing, state.tracing_scope = watchers, tracing, scope
         state.region, state.hook_pairs, state.observers = region, pairs, seen
         state.node_hooks, state.run, state.draw_logs, state.in_trace = nodes, run, logs, in_trace
+        state.creation_hooks = told
 
 
 class StateSnapshot:

@@ -29,6 +29,7 @@ KEYED_BY_PRESENCE = {"hook_pairs": "saved-tensor hooks"}
 """The state of a thread of which each program knows whether there is one."""
 AT_BOUNDARY = frozenset(
     {
+        "creation_hooks",
         "draw_logs",
         "hook_pairs",
         "in_trace",

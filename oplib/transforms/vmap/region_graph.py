@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Arrays, BackwardPlan, Mask
 from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
+from oplib.autograd.nodes.creation import tell_creation
 from oplib.autograd.nodes.gradient_representation import ARRAYS, is_tracer_class
 from oplib.autograd.nodes.node import FIRST, NOBODY, Edge, SavedArray, SavedState, TapeNode
 from oplib.autograd.saved.saved_tensor import link
@@ -256,6 +257,8 @@ class RegionGraph:
             for placeholder, edge in zip(node.placeholders, node.edges, strict=True):
                 if placeholder is not None:
                     placeholder.edges = (self.target(edge).edge,)
+        for node in sorted(self._made.values(), key=TapeNode._sequence_nr):
+            tell_creation(node)
 
     def below(self, tensor: Tensor) -> UnmappedValue:
         """Returns the value outside of a tensor that was stored inside."""

@@ -274,3 +274,26 @@ def test_an_observer_that_raises_leaves_everything_as_it_was(x):
     with pytest.raises(KeyError, match="mine"), observing(observe):
         x.sin()
     assert x.sin().requires_grad
+
+
+@pytest.mark.spec("D.60")
+def test_kept_results_go_through_the_hooks_around_the_call_if_they_are_to_be_respected(x, counting):
+    packed = []
+
+    def pack(tensor):
+        packed.append(tensor.tolist())
+        return tensor.numpy(force=True)
+
+    expected = x.detach().requires_grad_()
+    (expected * 3).exp().sin().sum().backward()
+    kept = (x.detach() * 3).exp().sin().tolist()
+    for respects in (None, False, True):
+        packed.clear()
+        x.grad = None
+        with oplib.autograd.graph.saved_tensors_hooks(pack, oplib.tensor):
+            block = run(lambda x: counting.op(x).exp().sin(), x, [SIN], respect_saved_tensors_hooks=respects)
+        assert (kept in packed) == bool(respects)
+        block.sum().backward()
+        assert x.grad.tolist() == pytest.approx(expected.grad.tolist())
+    with pytest.raises(ArgumentValueError, match="`respect_saved_tensors_hooks` is only supported when"):
+        checkpoint(lambda x: x, x, use_reentrant=True, respect_saved_tensors_hooks=True)
