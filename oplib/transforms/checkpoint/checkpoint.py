@@ -15,12 +15,13 @@ from oplib.autograd.saved.hooks import active_pairs
 from oplib.errors import ArgumentTypeError, ArgumentValueError
 from oplib.modes import modes
 from oplib.tensor import Tensor
+from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tracebacks import entry_point, find_user_level
 
 from .in_body import is_in_body, run_in_body
 from .policy import SelectiveContext
 from .recompute import CheckpointedCall
-from .reentrant import CheckpointFunction
+from .reentrant import CheckpointFunction, check_backward_validity
 
 Contexts = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
 
@@ -121,6 +122,8 @@ def checkpoint(
     if use_reentrant:
         is_plain = context_fn is noop_context_fn and respect_saved_tensors_hooks is None
         _check_reentrant(kwargs, is_plain=is_plain)
+        if modes.grad_enabled and not is_inside_trace():  # JAX does not tell a trace what it differentiates
+            check_backward_validity(args)
         return CheckpointFunction.apply(function, preserve_rng_state, *args)
     if not modes.grad_enabled:
         return function(*args, **kwargs)

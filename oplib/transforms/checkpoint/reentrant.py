@@ -35,7 +35,6 @@ class CheckpointFunction(Function):
     @staticmethod
     def forward(ctx: Any, run_function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
         """Runs the function without recording, and saves its arguments and the states of its Generators."""
-        check_backward_validity(args)
         ctx.run_function = run_function
         ctx.draw_log = DrawLog()
         ctx.autocast = modes.autocast
@@ -125,7 +124,7 @@ def _detach(tensor: Tensor) -> Tensor:
 def check_backward_validity(inputs: Iterable[Any]) -> None:
     """Warns if no argument requires grad, because then no argument gets a gradient."""
     values = list(inputs)
-    if not any(isinstance(value, Tensor) and value.requires_grad for value in values) and modes.grad_enabled:
+    if not any(isinstance(value, Tensor) and value.requires_grad for value in values):
         warnings.warn(
             f"checkpoint: None of the inputs have requires_grad=True. Gradients will be None. Got "
             f"{describe(values)}. Give an argument that requires grad, or set use_reentrant=False.",

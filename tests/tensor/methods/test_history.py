@@ -61,6 +61,33 @@ def test_retain_grad_asks_the_node_once_and_does_nothing_on_a_leaf() -> None:
     assert not leaf.retains_grad
 
 
+def test_the_grad_of_a_non_leaf_warns_as_torch_does_until_it_is_retained() -> None:
+    x = make_result()
+    for _ in range(2):
+        with pytest.warns(
+            UserWarning, match=r"Got f32\[2\], a result of MulBackward0\. Call retain_grad"
+        ) as told:
+            assert x.grad is None
+        text = str(told[0].message)
+        assert text.startswith(
+            "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its"
+        )
+        assert len(text) <= 400
+        assert told[0].filename == __file__
+    x.retain_grad()
+    assert x.grad is None
+
+
+def test_a_grad_that_is_there_or_may_come_does_not_warn() -> None:
+    """Warnings are errors here."""
+    x = make_result()
+    x.grad = zeros(2)  # as torch, which warns where there is none
+    assert x.grad is not None
+    del x.grad
+    for leaf in (zeros(2), zeros(2, requires_grad=True), x.detach()):
+        assert leaf.grad is None
+
+
 def test_what_requires_no_grad_has_no_use_for_hooks() -> None:
     x = zeros(2)
     with pytest.raises(AutogradError, match="the tensor does not require grad, so it cannot have one"):
