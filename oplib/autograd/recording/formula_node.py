@@ -15,7 +15,6 @@ from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.creation import tell_creation
 from oplib.autograd.nodes.node import NOBODY, Edge
-from oplib.autograd.saved.hooks import active_pairs
 from oplib.autograd.saved.saved_tensor import check_version, link, second_pass_error
 from oplib.autograd.saved.slots import SavedSlots, SlottedNode, make_saved_properties, pack_residuals
 from oplib.autograd.tangents import find_tangents, has_tangents, push_tangents, save_tangents
@@ -162,7 +161,7 @@ class FormulaNode(SlottedNode):
         function = plan.backward(present)
         state = modes.state
         is_plain = saved.__class__ is tuple and self.kept is None and self.tangents is None
-        if not is_plain or state.watchers or not state.grad_enabled:
+        if not is_plain or state.watchers or state.hook_pairs or not state.grad_enabled:
             return call_recorded(function, [*self.linked_residuals(), *grads])
         links, arrays, storages = self._link_residuals()
         for grad in grads:
@@ -289,9 +288,9 @@ def record(
     values = (*arrays, *result[1:])
     boxed = [None if output is None else box(output) for output in result[1:first_extra]]
     node = make_node(node_class, plan, boxed, state, tensors)
-    if state.watchers and (pairs := active_pairs()):
+    if state.hook_pairs:
         if plan.sources:
-            node.saved = pack_residuals(plan, pairs, values, (*tensors, *boxed))
+            node.saved = pack_residuals(plan, values, (*tensors, *boxed))
     else:
         storages = [NOBODY if tensor is None else tensor._storage for tensor in (*tensors, *boxed)]
         storages += [NOBODY] * (len(result) - first_extra)
@@ -413,7 +412,7 @@ def _record_formula(
         links: the edge of each argument, or None.
         arrays: the arguments.
         storages: the storage of each argument.
-        state: the modes of this thread, which has no watchers.
+        state: the modes of this thread, which has no watchers and no hooks.
     """
     plan, *outputs = function.recorder(tuple([link is not None for link in links]))(*arrays)
     node = _new(_node_class(function.name))

@@ -1,7 +1,6 @@
 """Hooks on every tensor that is saved for a backward pass: the active pairs of a thread.
 
-While a pair is active, calls of its thread take the complete path (``modes.state.watchers``), and saving
-looks for hooks. Without a pair hooks cost nothing.
+A call that saves reads ``modes.state.hook_pairs``: without a pair hooks cost one test per recorded call.
 """
 
 from __future__ import annotations
@@ -41,9 +40,7 @@ KEEP_VALUES = HookPair(lambda tensor: box(tensor._storage.array), lambda kept: k
 def active_pairs() -> tuple[HookPair, ...]:
     """Returns the pairs for a tensor saved now, in order. Often it is the innermost pair alone."""
     pairs = modes.state.hook_pairs
-    if not pairs:
-        return ()
-    return pairs[::-1] if pairs[-1].compose else pairs[-1:]
+    return pairs[::-1] if len(pairs) > 1 and pairs[-1].compose else pairs[-1:]
 
 
 def make_pair(pack: object, unpack: object, *, compose: bool = False, caller: str) -> HookPair:
@@ -71,7 +68,6 @@ def push_hooks(
     """
     pair, state = _make_allowed_pair(pack_hook, unpack_hook, compose=compose), modes.state
     state.hook_pairs = (*state.hook_pairs, pair)
-    state.watchers += 1
 
 
 def pop_hooks() -> None:
@@ -83,7 +79,6 @@ def pop_hooks() -> None:
             "before it. Use the context manager saved_tensors_hooks."
         )
     state.hook_pairs = state.hook_pairs[:-1]
-    state.watchers -= 1
 
 
 class saved_tensors_hooks:  # noqa: N801  users call it like a function
@@ -139,14 +134,12 @@ class saved_tensors_hooks:  # noqa: N801  users call it like a function
         state = enter_block()
         self._before.append(state)
         state.hook_pairs = (*state.hook_pairs, pair)
-        state.watchers += 1
 
     def __exit__(self, *exc_info: object) -> None:
         state = self._before[-1]  # inlines pop_hooks, because an interrupt may come at a call
         if not state.hook_pairs:
             pop_hooks()
         state.hook_pairs = state.hook_pairs[:-1]
-        state.watchers -= 1
         leave_block(state)
         del self._before[-1]
 
@@ -224,7 +217,8 @@ def unpack_through(pairs: Sequence[HookPair], packed: Any) -> Tensor:
         state.constant_in = UNCUT
         for pair in pairs[:0:-1]:
             packed = packed.unpack(pair)
-        return _checked(pairs[0].unpack(packed))
+        tensor = pairs[0].unpack(packed)
+        return tensor if tensor.__class__ is Tensor else _checked(tensor)
     finally:
         state.constant_in = before
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -54,7 +55,7 @@ class save_on_cpu(saved_tensors_hooks):  # noqa: N801  users call it like a func
 
         def pack_to_cpu(tensor: Tensor) -> Packed:
             array = tensor._storage.array
-            if isinstance(array, Tracer) or array.nbytes < threshold:
+            if isinstance(array, Tracer) or (threshold and array.nbytes < threshold):
                 return None, _detached(tensor, array)
             return array.sharding, _detached(tensor, move(array, pin_memory))
 
@@ -75,15 +76,22 @@ def _detached(tensor: Tensor, array: Any) -> Tensor:
 def _to_host(array: Any, pin_memory: bool) -> Any:
     """Copies an array to the host. An array on the host that need not be pinned is returned itself."""
     sharding = array.sharding
-    devices = list(sharding.device_set)
-    kinds = [memory.kind for memory in devices[0].addressable_memories()]
+    kinds, is_on_cpu = _find_memories(sharding)
     if pin_memory and "pinned_host" in kinds:
         return jax.device_put(array, sharding.with_memory_kind("pinned_host"))
-    if all(device.platform == "cpu" for device in devices):
+    if is_on_cpu:
         return array
-    if len(devices) == 1 and (hosts := _find_hosts()):
+    if len(sharding.device_set) == 1 and (hosts := _find_hosts()):
         return jax.device_put(array, hosts[0])
     return jax.device_put(array, sharding.with_memory_kind("unpinned_host"))
+
+
+@lru_cache(maxsize=256)
+def _find_memories(sharding: Any) -> tuple[set[str], bool]:
+    """Returns the kinds of memory of the devices, and whether all are CPUs."""
+    devices = list(sharding.device_set)
+    kinds = {memory.kind for memory in devices[0].addressable_memories()}
+    return kinds, all(device.platform == "cpu" for device in devices)
 
 
 def _find_hosts() -> list[Any]:
@@ -95,7 +103,8 @@ def _find_hosts() -> list[Any]:
 
 
 def _to_sharding(array: Any, sharding: Any) -> Any:
-    return array if array.sharding == sharding else jax.device_put(array, sharding)
+    own = array.sharding
+    return array if own is sharding or own == sharding else jax.device_put(array, sharding)
 
 
 class _Once:

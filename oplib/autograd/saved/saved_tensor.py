@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
 from oplib.autograd.nodes.node import NOBODY
-from oplib.autograd.tangents import claim_slot
+from oplib.autograd.tangents import TangentSlot, claim_slot
 from oplib.errors import AutogradError, GradientTypeError, SavedTensorError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
@@ -51,18 +51,18 @@ class SavedTensor:
     An output of the saving node is kept without that node. Otherwise the two would hold each other.
     """
 
-    __slots__ = (
-        "_array", "_edge", "_is_own", "_original", "_output_nr", "_packed", "_pairs", "_spec", "_storage",
-        "_tangent_slot", "_trace", "_version",
-    )  # fmt: skip
-
-    _array: Any  # None after packing or freeing
-    _packed: Any
-    _spec: Any  # dtype and shape of the value which hooks have packed; None for a Python number
-    _pairs: tuple[HookPair, ...] | None  # the pairs that made _packed; () after freeing
-    _edge: Edge | None
-    _is_own: bool  # whether it is an output of the saving node
-    _original: Callable[[], Tensor | None]
+    _array: Any = None  # None after packing or freeing
+    _storage: Storage = NOBODY
+    _version: int = 0
+    _packed: Any = None
+    _type: Any = None  # of the value which hooks have packed
+    _pairs: tuple[HookPair, ...] | None = None  # the pairs that made _packed; () after freeing
+    _edge: Edge | None = None
+    _is_own: bool = False  # whether it is an output of the saving node
+    _output_nr: int = 0
+    _trace: object = None
+    _tangent_slot: TangentSlot | None = None
+    _original: Callable[[], Tensor | None] = staticmethod(lambda: None)
 
     def __init__(self, tensor: Tensor | None = None, node: TapeNode | None = None) -> None:
         """Saves ``tensor`` for ``node``, the node of the saving call (None if there is none)."""
@@ -71,7 +71,8 @@ class SavedTensor:
                 "SavedTensor: trying to create one from Python is forbidden. It is made by the call that "
                 "saves a tensor. Read grad_fn._raw_saved_tensors."
             )
-        self._hold(tensor._storage.array, tensor._storage)
+        storage = tensor._storage
+        self._array, self._storage, self._version = storage.array, storage, storage.version
         made_by: Any = tensor._grad_fn
         self._is_own = made_by is not None and made_by is node
         self._output_nr = tensor._output_nr
@@ -80,8 +81,8 @@ class SavedTensor:
         self._tangent_slot = tensor._tangent_slot if state.dual_level is None else claim_slot(tensor)
         self._edge = None if made_by is None or self._is_own else gradient_edge(tensor)
         self._original = weakref.ref(tensor) if made_by is not None else lambda: tensor
-        if state.watchers and (pairs := active_pairs()):
-            self.pack(pairs, tensor)
+        if state.hook_pairs:
+            self.pack(active_pairs(), tensor)
 
     @classmethod
     def of_value(cls, value: Any, storage: Storage, version: int | None = None) -> SavedTensor:
@@ -93,19 +94,9 @@ class SavedTensor:
             version: the version of the storage then; by default the current one.
         """
         made: SavedTensor = object.__new__(cls)
-        made._hold(value, storage)
+        made._array, made._storage = value, storage
         made._version = storage.version if version is None else version
-        made._edge, made._is_own, made._output_nr, made._trace = None, False, 0, None
-        made._tangent_slot = None
-        made._original = _forget
         return made
-
-    def _hold(self, array: Any, storage: Storage) -> None:
-        self._array = array
-        self._storage = storage
-        self._version = storage.version
-        self._packed = None
-        self._pairs = None
 
     def register_hooks(
         self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]
@@ -131,7 +122,7 @@ class SavedTensor:
     def pack(self, pairs: tuple[HookPair, ...], tensor: Tensor) -> None:
         """Replaces the value by the object that hooks make of ``tensor``."""
         array = tensor._storage.array
-        self._spec = (array.dtype, array.shape) if hasattr(array, "dtype") else None
+        self._type = getattr(array, "aval", array)  # the array itself, if it is no array of JAX
         self._packed = pack_through(pairs, tensor)
         self._pairs = pairs
         region = modes.state.region
@@ -142,10 +133,12 @@ class SavedTensor:
         self._array = None
         self._storage = NOBODY  # the storage would keep the old value alive
         original = self._original()
+        if original is None:
+            return
         # a leaf: keep its edge and not the leaf
-        if original is not None and self._edge is None and not self._is_own:
+        if self._edge is None and not self._is_own:
             self._edge = gradient_edge(original)
-        self._original = _forget
+        del self._original
 
     @property
     def is_packed(self) -> bool:
@@ -187,11 +180,12 @@ class SavedTensor:
             GradientTypeError: an unpack hook returned another kind of dtype than that of the packed value, or
                 a shape that does not broadcast to that of the packed value.
         """
-        array = self.read(node_name)
-        if not self._pairs or self._spec is None:
+        pairs, known = self._pairs, self._type
+        array = unpack_through(pairs, self._packed)._storage.array if pairs else self.read(node_name)
+        if known is None or getattr(array, "aval", None) is known or not hasattr(known, "dtype"):
             return array
-        dtype, shape = self._spec
-        if getattr(array, "dtype", dtype) == dtype and getattr(array, "shape", shape) == shape:
+        dtype, shape = known.dtype, known.shape
+        if array.dtype == dtype and array.shape == shape:
             return array
         kind = jnp.complexfloating if jnp.issubdtype(dtype, jnp.complexfloating) else jnp.floating
         if array.dtype == dtype or (jnp.issubdtype(array.dtype, kind) and jnp.issubdtype(dtype, kind)):
@@ -236,7 +230,7 @@ class SavedTensor:
         self._pairs = ()
         self._array = self._packed = self._edge = None
         self._storage = NOBODY
-        self._original = _forget
+        vars(self).pop("_original", None)
 
 
 def link(tensor: Tensor, edge: Edge) -> None:
@@ -249,10 +243,6 @@ def link(tensor: Tensor, edge: Edge) -> None:
         )  # not weak: the edge of a call may be made when the leaf has lost it
     else:
         tensor._grad_fn, tensor._output_nr = node, slot
-
-
-def _forget() -> None:
-    return None
 
 
 def _freed_error() -> SavedTensorError:

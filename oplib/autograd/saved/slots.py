@@ -19,7 +19,7 @@ from oplib.autograd.nodes.node import NOBODY, Edge, SavedArray, SavedState, Tape
 from oplib.autograd.tangents import TangentSlot
 from oplib.tensor import Storage, Tensor, box
 
-from .hooks import HookPair
+from .hooks import active_pairs
 from .saved_tensor import SavedTensor
 
 Columns = tuple[Sequence[Any], Sequence[Storage], Sequence[int]]
@@ -202,20 +202,20 @@ def _spread(values: Sequence[SavedArray]) -> tuple[tuple[Any, ...], tuple[Storag
     return arrays, storages, versions
 
 
-def pack_residuals(
-    plan: BackwardPlan, pairs: tuple[HookPair, ...], values: Sequence[Any], tensors: Sequence[Tensor | None]
-) -> SavedSlots:
-    """Saves through hooks. As in torch, each residual is packed once for each time that it is read."""
+def pack_residuals(plan: BackwardPlan, values: Sequence[Any], tensors: Sequence[Tensor | None]) -> SavedSlots:
+    """Saves through the active hooks. As in torch, a residual is packed each time that it is read."""
+    pairs = active_pairs()
 
     def pack(source: int) -> SavedTensor:
         tensor = tensors[source] if source < len(tensors) else None
-        value = values[source]
-        slot = SavedTensor.of_value(value, NOBODY if tensor is None else tensor._storage)
-        if tensor is not None or not is_python_number(value):
-            slot.pack(pairs, box(value) if tensor is None else tensor)
+        slot = SavedTensor.of_value(values[source], NOBODY)
+        if tensor is not None or not is_python_number(values[source]):
+            slot.pack(pairs, box(values[source]) if tensor is None else tensor)
         return slot
 
-    residuals = [pack(source) for source in plan.sources]
+    residuals = list(map(pack, plan.sources))
+    if not plan.extra_reads:
+        return SavedSlots(residuals, ())
     known = dict(zip(plan.sources, residuals, strict=True))
     return SavedSlots(residuals, [known.get(source) or pack(source) for source in plan.extra_reads])
 

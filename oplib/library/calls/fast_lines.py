@@ -16,6 +16,7 @@ from oplib.autograd.nodes.locations import note_location
 from oplib.autograd.recording.formula_node import NOBODY
 from oplib.autograd.recording.rebase import note_write
 from oplib.autograd.recording.record_pattern import Pattern
+from oplib.autograd.saved.slots import pack_residuals
 from oplib.config import config
 from oplib.errors import OplibError
 from oplib.generated_code import CodeWriter, render_tuple
@@ -60,6 +61,7 @@ for _object in (
         note_location,
         note_trace,
         note_write,
+        pack_residuals,
         place_like,
         to_operand,
     ),
@@ -271,7 +273,8 @@ class _CallWriter:
                 code.write(f"{tensor}._requires_grad = True", f"{tensor}._grad_fn = __node")
                 if index:
                     code.write(f"{tensor}._output_nr = {index}")
-        self._write_residuals(pattern)
+        if pattern.sources:
+            self._write_residuals(pattern, tensors)
         self._write_return(tensors)
 
     def _write_edges(self, pattern: Pattern) -> None:
@@ -295,9 +298,17 @@ class _CallWriter:
         with code.block("else:"):
             code.write(f"__node.edges = {render_tuple(edges)}")
 
-    def _write_residuals(self, pattern: Pattern) -> None:
-        """Writes what the node saves, as ``save_residuals`` does. The storages of outputs have version 0."""
+    def _write_residuals(self, pattern: Pattern, outputs: Sequence[str]) -> None:
+        """Writes what the node saves, as ``record`` does. The storages of outputs have version 0."""
         code, count = self._code, len(self._inputs)
+        inputs = ", ".join(["None" if argument.numbers else argument.name for argument in self._inputs])
+        arrays = ", ".join([argument.array for argument in self._inputs])
+        with code.block("if __state.hook_pairs:"):
+            code.write(
+                f"__node.saved = __pack_residuals(__plan, ({arrays}, *__result[1:]), "
+                f"({inputs}, {', '.join(outputs)}))"
+            )
+            self._write_return(outputs)
         values: list[str] = []
         storages: list[str] = []
         versions: list[str] = []
@@ -306,8 +317,7 @@ class _CallWriter:
             values.append(argument.array if argument else f"__result[{1 + source - count}]")
             storages.append(argument.storage if argument else f"__storage{source - count or ''}")
             versions.append(f"{argument.storage}.version" if argument and not argument.numbers else "0")
-        if values:
-            code.write(f"__node.saved = {render_tuple([*values, *storages])}")
+        code.write(f"__node.saved = {render_tuple([*values, *storages])}")
         if written := [version for version in versions if version != "0"]:
             with code.block(f"if {' or '.join(written)}:"):
                 code.write(f"__node.versions = {render_tuple(versions)}")

@@ -149,8 +149,11 @@ def run_program(
         static: the name of the function of oplib, and the other static facts that distinguish programs.
         build: makes the program and its bodies.
     """
-    is_traced = modes.state.watchers or any(
-        isinstance(tensor._storage.owner.array, Tracer) for tensor in arguments
+    state = modes.state
+    is_traced = (
+        state.watchers
+        or state.hook_pairs
+        or any(isinstance(tensor._storage.owner.array, Tracer) for tensor in arguments)
     )
     types = tuple([(jax.typeof(tensor._storage.array), tensor._requires_grad) for tensor in arguments])
     key = None if is_traced else (static, *map(_identify, functions), types, read_program_settings())

@@ -25,7 +25,7 @@ def test_an_array_on_the_cpu_is_not_copied(a):
     with save_on_cpu():
         y = a * a
     sharding, tensor = kept(y.grad_fn)[0]
-    assert tensor.array is a.array
+    assert tensor._storage.array is a._storage.array
     assert sharding == a.array.sharding
     y.sum().backward()
     assert a.grad.tolist() == [2.0] * 1000

@@ -118,6 +118,23 @@ def test_calls_in_a_trace_of_jax_take_it_too(transform: Any, requires_grad: bool
     assert count_complete_calls(lambda: x * x) == 0
 
 
+@pytest.mark.fast_path
+def test_calls_below_hooks_for_saved_tensors_take_it_and_save_what_the_hooks_return() -> None:
+    x = leaf()
+    for _ in range(3):
+        _ = (x * 2.0 * x).exp()
+
+    def call() -> None:
+        with oplib.autograd.graph.saved_tensors_hooks(lambda t: t.shape, lambda shape: oplib.ones(*shape)):
+            results.append((x * 2.0 * x).exp())
+
+    results: list[Tensor] = []
+    assert count_complete_calls(call) == 0
+    results[0].sum().backward()
+    assert x.grad is not None
+    np.testing.assert_array_equal(x.grad.numpy(), np.full_like(X, 3.0))
+
+
 @pytest.mark.parametrize("fast_path", [True, False])
 def test_a_constant_result_in_a_trace_takes_traced_values(
     fast_path: bool, monkeypatch: pytest.MonkeyPatch, forget_ops: None
