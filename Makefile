@@ -59,7 +59,7 @@ test-settings: $(VENV)/.has-test  ## run the tests of policies and of linearity 
 	JAX_REMAT3=1 JAX_CUSTOM_VJP3=1 JAX_CUSTOM_JVP3=1 $(BIN)/python -m pytest \
 		tests/library/carrier/test_attachment.py tests/library/derivatives/test_linearity.py $(ARGS)
 
-test-ecosystem: $(ECOSYSTEM)/.has-packages  ## use ops in flax, equinox, optax, diffrax, numpyro, blackjax and orbax
+test-ecosystem: $(ECOSYSTEM)/.has-packages  ## use ops in flax, equinox, optax, diffrax, lineax, ott and six more libraries
 	@if $(ECOSYSTEM)/bin/python -c 'import hypothesis, jax, pytest, xdist'; then \
 		$(ECOSYSTEM)/bin/python -m pytest -n $(WORKERS) tests/ecosystem $(ARGS); \
 	else echo "tests/ecosystem: skipped, since pytest could not be installed"; fi
