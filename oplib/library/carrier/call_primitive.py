@@ -19,7 +19,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import mlir, xla
 
 from oplib.autograd.array_functions.compilation import bind_jaxpr
-from oplib.errors import CompilationWarning, TracingError
+from oplib.errors import CompilationWarning, MissingRuleError, TracingError
 from oplib.library.axes.bodies import OPAQUE, calls_any
 from oplib.library.axes.levels import Levels
 from oplib.library.axes.partition import Part
@@ -108,8 +108,8 @@ def lower_call(
     if lowering is None:
         try:
             return _lower_kernel(ctx, *args, call=call, call_jaxpr=jaxpr)
-        except (NotImplementedError, ValueError):
-            _explain_several(call, jaxpr, ctx.module_context.platforms)
+        except (NotImplementedError, ValueError) as error:
+            _explain_failure(call, jaxpr, ctx.module_context.platforms, error)
             raise
     return mlir.lower_fun(lowering, multiple_results=True)(ctx, *args)
 
@@ -173,17 +173,32 @@ def _warn_of_gathering(call: BoundCall, jaxpr: Any) -> None:
     )
 
 
-def _explain_several(call: BoundCall, jaxpr: Any, platforms: Sequence[str]) -> None:
-    """Raises TracingError if a program is for several platforms, and has a Pallas kernel for one of them.
+def _explain_failure(call: BoundCall, jaxpr: Any, platforms: Sequence[str], error: Exception) -> None:
+    """Raises an error for a kernel that JAX cannot lower, and returns if the reason is another one.
 
-    JAX lowers the kernel of each platform for all of them.
+    Args:
+        call: the bound call.
+        jaxpr: its traced kernel.
+        platforms: the platforms of the program.
+        error: JAX's error.
+
+    Raises:
+        TracingError: the program is for several platforms, and has a Pallas kernel for one of them. JAX
+            lowers the kernel of each platform for all of them.
+        MissingRuleError: JAX has no lowering of an operation for the platform.
     """
+    names = ", ".join(platforms)
     if min(len(platforms), len(call.kernel_slots)) > 1 and calls_any(jaxpr, _PALLAS):
         raise TracingError(
             f"{call.record.name}: a program for several platforms cannot contain a Pallas kernel of one of "
-            f"them. Got {', '.join(platforms)}. Export one program for each platform: "
+            f"them. Got {names}. Export one program for each platform: "
             f'jax.export.export(function, platforms=["{platforms[0]}"]).'
         )
+    if isinstance(error, NotImplementedError) and not isinstance(error, MissingRuleError):
+        raise MissingRuleError(
+            f"{call.record.name}: JAX cannot lower the kernel for {names}. Got: {error}. Register a kernel "
+            "for this platform with register_kernel, or move the arguments to another device."
+        ) from error
 
 
 def find_call_avals(
