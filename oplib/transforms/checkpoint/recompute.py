@@ -28,7 +28,7 @@ from oplib.modes import modes
 from oplib.tensor import Tensor, box
 from oplib.tensor.random.draw_log import DrawLog
 
-from .region_contexts import run_and_restore
+from .region_contexts import copy_containers, run_again, run_and_restore
 
 Metadata = Callable[[Tensor], Any]
 
@@ -158,7 +158,7 @@ class CheckpointedCall:
                 self._function(*args, **kwargs)
 
         with suppress(StopRecomputation):
-            run_and_restore(repeat)
+            run_again(repeat)
         self._check(repetition.count, key)
 
     def fill(self, index: int, tensor: Tensor, key: Any) -> bool:
@@ -240,10 +240,11 @@ class _Argument:
     """An argument of the region. A Tensor is saved with history and version, through enclosing hooks."""
 
     def __init__(self, value: Any) -> None:
-        self._value = SavedTensor(value) if isinstance(value, Tensor) else value
+        self._value = SavedTensor(value) if isinstance(value, Tensor) else copy_containers(value)
 
     def read(self) -> Any:
-        return self._value.unpack(_NODE) if isinstance(self._value, SavedTensor) else self._value
+        value = self._value
+        return value.unpack(_NODE) if isinstance(value, SavedTensor) else copy_containers(value)
 
 
 def _set_apart(values: list[Any]) -> list[Any]:

@@ -16,7 +16,7 @@ from oplib.tensor import Tensor
 from oplib.tensor.random.draw_log import DrawLog
 from oplib.tracebacks import find_user_level
 
-from .region_contexts import run_and_restore
+from .region_contexts import copy_containers, run_again, run_and_restore
 
 
 class CheckpointFunction(Function):
@@ -38,7 +38,7 @@ class CheckpointFunction(Function):
         ctx.run_function = run_function
         ctx.draw_log = DrawLog()
         ctx.autocast = modes.autocast
-        ctx.values = [None if isinstance(arg, Tensor) else arg for arg in args]
+        ctx.values = [None if isinstance(arg, Tensor) else copy_containers(arg) for arg in args]
         ctx.indices = [index for index, arg in enumerate(args) if isinstance(arg, Tensor)]
         ctx.save_for_backward(*(args[index] for index in ctx.indices))
 
@@ -64,7 +64,7 @@ class CheckpointFunction(Function):
                 "reaches. Set use_reentrant=False, or call .backward() without `inputs`, inside of the "
                 "oplib.jit."
             )
-        values = list(ctx.values)
+        values = copy_containers(ctx.values)
         for index, tensor in zip(ctx.indices, ctx.saved_tensors, strict=True):
             values[index] = tensor
         inputs = detach_variable(tuple(values))
@@ -79,7 +79,7 @@ class CheckpointFunction(Function):
             with ctx.draw_log.repeating(), enable_grad(), AutocastScope(ctx.autocast):
                 return ctx.run_function(*inputs)
 
-        outputs = run_and_restore(repeat)
+        outputs = run_again(repeat)
         _run_backward(outputs if isinstance(outputs, (tuple, list)) else (outputs,), grads)
         return (None, None, *(value.grad if isinstance(value, Tensor) else None for value in inputs))
 

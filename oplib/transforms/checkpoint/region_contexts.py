@@ -3,13 +3,41 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import Any, TypeVar
 
+from oplib.errors import ArgumentError
 from oplib.modes import modes
+from oplib.pytree import tree_map
 
 Result = TypeVar("Result")
+
+
+_CONTAINERS = (list, tuple, dict, OrderedDict, defaultdict, deque)
+
+
+def copy_containers(values: Any) -> Any:
+    """Returns lists and dictionaries as new ones: a region runs again, and may change those that it gets."""
+    with suppress(ArgumentError):  # one that holds itself
+        return tree_map(lambda item: item, values, is_leaf=lambda value: value.__class__ not in _CONTAINERS)
+    return values
+
+
+def run_again(region: Callable[[], Result]) -> Result:
+    """Calls :func:`run_and_restore` in a backward pass. An error says that the region runs again."""
+    try:
+        return run_and_restore(region)
+    except Exception as error:
+        error.add_note(_RUNS_AGAIN)
+        raise
+
+
+_RUNS_AGAIN = (
+    "checkpoint: the function ran again in the backward pass, on the same arguments. It must find what it "
+    "found in the forward: copy a list before you take items from it, and pass no iterator."
+)
 
 
 def run_and_restore(region: Callable[[], Result]) -> Result:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict, deque
 
 import pytest
 
@@ -142,3 +143,72 @@ def test_hooks_around_a_checkpoint_see_its_arguments_and_nothing_of_its_inside(x
     assert packed == [[0.5, 1.0]]
     result.sum().backward()
     assert packed == [[0.5, 1.0]]
+
+
+def take_from_list(x, taken):
+    return taken.pop().sin() * taken.pop() * x
+
+
+def take_from_dict(x, taken):
+    return taken.pop("a").sin() * x
+
+
+def write_item(x, written):
+    written[0][0] = written[0][0].sin()
+    return written[0][0] * x
+
+
+def read_what_was_appended(x, read):
+    read.append(read[-1].sin())
+    return read[-1] * x
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("function", "make"),
+    [
+        (take_from_list, lambda w: [w, w]),
+        (take_from_dict, lambda w: OrderedDict(a=w)),
+        (take_from_dict, lambda w: {"a": w}),
+        (write_item, lambda w: ([w], 1)),
+        (read_what_was_appended, lambda w: deque([w])),
+    ],
+)
+def test_the_repetition_gets_containers_as_they_were(x, w, function, make, reentrant):
+    (expected,) = grad(function(x, make(w)).sum(), x)
+    y = checkpoint(function, x, make(w), use_reentrant=reentrant)
+    y.sum().backward(retain_graph=True)
+    y.sum().backward()
+    assert x.grad.tolist() == pytest.approx((2 * expected).tolist())
+
+
+@BOTH
+def test_a_list_may_change_after_the_call_and_may_hold_itself(x, w, reentrant):
+    items, ring = [w], [w]
+    ring.append(ring)
+    y = checkpoint(lambda x, items, ring: x * items[-1] * ring[0], x, items, ring, use_reentrant=reentrant)
+    items.append(w * 0)
+    y.sum().backward()
+    assert x.grad.tolist() == pytest.approx((w * w).tolist())
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        (lambda x, items: next(items) * x.sin(), StopIteration),
+        (lambda x, items: HELD.pop() * x.sin(), IndexError),
+    ],
+)
+def test_an_error_of_the_repetition_says_that_the_function_runs_again(x, function, error, reentrant):
+    HELD[:] = [2.0]
+    y = checkpoint(function, x, iter([2.0]), use_reentrant=reentrant)
+    with pytest.raises(error) as raised:
+        y.sum().backward()
+    (note,) = [note for note in raised.value.__notes__ if note.startswith("checkpoint")]
+    assert "the function ran again in the backward pass" in note
+    assert "copy a list before you take items from it" in note
+    assert len(note) <= 400
+
+
+HELD: list[float] = []
