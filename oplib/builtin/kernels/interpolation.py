@@ -12,7 +12,7 @@ import numpy as np
 
 from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError, describe
 
-from .promotion import in_single, strong
+from .promotion import in_single
 
 _Array = np.ndarray[Any, Any]
 _Taps = tuple[_Array, _Array]  # for each result the places of the items along an axis, and their weights
@@ -121,7 +121,7 @@ def _weigh(x: Any, taps: _Taps, axis: int) -> Any:
         if indices.shape[1] == 1:  # the weight is 1
             return jnp.take(x, indices[:, 0], axis=axis, mode="clip")
         parts = jnp.take(x, indices, axis=axis, mode="clip") * jnp.asarray(weights.reshape(shape), x.dtype)
-        return jnp.where(weights.reshape(shape) != 0, parts, strong(0, x)).sum(axis + 1)
+        return jnp.where(weights.reshape(shape) != 0, parts, 0).sum(axis + 1)
 
     if len(weights) * x.shape[axis] > _LARGEST_MATRIX:
         return look_up(x)

@@ -1,7 +1,9 @@
 """The conversion of operands to one dtype by torch's rule, and to one shape by broadcasting.
 
-The code runs while a kernel is traced, and makes each conversion explicit. So the kernels work under
-``jax_numpy_rank_promotion=raise`` and ``jax_numpy_dtype_promotion=strict``.
+The code runs while a kernel is traced, and makes each conversion of an array explicit. So the kernels work
+under ``jax_numpy_rank_promotion=raise`` and ``jax_numpy_dtype_promotion=strict``. A Python number takes the
+dtype of the array that it meets; ``strong`` is for bools, for ``lax``, and where a number would make integers
+floats.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def sum_powers(numbers: Sequence[float], x: Any) -> Any:
     """Evaluates a polynomial at x; the highest powers come first."""
     total = strong(numbers[0], x)
     for number in numbers[1:]:
-        total = total * x + strong(number, x)
+        total = total * x + number
     return total
 
 

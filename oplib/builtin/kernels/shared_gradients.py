@@ -12,7 +12,7 @@ from oplib.builtin.rows.row import save_inputs
 from oplib.library import Derivative
 
 from .dims import find_dims
-from .promotion import broadcast, broadcast_to, strong, sum_like
+from .promotion import broadcast, broadcast_to, sum_like
 
 
 def _save_both(ctx: Any, inputs: Any, output: Any) -> None:
@@ -25,7 +25,7 @@ def _share_of_all(ctx: Any, g: Any) -> Any:
     y = broadcast_to(y, x.shape)
     is_it = (x == y) | (jnp.isnan(x) & jnp.isnan(y))
     count = lax.convert_element_type(jnp.sum(is_it, dtype=jnp.int32), g.dtype)
-    return jnp.where(is_it, broadcast_to(g / count, x.shape), strong(0, g))
+    return jnp.where(is_it, broadcast_to(g / count, x.shape), 0)
 
 
 def _save_along(ctx: Any, inputs: Any, output: Any) -> None:
@@ -62,15 +62,15 @@ def _share(x: Any, y: Any, g: Any, ctx: Any) -> Any:
 def _share_by(is_worse: Any, ctx: Any, g: Any) -> Any:
     """Computes the gradient of the extremum of two items; if one is nan, both get the whole gradient."""
     x, y = _read_pair(ctx, g)
-    part, none = jnp.where(x == y, g * strong(0.5, g), g), strong(0, g)
-    grads = jnp.where(is_worse(x, y), none, part), jnp.where(is_worse(y, x), none, part)
+    part = jnp.where(x == y, g * 0.5, g)
+    grads = jnp.where(is_worse(x, y), 0, part), jnp.where(is_worse(y, x), 0, part)
     return sum_like(grads, ctx.saved_tensors)
 
 
 def _give_by(is_first: Any, ctx: Any, g: Any) -> Any:
     """Computes the gradient of an op that chooses one of two items, which alone gets it."""
-    chosen, none = is_first(*_read_pair(ctx, g)), strong(0, g)
-    return sum_like((jnp.where(chosen, g, none), jnp.where(chosen, none, g)), ctx.saved_tensors)
+    chosen = is_first(*_read_pair(ctx, g))
+    return sum_like((jnp.where(chosen, g, 0), jnp.where(chosen, 0, g)), ctx.saved_tensors)
 
 
 def _read_pair(ctx: Any, g: Any) -> list[Any]:

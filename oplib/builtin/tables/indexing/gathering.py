@@ -17,7 +17,7 @@ from oplib.builtin.kernels.index_rules import (
     take_items,
     take_slices,
 )
-from oplib.builtin.kernels.promotion import broadcast_to, get_items, strong
+from oplib.builtin.kernels.promotion import broadcast_to, get_items
 from oplib.builtin.rows.row import NetworkRow, Row, constant
 from oplib.errors import ArgumentError, DimensionError
 from oplib.tensor import default_int_dtype
@@ -26,7 +26,7 @@ from oplib.tensor.devices.layout import find_explicit_mesh
 
 def _from_start(index: Any, length: int) -> Any:
     """Converts negative indices, which count from the end."""
-    return jnp.where(index < strong(0, index), index + strong(length, index), index)
+    return jnp.where(index < 0, index + length, index)
 
 
 def _gather(self: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:  # noqa: ARG001  torch's signature
@@ -101,7 +101,7 @@ def _embedding(weight: Any, indices: Any, padding_idx: int) -> Any:
     rows = _take_slices("embedding", weight, indices, 0, "weight")
     if padding_idx < 0:
         return rows
-    is_padding = lax.expand_dims(indices == strong(padding_idx, indices), (indices.ndim,))
+    is_padding = lax.expand_dims(indices == padding_idx, (indices.ndim,))
     return jnp.where(is_padding, lax.stop_gradient(rows), rows)
 
 

@@ -11,7 +11,7 @@ from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.dtype_classes import classify
-from oplib.builtin.kernels.promotion import broadcast_batches, check_dtypes, in_single, strong
+from oplib.builtin.kernels.promotion import broadcast_batches, check_dtypes, in_single
 from oplib.builtin.rows.row import DecompositionRow, LinalgRow, Row
 from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, DimensionError
@@ -121,7 +121,7 @@ def _logdet(self: Any) -> Any:
     sign, size = _slogdet(self)
     if self.dtype.kind == "c":
         return lax.log(sign) + lax.convert_element_type(size, self.dtype)
-    return jnp.where(sign < strong(0, sign), strong(jnp.nan, size), size)
+    return jnp.where(sign < 0, jnp.nan, size)
 
 
 _scipy = LateImports("jax.scipy", {"expm": "linalg"})  # its import takes half the time of importing oplib
@@ -236,7 +236,7 @@ def reflect_triangle(matrix: Any, UPLO: str) -> Any:
     fixed = lax.stop_gradient(matrix)
     triangle = jnp.tril(fixed) if UPLO in "Ll" else jnp.triu(fixed)
     other = jnp.conj(jnp.swapaxes(jnp.tril(fixed, -1) if UPLO in "Ll" else jnp.triu(fixed, 1), -1, -2))
-    even = (matrix + jnp.conj(jnp.swapaxes(matrix, -1, -2))) * strong(0.5, matrix)
+    even = (matrix + jnp.conj(jnp.swapaxes(matrix, -1, -2))) * 0.5
     return triangle + other + (even - lax.stop_gradient(even))
 
 

@@ -85,21 +85,21 @@ def _eliminate(k: Any, rest: Any, found: Any, pivots: Any, *, hermitian: bool) -
     last = k + lax.convert_element_type(is_pair, dtypes.int32)
     order = _exchange(indices, last, taken)
     rest = rest[order][:, order]
-    is_rest, zero, one = indices > last, strong(0, rest), strong(1, rest)
-    first = jnp.where(is_rest, rest[:, k], zero)
-    second = jnp.where(is_rest & is_pair, rest[:, last], zero)
-    a, b, c = rest[k, k], jnp.where(is_pair, rest[last, k], one), rest[last, last]
+    is_rest = indices > last
+    first = jnp.where(is_rest, rest[:, k], 0)
+    second = jnp.where(is_rest & is_pair, rest[:, last], 0)
+    a, b, c = rest[k, k], jnp.where(is_pair, rest[last, k], 1), rest[last, last]
     turned = _turn(b, hermitian)
-    excess = jnp.where(is_pair, (a / b) * (c / turned) - one, one)
-    alone = first / jnp.where(a == zero, one, a)
+    excess = jnp.where(is_pair, (a / b) * (c / turned) - 1, 1)
+    alone = first / jnp.where(a == 0, 1, a)
     left = jnp.where(is_pair, ((c / turned) * (first / b) - second / turned) / excess, alone)
     right = ((a / b) * (second / turned) - first / b) / excess
-    right = jnp.where(is_pair, right, zero)
+    right = jnp.where(is_pair, right, 0)
     for factor, column in ((left, first), (right, second)):
         rest = rest - factor[:, None] * _turn(column, hermitian)[None, :]
     at_k, at_last = indices == k, indices == last
-    left = jnp.where(is_rest, left, jnp.where(at_k, a, jnp.where(at_last, b, zero)))
-    right = jnp.where(is_rest, right, jnp.where(at_last, c, zero))
+    left = jnp.where(is_rest, left, jnp.where(at_k, a, jnp.where(at_last, b, 0)))
+    right = jnp.where(is_rest, right, jnp.where(at_last, c, 0))
     found = jnp.where((at_last & is_pair)[None, :], right[:, None], found)
     found = jnp.where(at_k[None, :], left[:, None], found)
     number = jnp.where(is_pair, ~taken, taken + np.int32(1))  # counted from 1; negative for a pair
@@ -109,12 +109,12 @@ def _eliminate(k: Any, rest: Any, found: Any, pivots: Any, *, hermitian: bool) -
 def _choose_pivot(rest: Any, k: Any, indices: Any) -> tuple[Any, Any]:
     """Returns the row to exchange, and whether two columns are eliminated together."""
     size = jnp.abs(jnp.real(rest)) + jnp.abs(jnp.imag(rest)) if rest.dtype.kind == "c" else jnp.abs(rest)
-    zero, alpha = strong(0, size), strong(_ALPHA, size)
+    alpha = strong(_ALPHA, size)
     mine = size[k, k]
-    below = jnp.where(indices > k, size[:, k], zero)
-    rival = lax.argmax(jnp.where(indices > k, size[:, k], strong(-1, size)), 0, dtypes.int32)
+    below = jnp.where(indices > k, size[:, k], 0)
+    rival = lax.argmax(jnp.where(indices > k, size[:, k], -1), 0, dtypes.int32)
     largest = jnp.max(below)
-    beside = jnp.max(jnp.where((indices >= k) & (indices != rival), size[:, rival], zero))
+    beside = jnp.max(jnp.where((indices >= k) & (indices != rival), size[:, rival], 0))
     is_kept = (mine >= alpha * largest) | (mine * beside >= alpha * largest * largest) | jnp.isnan(mine)
     is_single = is_kept | (size[rival, rival] >= alpha * beside)
     return jnp.where(is_kept, k, rival), ~is_single
@@ -127,7 +127,7 @@ def _exchange(indices: Any, first: Any, other: Any) -> Any:
 def find_broken(factors: Any, pivots: Any) -> Any:
     """Returns the first position, from 1, at which D is 0 or nan in a block of one; 0 if there is none."""
     diagonal = jnp.diagonal(factors, axis1=-2, axis2=-1)
-    return find_first((pivots > np.int32(0)) & ((diagonal == strong(0, diagonal)) | jnp.isnan(diagonal)))
+    return find_first((pivots > np.int32(0)) & ((diagonal == 0) | jnp.isnan(diagonal)))
 
 
 def _factor_ex(self: Any, *, hermitian: bool = False, check_errors: bool = False) -> tuple[Any, Any, Any]:  # noqa: ARG001  checked around the call
@@ -156,8 +156,8 @@ def _solve_one(factors: Any, pivots: Any, right: Any, *, hermitian: bool) -> Any
     count = factors.shape[-1]
     order, rows, is_start = _find_exchanges(pivots)
     is_pair = is_start[None, :] & jnp.eye(count, k=-1, dtype=dtypes.bool)
-    lower = jnp.where(is_pair, strong(0, factors), jnp.take_along_axis(factors, rows, 0))
-    beside = jnp.sum(jnp.where(is_pair, factors, strong(0, factors)), 0)
+    lower = jnp.where(is_pair, 0, jnp.take_along_axis(factors, rows, 0))
+    beside = jnp.sum(jnp.where(is_pair, factors, 0), 0)
     options = {"left_side": True, "lower": True, "unit_diagonal": True}
     solution = lax.linalg.triangular_solve(lower, right[order], **options)
     solution = _divide_blocks(jnp.diagonal(factors), beside, is_start, solution, hermitian)
@@ -193,16 +193,15 @@ def _find_exchanges(pivots: Any) -> tuple[Any, Any, Any]:
 def _divide_blocks(diagonal: Any, beside: Any, is_start: Any, right: Any, hermitian: bool) -> Any:
     """Divides by D, whose blocks of two are ``[[a, turned(b)], [b, c]]``."""
     is_end = jnp.roll(is_start, 1)
-    one = strong(1, diagonal)
     diagonal = lax.convert_element_type(jnp.real(diagonal), diagonal.dtype) if hermitian else diagonal
-    b = jnp.where(is_start, beside, jnp.where(is_end, jnp.roll(_turn(beside, hermitian), 1), one))[:, None]
+    b = jnp.where(is_start, beside, jnp.where(is_end, jnp.roll(_turn(beside, hermitian), 1), 1))[:, None]
     turned = _turn(b, hermitian)
     other = jnp.where(is_start, jnp.roll(diagonal, -1), jnp.roll(diagonal, 1))[:, None]
     mine, is_pair = diagonal[:, None], (is_start | is_end)[:, None]
     neighbour = jnp.where(is_start[:, None], jnp.roll(right, -1, 0), jnp.roll(right, 1, 0))
-    excess = jnp.where(is_pair, (mine / turned) * (other / b) - one, one)
+    excess = jnp.where(is_pair, (mine / turned) * (other / b) - 1, 1)
     paired = ((other / b) * (right / turned) - neighbour / b) / excess
-    return jnp.where(is_pair, paired, right / jnp.where(is_pair, one, mine))
+    return jnp.where(is_pair, paired, right / jnp.where(is_pair, 1, mine))
 
 
 ROWS = (

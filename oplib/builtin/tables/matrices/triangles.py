@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import broadcast_batches, check_dtypes, is_integral, strong
+from oplib.builtin.kernels.promotion import broadcast_batches, check_dtypes, is_integral
 from oplib.builtin.rows.row import DecompositionRow, LinalgRow, Row
 from oplib.errors import ArgumentError
 from oplib.library.axes.varying import match_varying
@@ -33,7 +33,7 @@ def _turn(matrix: Any) -> Any:
 def _lu_factor(self: Any, *, pivot: bool = True) -> tuple[Any, Any]:
     _check_pivot(self, pivot)
     factors, pivots, _ = lax.linalg.lu(self)
-    return factors, pivots + strong(1, pivots)  # LAPACK and torch count from 1
+    return factors, pivots + 1  # LAPACK and torch count from 1
 
 
 def _lu_factor_ex(self: Any, *, pivot: bool = True, check_errors: bool = False) -> tuple[Any, Any, Any]:  # noqa: ARG001  checked around the call
@@ -44,7 +44,7 @@ def _lu_factor_ex(self: Any, *, pivot: bool = True, check_errors: bool = False) 
 def find_zero(factors: Any) -> Any:
     """Returns the first position, from 1, at which the diagonal of U is 0; 0 if there is none."""
     diagonal = jnp.diagonal(factors, axis1=-2, axis2=-1)
-    return find_first(diagonal == strong(0, diagonal))
+    return find_first(diagonal == 0)
 
 
 def find_first(flags: Any) -> Any:
@@ -52,7 +52,7 @@ def find_first(flags: Any) -> Any:
     if not flags.shape[-1]:
         return jnp.zeros(flags.shape[:-1], dtypes.int32)
     first = lax.argmax(flags, flags.ndim - 1, dtypes.int32)
-    return jnp.where(jnp.any(flags, -1), first + strong(1, first), strong(0, first))
+    return jnp.where(jnp.any(flags, -1), first + 1, 0)
 
 
 def _permute(indices: Any, dtype: Any) -> Any:
@@ -74,7 +74,7 @@ def _find_indices(factors: Any, pivots: Any) -> Any:
         raise ArgumentError(
             "pivots should be int32, one for each row that has one", "Pass the result of linalg.lu_factor."
         )
-    return lax.linalg.lu_pivots_to_permutation(pivots - strong(1, pivots), factors.shape[-2])
+    return lax.linalg.lu_pivots_to_permutation(pivots - 1, factors.shape[-2])
 
 
 def _lu_unpack(

@@ -7,7 +7,6 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import strong
 from oplib.builtin.rows.row import DecompositionRow
 from oplib.library.axes.varying import match_varying
 from oplib.tensor.dtypes import names as dtypes
@@ -27,7 +26,7 @@ def _cholesky_ex(self: Any, *, upper: bool = False, check_errors: bool = False) 
 def _find_minor(self: Any) -> Any:
     """Returns the order of the first leading minor that is not positive definite, for each matrix."""
     size = self.shape[-1]
-    matrix = (self + jnp.conj(jnp.swapaxes(self, -1, -2))) / strong(2, self)
+    matrix = (self + jnp.conj(jnp.swapaxes(self, -1, -2))) / 2
 
     def eliminate(k: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
         rest, found = state

@@ -28,12 +28,12 @@ def make_activation(schema: str, function: Function, doc: str, dtypes: str = "hf
 
 
 def _where_positive(x: Any, above: Any, below: Any) -> Any:
-    return jnp.where(x > strong(0, x), above, below)
+    return jnp.where(x > 0, above, below)
 
 
 def _expm1_below(x: Any) -> Any:
     """Returns exp(x) - 1 for negative x, and a finite value elsewhere, so that no gradient becomes nan."""
-    return _expm1(jnp.where(x > strong(0, x), strong(0, x), x))
+    return _expm1(jnp.where(x > 0, 0, x))
 
 
 @jax.custom_jvp
@@ -48,12 +48,12 @@ def _differentiate_expm1(primals: Any, tangents: Any) -> tuple[Any, Any]:
 
 
 def _leaky_relu(x: Any, negative_slope: float) -> Any:
-    return _where_positive(x, x, x * strong(negative_slope, x))
+    return _where_positive(x, x, x * negative_slope)
 
 
 def _elu(x: Any, alpha: float, scale: float, input_scale: float) -> Any:
-    below = strong(alpha * scale, x) * _expm1_below(x * strong(input_scale, x))
-    return _where_positive(x, x * strong(scale, x), below)
+    below = (alpha * scale) * _expm1_below(x * input_scale)
+    return _where_positive(x, x * scale, below)
 
 
 def _selu(x: Any) -> Any:
@@ -61,24 +61,23 @@ def _selu(x: Any) -> Any:
 
 
 def _celu(x: Any, alpha: float) -> Any:
-    return _where_positive(x, x, strong(alpha, x) * _expm1_below(x / strong(alpha, x)))
+    return _where_positive(x, x, alpha * _expm1_below(x / alpha))
 
 
 def _gelu(x: Any, *, approximate: str) -> Any:
     if approximate not in ("none", "tanh"):
         raise ArgumentError("approximate must be either 'none' or 'tanh'", "Leave it out for 'none'.")
-    half, one = strong(0.5, x), strong(1, x)
     if approximate == "tanh":
-        cubed = x + strong(0.044715, x) * x * x * x
-        return half * x * (one + lax.tanh(strong(math.sqrt(2 / math.pi), x) * cubed))
-    return half * x * (one + lax.erf(x * strong(math.sqrt(0.5), x)))
+        cubed = x + 0.044715 * x * x * x
+        return 0.5 * x * (1 + lax.tanh(math.sqrt(2 / math.pi) * cubed))
+    return 0.5 * x * (1 + lax.erf(x * math.sqrt(0.5)))
 
 
 def _softplus(x: Any, beta: float, threshold: float) -> Any:
-    scaled = x * strong(beta, x)
-    is_linear = scaled > strong(threshold, x)
-    soft = lax.log1p(lax.exp(jnp.where(is_linear, strong(0, x), scaled)))
-    return jnp.where(is_linear, x, soft / strong(beta, x))
+    scaled = x * beta
+    is_linear = scaled > threshold
+    soft = lax.log1p(lax.exp(jnp.where(is_linear, 0, scaled)))
+    return jnp.where(is_linear, x, soft / beta)
 
 
 def _hardtanh(x: Any, min_val: float, max_val: float) -> Any:
@@ -100,17 +99,16 @@ def keep_within(x: Any, low: Any, high: Any) -> Any:
 
 
 def _hardswish(x: Any) -> Any:
-    three, zero = strong(3, x), strong(0, x)
-    is_below, is_above = x <= -three, x >= three
-    between = jnp.where(is_below | is_above, zero, x)  # a finite argument, so that no gradient becomes nan
-    inside = between * (between + three) / strong(6, x)
-    return jnp.where(is_below, lax.stop_gradient(x * zero), jnp.where(is_above, x, inside))
+    is_below, is_above = x <= -3, x >= 3
+    between = jnp.where(is_below | is_above, 0, x)  # a finite argument, so that no gradient becomes nan
+    inside = between * (between + 3) / 6
+    return jnp.where(is_below, lax.stop_gradient(x * 0), jnp.where(is_above, x, inside))
 
 
 def _logsigmoid(x: Any) -> Any:
-    is_negative, zero = x < strong(0, x), strong(0, x)
+    is_negative = x < 0
     away = jnp.where(is_negative, x, -x)  # -abs(x), with a one-sided derivative at 0
-    return jnp.where(is_negative, x, zero) - lax.log1p(lax.exp(away))
+    return jnp.where(is_negative, x, 0) - lax.log1p(lax.exp(away))
 
 
 ROWS = (

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, find_common_shape, strong
+from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, find_common_shape
 from oplib.builtin.rows.row import Row
 from oplib.errors import ArgumentError
 from oplib.tensor.dtypes import names as dtypes
@@ -101,7 +101,7 @@ def find_past(queries: int, keys: int) -> Any:
 
 
 def _find_seen(mask: Any) -> Any:
-    return mask if mask.dtype == dtypes.bool else mask != strong(-jnp.inf, mask)
+    return mask if mask.dtype == dtypes.bool else mask != -jnp.inf
 
 
 def _weigh(query: Any, key: Any, attn_mask: Any, *, is_causal: bool, scale: float) -> Any:
@@ -109,7 +109,7 @@ def _weigh(query: Any, key: Any, attn_mask: Any, *, is_causal: bool, scale: floa
     scores, seen = score(query, key, scale), None
     if is_causal:  # every query attends to the first key, and -inf is cheaper than a mask
         past = broadcast_like(find_past(*scores.shape[-2:]), scores)
-        scores = jnp.where(past, scores, strong(-jnp.inf, scores))
+        scores = jnp.where(past, scores, -jnp.inf)
     elif attn_mask is not None:
         mask = broadcast_like(attn_mask, scores)
         seen = _find_seen(mask)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import check_dtypes, in_single, strong
+from oplib.builtin.kernels.promotion import check_dtypes, in_single
 from oplib.builtin.rows.row import SELECTED, NetworkRow
 from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.tensor.dtypes import names as dtypes
@@ -24,7 +24,7 @@ def _find_bags(indices: Any, offsets: Any, include_last_offset: bool) -> tuple[A
 
 def _spread_gradient(rows: Any, indices: Any, count: int) -> Any:
     """Returns the rows unchanged; the gradient of a row is divided by the number of its look-ups."""
-    times = jnp.zeros(count, rows.dtype).at[indices].add(strong(1, rows))[indices]
+    times = jnp.zeros(count, rows.dtype).at[indices].add(1)[indices]
     constant = lax.stop_gradient(rows)
     return constant + (rows - constant) / lax.expand_dims(times, (1,))
 
@@ -34,14 +34,12 @@ def _largest(rows: Any, bags: Any, count: int) -> Any:
     items = lax.stop_gradient(rows)
     best = jax.ops.segment_max(items, bags, count)
     indices = lax.broadcasted_iota(dtypes.int32, rows.shape, 0)
-    beyond = strong(rows.shape[0], indices)
-    is_it = (items == jnp.take(best, bags, axis=0, mode="clip")) & lax.expand_dims(
-        (bags < strong(count, bags)), (1,)
-    )
+    beyond = rows.shape[0]
+    is_it = (items == jnp.take(best, bags, axis=0, mode="clip")) & lax.expand_dims(bags < count, (1,))
     first = jax.ops.segment_min(jnp.where(is_it, indices, beyond), bags, count)
     is_there = first < beyond
-    largest = jnp.take_along_axis(rows, jnp.where(is_there, first, strong(0, first)), 0, mode="clip")
-    return jnp.where(is_there, largest, strong(0, largest))
+    largest = jnp.take_along_axis(rows, jnp.where(is_there, first, 0), 0, mode="clip")
+    return jnp.where(is_there, largest, 0)
 
 
 def _embedding_bag(
@@ -58,7 +56,7 @@ def _embedding_bag(
     _check(weight, indices, offsets, per_sample_weights, mode=mode)
     bags, count = _find_bags(indices, offsets, include_last_offset)
     if padding_idx >= 0:  # assigned to a bag beyond the last, which is dropped
-        bags = jnp.where(indices == strong(padding_idx, indices), strong(count, bags), bags)
+        bags = jnp.where(indices == padding_idx, count, bags)
     if not indices.size:
         return jnp.zeros((count, weight.shape[1]), weight.dtype)
 
@@ -73,7 +71,7 @@ def _embedding_bag(
         if mode == "sum":
             return total
         sizes = jax.ops.segment_sum(jnp.ones(bags.shape, rows.dtype), bags, count)
-        return total / lax.expand_dims(lax.max(sizes, strong(1, sizes)), (1,))
+        return total / lax.expand_dims(jnp.maximum(sizes, 1), (1,))
 
     return in_single(compute)(*([weight] if per_sample_weights is None else [weight, per_sample_weights]))
 

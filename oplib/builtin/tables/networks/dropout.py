@@ -37,8 +37,7 @@ def draw_kept(shape: tuple[int, ...], p: Any, generator: Any) -> Any:
 
 def drop(array: Any, kept: Any, p: Any) -> Any:
     """Replaces dropped items by 0 and scales the others to keep the mean. ``p`` has single precision."""
-    one = strong(1, p)
-    scale = one / (one - p)
+    scale = 1 / (1 - p)
     scaled = array * broadcast_to(lax.convert_element_type(scale, array.dtype), array.shape)
     return jnp.where(broadcast_like(kept, array), scaled, jnp.zeros_like(array))
 
@@ -70,10 +69,10 @@ def _drop_to_alpha(array: Any, shape: tuple[int, ...], p: Any, generator: Any) -
     """Replaces dropped items by SELU's lower limit, and restores mean and variance."""
     p = lax.convert_element_type(p, jnp.float32)
     kept = draw_kept(shape, p, generator)
-    one, alpha = strong(1, p), strong(_ALPHA, p)
-    scale = lax.rsqrt((alpha * alpha * p + one) * (one - p))
+    alpha = strong(_ALPHA, p)
+    scale = lax.rsqrt((alpha * alpha * p + 1) * (1 - p))
     own = [broadcast_like(to_dtype_of(value, array), array) for value in (scale, alpha * scale * p)]
-    dropped = broadcast_like(to_dtype_of(alpha * scale * (p - one), array), array)
+    dropped = broadcast_like(to_dtype_of(alpha * scale * (p - 1), array), array)
     return jnp.where(broadcast_like(kept, array), array * own[0] + own[1], dropped)
 
 
@@ -82,7 +81,7 @@ def _rrelu(input: Any, lower: Any, upper: Any, *, generator: Any) -> Any:
     low, high = (lax.convert_element_type(array, jnp.float32) for array in (lower, upper))
     slopes = to_dtype_of(drawn * (high - low) + low, input)
     slopes = match_type(lax.stop_gradient(slopes), jax.typeof(input))
-    return jnp.where(input > strong(0, input), input, input * slopes)
+    return jnp.where(input > 0, input, input * slopes)
 
 
 def _name_features(input: Any, features: int) -> tuple[int, ...]:

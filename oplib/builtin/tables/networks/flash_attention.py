@@ -18,7 +18,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import strong
 from oplib.builtin.rows.row import Row
 from oplib.library import Derivative
 from oplib.library.axes.varying import match_varying
@@ -65,7 +64,7 @@ def _score(query: Any, key: Any, is_causal: bool, scale: float, first: Any) -> A
     shape = query.shape[-2], key.shape[-2]
     queries, keys = (lax.broadcasted_iota(dtypes.int32, shape, axis) for axis in (0, 1))
     past = jnp.tile(keys <= queries + first, (query.shape[-3], 1))
-    return jnp.where(broadcast_like(past, scores), scores, strong(-jnp.inf, scores))
+    return jnp.where(broadcast_like(past, scores), scores, -jnp.inf)
 
 
 def _attend(

@@ -20,16 +20,15 @@ from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentE
 
 def _scale(coordinate: Any, size: int, align_corners: bool) -> Any:
     """Maps [-1, 1] to positions along an axis; the ends are centers or edges of the outer items."""
-    half = strong(0.5, coordinate)
     if align_corners:
-        return (coordinate + strong(1, coordinate)) * (half * strong(size - 1, coordinate))
-    return ((coordinate + strong(1, coordinate)) * strong(size, coordinate) - strong(1, coordinate)) * half
+        return (coordinate + 1) * (0.5 * (size - 1))
+    return ((coordinate + 1) * size - 1) * 0.5
 
 
 def _clip(coordinate: Any, size: int) -> Any:
     """Clips coordinates to the border; the gradient is 0 at the border and beyond."""
-    low, high = strong(0, coordinate), strong(size - 1, coordinate)
-    return jnp.where(coordinate <= low, low, jnp.where(coordinate >= high, high, coordinate))
+    high = size - 1
+    return jnp.where(coordinate <= 0, 0, jnp.where(coordinate >= high, high, coordinate))
 
 
 def _reflect(coordinate: Any, size: int, align_corners: bool) -> Any:
@@ -37,12 +36,12 @@ def _reflect(coordinate: Any, size: int, align_corners: bool) -> Any:
     low, high = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
     if low == high:
         return jnp.zeros_like(coordinate)
-    away = coordinate - strong(low, coordinate)
-    away = jnp.where(away < strong(0, away), -away, away)
+    away = coordinate - low
+    away = jnp.where(away < 0, -away, away)
     span = strong(high - low, coordinate)
     rest, flips = lax.rem(away, span), lax.floor(away / span)
-    is_turned = lax.rem(flips, strong(2, flips)) == strong(1, flips)
-    return jnp.where(is_turned, span - rest, rest) + strong(low, coordinate)
+    is_turned = lax.rem(flips, strong(2, flips)) == 1
+    return jnp.where(is_turned, span - rest, rest) + low
 
 
 def _bound(coordinate: Any, size: int, padding_mode: str, align_corners: bool) -> Any:
@@ -65,12 +64,12 @@ def _fetch(image: Any, coordinates: Sequence[Any]) -> Any:
         low, high = strong(0, coordinate), strong(size - 1, coordinate)
         is_within &= (coordinate >= low) & (coordinate <= high)
         whole = lax.convert_element_type(lax.clamp(low, coordinate, high), flat.dtype)
-        flat = flat * strong(size, flat) + whole
+        flat = flat * size + whole
     rows = lax.reshape(image, (count, channels, image.size // max(count * channels, 1)))
     index = lax.reshape(flat, (count, flat.size // max(count, 1)))
     items = jax.vmap(lambda row, coordinate: jnp.take(row, coordinate, axis=1, mode="clip"))(rows, index)
     items = lax.reshape(items, (count, channels, *flat.shape[1:]))
-    return jnp.where(lax.expand_dims(is_within, (1,)), items, strong(0, items))
+    return jnp.where(lax.expand_dims(is_within, (1,)), items, 0)
 
 
 def _sum_taps(image: Any, taps: Sequence[Sequence[tuple[Any, Any]]]) -> Any:
@@ -110,14 +109,14 @@ def _sample(image: Any, grid: Any, *, mode: str, padding_mode: str, align_corner
 
 def _list_linear(coordinate: Any) -> list[tuple[Any, Any]]:
     low = lax.floor(coordinate)
-    share, one = coordinate - low, strong(1, coordinate)
-    return [(low, one - share), (low + one, share)]
+    share = coordinate - low
+    return [(low, 1 - share), (low + 1, share)]
 
 
 def _list_cubic(coordinate: Any, size: int, padding_mode: str, align_corners: bool) -> list[tuple[Any, Any]]:
     low = lax.floor(coordinate)
     return [
-        (_bound(low + strong(offset, low), size, padding_mode, align_corners), weight)
+        (_bound(low + offset, size, padding_mode, align_corners), weight)
         for offset, weight in weigh_cubic(coordinate - low).items()
     ]
 
@@ -194,7 +193,7 @@ def _spread(count: int, align_corners: bool, dtype: Any) -> Any:
     if count == 1:
         return jnp.zeros(1, dtype)
     ends = jnp.linspace(-1, 1, count, dtype=dtype)
-    return ends if align_corners else ends * strong((count - 1) / count, ends)
+    return ends if align_corners else ends * ((count - 1) / count)
 
 
 _FUNCTIONAL = "torch.nn.functional."

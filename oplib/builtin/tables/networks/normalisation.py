@@ -115,7 +115,7 @@ def _check_shape(array: Any, normalized_shape: Sequence[int], *others: Any) -> t
 def _standardise(x: Any, axes: Sequence[int], eps: float) -> Any:
     away = x - jnp.mean(x, axis=tuple(axes), keepdims=True)
     variance = jnp.mean(lax.square(away), axis=tuple(axes), keepdims=True)
-    return away * lax.rsqrt(variance + strong(eps, x))
+    return away * lax.rsqrt(variance + eps)
 
 
 def _scale(x: Any, weight: Any, bias: Any, shape: Sequence[int]) -> Any:
@@ -158,7 +158,7 @@ def _rms_norm(
 
     def compute(x: Any, w: Any) -> Any:
         mean = jnp.mean(lax.square(x), axis=axes, keepdims=True)
-        return _scale(x * lax.rsqrt(mean + strong(small, x)), w, None, shape)
+        return _scale(x * lax.rsqrt(mean + small), w, None, shape)
 
     return _with_optionals(compute, input, weight)
 
@@ -237,7 +237,7 @@ def _batch_norm_fixed(
     def compute(x: Any, mean: Any, variance: Any, w: Any, b: Any) -> Any:
         shape = _channel_shape(x)
         away = x - lax.reshape(lax.convert_element_type(mean, x.dtype), shape)
-        root = lax.rsqrt(lax.convert_element_type(variance, x.dtype) + strong(eps, x))
+        root = lax.rsqrt(lax.convert_element_type(variance, x.dtype) + eps)
         return _scale(away * lax.reshape(root, shape), w, b, shape)
 
     return _with_optionals(compute, input, running_mean, running_var, weight, bias)

@@ -22,38 +22,36 @@ def _threshold(x: Any, threshold: Any, value: Any) -> Any:
 
 
 def _hardshrink(x: Any, lambd: float) -> Any:
-    low, high = strong(-lambd, x), strong(lambd, x)
-    near = lax.stop_gradient(jnp.where((x >= low) & (x <= high), strong(0, x), x))  # nan is kept
-    return jnp.where((x < low) | (x > high), x, near)
+    near = lax.stop_gradient(jnp.where((x >= -lambd) & (x <= lambd), 0, x))  # nan is kept
+    return jnp.where((x < -lambd) | (x > lambd), x, near)
 
 
 def _softshrink(x: Any, lambd: float) -> Any:
     if lambd < 0:
         raise ArgumentError("lambda must be greater or equal to 0", "Pass 0 or more.")
-    far = strong(lambd, x)
-    return jnp.where(x > far, x - far, jnp.where(x < -far, x + far, x * strong(0, x)))
+    return jnp.where(x > lambd, x - lambd, jnp.where(x < -lambd, x + lambd, x * 0))
 
 
 def _hardsigmoid(x: Any) -> Any:
     three = strong(3, x)
-    return (keep_within(x, -three, three) + three) / strong(6, x)
+    return (keep_within(x, -three, three) + three) / 6
 
 
 def _softsign(x: Any) -> Any:
     x = to_floating(x)
-    return _divide_by_size(x) if x.dtype.kind != "c" else x / (strong(1, x) + lax.abs(x).astype(x.dtype))
+    return _divide_by_size(x) if x.dtype.kind != "c" else x / (1 + lax.abs(x).astype(x.dtype))
 
 
 @jax.custom_jvp
 def _divide_by_size(x: Any) -> Any:
-    return x / (strong(1, x) + lax.abs(x))
+    return x / (1 + lax.abs(x))
 
 
 @_divide_by_size.defjvp
 def _differentiate_softsign(primals: Any, tangents: Any) -> tuple[Any, Any]:
     """Divides by the square: the difference of two quotients would lose its digits far out."""
     (x,) = primals
-    size = strong(1, x) + x * find_sign(x)
+    size = 1 + x * find_sign(x)
     return _divide_by_size(x), tangents[0] / (size * size)
 
 
@@ -84,7 +82,7 @@ def _prelu(input: Any, weight: Any) -> Any:
         )
     shape = (1, channels, *(1,) * (input.ndim - 2)) if weight.size > 1 else (1,) * input.ndim
     factor = jnp.broadcast_to(lax.reshape(weight, shape), input.shape)
-    return jnp.where(input > strong(0, input), input, factor * input)
+    return jnp.where(input > 0, input, factor * input)
 
 
 ROWS = (

@@ -26,7 +26,7 @@ _WHOLE = constant("integers have no gradient")
 
 
 def _scale(factor: float) -> Any:
-    return in_single(lambda x: x * strong(factor, x))
+    return in_single(lambda x: x * factor)
 
 
 def _ask(op: str, function: Any, doc: str, dtypes: str = "bihf") -> Row:
@@ -38,7 +38,7 @@ def _ask(op: str, function: Any, doc: str, dtypes: str = "bihf") -> Row:
 def _is_infinite(sign: int, self: Any) -> Any:
     if is_integral(self.dtype):
         return jnp.zeros(self.shape, bool)
-    return self == strong(sign * math.inf, self)
+    return self == sign * math.inf
 
 
 def _i0(x: Any) -> Any:
@@ -53,17 +53,17 @@ def _i0_backward(ctx: Any, g: Any) -> Any:
 
 
 def _sinc(x: Any) -> Any:
-    return divide_sine(x * strong(math.pi, x))
+    return divide_sine(x * math.pi)
 
 
 def divide_sine(angle: Any) -> Any:
     """Computes sin(angle) / angle; by a series near 0, where the quotient's derivative is inaccurate."""
-    is_small = lax.abs(angle) < strong(0.5, lax.abs(angle))
-    near = jnp.where(is_small, angle, strong(0, angle))
-    away = jnp.where(is_small, strong(1, angle), angle)
-    square, series = near * near, strong(1, near)
+    is_small = lax.abs(angle) < 0.5
+    near = jnp.where(is_small, angle, 0)
+    away = jnp.where(is_small, 1, angle)
+    square, series = near * near, 1.0
     for n in (156, 110, 72, 42, 20, 6):  # n of the terms: 2k * (2k + 1)
-        series = strong(1, near) - square * series / strong(n, near)
+        series = 1 - square * series / n
     return jnp.where(is_small, series, lax.sin(away) / away)
 
 
@@ -75,7 +75,7 @@ def _isreal(self: Any) -> Any:
     if self.dtype not in COMPLEX:
         return jnp.ones(self.shape, bool)
     imaginary = lax.imag(self)
-    return imaginary == strong(0, imaginary)
+    return imaginary == 0
 
 
 # Of two -----------------------------------------------------------------------------------------------------
@@ -97,15 +97,15 @@ def _choose_by(is_first: Any) -> Any:
 def _log_sum(log_of_base: float) -> Any:
     def compute(x: Any, y: Any) -> Any:
         top = lax.stop_gradient(lax.max(jnp.real(x), jnp.real(y)))
-        top = jnp.where(jnp.isinf(top), strong(0, top), top)  # the sum of two infinities would be nan
+        top = jnp.where(jnp.isinf(top), 0, top)  # the sum of two infinities would be nan
         top = lax.convert_element_type(top, x.dtype)
         if x.dtype in COMPLEX:
             return top + lax.log(lax.exp(x - top) + lax.exp(y - top))
         # One argument that is inf is the result, with the derivative 1; of two it is nan.
-        inf, zero, scale = strong(jnp.inf, x), strong(0, x), strong(log_of_base, x)
+        inf, scale = jnp.inf, log_of_base
         is_x, is_y = (x == inf) & (y < inf), (y == inf) & (x < inf)
         is_none = (x == -inf) & (y == -inf)  # has no derivative, as in logsumexp
-        x_finite, y_finite = (jnp.where(is_x | is_y | is_none, zero, array) for array in (x, y))
+        x_finite, y_finite = (jnp.where(is_x | is_y | is_none, 0, array) for array in (x, y))
         is_first = x_finite >= y_finite
         above = jnp.where(is_first, x_finite, y_finite) - top
         below = jnp.where(is_first, y_finite, x_finite) - top
@@ -123,13 +123,13 @@ def _xlogy(x: Any, y: Any) -> Any:
 def replace_unless_finite(x: Any, y: Any, logarithm: Any, value: float) -> Any:
     """Returns y, and another value where x is 0 and the logarithm of y is infinite or none."""
     is_none = ~jnp.isnan(y) & ~jnp.isfinite(logarithm(lax.stop_gradient(y)))
-    return jnp.where((x == strong(0, x)) & is_none, strong(value, y), y)
+    return jnp.where((x == 0) & is_none, value, y)
 
 
 def _nextafter_backward(ctx: Any, g: Any) -> Any:
     """Returns the gradient by self: 1, and 0 where self equals other, as in torch."""
     x, other = [lax.convert_element_type(array, g.dtype) for array in broadcast(ctx.saved_tensors)]
-    return sum_like((jnp.where(x == other, strong(0, g), g), None), ctx.saved_tensors)
+    return sum_like((jnp.where(x == other, 0, g), None), ctx.saved_tensors)
 
 
 def raise_two(x: Any) -> Any:
@@ -141,10 +141,9 @@ def raise_two(x: Any) -> Any:
     bounded = lax.clamp(strong(4 - 2 * bias, x), x, strong(2 * bias - 4, x))
     whole = lax.floor(bounded)
     count = lax.convert_element_type(whole, f"int{info.bits}")
-    half = count >> strong(1, count)  # two factors, because one would be inf before the power is
+    half = count >> 1  # two factors, because one would be inf before the power is
     first, second = (
-        lax.bitcast_convert_type((part + strong(bias, part)) << strong(info.nmant, part), x.dtype)
-        for part in (half, count - half)
+        lax.bitcast_convert_type((part + bias) << info.nmant, x.dtype) for part in (half, count - half)
     )
     return lax.exp2(bounded - whole) * first * second
 
@@ -203,11 +202,11 @@ def _gcd(x: Any, y: Any) -> Any:
 
 def _lcm(x: Any, y: Any) -> Any:
     divisor = _gcd(x, y)
-    is_none = divisor == strong(0, divisor)
-    multiple = jnp.abs(x // jnp.where(is_none, strong(1, divisor), divisor)) * jnp.abs(y)
+    is_none = divisor == 0
+    multiple = jnp.abs(x // jnp.where(is_none, 1, divisor)) * jnp.abs(y)
     if multiple.dtype.itemsize >= 4:  # torch multiplies smaller ones in 32 bits, and cuts the result
         multiple = jnp.abs(multiple)
-    return jnp.where(is_none, strong(0, divisor), multiple)
+    return jnp.where(is_none, 0, multiple)
 
 
 ROWS = (

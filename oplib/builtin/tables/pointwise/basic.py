@@ -18,7 +18,6 @@ from oplib.builtin.kernels.promotion import (
     in_single,
     is_integral,
     promote_operands,
-    strong,
     sum_like,
 )
 from oplib.builtin.rows.row import ItemRow, from_output, save_inputs
@@ -98,14 +97,13 @@ def _abs(array: Any) -> Any:
     if array.dtype.kind != "c":
         return size
     is_infinite = jnp.isinf(lax.real(array)) | jnp.isinf(lax.imag(array))  # where the other part is nan too
-    return jnp.where(is_infinite, strong(jnp.inf, size), size)
+    return jnp.where(is_infinite, jnp.inf, size)
 
 
 def find_sign(x: Any) -> Any:
     """Returns the sign of a real number; the sign of nan is 0, as in torch, and that of -0. too."""
-    zero, one = strong(0, x), strong(1, x)
-    above = jnp.where(x > zero, one, zero)
-    return above if x.dtype.kind == "u" else jnp.where(x < zero, strong(-1, x), above)
+    above = lax.convert_element_type(x > 0, x.dtype)
+    return above if x.dtype.kind == "u" else jnp.where(x < 0, -1, above)
 
 
 def find_direction(x: Any) -> Any:
@@ -113,9 +111,9 @@ def find_direction(x: Any) -> Any:
     if x.dtype.kind != "c":
         return find_sign(x)
     size = lax.abs(x)
-    is_zero = size == strong(0, size)
-    safe = lax.convert_element_type(jnp.where(is_zero, strong(1, size), size), x.dtype)
-    return jnp.where(is_zero, strong(0, x), x / safe)
+    is_zero = size == 0
+    safe = lax.convert_element_type(jnp.where(is_zero, 1, size), x.dtype)
+    return jnp.where(is_zero, 0, x / safe)
 
 
 def _abs_backward(ctx: Any, g: Any) -> Any:
@@ -128,10 +126,9 @@ def _kernel_pow(x: Any, exponent: Any) -> Any:
         return lax.pow(x, exponent)
     if x.dtype.kind != "i":
         return jnp.power(x, exponent)
-    zero, one = strong(0, x), strong(1, x)
     positive = jnp.power(x, lax.abs(exponent))
-    is_unit = lax.abs(x) == one
-    return jnp.where((exponent >= zero) | is_unit, positive, zero)  # 1 / x, rounded towards zero
+    is_unit = lax.abs(x) == 1
+    return jnp.where((exponent >= 0) | is_unit, positive, 0)  # 1 / x, rounded towards zero
 
 
 def _pow_int(self: Any, exponent: int) -> Any:
@@ -154,14 +151,13 @@ def _pow_backward(ctx: Any, g: Any) -> Any:
     own = compute_dtype(g.dtype, (x, exponent))
     arrays = (value for value in (g, x, exponent, y) if value is not None)
     g, x, exponent, *result = broadcast([lax.convert_element_type(value, own) for value in arrays])
-    zero, one = strong(0, x), strong(1, x)
     by_base, by_exponent = None, None
     if ctx.needs_input_grad[0]:
-        slope = exponent * lax.pow(x, jnp.where(exponent == zero, zero, exponent - one))
-        by_base = jnp.where(exponent == zero, zero, g * jnp.conj(slope))
+        slope = exponent * lax.pow(x, jnp.where(exponent == 0, 0, exponent - 1))
+        by_base = jnp.where(exponent == 0, 0, g * jnp.conj(slope))
     if ctx.needs_input_grad[1]:
-        flat = (x == zero) & (exponent >= zero)
-        slope = jnp.where(flat, zero, result[0] * lax.log(jnp.where(flat, one, x)))
+        flat = (x == 0) & (exponent >= 0)
+        slope = jnp.where(flat, 0, result[0] * lax.log(jnp.where(flat, 1, x)))
         by_exponent = g * jnp.conj(slope)
     return sum_like(list(map(_cut_to_real, (by_base, by_exponent), are_real)), ctx.saved_tensors[:2])
 
@@ -293,28 +289,28 @@ FUNCTIONS = (
         autocast="cuda float32",
     ),
     make_unary("log", lax.log, "natural logarithm", autocast="cuda float32"),
-    make_unary("sqrt", lax.sqrt, "square root", from_output(lambda g, y: g / jnp.conj(strong(2, y) * y))),
+    make_unary("sqrt", lax.sqrt, "square root", from_output(lambda g, y: g / jnp.conj(2 * y))),
     make_unary("sin", lax.sin, "sine"),
     make_unary("cos", lax.cos, "cosine"),
     make_unary(
         "tanh",
         lax.tanh,
         "hyperbolic tangent",
-        from_output(lambda g, y: g * jnp.conj(strong(1, y) - y * y)),
+        from_output(lambda g, y: g * jnp.conj(1 - y * y)),
         network_name="tanh",
     ),
     make_unary(
         "sigmoid",
         lax.logistic,
         "1 / (1 + exp(-self))",
-        from_output(lambda g, y: g * jnp.conj((strong(1, y) - y) * y)),
+        from_output(lambda g, y: g * jnp.conj((1 - y) * y)),
         network_name="sigmoid",
     ),
     ItemRow(
         "relu(Tensor self) -> Tensor",
         _relu,
         "the larger of self and 0; the gradient at 0 is 0",
-        derivative=from_output(lambda g, y: jnp.where(y <= strong(0, y), strong(0, g), g)),
+        derivative=from_output(lambda g, y: jnp.where(y <= 0, 0, g)),
         dtypes="ihf",
         network_name="relu",
         inplace_at=1,

@@ -16,7 +16,6 @@ from oplib.builtin.kernels.promotion import (
     elementwise,
     is_integral,
     promote_operands,
-    strong,
 )
 from oplib.builtin.kernels.shared_gradients import LARGER, SMALLER
 from oplib.builtin.rows.row import SELECTED, ItemRow, Row
@@ -179,8 +178,8 @@ def lerp(self: Any, end: Any, weight: Any) -> Any:
         raise UnsupportedDtypeError("not implemented for integers", "Convert them: tensor.float().")
     own = compute_dtype(self.dtype, (self, end, weight))
     x, y, w = broadcast([lax.convert_element_type(array, own) for array in (self, end, weight)])
-    is_near = lax.abs(w) < strong(0.5, lax.abs(w))
-    share = jnp.where(is_near, w, w - strong(1, w))
+    is_near = lax.abs(w) < 0.5
+    share = jnp.where(is_near, w, w - 1)
     return lax.convert_element_type(jnp.where(is_near, x, y) + share * (y - x), self.dtype)
 
 

@@ -21,15 +21,15 @@ def _conj(self: Any) -> Any:
 def _angle(self: Any) -> Any:
     """Returns the angle; for real numbers it is 0 or pi, with gradient 0."""
     if self.dtype in COMPLEX:
-        is_origin = self == strong(0, self)
-        safe = jnp.where(is_origin, strong(1, self), self)
+        is_origin = self == 0
+        safe = jnp.where(is_origin, 1, self)
         at_origin = lax.stop_gradient(lax.atan2(lax.imag(self), lax.real(self)))  # zeros have signs
         parts = lax.imag(safe), lax.real(safe)
         size = lax.stop_gradient(lax.max(*map(lax.abs, parts)))  # the derivative squares the parts
-        size = jnp.where(jnp.isinf(size), strong(1, size), size)
+        size = jnp.where(jnp.isinf(size), 1, size)
         return jnp.where(is_origin, at_origin, lax.atan2(*(part / size for part in parts)))
     x = to_floating(self)
-    steps = jnp.where(x < strong(0, x), strong(jnp.pi, x), strong(0, x))
+    steps = jnp.where(x < 0, strong(jnp.pi, x), strong(0, x))
     return lax.stop_gradient(jnp.where(jnp.isnan(x), x, steps))
 
 

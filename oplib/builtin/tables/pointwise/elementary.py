@@ -61,13 +61,13 @@ EXPONENTIALS = (
         "exp2",
         raise_two,
         "2 to the power of self",
-        from_output(lambda g, y: g * jnp.conj(y) * strong(_LN2, y)),
+        from_output(lambda g, y: g * jnp.conj(y) * _LN2),
     ),
     make_unary(
         "expm1",
         lax.expm1,
         "exp(self) - 1, accurate near 0",
-        from_output(lambda g, y: g * jnp.conj(y + strong(1, y))),
+        from_output(lambda g, y: g * jnp.conj(y + 1)),
         autocast="cuda float32",
     ),
     make_unary("log2", jnp.log2, "logarithm to base 2", autocast="cuda float32"),
@@ -77,7 +77,7 @@ EXPONENTIALS = (
         "rsqrt",
         lax.rsqrt,
         "1 / sqrt(self)",
-        from_output(lambda g, y: strong(-0.5, y) * g * jnp.conj(y * y * y)),
+        from_output(lambda g, y: -0.5 * g * jnp.conj(y * y * y)),
         autocast="cuda float32",
     ),
     make_unary(
@@ -101,10 +101,9 @@ EXPONENTIALS = (
 def _acosh_backward(ctx: Any, g: Any) -> Any:
     """Computes the root of each factor, because the root of the product has the wrong sign for Re < 0."""
     x = to_floating(ctx.saved_tensors[0])
-    one = strong(1, x)
     if x.dtype.kind != "c":
-        return g * lax.rsqrt((x - one) * (x + one))
-    return g * jnp.conj(lax.rsqrt(x - one) * lax.rsqrt(x + one))
+        return g * lax.rsqrt((x - 1) * (x + 1))
+    return g * jnp.conj(lax.rsqrt(x - 1) * lax.rsqrt(x + 1))
 
 
 _ACOSH = Derivative(backward=_acosh_backward, setup_context=save_inputs)
@@ -114,7 +113,7 @@ TRIGONOMETRIC = (
         "tan",
         lax.tan,
         "tangent",
-        from_output(lambda g, y: g * jnp.conj(strong(1, y) + y * y)),
+        from_output(lambda g, y: g * jnp.conj(1 + y * y)),
         autocast="cuda float32",
     ),
     make_unary("asin", lax.asin, "inverse sine", aliases=("arcsin",), autocast="cuda float32"),
@@ -132,9 +131,9 @@ def _atan2_backward(ctx: Any, g: Any) -> Any:
     """Computes the gradient; it is 0 at the origin, where the formula would be 0 / 0."""
     y, x = broadcast(ctx.saved_tensors)
     length = jnp.hypot(x, y)  # its square would be 0 or inf for numbers that are neither
-    is_origin = length == strong(0, length)
-    safe = jnp.where(is_origin, strong(1, length), length)
-    scale = jnp.where(is_origin, strong(0, g), g / safe)
+    is_origin = length == 0
+    safe = jnp.where(is_origin, 1, length)
+    scale = jnp.where(is_origin, 0, g / safe)
     return sum_like((scale * (x / safe), -scale * (y / safe)), ctx.saved_tensors)
 
 
@@ -155,15 +154,14 @@ def _logit(self: Any, eps: float | None = None) -> Any:
 
 @jax.custom_jvp
 def _compute_logit(x: Any) -> Any:
-    return lax.log(x / (strong(1, x) - x))
+    return lax.log(x / (1 - x))
 
 
 @_compute_logit.defjvp
 def _differentiate_logit(primals: Any, tangents: Any) -> tuple[Any, Any]:
     (x,), (tangent,) = primals, tangents
-    one = strong(1, x)
-    is_share = (x >= strong(0, x)) & (x <= one)
-    slope = jnp.where(is_share, one / (lax.abs(x) * (one - x)), strong(jnp.nan, x))
+    is_share = (x >= 0) & (x <= 1)
+    slope = jnp.where(is_share, 1 / (lax.abs(x) * (1 - x)), jnp.nan)
     return _compute_logit(x), tangent * slope
 
 
@@ -204,7 +202,7 @@ def _round(self: Any, *, decimals: int = 0) -> Any:
         return lax.round(self, lax.RoundingMethod.TO_NEAREST_EVEN)
 
     def compute(x: Any) -> Any:
-        scale = strong(10.0 ** abs(decimals), x)
+        scale = 10.0 ** abs(decimals)
         rounded = lax.round(x * scale if decimals > 0 else x / scale, lax.RoundingMethod.TO_NEAREST_EVEN)
         return rounded / scale if decimals > 0 else rounded * scale
 
@@ -282,7 +280,7 @@ def _copysign_backward(ctx: Any, g: Any) -> Any:
     """Computes the gradient by self, which is 1 or -1, and 0 where self is 0; other gets 0."""
     x, signed = broadcast(ctx.saved_tensors)
     flips = jnp.signbit(x) != jnp.signbit(signed)
-    slope = jnp.where(x == strong(0, x), strong(0, g), jnp.where(flips, strong(-1, g), strong(1, g)))
+    slope = jnp.where(x == 0, 0, jnp.where(flips, strong(-1, g), strong(1, g)))
     by_other = jnp.zeros(ctx.shapes[1], g.dtype) if ctx.needs_input_grad[1] else None
     return sum_to(g * slope, ctx.shapes[0]), by_other
 
@@ -291,8 +289,9 @@ _COPYSIGN = Derivative(backward=_copysign_backward, setup_context=_save_copysign
 
 
 def _heaviside(x: Any, values: Any) -> Any:
-    zero, one = strong(0, x), strong(1, x)
-    return jnp.where(x == zero, values, jnp.where(x > zero, one, zero))  # for nan it is 0, as in torch
+    zero = strong(0, x)
+    step = lax.convert_element_type(x > zero, x.dtype)
+    return jnp.where(x == zero, values, step)  # for nan it is 0, as in torch
 
 
 PAIRS = (

@@ -14,7 +14,6 @@ from oplib.builtin.kernels.promotion import (
     elementwise,
     is_integral,
     promote_operands,
-    strong,
 )
 from oplib.builtin.rows.row import ItemRow, Row, constant
 from oplib.errors import ArgumentError, UnsupportedDtypeError
@@ -76,7 +75,7 @@ _COMPARISONS = (
 
 
 def _to_bool(array: Any) -> Any:
-    return array if array.dtype == dtypes.bool else array != strong(0, array)
+    return array if array.dtype == dtypes.bool else array != 0
 
 
 def _logical(op: str, function: Any, doc: str) -> Row:

@@ -99,7 +99,7 @@ MOST_STEPS = 2**24
 def _recur(family: _Family, n: Any, x: Any) -> Any:
     """Evaluates the polynomials by their recurrence; below degree 0 they are 0, above the largest nan."""
     degree = jnp.trunc(n)
-    is_far = ~(degree <= strong(MOST_STEPS, degree))  # nan too
+    is_far = ~(degree <= MOST_STEPS)  # nan too
     most = jnp.max(jnp.where(is_far, jnp.zeros_like(degree), degree), initial=0)
     one = jnp.ones_like(x)
 
@@ -107,7 +107,7 @@ def _recur(family: _Family, n: Any, x: Any) -> Any:
         k, now, before = state
         is_on = k < degree
         after = jnp.where(is_on, family.step(x, k, now, before), now)
-        return k + strong(1, k), after, jnp.where(is_on, now, before)
+        return k + 1, after, jnp.where(is_on, now, before)
 
     start = (strong(1, x), jnp.where(degree >= one, family.first(x), one), one)
     _, value, _ = lax.while_loop(lambda state: state[0] < most, advance, start)

@@ -42,7 +42,7 @@ def _nansum(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any =
 
 
 def _without_nan(array: Any) -> Any:
-    return array if is_integral(array.dtype) else jnp.where(jnp.isnan(array), strong(0, array), array)
+    return array if is_integral(array.dtype) else jnp.where(jnp.isnan(array), 0, array)
 
 
 def _mean(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = None) -> Any:
@@ -57,8 +57,8 @@ def _nanmean(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any 
     def compute(array: Any) -> Any:
         counts = jnp.sum(~jnp.isnan(array), axis=axes, keepdims=keepdim, dtype=default_int_dtype())
         total = jnp.sum(_without_nan(array), axis=axes, keepdims=keepdim)
-        is_none = counts == strong(0, counts)
-        mean = total / lax.convert_element_type(jnp.where(is_none, strong(1, counts), counts), array.dtype)
+        is_none = counts == 0
+        mean = total / lax.convert_element_type(jnp.where(is_none, 1, counts), array.dtype)
         none = jnp.where(is_none, strong(jnp.nan, total), strong(0, total))
         return jnp.where(is_none, none * jnp.sum(array, axis=axes, keepdims=keepdim), mean)
 
@@ -186,7 +186,7 @@ def take_at(array: Any, indices: Any, axis: int) -> Any:
 def find_first_position(is_it: Any, axis: int, dtype: Any) -> Any:
     """Returns the first position along an axis at which a condition holds; the length if it holds nowhere."""
     positions = lax.broadcasted_iota(dtype, is_it.shape, axis)
-    return jnp.min(jnp.where(is_it, positions, strong(is_it.shape[axis], positions)), axis)
+    return jnp.min(jnp.where(is_it, positions, is_it.shape[axis]), axis)
 
 
 def find_extremum(reduce: Any, array: Any, axis: int, dtype: Any, is_there: Any = True) -> Any:
@@ -302,7 +302,7 @@ EXTREMA = (
 
 def _ask(op: str, reduce: Callable[..., Any], self: Any, dim: Sequence[int] | None, keepdim: bool) -> Any:
     """As in torch, uint8 gives uint8, and an empty list of dims means no reduction."""
-    is_there = self if self.dtype == dtypes.bool else self != strong(0, self)
+    is_there = self if self.dtype == dtypes.bool else self != 0
     axes = find_dims(op, self, dim) if dim is None or len(dim) else ()
     answer = reduce(is_there, axis=axes, keepdims=keepdim)
     return lax.convert_element_type(answer, dtypes.uint8) if self.dtype == dtypes.uint8 else answer

@@ -25,13 +25,13 @@ def _var(self: Any, axes: Sequence[int], correction: float, keepdim: bool) -> An
     count = math.prod(self.shape[axis] for axis in axes)
     away = self - jnp.mean(self, axis=tuple(axes), keepdims=True)
     total = jnp.sum(_square_size(away), axis=tuple(axes), keepdims=keepdim)
-    return total / strong(max(count - correction, 0), total)
+    return total / max(count - correction, 0)
 
 
 def _sqrt(array: Any) -> Any:
     """Returns a root whose gradient at 0 is 0."""
-    is_zero = array == strong(0, array)
-    return jnp.where(is_zero, array, lax.sqrt(jnp.where(is_zero, strong(1, array), array)))
+    is_zero = array == 0
+    return jnp.where(is_zero, array, lax.sqrt(jnp.where(is_zero, 1, array)))
 
 
 def _moment(op: str, *, is_root: bool = False, has_mean: bool = False) -> Any:
@@ -88,9 +88,9 @@ def _abs(array: Any) -> Any:
     """Returns absolute values, whose gradient at 0 and at nan is 0."""
     if array.dtype not in COMPLEX:
         return array * find_sign(array)
-    is_zero = array == strong(0, array)
-    size = lax.abs(jnp.where(is_zero, strong(1, array), array))
-    return jnp.where(is_zero, strong(0, size), size)
+    is_zero = array == 0
+    size = lax.abs(jnp.where(is_zero, 1, array))
+    return jnp.where(is_zero, 0, size)
 
 
 def compute_norm(array: Any, order: float, axes: Sequence[int], keepdim: bool) -> Any:
@@ -101,7 +101,7 @@ def compute_norm(array: Any, order: float, axes: Sequence[int], keepdim: bool) -
     sizes = _abs(array)
     if order == 0:
         return jnp.sum(
-            lax.convert_element_type(sizes != strong(0, sizes), sizes.dtype),
+            lax.convert_element_type(sizes != 0, sizes.dtype),
             axis=tuple(axes),
             keepdims=keepdim,
         )
@@ -115,9 +115,9 @@ def compute_norm(array: Any, order: float, axes: Sequence[int], keepdim: bool) -
 
 def _power(x: Any, exponent: float) -> Any:
     """Returns a power of a number >= 0; its gradient at 0 is 0."""
-    is_zero = x == strong(0, x)
-    power = lax.pow(jnp.where(is_zero, strong(1, x), x), strong(exponent, x))
-    return jnp.where(is_zero, strong(0 if exponent > 0 else math.inf, x), power)
+    is_zero = x == 0
+    power = lax.pow(jnp.where(is_zero, 1, x), strong(exponent, x))
+    return jnp.where(is_zero, 0 if exponent > 0 else math.inf, power)
 
 
 def _square_size(array: Any) -> Any:
@@ -156,8 +156,8 @@ def _renorm(self: Any, p: float, dim: int, maxnorm: float) -> Any:
         length = compute_norm(x, p, axes, keepdim=True)
         bound = strong(maxnorm, length)
         is_long = length > bound
-        scale = bound / (jnp.where(is_long, length, strong(1, length)) + strong(1e-7, length))
-        factor = jnp.where(is_long, scale, strong(1, length))
+        scale = bound / (jnp.where(is_long, length, 1) + 1e-7)
+        factor = jnp.where(is_long, scale, 1)
         return x * lax.convert_element_type(factor, x.dtype)
 
     return in_single(compute)(self)

@@ -12,7 +12,7 @@ from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.picked_gradients import OF_CHOSEN, OF_LARGEST, OF_SORTED
-from oplib.builtin.kernels.promotion import is_integral, strong
+from oplib.builtin.kernels.promotion import is_integral
 from oplib.builtin.kernels.shared_gradients import OF_ALL
 from oplib.builtin.rows.row import SELECTED, Row, constant
 from oplib.errors import ArgumentError, DimensionError, describe
@@ -34,10 +34,10 @@ def _make_keys(array: Any) -> Any:
     if is_integral(array.dtype):
         return array
     bits = lax.bitcast_convert_type(array, f"int{8 * array.dtype.itemsize}")
-    largest, zero = strong(np.iinfo(bits.dtype).max, bits), strong(0, bits)
-    keys = jnp.where(bits < zero, bits ^ largest, bits)
-    is_zero = keys == ~zero  # -0.0; a comparison of the floats also says it of subnormal numbers
-    return jnp.where(jnp.isnan(array), largest, jnp.where(is_zero, zero, keys))
+    largest = np.iinfo(bits.dtype).max
+    keys = jnp.where(bits < 0, bits ^ largest, bits)
+    is_zero = keys == -1  # -0.0; a comparison of the floats also says it of subnormal numbers
+    return jnp.where(jnp.isnan(array), largest, jnp.where(is_zero, 0, keys))
 
 
 def _sort_indices(array: Any, axis: int, *, descending: bool, packs: bool) -> Any:
@@ -52,9 +52,9 @@ def _sort_indices(array: Any, axis: int, *, descending: bool, packs: bool) -> An
         return lax.sort((key, indices), dimension=axis, num_keys=1, is_stable=True)[1]
     with jax.enable_x64(True):
         wide, place = (lax.convert_element_type(part, dtypes.int64) for part in (key, indices))
-        pair = wide * strong(1 << 32, wide) + place
+        pair = wide * (1 << 32) + place
         ordered = lax.sort(pair, dimension=axis, is_stable=True)
-        return lax.convert_element_type(ordered & strong((1 << 32) - 1, ordered), indices.dtype)
+        return lax.convert_element_type(ordered & ((1 << 32) - 1), indices.dtype)
 
 
 def _sort(
@@ -107,7 +107,7 @@ def _make_top_keys(array: Any, *, largest: bool) -> Any:
     wide = array if array.dtype.itemsize > 4 else lax.convert_element_type(array, dtypes.float32)
     nan = np.copysign(wide.dtype.type(np.nan), 1 if largest else -1)  # XLA orders them by their sign
     keys = wide if largest else -wide
-    return jnp.where(jnp.isnan(wide), nan, jnp.where(wide == 0, strong(0, wide), keys))
+    return jnp.where(jnp.isnan(wide), nan, jnp.where(wide == 0, 0, keys))
 
 
 def _finish(values: Any, indices: Any, axis: int, *, keepdim: bool) -> tuple[Any, Any]:
@@ -145,7 +145,7 @@ def _find_ranked(array: Any, axis: int, rank: Any) -> Any:
     is_it = keys == wanted
     place = ranks - jnp.sum(keys < wanted, axis, keepdims=True, dtype=ranks.dtype)
     counts = lax.cumsum(is_it.astype(ranks.dtype), axis)
-    return find_first_position(is_it & (counts == place + strong(1, place)), axis, default_int_dtype())
+    return find_first_position(is_it & (counts == place + 1), axis, default_int_dtype())
 
 
 def _median_index(array: Any, axis: int) -> Any:
@@ -162,7 +162,7 @@ def _nanmedian_index(array: Any, axis: int) -> Any:
     if is_integral(array.dtype):
         return _median_index(array, axis)
     count = jnp.sum(~jnp.isnan(array), axis, keepdims=True, dtype=dtypes.int32)
-    return _find_ranked(array, axis, lax.max(count - strong(1, count), strong(0, count)) // strong(2, count))
+    return _find_ranked(array, axis, jnp.maximum(count - 1, 0) // 2)
 
 
 def _median(self: Any, find: Any = _median_index) -> Any:
@@ -198,10 +198,10 @@ def _mode(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     is_new = jnp.concatenate(
         [jnp.ones_like(ordered[..., :1], bool), ordered[..., 1:] != ordered[..., :-1]], last_axis
     )
-    starts = lax.cummax(jnp.where(is_new, positions, strong(0, positions)), last_axis)
+    starts = lax.cummax(jnp.where(is_new, positions, 0), last_axis)
     modes = take_at(ordered, lax.argmax(positions - starts, last_axis, dtypes.int32), last_axis)
-    indices = jnp.max(jnp.where(items == modes, positions, strong(-1, positions)), last_axis)
-    indices = jnp.where(indices < 0, strong(self.shape[axis] - 1, indices), indices)  # nan equals nothing
+    indices = jnp.max(jnp.where(items == modes, positions, -1), last_axis)
+    indices = jnp.where(indices < 0, self.shape[axis] - 1, indices)  # nan equals nothing
     return _finish(take_at(self, indices, axis), indices, axis, keepdim=keepdim)
 
 

@@ -59,7 +59,7 @@ def _cov(self: Any, fweights: Any = None, aweights: Any = None, *, correction: i
         away = rows - mean
         heavy = away * lax.expand_dims(lax.convert_element_type(weights, rows.dtype), (0,))
         freedom = total - less
-        freedom = jnp.where(freedom > strong(0, freedom), freedom, strong(0, freedom))
+        freedom = jnp.where(freedom > 0, freedom, 0)
         return (away @ jnp.conj(heavy.T)) / lax.convert_element_type(freedom, rows.dtype)
 
     covariance = in_single(compute)(rows, *given)
@@ -83,11 +83,11 @@ def _histc(self: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
         high = strong(max, x) if is_given or max else jnp.max(x)
         is_point = low == high
         low, high = (jnp.where(is_point, end + step, end) for end, step in ((low, -1), (high, 1)))
-        bin_number = jnp.floor((x - low) * strong(bins, x) / (high - low))
-        bin_number = jnp.where(x == high, strong(bins - 1, x), bin_number)
+        bin_number = jnp.floor((x - low) * bins / (high - low))
+        bin_number = jnp.where(x == high, bins - 1, bin_number)
         is_within = (x >= low) & (x <= high)
-        index = jnp.where(is_within, bin_number, strong(bins, x)).astype(jnp.int32)
-        return jnp.zeros(bins, x.dtype).at[index].add(strong(1, x), mode="drop")
+        index = jnp.where(is_within, bin_number, bins).astype(jnp.int32)
+        return jnp.zeros(bins, x.dtype).at[index].add(1, mode="drop")
 
     return in_single(compute)(flat)
 
@@ -103,8 +103,8 @@ def _find_range(self: Any, bins: int, range: Sequence[float] | None) -> tuple[An
         low, high = jnp.min(self), jnp.max(self)
     else:
         low, high = strong(0, self), strong(1, self)
-    is_point, half = low == high, strong(0.5, self)
-    return jnp.where(is_point, low - half, low), jnp.where(is_point, high + half, high)
+    is_point = low == high
+    return jnp.where(is_point, low - 0.5, low), jnp.where(is_point, high + 0.5, high)
 
 
 def _histogram(
@@ -116,8 +116,8 @@ def _histogram(
     density: bool = False,
 ) -> tuple[Any, Any]:
     low, high = _find_range(self, bins, range)
-    steps = jnp.arange(bins + 1, dtype=self.dtype) / strong(bins, self)
-    edges = jnp.where(steps == strong(1, steps), high, low + (high - low) * steps)
+    steps = jnp.arange(bins + 1, dtype=self.dtype) / bins
+    edges = jnp.where(steps == 1, high, low + (high - low) * steps)
     return _count_between(self, edges, weight, density), edges
 
 
