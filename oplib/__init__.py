@@ -9,6 +9,7 @@ import typing as _typing
 from collections import ChainMap as _ChainMap
 from math import e, inf, nan, pi
 
+from .command_line import start  # first of all
 from .importing import LateImports as _LateImports, collecting_later, import_together
 
 with collecting_later():
@@ -100,6 +101,7 @@ del (
     import_together,
     mark_inference,
     run_tensor_backward,
+    start,
     upcalls,
     view_alike,
 )

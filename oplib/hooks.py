@@ -10,9 +10,23 @@ from typing import Any, Self
 
 from .errors import GradientTypeError
 
+_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def refuse_later(fn: object, subject: str, error: type[Exception]) -> None:
+    """Raises the error if a call of a function, or of an object with ``__call__``, gives no values yet."""
+    later = inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction
+    if any(returns_later(called) for called in (fn, type(fn).__call__) for returns_later in later):
+        raise error(
+            f"{subject} is async, or has a yield, so a call of it returns no values. Got "
+            f"{getattr(fn, '__qualname__', type(fn).__name__)}. Write a plain def that returns them."
+        )
+
 
 def require_parameters(fn: Any, subject: str, *names: str) -> None:
-    """Raises if a callable of the user does not take its arguments; one without a signature is accepted.
+    """Raises if a callable of the user does not take its arguments, or gives no values yet.
+
+    One without a signature is accepted.
 
     Args:
         fn: the callable.
@@ -20,10 +34,13 @@ def require_parameters(fn: Any, subject: str, *names: str) -> None:
         *names: those of the arguments that it will be called with, by position.
 
     Raises:
-        GradientTypeError: it does not take them, or is no callable.
+        GradientTypeError: it does not take them, is async or a generator, or is no callable.
     """
-    if fn.__class__ is FunctionType and fn.__code__.co_argcount == len(names):  # nearly all are
-        return
+    if fn.__class__ is FunctionType:  # nearly all are
+        code = fn.__code__
+        if code.co_argcount == len(names) and not code.co_flags & _LATER:
+            return
+    refuse_later(fn, subject, GradientTypeError)
     due = f"({', '.join(names)})"
     if not callable(fn):
         raise GradientTypeError(

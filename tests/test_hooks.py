@@ -121,6 +121,51 @@ def test_a_method_of_a_function_with_other_parameters_is_named(methods, text):
     assert x.grad is None
 
 
+async def later(ctx, g):
+    return g
+
+
+def yields(ctx, g):
+    yield g
+
+
+@pytest.mark.parametrize("name", ["forward", "backward", "vjp", "jvp", "vmap", "setup_context"])
+@pytest.mark.parametrize("method", [later, yields])
+def test_a_method_that_gives_no_values_yet_is_refused_in_both_worlds(name, method):
+    function = make(**{name: method})
+    for x in (oplib.ones(2), jnp.ones(2)):
+        with pytest.raises(GradientTypeError, match=f"Mine: its {name} is async, or has a yield"):
+            function.apply(x)
+
+
+def test_an_async_method_of_a_function_of_arrays_is_refused():
+    class Doubled(Function):
+        @staticmethod
+        def forward(ctx, x: jax.Array) -> jax.Array:
+            return x * 2
+
+        @staticmethod
+        async def backward(ctx, g):
+            return g * 2
+
+    with pytest.raises(GradientTypeError, match=r"Doubled: its backward is async.*Write a plain def"):
+        Doubled.apply(jnp.ones(2))
+
+
+@pytest.mark.parametrize("subject", REGISTER)
+def test_an_async_hook_is_refused_where_it_is_registered(subject):
+    due, register = REGISTER[subject]
+
+    async def one(a):
+        return a
+
+    async def two(a, b):
+        return a
+
+    with pytest.raises(GradientTypeError, match=rf"^{subject} is async"):
+        register(oplib.ones(2, requires_grad=True) * 2.0, two if ", " in due else one)
+
+
 def test_a_backward_with_other_parameters_is_named_under_jax():
     function = make(backward=lambda ctx: None)
     with pytest.raises(GradientTypeError, match=r"Mine: its backward .* with \(ctx, grad_0\)"):

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from oplib.library.objects.overload import OpOverload, find_overload
 from oplib.tensor import Tensor
-from oplib.testing.samples import Call, samples
+from oplib.testing.samples import Call, make_samples_error, samples
 
 from .output import CommandError, load_module, print_json
 
@@ -52,9 +52,11 @@ def _prepare(options: argparse.Namespace) -> tuple[OpOverload, Call]:
     if not calls:
         tried = f" with {' '.join(options.shape)}" if shapes else ""
         names = ", ".join(argument.name for argument in op.record.schema.arguments if argument.has_tensor)
+        cause = getattr(make_samples_error(op, shapes), "__cause__", None)
+        reason = f". It raises {type(cause).__name__}: {cause}" if cause else ""
         raise CommandError(
             f"{op.name()}: no arguments are known that it accepts{tried}; "
-            f"give --shape NAME=N,M for each of {names}"
+            f"give --shape NAME=N,M for each of {names}{reason}"
         )
     return op, calls[0]
 

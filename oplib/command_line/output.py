@@ -21,6 +21,7 @@ class CommandError(Exception):
     """A request that cannot be served; its text is one line."""
 
 
+_IN_USE = frozenset(sys.modules)  # what oplib has imported; a file of one of these names would hide it
 _outputs: list[TextIO] = []
 
 
@@ -83,33 +84,43 @@ def load_module(name: str) -> ModuleType:
     if not (name.endswith(".py") or all(part.isidentifier() for part in name.split("."))):
         raise CommandError(f"{name!r} is neither a file.py nor the name of a module")
     try:
+        sys.path.insert(0, "")
         if name.endswith(".py"):
             return _load_file(Path(name))
-        sys.path.insert(0, "")
         return importlib.import_module(name)
     except CommandError:
         raise
     except ModuleNotFoundError as error:
         raise CommandError(f"{name} cannot be imported: {error}. Name a file.py or a module") from None
     except (Exception, SystemExit) as error:  # noqa: BLE001  code of the user
-        line = _find_line(error)
+        line = find_user_line(error)
+        if "no known parent package" in str(error):
+            line += ". Put an __init__.py beside it, so that its folder is a package"
         raise CommandError(f"{name} cannot be imported: {type(error).__name__}: {error}{line}") from None
 
 
 def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise CommandError(f"there is no file {path}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    sys.path.insert(0, str(path.resolve().parent))
-    spec.loader.exec_module(module)
-    return module
+    folder, names = path.resolve().parent, [path.stem]
+    while (folder / "__init__.py").is_file():
+        folder, names = folder.parent, [folder.name, *names]
+    root, name = names[0], ".".join(names).removesuffix(".__init__")
+    known = getattr(sys.modules.get(root), "__file__", None)
+    if known is None or not Path(known).is_relative_to(folder):
+        if root in _IN_USE or root in sys.stdlib_module_names:
+            raise CommandError(
+                f"{path} cannot be imported: its name is that of the module {root}, which oplib or Python "
+                f"imports. Rename {'it' if root == path.stem else 'its folder'}"
+            )
+        for other in [other for other in sys.modules if other.partition(".")[0] == root]:
+            del sys.modules[other]  # an earlier file, or package, of this name
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()  # the file may be younger than what is known of its folder
+    return importlib.import_module(name)
 
 
-def _find_line(error: BaseException) -> str:
+def find_user_line(error: BaseException) -> str:
     """Returns the innermost line of the user's code, in parentheses."""
     step, line = error.__traceback__, ""
     while step is not None:

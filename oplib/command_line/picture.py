@@ -28,7 +28,7 @@ def draw_graph(options: argparse.Namespace) -> int:
     """Writes the picture, or prints the graph as text if no file is named.
 
     Raises:
-        CommandError: the file has no such function, or it fails or returns no Tensor.
+        CommandError: the file has no such function, or it returns no Tensor.
     """
     file, _, name = options.function.rpartition(":")
     if not file:
@@ -36,10 +36,7 @@ def draw_graph(options: argparse.Namespace) -> int:
     function = getattr(load_module(file), name, None)
     if not callable(function):
         raise CommandError(f"{file} has no function {name!r}")
-    try:
-        result: Any = function()
-    except Exception as error:  # noqa: BLE001  code of the user
-        raise CommandError(f"{name} raises {type(error).__name__}: {error}") from None
+    result: Any = function()
     loss, params = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
     if not isinstance(loss, Tensor):
         raise CommandError(

@@ -100,6 +100,7 @@ def select_rules(cls: Any, derivative: Derivative, jvp: Rule, batch: Rule) -> di
 
 
 def _make_op(cls: Any) -> Any:
+    cls._binding()  # refuses methods that cannot be called
     kernel = _take_forward(cls)
     schema = infer_function_schema(
         kernel, mutates_args=(), name=f"local::{cls.__name__}", overload_name="", tags=()

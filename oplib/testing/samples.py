@@ -130,13 +130,15 @@ def samples(
     return []
 
 
-def make_samples_error(op: OpOverload) -> OpCheckError | None:
+def make_samples_error(
+    op: OpOverload, shapes: Mapping[str, Sequence[int]] | None = None
+) -> OpCheckError | None:
     """Returns the error for an op of which :func:`samples` finds no call; None if no arguments can be made.
 
-    Its cause is the error that the op raises for the first arguments that fit its schema.
+    Its cause is the error that the op raises for the first arguments that fit its schema and the shapes.
     """
     schema = op.record.schema
-    call = _make_call(schema, next(_list_types(schema, {}, jnp.float32)), 0, requires_grad=False)
+    call = _make_call(schema, next(_list_types(schema, shapes or {}, jnp.float32)), 0, requires_grad=False)
     cause = None if call is None else _try_call(op, call)
     if call is None or cause is None:
         return None

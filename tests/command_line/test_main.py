@@ -289,6 +289,27 @@ def test_no_text_asks_an_index_for_oplib(page):
     assert [file for file, text in texts.items() if re.search(r"pip install \W*oplib\b", text)] == []
 
 
+REFUSES = """
+import jax, oplib
+
+@oplib.custom_op("refuses::a")
+def a(x: jax.Array) -> jax.Array:
+    if len(x) != 77: raise ValueError("x must have 77 rows")
+    return x / 2
+
+@oplib.custom_op("refuses::b")
+def b(x: jax.Array) -> jax.Array: return x / 2
+
+@b.register_autograd
+def fails(ctx, grad): raise ValueError("no gradient")
+
+@oplib.custom_op("refuses::c")
+def c(x: jax.Array) -> jax.Array: return x / 2
+
+@oplib.testing.add_samples(c)
+def make(): raise KeyError("no data")
+"""
+
 BAD_INPUT = [
     (["ops", "nowhere"], "the namespace 'nowhere' has no op"),
     (["show", "no::op"], "the operator no::op does not exist"),
@@ -309,6 +330,27 @@ BAD_INPUT = [
     (["ops", "oplib", "--html", "no/folder.html"], "no/folder.html cannot be written: No such file"),
     (["bench", "oplib::sin", "--shape", "self"], "--shape self: not of the form NAME=N,M"),
     (["bench", "oplib::sin", "--shape", "self=2,-1"], "--shape self=2,-1: not of the form NAME=N,M"),
+    (["check", "numpy.py"], "numpy.py cannot be imported: its name is that of the module numpy, which oplib"),
+    (
+        ["check", "email/ops.py"],
+        "its name is that of the module email, which oplib or Python imports. Rename its",
+    ),
+    (
+        ["check", "relative.py"],
+        "(relative.py:1). Put an __init__.py beside it, so that its folder is a package",
+    ),
+    (["show", "refuses::c", "--module", "refuses.py"], "KeyError: 'no data' (refuses.py:19)"),
+    (
+        ["bench", "refuses::a", "--module", "refuses.py"],
+        "each of x. It raises ValueError: x must have 77 rows",
+    ),
+    (["bench", "refuses::b", "--module", "refuses.py"], "ValueError: no gradient (refuses.py:13)"),
+    (["jaxpr", "refuses::a", "--module", "refuses.py", "--shape", "x=1"], "x=1; give --shape NAME=N,M"),
+    (["bench"], "the following arguments are required: NS::OP. `oplib bench --help` shows what it takes"),
+    (["check", "--json"], "the following arguments are required: MODULE. `oplib check --help` shows"),
+    (["completion", "csh"], "invalid choice: 'csh'"),
+    (["ops", "--none"], "unrecognized arguments: --none. `oplib --help` shows what it takes"),
+    ([], "the following arguments are required: COMMAND. `oplib --help` shows what it takes"),
     (["check", "."], "'.' is neither a file.py nor the name of a module"),
     (["check", ""], "'' is neither a file.py nor the name of a module"),
     (["bench", "oplib::sin", "--shape", "other=2"], "'shapes' names 'other'"),
@@ -319,7 +361,7 @@ BAD_INPUT = [
     (["graph", "graphs.py"], "graphs.py is not of the form FILE.py:FUNCTION"),
     (["graph", "graphs.py:nothing"], "graphs.py has no function 'nothing'"),
     (["graph", "graphs.py:number"], "number returns int; it must return a Tensor"),
-    (["graph", "graphs.py:fails"], "fails raises ValueError: no data"),
+    (["graph", "graphs.py:fails"], "ValueError: no data (graphs.py:10)"),
     (["graph", "graphs.py:loss", "-o", "loss.bmp"], "loss.bmp"),
     (["new", "class"], "'class' cannot be the name of a package"),
     (["new", "class"], "such as my_class"),
@@ -342,6 +384,12 @@ def test_bad_input_gives_one_line_and_status_2(words, told, tmp_path, monkeypatc
     Path("broken.py").write_text("import os\n1 / 0\n")
     Path("refused.py").write_text("import oplib\n\n\n@oplib.custom_op('a::b')\ndef b(x): return x\n")
     Path("leaves.py").write_text("raise SystemExit(3)\n")
+    Path("numpy.py").write_text("import numpy\n")
+    Path("relative.py").write_text("from .leaves import x\n")
+    Path("refuses.py").write_text(REFUSES)
+    Path("email").mkdir()
+    for name in ("__init__", "ops"):
+        Path(f"email/{name}.py").write_text("import email\n")
     Path("graphs.py").write_text(GRAPH)
     Path("taken").mkdir()
     assert main(words) == 2
@@ -473,6 +521,65 @@ def test_an_interrupt_of_the_process_ends_it_in_one_line(folder):
         command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)}
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "oplib: interrupted\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("interrupted", ["oplib.tensor", "oplib.command_line.main"])
+def test_an_interrupt_within_imports_ends_the_process_in_one_line(interrupted, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "class Interrupts:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        f"        if name == {interrupted!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "sys.meta_path.insert(0, Interrupts())\n"
+    )
+    command = [sys.executable, "-m", "oplib", "doctor"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "oplib: interrupted\n")
+
+
+@pytest.mark.slow
+def test_a_file_of_the_folder_hides_no_module_from_the_command(tmp_path):
+    (tmp_path / "jax.py").write_text("")
+    (tmp_path / "user_ops_beside.py").write_text(f"import user_ops_common\n{MODULE.format(factor=3)}")
+    (tmp_path / "user_ops_common.py").write_text("")
+    command = [sys.executable, "-m", "oplib", "ops", "--module", "user_ops_beside.py"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "commands::cube" in done.stdout
+
+
+def test_an_interrupt_while_the_words_are_read_ends_in_one_line(monkeypatch, capsys):
+    def interrupt(parser, words):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", interrupt)
+    assert main(["doctor"]) == 130
+    assert capsys.readouterr() == ("", "oplib: interrupted\n")
+
+
+def test_a_file_of_a_package_imports_its_neighbours(tmp_path, capsys):
+    for folder in ("first", "second"):  # two packages of one name
+        package = tmp_path / folder / "user_ops_package"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("")
+        (package / "neighbour.py").write_text("import jax\n")
+        (package / "main.py").write_text(
+            "import oplib\nfrom .neighbour import jax\n"
+            f"@oplib.custom_op('commands::{folder}')\ndef f(x: jax.Array) -> jax.Array: return x / 2\n"
+        )
+        assert main(["ops", "--module", str(package / "main.py")]) == 0
+        table = capsys.readouterr().out
+        assert [name for name in ("first", "second") if f"commands::{name}" in table] == [folder]
+
+
+def test_a_defect_of_oplib_keeps_its_traceback(monkeypatch):
+    monkeypatch.setattr("oplib.command_line.doctor._EXTRAS", 3)
+    with pytest.raises(TypeError):
+        main(["doctor"])
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -6,8 +6,8 @@ import warnings
 from typing import Any, ClassVar
 
 from oplib.autograd.nodes.gradient_representation import is_array_class
-from oplib.errors import AutogradError, MissingRuleError
-from oplib.hooks import require_parameters
+from oplib.errors import AutogradError, GradientTypeError, MissingRuleError
+from oplib.hooks import refuse_later, require_parameters
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
 from oplib.tracebacks import find_user_level, refine_error
@@ -234,6 +234,8 @@ class Function(metaclass=FunctionMeta):
     @classmethod
     def _binding(cls) -> Binding:
         if cls._binding_cache is None:
+            for name in ("forward", "setup_context", "backward", "vjp", "jvp", "vmap"):
+                refuse_later(getattr(cls, name), f"{cls.__name__}: its {name}", GradientTypeError)
             has_setup = cls.setup_context is not Function.setup_context
             binding = Binding(cls.forward, has_setup=has_setup)
             if has_setup and not binding.has_keyword_only:

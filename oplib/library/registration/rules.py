@@ -12,6 +12,7 @@ from oplib.errors import (
     RegistrationValueError,
     UnsupportedRegistrationError,
 )
+from oplib.hooks import refuse_later
 from oplib.library.infer_schema import infer_kind
 from oplib.library.records.contribution import (
     Contributions,
@@ -84,16 +85,9 @@ def _refuse_option(schema: FunctionSchema, option: str, name: str, due: str, *, 
     )
 
 
-_LATER = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
-
-
 def require_callable(fn: object, subject: str) -> None:
     """Raises RegistrationTypeError if an object that is to be called is not callable, or returns later."""
-    if any(returns_later(called) for called in (fn, type(fn).__call__) for returns_later in _LATER):
-        raise RegistrationTypeError(
-            f"{subject} is async, or has a yield, so a call of it returns no values. Got "
-            f"{getattr(fn, '__qualname__', type(fn).__name__)}. Write a plain def that returns them."
-        )
+    refuse_later(fn, subject, RegistrationTypeError)
     if not callable(fn):
         raise RegistrationTypeError(
             f"{subject} is required to be a callable. Got {type(fn).__name__}. Pass a function."
