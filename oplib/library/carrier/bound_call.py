@@ -32,7 +32,7 @@ from oplib.library.kernels.array_kernel import type_results
 from oplib.library.kernels.fake_kernel import compare_with_fake, run_fake_kernel
 from oplib.library.kernels.result_types import run_typed
 from oplib.library.kernels.running import run_kernel, trace_kernel
-from oplib.library.kernels.tracing import trace_to_jaxpr
+from oplib.library.kernels.tracing import any_traced, trace_to_jaxpr
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Record
 from oplib.library.records.sites import find_definition
@@ -322,12 +322,13 @@ class BoundCall:
         def choose(structure: Structure | None, inputs: Any, outputs: Any) -> tuple[FormulaPlan, list[Any]]:
             if self.is_plain:
                 return plan(structure, inputs, outputs)
-            # If the setup computes nothing, nothing is compiled, and a trace calls no function of JAX.
             inputs, outputs = tuple(map(to_jax_array, inputs)), tuple(map(to_jax_array, outputs))
             signature = x64.value, modes.autocast, *map(jax.typeof, [*inputs, *outputs])
             if signature not in known:
-                made, extras = plan(structure, inputs, outputs)
-                known[signature] = None if extras else made
+                # A transient call is often the only one, so nothing is compiled for it.
+                is_single = self.is_transient or any_traced([*inputs, *outputs])
+                made, extras = (plan if is_single else compile_plan())(structure, inputs, outputs)
+                known[signature] = None if extras else made  # a setup that computes nothing runs once
                 return made, extras
             kept = known[signature]
             return compile_plan()(structure, inputs, outputs) if kept is None else (kept, [])
