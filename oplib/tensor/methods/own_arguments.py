@@ -218,6 +218,44 @@ class TensorMethods(Generic[TensorT]):
             raise
 
     @entry_point
+    def fill_diagonal_(self, fill_value: Any, wrap: bool = False) -> TensorT:
+        """Sets the items whose indices are all equal, in place.
+
+        Args:
+            fill_value: the number.
+            wrap: start again below the diagonal of a tall matrix, after one row without it.
+
+        Raises:
+            ArgumentError: there are fewer than two dimensions, or more than two of several sizes.
+
+        Gradient:
+            Zero for the items that are set.
+
+        Source:
+            torch.Tensor.fill_diagonal_
+
+        Example:
+            >>> import oplib
+            >>> oplib.zeros(2, 2).fill_diagonal_(3.0)
+            tensor([[3., 0.],
+                    [0., 3.]])
+        """
+        tensor: Any = self
+        sizes = tensor.shape
+        if len(sizes) < 2 or (len(sizes) > 2 and len(set(sizes)) > 1):
+            raise ArgumentError(
+                f"fill_diagonal_: it takes a matrix, or more dimensions of one size. Got "
+                f"{describe(self._storage.array)}. Take a diagonal() of two dimensions, and fill that."
+            )
+        if len(sizes) > 2:
+            diagonals = [tensor.as_strided(sizes[:1], (sum(tensor.stride()),), tensor.storage_offset())]
+        else:
+            starts = range(0, sizes[0], sizes[1] + 1) if wrap else (0,)
+            diagonals = [tensor[start:].diagonal() for start in starts]
+        for diagonal in diagonals:
+            diagonal.fill_(fill_value)
+        return tensor
+
     def view_as(self, other: TensorT) -> TensorT:
         """Returns the tensor in the shape of another, as :meth:`view` does.
 

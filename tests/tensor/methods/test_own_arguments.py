@@ -5,15 +5,17 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import numpy as np
 import pytest
 
+import oplib
 from oplib.builtin.functions.registry import METHODS
 from oplib.errors import ArgumentError
 from oplib.tensor import Tensor, tensor, upcalls
 from oplib.tensor.methods.own_arguments import TensorMethods
 
 TESTED = {"reshape", "view", "expand", "permute", "T", "mT", "H", "mH", "where", "backward"} | {
-    *("reshape_as", "view_as", "expand_as", "real", "imag"),
+    *("reshape_as", "view_as", "expand_as", "real", "imag", "fill_diagonal_"),
 }
 
 OTHERS: list[tuple[Any, tuple[str, tuple[Any, ...], dict[str, Any]]]] = [
@@ -111,3 +113,39 @@ def test_the_conjugate_transpose_is_one_of_a_matrix_or_of_a_number():
     for values in ([1.0], [[[1.0]]]):
         with pytest.raises(ArgumentError, match="H: it is only supported on matrices"):
             _ = tensor(values).H
+
+
+MATRICES = [(3, 3), (2, 5), (7, 3), (4, 3), (9, 2), (5, 1), (0, 3), (3, 3, 3)]
+
+
+@pytest.mark.parametrize("sizes", MATRICES, ids=str)
+@pytest.mark.parametrize("wrap", [False, True])
+def test_a_diagonal_is_filled_as_in_numpy(sizes, wrap):
+    tensor = oplib.arange(float(np.prod(sizes))).reshape(sizes)
+    expected = tensor.numpy().copy()
+    assert tensor.fill_diagonal_(-2, wrap) is tensor
+    if expected.size:  # numpy fails at none
+        np.fill_diagonal(expected, -2, wrap)
+    assert tensor.tolist() == expected.tolist()
+
+
+def test_the_diagonal_of_a_view_is_filled_in_its_base():
+    base = oplib.zeros(4, 4)
+    base[1:, 1:].t().fill_diagonal_(1)
+    assert base.tolist() == np.diag([0.0, 1.0, 1.0, 1.0]).tolist()
+    cube = oplib.zeros(2, 3, 3, 3)
+    cube[1].fill_diagonal_(1)
+    assert cube.sum().item() == 3
+    assert [cube[1, i, i, i].item() for i in range(3)] == [1, 1, 1]
+
+
+def test_a_filled_diagonal_has_no_gradient():
+    x = oplib.ones(2, 2, requires_grad=True)
+    y = x * 2
+    y.fill_diagonal_(5)
+    (y * y).sum().backward()
+    assert x.grad.tolist() == [[0, 8], [8, 0]]
+    with pytest.raises(ArgumentError, match=r"fill_diagonal_: it takes a matrix, .* Got f32\[2,3,3\]"):
+        oplib.zeros(2, 3, 3).fill_diagonal_(1)
+    with pytest.raises(ArgumentError, match=r"Got f32\[3\]"):
+        oplib.zeros(3).fill_diagonal_(1)
