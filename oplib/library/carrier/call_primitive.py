@@ -28,7 +28,7 @@ from oplib.tracebacks import find_user_level
 
 from .attachment import Attached, attach
 from .bound_call import BoundCall
-from .derived_call import Uncompiled
+from .derived_call import Uncompiled, asks_policy
 from .own_refs import find_effects, to_function
 
 
@@ -38,17 +38,21 @@ class CallPrimitive(Primitive):
     Args:
         name: the qualified name of the op.
         attachment: the primitive that attaches the rules of the op to results.
+        show: runs a call in place of the primitive, where a policy is asked about operations.
     """
 
     multiple_results = True
 
-    def __init__(self, name: str, attachment: Primitive) -> None:
+    def __init__(self, name: str, attachment: Primitive, show: Callable[..., Any]) -> None:
         super().__init__(name)
         self._attachment = attachment
+        self._show = show
 
     def bind(self, *operands: Any, subfuns: Sequence[Any] = (), **params: Any) -> Any:
         """Binds the call; the code of ``checkify`` runs in its place, and the results keep their rules."""
         if not subfuns:
+            if asks_policy():
+                return self._show(operands, super().bind, **params)
             return super().bind(*operands, **params)
         return self._run_checked(subfuns[0], operands, **params)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 from jax.ad_checkpoint import checkpoint_name
-from jax.extend.core import Primitive
+from jax.extend.core import Primitive, find_top_trace
 from jax.interpreters import ad, batching, mlir
 
 from oplib.autograd.array_functions.compilation import bind_jaxpr
@@ -78,7 +78,22 @@ def run_inlined(call: BoundCall, arrays: Sequence[Any]) -> tuple[Structure, list
     return structure, [_mark.bind(value, name=call.record.name) for value in outputs]
 
 
-_mark = Primitive("op_name")
+def asks_policy() -> bool:
+    """Tells whether JAX evaluates a function to ask a policy of ``jax.checkpoint`` about each operation.
+
+    It does so before it differentiates the function, with its setting ``jax_remat3``.
+    """
+    return getattr(find_top_trace(()), "policy", None) is not None
+
+
+class _OpName(Primitive):
+    def bind(self, value: Any, *, name: str, **params: Any) -> Any:
+        if name and asks_policy():
+            return checkpoint_name(value, name)
+        return super().bind(value, name=name, **params)
+
+
+_mark = _OpName("op_name")
 """The identity. Where JAX differentiates it, the value gets the name of the op.
 
 A name cannot be transposed, so it would end a calculation with tangents, as of a jvp rule that calls the op.

@@ -106,7 +106,7 @@ class Carrier:
 
     def __init__(self, name: str) -> None:
         self.attachment = make_attachment(name, self._bind_linear)
-        self.call = CallPrimitive(name, self.attachment)
+        self.call = CallPrimitive(name, self.attachment, self._show)
         self.linear = Primitive(f"{name}.lin")
         self.call.def_effectful_abstract_eval(find_call_avals)
         self.linear.def_abstract_eval(find_linear_avals)
@@ -264,6 +264,27 @@ class Carrier:
             pushed = self._bind(call, levels, operands, _begin(call))
         pairs = zip(pushed, plan.differentiable, strict=True)
         return [value if has else ad.Zero(jax.typeof(value).to_tangent_aval()) for value, has in pairs]
+
+    def _show(
+        self,
+        primals: Sequence[Any],
+        bind: Callable[..., Any],
+        *,
+        call: BoundCall,
+        levels: Levels,
+        **kernel: Any,
+    ) -> list[Any]:
+        """Runs a call where a policy is asked about it before it is differentiated: see ``asks_policy``."""
+        record, jaxpr = call.record, kernel.get("call_jaxpr")
+        if jaxpr is None or not _can_inline(record) or takes_results_of_rule(record):
+            return mark_results(call, bind(*primals, call=call, levels=levels, **kernel))
+        if record.is_transparent and record.jvp is None:
+            return mark_results(call, bind_jaxpr(jaxpr)(*primals))
+        if record.derivative.forward is not None:
+            wanted = tuple(has_gradient(jax.typeof(value).dtype) for value in primals)
+            due = () if levels else tuple(map(_forget_placement, jaxpr.out_avals))
+            return self.run_forward(call, wanted, primals, levels=levels, due=due)[0]
+        return self._inline(call, levels, jaxpr, primals)
 
     def _inline(self, call: BoundCall, levels: Levels, jaxpr: Any, primals: Any) -> list[Any]:
         """Runs the kernel where policies of ``jax.checkpoint`` see its operations; see :mod:`.attachment`."""
