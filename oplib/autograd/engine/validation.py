@@ -52,7 +52,9 @@ def validate_gradients(
                 f"{source}: the gradient at index {index} is not a Tensor. Got {type(array).__name__}, "
                 "expected a Tensor or None. Return a Tensor."
             )
-        if array.shape != target.shape or array.dtype != target.dtype:
+        kind, own = target.__class__, array.aval  # of an array Python computes shape and dtype
+        due = target.aval if is_array_class[kind] else target
+        if own.shape != due.shape or own.dtype != due.dtype:
             if fitting is None:
                 fitting = list(grads)
             fitting[index] = _fit(
@@ -63,7 +65,7 @@ def validate_gradients(
                 complaint=f"{source} returned an invalid gradient at index {index}",
             )
         # a leaf; it may be in shard_map
-        elif is_tracer_class[type(target)] and not representation.tensor_mode:
+        elif is_tracer_class[kind] and not representation.tensor_mode:
             summed = sum_gradient(array, jax.typeof(target))
             if summed is not array:
                 fitting = list(grads) if fitting is None else fitting

@@ -191,7 +191,7 @@ class TapeNode(Node):
     """
 
     results_are_checked: ClassVar[bool] = False
-    has_one_slot: ClassVar[bool] = False
+    has_one_slot: bool = False
     runs_at_arrival: ClassVar[bool] = False
     runs_without_gradients: ClassVar[bool] = False
     follows_jax: ClassVar[bool] = False

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import jax.numpy as jnp
 
@@ -62,7 +62,7 @@ class SavedTensor:
     _output_nr: int = 0
     _trace: object = None
     _tangent_slot: TangentSlot | None = None
-    _original: Callable[[], Tensor | None] = staticmethod(lambda: None)
+    _original: Tensor | ref[Tensor] | None = None  # a leaf or constant itself
 
     def __init__(self, tensor: Tensor | None = None, node: TapeNode | None = None) -> None:
         """Saves ``tensor`` for ``node``, the node of the saving call (None if there is none)."""
@@ -71,16 +71,19 @@ class SavedTensor:
                 "SavedTensor: trying to create one from Python is forbidden. It is made by the call that "
                 "saves a tensor. Read grad_fn._raw_saved_tensors."
             )
-        storage = tensor._storage
-        self._array, self._storage, self._version = storage.array, storage, storage.version
+        storage = self._storage = tensor._storage
+        self._array, self._version, self._trace = storage.array, storage.version, tensor._trace
         made_by: Any = tensor._grad_fn
-        self._is_own = made_by is not None and made_by is node
-        self._output_nr = tensor._output_nr
-        self._trace = tensor._trace
+        if made_by is None:
+            self._original = tensor
+        else:
+            self._original = ref(tensor)
+            self._output_nr = tensor._output_nr
+            self._is_own = made_by is node
+            if not self._is_own:
+                self._edge = made_by, tensor._output_nr
         state = modes.state
         self._tangent_slot = tensor._tangent_slot if state.dual_level is None else claim_slot(tensor)
-        self._edge = None if made_by is None or self._is_own else gradient_edge(tensor)
-        self._original = weakref.ref(tensor) if made_by is not None else lambda: tensor
         if state.hook_pairs:
             self.pack(active_pairs(), tensor)
 
@@ -132,13 +135,9 @@ class SavedTensor:
             region.packed.append(self)
         self._array = None
         self._storage = NOBODY  # the storage would keep the old value alive
-        original = self._original()
-        if original is None:
-            return
-        # a leaf: keep its edge and not the leaf
-        if self._edge is None and not self._is_own:
-            self._edge = gradient_edge(original)
-        del self._original
+        if isinstance(self._original, Tensor):
+            self._edge = gradient_edge(self._original)  # of a leaf: keep its edge and not the leaf
+        self._original = None
 
     @property
     def is_packed(self) -> bool:
@@ -206,14 +205,17 @@ class SavedTensor:
             SavedTensorError: the value is freed, or has been written in place since it was saved.
             GradientTypeError: an unpack hook returned an object that is not a Tensor.
         """
-        if self._pairs is None and self._storage.version == self._version:
-            array = self._array  # nearly always; the name of the node is for errors
-        else:
-            array = self.read(node.name())
-        original = self._original()
-        if original is not None and original._storage is self._storage and not self._is_own:
+        original: Any = self._original
+        if original.__class__ is ref:
+            original = original()
+        if (
+            original is not None
+            and original._storage is self._storage
+            and self._storage.version == self._version
+            and not self._is_own
+        ):
             return original
-        tensor = box(array)
+        tensor = box(self.read(node.name()))
         if self._pairs is None:
             tensor._storage = self._storage
         tensor._trace = self._trace
@@ -228,9 +230,8 @@ class SavedTensor:
     def free(self) -> None:
         """Drops the value, or the packed object."""
         self._pairs = ()
-        self._array = self._packed = self._edge = None
+        self._array = self._packed = self._edge = self._original = None
         self._storage = NOBODY
-        vars(self).pop("_original", None)
 
 
 def link(tensor: Tensor, edge: Edge) -> None:

@@ -13,14 +13,13 @@ from oplib.autograd.array_functions.array_function import has_gradient
 from oplib.autograd.nodes.gradient_representation import ARRAYS, is_array_class
 from oplib.autograd.saved.saved_tensor import SavedTensor
 from oplib.errors import AutogradError, describe
-from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 
 from .context import check_saved
-from .function_call import FunctionCall
+from .function_call import run_below
 from .function_node import BackwardCFunction
 from .jvp import call_jvp
-from .recording import box_arrays, finish_call
+from .recording import box_arrays, finish_call, note_arguments
 from .trees import flatten_values, pack_result, unflatten_values
 from .vmap import call_own_rule, uses_own_rule
 
@@ -169,13 +168,13 @@ class ArrayCall:
         values = mold.fill(boxes)
         ctx = _new(cls._backward_cls)
         ctx.needs_input_grad = mold.fill([box._requires_grad for box in boxes], False)
-        inner = FunctionCall(boxes, mold.flags, mold.count, mold.specs, modes.state, recording=False)
+        note_arguments(ctx, mold.flags, mold.count, mold.specs)
         first = mold.count - len(self._names)
         keywords = dict(zip(self._names, values[first:], strict=True))
-        result = box_arrays(inner.run_below(cls._call_forward, ctx, values[:first], keywords))
+        result = box_arrays(run_below(cls._call_forward, ctx, values[:first], keywords))
         kept = {name: vars(ctx)[name] for name in ("to_save", "saved_for_forward") if name in vars(ctx)}
         constant, dirty = set(map(id, ctx.non_differentiable)), set(map(id, ctx.dirty_tensors))
-        finish_call(ctx, result, inner)
+        finish_call(ctx, result, boxes)
         self._result = shape = Mold(result if isinstance(result, tuple) else (result,))
         outputs, self._kind = shape.take_operands(), type(result)
         vars(ctx).update(kept, _result=shape)

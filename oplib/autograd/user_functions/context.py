@@ -6,6 +6,7 @@ from typing import Any
 
 from oplib.errors import AutogradError, GradientTypeError
 from oplib.tensor import Tensor
+from oplib.tensor.inference import refuse_saving
 
 
 class FunctionCtx:
@@ -90,12 +91,19 @@ def _check_marked(tensors: tuple[Any, ...], method: str) -> None:
             )
 
 
-def check_saved(tensors: tuple[Any, ...], method: str) -> None:
-    """Raises if an argument of ``save_for_backward`` or ``save_for_forward`` is not a Tensor or None."""
+def check_saved(tensors: tuple[Any, ...], method: str, *, in_graph: bool = False) -> None:
+    """Raises if an argument of ``save_for_backward`` or ``save_for_forward`` is not a Tensor or None.
+
+    One that a node of a graph saves must be no inference tensor.
+    """
     for position, tensor in enumerate(tensors):
-        if not (tensor is None or isinstance(tensor, Tensor)):
+        if tensor is None:
+            continue
+        if not isinstance(tensor, Tensor):
             raise GradientTypeError(
                 f"{method}: it can only save Tensors, but argument {position} is of type "
                 f"{type(tensor).__name__}. Nothing else is checked for changes. Set it as an attribute: "
                 "ctx.name = value."
             )
+        if in_graph and tensor._storage.is_inference:
+            refuse_saving(tensor, method)

@@ -1,4 +1,4 @@
-"""One call of a Function: its arguments, bound to the parameters of forward, and whether it is recorded."""
+"""The arguments of a call of a Function, bound to the parameters of forward."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from oplib.autograd.nodes.gradient_representation import is_tracer_class
-from oplib.autograd.tangents import find_tangents, run_without_tangents
-from oplib.modes import ModeState, modes
+from oplib.autograd.tangents import run_without_tangents
+from oplib.modes import modes
 from oplib.tensor import Tensor, read_array
 from oplib.tensor.storage.overlay import overlays
-
-from .trees import Specs
 
 _ABSENT: Any = inspect.Parameter.empty
 _KEYWORD_KINDS = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
@@ -61,56 +59,20 @@ class Binding:
         return positional, bound.kwargs
 
 
-class FunctionCall:
-    """The facts of one ``apply`` that are known before its forward runs.
+def are_traced(inputs: Sequence[Tensor]) -> bool:
+    """Returns whether JAX may differentiate a call; in the trace of ``oplib.jit`` only the tape does."""
+    overlay = overlays.current
+    if overlay is not None and overlay.takes_writes and overlay.is_current_trace():
+        return False
+    return any(is_tracer_class[type(read_array(tensor))] for tensor in inputs)
 
-    Attributes:
-        inputs: the Tensors among the arguments.
-        argument_count: the number of arguments.
-        specs: the structures of arguments that are containers of Tensors.
-        flags: for each flat argument whether it is a Tensor.
-        sequence_nr: the sequence number of the node.
-        recording: whether the call is recorded.
-        tangents: the tangents of ``inputs``, or None if the call carries none.
-    """
 
-    __slots__ = ("argument_count", "flags", "inputs", "recording", "sequence_nr", "specs", "tangents")
-
-    def __init__(
-        self,
-        inputs: list[Tensor],
-        flags: Sequence[bool],
-        argument_count: int,
-        specs: Specs,
-        state: ModeState,
-        *,
-        recording: bool,
-    ) -> None:
-        self.inputs = inputs
-        self.argument_count = argument_count
-        self.specs = specs
-        self.flags = flags
-        self.sequence_nr = state.sequence_nr
-        self.recording = recording
-        level = state.dual_level
-        self.tangents: list[Tensor | None] | None = None if level is None else find_tangents(self.inputs)
-
-    @property
-    def is_traced(self) -> bool:
-        """Whether JAX may differentiate the call; in the trace of ``oplib.jit`` only the tape does."""
-        if self.tangents is not None:
-            return False
-        overlay = overlays.current
-        if overlay is not None and overlay.takes_writes and overlay.is_current_trace():
-            return False
-        return any(is_tracer_class[type(read_array(tensor))] for tensor in self.inputs)
-
-    def run_below(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Runs the forward with the tape and forward mode off."""
-        state = modes.state
-        before = state.grad_enabled
-        state.grad_enabled = False
-        try:
-            return run_without_tangents(function, *args)
-        finally:
-            state.grad_enabled = before
+def run_below(function: Callable[..., Any], *args: Any) -> Any:
+    """Runs a forward with the tape and forward mode off."""
+    state = modes.state
+    before = state.grad_enabled
+    state.grad_enabled = False
+    try:
+        return run_without_tangents(function, *args)
+    finally:
+        state.grad_enabled = before

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 
 _new: Any = object.__new__
+_new_lock: Any = type(threading.RLock())  # threading.RLock is a function of Python around it
+_NONE = type(None)
+_GRADIENTS = frozenset((Tensor, _NONE))
 
 
 class BackwardCFunction(TapeNode, FunctionCtx):
@@ -48,6 +51,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
 
     needs_input_grad: tuple[Any, ...] = ()
     _saved: tuple[SavedTensor | None, ...] | None = ()
+    _are_shown: bool = False  # somebody may hold the saved values themselves
     _saved_for_jvp: tuple[Tensor | None, ...] | None = None  # while jvp runs
     _argument_count: int = 1
     _argument_specs: Specs = NO_SPECS
@@ -96,27 +100,33 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         """The saved values, each of which accepts hooks. Freed ones raise SavedTensorError."""
         if self._saved is None:
             raise second_pass_error(self.name())
+        self._are_shown = True
         return self._saved
 
     def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
         """Calls the user's backward with Tensors, and returns one gradient for each tensor argument."""
-        due = self._materialized(grads, run) if self.materialize_grads else grads
         boxing = run.representation
-        boxed: Sequence[Any] = [None if grad is None else boxing.box(grad) for grad in due]
+        if self.materialize_grads and _NONE in map(type, grads):
+            grads = boxing.fill(grads, self.input_metadata)
+        boxed: Sequence[Any] = [None if grad is None else boxing.box(grad) for grad in grads]
         if self._output_specs:
             boxed = unflatten_values(boxed, self._output_count, self._output_specs)
         backward, state = self._get_user_fn(), modes.state
         if self._keeps_constants and run.create_graph and not self._has_warned:
             self._warn_of_constants(backward)
         try:
-            with self._find_mutex():
+            # Threads that run a node at once would share the user's state on ctx.
+            with vars(self).setdefault("_mutex", _new_lock()):
                 results = backward(self, *boxed)
         except TypeError:
             self._check_backward(len(boxed))
             raise
         finally:
             state.grad_enabled = run.create_graph
-        return [None if result is None else boxing.unbox(result) for result in self._flat_results(results)]
+        flat = self._flat_results(results)
+        return (
+            flat if boxing.tensor_mode else [None if grad is None else grad._storage.array for grad in flat]
+        )
 
     def read_operands(self, operands: list[Any]) -> Any:  # noqa: D102  described in TapeNode
         is_traced = self._forward_cls.is_traceable and self._saved is not None
@@ -150,22 +160,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
             stacklevel=find_user_level(),
         )
 
-    def _find_mutex(self) -> threading.RLock:
-        """Returns the lock of this node. Threads that run it at once would share the user's state on ctx."""
-        return vars(self).setdefault("_mutex", threading.RLock())
-
-    def _materialized(self, grads: Gradients, run: BackwardRun) -> Gradients:
-        """Replaces absent gradients by zeros."""
-        metadata = self.input_metadata
-        if len(grads) == len(metadata):
-            for grad in grads:
-                if grad is None:  # "None in grads" would call the arrays' own comparison
-                    break
-            else:
-                return grads
-        return run.representation.fill(grads, metadata)
-
-    def _flat_results(self, results: Any) -> list[Tensor | None]:
+    def _flat_results(self, results: Any) -> Sequence[Tensor | None]:
         """Checks the results of the user's backward, and picks the gradients of tensor arguments."""
         listed = results if isinstance(results, tuple) else (results,)
         count = self._argument_count
@@ -179,6 +174,8 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         leaves: Sequence[Any] = listed if len(listed) == count else listed[:count]
         if self._argument_specs:
             leaves = flatten_gradients(leaves, self._argument_specs, self.name())
+        elif _GRADIENTS.issuperset(map(type, leaves)) and False not in self._tensor_flags:
+            return leaves
         picked: list[Tensor | None] = []
         for position, (leaf, is_tensor) in enumerate(zip(leaves, self._tensor_flags, strict=True)):
             if leaf is not None and not isinstance(leaf, Tensor):
@@ -224,9 +221,10 @@ class BackwardCFunction(TapeNode, FunctionCtx):
 
     def release(self) -> None:
         """Frees the saved tensors. Attributes that the user set stay."""
-        for saved in self._saved or ():
-            if saved is not None:
-                saved.free()
+        if self._are_shown:
+            for saved in self._saved or ():
+                if saved is not None:
+                    saved.free()
         self._saved = None
 
     maybe_clear_saved_tensors = release

@@ -13,12 +13,14 @@ from oplib.errors import AutogradError, describe
 from oplib.hooks import require_parameters
 from oplib.tensor import Tensor, box
 
-from .function_call import FunctionCall
 from .function_node import BackwardCFunction
+
+Operands = tuple[Sequence[Tensor], Sequence[Tensor | None]]
+"""The Tensors among the arguments of a call, and the tangent of each, or None."""
 
 
 def push_tangents_through(
-    ctx: BackwardCFunction, leaves: Sequence[Any], outputs: Sequence[Any], call: FunctionCall
+    ctx: BackwardCFunction, leaves: Sequence[Any], outputs: Sequence[Any], operands: Operands
 ) -> None:
     """Calls the user's jvp, and sets the tangents of the outputs.
 
@@ -26,9 +28,8 @@ def push_tangents_through(
         MissingRuleError: the Function has no jvp.
         AutogradError: jvp returned a wrong number of tangents, or a tangent does not fit its output.
     """
-    assert call.tangents is not None
-    versions = {id(tangent): tangent._version for tangent in call.tangents if tangent is not None}
-    tangents = call_jvp(ctx, call.inputs, call.tangents)
+    versions = {id(tangent): tangent._version for tangent in operands[1] if tangent is not None}
+    tangents = call_jvp(ctx, *operands)
     dirty = {id(tensor) for tensor in ctx.dirty_tensors}
     constant = {id(tensor) for tensor in ctx.non_differentiable}
     for index, tangent in enumerate(tangents):
@@ -39,7 +40,7 @@ def push_tangents_through(
             if id(leaf) in dirty:
                 _check_written(ctx, index, find_tangent(output), tangent, versions)
             elif tangent is not None:
-                _check_view(ctx, output, tangent, call)
+                _check_view(ctx, output, tangent, operands)
             if tangent is not None:
                 check_tangent(output, tangent)
                 set_tangent(output, tangent)
@@ -136,7 +137,7 @@ def _check_written(
         )
 
 
-def _check_view(ctx: BackwardCFunction, output: Tensor, tangent: Tensor, call: FunctionCall) -> None:
+def _check_view(ctx: BackwardCFunction, output: Tensor, tangent: Tensor, operands: Operands) -> None:
     """Raises unless the tangent of a view of an input is a view of the tangent of this input.
 
     A later write into one of them must reach the other's tangent.
@@ -144,8 +145,7 @@ def _check_view(ctx: BackwardCFunction, output: Tensor, tangent: Tensor, call: F
     root = output._root
     if root is None:
         return
-    assert call.tangents is not None
-    for tensor, source in zip(call.inputs, call.tangents, strict=True):
+    for tensor, source in zip(*operands, strict=True):
         if source is None or root is not _root_of(tensor):
             continue
         if tangent._root is None:

@@ -23,7 +23,7 @@ from .function_node import BackwardCFunction
 
 def attach_outputs(
     ctx: BackwardCFunction, leaves: Sequence[Any], inputs: Sequence[Tensor], *, recording: bool
-) -> list[Any]:
+) -> Sequence[Any]:
     """Gives each returned tensor its history. Other values pass unchanged.
 
     A written input is returned as the same object with a new history. An input that is returned unchanged,
@@ -35,9 +35,10 @@ def attach_outputs(
             view is not the only result.
     """
     is_marked = ctx.dirty_tensors or ctx.non_differentiable
-    if recording and not is_marked and len(leaves) == 1 and _is_new(leaves[0], inputs):
-        _give_history(leaves[0], ctx, 0)
-        return [leaves[0]]
+    if recording and not is_marked and _are_new(leaves, inputs):
+        for slot, leaf in enumerate(leaves):
+            _give_history(leaf, ctx, slot)
+        return leaves
     dirty: set[int] = set()
     if ctx.dirty_tensors:
         dirty = _dirty(ctx, leaves, inputs, recording=recording)
@@ -116,18 +117,16 @@ def _refuse_written_views(ctx: BackwardCFunction, leaves: Sequence[Any]) -> None
         )
 
 
-def _is_new(leaf: Any, inputs: Sequence[Tensor]) -> bool:
-    """Returns whether a result is a tensor that forward has made, and no view. Nearly all are."""
-    if not isinstance(leaf, Tensor) or leaf._requires_grad or leaf._root is not None:
-        return False
-    for tensor in inputs:  # noqa: SIM110  all() costs as much as the rest
-        if tensor is leaf:
+def _are_new(leaves: Sequence[Any], inputs: Sequence[Tensor]) -> bool:
+    """Returns whether the results are different tensors that forward has made, and no views. Most are."""
+    for leaf in leaves:
+        if leaf.__class__ is not Tensor or leaf._requires_grad or leaf._root is not None:
             return False
-    return True
+    return len({*map(id, leaves), *map(id, inputs)}) == len(leaves) + len({*map(id, inputs)})
 
 
 def _give_history(output: Tensor, ctx: BackwardCFunction, slot: int) -> None:
-    if _is_differentiable(output._storage.spec.dtype):
+    if _is_differentiable(output._storage.array.aval.dtype):
         output._requires_grad = True
         output._grad_fn = ctx
         output._output_nr = slot

@@ -18,14 +18,12 @@ from oplib.autograd.saved.saved_tensor import SavedTensor
 from oplib.errors import AutogradError
 from oplib.modes import modes
 from oplib.tensor import Tensor
-from oplib.tensor.inference import refuse_saving
 
 from .context import FunctionCtx, check_saved
-from .function_call import FunctionCall
 from .function_node import BackwardCFunction
 from .jvp import push_tangents_through
 from .outputs import attach_outputs
-from .trees import NO_SPECS, Specs, flatten_values, pack_result
+from .trees import NO_SPECS, PLAIN, Specs, flatten_values, pack_result
 
 _RESERVED = frozenset(
     name
@@ -53,52 +51,84 @@ def box_arrays(result: Any) -> Any:
     return pack_result(boxed, count, specs, type(result))
 
 
-def finish_call(ctx: BackwardCFunction, result: Any, call: FunctionCall) -> Any:
+def note_arguments(ctx: BackwardCFunction, flags: Sequence[bool], count: int, specs: Specs) -> None:
+    """Notes how the arguments of a call are laid out. Its class has what most calls have.
+
+    Args:
+        ctx: the ctx of the call.
+        flags: for each flat argument whether it is a Tensor.
+        count: the number of arguments.
+        specs: the structures of arguments that are containers of Tensors.
+    """
+    ctx._tensor_flags = flags
+    if count != 1:
+        ctx._argument_count = count
+    if specs:
+        ctx._argument_specs = specs
+
+
+def finish_call(
+    ctx: BackwardCFunction,
+    result: Any,
+    inputs: Sequence[Tensor],
+    *,
+    number: int | None = None,
+    tangents: Sequence[Tensor | None] | None = None,
+) -> Any:
     """Makes the ctx the node of the outputs, and returns these in the structure of the result.
+
+    Args:
+        ctx: the ctx of the call.
+        result: what forward has returned.
+        inputs: the Tensors among the arguments.
+        number: the sequence number of the node; None if the call is not recorded.
+        tangents: the tangents of ``inputs``; None if the call carries none.
 
     Raises:
         AutogradError: forward set an attribute that every ctx has, or broke a rule of ``mark_dirty``.
         GradientTypeError: a saved value is not a Tensor.
     """
-    held = vars(ctx)
+    held, cls, state = vars(ctx), ctx._forward_cls, modes.state
     if not _RESERVED.isdisjoint(held):
         raise _refuse_reserved(ctx, min(_RESERVED.intersection(held)))
-    several, count, specs, state = False, 1, NO_SPECS, modes.state
-    if result.__class__ is Tensor:
-        leaves = [result]
-    else:
-        result = box_arrays(result) if ctx._forward_cls._is_users else result
-        several = isinstance(result, tuple)
-        values: tuple[Any, ...] = result if several else (result,)
-        count = len(values)
-        leaves, specs = flatten_values(values) if ctx._forward_cls._takes_trees else (list(values), specs)
-    _note_shape(ctx, call, count, specs)
-    if call.recording:
-        ctx.edges = tuple([gradient_edge(tensor) for tensor in call.inputs])
-        ctx.sequence_nr = call.sequence_nr
+    several, specs = isinstance(result, tuple), NO_SPECS
+    leaves: Sequence[Any] = result if several else (result,)
+    ctx._output_count = count = len(leaves)
+    if not PLAIN.issuperset(map(type, leaves)):
+        result = box_arrays(result) if cls._is_users else result
+        leaves = result if several else (result,)
+        leaves, specs = flatten_values(leaves) if cls._takes_trees else (leaves, specs)
+        ctx._output_specs = specs
+    if number is not None:
+        ctx.edges = tuple([gradient_edge(tensor) for tensor in inputs])
+        ctx.sequence_nr = number
         if ctx.to_save:
-            _check_saved(ctx)
-        if ctx._forward_cls._is_users:
-            note_constants(ctx, (*call.inputs, *leaves))
+            check_saved(ctx.to_save, "save_for_backward", in_graph=True)
+        if cls._is_users:
+            note_constants(ctx, (*inputs, *leaves))
         note_origin(ctx, state)
-    outputs = attach_outputs(ctx, leaves, call.inputs, recording=call.recording)
-    if call.recording:
+    outputs = attach_outputs(ctx, leaves, inputs, recording=number is not None)
+    if number is not None:
+        takes_all = ctx._materialize_non_diff_grads
         ctx.input_metadata = tuple(
-            [output._storage.array.aval if isinstance(output, Tensor) else None for output in outputs]
+            [
+                output._storage.array.aval
+                if isinstance(output, Tensor) and (takes_all or output._requires_grad)
+                else None
+                for output in outputs
+            ]
         )
-        if not ctx._materialize_non_diff_grads:
-            pairs = zip(ctx.input_metadata, outputs, strict=True)
-            ctx.input_metadata = tuple(
-                [meta if meta and source._requires_grad else None for meta, source in pairs]
-            )
+        ctx.has_one_slot = len(outputs) == 1
         ctx._saved = tuple([None if value is None else SavedTensor(value, ctx) for value in ctx.to_save])
         if state.creation_hooks:
             tell_creation(ctx)
-    if call.tangents is not None:
-        push_tangents_through(ctx, leaves, outputs, call)
+    if tangents is not None:
+        push_tangents_through(ctx, leaves, outputs, (inputs, tangents))
     for name in _PASSING:
         held.pop(name, None)
-    return outputs[0] if not several and not specs else pack_result(outputs, count, specs, type(result))
+    if specs or (several and result.__class__ is not tuple):
+        return pack_result(outputs, count, specs, type(result))
+    return tuple(outputs) if several else outputs[0]
 
 
 def _refuse_reserved(ctx: BackwardCFunction, name: str) -> AutogradError:
@@ -115,28 +145,11 @@ def note_constants(ctx: BackwardCFunction, known: Sequence[Any]) -> None:
         ctx: the ctx, which forward has filled.
         known: the arguments and results, which are no such values.
     """
+    ids = {*map(id, known)}
     for value in [*ctx.to_save, *vars(ctx).values()]:
-        if isinstance(value, Tensor) and not (value._requires_grad or value._is_detached):
-            is_new = not any(value is own for own in known)
-            if is_new and has_gradient(value._storage.spec.dtype):
-                ctx._keeps_constants = True
-
-
-def _note_shape(ctx: BackwardCFunction, call: FunctionCall, output_count: int, output_specs: Specs) -> None:
-    """Notes how the arguments and results of a call are laid out. Its class has what most calls have."""
-    ctx._tensor_flags = call.flags
-    if call.argument_count != 1:
-        ctx._argument_count = call.argument_count
-    if call.specs:
-        ctx._argument_specs = call.specs
-    if output_count != 1:
-        ctx._output_count = output_count
-    if output_specs:
-        ctx._output_specs = output_specs
-
-
-def _check_saved(ctx: BackwardCFunction) -> None:
-    check_saved(ctx.to_save, "save_for_backward")
-    for tensor in ctx.to_save:
-        if tensor is not None and tensor._storage.is_inference:
-            refuse_saving(tensor, "save_for_backward")
+        if (
+            isinstance(value, Tensor)
+            and not (id(value) in ids or value._requires_grad or value._is_detached)
+            and has_gradient(value._storage.spec.dtype)
+        ):
+            ctx._keeps_constants = True

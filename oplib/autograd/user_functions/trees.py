@@ -14,7 +14,8 @@ from oplib.tensor import Tensor
 Specs = Mapping[int, TreeSpec]
 """The structure of each value that is a container of tensors, by its position. Other values are leaves."""
 
-_ATOMS = frozenset((int, float, bool, complex, str, bytes, type(None)))
+PLAIN = frozenset((Tensor, int, float, bool, complex, str, bytes, type(None)))
+"""The classes of nearly all values; such a value is a leaf."""
 NO_SPECS: Specs = {}
 
 
@@ -24,7 +25,7 @@ def flatten_values(values: Iterable[Any]) -> tuple[list[Any], Specs]:
     specs: dict[int, TreeSpec] | None = None
     for position, value in enumerate(values):
         kind = value.__class__
-        if kind is Tensor or kind in _ATOMS or is_array_class[kind] or isinstance(value, Tensor):
+        if kind in PLAIN or is_array_class[kind] or isinstance(value, Tensor):
             leaves.append(value)
             continue
         parts, spec = tree_flatten_dataclasses(value)

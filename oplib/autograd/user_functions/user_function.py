@@ -6,16 +6,17 @@ import warnings
 from typing import Any, ClassVar
 
 from oplib.autograd.nodes.gradient_representation import is_array_class
+from oplib.autograd.tangents import find_tangents
 from oplib.errors import AutogradError, GradientTypeError, MissingRuleError
 from oplib.hooks import refuse_later, require_parameters
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
 from oplib.tracebacks import find_user_level, refine_error
 
-from .function_call import Binding, FunctionCall
+from .function_call import Binding, are_traced
 from .function_node import BackwardCFunction
-from .recording import finish_call
-from .trees import flatten_values, unflatten_values
+from .recording import finish_call, note_arguments
+from .trees import NO_SPECS, PLAIN, flatten_values, unflatten_values
 
 _new: Any = object.__new__
 
@@ -189,7 +190,9 @@ class Function(metaclass=FunctionMeta):
         binding = cls._binding_cache or cls._binding()
         args, keywords = binding.bind(args, kwargs) if kwargs or binding.is_complete else (args, kwargs)
         values = (*args, *keywords.values()) if keywords else args
-        leaves, specs = flatten_values(values) if cls._takes_trees else (list(values), {})
+        leaves, specs = values, NO_SPECS
+        if cls._takes_trees and not PLAIN.issuperset(map(type, values)):
+            leaves, specs = flatten_values(values)
         flags: list[bool] = []
         needs: list[bool] = []
         inputs: list[Tensor] = []
@@ -202,16 +205,19 @@ class Function(metaclass=FunctionMeta):
             elif is_array_class[type(leaf)] and cls._is_users:
                 return upcalls.apply_as_op(cls, args, keywords)
         ctx = _new(cls._backward_cls)
-        ctx.needs_input_grad = unflatten_values(needs, len(values), specs)
+        ctx.needs_input_grad = unflatten_values(needs, len(values), specs) if specs else tuple(needs)
+        note_arguments(ctx, flags, len(values), specs)
         state = modes.state
-        recording = state.grad_enabled and True in needs and not state.inference
-        call = FunctionCall(inputs, flags, len(values), specs, state, recording=recording)
-        state.sequence_nr += recording
+        tangents = None if state.dual_level is None else find_tangents(inputs)
+        number = None
+        if state.grad_enabled and True in needs and not state.inference:
+            number = state.sequence_nr
+            state.sequence_nr += 1
         # JAX differentiates the body of a control flow function, so there JAX gets the rule of each call.
-        is_on_tape = recording and state.region is None
-        if not is_on_tape and cls._is_users and call.is_traced:
+        is_on_tape = number is not None and state.region is None
+        if not is_on_tape and cls._is_users and tangents is None and are_traced(inputs):
             return upcalls.apply_as_op(cls, args, keywords)
-        # The lines of call.run_below: its frame would be a part of the cost of each Function.
+        # The lines of run_below: its frame would be a part of the cost of each Function.
         before = state.grad_enabled, state.forward_enabled
         state.watchers -= state.dual_level is not None and before[1]  # as switch_forward_mode does
         state.grad_enabled = state.forward_enabled = False
@@ -220,7 +226,7 @@ class Function(metaclass=FunctionMeta):
         finally:
             state.watchers += (state.dual_level is not None) * (before[1] - state.forward_enabled)
             state.grad_enabled, state.forward_enabled = before
-        return finish_call(ctx, result, call)
+        return finish_call(ctx, result, inputs, number=number, tangents=tangents)
 
     @classmethod
     def _call_forward(cls, ctx: BackwardCFunction, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
