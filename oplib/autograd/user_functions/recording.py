@@ -88,10 +88,10 @@ def finish_call(
         AutogradError: forward set an attribute that every ctx has, or broke a rule of ``mark_dirty``.
         GradientTypeError: a saved value is not a Tensor.
     """
-    held, cls, state = vars(ctx), ctx._forward_cls, modes.state
+    held, cls, state, specs = vars(ctx), ctx._forward_cls, modes.state, NO_SPECS
     if not _RESERVED.isdisjoint(held):
         raise _refuse_reserved(ctx, min(_RESERVED.intersection(held)))
-    several, specs = isinstance(result, tuple), NO_SPECS
+    several = isinstance(result, tuple)
     leaves: Sequence[Any] = result if several else (result,)
     ctx._output_count = count = len(leaves)
     if not PLAIN.issuperset(map(type, leaves)):
@@ -102,8 +102,7 @@ def finish_call(
     if number is not None:
         ctx.edges = tuple([gradient_edge(tensor) for tensor in inputs])
         ctx.sequence_nr = number
-        if ctx.to_save:
-            check_saved(ctx.to_save, "save_for_backward", in_graph=True)
+        check_saved(ctx.to_save, "save_for_backward", in_graph=True)
         if cls._is_users:
             note_constants(ctx, (*inputs, *leaves))
         note_origin(ctx, state)
