@@ -6,6 +6,7 @@ from .first_nan import FirstNaN, first_nan
 from .gradients import EdgeStatistics, FirstBad, GradientReport
 from .graph import Graph, graph
 from .groups import FunctionSummary
+from .memory import MemoryReport, MemoryRow, memory
 from .profile_report import ProfileReport, ProfileRow, profile
 from .program_report import ProgramReport, program
 from .records import NodeRecord, SavedRecord, read_nodes
@@ -19,6 +20,8 @@ __all__ = [
     "FunctionSummary",
     "GradientReport",
     "Graph",
+    "MemoryReport",
+    "MemoryRow",
     "NodeRecord",
     "OpsTable",
     "ProfileReport",
@@ -28,6 +31,7 @@ __all__ = [
     "first_nan",
     "graph",
     "graph_text",
+    "memory",
     "ops",
     "profile",
     "program",

@@ -15,7 +15,7 @@ from jax.tree_util import keystr, tree_flatten_with_path, tree_leaves
 
 from oplib.autograd.anomaly_mode import detect_anomaly
 from oplib.autograd.nodes.locations import find_frame, locate_line, show_location
-from oplib.errors import ArgumentTypeError, describe
+from oplib.errors import describe
 from oplib.library.objects.observers import ObservedCall, observing
 from oplib.modes import modes
 from oplib.tensor import Tensor
@@ -23,6 +23,7 @@ from oplib.tracebacks import entry_point
 from oplib.transforms.tracing.paths import Walk
 
 from .records import name_op, read_saved
+from .traversal import require_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +73,7 @@ def first_nan(step: Callable[..., Any], *args: Any, **kwargs: Any) -> FirstNaN |
         sqrt made the first nan, called at ...
             self: f32[2], from -1 to 4
     """
-    if not callable(step):
-        raise ArgumentTypeError(
-            f"first_nan: expected a function. Got {describe(step)} of type {type(step).__name__}. Give the "
-            "step, and its arguments after it."
-        )
+    require_step(step, "first_nan")
     search = _Search(_name_tensors(step, args, kwargs))
     state = modes.state
     hooks, state.node_hooks = state.node_hooks, (search.start_node, search.end_node)

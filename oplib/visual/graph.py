@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from .gradients import GradientReport, run_backward
 from .groups import FunctionSummary, name_code, summarize
 from .node_drawing import format_bytes
 from .page import write_page
-from .records import NodeRecord, find_nodes, make_records, name_parameters
+from .records import NodeRecord, count_saved, find_nodes, make_records, name_parameters
 from .svg import draw_svg
 from .text import align, graph_text
 from .traversal import list_tensors
@@ -79,14 +79,8 @@ class Graph:
             ArgumentValueError: the ending names no form.
             DataError: the file cannot be written.
         """
-        path = Path(path)
         forms = {".html": self.html, ".svg": self.svg, ".dot": self.dot, ".txt": self.__str__}
-        if path.suffix not in forms:
-            raise ArgumentValueError(
-                f"graph.save: the ending of the path names no form. Got {str(path)!r}. Choose one of "
-                f"{', '.join(forms)}."
-            )
-        return write_text(path, forms[path.suffix](), "graph.save")
+        return save_form(path, forms, "graph.save")
 
     def summary(self) -> list[FunctionSummary]:
         """Returns the numbers of nodes and saved bytes for each function that recorded nodes."""
@@ -95,7 +89,7 @@ class Graph:
     @property
     def nbytes(self) -> int:
         """The bytes that the graph keeps; an array that several nodes keep counts once."""
-        return sum({value.key: value.nbytes for node in self.nodes for value in node.saved}.values())
+        return count_saved(self.nodes)
 
     def __str__(self) -> str:
         if len(self.nodes) <= MOST_TEXT:
@@ -123,12 +117,20 @@ def _show_ops(summary: FunctionSummary) -> str:
     return ", ".join(f"{op} ×{count}" for op, count in summary.ops)
 
 
-def write_text(path: Path, text: str, caller: str) -> Path:
-    """Writes a file and returns its path.
+def save_form(given: str | os.PathLike[str], forms: Mapping[str, Callable[[], str]], caller: str) -> Path:
+    """Writes a file in the form that its ending names, and returns its path.
 
     Raises:
+        ArgumentValueError: the ending names no form.
         DataError: the file cannot be written.
     """
+    path = Path(given)
+    if path.suffix not in forms:
+        raise ArgumentValueError(
+            f"{caller}: the ending of the path names no form. Got {str(path)!r}. Choose one of "
+            f"{', '.join(forms)}."
+        )
+    text = forms[path.suffix]()
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

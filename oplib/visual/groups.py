@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import CodeType
 
-from .records import NodeRecord
+from .records import NodeRecord, name_place
 
 LONGEST = 200
 """The most nodes that a group has before it is cut."""
@@ -99,8 +98,7 @@ def _make_group(runs: Sequence[Sequence[NodeRecord]]) -> NodeGroup:
     )
     title += f" and {len(counts) - 2} more" if len(counts) > 2 else ""
     code = counts.most_common(1)[0][0]
-    place = "" if code is None else f"{Path(code.co_filename).name}:{code.co_firstlineno}"
-    return NodeGroup(title, place, [node.number for run in runs for node in run])
+    return NodeGroup(title, name_place(code), [node.number for run in runs for node in run])
 
 
 def name_code(code: CodeType | None) -> str:
@@ -154,7 +152,7 @@ def summarize(nodes: Sequence[NodeRecord]) -> list[FunctionSummary]:
     summaries = [
         FunctionSummary(
             name_code(code),
-            "" if code is None else f"{Path(code.co_filename).name}:{code.co_firstlineno}",
+            name_place(code),
             counts.total(),
             sizes[code],
             tuple(counts.most_common(4)),

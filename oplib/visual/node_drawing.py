@@ -129,9 +129,7 @@ def draw_curve(points: Sequence[Point]) -> str:
     return "".join(parts)
 
 
-def draw_edge(
-    points: Sequence[Point], start: int, end: int | None, report: GradientReport | None, extra: str = ""
-) -> str:
+def draw_edge(points: Sequence[Point], start: int, end: int | None, report: GradientReport | None) -> str:
     """Returns the element of an edge along which data flows from one node to another.
 
     Args:
@@ -139,10 +137,9 @@ def draw_edge(
         start: the number of the node that made the data.
         end: of the node that reads it; None where the edge leads out of a block.
         report: of the gradients, if the backward has run.
-        extra: a class.
     """
     classes, style = classify_edge(start, [] if end is None else [end], report)
-    classes += " out" if end is None else f" {extra}" if extra else ""
+    classes += " out" if end is None else ""
     return f'<path class="{classes}"{style} d="{draw_curve(points)}"/>'
 
 

@@ -12,7 +12,7 @@ from .gradients import EdgeStatistics, GradientReport
 from .groups import summarize
 from .node_drawing import classify_edge, format_bytes
 from .picture import Block, Picture, compose
-from .records import NodeRecord
+from .records import NodeRecord, count_saved
 from .svg import MOST_SHOWN, draw_arrows, read_asset
 
 MOST_DETAILED = 20_000
@@ -33,7 +33,6 @@ def write_page(
         facts: shown beside the numbers of nodes and bytes.
     """
     picture = compose(nodes, report)
-    saved = {value.key: value.nbytes for node in nodes for value in node.saved}
     data = {
         "blocks": [_pack_block(block, len(nodes)) for block in picture.blocks],
         "rows": picture.layers.rows,
@@ -52,7 +51,7 @@ def write_page(
     }
     chips = [f"<b>{sum(not node.is_leaf for node in nodes):,}</b> nodes"]
     chips.append(f"<b>{sum(node.is_leaf for node in nodes):,}</b> leaves")
-    chips.append(f"saved <b>{format_bytes(sum(saved.values()))}</b>")
+    chips.append(f"saved <b>{format_bytes(count_saved(nodes))}</b>")
     chips += [f"<b>{escape(fact)}</b>" for fact in facts]
     shown = "".join(f'<span class="chip">{chip}</span>' for chip in chips)
     if report is not None and report.first is not None:

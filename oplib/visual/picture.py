@@ -10,7 +10,7 @@ from .gradients import GradientReport
 from .groups import NodeGroup, group_nodes
 from .layout import GAP_Y, Layers, Point, Size, make_layers, place
 from .node_drawing import clip, draw_edge, draw_node, format_bytes, measure_node
-from .records import NodeRecord
+from .records import NodeRecord, count_saved
 
 PAD, HEAD = 16.0, 40.0
 MOST_OPEN = 400
@@ -112,9 +112,9 @@ def _make_block(
     leaving: Collection[int],
 ) -> Block:
     members = group.members
-    saved = {value.key: value.nbytes for number in members for value in nodes[number].saved}
+    saved = count_saved(nodes[number] for number in members)
     facts = f"{group.place} · {len(members)} nodes"
-    facts += f" · {format_bytes(sum(saved.values()))}" if saved else ""
+    facts += f" · {format_bytes(saved)}" if saved else ""
     title = clip(group.title, 48)
     width = max(len(title) * 7.6 + 60, len(facts) * 6.0 + 36, 150.0)
     head = f'<text class="title" x="30" y="19">{escape(title)}</text>'

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from html import escape
 from time import perf_counter
 from typing import Any
 
 import jax
 from jax.core import Tracer
 
-from oplib.errors import ArgumentTypeError, describe
 from oplib.library.objects.observers import ObservedCall, observing
 from oplib.modes import modes
 from oplib.pytree import tree_leaves
@@ -21,9 +19,8 @@ from oplib.tracebacks import entry_point
 
 from .node_drawing import format_bytes
 from .records import name_op, name_op_of, read_saved
-from .report import Report, write_section
-from .text import align
-from .traversal import collect_edges
+from .report import Report, Table
+from .traversal import collect_edges, require_step
 
 _HEADS = ("op", "calls", "forward", "backward", "saved", "")
 _OTHER = "(Python, views, compiled programs)"
@@ -67,11 +64,10 @@ class ProfileReport(Report):
     rows: Sequence[ProfileRow]
     total: float
 
-    def __str__(self) -> str:
-        head = f"profile of {self.name}: {_show_seconds(self.total)}"
-        return "\n".join([head, "", *align(self._list_rows())])
+    def _show_title(self) -> str:
+        return f"profile of {self.name}: {_show_seconds(self.total)}"
 
-    def _list_rows(self) -> list[list[str]]:
+    def _list_tables(self) -> list[Table]:
         rows = [
             [
                 row.op,
@@ -84,13 +80,8 @@ class ProfileReport(Report):
             for row in self.rows
         ]
         rest = max(self.total - sum(row.seconds for row in self.rows), 0.0)
-        return [list(_HEADS), *rows, [_OTHER, "", _show_seconds(rest), "", "", f"{rest / self.total:.0%}"]]
-
-    def _write_body(self) -> str:
-        return (
-            f'<main class="oplib-graph oplib-program"><h1>profile of <b>{escape(self.name)}</b>: '
-            f"{_show_seconds(self.total)}</h1>{write_section('by op', self._list_rows())}</main>"
-        )
+        rows.append([_OTHER, "", _show_seconds(rest), "", "", f"{rest / self.total:.0%}"])
+        return [("", [_HEADS, *rows])]
 
 
 def _show_seconds(seconds: float) -> str:
@@ -123,11 +114,7 @@ def profile(step: Callable[..., Any], *args: Any, **kwargs: Any) -> ProfileRepor
         >>> sorted((row.op, row.calls) for row in report.rows), sum(row.nbytes for row in report.rows)
         ([('accumulate', 0), ('exp', 1), ('mul', 1), ('sum', 1)], 512)
     """
-    if not callable(step):
-        raise ArgumentTypeError(
-            f"profile: expected a function. Got {describe(step)} of type {type(step).__name__}. Give the "
-            "step, and its arguments after it."
-        )
+    require_step(step, "profile")
     with _Profiler().watching():  # watched calls take a way of their own, which is compiled too
         step(*args, **kwargs)
     profiler = _Profiler()

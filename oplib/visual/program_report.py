@@ -12,8 +12,7 @@ from oplib.tracebacks import entry_point
 from oplib.transforms.jit.function import JitFunction
 
 from .node_drawing import format_bytes
-from .report import Report, write_section
-from .text import align
+from .report import Report, Table
 
 _MEMORY = {
     "arguments": "argument_size_in_bytes",
@@ -44,26 +43,21 @@ class ProgramReport(Report):
     memory: Mapping[str, int]
     jaxpr: str
 
-    def __str__(self) -> str:
-        parts = [f"program of {self.name}"]
-        for title, rows in self._list_tables():
-            parts += ["", title, *[f"  {line}" for line in (align(rows) if rows else ["none"])]]
-        return "\n".join([*parts, "", "jaxpr", *[f"  {line}" for line in self.jaxpr.splitlines()]])
+    def _show_title(self) -> str:
+        return f"program of {self.name}"
 
-    def _list_tables(self) -> list[tuple[str, list[list[str]]]]:
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n\njaxpr\n{self.jaxpr}"
+
+    def _list_tables(self) -> list[Table]:
         operands = [[name, shape, "donated" if donated else ""] for name, shape, donated in self.operands]
         memory = [[name, format_bytes(count)] for name, count in self.memory.items()]
         cost = [[name, f"{value:,.0f}"] for name, value in self.cost.items()]
         effects = list(map(list, self.effects))
         return [("operands", operands), ("effects", effects), ("cost", cost), ("memory", memory)]
 
-    def _write_body(self) -> str:
-        tables = [write_section(title, rows) for title, rows in self._list_tables()]
-        return (
-            f'<main class="oplib-graph oplib-program"><h1>program of <b>{escape(self.name)}</b></h1>'
-            f'<div class="tables">{"".join(tables)}</div>'
-            f"<h2>jaxpr</h2><pre>{escape(self.jaxpr)}</pre></main>"
-        )
+    def _write_rest(self) -> str:
+        return f"<details><summary><h2>jaxpr</h2></summary><pre>{escape(self.jaxpr)}</pre></details>"
 
 
 @entry_point

@@ -91,12 +91,22 @@ class NodeRecord:
     @property
     def place(self) -> str:
         """File and line, as ``step.py:20``; empty if they are not known."""
-        return "" if self.location is None else f"{Path(self.location[0].co_filename).name}:{self.line}"
+        return name_place(self.code, self.line)
 
     @property
     def nbytes(self) -> int:
         """The bytes that the node keeps, without those that it keeps twice."""
-        return sum({value.key: value.nbytes for value in self.saved}.values())
+        return count_saved([self])
+
+
+def name_place(code: CodeType | None, line: int | None = None) -> str:
+    """Returns file and line, by default the first of the code; empty if there is no code."""
+    return "" if code is None else f"{Path(code.co_filename).name}:{line or code.co_firstlineno}"
+
+
+def count_saved(nodes: Iterable[NodeRecord]) -> int:
+    """Returns the bytes that nodes keep; an array that several of them keep counts once."""
+    return sum({value.key: value.nbytes for node in nodes for value in node.saved}.values())
 
 
 @entry_point

@@ -6,29 +6,47 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from html import escape
+from itertools import starmap
 from pathlib import Path
 
-from oplib.errors import ArgumentValueError
 from oplib.tracebacks import entry_point
 
-from .graph import write_text
+from .graph import save_form
 from .svg import read_asset
+from .text import align
+
+Table = tuple[str, Sequence[Sequence[str]]]
+"""The title of a table, and its rows. The first row of a table without a title has the heads."""
 
 
 class Report(ABC):
     """Tables under a title. ``str`` gives text, ``html()`` a page, and a notebook shows the tables."""
 
-    name: str
+    @abstractmethod
+    def _show_title(self) -> str: ...
 
     @abstractmethod
-    def __str__(self) -> str: ...
+    def _list_tables(self) -> Sequence[Table]: ...
 
-    @abstractmethod
-    def _write_body(self) -> str: ...
+    def __str__(self) -> str:
+        parts = [self._show_title()]
+        for title, rows in self._list_tables():
+            parts += ["", *([title] if title else ()), *(align(rows) if rows else ["none"])]
+        return "\n".join(parts)
+
+    def _write_body(self) -> str:
+        sections = "".join(starmap(_write_section, self._list_tables()))
+        return (
+            f'<main class="oplib-graph oplib-program"><h1>{escape(self._show_title())}</h1>'
+            f'<div class="tables">{sections}</div>{self._write_rest()}</main>'
+        )
+
+    def _write_rest(self) -> str:
+        return ""
 
     def html(self) -> str:
         """Returns a page for browsers: one file that needs no network."""
-        head = f'<meta charset="utf-8"><title>{escape(self.name)}</title>'
+        head = f'<meta charset="utf-8"><title>{escape(self._show_title())}</title>'
         view = '<meta name="viewport" content="width=device-width,initial-scale=1">'
         return (
             f'<!doctype html><html lang="en"><head>{head}{view}{_read_style()}</head>'
@@ -49,20 +67,23 @@ class Report(ABC):
             ArgumentValueError: the ending names no form.
             DataError: the file cannot be written.
         """
-        path = Path(path)
         caller = f"{type(self).__name__.removesuffix('Report').lower()}.save"
-        if path.suffix not in (".html", ".txt"):
-            raise ArgumentValueError(
-                f"{caller}: the ending of the path names no form. Got {str(path)!r}. Choose .html or .txt."
-            )
-        return write_text(path, self.html() if path.suffix == ".html" else str(self), caller)
+        return save_form(path, {".html": self.html, ".txt": self.__str__}, caller)
 
 
-def write_section(title: str, rows: Sequence[Sequence[str]]) -> str:
+def _write_section(title: str, rows: Sequence[Sequence[str]]) -> str:
     """Returns a table with its title, as HTML."""
-    cells = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
-    shown = "".join(f"<tr>{row}</tr>" for row in cells) or "<tr><td>none</td></tr>"
-    return f"<section><h2>{title}</h2><div><table>{shown}</table></div></section>"
+    lines = ["".join(map(_write_cell, row)) for row in rows]
+    head = f"<h2>{title}</h2>" if title else ""
+    if not title:
+        lines[0] = lines[0].replace("td>", "th>")
+    shown = "".join(f"<tr>{line}</tr>" for line in lines) or "<tr><td>none</td></tr>"
+    return f"<section>{head}<div><table>{shown}</table></div></section>"
+
+
+def _write_cell(cell: str) -> str:
+    share = f' style="--share:{cell}"' if cell.endswith("%") else ""
+    return f"<td{share}>{escape(cell)}</td>"
 
 
 def _read_style() -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from oplib.autograd.graph import Node
-from oplib.errors import GradientTypeError
+from oplib.errors import ArgumentTypeError, GradientTypeError, describe
 from oplib.tensor import Tensor
 
 Edges: TypeAlias = Sequence[tuple[Node | None, int]]
@@ -33,6 +33,15 @@ def require_tensors(values: Iterable[object], caller: str, name: str) -> None:
                 f"{caller}: '{name}' holds something that is no Tensor. Got {type(value).__name__}. "
                 "Pass Tensors: only they have a graph."
             )
+
+
+def require_step(step: Any, caller: str) -> None:
+    """Raises ArgumentTypeError for what cannot be called."""
+    if not callable(step):
+        raise ArgumentTypeError(
+            f"{caller}: expected a function. Got {describe(step)} of type {type(step).__name__}. Give the "
+            "step, and its arguments after it."
+        )
 
 
 # Traversal uses an explicit stack, because a graph may be a million nodes deep.

@@ -60,6 +60,7 @@ def test_the_page_escapes_and_has_every_part(tmp_path):
     page = made.save(tmp_path / "a.html").read_text(encoding="utf-8")
     assert page == made.html()
     assert all(f"<h2>{title}</h2>" in page for title in ("operands", "effects", "cost", "memory", "jaxpr"))
+    assert "<details><summary><h2>jaxpr</h2></summary><pre>" in page  # it is folded
     assert made._write_body() in made._repr_html_()
     assert made.save(tmp_path / "a.txt").read_text(encoding="utf-8") == str(made)
 
@@ -68,7 +69,7 @@ def test_another_function_a_wrong_ending_and_a_bad_path_are_errors(tmp_path):
     with pytest.raises(TypeError, match=r"program: expected a function of oplib.jit. Got .* Give oplib.jit"):
         program(lambda x: x, oplib.ones(3))
     made = program(oplib.jit(lambda x: x * 2), oplib.ones(3))
-    with pytest.raises(ValueError, match=r"program.save: the ending .* Choose .html or .txt"):
+    with pytest.raises(ValueError, match=r"program.save: the ending .* Choose one of .html, .txt"):
         made.save(tmp_path / "a.pdf")
     with pytest.raises(DataError, match=r"program.save: the file cannot be written"):
         made.save(tmp_path / "none" / "a.txt")
