@@ -55,6 +55,36 @@ def test_ops_pack_as_torch_does(assert_agrees, call):
     assert_agrees(lambda lib: count_packs(lib, CALLS[call]))
 
 
+IN_PLACE = {
+    "mul_": lambda lib, y, x: y.mul_(x),
+    "sin_": lambda lib, y, x: y.sin_(),
+    "div_": lambda lib, y, x: y.div_(x),
+    "pow_": lambda lib, y, x: y.pow_(3),
+    "log_": lambda lib, y, x: y.log_(),
+    "lerp_": lambda lib, y, x: y.lerp_(x * 2, x),
+    "clamp_": lambda lib, y, x: y.clamp_(1.5),
+    "addcmul_": lambda lib, y, x: y.addcmul_(y, x),
+    "an operator": lambda lib, y, x: y.__imul__(x),
+    "a view": lambda lib, y, x: y[:1].mul_(x[:1]),
+    "silu": lambda lib, y, x: lib.nn.functional.silu(y, inplace=True),
+    "elu": lambda lib, y, x: lib.nn.functional.elu(y, inplace=True),
+    "an item": lambda lib, y, x: y.__setitem__(0, x[1] * y[0]),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_a_hook_may_keep_the_old_value_of_an_in_place_op(assert_agrees, name):
+    def run(lib):
+        x = leaf(lib, 1, 2)
+        with graph(lib).saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
+            y = x * 1
+            IN_PLACE[name](lib, y, x)
+        y.sum().backward()
+        return y, y._version, x.grad
+
+    assert_agrees(run)
+
+
 def order_of_packing(lib, inside):
     a = leaf(lib, 2)
     with graph(lib).saved_tensors_hooks(lambda t: 2 * t, lambda t: t):

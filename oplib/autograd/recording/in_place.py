@@ -13,7 +13,7 @@ from typing import Any
 from jax.core import Tracer
 
 from oplib.autograd.nodes.accumulate import gradient_edge
-from oplib.autograd.tangents import carries_tangents, find_tangent, write_tangent
+from oplib.autograd.tangents import carries_tangents, find_tangent, freeze, write_tangent
 from oplib.errors import ArgumentError, AutogradError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, can_cast, upcalls
@@ -112,18 +112,19 @@ def refuse_leaf(tensor: Tensor, op: str) -> None:
         )
 
 
-def update_in_place(tensor: Tensor, compute: Callable[[], Tensor], op: str) -> Tensor:
+def update_in_place(tensor: Tensor, compute: Callable[[Tensor], Tensor], op: str) -> Tensor:
     """Makes a tensor hold a result that is computed out of place from it, atomically among threads.
 
     Args:
         tensor: the tensor to write, which :func:`check_may_write` has accepted.
-        compute: computes the result from the tensor. It is called again if another thread has written
-            meanwhile.
+        compute: computes the result from the tensor, or from one of the same value which a hook for saved
+            tensors may keep. It is called again if another thread has written meanwhile.
         op: the in-place op, for errors.
     """
     while True:
         seen = tensor._storage.owner.array
-        if write_in_place(tensor, compute(), op, seen) is not None:
+        operand = freeze(tensor) if modes.state.hook_pairs else tensor
+        if write_in_place(tensor, compute(operand), op, seen) is not None:
             return tensor
 
 

@@ -10,6 +10,7 @@ from inspect import Parameter
 from typing import Any
 
 from oplib.autograd.recording.in_place import check_may_write, write_in_place
+from oplib.autograd.tangents import freeze
 from oplib.builtin.in_place import require_tensor_to_write
 from oplib.builtin.values import is_item
 from oplib.builtin.writing.resizing import write_enlarging
@@ -30,8 +31,12 @@ _MAY_NOT_WRITE = (
     "{0}._root is not None or {0}._storage.__class__ is not __Storage or {0}._read_only "
     "or {0}._requires_grad or __modes.state.watchers"
 )
+# a hook for saved tensors may keep the old value that it gets, so that is a tensor of its own
+_APART = "if __modes.state.hook_pairs: {0} = __freeze(__target)"
 _OWNER_ARRAY = "__storage.array if __storage.__class__ is __Storage else __get_owner_array(__storage)"
-_WRITE = "__written = __write({}, None, {!r}, __seen)\nif __written is not None: return __written\ncontinue"
+_WRITE = (
+    "__written = __write(__target, None, {!r}, __seen)\nif __written is not None: return __written\ncontinue"
+)
 
 
 def specify_in_place(
@@ -58,10 +63,12 @@ def specify_in_place(
         f"    if {first}.__class__ is not __Tensor or {_MAY_NOT_WRITE.format(first)}:",
         f"        __require_tensor({first}, {name!r})",
         f"        __check_may_write({first}, {name!r}, ({operands}){uniform})",
+        f"    __target = {first}",
         "    while True:",  # as update_in_place does
-        f"        __storage = {first}._storage",
+        "        __storage = __target._storage",
         f"        __seen = {_OWNER_ARRAY}",
-        *_write_results(spec.lines, _WRITE.format(first, name), first),
+        f"        {_APART.format(first)}",
+        *_write_results(spec.lines, _WRITE.format(name), first),
     )
     used = {
         "__Tensor": Tensor,
@@ -71,6 +78,7 @@ def specify_in_place(
         "__Storage": Storage,
         "__choose_call": choose_call,
         "__get_owner_array": get_owner_array,
+        "__freeze": freeze,
         "__write": write_enlarging if enlarges else _write_exact if is_exact else write_in_place,
     }
     doc = (

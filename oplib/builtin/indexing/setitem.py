@@ -53,7 +53,7 @@ def setitem_(input: Any, index: Any, value: Any) -> None:
     ):
         check_may_write(input, "setitem_", [value])
         item = _to_item(stored, dtype)
-        update_in_place(input, lambda: ops.where(mask, item, input), "setitem_")
+        update_in_place(input, lambda old: ops.where(mask, item, old), "setitem_")
         return
     original = index
     if index.__class__ is not int:
@@ -68,7 +68,7 @@ def setitem_(input: Any, index: Any, value: Any) -> None:
         refuse_bytes_to_fill(original, value)
         check_may_write(input, "setitem_", [value])
         positions = read_positions(index, input)
-        update_in_place(input, lambda: ops.setitem(input, stored, *positions), "setitem_")
+        update_in_place(input, lambda old: ops.setitem(old, stored, *positions), "setitem_")
         return
     target = make_view(input, frame, starts, node_class)
     if value.__class__ in _PLAIN:

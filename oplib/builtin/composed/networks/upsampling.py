@@ -92,13 +92,13 @@ def rrelu(
     if lower > upper:
         raise ArgumentError("lower bound should be less than or equal to the upper bound", "Exchange them.")
 
-    def run() -> Any:
+    def run(x: Any) -> Any:
         if training:
-            return ops.rrelu_with_slopes(input, lower, upper, generator=generator)
-        return ops.leaky_relu(input, (lower + upper) / 2)
+            return ops.rrelu_with_slopes(x, lower, upper, generator=generator)
+        return ops.leaky_relu(x, (lower + upper) / 2)
 
     if not inplace:
-        return run()
+        return run(input)
     require_tensor_to_write(input, "rrelu_")
     check_may_write(input, "rrelu_")
     return update_in_place(input, run, "rrelu_")

@@ -127,7 +127,7 @@ def _apply(run: Function, name: str, input: Any, p: float, *, training: bool, in
     if input.dtype not in FLOATING | COMPLEX:
         refuse_cast(name, get_default_dtype(), input.dtype)
     if not inplace:
-        return run()
+        return run(input)
     written: Any = input  # a Tensor, as checked above
     check_may_write(written, name)
     return update_in_place(written, run, name)
@@ -144,7 +144,7 @@ def _make(name: str, *, trains: bool) -> Function:
         *,
         generator: Generator | None = None,
     ) -> Any:
-        def run() -> Any:
+        def run(input: Any) -> Any:
             return getattr(ops, name)(input, p, generator=generator) if p < 1 else input * 0
 
         return _apply(run, name, input, p, training=training, inplace=inplace)
@@ -200,7 +200,7 @@ def _make_of_features(rank: int) -> Function:
         check_p(name, p)
         features = _count_features(name, rank, input)
 
-        def run() -> Any:
+        def run(input: Any) -> Any:
             return ops.feature_dropout(input, p, features, generator=generator) if p < 1 else input * 0
 
         return _apply(run, name, input, p, training=training, inplace=inplace)
