@@ -21,12 +21,10 @@ def _log_sum(*terms: Any) -> Any:
     top = lax.stop_gradient(terms[0])
     for term in terms[1:]:
         top = lax.max(top, lax.stop_gradient(term))
-    top = jnp.where(jnp.isinf(top), strong(0, top), top)
+    top = jnp.where(jnp.isinf(top), 0, top)
     total = sum((lax.exp(term - top) for term in terms[1:]), lax.exp(terms[0] - top))
-    is_none = total == strong(0, total)
-    return jnp.where(
-        is_none, strong(-math.inf, total), lax.log(jnp.where(is_none, strong(1, total), total)) + top
-    )
+    is_none = total == 0
+    return jnp.where(is_none, -math.inf, lax.log(jnp.where(is_none, 1, total)) + top)
 
 
 def _shift(states: Any, count: int) -> Any:
@@ -48,10 +46,7 @@ def _run(log_probs: Any, states: Any, input_lengths: Any, target_lengths: Any) -
     emitted = jnp.take_along_axis(log_probs, index, 2, mode="clip")
     nothing = jnp.full((count, width), -math.inf, log_probs.dtype)
     position = lax.broadcasted_iota(dtypes.int32, (count, width), 1)
-    may_begin = (
-        position
-        <= jnp.where(target_lengths > strong(0, target_lengths), 1, 0).astype(position.dtype)[:, None]
-    )
+    may_begin = position <= jnp.where(target_lengths > 0, 1, 0).astype(position.dtype)[:, None]
     is_new = (
         jnp.pad(states[:, 2:] != states[:, :-2], ((0, 0), (2, 0))) if width > 1 else jnp.zeros_like(may_begin)
     )
@@ -63,15 +58,15 @@ def _run(log_probs: Any, states: Any, input_lengths: Any, target_lengths: Any) -
         return jnp.where((time < input_lengths)[:, None], moved, before), None
 
     first = jnp.where(may_begin, emitted[0], nothing)
-    unread = jnp.where(position == strong(0, position), strong(0, nothing), nothing)
-    first = jnp.where((input_lengths > strong(0, input_lengths))[:, None], first, unread)
+    unread = jnp.where(position == 0, 0, nothing)
+    first = jnp.where((input_lengths > 0)[:, None], first, unread)
     times = lax.iota(input_lengths.dtype, log_probs.shape[0])
     last, _ = lax.scan(step, first, (times[1:], emitted[1:]))
     ends = 2 * target_lengths[:, None]
     on_blank = jnp.take_along_axis(last, ends, 1, mode="clip")[:, 0]
     on_label = jnp.take_along_axis(last, lax.max(ends - 1, jnp.zeros_like(ends)), 1, mode="clip")[:, 0]
-    has_label = target_lengths > strong(0, target_lengths)
-    return -_log_sum(on_blank, jnp.where(has_label, on_label, strong(-math.inf, on_label)))
+    has_label = target_lengths > 0
+    return -_log_sum(on_blank, jnp.where(has_label, on_label, -math.inf))
 
 
 def _pad_targets(targets: Any, target_lengths: Any) -> Any:
@@ -120,9 +115,9 @@ def _ctc_loss(
         stacked = log_probs if is_batch else lax.expand_dims(log_probs, (1,))
         losses = _run(stacked, states, *lengths)
         if zero_infinity:
-            losses = jnp.where(jnp.isinf(losses), strong(0, losses), losses)
+            losses = jnp.where(jnp.isinf(losses), 0, losses)
         if reduction == "mean":
-            losses = losses / lax.max(lengths[1].astype(losses.dtype), strong(1, losses))
+            losses = losses / jnp.maximum(lengths[1].astype(losses.dtype), 1)
         result = losses if is_batch else lax.reshape(losses, ())
         return reduce_losses("ctc_loss", result, reduction)
 

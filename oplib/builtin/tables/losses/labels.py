@@ -59,13 +59,13 @@ def _multi_margin(
 
     def compute(x: Any, *weight: Any) -> Any:
         own = jnp.take_along_axis(x, labels, 1, mode="clip")
-        short = strong(margin, x) - broadcast_to(own, x.shape) + x
+        short = margin - broadcast_to(own, x.shape) + x
         is_other = broadcast_to(labels, x.shape) != lax.broadcasted_iota(labels.dtype, x.shape, 1)
-        short = jnp.where(is_other & (short > strong(0, x)), short, strong(0, x))
+        short = jnp.where(is_other & (short > 0), short, 0)
         short = short * short if p == 2 else short
         if weight:
             short = short * take_slices(op, weight[0], [labels], "clip", "weight")
-        losses = jnp.sum(short, 1) / strong(x.shape[1], x)
+        losses = jnp.sum(short, 1) / x.shape[1]
         return reduce_losses(op, losses if target.ndim else lax.reshape(losses, ()), reduction)
 
     return in_single(compute)(*([x] if weight is None else [x, weight]))
@@ -97,9 +97,7 @@ def _multilabel_margin(input: Any, target: Any, *, reduction: str = "mean") -> A
         )
     shape = (1,) * (2 - input.ndim) + input.shape
     labels = lax.reshape(target, shape)
-    counts = lax.cumprod(lax.convert_element_type(labels >= strong(0, labels), labels.dtype), 1) > strong(
-        0, labels
-    )
+    counts = lax.cumprod(lax.convert_element_type(labels >= 0, labels.dtype), 1) > 0
     classes = lax.broadcasted_iota(labels.dtype, (*shape, shape[1]), 2)
     is_class = lax.expand_dims(labels, (2,)) == classes
     is_wanted = jnp.any(is_class & lax.expand_dims(counts, (2,)), 1, keepdims=True)
@@ -107,9 +105,9 @@ def _multilabel_margin(input: Any, target: Any, *, reduction: str = "mean") -> A
 
     def compute(x: Any) -> Any:
         own = jnp.take_along_axis(x, labels, 1, mode="clip")
-        short = strong(1, x) - lax.expand_dims(own, (2,)) + lax.expand_dims(x, (1,))
-        short = jnp.where(matters & (short > strong(0, x)), short, strong(0, x))
-        losses = jnp.sum(short, (1, 2)) / strong(x.shape[1], x)
+        short = 1 - lax.expand_dims(own, (2,)) + lax.expand_dims(x, (1,))
+        short = jnp.where(matters & (short > 0), short, 0)
+        losses = jnp.sum(short, (1, 2)) / x.shape[1]
         return reduce_losses(op, losses if input.ndim > 1 else lax.reshape(losses, ()), reduction)
 
     return in_single(compute)(lax.reshape(input, shape))
@@ -123,9 +121,9 @@ def _multilabel_soft_margin(input: Any, target: Any, weight: Any = None, *, redu
 
     def compute(x: Any, y: Any, *weight: Any) -> Any:
         zero = strong(0, x)
-        losses = y * jnp.logaddexp(-x, zero) + (strong(1, y) - y) * jnp.logaddexp(x, zero)
+        losses = y * jnp.logaddexp(-x, zero) + (1 - y) * jnp.logaddexp(x, zero)
         losses = losses * weight[0] if weight else losses
-        return reduce_losses(op, jnp.sum(losses, axis) / strong(count, losses), reduction)
+        return reduce_losses(op, jnp.sum(losses, axis) / count, reduction)
 
     return in_single(compute)(*meet(*(array for array in (input, target, weight) if array is not None)))
 

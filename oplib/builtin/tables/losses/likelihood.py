@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import in_single, meet, strong, to_floating
+from oplib.builtin.kernels.promotion import in_single, meet, to_floating
 from oplib.builtin.rows.row import LossRow
 from oplib.errors import ArgumentValueError, UnsupportedDtypeError
 from oplib.tensor.dtypes.rules import COMPLEX
@@ -30,7 +30,7 @@ def _poisson_nll(
         raise UnsupportedDtypeError("full=True is not implemented for complex", "Leave it out.")
 
     def compute(x: Any, y: Any) -> Any:
-        losses = lax.exp(x) - y * x if log_input else x - y * lax.log(x + strong(eps, x))
+        losses = lax.exp(x) - y * x if log_input else x - y * lax.log(x + eps)
         return reduce_losses("poisson_nll_loss", losses + _stirling(y) if full else losses, reduction)
 
     return in_single(compute)(x, y)
@@ -38,10 +38,10 @@ def _poisson_nll(
 
 def _stirling(y: Any) -> Any:
     """Approximates the logarithm of the factorial for values above 1 by Stirling's formula."""
-    is_small = y <= strong(1, y)
-    large = jnp.where(is_small, strong(2, y), y)
-    term = large * lax.log(large) - large + strong(0.5, y) * lax.log(strong(2 * math.pi, y) * large)
-    return jnp.where(is_small, strong(0, y), term)
+    is_small = y <= 1
+    large = jnp.where(is_small, 2, y)
+    term = large * lax.log(large) - large + 0.5 * lax.log((2 * math.pi) * large)
+    return jnp.where(is_small, 0, term)
 
 
 def _gaussian_nll(
@@ -60,10 +60,10 @@ def _gaussian_nll(
             )
 
     def compute(x: Any, y: Any, v: Any) -> Any:
-        least = strong(eps, v)  # smaller variances count as this, and still get the gradient
-        v = jnp.where(v < least, least + (v - lax.stop_gradient(v)), v)
-        losses = strong(0.5, x) * (lax.log(v) + lax.square(x - y) / v)
-        losses = losses + strong(0.5 * math.log(2 * math.pi), x) if full else losses
+        # smaller variances count as eps, and still get the gradient
+        v = jnp.where(v < eps, eps + (v - lax.stop_gradient(v)), v)
+        losses = 0.5 * (lax.log(v) + lax.square(x - y) / v)
+        losses = losses + 0.5 * math.log(2 * math.pi) if full else losses
         return reduce_losses(op, losses, reduction)
 
     return in_single(compute)(*meet(input, target, var))

@@ -14,7 +14,6 @@ from oplib.builtin.kernels.promotion import (
     in_single,
     meet,
     promote_operands,
-    strong,
     to_floating,
 )
 from oplib.builtin.rows.row import SELECTED, LossRow
@@ -34,13 +33,12 @@ def _subtract(x: Any, y: Any) -> Any:
 
 def _cut(x: Any) -> Any:
     """Returns the larger of x and 0, whose gradient is 1 at 0 and 0 at nan, like torch's clamp."""
-    zero = strong(0, x)
-    return jnp.where(x >= zero, x, lax.stop_gradient(jnp.where(x < zero, zero, x)))
+    return jnp.where(x >= 0, x, lax.stop_gradient(jnp.where(x < 0, 0, x)))
 
 
 def _measure(difference: Any, p: float, eps: float, *, keepdim: bool = False) -> Any:
     """Returns the length of each vector along the last axis."""
-    moved = difference + strong(eps, difference)
+    moved = difference + eps
     return compute_norm(moved, p, (moved.ndim - 1,) if moved.ndim else (), keepdim)
 
 
@@ -84,7 +82,7 @@ def _triplet(
     def compute(near: Any, far: Any, other: Any) -> Any:
         one, two = _measure(near, p, eps), _measure(far, p, eps)
         two = jnp.minimum(two, _measure(other, p, eps)) if swap else two
-        return reduce_losses("triplet_margin_loss", _cut(strong(margin, one) + one - two), reduction)
+        return reduce_losses("triplet_margin_loss", _cut(margin + one - two), reduction)
 
     return in_single(compute)(*map(to_floating, (a - b, a - c, b - c)))
 
@@ -96,16 +94,15 @@ def _margin_ranking(
     away, sign = meet(_subtract(input1, input2), target)
 
     def compute(behind: Any) -> Any:
-        return reduce_losses("margin_ranking_loss", _cut(behind + strong(margin, behind)), reduction)
+        return reduce_losses("margin_ranking_loss", _cut(behind + margin), reduction)
 
     return in_single(compute)(to_floating(-sign * away))
 
 
 def _hinge_embedding(input: Any, target: Any, margin: float = 1.0, *, reduction: str = "mean") -> Any:
     def compute(x: Any, y: Any) -> Any:
-        none, one = strong(0, x), strong(1, y)
-        short = jnp.where(y != one, _cut(strong(margin, x) - x), none)
-        return reduce_losses("hinge_embedding_loss", short + jnp.where(y != -one, x, none), reduction)
+        short = jnp.where(y != 1, _cut(margin - x), 0)
+        return reduce_losses("hinge_embedding_loss", short + jnp.where(y != -1, x, 0), reduction)
 
     return in_single(compute)(*meet(input, target))
 
@@ -126,12 +123,12 @@ def _cosine_embedding(
     )
 
     def compute(x: Any, y: Any, sign: Any) -> Any:
-        axis, least = x.ndim - 1, strong(1e-12, x)
-        lengths = (jnp.sum(x * x, axis) + least) * (jnp.sum(y * y, axis) + least)
+        axis = x.ndim - 1
+        lengths = (jnp.sum(x * x, axis) + 1e-12) * (jnp.sum(y * y, axis) + 1e-12)
         cosine = broadcast_to(jnp.sum(x * y, axis) / lax.sqrt(lengths), shape)
-        sign, one, none = broadcast_to(sign, shape), strong(1, cosine), strong(0, cosine)
-        away = jnp.where(sign == -one, _cut(cosine - strong(margin, cosine)), none)
-        return reduce_losses(op, jnp.where(sign == one, one - cosine, none) + away, reduction)
+        sign = broadcast_to(sign, shape)
+        away = jnp.where(sign == -1, _cut(cosine - margin), 0)
+        return reduce_losses(op, jnp.where(sign == 1, 1 - cosine, 0) + away, reduction)
 
     return in_single(compute)(x, y, sign)
 
