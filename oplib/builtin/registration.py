@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from oplib.builtin.rows.row import Function
 from oplib.errors import ArgumentError, frame_error
 from oplib.library import OpOverload, custom_op
 from oplib.library.objects.deferral import defer, settle
@@ -19,7 +20,7 @@ from .rows.row import Row
 NAMESPACE = "oplib"
 
 
-def frame(row: Row, kernel: Callable[..., Any]) -> Callable[..., Any]:
+def frame(row: Row, kernel: Function) -> Function:
     """Wraps a kernel so that it refuses dtypes, and so that its errors name the call and its arguments."""
     checked = check_classes(row.op, kernel, row.dtypes)
 

@@ -13,6 +13,7 @@ from oplib.autograd.array_functions.array_function import ArrayFunction
 from oplib.autograd.recording.in_place import check_may_turn
 from oplib.autograd.recording.view import make_view, make_views, turn_in_place
 from oplib.autograd.recording.view_node import make_view_class
+from oplib.builtin.rows.row import Function
 from oplib.errors import ArgumentError, frame_error
 from oplib.library import OpOverload
 from oplib.library.arguments.binding import Binder
@@ -25,7 +26,6 @@ from .rows.choice import OverloadChoice
 from .rows.parameters import FURTHER_NAMES
 from .values import can_move, find_start, is_item, is_traced_index
 
-Function = Callable[..., Any]
 _NO_NAMES: Mapping[str, Any] = {}
 _STARTS = ("start", "index")  # the arguments that say where a window of known size begins: they may be traced
 

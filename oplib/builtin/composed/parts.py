@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from oplib.builtin.rows.composed import Composed
+from oplib.builtin.rows.row import Function
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import read_values
 from oplib.errors import ArgumentError, describe
 from oplib.tensor.devices.memory import require_memory
-
-Function = Callable[..., Any]
 
 _BYTES_OF_A_PART = 512  # of a Tensor with its storage, at least
 

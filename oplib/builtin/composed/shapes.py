@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from oplib.builtin.rows.composed import Composed
+from oplib.builtin.rows.row import Function
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError
-
-Function = Callable[..., Any]
 
 # Views ------------------------------------------------------------------------------------------------------
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.rows.composed import Composed
+from oplib.builtin.rows.row import Function
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import box_like, read_known, read_values
 from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedDtypeError, describe
@@ -20,9 +21,6 @@ from oplib.tensor.dtypes.rules import INTEGRAL
 from oplib.tensor.factories.from_data import tensor
 
 from .data_dependent import check_unselected
-
-Function = Callable[..., Any]
-
 
 # Covariances ------------------------------------------------------------------------------------------------
 
@@ -155,7 +153,7 @@ def _choose(count: int, r: int, *, with_replacement: bool) -> Any:
 # Indices of triangles, and shapes ---------------------------------------------------------------------------
 
 
-def _make_triangle(find: Callable[..., Any], which: str) -> Function:
+def _make_triangle(find: Function, which: str) -> Function:
     name = find.__name__
 
     def triangle(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,6 +9,7 @@ import numpy as np
 
 from oplib.autograd.grad_mode import recording_off
 from oplib.builtin.rows.composed import Composed
+from oplib.builtin.rows.row import Function
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, UnsupportedArgumentError
 from oplib.library.autocast.casts import call_in_float32
@@ -18,8 +18,6 @@ from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.storage.memory_format import check_format
 
 from .data_dependent import take_rows
-
-Function = Callable[..., Any]
 
 # Indices ----------------------------------------------------------------------------------------------------
 

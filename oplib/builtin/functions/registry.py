@@ -23,6 +23,7 @@ from oplib.builtin.overload_resolution.operands import OF_OPERANDS
 from oplib.builtin.overload_resolution.random import OF_RANDOM
 from oplib.builtin.registration import Overloads
 from oplib.builtin.rows.composed import Composed
+from oplib.builtin.rows.row import Function
 from oplib.builtin.single_ops import ops
 from oplib.builtin.tables.shapes.memory import make_view_dtype
 from oplib.builtin.viewing import choose_split, make_turner
@@ -39,7 +40,6 @@ from .operators import inline_operators
 from .specification import FunctionSpec, specify_choice, specify_composed, specify_op
 from .writer import emit_function, name_function, name_method
 
-Function = Callable[..., Any]
 Key = tuple[str, str]
 
 _RESOLUTIONS = {

@@ -6,7 +6,7 @@ import ast
 import inspect
 import keyword
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import Parameter
 from types import CodeType
@@ -16,7 +16,7 @@ from oplib.builtin.overload_resolution.operands import NUMBERS, take_operand
 from oplib.builtin.registration import make_results
 from oplib.builtin.rows.choice import Check, OverloadChoice
 from oplib.builtin.rows.parameters import takes_further_names
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import Function, Row
 from oplib.builtin.viewing import make_viewer
 from oplib.generated_code import parse, render_parameters
 from oplib.library import OpOverload
@@ -24,7 +24,6 @@ from oplib.library.calls.inlined_overloads import Branch, when_number, when_tens
 from oplib.library.schema import Argument
 from oplib.tensor import Tensor
 
-Function = Callable[..., Any]
 _ANY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from inspect import Parameter, Signature
 from typing import Any
 
 from oplib.builtin.checks.not_tensors import find_untensor
 from oplib.builtin.rows.parameters import MORE, NAMES, NUMBERS_INSIDE, has_further_names, loosen, sort_numbers
+from oplib.builtin.rows.row import Function
 from oplib.builtin.writing.out import write_out
 from oplib.docstrings import complete_docstring
 from oplib.errors import ArgumentError
@@ -18,7 +19,6 @@ from oplib.library.calls.inlined_overloads import define_with_overloads
 from .examples import add_example
 from .specification import FunctionSpec
 
-Function = Callable[..., Any]
 _OUT = {"out": "a tensor that the result is written into and that is returned, or a tuple; by default None."}
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 
+from oplib.builtin.rows.row import Function
 from oplib.errors import UnsupportedDtypeError, describe
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL
@@ -48,7 +49,7 @@ def describe_classes(classes: str) -> str:
     return "all" if set(ALL) <= set(classes) else ", ".join(CLASSES[letter] for letter in classes)
 
 
-def check_classes(op: str, kernel: Callable[..., Any], classes: str) -> Callable[..., Any]:
+def check_classes(op: str, kernel: Function, classes: str) -> Function:
     """Wraps a kernel so that it refuses a dtype: the common dtype of its operands, or its argument ``dtype``.
 
     Keyword-only number arguments are not considered: they have the dtype of the result.

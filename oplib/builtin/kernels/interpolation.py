@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import jax
@@ -17,7 +17,6 @@ from .promotion import in_single
 _Array = np.ndarray[Any, Any]
 _Taps = tuple[_Array, _Array]  # for each result the places of the items along an axis, and their weights
 _LARGEST_MATRIX = 2**22
-Function = Callable[..., Any]
 
 
 def find_ranges(size: int, count: int) -> list[tuple[int, int]]:

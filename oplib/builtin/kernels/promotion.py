@@ -18,6 +18,7 @@ import numpy as np
 from jax import lax
 
 from oplib.autograd.engine.validation import sum_to
+from oplib.builtin.rows.row import Function
 from oplib.errors import ArgumentError
 from oplib.tensor import get_default_dtype, result_dtype, scalar_dtype
 from oplib.tensor.dtypes import names as dtypes
@@ -147,8 +148,8 @@ def compute_dtype(dtype: Dtype, operands: Sequence[Any]) -> Dtype:
 
 
 def elementwise(
-    function: Callable[..., Any], *, floating: bool = False, check: Callable[..., None] | None = None
-) -> Callable[..., Any]:
+    function: Function, *, floating: bool = False, check: Callable[..., None] | None = None
+) -> Function:
     """Makes the kernel of an op with several operands from a function of arrays of one dtype and shape.
 
     Args:
@@ -170,17 +171,17 @@ def elementwise(
     return kernel
 
 
-def compare_items(function: Callable[..., Any], self: Any, other: Any) -> Any:
+def compare_items(function: Function, self: Any, other: Any) -> Any:
     """Computes a comparison, which returns bools."""
     return function(*meet(self, other))
 
 
-def on_floating(function: Callable[..., Any]) -> Callable[..., Any]:
+def on_floating(function: Function) -> Function:
     """Makes the kernel of a function of one array with a floating result; halves are computed in single."""
     return lambda self: in_single(function)(to_floating(self))
 
 
-def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
+def in_single(function: Function) -> Function:
     """Makes a function of several steps compute half precision in single and round once, as in torch."""
 
     def computed(*arrays: Any) -> Any:
@@ -193,7 +194,7 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
     return computed
 
 
-def get_items(get: Callable[..., Any], array: Any, *indices: Any) -> Any:
+def get_items(get: Function, array: Any, *indices: Any) -> Any:
     """Returns selected items of an array; in half precision the gradients of one item are added in single.
 
     Args:
@@ -205,12 +206,12 @@ def get_items(get: Callable[..., Any], array: Any, *indices: Any) -> Any:
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _pick_halves(get: Callable[..., Any], array: Any, *indices: Any) -> Any:
+def _pick_halves(get: Function, array: Any, *indices: Any) -> Any:
     return get(array, *indices)
 
 
 @_pick_halves.defjvp
-def _push_halves(get: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+def _push_halves(get: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     indices = primals[1:]
     return get(*primals), in_single(lambda wide: get(wide, *indices))(tangents[0])
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from oplib.builtin.rows.row import Function
 from oplib.errors import ArgumentError, DimensionError, describe
 from oplib.tensor.dtypes.rules import COMPLEX
 from oplib.tensor.shapes.symbolic import has_symbols
@@ -32,7 +33,7 @@ from .dims import find_dim, name_indices
 
 Shape = tuple[int, ...]
 Part = tuple[Frame | Chain, tuple[int, ...]]
-Rule = Callable[..., Any]
+Rule = Function
 
 
 class Several(NamedTuple):
@@ -49,7 +50,7 @@ class Several(NamedTuple):
     dim: int
 
 
-def make_view_kernel(rule: Rule) -> Callable[..., Any]:
+def make_view_kernel(rule: Rule) -> Function:
     """Makes the function of arrays that selects the items of a rule."""
 
     def kernel(self: Any, *args: Any) -> Any:

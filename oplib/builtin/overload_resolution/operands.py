@@ -15,6 +15,7 @@ from jax.core import Tracer
 from oplib.builtin.checks.stored_numbers import check_fits
 from oplib.builtin.composed.data_dependent import find_indices
 from oplib.builtin.rows.choice import OverloadChoice
+from oplib.builtin.rows.row import Function
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import find_array
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
@@ -26,7 +27,6 @@ from oplib.tensor.devices.layout import replicate_on_mesh
 from oplib.tensor.storage.fresh import get_owner_array
 from oplib.tensor.storage.ingestion import to_array
 
-Function = Callable[..., Any]
 Overloads = Mapping[str, OpOverload]
 Chooser = Callable[[Overloads], OverloadChoice]
 NUMBERS = (float, int, complex)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from oplib.builtin.rows.row import Function
 from oplib.library.calls.inlined_overloads import Branch
-
-Function = Callable[..., Any]
 
 
 class OverloadChoice:

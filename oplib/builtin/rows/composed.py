@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from .row import name_in_torch
-
-Function = Callable[..., Any]
+from .row import Function, name_in_torch
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from oplib.builtin.rows.row import Function
 from oplib.errors import ArgumentTypeError, describe
 from oplib.tracebacks import find_user_level
 
@@ -25,7 +26,7 @@ def is_of_numpy(op: str, named: Mapping[str, Any]) -> bool:
     return "out" in named and op in _REDUCTIONS
 
 
-def answer_numpy(op: str, function: Callable[..., Any], tensor: Any, named: Mapping[str, Any]) -> Any:
+def answer_numpy(op: str, function: Function, tensor: Any, named: Mapping[str, Any]) -> Any:
     """Returns what numpy's function of this name would, as a Tensor that is recorded.
 
     ``max`` and ``min`` return values without indices, and ``std`` and ``var`` do not correct their bias.
@@ -56,7 +57,6 @@ def answer_numpy(op: str, function: Callable[..., Any], tensor: Any, named: Mapp
     return function(tensor, **options)
 
 
-Function = Callable[..., Any]
 FURTHER_NAMES = {"axis": "dim", "keepdims": "keepdim"}
 _CHOOSE_DIM = frozenset(("softmax", "log_softmax", "softmin"))
 NUMBERS_INSIDE = {

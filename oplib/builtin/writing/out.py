@@ -24,8 +24,6 @@ from oplib.tracebacks import find_user_level
 
 from .resizing import refuse_shared
 
-Function = Callable[..., Any]
-
 
 def write_out(name: str, call: Callable[[], Any], out: Any, values: Sequence[Any], exact: bool) -> Any:
     """Computes a result and writes it into ``out``.

@@ -6,7 +6,7 @@ The gradient of what was there is zero: the numbers do not depend on it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -14,14 +14,13 @@ import jax.numpy as jnp
 from oplib.autograd.recording.in_place import check_may_write, write_in_place
 from oplib.builtin.in_place import require_tensor_to_write
 from oplib.builtin.overload_resolution.random import check_deviation, check_probability
+from oplib.builtin.rows.row import Function
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError, describe
 from oplib.library.objects.namespace import ops as namespaces
 from oplib.tensor import Generator, box
 from oplib.tensor.dtypes.rules import COMPLEX
 from oplib.tensor.random.sampling import draw_integers, find_last_integer
-
-Function = Callable[..., Any]
 
 
 def _fill(op: Function, name: str, input: Any, numbers: Sequence[Any], *, generator: Any) -> Any:

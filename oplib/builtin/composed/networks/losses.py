@@ -18,8 +18,6 @@ from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.generated_code import parse_literal
 from oplib.tracebacks import find_user_level
 
-Function = Callable[..., Any]
-
 _OLDER = "size_average=None, reduce=None, reduction='mean'"
 _CLASSES = "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean'"
 WRITTEN_LOSSES = {

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from oplib.builtin.kernels.windows import check_input_rank
 from oplib.builtin.rows.composed import Composed
+from oplib.builtin.rows.row import Function
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import read_known
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.library.autocast.casts import call_in_float32
 from oplib.tensor import Generator, rand
-
-Function = Callable[..., Any]
-
 
 _MAX_POOL = """Returns the maximum of each window.
 

@@ -16,7 +16,6 @@ from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.dtypes.rules import FLOATING
 from oplib.tensor.factories.from_data import tensor
 
-Function = Callable[..., Any]
 _Array = np.ndarray[Any, Any]
 Fill = Callable[..., _Array]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,10 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.promotion import in_single, strong
-from oplib.builtin.rows.row import NetworkRow, Row
+from oplib.builtin.rows.row import Function, NetworkRow, Row
 from oplib.errors import ArgumentError, ArgumentValueError
-
-Function = Callable[..., Any]
 
 
 def make_activation(schema: str, function: Function, doc: str, dtypes: str = "hf", **facts: Any) -> Row:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,7 +16,7 @@ from oplib.autograd.recording.in_place import check_may_write, refuse_cast, upda
 from oplib.builtin.in_place import require_tensor_to_write
 from oplib.builtin.kernels.promotion import broadcast_to, strong, to_dtype_of
 from oplib.builtin.rows.composed import Composed
-from oplib.builtin.rows.row import NetworkRow, Row
+from oplib.builtin.rows.row import Function, NetworkRow, Row
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, describe
 from oplib.library.arguments.plain_conversions import TRACED
@@ -25,7 +24,6 @@ from oplib.tensor import Generator, Tensor, get_default_dtype
 from oplib.tensor.dtypes.rules import COMPLEX, FLOATING
 from oplib.tracebacks import find_user_level
 
-Function = Callable[..., Any]
 _ALPHA = 1.7580993408473766  # the product of SELU's scale and alpha: minus its limit for low inputs
 
 

@@ -11,14 +11,13 @@ sharding rule can declare that batches and heads may be partitioned, and no head
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.rows.row import Row
+from oplib.builtin.rows.row import Function, Row
 from oplib.library import Derivative
 from oplib.library.axes.varying import match_varying
 from oplib.library.objects.namespace import ops
@@ -187,7 +186,7 @@ def _backward_again(ctx: Any, *grads: Any) -> tuple[Any, ...]:
     return (*pull(grads), None, None)
 
 
-def _push_through(formula: Callable[..., Any]) -> Callable[..., Any]:
+def _push_through(formula: Function) -> Function:
     """Returns the forward derivative of a formula, by JAX; its last two arguments are no tensors."""
 
     def push(primals: Any, tangents: Any) -> Any:
