@@ -226,8 +226,10 @@ def find_mistake(error: Exception) -> tuple[FrameType, FrameType, int] | None:
 
 
 def _fails_in_c(error: Exception, traceback: TracebackType, called: FrameType) -> bool:
-    """Tells whether a line of a function on numpy arrays, or a missing attribute of an array, has raised."""
+    """Tells whether a line of code on numpy arrays, also in lists, or a missing attribute has raised."""
     values = [error.obj] if isinstance(error, AttributeError) else [*called.f_locals.values()]
+    lists = [[*value.values()] if isinstance(value, dict) else value for value in values]
+    values += [item for value in lists if isinstance(value, (list, tuple)) for item in value]
     kinds = (np.ndarray, jax.Array) if isinstance(error, AttributeError) else np.ndarray
     code = traceback.tb_frame.f_code.co_code[traceback.tb_lasti]
     return any(isinstance(value, kinds) for value in values) and dis.opname[code] not in _RAISES

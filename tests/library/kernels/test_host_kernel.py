@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import re
 import threading
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +15,14 @@ import pytest
 from jax import export
 
 import oplib
-from oplib.errors import DtypeError, MissingRuleError, RegistrationError, ResultError, TracingError
+from oplib.errors import (
+    ArgumentValueError,
+    DtypeError,
+    MissingRuleError,
+    RegistrationError,
+    ResultError,
+    TracingError,
+)
 from oplib.library import custom_op, ops
 
 X = jnp.array([0.3, -0.7, 1.1])
@@ -161,6 +171,48 @@ def test_the_inputs_of_a_host_kernel_are_read_only() -> None:
 
     with pytest.raises(ValueError, match="read-only"):
         vandal(X)
+
+
+@pytest.mark.parametrize("make", [lambda x: [x, x], lambda x: [x.array] * 2])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda xs: operator.iadd(xs[1], 1),
+        lambda xs: [operator.setitem(x, 0, 1) for x in xs],
+        lambda xs: np.add(xs[0], 1, out=xs[0]),
+    ],
+)
+def test_a_write_into_an_item_of_a_list_names_the_argument_and_mutates_args(make: Any, write: Any) -> None:
+    @custom_op("host::list_vandal")
+    def vandal(xs: Sequence[np.ndarray]) -> np.ndarray:
+        write(xs)
+        return xs[1].copy()
+
+    with pytest.raises(
+        ArgumentValueError, match=r"Got xs \[f32\[3\], f32\[3\]\].*name the argument in mutates"
+    ) as told:
+        vandal(make(oplib.Tensor.from_array(X)))
+    assert len(str(told.value)) <= 400
+
+
+def test_a_host_kernel_may_write_the_items_of_a_list_that_mutates_args_names() -> None:
+    @custom_op("host::list_writer", mutates_args=("xs",))
+    def double(xs: Sequence[np.ndarray]) -> None:
+        xs[1][...] *= 2
+
+    x, y = oplib.ones(2), oplib.ones(2)
+    double([x, y])
+    assert (x.tolist(), y.tolist()) == ([1.0, 1.0], [2.0, 2.0])
+
+
+def test_a_write_into_an_item_of_a_dictionary_names_the_argument() -> None:
+    @custom_op("host::dict_vandal")
+    def vandal(named: dict[str, np.ndarray]) -> np.ndarray:
+        named["x"] += 1
+        return named["x"].copy()
+
+    with pytest.raises(ArgumentValueError, match=r"Got named \{.*name the argument in mutates_args"):
+        vandal({"x": oplib.Tensor.from_array(X)})
 
 
 def test_a_float64_result_is_refused_while_64_bit_types_are_off() -> None:
