@@ -8,7 +8,6 @@ import pytest
 
 import oplib
 from oplib.autograd import Function
-from oplib.autograd.forward_ad import dual_level, make_dual
 from oplib.autograd.graph import register_multi_grad_hook, saved_tensors_hooks
 from oplib.errors import GradientTypeError
 
@@ -90,35 +89,72 @@ def make(**methods):
     return type("Mine", (Function,), {name: staticmethod(fn) for name, fn in {**base, **methods}.items()})
 
 
-@pytest.mark.parametrize(
-    ("methods", "text"),
-    [
-        ({"backward": lambda: None}, r"Mine: its backward .* called with \(ctx, grad_0\)"),
-        (
-            {"backward": lambda ctx: None},
-            r"Mine: its backward .*\(ctx\), it will be called with \(ctx, grad_0\)",
-        ),
-        ({"backward": lambda ctx, g, h: g}, r"Mine: its backward .* missing a required argument: 'h'"),
-        (
-            {"forward": lambda ctx, x: (x * 1.0, x * 2.0), "backward": lambda ctx, g: g},
-            r"called with \(ctx, grad_0, grad_1\)",
-        ),
-        (
-            {"forward": lambda x: x * 1.0, "setup_context": lambda ctx, x: None},
-            r"Mine: its setup_context .* called with \(ctx, inputs, output\)",
-        ),
-    ],
-)
-def test_a_method_of_a_function_with_other_parameters_is_named(methods, text):
+def forward_of_arrays(ctx, x: jax.Array):
+    return x * 2.0
+
+
+METHODS = [
+    ({"backward": lambda: None}, "backward", "(ctx, grad_0)"),
+    ({"backward": lambda ctx: None}, "backward", "(ctx, grad_0)"),
+    ({"backward": lambda ctx, g, h: g}, "backward", "missing a required argument: 'h'"),
+    ({"forward": lambda ctx, x: (x, 2.0 * x)}, "backward", "(ctx, grad_0, grad_1)"),
+    (
+        {"forward": lambda x: x * 1.0, "setup_context": lambda ctx, x: None},
+        "setup_context",
+        "(ctx, inputs, output)",
+    ),
+    ({"jvp": lambda ctx: None}, "jvp", "(ctx, tangent_0)"),
+    ({"vmap": lambda info, in_dims: None}, "vmap", "(info, in_dims, x)"),
+    ({"forward": forward_of_arrays, "backward": lambda ctx: None}, "backward", "(ctx, grad_0)"),
+    ({"forward": forward_of_arrays, "jvp": lambda ctx: None}, "jvp", "(ctx, tangent_0)"),
+]
+FIRST = {
+    "apply": lambda function: function.apply(oplib.ones(2, requires_grad=True)),
+    "without grad": lambda function: function.apply(oplib.ones(2)),
+    "arrays": lambda function: function.apply(jnp.ones(2)),
+    "jit": lambda function: jax.jit(function.apply)(jnp.ones(2)),
+    "program": lambda function: oplib.jit(function.apply)(oplib.ones(2)),
+    "grad": lambda function: jax.grad(lambda x: jnp.sum(function.apply(x)[0]))(jnp.ones(2)),
+}
+
+
+@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize(("methods", "name", "due"), METHODS)
+def test_a_method_of_a_function_with_other_parameters_is_named_at_each_first_call(methods, name, due, first):
+    function = make(**methods)
+    for _ in range(2):
+        with pytest.raises(GradientTypeError) as told:
+            FIRST[first](function)
+        text = str(told.value)
+        assert text.startswith(f"Mine: its {name} does not accept its arguments. Got ")
+        assert due in text
+        assert len(text) <= 400
+
+
+@pytest.mark.parametrize("map_rows", [oplib.vmap, jax.vmap])
+def test_a_vmap_rule_with_other_parameters_is_named_where_it_is_called_first(map_rows):
+    function = make(
+        forward=lambda x, y: x * y,
+        setup_context=lambda ctx, inputs, output: None,
+        backward=lambda ctx, g: (g, g),
+        vmap=lambda info, in_dims, x: (x, 0),
+    )
+    x = oplib.ones(2) if map_rows is oplib.vmap else jnp.ones(2)
+    with pytest.raises(GradientTypeError, match=r"Mine: its vmap .* with \(info, in_dims, x, y\)"):
+        map_rows(function.apply)(x, x)
+
+
+def test_a_function_whose_calls_differ_in_length_is_checked_where_a_method_runs():
+    function = make(forward=lambda ctx, x, factor=2.0: x * factor, jvp=lambda ctx, t: t * 2.0)
     x = oplib.ones(2, requires_grad=True)
-
-    def run():
-        results = make(**methods).apply(x)
-        (results[0] if isinstance(results, tuple) else results).sum().backward()
-
-    with pytest.raises(GradientTypeError, match=text):
-        run()
-    assert x.grad is None
+    function.apply(x).sum().backward()
+    assert jax.jvp(function.apply, (jnp.ones(2),), (jnp.ones(2),))[1].tolist() == [2.0, 2.0]
+    with pytest.raises(GradientTypeError, match=r"Mine: its jvp .* with \(ctx, tangent_0, tangent_1\)"):
+        jax.jvp(lambda x: function.apply(x, 3.0), (jnp.ones(2),), (jnp.ones(2),))
+    several = make(forward=lambda ctx, x, count: tuple(x * n for n in range(count)))
+    several.apply(x, 1)
+    with pytest.raises(GradientTypeError, match=r"Mine: its backward .* with \(ctx, grad_0, grad_1\)"):
+        several.apply(x, 2)[1].sum().backward()
 
 
 async def later(ctx, g):
@@ -166,23 +202,9 @@ def test_an_async_hook_is_refused_where_it_is_registered(subject):
         register(oplib.ones(2, requires_grad=True) * 2.0, two if ", " in due else one)
 
 
-def test_a_backward_with_other_parameters_is_named_under_jax():
-    function = make(backward=lambda ctx: None)
-    with pytest.raises(GradientTypeError, match=r"Mine: its backward .* with \(ctx, grad_0\)"):
-        jax.grad(lambda a: function.apply(a).sum())(jnp.ones(2))
-
-
 def test_an_error_inside_of_backward_stays_as_it_is():
     def backward(ctx, g):
         raise TypeError("inside")
 
     with pytest.raises(TypeError, match="inside"):
         make(backward=backward).apply(oplib.ones((), requires_grad=True)).backward()
-
-
-def test_a_jvp_with_other_parameters_is_named_in_both_worlds():
-    function = make(jvp=lambda ctx: None)
-    with dual_level(), pytest.raises(GradientTypeError, match=r"Mine: its jvp .* with \(ctx, tangent_0\)"):
-        function.apply(make_dual(oplib.ones(2), oplib.ones(2)))
-    with pytest.raises(GradientTypeError, match=r"Mine: its jvp .* with \(ctx, tangent_0\)"):
-        jax.jvp(function.apply, (jnp.ones(2),), (jnp.ones(2),))

@@ -58,9 +58,13 @@ def read_annotations(cls: Any) -> None:
 
 def _apply_first(cls: Any, *args: Any, **kwargs: Any) -> Any:
     # The class holds the op as apply. A caller may hold this function: clip = Softclip.apply.
-    if isinstance(cls.apply, MethodType):
-        cls.apply = _make_op(cls)
-    return cls.apply(*args, **kwargs)
+    if not isinstance(cls.apply, MethodType):
+        return cls.apply(*args, **kwargs)
+    op = _make_op(cls)
+    result = op(*args, **kwargs)
+    cls._backward_cls._check_backward(len(result) if isinstance(result, tuple) else 1)
+    cls.apply = op
+    return result
 
 
 def _take_forward(cls: Any) -> Any:

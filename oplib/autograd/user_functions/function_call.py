@@ -24,9 +24,10 @@ class Binding:
         is_complete: whether omitted defaults are filled in, so that every call has the same positions. This
             is so with a setup_context, as in torch, and with keyword-only parameters.
         has_keyword_only: whether some parameter is keyword-only.
+        fixed_names: the parameters, if each call gives them all; else None.
     """
 
-    __slots__ = ("_defaults", "_signature", "has_keyword_only", "is_complete")
+    __slots__ = ("_defaults", "_signature", "fixed_names", "has_keyword_only", "is_complete")
 
     def __init__(self, forward: Callable[..., Any], *, has_setup: bool) -> None:
         parameters = list(inspect.signature(forward).parameters.values())
@@ -36,6 +37,8 @@ class Binding:
         self._defaults = [parameter.default for parameter in parameters if parameter.kind not in _STAR_KINDS]
         self.has_keyword_only = any(parameter.kind in _KEYWORD_KINDS for parameter in parameters)
         self.is_complete = has_setup or self.has_keyword_only
+        is_fixed = self._defaults == [_ABSENT] * len(parameters)
+        self.fixed_names = list(self._signature.parameters) if is_fixed else None
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Moves keyword arguments to their positions and fills in defaults.

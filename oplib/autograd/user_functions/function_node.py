@@ -193,25 +193,27 @@ class BackwardCFunction(TapeNode, FunctionCtx):
                 )
         return picked
 
-    def _get_user_fn(self) -> Any:
+    @classmethod
+    def _get_user_fn(cls) -> Any:
         """Returns the user's backward, under either of its names."""
-        cls = self._forward_cls
-        root = cls._root
-        backward = cls.backward
+        function = cls._forward_cls
+        root = function._root
+        backward = function.backward
         if backward is root.backward:
-            return backward if cls.vjp is root.vjp else cls.vjp
-        if cls.vjp is not root.vjp:
+            return backward if function.vjp is root.vjp else function.vjp
+        if function.vjp is not root.vjp:
             raise AutogradError(
-                f"{cls.__name__}: implementing both 'backward' and 'vjp' is not allowed. They are two names "
-                "of the same rule. Keep one."
+                f"{function.__name__}: implementing both 'backward' and 'vjp' is not allowed. They are two "
+                "names of the same rule. Keep one."
             )
         return backward
 
-    def _check_backward(self, count: int) -> None:
+    @classmethod
+    def _check_backward(cls, count: int) -> None:
         """Raises if the user's backward does not take this number of gradients."""
         names = [f"grad_{position}" for position in range(count)]
-        subject = f"{self._forward_cls.__name__}: its backward"
-        require_parameters(self._get_user_fn(), subject, "ctx", *names)
+        subject = f"{cls._forward_cls.__name__}: its backward"
+        require_parameters(cls._get_user_fn(), subject, "ctx", *names)
 
     def _arrange(self, values: Iterable[Any]) -> tuple[Any, ...]:
         """Puts a value for each Tensor argument at its place. Other arguments get None."""

@@ -26,13 +26,14 @@ class FunctionMeta(type):
 
     _backward_cls: type[BackwardCFunction]
     _binding_cache: Binding | None
+    _checked_binding: Binding | None  # None until a call has shown which gradients backward gets
 
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> None:
         super().__init__(name, bases, namespace)
         base = getattr(cls, "_context_base", BackwardCFunction)
         node_class: Any = type(f"{name}Backward", (base,), {"_forward_cls": cls})
         cls._backward_cls = node_class
-        cls._binding_cache = None
+        cls._binding_cache = cls._checked_binding = None
         hints = dict(getattr(namespace.get("forward"), "__annotations__", {}))
         is_annotated = any(hint not in (Any, "Any") for hint in hints.values())
         if getattr(cls, "_takes_arrays", False) or (is_annotated and not cls.__module__.startswith("oplib.")):
@@ -187,7 +188,9 @@ class Function(metaclass=FunctionMeta):
     @classmethod
     def _apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Calls and records the Function without regard to vmap."""
-        binding = cls._binding_cache or cls._binding()
+        binding = cls._checked_binding
+        if binding is None:
+            return cls._apply_first(args, kwargs)
         args, keywords = binding.bind(args, kwargs) if kwargs or binding.is_complete else (args, kwargs)
         values = (*args, *keywords.values()) if keywords else args
         leaves, specs = values, NO_SPECS
@@ -229,6 +232,18 @@ class Function(metaclass=FunctionMeta):
         return finish_call(ctx, result, inputs, number=number, tangents=tangents)
 
     @classmethod
+    def _apply_first(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Makes the first call, and checks that backward takes a gradient for each result."""
+        cls._checked_binding = cls._binding()
+        try:
+            result = cls._apply(*args, **kwargs)
+            cls._backward_cls._check_backward(len(result) if isinstance(result, tuple) else 1)
+        except BaseException:
+            cls._checked_binding = None
+            raise
+        return result
+
+    @classmethod
     def _call_forward(cls, ctx: BackwardCFunction, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if cls.setup_context is Function.setup_context:
             return cls.forward(ctx, *args, **keywords)
@@ -244,9 +259,13 @@ class Function(metaclass=FunctionMeta):
                 refuse_later(getattr(cls, name), f"{cls.__name__}: its {name}", GradientTypeError)
             has_setup = cls.setup_context is not Function.setup_context
             binding = Binding(cls.forward, has_setup=has_setup)
+            subject, names = f"{cls.__name__}: its", binding.fixed_names
             if has_setup and not binding.has_keyword_only:
-                subject = f"{cls.__name__}: its setup_context"
-                require_parameters(cls.setup_context, subject, "ctx", "inputs", "output")
+                require_parameters(cls.setup_context, f"{subject} setup_context", "ctx", "inputs", "output")
+            if names is not None:
+                tangents = [f"tangent_{place}" for place in range(len(names))]
+                require_parameters(cls.jvp, f"{subject} jvp", "ctx", *tangents)
+                require_parameters(cls.vmap, f"{subject} vmap", "info", "in_dims", *names)
             cls._binding_cache = binding
         return cls._binding_cache
 
