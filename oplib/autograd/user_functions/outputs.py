@@ -81,10 +81,13 @@ def _dirty(
     input_ids = {id(tensor) for tensor in inputs}
     for tensor in ctx.dirty_tensors:
         if id(tensor) not in input_ids:
-            warnings.warn(
-                f"{ctx.name()}: mark_dirty() received a tensor that is not an input of forward.",
-                stacklevel=find_user_level(),
-            )
+            told = f"{ctx.name()}: mark_dirty() received a tensor that is not an input of forward."
+            if recording and tensor._root is not None:
+                raise AutogradError(
+                    f"{told} Got {describe(tensor._storage.array)}, a view made in forward. Mark and return "
+                    "the input itself if it was written, or return the view without mark_dirty()."
+                )
+            warnings.warn(told, stacklevel=find_user_level())
         root = tensor if tensor._root is None else tensor._root
         is_leaf = tensor._requires_grad and root._requires_grad and root._grad_fn is None
         if recording and is_leaf and all(tensor is not marked for marked in ctx.non_differentiable):

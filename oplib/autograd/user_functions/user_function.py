@@ -188,14 +188,12 @@ class Function(metaclass=FunctionMeta):
     @classmethod
     def _apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Calls and records the Function without regard to vmap."""
-        binding = cls._checked_binding
-        if binding is None:
+        if (binding := cls._checked_binding) is None:
             return cls._apply_first(args, kwargs)
         args, keywords = binding.bind(args, kwargs) if kwargs or binding.is_complete else (args, kwargs)
         values = (*args, *keywords.values()) if keywords else args
-        leaves, specs = values, NO_SPECS
-        if cls._takes_trees and not PLAIN.issuperset(map(type, values)):
-            leaves, specs = flatten_values(values)
+        is_plain = not cls._takes_trees or PLAIN.issuperset(map(type, values))
+        leaves, specs = (values, NO_SPECS) if is_plain else flatten_values(values)
         flags: list[bool] = []
         needs: list[bool] = []
         inputs: list[Tensor] = []

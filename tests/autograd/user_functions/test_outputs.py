@@ -82,6 +82,33 @@ def test_marking_something_else_dirty_warns(x):
         make_function(forward).apply(x)
 
 
+def write_into_view(ctx, a):
+    view = a[1:].mul_(2)
+    ctx.mark_dirty(view)
+    return view
+
+
+def write_into_view_of_intermediate(ctx, a):
+    view = (a * 2)[1:].mul_(2)
+    ctx.mark_dirty(view)
+    return view
+
+
+@pytest.mark.parametrize("forward", [write_into_view, write_into_view_of_intermediate])
+@pytest.mark.parametrize("of", [lambda x: x * 1, lambda x: (x * 1)[:], lambda x: x])
+def test_a_view_that_forward_made_is_not_marked_dirty(x, forward, of):
+    """As torch, which refuses it too. Without a recorded call the mark has no effect there."""
+    text = r"mark_dirty\(\) received a tensor that is not an input of forward\. Got f32\[1\], a view made"
+    with pytest.raises(AutogradError, match=text) as told:
+        make_function(forward).apply(of(x))
+    assert len(str(told.value)) <= 400
+    with oplib.no_grad(), pytest.warns(UserWarning, match="not an input of forward"):
+        assert (
+            make_function(forward).apply(x * 1).tolist()
+            == (x[1:] * (2 if forward is write_into_view else 4)).tolist()
+        )
+
+
 def test_a_retained_gradient_moves_with_the_dirty_tensor(x):
     h = x * 2
     h.retain_grad()
