@@ -19,7 +19,7 @@ from oplib.tracebacks import entry_point, find_user_level
 from .batched import run_batched
 from .node_logging import engine_run_backward
 from .root_gradients import make_root_gradients
-from .wide_graph import in_its_width
+from .wide_graph import run_in_width
 
 Outputs = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
 Inputs = Tensor | GradientEdge | Sequence[Tensor | GradientEdge] | dict[Any, Tensor | GradientEdge]
@@ -70,19 +70,15 @@ def backward(
         options["inputs"] = None if inputs is None else wanted
         hand_over(backward, overrides, (outputs,), options)
         return
-    with in_its_width(outputs):
-        grads = make_root_gradients(outputs, tensor_or_tensors_to_tuple(grad_tensors, len(outputs)), False)
-        if create_graph:
-            _warn_of_cycle()
-        engine_run_backward(
-            outputs,
-            grads,
-            create_graph if retain_graph is None else retain_graph,
-            create_graph,
-            wanted,
-            allow_unreachable=True,
-            accumulate_grad=True,
-        )
+    keep_graph = create_graph if retain_graph is None else retain_graph
+    run_in_width(_accumulate, outputs, grad_tensors, keep_graph, create_graph, wanted)
+
+
+def _accumulate(outputs: tuple[Any, ...], grads: Grads, *options: Any) -> None:
+    roots = make_root_gradients(outputs, tensor_or_tensors_to_tuple(grads, len(outputs)), False)
+    if options[1]:
+        _warn_of_cycle()
+    engine_run_backward(outputs, roots, *options, True, True)
 
 
 @entry_point
@@ -127,7 +123,11 @@ def grad(  # noqa: PLR0917  torch's order of arguments
         >>> oplib.autograd.grad((x * x * x).sum(), x)
         (tensor([ 3., 12.]),)
     """
-    unused = _read_allow_unused(allow_unused, materialize_grads=materialize_grads)
+    if materialize_grads and allow_unused is False:
+        raise GradientValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True. grad: got False. "
+            "Zeros are given for unused inputs only where these are allowed. Leave allow_unused out."
+        )
     roots = _listed(outputs)
     wanted = _listed_inputs(inputs, "grad")
     if not wanted:
@@ -137,7 +137,7 @@ def grad(  # noqa: PLR0917  torch's order of arguments
         "retain_graph": retain_graph,
         "create_graph": create_graph,
         "only_inputs": only_inputs,
-        "allow_unused": unused,
+        "allow_unused": materialize_grads if allow_unused is None else allow_unused,
         "is_grads_batched": is_grads_batched,
         "materialize_grads": materialize_grads,
     }
@@ -150,20 +150,10 @@ def grad(  # noqa: PLR0917  torch's order of arguments
                 FutureWarning,
                 stacklevel=find_user_level(),
             )
-        with in_its_width(roots):
-            gradients = _find_grads(roots, wanted, options)
+        gradients = run_in_width(_find_grads, roots, wanted, options)
         if cuts_results(modes.state) and not create_graph:
             gradients = tuple([None if gradient is None else gradient.detach() for gradient in gradients])
     return dict(zip(inputs, gradients, strict=True)) if isinstance(inputs, dict) else gradients
-
-
-def _read_allow_unused(allow_unused: bool | None, *, materialize_grads: bool) -> bool:
-    if materialize_grads and allow_unused is False:
-        raise GradientValueError(
-            "Expected allow_unused to be True or not passed when materialize_grads=True. grad: got False. "
-            "Zeros are given for unused inputs only where these are allowed. Leave allow_unused out."
-        )
-    return materialize_grads if allow_unused is None else allow_unused
 
 
 def _find_grads(
@@ -173,20 +163,19 @@ def _find_grads(
     batched, create_graph = options["is_grads_batched"], options["create_graph"]
     cotangents = tensor_or_tensors_to_tuple(options["grad_outputs"], len(roots))
     keep_graph = create_graph if options["retain_graph"] is None else options["retain_graph"]
-
-    def run(grads: tuple[Tensor | None, ...], **kinds: Any) -> tuple[Tensor | None, ...]:
-        gradients = engine_run_backward(
-            roots, grads, keep_graph, create_graph, wanted, allow_unreachable=options["allow_unused"], **kinds
-        )
-        return cast("tuple[Tensor | None, ...]", gradients)
-
+    kinds = keep_graph, create_graph, wanted, options["allow_unused"]
     grads = make_root_gradients(roots, cotangents, batched)
-    gradients = run_batched(run, grads, create_graph=create_graph) if batched else run(grads)
-    return (
-        _materialize(gradients, wanted, create_graph=create_graph)
-        if options["materialize_grads"]
-        else gradients
-    )
+    if batched:
+
+        def run(grads: tuple[Tensor | None, ...], **run_class: Any) -> tuple[Tensor | None, ...]:
+            return engine_run_backward(roots, grads, *kinds, **run_class)
+
+        gradients = run_batched(run, grads, create_graph=create_graph)
+    else:
+        gradients = engine_run_backward(roots, grads, *kinds)
+    if options["materialize_grads"]:
+        return _materialize(gradients, wanted, create_graph=create_graph)
+    return gradients
 
 
 def tensor_or_tensors_to_tuple(tensors: Grads, length: int) -> tuple[Tensor | None, ...]:
@@ -206,7 +195,7 @@ def tensor_or_tensors_to_tuple(tensors: Grads, length: int) -> tuple[Tensor | No
 
 def _listed(tensors: Any) -> tuple[Any, ...]:
     """Returns one or several outputs as a tuple."""
-    if isinstance(tensors, GradientEdge) or is_tensor_like(tensors):
+    if tensors.__class__ is Tensor or isinstance(tensors, GradientEdge) or is_tensor_like(tensors):
         return (tensors,)
     if not isinstance(tensors, Iterable):
         raise GradientTypeError(
@@ -220,7 +209,7 @@ def _listed_inputs(inputs: Any, caller: str) -> tuple[Any, ...]:
     """Returns one or several inputs, or the values of a dictionary, as a tuple."""
     if type(inputs) is dict:
         return tuple(inputs.values())
-    if isinstance(inputs, Mapping):
+    if inputs.__class__ not in (Tensor, tuple, list) and isinstance(inputs, Mapping):  # an ABC asks slowly
         raise GradientTypeError(
             f"{caller}: 'inputs' is a {type(inputs).__name__}, and only a plain dict is taken as a mapping. "
             f"Got keys {list(cast('Mapping[Any, Any]', inputs))}. Give dict(inputs)."

@@ -77,7 +77,7 @@ class _EngineBase:
             raise _explain_no_graph(tensors[position], position, inputs, accumulate=accumulate)
         wanted = _input_edges(inputs, accumulate=accumulate)
         representation = choose_representation(create_graph=create)
-        grads = [representation.unbox(grad) for grad in grad_tensors]
+        grads = grad_tensors if representation.tensor_mode else [grad._storage.array for grad in grad_tensors]
         if run_class is Run:
             grads = validate_gradients(grads, roots, "the call of backward or grad", representation)
         plan = RunPlan(roots, wanted, capture=not accumulate)
@@ -352,7 +352,10 @@ def _unused(position: int) -> AutogradError:
 
 
 def _hand_back(captured: Sequence[Any], run: Run, *, allow_unreachable: bool) -> tuple[Tensor | None, ...]:
+    own = run.representation.own
+    handed: list[Tensor | None] = []
     for position, grad in enumerate(captured):
         if grad is None and not allow_unreachable:
             raise _unused(position)
-    return tuple(None if grad is None else run.representation.own(grad) for grad in captured)
+        handed.append(None if grad is None else own(grad))
+    return tuple(handed)

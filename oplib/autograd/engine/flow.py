@@ -179,7 +179,7 @@ class Flow:
         """Adds one of several gradients of a node. Returns the sums when the last one has arrived."""
         buffer = self.buffers.get(node)
         if buffer is None:
-            buffer = self.buffers[node] = [None] * len(node.input_metadata)
+            buffer = self.buffers[node] = [None] * (1 if node.has_one_slot else len(node.input_metadata))
         if grad is not None:
             if node.fits_gradients:  # those that arrive may have several shapes
                 grad = self.fit_received(node, _put_alone(grad, slot, node))[slot]

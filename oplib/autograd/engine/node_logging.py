@@ -17,6 +17,7 @@ from oplib.tensor import Tensor
 from .engine import get_python_engine
 
 Hook = Callable[..., Any]
+_run_backward = get_python_engine().run_backward
 log = logging.getLogger("oplib.autograd.graph")
 
 
@@ -56,7 +57,7 @@ def _register(
 def engine_run_backward(t_outputs: tuple[Any, ...], *args: Any, **kwargs: Any) -> Any:
     """Runs the engine, and logs every node that runs while the logger is at DEBUG."""
     if not is_logging():
-        return get_python_engine().run_backward(t_outputs, *args, **kwargs)
+        return _run_backward(t_outputs, *args, **kwargs)
     outputs = t_outputs if isinstance(t_outputs, tuple) else ()  # pyright: ignore[reportUnnecessaryIsInstance]  the engine reports other types
     hooks = modes.state.node_hooks
     before = [*([_log_node] if log.isEnabledFor(logging.DEBUG) else ()), *([hooks[0]] if hooks else ())]
@@ -66,7 +67,7 @@ def engine_run_backward(t_outputs: tuple[Any, ...], *args: Any, **kwargs: Any) -
         [hooks[1]] if hooks else [],
     )
     try:
-        return get_python_engine().run_backward(t_outputs, *args, **kwargs)
+        return _run_backward(t_outputs, *args, **kwargs)
     finally:
         unregister_hooks()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from oplib.autograd.nodes.node import Edge, Node, TapeNode
@@ -19,9 +19,9 @@ class RunPlan:
     Attributes:
         roots: the edges that the run starts from.
         waiting: the number of gradients still to come, for nodes that receive more than one. The run counts
-            down. Without requested inputs it is None until :meth:`count`.
-        members: the nodes that receive gradients, if the run is restricted to paths to requested inputs; else
-            None, for all nodes reached from the roots.
+            down. It is None until :meth:`count`.
+        members: the nodes that receive gradients, and how many, if the run is restricted to paths to
+            requested inputs; else None, for all nodes reached from the roots.
         needed: the members that run.
         captures: for a node, the slots whose gradients are returned, each with the index of the input.
         captures_count: the number of inputs whose gradient is returned.
@@ -41,26 +41,25 @@ class RunPlan:
         self.roots = roots
         self.captures: dict[TapeNode, list[tuple[int, int]]] = _NO_CAPTURES
         self.captures_count = len(inputs) if capture else 0
-        self.members: set[TapeNode] | None = None
+        self.members: dict[TapeNode, int] | None = None
         self.needed: set[TapeNode] = _NO_NODES
         self._reached: set[TapeNode] | None = None
         self.waiting: dict[TapeNode, int] | None = None
         if not capture and not inputs:
             return
         targets = {node for node, _ in inputs}
-        self.needed = _find_ancestors(roots, targets)
+        self.members, self.needed = _find_paths(roots, targets)
         if capture:
             self.captures = {}
             for index, (node, slot) in enumerate(inputs):
                 self.captures.setdefault(node, []).append((slot, index))
         else:
             self.needed |= targets
-        self.waiting, self.members = _count_arrivals(roots, self.needed, self.needed | targets)
 
     def count(self) -> dict[TapeNode, int]:
-        """Counts the gradients that each node of a run over all leaves waits for, and returns ``waiting``."""
+        """Counts the gradients that nodes wait for, unless that is done, and returns ``waiting``."""
         if self.waiting is None:
-            self.waiting = _count_arrivals(self.roots)[0]
+            self.waiting = self._count_again()
         return self.waiting
 
     def executes(self, node: Node) -> bool:
@@ -79,7 +78,9 @@ class RunPlan:
         arrivals = itertools.count()
         edges: Sequence[Edge | None] = self.roots
         while True:
-            for node in [edge[0] for edge in edges if edge is not None and self.executes_edge(edge)]:
+            for node in [
+                edge[0] for edge in edges if edge and (self.members is None or edge[0] in self.needed)
+            ]:
                 waiting[node] = waiting.get(node, 1) - 1
                 if not waiting[node]:
                     heappush(ready, (-node.sequence_nr, next(arrivals), node))
@@ -88,21 +89,14 @@ class RunPlan:
             order.append(heappop(ready)[2])
             edges = order[-1].edges
 
-    def executes_edge(self, edge: Edge) -> bool:
-        """Returns whether a gradient on this edge makes its node run."""
-        return self.members is None or edge[0] in self.needed
-
     def _count_again(self) -> dict[TapeNode, int]:
-        needed = None if self.members is None else self.needed
-        return _count_arrivals(self.roots, needed, self.members)[0]
+        if self.members is None:
+            return _count_arrivals(self.roots)[0]
+        return {node: count for node, count in self.members.items() if count > 1}
 
 
-def _count_arrivals(
-    roots: Sequence[Edge],
-    senders: Collection[TapeNode] | None = None,
-    receivers: Collection[TapeNode] | None = None,
-) -> tuple[dict[TapeNode, int], set[TapeNode]]:
-    """Counts the edges from ``roots``, from senders and to receivers; None stands for all nodes.
+def _count_arrivals(roots: Sequence[Edge]) -> tuple[dict[TapeNode, int], set[TapeNode]]:
+    """Counts the edges that lead to each node reached from ``roots``.
 
     Returns:
         The counts above one, which are few in most graphs, and all reached nodes.
@@ -118,18 +112,23 @@ def _count_arrivals(
             node = edge[0]
             if node in reached:
                 several[node] = several.get(node, 1) + 1
-            elif receivers is None or node in receivers:
+            else:
                 reached.add(node)
-                if senders is None or node in senders:
-                    ahead.append(node)
+                ahead.append(node)
         if not ahead:
             return several, reached
         edges = ahead.pop().edges
 
 
-def _find_ancestors(roots: Sequence[Edge], targets: Collection[TapeNode]) -> set[TapeNode]:
-    """Returns the nodes reached from ``roots`` that have one of ``targets`` as a descendant."""
-    parents: dict[TapeNode, list[TapeNode]] = {node: [] for node, _ in roots}
+def _find_paths(roots: Sequence[Edge], targets: set[TapeNode]) -> tuple[dict[TapeNode, int], set[TapeNode]]:
+    """Finds the nodes on paths from ``roots`` to ``targets``.
+
+    Returns:
+        The number of gradients that arrive at each of these nodes, and those that have a target behind them.
+    """
+    parents: dict[TapeNode, list[TapeNode | None]] = {}
+    for node, _ in roots:
+        parents.setdefault(node, []).append(None)
     reached = list(parents)
     while reached:
         parent = reached.pop()
@@ -146,7 +145,8 @@ def _find_ancestors(roots: Sequence[Edge], targets: Collection[TapeNode]) -> set
     below = [node for node in targets if node in parents]
     while below:
         for parent in parents[below.pop()]:
-            if parent not in ancestors:
+            if parent is not None and parent not in ancestors:
                 ancestors.add(parent)
                 below.append(parent)
-    return ancestors
+    # a parent of a node on a path is on a path
+    return {node: len(parents[node]) for node in ancestors | targets if node in parents}, ancestors

@@ -53,23 +53,24 @@ def fits(output: Any, grad: Any) -> bool:
     """Returns whether a gradient has exactly the shape and dtype of its output. Nearly all have."""
     if not isinstance(output, Tensor) or not isinstance(grad, Tensor):
         return False
-    due, array = output._storage.array, grad._storage.array
-    return array.shape == due.shape and array.dtype == due.dtype
+    due, own = output._storage.array.aval, grad._storage.array.aval
+    return own.shape == due.shape and own.dtype == due.dtype
 
 
 def find_root_gradient(output: Tensor, grad: Any) -> Any:
     """Returns the root gradient as an array if nothing must be checked or made; else None."""
     if type(output) is not Tensor or output._grad_fn is None:
         return None
-    due = output._storage.array
+    array = output._storage.array
+    due = array.aval
     if grad is None:
         if overlays.current is not None:
             return None  # a program makes its own: its text does not depend on what was computed before
-        return _ones.get((due.shape, due.dtype, find_other_placement(due)))
+        return _ones.get((due.shape, due.dtype, find_other_placement(array)))
     if type(grad) is not Tensor:
         return None
     array = grad._storage.array
-    return array if array.shape == due.shape and array.dtype == due.dtype else None
+    return array if array.aval.shape == due.shape and array.aval.dtype == due.dtype else None
 
 
 def calculate_shape(
@@ -99,15 +100,11 @@ def _make_grad(output: Any, grad: Any, position: int, *, is_grads_batched: bool)
         _check_grad(output, grad, position, is_grads_batched=is_grads_batched)
         return grad
     if grad is None:
-        return _make_one(output) if _needs_grad(output) else None
+        return _make_one(output) if getattr(output, "_requires_grad", True) else None
     raise GradientTypeError(
         f"backward: gradients can be either Tensors or None. Got {type(grad).__name__} for output "
         f"{position}. Give a Tensor of the output's shape."
     )
-
-
-def _needs_grad(output: Tensor | GradientEdge) -> bool:
-    return not isinstance(output, Tensor) or output._requires_grad
 
 
 def _check_grad(output: Any, grad: Tensor, position: int, *, is_grads_batched: bool) -> None:

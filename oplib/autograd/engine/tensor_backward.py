@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oplib.autograd.array_functions.width import wide_plans, x64
+from oplib.autograd.array_functions.width import wide_plans
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.modes import modes
 from oplib.tensor import Tensor
@@ -38,8 +38,7 @@ def run_tensor_backward(
         AutogradError: see ``backward``, which handles all other calls.
     """
     if wide_plans.any and needs_64_bits((tensor,)):
-        with x64(True):
-            run_tensor_backward(tensor, gradient, retain_graph, create_graph, inputs)
+        backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
         return
     root_gradient = find_root_gradient(tensor, gradient)
     plain = inputs is None and create_graph is False and retain_graph in (None, False, True)

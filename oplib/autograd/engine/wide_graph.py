@@ -6,8 +6,7 @@ for each pass. A program that has turned them on and off walks over the graph.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,9 +35,12 @@ def needs_64_bits(roots: Sequence[Any]) -> bool:
     return False
 
 
-def in_its_width(roots: Sequence[Any]) -> AbstractContextManager[object]:
-    """Returns a context manager that turns 64 bits on if the graph needs them."""
-    return x64(True) if needs_64_bits(roots) else nullcontext()
+def run_in_width(function: Callable[..., Any], roots: Sequence[Any], *args: Any) -> Any:
+    """Calls ``function(roots, *args)``, with 64 bits on if the graph needs them."""
+    if not (wide_plans.any and needs_64_bits(roots)):
+        return function(roots, *args)
+    with x64(True):
+        return function(roots, *args)
 
 
 def _is_wide(node: Any) -> bool:

@@ -58,9 +58,8 @@ class GradientRepresentation:
             tensor._trace = note_trace(modes.state)
         return tensor
 
-    def own(self, grad: Any) -> Tensor:
-        """Returns a gradient as a new Tensor, to be stored."""
-        return self.box(grad)
+    own = box
+    """Returns a gradient as a new Tensor, to be stored."""
 
     def unbox(self, tensor: Tensor) -> Any:
         """Returns a Tensor as a gradient."""
