@@ -56,19 +56,23 @@ def _fit(value: Any, due: frozenset[Any], op: str, subject: str) -> Any:
     return vary(value, due)
 
 
-def refuse_reduced(values: Iterable[Any], *, op: str) -> None:
-    """Raises TracingError for a rule of an op on values of the types *reduced* and *unreduced*.
+def list_reduced_axes(kind: Any) -> frozenset[Any]:
+    """Returns the mesh axes over which a value of this type is *reduced* or *unreduced*."""
+    return kind.manual_axis_type.reduced | kind.manual_axis_type.unreduced
 
-    The cotangent of such a value has another type than the value, which a formula for one device cannot give.
+
+def refuse_reduced(values: Iterable[Any], *, op: str) -> None:
+    """Raises TracingError if forward mode is derived from a formula on *reduced* and *unreduced* values.
+
+    The cotangent of such a value has another type than the value, which the transposed formula would need.
     """
     for value in values:
-        kind: Any = jax.typeof(value).manual_axis_type
-        axes = kind.reduced | kind.unreduced
+        axes = list_reduced_axes(jax.typeof(value))
         if axes:
             raise TracingError(
-                f"{op}: a rule of the op is needed for a value that is reduced or unreduced over "
+                f"{op}: no forward mode can be derived for a value that is reduced or unreduced over "
                 f"{describe_axes(axes)}. Got {jax.typeof(value)}. Cast it with jax.lax.pcast(value, axes, "
-                'to="varying") before the op, or register "derive", which is JAX\'s own derivative.'
+                'to="varying") before the op, or register a jvp rule.'
             )
 
 

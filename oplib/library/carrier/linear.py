@@ -19,7 +19,7 @@ from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.errors import AutogradError, MissingRuleError
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, map_residuals, to_jax_array
-from oplib.library.axes.varying import is_inside_shard_map, refuse_reduced
+from oplib.library.axes.varying import is_inside_shard_map, refuse_reduced, vary
 from oplib.library.derivatives.formula import FormulaPlan, missing_formula
 from oplib.library.derivatives.linearity import LinearRule, require_linear, transpose_rule
 from oplib.library.infer_schema import infer_kind
@@ -140,6 +140,8 @@ class Linear:
         self, residuals: Sequence[Any], tangents: Sequence[Any], zeros: Sequence[Any]
     ) -> Sequence[Any]:
         """Returns the tangents by transposing the backward formula, which is linear in its cotangents."""
+        if is_inside_shard_map():
+            refuse_reduced([*residuals, *tangents], op=str(self.call))
         if self.call.record.derivative.nonlinear:
             raise MissingRuleError(
                 f"{self.call}: there is no forward-mode rule. Its backward formula is declared nonlinear, so "
@@ -220,7 +222,12 @@ class Linear:
                 "Return its gradient, or an array of zeros if it has none."
             )
         zeros, plan = jnp.zeros(shape.shape, shape.dtype), self.plan
-        return zeros if plan is None or plan.types is None else match_type(zeros, plan.types.inputs[index])
+        if plan is None or plan.types is None:
+            return zeros
+        due = plan.types.inputs[index].to_ct_aval()
+        axes = due.manual_axis_type.unreduced
+        zeros = vary(match_type(zeros, due), axes)
+        return jax.lax.pcast(zeros, tuple(axes), to="unreduced") if axes else zeros
 
 
 def _map_and_sum(function: Any, level: Level, indices: Sequence[int]) -> Any:
@@ -266,8 +273,6 @@ def make_linear(
     record = call.record
     if record.jvp is None and record.derivative.backward is None:
         raise _refuse_derivative(call)
-    if is_inside_shard_map():
-        refuse_reduced([*inputs, *outputs], op=str(call))
     tangent_avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
     batched_inputs = _batch_fully(inputs, levels)
     is_outer = is_outer and record.jvp is None

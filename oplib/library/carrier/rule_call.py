@@ -13,7 +13,7 @@ import jax
 
 from oplib.autograd.array_functions.array_function import Mask, has_gradient
 from oplib.library.axes.levels import Levels
-from oplib.library.axes.varying import fit_varying, is_inside_shard_map, refuse_reduced
+from oplib.library.axes.varying import fit_varying
 from oplib.library.derivatives.jvp_rule import Pushed, run_jvp_rule
 from oplib.library.records.record import Record
 
@@ -60,8 +60,6 @@ def push_call(
         push = level.map(push, (level.axes, own))
     with jax.named_scope(call.record.name):
         structure, outputs, pushed = push(tuple(inputs), tuple(tangents))
-        if is_inside_shard_map():
-            refuse_reduced([*inputs, *outputs], op=str(call))
         outputs = call.fit(outputs, levels, inputs, "jvp rule")
         types = [jax.typeof(value).to_tangent_aval() for value in outputs if has_gradient(value.dtype)]
         fitted = fit_varying(pushed, types, op=str(call), part="jvp rule")

@@ -19,10 +19,10 @@ import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import Mask
 from oplib.autograd.array_functions.array_types import find_varying, match_type, sum_gradient
-from oplib.errors import AutogradError
+from oplib.errors import AutogradError, TracingError
 from oplib.library.axes.bodies import OPAQUE, calls_any
 from oplib.library.axes.paths import Path, Paths, find_paths
-from oplib.library.axes.varying import join_axes, match_varying, vary
+from oplib.library.axes.varying import describe_axes, join_axes, list_reduced_axes, match_varying, vary
 
 Formula = Callable[..., tuple[Any, ...]]
 Axes = frozenset[Any]
@@ -75,8 +75,23 @@ class GradientTypes:
             present: for each result, whether it has a cotangent.
         """
         targets = [index for index, want in enumerate(wanted) if want]
+        if any(map(list_reduced_axes, (*self.inputs, *self.results))):
+            return lambda *arrays: self._check_given(formula(*arrays), targets)
         sources = [index for index, has in enumerate(present) if has]
         return _TypedFormula(self, formula, targets, sources).run
+
+    def _check_given(self, grads: Sequence[Any], targets: Sequence[int]) -> tuple[Any, ...]:
+        """Returns what a formula for all devices gives; one for a single device cannot give such types."""
+        for grad, index in zip(grads, targets, strict=True):
+            due = self.inputs[index].to_ct_aval()
+            if grad is not None and (own := jax.typeof(grad)) != due:
+                raise TracingError(
+                    f"{self.op}: the gradient of argument '{self.names[index]}' has another type than JAX "
+                    "requires beside values that are reduced or unreduced over "
+                    f"{describe_axes(list_reduced_axes(self.inputs[index]))}. Got {own}, expected {due}. "
+                    "Cast it in the formula: jax.lax.pcast(grad, axes, to=...)."
+                )
+        return tuple(grads)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -395,22 +395,59 @@ class TestRefusals:
         with pytest.raises(ResultError, match="value 0 of the jvp rule varies over other mesh axes"):
             spread(lambda x: jax.jvp(op, (x,), (x,))[1], specs=P("i"))(X)
 
-    @pytest.mark.parametrize("rules", ["formula", "jvp", "derive"])
-    def test_of_reduced_axes_only_the_derivative_of_jax_knows(self, rules: str) -> None:
-        op = custom_op(lambda x, w: x * w, schema="(Tensor x, Tensor w) -> Tensor", compile=True)
+    @pytest.mark.parametrize("rules", ["formula", "forward", "none", "jvp", "derive"])
+    def test_a_reduced_weight_has_the_gradient_of_custom_vjp_if_it_is_cast(self, rules: str) -> None:
+        def run(x: Any, w: Any) -> Any:
+            return x * w
+
+        def pull(saved: Any, g: Any) -> Any:
+            x, w = saved
+            return g * w, None if rules == "none" else lax.pcast((g * x).sum(), "i", to="unreduced")
+
+        def forward(ctx: Any, x: Any, w: Any) -> Any:
+            ctx.save_for_backward(x, w)
+            return run(x, w)
+
+        op = custom_op(run, schema="(Tensor x, Tensor w) -> Tensor", compile=True)
         if rules == "derive":
             op.register_autograd("derive")
         elif rules == "jvp":
-            op.register_jvp(lambda primals, tangents: jax.jvp(lambda x, w: x * w, primals, tangents))
+            op.register_jvp(lambda primals, tangents: jax.jvp(run, primals, tangents))
         else:
-            op.register_autograd(lambda ctx, g: (g, g.sum()))
+            op.register_autograd(lambda ctx, g: pull(ctx.saved_tensors, g), forward=forward)
+        if rules == "formula":
+            op.register_autograd(lambda ctx, g: pull(ctx.saved_tensors, g), setup_context=save_operands)
+        by_hand = jax.custom_vjp(run)
+        by_hand.defvjp(lambda x, w: (by_hand(x, w), (x, w)), pull)
 
-        def inside(x: Any, w: Any) -> Any:
+        def differentiate(function: Any) -> Any:
+            def inside(x: Any, w: Any) -> Any:
+                def loss(x: Any, w: Any) -> Any:
+                    return (function(x, lax.pcast(w, "i", to="reduced")) ** 2).sum()
+
+                def once(x: Any, w: Any) -> Any:
+                    return jax.grad(loss, (0, 1))(x, w)
+
+                return once(x, w), jax.grad(lambda x, w: (once(x, w)[0] ** 2).sum(), (0, 1))(x, w)
+
+            return spread(inside, ((P("i"), P()),) * 2)(X, W)
+
+        found, expected = differentiate(op), differentiate(by_hand)
+        jax.tree.map(np.testing.assert_allclose, found, expected)
+
+    def test_of_reduced_axes_an_uncast_gradient_and_derived_forward_mode_are_refused(self) -> None:
+        op = custom_op(lambda x, w: x * w, schema="(Tensor x, Tensor w) -> Tensor", compile=True)
+        op.register_autograd(lambda ctx, g: (g, g.sum()))
+
+        def reverse(x: Any, w: Any) -> Any:
             reduced = lax.pcast(w, "i", to="reduced")
             return lax.psum(jax.grad(lambda w: op(x, w).sum())(reduced), "i")
 
-        if rules == "derive":
-            assert spread(inside)(X, W) == X.sum()
-        else:
-            with pytest.raises(TracingError, match="reduced or unreduced over 'i'"):
-                spread(inside)(X, W)
+        with pytest.raises(TracingError, match=r"argument 'w' has another type .* over 'i'. .* Cast it in"):
+            spread(reverse)(X, W)
+
+        def push(x: Any, w: Any) -> Any:
+            return jax.jvp(lambda x, w: op(x, lax.pcast(w, "i", to="reduced")), (x, w), (x, w))[1]
+
+        with pytest.raises(TracingError, match=r"no forward mode can be derived .*reduced over 'i'"):
+            spread(push, P("i"))(X, W)
