@@ -296,6 +296,7 @@ def _find_slope_of_sinc(x: Any) -> Any:
 def trust() -> dict[str, Callable[[Any], Any]]:
     """Returns the functions that torch computes with fewer digits, by 40 digits."""
     return {
+        "acosh dx": lambda x: 1 / mp.sqrt(x * x - 1),
         "sinc dx": _find_slope_of_sinc,
         "special.sinc dx": _find_slope_of_sinc,
         "special.airy_ai value": mp.airyai,

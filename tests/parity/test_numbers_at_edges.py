@@ -228,3 +228,47 @@ def test_the_residuals_of_lstsq_have_the_history_of_the_solution(assert_agrees: 
         return [one.requires_grad for one in (found.solution, found.residuals, found.rank)]
 
     assert_agrees(program)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("decimals", [1, 2, 5, -2])
+def test_rounding_to_decimals_divides_by_the_power_of_ten_itself(decimals: int, dtype: str) -> None:
+    numbers = [0.3, 0.123, 700.0, 12345.0, 0.25, -0.25, -0.0, INF, NAN, 1e-9]
+    ours, theirs = (
+        lib.round(lib.tensor(numbers, dtype=getattr(lib, dtype)), decimals=decimals) for lib in (oplib, torch)
+    )
+    np.testing.assert_array_equal(ours.float().numpy(), theirs.float().numpy())
+    assert oplib.vmap(lambda x: oplib.round(x, decimals=1))(oplib.tensor([12345.3])).item() == np.float32(
+        12345.3
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("name", ["acosh", "atan"])
+def test_second_derivatives_of_inverse_functions_are_none_of_nan(name: str, dtype: str) -> None:
+    def run(lib: Any, x: Any) -> list[Any]:
+        (first,) = lib.autograd.grad(getattr(lib, name)(x.requires_grad_()).sum(), x, create_graph=True)
+        (second,) = lib.autograd.grad(first.sum(), x)
+        return [first.detach().numpy(), second.numpy()]
+
+    points = [1.0, 1.5, 3e4, INF] if name == "acosh" else [0.0, -0.0, 16.0, -3e4, 3e38]
+    x = oplib.tensor(points[: len(points) - (dtype == "float16")], dtype=getattr(oplib, dtype))
+    exact = run(torch, torch.tensor(x.float().numpy()).double())
+    for ours, right in zip(run(oplib, x), exact, strict=True):
+        np.testing.assert_allclose(
+            ours.astype(np.float32), np.nan_to_num(right, neginf=-INF, posinf=INF), rtol=2e-2, atol=1e-7
+        )
+
+
+@pytest.mark.parametrize(("a", "x"), [(0.0, 0.5), (0.0, INF), (INF, 0.0), (INF, 2.0), (1.0, INF), (2.5, INF)])
+def test_incomplete_gamma_functions_have_their_limits_and_no_slope_there(a: float, x: float) -> None:
+    at = oplib.tensor(x, requires_grad=True)
+    low, high = oplib.special.gammainc(oplib.tensor(a), at), oplib.special.gammaincc(oplib.tensor(a), at)
+    (low - high).backward()
+    whole = 0.0 if a == INF else 1.0
+    assert (low.item(), high.item(), at.grad.item()) == (whole, 1 - whole, 0.0)
+
+
+def test_zeta_of_infinity_is_what_the_first_term_tends_to() -> None:
+    at = oplib.tensor([0.5, 1.0, 2.0, INF, 0.0, NAN])
+    np.testing.assert_array_equal(oplib.special.zeta(oplib.tensor(INF), at).numpy(), [INF, 1, 0, 0, INF, NAN])

@@ -38,7 +38,8 @@ def compute_zeta(s: Any, q: Any) -> Any:
     is_far = (q > strong(1 / jnp.finfo(q.dtype).eps ** 2, q)) & ~jnp.isinf(q)
     result = jnp.where(is_far, lax.pow(jnp.where(is_far, q, one), one - s) / (s - one), result)
     result = jnp.where(s < one, strong(math.nan, q), result)
-    result = jnp.where((s == strong(math.inf, s)) & (q == one), one, result)
+    limit = jnp.where(q == one, one, jnp.where(q > one, zero, strong(math.inf, q)))
+    result = jnp.where((s == strong(math.inf, s)) & (q > zero), limit, result)
     return jnp.where((s == one) | ((q <= zero) & is_whole & (s > one)), strong(math.inf, q), result)
 
 

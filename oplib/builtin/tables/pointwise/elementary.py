@@ -99,14 +99,20 @@ EXPONENTIALS = (
 
 
 def _acosh_backward(ctx: Any, g: Any) -> Any:
-    """Computes the root of each factor, because the root of the product has the wrong sign for Re < 0."""
+    """Computes the root of each factor: that of the product has the wrong sign for Re < 0, and overflows."""
     x = to_floating(ctx.saved_tensors[0])
-    if x.dtype.kind != "c":
-        return g * lax.rsqrt((x - 1) * (x + 1))
+    x = x if x.dtype.kind == "c" else lax.abs(x)  # below -1 it is torch's, though the value is nan
     return g * jnp.conj(lax.rsqrt(x - 1) * lax.rsqrt(x + 1))
 
 
+def _atan_backward(ctx: Any, g: Any) -> Any:
+    """Multiplies where JAX squares: the derivative of a square has 2 * x, which is inf for large x."""
+    x = to_floating(ctx.saved_tensors[0])
+    return in_single(lambda g, x: g / jnp.conj(1 + x * x))(g, x)
+
+
 _ACOSH = Derivative(backward=_acosh_backward, setup_context=save_inputs)
+_ATAN = Derivative(backward=_atan_backward, setup_context=save_inputs)
 
 TRIGONOMETRIC = (
     make_unary(
@@ -118,7 +124,7 @@ TRIGONOMETRIC = (
     ),
     make_unary("asin", lax.asin, "inverse sine", aliases=("arcsin",), autocast="cuda float32"),
     make_unary("acos", lax.acos, "inverse cosine", aliases=("arccos",), autocast="cuda float32"),
-    make_unary("atan", lax.atan, "inverse tangent", aliases=("arctan",)),
+    make_unary("atan", lax.atan, "inverse tangent", _ATAN, aliases=("arctan",)),
     make_unary("sinh", lax.sinh, "hyperbolic sine", autocast="cuda float32"),
     make_unary("cosh", lax.cosh, "hyperbolic cosine", autocast="cuda float32"),
     make_unary("asinh", lax.asinh, "inverse hyperbolic sine", aliases=("arcsinh",)),
@@ -202,7 +208,8 @@ def _round(self: Any, *, decimals: int = 0) -> Any:
         return lax.round(self, lax.RoundingMethod.TO_NEAREST_EVEN)
 
     def compute(x: Any) -> Any:
-        scale = 10.0 ** abs(decimals)
+        # Behind a barrier, because XLA multiplies by the inverse of a constant, which is not exact.
+        scale = lax.optimization_barrier(strong(10.0 ** abs(decimals), x))
         rounded = lax.round(x * scale if decimals > 0 else x / scale, lax.RoundingMethod.TO_NEAREST_EVEN)
         return rounded / scale if decimals > 0 else rounded * scale
 

@@ -243,12 +243,11 @@ def _pairs(name: str, function: Any, doc: str, dtypes: str, missing: str = "") -
 
 
 def _complete_gamma(compute: Any, at_zero: float, a: Any, x: Any) -> Any:
-    """Adds the limits at a = 0 and a = inf, where XLA gives nan."""
-    inf, zero = strong(jnp.inf, a), strong(0, a)
-    is_zero, is_infinite = (a == zero) & (x > zero), (a == inf) & (x >= zero) & (x < inf)
-    found = compute(jnp.where(is_zero | is_infinite, strong(1, a), a), x)
-    limit = jnp.where(is_zero, strong(at_zero, a), strong(1 - at_zero, a))
-    return jnp.where(is_zero | is_infinite, limit, found)
+    """Adds the limits at a = 0, a = inf and x = inf, where XLA gives nan or a gradient of nan."""
+    is_whole = ((a == 0) & (x > 0)) | ((x == math.inf) & (a >= 0) & (a < math.inf))
+    is_limit = is_whole | ((a == math.inf) & (x >= 0) & (x < math.inf))
+    found = compute(jnp.where(is_limit, 1, a), jnp.where(is_limit, 1, x))
+    return jnp.where(is_limit, jnp.where(is_whole, at_zero, 1 - at_zero), found)
 
 
 def _incomplete(name: str, function: Any, at_zero: float, doc: str) -> Row:
