@@ -22,7 +22,7 @@ from oplib.builtin.kernels.promotion import (
     strong,
 )
 from oplib.builtin.rows.row import NetworkRow, ProductRow, Row
-from oplib.builtin.tables.reductions.moments import compute_norm
+from oplib.builtin.tables.reductions.moments import compute_distances
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
@@ -322,10 +322,13 @@ _MODES_OF_CDIST = (
     "use_mm_for_euclid_dist",
     "donot_use_mm_for_euclid_dist",
 )
+_MANY_ROWS = 25  # as in torch
 
 
-def _cdist(x1: Any, x2: Any, p: float = 2, compute_mode: str = _MODES_OF_CDIST[0]) -> Any:
-    """Computes distances without a matrix product; the gradient of a distance of 0 is 0, not nan."""
+def _cdist(
+    x1: Any, x2: Any, p: float = 2, compute_mode: str = _MODES_OF_CDIST[0], *, may_multiply: bool = False
+) -> Any:
+    """Computes distances; the gradient of a distance of 0 is 0, not nan."""
     if compute_mode not in _MODES_OF_CDIST:
         raise ArgumentValueError(
             f"cdist: {compute_mode!r} is not a valid value for compute_mode. Give one of "
@@ -338,13 +341,10 @@ def _cdist(x1: Any, x2: Any, p: float = 2, compute_mode: str = _MODES_OF_CDIST[0
         )
     if p < 0:
         raise ArgumentError("only supports non-negative p", "Give 0 or more.")
-    x1, x2 = broadcast_batches(x1, x2)
-
-    def compute(x: Any, y: Any) -> Any:
-        away = lax.expand_dims(x, (x.ndim - 1,)) - lax.expand_dims(y, (y.ndim - 2,))
-        return compute_norm(away, p, (away.ndim - 1,), keepdim=False)
-
-    return in_single(compute)(x1, x2)
+    are_many = max(x1.shape[-2], x2.shape[-2]) > _MANY_ROWS
+    multiplies = may_multiply and (are_many, True, False)[_MODES_OF_CDIST.index(compute_mode)]
+    compute = partial(compute_distances, order=p, product="values and slopes" if multiplies else "")
+    return in_single(compute)(*broadcast_batches(x1, x2))
 
 
 LAYERS = (
@@ -366,6 +366,7 @@ LAYERS = (
         f"cdist(Tensor x1, Tensor x2, float p=2., str compute_mode={_MODES_OF_CDIST[0]!r}) -> Tensor",
         _cdist,
         "distances between all pairs of rows",
+        kernels=(("cpu", partial(_cdist, may_multiply=True)),),
         dtypes="hf",
         autocast="float32",
     ),

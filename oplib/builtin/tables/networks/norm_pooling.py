@@ -14,7 +14,7 @@ from jax import lax
 from oplib.builtin.kernels.promotion import in_single, is_integral, strong, to_floating
 from oplib.builtin.kernels.windows import repeat_for_axes
 from oplib.builtin.rows.row import NetworkRow, Row
-from oplib.builtin.tables.reductions.moments import compute_norm
+from oplib.builtin.tables.reductions.moments import compute_distances
 from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.library import Derivative
 
@@ -117,13 +117,15 @@ def _local_response_norm(
 # Distances --------------------------------------------------------------------------------------------------
 
 
-def _pdist(input: Any, p: float = 2.0) -> Any:
+def _pdist(input: Any, p: float = 2.0, *, product: str = "") -> Any:
     if input.ndim != 2 or p < 0:
         raise ArgumentError(
             "only supports 2D tensors, and non-negative p values", "Give one vector in each row."
         )
-    rows, columns = np.triu_indices(input.shape[0], 1)
-    return in_single(lambda x: compute_norm(x[rows] - x[columns], p, (1,), keepdim=False))(input)
+    places = np.ravel_multi_index(np.triu_indices(input.shape[0], 1), (input.shape[0],) * 2)
+    distances = in_single(lambda x: compute_distances(x, x, p, product=product))(input)
+    picked = distances.reshape(-1).at[places.astype(np.int32)]
+    return picked.get(mode="promise_in_bounds", unique_indices=True, indices_are_sorted=True)
 
 
 _FUNCTIONAL = "torch.nn.functional."
@@ -166,6 +168,7 @@ ROWS = (
         "pdist(Tensor input, float p=2.) -> Tensor",
         _pdist,
         "distances between all pairs of different rows, each pair once",
+        kernels=(("cpu", partial(_pdist, product="slopes")),),
         dtypes="hf",
         autocast="cuda float32",
     ),

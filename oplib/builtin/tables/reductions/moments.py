@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -111,6 +113,50 @@ def compute_norm(array: Any, order: float, axes: Sequence[int], keepdim: bool) -
         return (jnp.max if order > 0 else jnp.min)(sizes, axis=tuple(axes), keepdims=keepdim)
     total = jnp.sum(_power(sizes, order), axis=tuple(axes), keepdims=keepdim)
     return _power(total, 1 / order)
+
+
+def compute_distances(x: Any, y: Any, order: float, *, product: str = "") -> Any:
+    """Returns the norms of the differences of each row of one matrix and each row of another.
+
+    Args:
+        x: the rows of the result.
+        y: its columns.
+        order: of the norm.
+        product: what of a norm of order 2 comes from a product of the matrices, which is fast and has
+            fewer digits: nothing, "slopes", or "values and slopes".
+    """
+    if product and order == 2:
+        return _measure(x, y, product)
+    away = lax.expand_dims(x, (x.ndim - 1,)) - lax.expand_dims(y, (y.ndim - 2,))
+    return compute_norm(away, order, (x.ndim,), keepdim=False)
+
+
+def _multiply(x: Any, y: Any) -> Any:
+    return jnp.matmul(x, y.mT, precision="highest")
+
+
+def _sum_rows(x: Any, y: Any) -> Any:
+    return jnp.sum(x * y, -1, keepdims=True)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(2,))
+def _measure(x: Any, y: Any, product: str) -> Any:
+    if product == "slopes":
+        return compute_distances(x, y, 2)
+    squares = _sum_rows(x, x) + _sum_rows(y, y).mT - strong(2, x) * _multiply(x, y)
+    return lax.sqrt(lax.max(squares, strong(0, x)))
+
+
+@_measure.defjvp
+def _push_distances(product: str, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    (x, y), (of_x, of_y) = primals, tangents
+    length = _measure(x, y, product)
+    is_zero, zero, one = length == strong(0, length), strong(0, length), strong(1, length)
+    scale = jnp.where(is_zero, zero, one / jnp.where(is_zero, one, length))
+    middle = lax.stop_gradient(jnp.mean(y, -2, keepdims=True))  # which keeps digits, and changes nothing
+    x, y = x - middle, y - middle
+    own = _sum_rows(x, of_x) + _sum_rows(y, of_y).mT
+    return length, scale * (own - _multiply(of_x, y) - _multiply(x, of_y))
 
 
 def _power(x: Any, exponent: float) -> Any:
