@@ -143,18 +143,18 @@ def _sum_rows(x: Any, y: Any) -> Any:
 def _measure(x: Any, y: Any, product: str) -> Any:
     if product == "slopes":
         return compute_distances(x, y, 2)
-    squares = _sum_rows(x, x) + _sum_rows(y, y).mT - strong(2, x) * _multiply(x, y)
-    return lax.sqrt(lax.max(squares, strong(0, x)))
+    squares = _sum_rows(x, x) + _sum_rows(y, y).mT - 2 * _multiply(x, y)
+    return jnp.sqrt(jnp.maximum(squares, 0))
 
 
 @_measure.defjvp
 def _push_distances(product: str, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     (x, y), (of_x, of_y) = primals, tangents
     length = _measure(x, y, product)
-    is_zero, zero, one = length == strong(0, length), strong(0, length), strong(1, length)
-    scale = jnp.where(is_zero, zero, one / jnp.where(is_zero, one, length))
-    middle = lax.stop_gradient(jnp.mean(y, -2, keepdims=True))  # which keeps digits, and changes nothing
-    x, y = x - middle, y - middle
+    is_zero = length == 0
+    scale = jnp.where(is_zero, 0, 1 / jnp.where(is_zero, 1, length))
+    middle = lax.stop_gradient(jnp.sum(y, -2, keepdims=True) / max(y.shape[-2], 1))
+    x, y = x - middle, y - middle  # which keeps digits, and changes nothing
     own = _sum_rows(x, of_x) + _sum_rows(y, of_y).mT
     return length, scale * (own - _multiply(of_x, y) - _multiply(x, of_y))
 

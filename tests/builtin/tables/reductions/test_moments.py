@@ -71,3 +71,4 @@ def test_distances_of_batches_map_and_broadcast_with_many_rows() -> None:
     np.testing.assert_allclose(jax.vmap(oplib.cdist, (0, None))(x, y), exact, rtol=1e-12)
     assert oplib.cdist(x[:, :, :0], y[:, :0]).shape == (2, 30, 7)
     assert oplib.cdist(x[:, :0], y).shape == (2, 0, 7)
+    np.testing.assert_array_equal(jax.grad(lambda x: oplib.cdist(x, y[:0]).sum())(x), np.zeros_like(x))
