@@ -8,10 +8,12 @@ leads out of it and back.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import CodeType
+from typing import Any, TypeAlias
 
 from .records import NodeRecord, name_place
 
@@ -22,6 +24,16 @@ MOST_ITEMS = 150
 """The most groups and single nodes that a picture shows before neighbours are joined."""
 
 
+FEWEST_TURNS = 4
+"""The fewest repetitions that a picture shows as one block."""
+
+_LONGEST_PERIOD = 12
+_COMPREHENSION = re.compile(r"((\.<locals>)?\.?<(gen|list|dict|set)(expr|comp)>)+$")
+
+Run: TypeAlias = list[NodeRecord]
+"""Nodes that one call, or one turn of a loop, has recorded one after another."""
+
+
 @dataclass(slots=True, eq=False)
 class NodeGroup:
     """Nodes that a picture shows as one block.
@@ -30,43 +42,73 @@ class NodeGroup:
         title: the function, as ``penalty()``; with the number of calls where several are joined.
         place: file and first line of the function.
         members: the numbers of the nodes, in the order of recording, and then of the leaves that they read.
+        shown: those that the open block shows: of a repetition the last turn.
     """
 
     title: str
     place: str
-    members: list[int] = field(default_factory=list[int])
+    members: list[int]
+    shown: list[int]
 
 
-def group_nodes(nodes: Sequence[NodeRecord]) -> list[NodeGroup]:
+def group_nodes(nodes: Sequence[NodeRecord], *, folds: bool = True) -> list[NodeGroup]:
     """Returns the groups of a graph. Nodes of the function that computed the root are in none if it is small.
 
     Args:
         nodes: in the order of the engine.
+        folds: whether repetitions are one group.
     """
-    calls = [node for node in reversed(nodes) if not node.is_leaf]
-    runs = _find_runs(calls)
-    page = nodes[0].code if nodes else None
-    own = sum(len(run) for run in runs if run[0].code is page)
-    are_single = [len(run) == 1 or (run[0].code is page and own <= LONGEST // 2) for run in runs]
-    singles = sum(len(run) for run, is_single in zip(runs, are_single, strict=True) if is_single)
-    if singles + are_single.count(False) > MOST_ITEMS:
-        groups = [_make_group(runs) for runs in _join(runs, len(calls))]
-    else:
-        groups = [
-            _make_group([run]) for run, is_single in zip(runs, are_single, strict=True) if not is_single
+    runs = _find_runs([node for node in reversed(nodes) if not node.is_leaf])
+    parts = _fold(runs) if folds else [([run], 1) for run in runs]
+    page = _find_owner(nodes[0].code) if nodes else None
+    alone = [runs[0] for runs, turns in parts if turns == 1]
+    own = [run for run in alone if _find_owner(run[0].code) == page]
+    drawn = own if sum(map(len, own)) <= LONGEST // 2 else []
+    singles = {id(run): len(run) for run in [*drawn, *(run for run in alone if len(run) == 1)]}
+    grouped = [part for part in parts if id(part[0][0]) not in singles]
+    if sum(singles.values()) + len(grouped) > MOST_ITEMS:
+        step = -(-len(parts) // (MOST_ITEMS // 2))
+        chunks = [parts[at : at + step] for at in range(0, len(parts), step)]
+        grouped = [
+            chunk[0] if len(chunk) == 1 else ([run for runs, _ in chunk for run in runs], 1)
+            for chunk in chunks
         ]
-    _add_leaves(nodes, groups)
+    groups = [_make_group(runs, turns, page) for runs, turns in grouped]
+    for group in groups:
+        for members in (group.members, group.shown):
+            members += _list_leaves(nodes, members)
     return groups
 
 
-def _find_runs(calls: Sequence[NodeRecord]) -> list[list[NodeRecord]]:
+def _fold(runs: Sequence[Run]) -> list[tuple[Sequence[Run], int]]:
+    """Returns runs one by one, and those that repeat the runs before them together, with how many turns."""
+    numbers: dict[Any, int] = {}
+    facts = [tuple([(id(node.code), node.line, node.op, node.shapes) for node in run]) for run in runs]
+    kinds = [numbers.setdefault(fact, len(numbers)) for fact in facts]
+    parts: list[tuple[Sequence[Run], int]] = []
+    at = 0
+    while at < len(runs):
+        period, turns = 1, 1
+        for length in range(1, _LONGEST_PERIOD + 1):
+            times, pattern = 1, kinds[at : at + length]
+            while kinds[at + times * length : at + (times + 1) * length] == pattern:
+                times += 1
+            if times >= FEWEST_TURNS and times * length > turns * period:
+                period, turns = length, times
+        parts.append((runs[at : at + period * turns], turns))
+        at += period * turns
+    return parts
+
+
+def _find_runs(calls: Sequence[NodeRecord]) -> list[Run]:
     """Cuts the calls where another code begins, or where one begins again."""
-    runs: list[list[NodeRecord]] = []
+    runs: list[Run] = []
     varied = False  # whether the run has left its first instruction
     for node in calls:
         run = runs[-1] if runs else None
         is_first = run is not None and run[0].location == node.location
-        if run is None or run[0].code is not node.code or (is_first and varied) or len(run) == LONGEST:
+        is_other = run is None or _find_owner(run[0].code) != _find_owner(node.code)
+        if run is None or is_other or (is_first and varied) or len(run) == LONGEST:
             runs.append([node])
             varied = False
             continue
@@ -75,46 +117,38 @@ def _find_runs(calls: Sequence[NodeRecord]) -> list[list[NodeRecord]]:
     return runs
 
 
-def _join(runs: Sequence[list[NodeRecord]], count: int) -> list[list[list[NodeRecord]]]:
-    """Joins neighbouring runs, so that few groups of about equal size remain."""
-    size = max(-(-count // (MOST_ITEMS // 2)), LONGEST)
-    joined: list[list[list[NodeRecord]]] = []
-    held = size
-    for run in runs:
-        if held + len(run) > size:
-            joined.append([])
-            held = 0
-        joined[-1].append(run)
-        held += len(run)
-    return joined
+def _make_group(runs: Sequence[Run], turns: int, page: Any) -> NodeGroup:
+    last = runs[-(len(runs) // turns) :]
+    counts = Counter([name_code(run[0].code) for run in last])
+    marks = [f"{name} ×{times}" if times > turns == 1 else name for name, times in counts.most_common(2)]
+    title = ", ".join(marks) + (f" and {len(counts) - 2} more" if len(counts) > 2 else "")
+    if turns > 1:
+        is_loop = any(_find_owner(run[0].code) == page for run in last)
+        title += f"{' loop' if is_loop else ''} ×{turns}"
+    members, shown = ([node.number for run in some for node in run] for some in (runs, last))
+    return NodeGroup(title, name_place(last[0][0].code), members, shown)
 
 
-def _make_group(runs: Sequence[Sequence[NodeRecord]]) -> NodeGroup:
-    counts: Counter[CodeType | None] = Counter()
-    for run in runs:
-        counts[run[0].code] += 1
-    title = ", ".join(
-        name_code(code) + (f" ×{times}" if times > 1 else "") for code, times in counts.most_common(2)
-    )
-    title += f" and {len(counts) - 2} more" if len(counts) > 2 else ""
-    code = counts.most_common(1)[0][0]
-    return NodeGroup(title, name_place(code), [node.number for run in runs for node in run])
+def _find_owner(code: CodeType | None) -> tuple[str, str] | None:
+    """Returns file and name of a function; of a comprehension those of the function around it."""
+    if code is None:
+        return None
+    return code.co_filename, _COMPREHENSION.sub("", code.co_qualname) or "<module>"
 
 
 def name_code(code: CodeType | None) -> str:
     """Returns the name of a function as pictures show it."""
-    if code is None:
+    owner = _find_owner(code)
+    if owner is None:
         return "unknown line"
-    return code.co_name if code.co_name.startswith("<") else f"{code.co_name}()"
+    name = owner[1].rpartition(".")[2]
+    return name if name.startswith("<") else f"{name}()"
 
 
-def _add_leaves(nodes: Sequence[NodeRecord], groups: Sequence[NodeGroup]) -> None:
-    """Puts a leaf into each group that reads it, because edges from a shared leaf would cross everything."""
-    for group in groups:
-        read = [target for number in group.members for target, _ in nodes[number].edges]
-        group.members += dict.fromkeys(
-            number for number in read if number is not None and nodes[number].is_leaf
-        )
+def _list_leaves(nodes: Sequence[NodeRecord], members: Sequence[int]) -> list[int]:
+    """Returns the leaves that nodes read: edges from a leaf that groups share would cross everything."""
+    read = [target for number in members for target, _ in nodes[number].edges if target is not None]
+    return [number for number in dict.fromkeys(read) if nodes[number].is_leaf]
 
 
 @dataclass(frozen=True, slots=True)

@@ -346,6 +346,34 @@ function describeGraph() {
     + table(["function", "ops", "nodes", "saved"], rows);
 }
 
+// ---- search: of words that stand in op, name, shapes, line and function of a node
+
+const search = get("search");
+let found = [], at = -1;
+const textOf = (node) => [node.op, node.name, ...node.shapes, node.place || "", node.function || ""].join(" ").toLowerCase();
+search.addEventListener("input", () => {
+  const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+  found = []; at = -1;
+  if (words.length) Object.entries(nodes).forEach(([number, node]) => {
+    const text = textOf(node);
+    if (words.every((word) => text.includes(word))) found.push(+number);
+  });
+  search.classList.toggle("none", words.length > 0 && !found.length);
+});
+search.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && found.length) {
+    at = (at + (event.shiftKey ? found.length - 1 : 1)) % found.length;
+    select(found[Math.max(at, 0)], true);
+  } else if (event.key === "Escape") { search.value = ""; found = []; canvas.focus(); }
+  else return;
+  event.preventDefault();
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.target === search) return;
+  event.preventDefault();
+  search.focus();
+});
+
 // ---- views
 
 const views = [["nan", "NaN", data.first !== null, "Every gradient is finite, or graph(loss, run=True) has not run."],

@@ -13,7 +13,7 @@ from .groups import summarize
 from .node_drawing import classify_edge, format_bytes
 from .picture import Block, Picture, compose
 from .records import NodeRecord, count_saved
-from .svg import MOST_SHOWN, draw_arrows, read_asset
+from .svg import draw_arrows, read_asset
 
 MOST_DETAILED = 20_000
 """The most nodes whose details the page holds."""
@@ -34,7 +34,7 @@ def write_page(
     """
     picture = compose(nodes, report)
     data = {
-        "blocks": [_pack_block(block, len(nodes)) for block in picture.blocks],
+        "blocks": [_pack_block(block, is_open=picture.is_small) for block in picture.blocks],
         "rows": picture.layers.rows,
         "paths": list(picture.layers.paths.values()),
         "edges": _pack_edges(picture, report),
@@ -77,7 +77,7 @@ def _embed(data: Any) -> str:
     return text.replace("</", "<\\/").replace("<!", "\\u003c!")
 
 
-def _pack_block(block: Block, count: int) -> dict[str, Any]:
+def _pack_block(block: Block, *, is_open: bool) -> dict[str, Any]:
     if block.group is None:
         return {"s": block.closed_size, "b": block.body, "n": block.nodes[0]}
     return {
@@ -87,7 +87,7 @@ def _pack_block(block: Block, count: int) -> dict[str, Any]:
         "b": block.body,
         "p": block.ports,
         "c": block.can_open,
-        "open": block.can_open and count <= MOST_SHOWN,
+        "open": block.can_open and is_open,
         "t": block.group.title,
         "f": f"{block.group.place} · {len(block.nodes):,} nodes",
     }

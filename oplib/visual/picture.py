@@ -13,6 +13,8 @@ from .node_drawing import clip, draw_edge, draw_node, format_bytes, measure_node
 from .records import NodeRecord, count_saved
 
 PAD, HEAD = 16.0, 40.0
+MOST_SHOWN = 300
+"""The most drawn nodes of a picture whose blocks are open at first."""
 MOST_OPEN = 400
 """The most nodes of a block that can be opened."""
 
@@ -55,46 +57,53 @@ class Picture:
         block_of: the number of the block of each node.
         layers: of the blocks.
         edges: from nodes to other blocks, with the nodes there that read it.
+        is_small: all blocks are open at first.
     """
 
     blocks: list[Block]
     block_of: dict[int, int]
     layers: Layers
     edges: dict[tuple[int, int], list[int]]
+    is_small: bool
 
 
 def compose(
-    nodes: Sequence[NodeRecord], report: GradientReport | None, most_open: int = MOST_OPEN
+    nodes: Sequence[NodeRecord], report: GradientReport | None, *, is_static: bool = False
 ) -> Picture:
-    """Returns the picture of a graph. Blocks of up to ``most_open`` nodes can be opened."""
+    """Returns the picture of a graph. The blocks of a large static one cannot be opened."""
     most = max((node.nbytes for node in nodes), default=0)
-    groups = group_nodes(nodes)
+    groups = group_nodes(nodes, folds=report is None or report.first is None)
     block_of = {number: index for index, group in enumerate(groups) for number in group.members}
-    inside = [frozenset(group.members) for group in groups]
+    inside = [frozenset(group.shown) for group in groups]
     alone = {target for node in nodes if node.number not in block_of for target, _ in node.edges}
     singles = [
         node for node in nodes if node.number not in block_of or (node.is_leaf and node.number in alone)
     ]
     block_of |= {node.number: index for index, node in enumerate(singles, len(groups))}
+    is_small = len(singles) + sum(len(group.shown) for group in groups) <= MOST_SHOWN
+    most_open = MOST_OPEN if is_small or not is_static else 0
     edges: dict[tuple[int, int], list[int]] = {}
     entering: list[set[int]] = [set() for _ in groups]
     leaving: list[set[int]] = [set() for _ in groups]
     for node in nodes:
         to = block_of[node.number]
         for target in {target for target, _ in node.edges if target is not None}:
-            if (origin := block_of[target]) != to and not (to < len(groups) and target in inside[to]):
+            if to < len(groups) and nodes[target].is_leaf:
+                continue  # it is in the group
+            origin = block_of[target]
+            if to < len(groups) and node.number in inside[to] and target not in inside[to]:
+                entering[to].add(target)
+            if origin < len(groups) and target in inside[origin] and node.number not in inside[origin]:
+                leaving[origin].add(target)
+            if origin != to:
                 edges.setdefault((target, to), []).append(node.number)
-                if to < len(groups):
-                    entering[to].add(target)
-                if origin < len(groups):
-                    leaving[origin].add(target)
     blocks = [
         _make_block(group, nodes, report, (most, most_open), entering[index], leaving[index])
         for index, group in enumerate(groups)
     ]
     blocks += [_make_single(node, report, most) for node in singles]
     links = [(block_of[start], to) for start, to in edges]
-    return Picture(blocks, block_of, make_layers(len(blocks), links), edges)
+    return Picture(blocks, block_of, make_layers(len(blocks), links), edges, is_small)
 
 
 def _make_single(node: NodeRecord, report: GradientReport | None, most: int) -> Block:
@@ -111,9 +120,9 @@ def _make_block(
     entering: Collection[int],
     leaving: Collection[int],
 ) -> Block:
-    members = group.members
-    saved = count_saved(nodes[number] for number in members)
-    facts = f"{group.place} · {len(members)} nodes"
+    members = group.shown
+    saved = count_saved(nodes[number] for number in group.members)
+    facts = f"{group.place} · {len(group.members)} nodes"
     facts += f" · {format_bytes(saved)}" if saved else ""
     title = clip(group.title, 48)
     width = max(len(title) * 7.6 + 60, len(facts) * 6.0 + 36, 150.0)
@@ -121,7 +130,7 @@ def _make_block(
     head += f'<text class="facts" x="14" y="33">{escape(facts)}</text>'
     most, most_open = bounds
     if len(members) > most_open:
-        return Block(members, group, {}, (width, 46.0), (width, 46.0), "", head)
+        return Block(group.members, group, {}, (width, 46.0), (width, 46.0), "", head)
     inner = _Inside(members, nodes, entering, leaving)
     layout = place(inner.layers, inner.sizes)
     shift = PAD + max(width - 2 * PAD - layout.width, 0.0) / 2, HEAD - GAP_Y + 8
@@ -129,7 +138,7 @@ def _make_block(
     size = max(layout.width + 2 * PAD, width), layout.height + shift[1] + (0.0 if leaving else PAD)
     parts = inner.draw_edges(points, layout.paths, size[1], report)
     parts += [draw_node(nodes[number], points[at], report, most) for at, number in enumerate(members)]
-    return Block(members, group, inner.find_ports(points), size, (width, 46.0), "".join(parts), head)
+    return Block(group.members, group, inner.find_ports(points), size, (width, 46.0), "".join(parts), head)
 
 
 class _Inside:

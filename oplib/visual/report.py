@@ -50,7 +50,7 @@ class Report(ABC):
         view = '<meta name="viewport" content="width=device-width,initial-scale=1">'
         return (
             f'<!doctype html><html lang="en"><head>{head}{view}{_read_style()}</head>'
-            f"<body>{self._write_body()}</body></html>"
+            f"<body>{self._write_body()}<script>{read_asset('report.js')}</script></body></html>"
         )
 
     def _repr_html_(self) -> str:

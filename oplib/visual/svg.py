@@ -9,11 +9,8 @@ from importlib.resources import files
 from .gradients import GradientReport
 from .layout import PlacedBoxes, Size, place
 from .node_drawing import classify_edge, draw_curve
-from .picture import MOST_OPEN, Picture, compose, find_port, find_shifts, find_size, join_ends
+from .picture import Picture, compose, find_port, find_shifts, find_size, join_ends
 from .records import NodeRecord
-
-MOST_SHOWN = 300
-"""The most nodes of which a static picture opens the blocks."""
 
 MARGIN = 24.0
 
@@ -31,7 +28,7 @@ def draw_svg(nodes: Sequence[NodeRecord], report: GradientReport | None, label: 
         report: of its gradients, if its backward has run.
         label: for readers of screens.
     """
-    picture = compose(nodes, report, MOST_OPEN if len(nodes) <= MOST_SHOWN else 0)
+    picture = compose(nodes, report, is_static=True)
     opens = [block.group is None or block.can_open for block in picture.blocks]
     sizes = [find_size(block, is_open=is_open) for block, is_open in zip(picture.blocks, opens, strict=True)]
     layout = place(picture.layers, sizes, find_shifts(picture, opens))

@@ -177,3 +177,30 @@ def test_ten_thousand_nodes_open_closed_within_two_seconds(open_page):
     opened = read_time_of_opening(page)
     assert opened < 2_000 * max(1, small / 200)  # a machine that takes longer for a small page is a slow one
     assert count_nodes(page) <= 1
+
+
+def test_a_search_by_keyboard_shows_the_nodes_one_after_another(open_page):
+    page = open_page(make_graph(run=False))
+    page.keyboard.press("/")
+    page.keyboard.type("sigmoid test_page.py")
+    shown = set()
+    for _ in range(2):
+        page.keyboard.press("Enter")
+        assert "SigmoidBackward0" in page.locator("#panel").inner_text()
+        shown.add(page.locator("#world .node.selected").first.get_attribute("data-n"))
+    assert len(shown) == 2
+    page.keyboard.type(" nothing")
+    assert "none" in page.locator("#search").get_attribute("class")
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_150_calls_are_one_block_that_opens_to_one_call(open_page, width):
+    w = oplib.eye(4).requires_grad_(True)
+    h = oplib.ones(3, 4) @ w
+    for _ in range(150):
+        h = block(h, w)
+    page = open_page(graph(h.sum(), {"w": w}), viewport={"width": width, "height": 900})
+    assert page.locator("#world .block", has_text="block() ×150").count() == 1
+    assert count_nodes(page) == 5
+    page.locator("#close-all").click()
+    assert count_nodes(page) == 2

@@ -131,6 +131,7 @@ def test_the_table_is_text_and_a_page(tmp_path):
     assert page == report.html()
     assert "<td>matmul</td>" in report._repr_html_()
     assert "<tr><th>op</th><th>calls</th>" in page
+    assert 'search.type = "search"' in page
     assert page.count('style="--share:') == len(report.rows) + 1  # bars
     assert report.save(tmp_path / "a.txt").read_text(encoding="utf-8") == str(report)
     with pytest.raises(ValueError, match=r"profile\.save: the ending of the path names no form"):
