@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
-from oplib.errors import ArgumentValueError, DataError, OplibError, describe
+from oplib.errors import ArgumentValueError, DataError, describe
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
 
@@ -45,11 +44,7 @@ class Graph:
 
     @entry_point
     def svg(self) -> str:
-        """Returns a picture: blocks are open up to 300 nodes. After ``run=True`` it marks nan and inf.
-
-        Raises:
-            UnsupportedArgumentError: it has over 200 boxes, and fast-sugiyama is not installed.
-        """
+        """Returns a picture: blocks are open up to 300 nodes drawn. With ``run=True`` it marks nan and inf."""
         return draw_svg(self.nodes, self.gradients, f"oplib graph of {self.label}")
 
     @entry_point
@@ -57,9 +52,6 @@ class Graph:
         """Returns a page for browsers: one file that needs no network.
 
         It opens and closes blocks, and has views of ops, saved memory and gradients.
-
-        Raises:
-            UnsupportedArgumentError: it has over 200 boxes, and fast-sugiyama is not installed.
         """
         facts = [] if self.gradients is None else [f"loss {tensor.item():.6g}" for tensor in self._tensors]
         return write_page(self.nodes, self.gradients, self.label, facts)
@@ -106,11 +98,7 @@ class Graph:
         return f"<oplib graph of {self.label}: {len(self.nodes)} nodes, {format_bytes(self.nbytes)} saved>"
 
     def _repr_html_(self) -> str:
-        try:
-            return self.svg()
-        except (OplibError, ValueError, RuntimeError, OSError) as error:
-            hint = "The picture cannot be drawn: " + str(error)
-            return f"<p>{escape(hint)}</p><pre>{escape(str(self))}</pre>"
+        return self.svg()
 
 
 def _show_ops(summary: FunctionSummary) -> str:

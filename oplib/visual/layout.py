@@ -1,7 +1,7 @@
 """The layout of a picture: layers from the inputs down to the loss, and places that cross few edges.
 
 Long edges are cut by invisible vertices, one for each layer that they pass, so that they bend around nodes.
-The order in a layer comes from the package fast-sugiyama, or for small graphs without it from medians.
+The order in a layer comes from the places of neighbours.
 """
 
 from __future__ import annotations
@@ -11,15 +11,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from oplib.errors import UnsupportedArgumentError
-
 Size = tuple[float, float]
 Point = tuple[float, float]
 
-MOST_ORDERED = 3_000
-"""The most vertices that fast-sugiyama gets: 10,000 take seconds, and 50,000 end the process."""
-MOST_WITHOUT = 200
-"""The most boxes that are laid out without the package."""
+MOST_VERTICES = 3_000
+"""The most vertices with the bends; the edges that are left then are drawn straight."""
 
 LONGEST_EDGE = 30
 """The most layers that an edge passes around nodes; a longer one is drawn straight."""
@@ -74,9 +70,6 @@ def make_layers(
         edges: from a box to one below it.
         tops: the boxes of the first layer.
         bottoms: the boxes of the last layer.
-
-    Raises:
-        UnsupportedArgumentError: there are many boxes, and fast-sugiyama is not installed.
     """
     unique = sorted({edge for edge in edges if edge[0] != edge[1]})
     ranks = _rank(count, unique, tops)
@@ -92,7 +85,7 @@ def make_layers(
     for start, end in sorted(unique, key=lambda edge: ranks[edge[1]] - ranks[edge[0]]):
         between = range(ranks[start] + 1, ranks[end])
         path = [start, end]
-        if len(between) <= LONGEST_EDGE and vertex + len(between) <= MOST_ORDERED:
+        if len(between) <= LONGEST_EDGE and vertex + len(between) <= MOST_VERTICES:
             bends = list(range(vertex, vertex + len(between)))
             for rank, bend in zip(between, bends, strict=True):
                 rows[rank].append(bend)
@@ -100,7 +93,7 @@ def make_layers(
             path = [start, *bends, end]
             links += pairwise(path)
         paths[start, end] = path
-    return Layers(_order(rows, links, vertex, count), paths, count)
+    return Layers(_order(rows, links, vertex), paths, count)
 
 
 def _rank(count: int, edges: Sequence[tuple[int, int]], tops: Collection[int]) -> list[int]:
@@ -137,34 +130,7 @@ def _rank(count: int, edges: Sequence[tuple[int, int]], tops: Collection[int]) -
     return [rank - first for rank in ranks]
 
 
-def _order(rows: list[list[int]], links: list[tuple[int, int]], total: int, count: int) -> list[list[int]]:
-    if all(len(row) <= 1 for row in rows):
-        return rows
-    points = _order_by_package(links) if total <= MOST_ORDERED else None
-    if points is None and count > MOST_WITHOUT and total <= MOST_ORDERED:
-        raise UnsupportedArgumentError(
-            f"oplib.visual: a picture of {count} boxes needs the package fast-sugiyama. It is not installed; "
-            f"without it {MOST_WITHOUT} boxes are drawn. Install oplib[viz], or use .dot() or str(graph)."
-        )
-    if points is None:
-        return _order_by_medians(rows, links, total)
-    known = points
-    return [sorted(row, key=lambda vertex: known.get(vertex, (1 << 30, 0.0))) for row in rows]
-
-
-def _order_by_package(links: list[tuple[int, int]]) -> dict[int, tuple[int, float]] | None:
-    """Returns for each vertex the number of its component and a place in its layer."""
-    try:
-        from fast_sugiyama import from_edges  # noqa: PLC0415  an optional dependency
-    except ImportError:
-        return None
-    layouts: Any = from_edges(links) if links else ()
-    return {
-        vertex: (number, point[0]) for number, (points, *_) in enumerate(layouts) for vertex, point in points
-    }
-
-
-def _order_by_medians(rows: list[list[int]], links: list[tuple[int, int]], total: int) -> list[list[int]]:
+def _order(rows: list[list[int]], links: list[tuple[int, int]], total: int) -> list[list[int]]:
     """Orders each layer by the mean place of the neighbours, from above and from below in turns."""
     above: list[list[int]] = [[] for _ in range(total)]
     below: list[list[int]] = [[] for _ in range(total)]
