@@ -44,7 +44,7 @@ class Graph:
 
     @entry_point
     def svg(self) -> str:
-        """Returns a picture: blocks are open up to 300 nodes drawn. With ``run=True`` it marks nan and inf."""
+        """Returns a picture: blocks are open up to 300 nodes. With ``run=True`` it marks nan and inf."""
         return draw_svg(self.nodes, self.gradients, f"oplib graph of {self.label}")
 
     @entry_point
