@@ -1,4 +1,4 @@
-"""Functions along sequences: differences, slopes, integrals, membership."""
+"""Functions along sequences: slopes, counts, membership."""
 
 from __future__ import annotations
 
@@ -12,117 +12,9 @@ from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import box_like, read_values
-from oplib.errors import ArgumentError, DimensionError
+from oplib.errors import ArgumentError
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
-
-# Differences and integrals ----------------------------------------------------------------------------------
-
-
-def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    """Computes the n-th differences of neighbours along a dim.
-
-    Args:
-        input: a tensor of any dtype with at least one dim; for bools the result is True where neighbours
-            differ.
-        n: the order of the difference.
-        prepend: a tensor to put before the input, with the same sizes in all other dims.
-        append: a tensor to put after the input.
-
-    Returns:
-        A tensor whose dim is shorter by ``n``, or empty.
-
-    Raises:
-        ArgumentError: the input has no dims, ``n`` is negative, or shapes do not fit.
-
-    Gradient:
-        The gradient of the differences; none for bools.
-
-    Example:
-        >>> oplib.diff(oplib.tensor([1, 4, 9]))
-        tensor([3, 5])
-    """
-    if not input.ndim or n < 0:
-        raise ArgumentError(
-            "expects input to be at least one-dimensional, and n not to be negative",
-            "Add a dimension with unsqueeze.",
-        )
-    find_dim("diff", input.ndim, dim)
-    parts = [part for part in (prepend, input, append) if part is not None]
-    differences = ops.cat(parts, dim) if len(parts) > 1 else input
-    if not n:
-        return ops.clone(input)
-    step = ops.logical_xor if differences.dtype == np.bool_ else ops.sub
-    for _ in range(min(n, differences.shape[dim])):
-        count = differences.shape[dim] - 1
-        differences = step(ops.narrow(differences, dim, 1, count), ops.narrow(differences, dim, 0, count))
-    return differences
-
-
-def _find_pieces(op: str, y: Any, x: Any, *, dx: float, dim: int) -> Any:
-    """Returns the areas between neighbours."""
-    if not y.ndim:
-        raise DimensionError("expects a dim to integrate along", "Add one.")
-    find_dim(op, y.ndim, dim)
-    if not y.shape[dim]:
-        return ops.mul(y, dx / 2)  # without neighbours the result is empty
-    count = y.shape[dim] - 1
-    sums = ops.add(ops.narrow(y, dim, 1, count), ops.narrow(y, dim, 0, count))
-    if x is None:
-        return ops.mul(sums, dx / 2)
-    width = diff(x, 1, dim if x.ndim > 1 else -1)
-    if x.ndim == 1 and y.ndim > 1:
-        width = ops.reshape(width, tuple(-1 if a == dim % y.ndim else 1 for a in range(y.ndim)))
-    return ops.mul(ops.mul(sums, width), 0.5)
-
-
-def trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
-    """Integrates along a dim by the trapezoidal rule.
-
-    Args:
-        y: the heights, a tensor of any shape.
-        x: the positions: a vector, or a tensor whose shape broadcasts with y.
-        dx: the distance of neighbours, if ``x`` is not given.
-
-    Returns:
-        A tensor without this dim.
-
-    Raises:
-        ArgumentError: the shapes do not fit.
-
-    Gradient:
-        The gradient of the sum, also with respect to the positions.
-
-    Example:
-        >>> oplib.trapezoid(oplib.tensor([1.0, 3.0]), dx=2.0)
-        tensor(4.)
-    """
-    return ops.sum(_find_pieces("trapezoid", y, x, dx=dx, dim=dim), dim)
-
-
-def cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
-    """Integrates up to each position along a dim by the trapezoidal rule.
-
-    Args:
-        y: the heights, a tensor of any shape.
-        x: the positions: a vector, or a tensor whose shape broadcasts with y.
-        dx: the distance of neighbours, if ``x`` is not given.
-
-    Returns:
-        A tensor whose dim is shorter by one.
-
-    Raises:
-        ArgumentError: the shapes do not fit.
-
-    Gradient:
-        The gradient of the sums, also with respect to the positions.
-
-    Example:
-        >>> oplib.cumulative_trapezoid(oplib.tensor([1.0, 3.0, 5.0]))
-        tensor([2., 6.])
-    """
-    return ops.cumsum(_find_pieces("cumulative_trapezoid", y, x, dx=dx, dim=dim), dim)
-
 
 _FEW_PAIRS = 4096
 """So many pairs are compared; for more the given items are sorted."""
@@ -303,10 +195,6 @@ def _find_edge(samples: Sequence[Any], steps: Sequence[Any]) -> Any:
 
 COMPOSED = (
     Composed(bincount, is_method=True),
-    Composed(cumulative_trapezoid),
-    Composed(diff, is_method=True),
     Composed(isin),
-    Composed(trapezoid),
-    Composed(trapezoid, name="trapz"),
     Composed(gradient, returns="Tensor[]"),
 )

@@ -17,6 +17,7 @@ BY_NAME = {
     "anchor": "`[batch, features]`, the vectors to compare with",
     "angle": "angles of the complex numbers, in radians",
     "antialias": "whether items are averaged if the result is smaller",
+    "append": "items that come after those of `input`",
     "approximate": "'none' for the exact function, 'tanh' for an approximation by tanh",
     "atol": "the absolute tolerance",
     "attn_mask": "bools, True for the keys of each query, or numbers to add to the scores; broadcasts",
@@ -54,6 +55,7 @@ BY_NAME = {
     "downscale_factor": "the factor by which each spatial axis shrinks",
     "dropout_p": "the probability that a weight is replaced by 0",
     "dtype": "the dtype to which `input` is converted first, if it is given",
+    "dx": "the distance of neighbours, where no positions are given",
     "enable_gqa": "whether several heads of the query share a head of key and value",
     "end": "the end of the slice; the end of the dimension if None",
     "end_dim": "the last of the dimensions to join",
@@ -135,6 +137,7 @@ BY_NAME = {
     "pos_weight": "factors of the terms where the target is 1",
     "posinf": "the replacement of inf; the largest finite number if None",
     "positive": "`[batch, features]`, the vectors that should be near",
+    "prepend": "items that come before those of `input`",
     "query": "`[..., target, features]`",
     "range": "the lower and the upper end; the smallest and largest item if None",
     "rcond": "singular values below this times the largest count as 0",
@@ -199,6 +202,7 @@ BY_NAME = {
     "x": "numbers along the last dimension",
     "x1": "the first vectors",
     "x2": "the second vectors",
+    "y": "the heights",
     "zero_infinity": "whether infinite losses and their gradients count as 0",
 }
 
@@ -207,6 +211,7 @@ _SYSTEM = {**_SQUARE, "other": "the right-hand sides: vectors, or columns of mat
 _MATRICES = {"input": "matrices, `[..., n, m]`"}
 _SOME_DIMS = {"dim": "the dimensions, negative ones counted from the last; all by default"}
 _SOME_DIM = {"dim": "the dimension, a negative one counted from the last; all items by default"}
+_INTEGRAL = {"x": "the positions: a vector, or of a shape that broadcasts with `y`"}
 _INVERSE = {"n": "the length of the transformed axis in the result"}
 _TRANSFORM = {
     "n": "the length of the transformed axis: a longer axis is cut, a shorter axis is padded with 0"
@@ -295,6 +300,8 @@ BY_OP: dict[str, dict[str, str]] = {
         "stride": "the distance of neighbours along each dimension of `src`, in items of `input`",
         "storage_offset": "the position of the first item; 0 if None",
     },
+    "diff": {"n": "how many times differences are taken"},
+    **dict.fromkeys(("trapezoid", "cumulative_trapezoid"), _INTEGRAL),
     "polygamma": {"n": "the order of the derivative of digamma, 0 or more"},
     "linalg_matrix_power": {**_SQUARE, "n": "the power; a negative one inverts"},
     **dict.fromkeys(("linalg_solve", "linalg_solve_ex"), _SYSTEM),

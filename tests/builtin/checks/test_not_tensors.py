@@ -54,10 +54,10 @@ def test_a_function_of_tensors_refuses_numbers_among_them_with_a_type_error(name
 def test_the_error_names_the_argument_and_its_value():
     with pytest.raises(
         TypeError,
-        match=r"diff: argument 'input' expected a value of type 'Tensor' but found \[1.0, 2.0\]. "
+        match=r"gradient: argument 'input' expected a value of type 'Tensor' but found \[1.0, 2.0\]. "
         r"\[1.0, 2.0\] is no tensor, but of type list. Pass oplib.tensor\(...\) instead",
     ):
-        oplib.diff([1.0, 2.0])
+        oplib.gradient([1.0, 2.0])
 
 
 def test_another_attribute_error_passes_as_it_is():

@@ -42,6 +42,16 @@ def moments() -> list[Sample]:
     ]
 
 
+def areas() -> list[Sample]:
+    """Returns heights, with distances and with positions."""
+    return [
+        Sample((X,)),
+        Sample((CUBE,), {"dx": 0.5, "dim": 1}),
+        Sample((X, draw(3))),
+        Sample((X, draw(2, 3)), {"dim": 0}),
+    ]
+
+
 def running() -> list[Sample]:
     return [Sample((X, 0)), Sample((CUBE, -2)), Sample((draw(), 0))]
 
@@ -74,6 +84,8 @@ REDUCE: dict[str, list[Sample]] = {
     "renorm": [Sample((X, 2, 0, 1.0)), Sample((CUBE, 1, 1, 4.0)), Sample((X, 2.5, -1, 100.0))],
     "dist": [Sample((X, draw(3))), Sample((X, draw(2, 1) + 0.1, 1))],
     **{name: running() for name in ("cumsum", "logcumsumexp", "cummax", "cummin")},
+    "diff": [Sample((X,)), Sample((CUBE, 2, 1)), Sample((X, 1, 0, draw(1, 3), draw(2, 3)))],
+    **{name: areas() for name in ("trapezoid", "cumulative_trapezoid")},
     "cumprod": [Sample((X, 0)), Sample((WITH_ZERO, 1)), Sample((draw(), 0))],
     "sort": [Sample((X,)), Sample((CUBE,), {"dim": 1, "descending": True})],
     "argsort": [Sample((X,)), Sample((TIED, 0, True)), Sample((TIED,), {"stable": True})],

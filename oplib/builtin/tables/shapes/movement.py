@@ -45,7 +45,8 @@ def _to_common_dtype(tensors: Sequence[Any]) -> list[Any]:
     return [lax.convert_element_type(tensor, dtype) for tensor in tensors]
 
 
-def _cat(tensors: Sequence[Any], dim: int) -> Any:
+def concatenate(tensors: Sequence[Any], dim: int) -> Any:
+    """Joins arrays along a dim, in their common dtype."""
     arrays = _to_common_dtype(tensors)
     for index, array in enumerate(arrays):
         if not array.ndim:
@@ -261,7 +262,7 @@ ROWS = (
     ),
     Row(
         "cat(Tensor[] tensors, int dim=0) -> Tensor",
-        _cat,
+        concatenate,
         "tensors joined along a dimension",
         out=True,
         aliases=("concat", "concatenate"),
