@@ -152,7 +152,7 @@ def push_tangents(
         outputs: the results of the call.
     """
     present = [tangent for tangent in tangents if tangent is not None]
-    results = push(list(map(freeze, (*operands, *present))))
+    results = push(list(map(freeze_tensor, (*operands, *present))))
     for output, tangent in zip(outputs, results, strict=True):  # a view has its own
         if output is not None and tangent is not None and look_up_tangent(output) is None:
             set_tangent(output, tangent)
@@ -170,10 +170,10 @@ def save_tangents(tensors: Sequence[Tensor | None]) -> list[TangentSlot | None]:
     """
     level: Any = modes.state.dual_level
     tangents = [None if tensor is None else find_tangent(tensor) for tensor in tensors]
-    return [None if tangent is None else level.make_slot(freeze(tangent)) for tangent in tangents]
+    return [None if tangent is None else level.make_slot(freeze_tensor(tangent)) for tangent in tangents]
 
 
-def freeze(tensor: Tensor) -> Tensor:
+def freeze_tensor(tensor: Tensor) -> Tensor:
     """Returns a tensor with the same value and edge. A leaf that requires grad is returned itself."""
     if tensor._requires_grad and tensor._grad_fn is None:
         return tensor

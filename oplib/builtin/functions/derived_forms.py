@@ -10,7 +10,7 @@ from inspect import Parameter
 from typing import Any
 
 from oplib.autograd.recording.in_place import check_may_write, write_in_place
-from oplib.autograd.tangents import freeze
+from oplib.autograd.tangents import freeze_tensor
 from oplib.builtin.in_place import require_tensor_to_write
 from oplib.builtin.values import is_item
 from oplib.builtin.writing.resizing import write_enlarging
@@ -78,7 +78,7 @@ def specify_in_place(
         "__Storage": Storage,
         "__choose_call": choose_call,
         "__get_owner_array": get_owner_array,
-        "__freeze": freeze,
+        "__freeze": freeze_tensor,
         "__write": write_enlarging if enlarges else _write_exact if is_exact else write_in_place,
     }
     doc = (
