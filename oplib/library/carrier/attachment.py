@@ -90,7 +90,7 @@ def attach(
     extras: Sequence[Any],
 ) -> list[Any]:
     """Returns the results of a kernel or forward, with the derivative of the op."""
-    return primitive.bind(*inputs, *outputs, *extras, attached=attached, life=attached.call.life)
+    return primitive.bind(*inputs, *outputs, *extras, attached=attached, **attached.call.life)
 
 
 def _pick(*values: Any, attached: Attached, **_: Any) -> list[Any]:
@@ -102,9 +102,9 @@ def _lower(ctx: Any, *values: Any, attached: Attached, **_: Any) -> list[Any]:
     return _pick(*values, attached=attached)
 
 
-def _batch(primitive: Primitive, axis: Any, args: Any, dims: Any, *, attached: Attached, life: Any) -> Any:
+def _batch(primitive: Primitive, axis: Any, args: Any, dims: Any, *, attached: Attached, **life: Any) -> Any:
     if all(dim is None for dim in dims):
-        outputs = primitive.bind(*args, attached=attached, life=life)
+        outputs = primitive.bind(*args, attached=attached, **life)
         return outputs, [None] * len(outputs)
     count = attached.input_count
     level = Level.of(axis, tuple(dim is not None for dim in dims[:count]))
@@ -113,7 +113,7 @@ def _batch(primitive: Primitive, axis: Any, args: Any, dims: Any, *, attached: A
         for index, (value, dim) in enumerate(zip(args, dims, strict=True))
     ]
     batched = replace(attached, levels=(*attached.levels, level))
-    outputs = primitive.bind(*moved, attached=batched, life=life)
+    outputs = primitive.bind(*moved, attached=batched, **life)
     call = attached.call
     if not level.size:
         return outputs, [0] * len(outputs)
@@ -127,10 +127,10 @@ def _differentiate(
     tangents: Any,
     *,
     attached: Attached,
-    life: Any,
+    **life: Any,
 ) -> Any:
     primals = tuple(map(to_jax_array, primals))
-    outputs = primitive.bind(*primals, attached=attached, life=life)
+    outputs = primitive.bind(*primals, attached=attached, **life)
     zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in outputs]
     moving = tangents[: attached.input_count]
     if all(isinstance(tangent, ad.Zero) for tangent in moving):

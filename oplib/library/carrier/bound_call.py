@@ -127,13 +127,13 @@ class BoundCall:
         return code
 
     @property
-    def life(self) -> Any:
-        """A parameter of the primitives of a local op, None for any other op.
+    def life(self) -> dict[str, Any]:
+        """A parameter of the primitives of a local op; none for any other op.
 
         JAX's caches of primitives refer weakly to a parameter that is a jaxpr, and strongly to any other.
         They drop an entry when the jaxpr is gone. So an entry ends with the op and the traces with it.
         """
-        return self.code.life if self.is_transient else None
+        return {"life": self.code.life} if self.is_transient else {}
 
     @property
     def is_transient(self) -> bool:

@@ -21,12 +21,12 @@ from oplib.library.axes.varying import fit_varying
 from .linear import Linear
 
 
-def apply_linear(primitive: Primitive, *arrays: Any, linear: Linear, life: Any) -> Any:
+def apply_linear(primitive: Primitive, *arrays: Any, linear: Linear, **life: Any) -> Any:
     """Runs the primitive *op.lin* on values: compiled, or as plain Python."""
     if linear.call.record.is_plain or is_uncompiled():
         return run_linear(*arrays, linear=linear)
     if not linear.call.applies_itself:
-        return xla.apply_primitive(primitive, *arrays, linear=linear, life=life)
+        return xla.apply_primitive(primitive, *arrays, linear=linear, **life)
     return linear.call.apply(linear, partial(_run_late, linear=linear))(*arrays)
 
 

@@ -167,13 +167,13 @@ class Carrier:
             return outputs, [0] * len(outputs)
         return take_first(outputs, find_shared(call, levels, level, moved))
 
-    def _batch_linear(self, axis: Any, args: Any, dims: Any, *, linear: Linear, life: Any) -> Any:
+    def _batch_linear(self, axis: Any, args: Any, dims: Any, *, linear: Linear, **life: Any) -> Any:
         run = partial(run_linear, linear=linear)
         if all(dim is None for dim in dims) and not needs_axis(axis, lambda: jax.make_jaxpr(run)(*args)):
-            outputs = self.linear.bind(*args, linear=linear, life=life)
+            outputs = self.linear.bind(*args, linear=linear, **life)
             return outputs, [None] * len(outputs)
         batched = [move_to_front(value, dim, axis.size) for value, dim in zip(args, dims, strict=True)]
-        outputs = self.linear.bind(*batched, linear=linear.batched(axis), life=life)
+        outputs = self.linear.bind(*batched, linear=linear.batched(axis), **life)
         return outputs, [0] * len(outputs)
 
     def _differentiate_call(
@@ -371,7 +371,7 @@ class Carrier:
         return _spread(bind(*residuals, *moving, linear=linear), zeros, linear)
 
     def _bind_derivative(self, *operands: Any, linear: Linear) -> list[Any]:
-        return self.linear.bind(*operands, linear=linear, life=linear.call.life)
+        return self.linear.bind(*operands, linear=linear, **linear.call.life)
 
     def push(
         self, call: BoundCall, arrays: Sequence[Any], outputs: Sequence[Any], tangents: Sequence[Any]

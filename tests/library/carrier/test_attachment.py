@@ -277,3 +277,41 @@ def instantiate(primals: Any, tangents: Any) -> tuple[Any, ...]:
         jnp.zeros_like(primal) if tangent is None else tangent
         for primal, tangent in zip(primals, tangents, strict=True)
     )
+
+
+OWN = {"remat::op", "name", "stop_gradient"}
+
+
+@pytest.mark.parametrize("kind", ["formula", "forward", "jvp", "derive"])
+def test_a_jaxpr_of_a_gradient_has_the_equations_of_the_function_in_jax(kind: str) -> None:
+    op, function = make("derive" if kind == "jvp" else kind)
+    if kind == "jvp":
+        op = custom_op("remat::op", kernel)
+        op.register_jvp(lambda primals, tangents: jax.jvp(kernel, primals, tangents))
+        function = jax.custom_jvp(kernel)
+        function.defjvp(lambda primals, tangents: jax.jvp(kernel, primals, tangents))
+
+    def read(function: Any) -> list[Any]:
+        closed = jax.make_jaxpr(jax.grad(lambda x, w: function(x, w).sum(), (0, 1)))(X, W)
+        return [equation for equation in walk(closed.jaxpr) if equation.primitive.name != "jit"]
+
+    equations = read(op)
+    names = [equation.primitive.name for equation in equations]
+    expected = [equation.primitive.name for equation in read(function)]
+    if not REMAT3:  # by which custom_vjp is one equation
+        shared = sorted(name for name in names if name not in OWN)  # the order of calls is JAX's
+        assert shared == sorted(name for name in expected if name not in OWN)
+    # A later derivative of the jaxpr must not differentiate the kernel, and a policy may look for the name.
+    assert names.count("stop_gradient") == 2 * (kind == "formula")
+    rules = [equation.params for equation in equations if equation.primitive.name == "remat::op"]
+    assert [{name: str(value) for name, value in params.items()} for params in rules] == [
+        {"attached": "rules of remat::op"}
+    ] * (kind != "derive")
+
+
+def walk(jaxpr: Any) -> Iterator[Any]:
+    """Lists the equations of a jaxpr, those of the functions that it calls after each call."""
+    for equation in jaxpr.eqns:
+        yield equation
+        if equation.primitive.name == "jit":
+            yield from walk(equation.params["jaxpr"].jaxpr)
