@@ -46,8 +46,13 @@ _ADVICE: dict[type[Exception], str] = {AllocationError: "Check the sizes, or com
 _OTHER_ADVICE = (
     "Pass values of the kinds that its docstring lists; if these are, it is a defect of oplib: report it."
 )
+_MISSING_METHOD = (  # of a hijax primitive in the code of an op, in the words of JAX
+    re.compile("(NotImplementedError: )?for .* support, subclass "),
+    "Define that method in the class of this hijax primitive.",
+)
 # The words of Python for arguments that do not fit, and those of JAX for arrays on several devices.
 _ADVICE_FOR_TEXTS = (
+    _MISSING_METHOD,
     (
         re.compile(r"\S+\(\) (missing|takes|got) "),
         "Correct the call: help() of the function shows its arguments.",
@@ -72,6 +77,7 @@ _ADVICE_FOR_TEXTS = (
     ),
 )
 _ADVICE_FOR_LINES = (  # torch's habits in a kernel on arrays
+    _MISSING_METHOD,
     (
         re.compile(r"array\.view\(\)|as a data type"),
         "Use x.reshape(shape): view of an array changes its dtype.",

@@ -102,9 +102,16 @@ def _live(
     live = {var for var, want in zip(jaxpr.outvars, wanted, strict=True) if want and not _is_literal(var)}
     for equation in reversed(jaxpr.eqns):
         outputs = [var in live and not (skips_choices and _is_choice(var)) for var in equation.outvars]
-        if any(outputs) or (equation.effects and not skips_effects):
+        if not live.isdisjoint(_list_refs(equation)):
+            live.update(var for var in equation.invars if not _is_literal(var))
+        elif any(outputs) or (equation.effects and not skips_effects):
             live.update(_read_by(equation, outputs, skips_effects=skips_effects, skips_choices=skips_choices))
     return tuple(var in live for var in jaxpr.invars)
+
+
+def _list_refs(equation: Any) -> list[Any]:
+    """Returns the Refs that an equation reads or writes. A later read of one depends on all that it gets."""
+    return [var for var in equation.invars if hasattr(var.aval, "inner_aval")]
 
 
 def _is_choice(var: Any) -> bool:

@@ -131,7 +131,8 @@ class EquationReader:
         if failed is None and LINEAR not in states:
             return [self._find_zero(equation, states)] * count
         if equation.effects and not all(isinstance(var.aval, ShapedArray) for var in equation.invars):
-            self._spoiled = failed or self._refuse(equation)  # a Ref holds a moving value from now on
+            # a Ref holds a moving value from now on
+            self._spoiled = f"{self.show(equation)} writes a jax.Ref, and is not shown to be linear"
         if failed is not None:
             return [failed] * count
         body = self._find_body(equation)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.errors import MissingRuleError, ResultError, TracingError
+from oplib.errors import AutogradError, MissingRuleError, ResultError, TracingError
 from oplib.library import custom_op
 from oplib.tensor import Tensor
 
@@ -172,3 +172,67 @@ def test_a_Ref_as_a_result_is_refused() -> None:
     for call in (op, jax.jit(op)):
         with pytest.raises(ResultError, match=r"returned a Ref.*Return jax.freeze\(ref\)"):
             call(ROW)
+
+
+def make_cube(name: str, write: Any) -> Any:
+    """Makes ``x ** 3``, whose formula computes the slope times the cotangent in a Ref."""
+
+    @custom_op(name)
+    def cube(x: jax.Array) -> jax.Array:
+        return x * x * x
+
+    def backward(ctx: Any, g: jax.Array) -> jax.Array:
+        ref = jax.new_ref(jnp.zeros_like(g))
+        write(ref, 3 * ctx.saved_tensors[0] ** 2 * g)
+        return ref[...]
+
+    cube.register_autograd(backward, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
+    return cube
+
+
+def swap(ref: Any, value: Any) -> None:
+    ref[...] = value
+
+
+def add(ref: Any, value: Any) -> None:
+    ref[...] += value
+
+
+def write_in_jit(ref: Any, value: Any) -> None:
+    jax.jit(swap)(ref, value)
+
+
+def write_in_loop(ref: Any, value: Any) -> None:
+    def step(index: Any, carry: Any) -> Any:
+        ref[index] = value[index]
+        return carry
+
+    jax.lax.fori_loop(0, value.shape[0], step, 0)
+
+
+@pytest.mark.parametrize("write", [swap, add, write_in_jit, write_in_loop])
+def test_second_derivatives_go_through_a_Ref_of_a_formula(write: Any) -> None:
+    """They were zero on the tape, without a word."""
+    x = jnp.array([0.5, 1.0, -2.0])
+    cube = make_cube(f"refs::cube_{write.__name__}", write)
+    expected = np.diag(6 * np.asarray(x))
+    np.testing.assert_allclose(jax.jacrev(jax.jacrev(lambda x: cube(x).sum()))(x), expected, rtol=1e-6)
+    tensor = Tensor.from_array(x)
+    hessian = oplib.autograd.functional.hessian(lambda x: cube(x).sum(), tensor)
+    np.testing.assert_allclose(hessian.numpy(), expected, rtol=1e-6)
+    leaf = Tensor.from_array(x).requires_grad_()
+    (slope,) = oplib.autograd.grad(cube(leaf).sum(), leaf, create_graph=True)
+    slope.sum().backward()
+    np.testing.assert_allclose(leaf.grad.numpy(), 6 * x, rtol=1e-6)
+
+
+@pytest.mark.parametrize("write", [swap, add])
+def test_a_formula_that_writes_a_Ref_has_no_derived_forward_mode_and_says_why(write: Any) -> None:
+    cube = make_cube(f"refs::forward_{write.__name__}", write)
+    x = jnp.ones(2)
+    text = (
+        r"'swap' at test_own_refs\.py:\d+ writes a jax\.Ref, and is not shown to be linear\. Register a rule"
+    )
+    with pytest.raises(AutogradError, match=text) as told:
+        jax.jvp(cube, (x,), (x,))
+    assert len(str(told.value)) <= 400

@@ -182,6 +182,38 @@ def test_what_a_hijax_primitive_computes_is_read(compute: Any, told: str) -> Non
     assert len(str(caught.value)) <= 400
 
 
+class WithoutRules(Made):
+    """A primitive of a user with no rule but its computation."""
+
+    jvp = Base.jvp
+
+
+def test_a_rule_that_a_hijax_primitive_lacks_is_asked_of_its_class() -> None:
+    """The error of JAX names the class and the method."""
+
+    @oplib.custom_op("linearity::without_rules", autograd="derive")
+    def sine(x: jax.Array) -> jax.Array:
+        return WithoutRules(jax.typeof(x), jnp.sin)(x)
+
+    @oplib.custom_op("linearity::rule_without_rules")
+    def doubled(x: jax.Array) -> jax.Array:
+        return x * 2
+
+    doubled.register_autograd(lambda ctx, g: WithoutRules(jax.typeof(g), lambda g: g * 2)(g))
+    x = jnp.ones(2)
+    for run in (
+        lambda: jax.jvp(sine, (x,), (x,)),
+        lambda: jax.vmap(sine)(x),
+        lambda: jax.vmap(jax.grad(doubled))(x),
+    ):
+        with pytest.raises(
+            NotImplementedError,
+            match=r"WithoutRules'> must implement .*\. Define that method in the class of this",
+        ) as told:
+            run()
+        assert "report it" not in str(told.value)
+
+
 def test_a_formula_of_empty_arrays_is_linear() -> None:
     """JAX removes what the sum of no numbers depends on."""
     points = jnp.zeros((0, 3)), jnp.ones(3)
