@@ -9,6 +9,7 @@ are Tensors too, because only Tensors carry tangents.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -19,7 +20,8 @@ from oplib.autograd.tangents import carries_tangents
 from oplib.modes import modes
 from oplib.tensor import Tensor, box, upcalls
 from oplib.tensor.devices.placement import Placement, find_other_device
-from oplib.tensor.storage.escape import note_trace
+from oplib.tensor.shapes.filling import fill
+from oplib.tensor.storage.escape import is_inside_trace, note_trace
 
 
 class _ClassTest(dict[type, bool]):
@@ -79,7 +81,12 @@ class GradientRepresentation:
         return [self._zeros(due, device) if grad is None and due is not None else grad for grad, due in pairs]
 
     def _zeros(self, due: Any, device: Placement) -> Any:
-        return self.unbox(ARRAYS.box(jnp.zeros(due.shape, due.dtype, device=device)))
+        make = (
+            partial(jnp.zeros, device=device)
+            if is_inside_trace()
+            else partial(fill, placement=device, value=0)
+        )
+        return self.unbox(ARRAYS.box(make(shape=due.shape, dtype=due.dtype)))
 
 
 class _Tensors(GradientRepresentation):

@@ -231,7 +231,9 @@ def _exempt(node: FormulaNode, storage: Storage, own: Storage | None) -> None:
 
     The saved old value no longer belongs to the tensor. A saved output is its new value.
     """
-    node.set_storages(*_move(node.storages, storage, own))
+    storages = node.storages
+    if storages.count(NOBODY) < len(storages):  # it has saved more than numbers
+        node.set_storages(*_move(storages, storage, own))
     if node.kept is not None:
         values, storages, _ = node.kept
         node.kept = (values, *_move(storages, storage, own))

@@ -316,3 +316,11 @@ def test_the_tangent_of_a_view_of_a_dual_tensor_is_a_view_of_its_tangent():
         found = forward_ad.unpack_dual(view).tangent
     _, expected = jax.jvp(lambda x: cut(x * x), (start,), (tangent,))
     assert found.tolist() == expected.tolist()
+
+
+def test_a_write_that_saves_numbers_only_follows_no_version():
+    x = leaf(1.0, 2.0)
+    y = x.clone().mul_(2.0).mul_(3.0)
+    assert y.grad_fn.versions is None
+    y.sum().backward()
+    assert x.grad.tolist() == [6.0, 6.0]
