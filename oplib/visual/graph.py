@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -53,7 +54,9 @@ class Graph:
 
         It opens and closes blocks, and has views of ops, saved memory and gradients.
         """
-        facts = [] if self.gradients is None else [f"loss {tensor.item():.6g}" for tensor in self._tensors]
+        losses = [] if self.gradients is None else [tensor.item() for tensor in self._tensors]
+        cure = ": oplib.visual.first_nan(step) finds the call"
+        facts = [f"loss {loss:.6g}{'' if cmath.isfinite(loss) else cure}" for loss in losses]
         return write_page(self.nodes, self.gradients, self.label, facts)
 
     def dot(self) -> str:

@@ -81,6 +81,15 @@ def test_the_html_of_a_hundred_nodes_is_small_and_holds_its_source_lines():
     assert "y = (y * x).sin() + y.cos()" in page
 
 
+def test_a_loss_that_is_nan_names_the_call_that_finds_its_cause():
+    x = oplib.tensor([-1.0, 4.0], requires_grad=True)
+    assert (
+        "<b>loss nan: oplib.visual.first_nan(step) finds the call</b>"
+        in graph(x.log().sum(), run=True).html()
+    )
+    assert "<b>loss 6</b>" in graph((x * 2).sum(), run=True).html()
+
+
 def test_the_page_needs_no_network():
     page = graph(make_loss()[0]).html()
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|@import|url\((?!#)| src=| href=", page)
