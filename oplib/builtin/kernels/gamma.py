@@ -33,14 +33,14 @@ def compute_zeta(s: Any, q: Any) -> Any:
     )
     sign = jnp.where(lax.rem(s, strong(2, s)) == zero, one, -one)
     below = result[0] + sign * (result[1] - result[2])
-    result = jnp.where(is_below, jnp.where(lax.floor(s) == s, below, strong(math.nan, q)), result[0])
+    result = jnp.where(is_below, jnp.where(lax.floor(s) == s, below, math.nan), result[0])
     # Far out the sum is an integral; JAX's function takes the square of q, which is inf there.
-    is_far = (q > strong(1 / jnp.finfo(q.dtype).eps ** 2, q)) & ~jnp.isinf(q)
+    is_far = (q > 1 / jnp.finfo(q.dtype).eps ** 2) & ~jnp.isinf(q)
     result = jnp.where(is_far, lax.pow(jnp.where(is_far, q, one), one - s) / (s - one), result)
-    result = jnp.where(s < one, strong(math.nan, q), result)
-    limit = jnp.where(q == one, one, jnp.where(q > one, zero, strong(math.inf, q)))
-    result = jnp.where((s == strong(math.inf, s)) & (q > zero), limit, result)
-    return jnp.where((s == one) | ((q <= zero) & is_whole & (s > one)), strong(math.inf, q), result)
+    result = jnp.where(s < one, math.nan, result)
+    limit = jnp.where(q == one, one, jnp.where(q > one, zero, math.inf))
+    result = jnp.where((s == math.inf) & (q > zero), limit, result)
+    return jnp.where((s == one) | ((q <= zero) & is_whole & (s > one)), math.inf, result)
 
 
 _AROUND_2 = (
@@ -62,13 +62,13 @@ def compute_lgamma(x: Any) -> Any:
     Between 1/2 and 5/2 it is a series around 2, which keeps the zeros at 1 and 2 and the digits near them;
     XLA's function gives 5e-7 at 1 in single precision.
     """
-    is_below = x < strong(1.5, x)
-    near = (x > strong(0.5, x)) & (x < strong(2.5, x))
-    at = jnp.where(near, x, strong(2, x))
-    d = jnp.where(is_below & near, at - strong(1, x), at - strong(2, x))
+    is_below = x < 1.5
+    near = (x > 0.5) & (x < 2.5)
+    at = jnp.where(near, x, 2)
+    d = jnp.where(is_below & near, at - 1, at - 2)
     series = strong(0, x)
     for factor in _AROUND_2:
-        series = series * d + strong(factor, x)
+        series = series * d + factor
     series = series * d
     return jnp.where(near, jnp.where(is_below, series - lax.log1p(d), series), lax.lgamma(x))
 
@@ -84,13 +84,13 @@ def compute_polygamma(n: int, x: Any) -> Any:
     """Returns a derivative of digamma."""
     zero = strong(0, x)
     if not n:
-        result = lax.digamma(jnp.where(x == zero, strong(1, x), x))
+        result = lax.digamma(jnp.where(x == zero, 1, x))
         return jnp.where(x == zero, jnp.copysign(strong(math.inf, x), -x), result)
     order = strong(n + 1, x)
     sign = strong(1 if n % 2 else -1, x)
     result = sign * lax.exp(lax.lgamma(order)) * compute_zeta(jnp.broadcast_to(order, x.shape), x)
     if n == 1:
-        return jnp.where(jnp.isinf(x), jnp.where(x > zero, zero, strong(math.nan, x)), result)
+        return jnp.where(jnp.isinf(x), jnp.where(x > zero, zero, math.nan), result)
     return result
 
 

@@ -76,7 +76,7 @@ def _smooth_l1(x: Any, y: Any, beta: float) -> Any:
     edge, half = strong(beta, size), strong(0.5, size)
     is_far = size >= edge
     # A finite argument, so that no gradient becomes nan; the size has no second derivative at 0.
-    near = jnp.where(is_far, strong(0, size), difference)
+    near = jnp.where(is_far, 0, difference)
     return jnp.where(is_far, size - half * edge, half * near * near / edge)
 
 
@@ -86,15 +86,15 @@ def _huber(x: Any, y: Any, delta: float) -> Any:
     difference = x - y
     size, edge = _size(difference), strong(delta, x)
     half, is_far = strong(0.5, size), size > edge
-    near = jnp.where(is_far, strong(0, size), difference)
+    near = jnp.where(is_far, 0, difference)
     return jnp.where(is_far, edge * (size - half * edge), half * near * near)
 
 
 def _kl_div(x: Any, y: Any, log_target: bool) -> Any:
     if log_target:
         return lax.exp(y) * (y - x)
-    is_none = y == strong(0, y)
-    entropy = jnp.where(is_none, strong(0, y), y * lax.log(jnp.where(is_none, strong(1, y), y)))
+    is_none = y == 0
+    entropy = jnp.where(is_none, 0, y * lax.log(jnp.where(is_none, 1, y)))
     return entropy - y * x
 
 
@@ -103,7 +103,7 @@ def _kernel_kl_div(input: Any, target: Any, *, log_target: bool = False, reducti
 
     def compute(x: Any, y: Any) -> Any:
         loss = reduce_losses("kl_div", _kl_div(x, y, log_target), "sum" if is_mean else reduction)
-        return loss / strong(input.shape[0], loss) if is_mean else loss
+        return loss / input.shape[0] if is_mean else loss
 
     return in_single(compute)(*meet(input, target))
 
@@ -159,28 +159,28 @@ def _bce(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean"
 @jax.custom_jvp
 def _lack_of_belief(x: Any, y: Any) -> Any:
     """Computes ``-y log(x) - (1 - y) log(1 - x)``, with torch's gradients where a logarithm is clipped."""
-    return -(y * _clip_log(x) + (strong(1, x) - y) * _clip_log_of_rest(x))
+    return -(y * _clip_log(x) + (1 - y) * _clip_log_of_rest(x))
 
 
 @_lack_of_belief.defjvp
 def _push_lack_of_belief(primals: Any, tangents: Any) -> tuple[Any, Any]:
     x, y = primals
-    rest = strong(1, x) - x
-    by_x = (x - y) / lax.max(rest * x, strong(1e-12, x))
+    rest = 1 - x
+    by_x = (x - y) / jnp.maximum(rest * x, 1e-12)
     by_y = _clip_log_of_rest(x) - _clip_log(x)
     return _lack_of_belief(x, y), by_x * tangents[0] + by_y * tangents[1]
 
 
 def _clip_log(x: Any) -> Any:
     """Clips a logarithm at -100, so that one item cannot make the mean infinite."""
-    is_none = x <= strong(0, x)
-    return _clip(lax.log(jnp.where(is_none, strong(1, x), x)), is_none)
+    is_none = x <= 0
+    return _clip(lax.log(jnp.where(is_none, 1, x)), is_none)
 
 
 def _clip_log_of_rest(x: Any) -> Any:
     """Clips log(1 - x), which keeps the digits of a small x."""
-    is_none = x >= strong(1, x)
-    return _clip(lax.log1p(jnp.where(is_none, strong(0, x), -x)), is_none)
+    is_none = x >= 1
+    return _clip(lax.log1p(jnp.where(is_none, 0, -x)), is_none)
 
 
 def _clip(log: Any, is_none: Any) -> Any:
@@ -247,8 +247,8 @@ def _nll(
         target = lax.convert_element_type(target, jnp.int32)
 
     def compute(input: Any, weight: Any = None) -> Any:
-        counts = target != strong(ignore_index, target)
-        classes = jnp.where(counts, target, strong(0, target))
+        counts = target != ignore_index
+        classes = jnp.where(counts, target, 0)
         picked = jnp.take_along_axis(input, lax.expand_dims(classes, (axis,)), axis, mode="clip")
         factors = lax.convert_element_type(counts, input.dtype)
         if weight is not None:
@@ -319,7 +319,7 @@ def _cross_entropy_of_shares(
         losses = -jnp.sum(weighted * (target * rest + part), axis)
         if reduction != "mean":
             return reduce_losses("cross_entropy", losses, reduction)
-        return jnp.sum(losses) / strong(max(losses.size, 1), losses)
+        return jnp.sum(losses) / max(losses.size, 1)
 
     return in_single(compute)(*(array for array in (logs, target, weight) if array is not None))
 

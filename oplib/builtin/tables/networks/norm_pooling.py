@@ -25,9 +25,9 @@ from .pooling import avg_pool, max_pool
 
 def _root(total: Any, order: float) -> Any:
     """Computes a root; for a sum of 0 the root and its gradient are 0."""
-    is_none = total == strong(0, total)
-    root = lax.pow(jnp.where(is_none, strong(1, total), total), strong(1 / order, total))
-    return jnp.where(is_none, strong(0, total), root)
+    is_none = total == 0
+    root = lax.pow(jnp.where(is_none, 1, total), strong(1 / order, total))
+    return jnp.where(is_none, 0, root)
 
 
 def _lp_pool(
@@ -47,7 +47,7 @@ def _lp_pool(
     def compute(x: Any) -> Any:
         powers = lax.pow(x, strong(norm_type, x))
         means = avg_pool(rank, powers, kernel_size, stride, ceil_mode=ceil_mode)
-        return _root(means * strong(count, means), norm_type)
+        return _root(means * count, norm_type)
 
     return in_single(compute)(array)
 
@@ -106,9 +106,9 @@ def _local_response_norm(
         window, steps = (1, below + 1 + above, *(1,) * rest), (1,) * x.ndim
         total = lax.reduce_window(x * x, np.zeros((), x.dtype), lax.add, window, steps, pads)
         if is_integral(x.dtype):  # torch's mean of integers is one
-            total = lax.div(total, strong(size, total)) * strong(size, total)
+            total = lax.div(total, strong(size, total)) * size
         x, total = to_floating(x), to_floating(total)
-        divisor = total * strong(alpha / size, x) + strong(k, x)
+        divisor = total * (alpha / size) + k
         return x / lax.pow(divisor, strong(beta, x))
 
     return in_single(compute)(input)

@@ -30,45 +30,41 @@ _ROOT_OF_HALF = math.sqrt(0.5)
 
 def _erfcx(x: Any) -> Any:
     """Returns exp(x * x) * erfc(x): by the definition near 0, by W. J. Cody's quotients further out."""
-    finite = jnp.where(x == strong(-jnp.inf, x), strong(-1, x), x)  # the other term is inf there
-    size = jnp.where(x < strong(0, x), -finite, finite)
-    is_near, is_far = size < strong(0.5, x), size > strong(4, x)
-    near = jnp.where(is_near, x, strong(0, x))
-    middle = jnp.where(is_near | is_far, strong(1, x), size)
-    far = jnp.where(is_far, size, strong(5, x))
-    inverse = strong(1, x) / (far * far)
+    finite = jnp.where(x == -jnp.inf, -1, x)  # the other term is inf there
+    size = jnp.where(x < 0, -finite, finite)
+    is_near, is_far = size < 0.5, size > 4
+    near = jnp.where(is_near, x, 0)
+    middle = jnp.where(is_near | is_far, 1, size)
+    far = jnp.where(is_far, size, 5)
+    inverse = 1 / (far * far)
     series = inverse * divide_polynomials(FAR, inverse)
-    away = jnp.where(
-        is_far, (strong(1 / math.sqrt(math.pi), x) - series) / far, divide_polynomials(MIDDLE, middle)
-    )
-    below = jnp.where((x < strong(0, x)) & ~is_near, x, strong(0, x))
-    turned = jnp.where(x < strong(0, x), strong(2, x) * lax.exp(below * below) - away, away)
+    away = jnp.where(is_far, (1 / math.sqrt(math.pi) - series) / far, divide_polynomials(MIDDLE, middle))
+    below = jnp.where((x < 0) & ~is_near, x, 0)
+    turned = jnp.where(x < 0, 2 * lax.exp(below * below) - away, away)
     result = jnp.where(is_near, lax.exp(near * near) * lax.erfc(near), turned)
     return jnp.where(jnp.isnan(x), x, result)
 
 
 def _ndtr(x: Any) -> Any:
-    return strong(0.5, x) * lax.erfc(x * strong(-_ROOT_OF_HALF, x))
+    return 0.5 * lax.erfc(x * -_ROOT_OF_HALF)
 
 
 def _log_ndtr(x: Any) -> Any:
-    scaled = x * strong(_ROOT_OF_HALF, x)
-    is_low = x < strong(-1, x)
-    low, high = (
-        jnp.where(mask, scaled, strong(0, x)) for mask in (is_low & ~jnp.isinf(x), ~is_low | jnp.isinf(x))
-    )
-    tail = lax.log(strong(0.5, x) * _erfcx(-low)) - low * low
-    return jnp.where(is_low & ~jnp.isinf(x), tail, lax.log1p(strong(-0.5, x) * lax.erfc(high)))
+    scaled = x * _ROOT_OF_HALF
+    is_low = x < -1
+    low, high = (jnp.where(mask, scaled, 0) for mask in (is_low & ~jnp.isinf(x), ~is_low | jnp.isinf(x)))
+    tail = lax.log(0.5 * _erfcx(-low)) - low * low
+    return jnp.where(is_low & ~jnp.isinf(x), tail, lax.log1p(-0.5 * lax.erfc(high)))
 
 
 def _log_ndtr_backward(ctx: Any, g: Any) -> Any:
     """Computes density / probability; below 0 without the two, which vanish."""
     (x,) = ctx.saved_tensors
-    is_low, zero = x < strong(0, x), strong(0, x)
+    is_low, zero = x < 0, strong(0, x)
     low, high = jnp.where(is_low, x, zero), jnp.where(is_low, zero, x)
-    density = strong(_ROOT_OF_HALF, x) * lax.exp(high * high * strong(-0.5, x)) / _ndtr(high)
-    slope = jnp.where(is_low, strong(math.sqrt(2), x) / _erfcx(low * strong(-_ROOT_OF_HALF, x)), density)
-    return g * slope * strong(1 / math.sqrt(math.pi), x)
+    density = _ROOT_OF_HALF * lax.exp(high * high * -0.5) / _ndtr(high)
+    slope = jnp.where(is_low, math.sqrt(2) / _erfcx(low * -_ROOT_OF_HALF), density)
+    return g * slope * (1 / math.sqrt(math.pi))
 
 
 _scipy = LateImports("jax.scipy", {"ndtri": "special"})  # its import takes half the time of importing oplib
@@ -79,7 +75,7 @@ def _ndtri(p: Any) -> Any:
 
 
 def _ndtri_backward(g: Any, y: Any) -> Any:
-    return g * strong(math.sqrt(2 * math.pi), y) * lax.exp(strong(0.5, y) * y * y)
+    return g * math.sqrt(2 * math.pi) * lax.exp(0.5 * y * y)
 
 
 def _unary(name: str, function: Any, doc: str, derivative: Derivative = DERIVED, dtypes: str = "bihf") -> Row:
@@ -111,15 +107,15 @@ NORMAL = (
 
 
 def _entr(x: Any) -> Any:
-    is_positive, zero = x > strong(0, x), strong(0, x)
-    safe = jnp.where(is_positive, x, strong(1, x))
-    elsewhere = jnp.where(x < zero, strong(-math.inf, x), x - x)  # 0 at 0, and nan for nan
+    is_positive, zero = x > 0, strong(0, x)
+    safe = jnp.where(is_positive, x, 1)
+    elsewhere = jnp.where(x < zero, -math.inf, x - x)  # 0 at 0, and nan for nan
     return jnp.where(is_positive, -safe * lax.log(safe), elsewhere)
 
 
 def _entr_backward(ctx: Any, g: Any) -> Any:
     (x,) = ctx.saved_tensors
-    return g * (strong(-1, x) - lax.log(x))
+    return g * (-1 - lax.log(x))
 
 
 def _xlog1py(x: Any, y: Any) -> Any:
@@ -132,17 +128,17 @@ def _xlog1py(x: Any, y: Any) -> Any:
 
 def _i1(x: Any) -> Any:
     """Sums the series near 0, where JAX's second derivative is a difference of large numbers."""
-    is_small = lax.abs(x) < strong(1, x)
-    near, away = jnp.where(is_small, x, strong(0, x)), jnp.where(is_small, strong(1, x), x)
+    is_small = lax.abs(x) < 1
+    near, away = jnp.where(is_small, x, 0), jnp.where(is_small, 1, x)
     series = strong(1, x)
     for k in range(9, 0, -1):
-        series = strong(1, x) + near * near * series / strong(4 * k * (k + 1), x)
-    return jnp.where(is_small, strong(0.5, x) * near * series, lax.exp(lax.abs(away)) * lax.bessel_i1e(away))
+        series = 1 + near * near * series / (4 * k * (k + 1))
+    return jnp.where(is_small, 0.5 * near * series, lax.exp(lax.abs(away)) * lax.bessel_i1e(away))
 
 
 def _spherical_j0(x: Any) -> Any:
     is_infinite = jnp.isinf(x)
-    return jnp.where(is_infinite, strong(0, x), divide_sine(jnp.where(is_infinite, strong(1, x), x)))
+    return jnp.where(is_infinite, 0, divide_sine(jnp.where(is_infinite, 1, x)))
 
 
 _bessel = LateImports(
@@ -205,7 +201,7 @@ def _differentiate_zeta(primals: Sequence[Any], tangents: Sequence[Any]) -> tupl
     value = _zeta(s, q)
     if isinstance(of_q, SymbolicZero):
         return value, jnp.zeros_like(value)
-    return value, -s * _zeta(s + strong(1, s), q) * of_q
+    return value, -s * _zeta(s + 1, q) * of_q
 
 
 def _polygamma(self: Any, n: int) -> Any:
@@ -223,7 +219,7 @@ def _mvlgamma(self: Any, p: int) -> Any:
         raise ArgumentError("p has to be greater than or equal to 1", "Give the count of dimensions.")
 
     def compute(x: Any) -> Any:
-        shares = [compute_lgamma(x - strong(0.5 * index, x)) for index in range(p)]
+        shares = [compute_lgamma(x - 0.5 * index) for index in range(p)]
         return sum(shares, strong(p * (p - 1) / 4 * math.log(math.pi), x))
 
     return on_floating(compute)(self)
