@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from oplib.errors import MisplacedCallError
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -188,6 +191,21 @@ class ThreadModes(threading.local):
 modes = ThreadModes()
 _block: ContextVar[BlockState | None] = ContextVar("oplib_block", default=None)
 _read_all = attrgetter(*(one.name for one in fields(ModeState)))
+
+
+def call_in_grad_mode(enabled: bool, function: Callable[..., T], *arguments: Any) -> T:
+    """Calls a function in a grad mode.
+
+    A backward pass changes the mode only around code that reads it: hooks, Functions and unpack hooks. So
+    finalizers and signal handlers, which Python runs at any moment, find the mode of the code around it.
+    """
+    state = modes.state
+    before = state.grad_enabled
+    try:
+        state.grad_enabled = enabled
+        return function(*arguments)
+    finally:
+        state.grad_enabled = before
 
 
 def enter_block() -> ModeState:

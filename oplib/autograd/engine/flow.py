@@ -14,7 +14,7 @@ from oplib.autograd.anomaly_mode import refuse_nan
 from oplib.autograd.nodes.gradient_representation import GradientRepresentation
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.autograd.nodes.scopes import enter_scope
-from oplib.modes import modes
+from oplib.modes import call_in_grad_mode, modes
 
 from .node_hooks import fit_received, run_post_hooks, run_pre_hooks, run_tensor_hooks
 from .plan import RunPlan
@@ -93,11 +93,10 @@ class Flow:
             if captures and node in captures and not self._capture(node, received):
                 edges = ()
                 continue
-            if node.has_hooks or watched:
-                grads = self.run_hooked(node, received)
+            if node.has_hooks or watched or not node.results_are_checked:
+                grads = self._run_python(node, received, watched)
             else:
-                is_checked = node.results_are_checked
-                grads = node.apply(received, self) if is_checked else self.compute(node, received)
+                grads = node.apply(received, self)
             if not keep_graph:
                 node.release()
             edges = node.edges
@@ -142,6 +141,11 @@ class Flow:
             else:
                 ahead += node.edges
         return last
+
+    def _run_python(self, node: TapeNode, grads: list[Any], watched: Any) -> Gradients:
+        """Runs a node that may call code of the user, in the grad mode of the pass."""
+        run = self.run_hooked if node.has_hooks or watched else self.compute
+        return call_in_grad_mode(self.create_graph, run, node, grads)
 
     def run_hooked(self, node: TapeNode, grads: list[Any]) -> Gradients:
         """Runs one node with its hooks, and validates its results. A trace gives them the node's names."""
@@ -192,7 +196,7 @@ class Flow:
         """Captures requested gradients: before the hooks if the node runs too, else after tensor hooks."""
         runs = node in self.plan.needed
         if not runs and node.has_hooks:
-            self.run_tensor_hooks(node, grads)
+            call_in_grad_mode(self.create_graph, self.run_tensor_hooks, node, grads)
         for slot, index in self.plan.captures[node]:
             self.captured[index] = grads[slot]
         return runs

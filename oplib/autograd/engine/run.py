@@ -10,7 +10,7 @@ from oplib.autograd.anomaly_mode import explain_node_error
 from oplib.autograd.nodes.gradient_representation import GradientRepresentation
 from oplib.autograd.nodes.node import Edge, Gradients
 from oplib.config import config
-from oplib.modes import modes
+from oplib.modes import call_in_grad_mode, modes
 from oplib.tensor import upcalls
 
 from .flow import Flow
@@ -69,9 +69,13 @@ class Run(Flow):
         before = state.grad_enabled, state.constant_in
         state.run = self
         try:
-            state.grad_enabled, state.constant_in = self.create_graph, None
+            state.constant_in = None
+            if self.representation.tensor_mode:  # the pass calls ops on Tensors
+                state.grad_enabled = self.create_graph
             is_compiled = not self.is_symbolic and (compilation.is_installed or config.compiled_autograd)
-            if is_compiled and upcalls.execute_compiled(self, roots, grads):
+            if is_compiled and call_in_grad_mode(
+                self.create_graph, upcalls.execute_compiled, self, roots, grads
+            ):
                 pass
             elif self.outer is None:
                 self.flow(roots, grads)
@@ -79,7 +83,7 @@ class Run(Flow):
                 with StackReserve():
                     self.flow(roots, grads)
             for callback in self.callbacks:  # a callback may queue further ones
-                callback()
+                call_in_grad_mode(self.create_graph, callback)
         except BaseException as error:
             if self.node is not None:
                 explain_node_error(error, self.node)

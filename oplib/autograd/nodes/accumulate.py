@@ -9,6 +9,7 @@ from weakref import ref
 
 from oplib.autograd.tangents import write_tangent
 from oplib.errors import AutogradError, GradientTypeError, TracingError, describe
+from oplib.modes import call_in_grad_mode
 from oplib.tensor import Tensor, box
 from oplib.tensor.storage.escape import is_escaping, is_made_inside
 from oplib.tensor.views.view_storage import refuse_shared_items
@@ -69,7 +70,7 @@ class AccumulateGrad(TapeNode):
             with adding:  # an interrupt between acquire() and `try` would leave the lock taken
                 self._add(leaf, grad, run)
         if leaf._post_accumulate_hooks:
-            self.run_post_accumulate_hooks()
+            call_in_grad_mode(run.create_graph, self.run_post_accumulate_hooks)
         return ()
 
     def accumulate(self, grad: Any, run: BackwardRun) -> None:

@@ -19,8 +19,9 @@ from oplib.autograd.saved.saved_tensor import check_version, link, second_pass_e
 from oplib.autograd.saved.slots import SavedSlots, SlottedNode, make_saved_properties, pack_residuals
 from oplib.autograd.tangents import find_tangents, has_tangents, push_tangents, save_tangents
 from oplib.config import config
-from oplib.modes import ModeState, modes
+from oplib.modes import ModeState, call_in_grad_mode, modes
 from oplib.tensor import Storage, Tensor, box, read_array
+from oplib.tensor.inference import mark_inference
 
 from .kept_gradients import run_without_residuals
 from .lazy_edges import LazyEdges, link_inputs
@@ -137,7 +138,9 @@ class FormulaNode(SlottedNode):
         """
         if self.saved is None or isinstance(self.saved, tuple):
             raise second_pass_error(self.name())
-        return () if run.representation.tensor_mode else self.saved.read(self.name())
+        if run.representation.tensor_mode:
+            return ()
+        return call_in_grad_mode(run.create_graph, self.saved.read, self.name())
 
     @property
     def storages(self) -> tuple[Storage, ...]:
@@ -385,7 +388,12 @@ def call_without_tangents(
     wanted = tuple([tensor._requires_grad for tensor in tensors])
     if not modes.grad_enabled or not any(wanted):
         outputs = function(*arrays) if known is None else known
-        return [None if output is None else box(output) for output in outputs]
+        boxed = [None if output is None else box(output) for output in outputs]
+        if modes.inference:
+            for tensor in boxed:
+                if tensor is not None:
+                    mark_inference(tensor)
+        return boxed
     recorder = function.recorder(wanted)
     if known is None:
         recorded = recorder(*arrays)

@@ -1,6 +1,7 @@
 """The engine's contract, E.1 to E.9."""
 
 import gc
+import sys
 import weakref
 from contextlib import nullcontext
 
@@ -15,6 +16,7 @@ from oplib.autograd.engine.engine import (
 )
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.errors import AutogradError, SavedTensorError
+from oplib.modes import modes
 from tests.autograd.branches import run_two_branches
 from tests.autograd.functions import Probe
 from tests.threads import run_in_threads
@@ -251,3 +253,57 @@ def test_a_leaf_waits_for_the_hook_of_a_leaf_that_came_before(compiled):
         (t * u).sum().backward()
     assert u.grad.tolist() == [8.0, 9.0]
     assert [grad.tolist() for grad in seen] == [[1.0, 2.0]]
+
+
+class Packed:
+    """A saved tensor that computes a gradient when the pass frees it."""
+
+    def __init__(self, tensor, seen):
+        self.tensor, self.seen = tensor, seen
+
+    def __del__(self):
+        x = oplib.tensor([1.0, 2.0], requires_grad=True)
+        (x * x).sum().backward()
+        self.seen.append((oplib.is_grad_enabled(), x.grad.tolist()))
+
+
+class TestCodeThatPythonRunsAtAnyMomentOfAPass:
+    def test_finds_the_mode_around_the_pass(self, chain):
+        _, top = chain(3)
+        state, seen = modes.state, []  # a read of `modes.state` would be an event of its own
+        before = sys.getprofile()
+        sys.setprofile(lambda frame, event, arg: seen.append(state.grad_enabled))
+        try:
+            top.backward()
+        finally:
+            sys.setprofile(before)
+        assert len(seen) > 10
+        assert all(seen)
+
+    def test_finds_the_mode_of_the_pass_in_hooks_and_functions_alone(self):
+        seen = {}
+        x = oplib.tensor([1.0, 2.0], requires_grad=True)
+        with oplib.autograd.graph.saved_tensors_hooks(
+            lambda tensor: tensor, lambda tensor: (seen.update(unpack=oplib.is_grad_enabled()), tensor)[1]
+        ):
+            y = x.sin()
+        y.register_hook(lambda grad: seen.update(tensor=oplib.is_grad_enabled()))
+        y.grad_fn.register_hook(lambda *grads: seen.update(node=oplib.is_grad_enabled()))
+        x.register_post_accumulate_grad_hook(lambda leaf: seen.update(leaf=oplib.is_grad_enabled()))
+        z = Probe.apply(y, lambda: seen.update(function=oplib.is_grad_enabled()))
+        z.sum().backward()
+        assert seen == dict.fromkeys(["unpack", "tensor", "node", "leaf", "function"], False)
+        assert oplib.is_grad_enabled()
+
+    def test_computes_gradients_when_the_pass_frees_what_it_holds(self, collector_off):
+        seen = []
+        x = oplib.tensor([1.0, 2.0], requires_grad=True)
+        with oplib.autograd.graph.saved_tensors_hooks(
+            lambda t: Packed(t, seen), lambda packed: packed.tensor
+        ):
+            y = (x.sin() * x).exp()
+        y.sum().backward()
+        assert seen == [(True, [2.0, 4.0])] * 4
+        other = x.detach().requires_grad_()
+        (other.sin() * other).exp().sum().backward()
+        assert x.grad.tolist() == other.grad.tolist()
