@@ -235,3 +235,20 @@ def test_logsigmoid_is_smooth_at_0():
     (first,) = oplib.autograd.grad(oplib.nn.functional.logsigmoid(x), x, create_graph=True)
     (second,) = oplib.autograd.grad(first, x)
     assert (first.item(), second.item()) == (0.5, -0.25)
+
+
+def differentiate_twice(lib):
+    y = lib.tensor([0.0, 0.0, -0.0, 1.0, 3.0], requires_grad=True)
+    x = lib.tensor([0.0, -0.0, 0.0, 0.0, 4.0], requires_grad=True)
+    grads = lib.autograd.grad(lib.atan2(y, x), (y, x), lib.full((5,), 2.0), create_graph=True)
+    weights = lib.arange(1.0, 6.0)
+    total = (grads[0] * weights + grads[1] * weights**2).sum()
+    return [*grads, *lib.autograd.grad(total, (y, x))]
+
+
+def test_the_second_derivative_of_atan2_at_the_origin_is_nan_and_the_first_is_0():
+    theirs = [one.detach().numpy() for one in differentiate_twice(torch)]
+    ours = [one.detach().numpy() for one in differentiate_twice(oplib)]
+    assert np.isnan(theirs[2:]).sum() == 6
+    for mine, its in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine, its, rtol=1e-6)

@@ -272,3 +272,27 @@ def test_incomplete_gamma_functions_have_their_limits_and_no_slope_there(a: floa
 def test_zeta_of_infinity_is_what_the_first_term_tends_to() -> None:
     at = oplib.tensor([0.5, 1.0, 2.0, INF, 0.0, NAN])
     np.testing.assert_array_equal(oplib.special.zeta(oplib.tensor(INF), at).numpy(), [INF, 1, 0, 0, INF, NAN])
+
+
+SMALL_SUMS = {
+    "sum": lambda lib, x: x.sum(),
+    "sum over an axis": lambda lib, x: x.reshape(-1, 1).expand(-1, 2).sum(0, keepdim=True),
+    "sum of another dtype": lambda lib, x: x.float().sum(dtype=x.dtype),
+    "nansum": lambda lib, x: x.nansum(),
+    "sum_to_size": lambda lib, x: x.sum_to_size(1),
+    "mean": lambda lib, x: x.mean() * len(x),
+    "tensordot": lambda lib, x: lib.tensordot(x, lib.ones(1, dtype=x.dtype), dims=([0], [0])),
+    "cumsum": lambda lib, x: x.cumsum(0)[-1],
+    "dot": lambda lib, x: x @ lib.ones_like(x),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", SMALL_SUMS)
+def test_sums_of_many_small_halves_are_exact_within_one_percent(name, dtype):
+    for lib in (oplib, torch):
+        halves = lib.full((5000,), 2e-4, dtype=getattr(lib, dtype))
+        exact = float(halves[0]) * len(halves)
+        sums = SMALL_SUMS[name](lib, halves)
+        assert sums.dtype == halves.dtype
+        assert [abs(one / exact - 1) < 0.01 for one in sums.reshape(-1).tolist()] == [True] * sums.numel()

@@ -12,6 +12,7 @@ import oplib
 from oplib.errors import AutogradError
 from oplib.library.calls.dispatch import Dispatcher
 from oplib.modes import modes
+from oplib.tensor.inference import InferenceTensor
 from tests.autograd.functions import Product
 
 pytestmark = pytest.mark.spec("001.2")
@@ -294,3 +295,35 @@ def test_after_the_mode_calls_are_recorded_by_the_ordinary_fast_path(x):
         _ = x * 2.0
     assert (x * 2.0).requires_grad
     assert count_complete_calls(lambda: x * 2.0) == 0
+
+
+def double(carry, row):
+    return carry + row, carry * row
+
+
+TRANSFORMED = {
+    "vmap": lambda: oplib.vmap(lambda row: (row * 2, row * 2 + row, row.t()))(oplib.ones(3, 2)),
+    "vmap of a view": lambda: [oplib.vmap(lambda row: row[:1])(oplib.ones(3, 2) * 2)],
+    "scan": lambda: oplib.scan(double, oplib.zeros(2), oplib.ones(3, 2)),
+    "while_loop": lambda: [oplib.while_loop(lambda x: x.sum() < 9, lambda x: x * 2, oplib.ones(2))],
+    "cond": lambda: [oplib.cond(oplib.tensor(True), lambda x: x * 2, lambda x: x + 1, oplib.ones(2))],
+    "jit": lambda: [oplib.jit(lambda x: x * 2)(oplib.ones(2))],
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_results_of_transformations_are_inference_tensors(name):
+    for _ in range(2):
+        with oplib.inference_mode():
+            results = oplib.pytree.tree_leaves(TRANSFORMED[name]())
+            values = [result.tolist() for result in results]
+        assert [(type(result), result.is_inference()) for result in results] == [
+            (InferenceTensor, True)
+        ] * len(results)
+        for result in results:
+            with pytest.raises(AutogradError, match="Inplace update to inference tensor"):
+                result.add_(1)
+        assert [result.tolist() for result in results] == values
+        outside = oplib.pytree.tree_leaves(TRANSFORMED[name]())
+        assert [result.tolist() for result in outside] == values
+        assert not any(result.is_inference() for result in outside)

@@ -194,6 +194,11 @@ def in_single(function: Function) -> Function:
     return computed
 
 
+def sum_items(array: Any, axes: Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+    """Sums items in their dtype, and halves in single: ``jnp.sum`` adds in a dtype that it is given."""
+    return in_single(lambda wide: jnp.sum(wide, axis=axes, keepdims=keepdims, dtype=wide.dtype))(array)
+
+
 def get_items(get: Function, array: Any, *indices: Any) -> Any:
     """Returns selected items of an array; in half precision the gradients of one item are added in single.
 

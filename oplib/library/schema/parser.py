@@ -80,6 +80,11 @@ class _Parser(TokenReader):
     def read_schema(self) -> FunctionSchema:
         """Reads the whole text, or raises."""
         name = self._read_op_name()
+        if self.at("::") and name.startswith("__") and name.endswith("__"):
+            self.position -= 1
+            self.refuse(
+                f"{self.found} is not a legal namespace: Python has its own use of such names. Rename it."
+            )
         if self.take("::"):
             name += f"::{self._read_op_name()}"
         overload = self._read_overload() if self.take(".") else ""

@@ -25,6 +25,8 @@ from oplib.errors import AutogradError, TracingError, describe
 from oplib.library.carrier.unmapped_values import UnmappedValue
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
+from oplib.tensor.inference import InferenceTensor
+from oplib.tensor.storage.class_changes import change_class
 from oplib.tensor.storage.cut import cuts_results, stop
 from oplib.tensor.storage.escape import note_trace
 from oplib.tensor.storage.failed_reads import refuse_caught_reads
@@ -225,6 +227,8 @@ class Region:
         array = stop(below.array) if cuts_results(modes.state) else below.array
         outer = ARRAYS.box(array)
         outer._storage = self._graph.storage_of(inner._storage, array)
+        if inner.is_inference():
+            change_class(outer, InferenceTensor)
         outer._storage.array = array
         edge = gradient_edge(inner)
         target = self._graph.target(edge)

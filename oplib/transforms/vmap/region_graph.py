@@ -25,6 +25,7 @@ from oplib.autograd.tangents import TangentSlot
 from oplib.library.carrier.unmapped_values import UnmappedValue, read_unmapped
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
+from oplib.tensor.inference import InferenceStorage
 
 from .dims import with_batch
 from .rebuilt_node import RebuiltNode, trace_node
@@ -286,7 +287,7 @@ class RegionGraph:
         """Returns the outer storage of an inner one whose batched value outside was ``value``."""
         known = self._storages.get(id(inner))
         if known is None:
-            outer = Storage(value)
+            outer = (InferenceStorage if inner.is_inference else Storage)(value)
             outer.version = inner.version
             self._storages[id(inner)] = inner, outer
             return outer

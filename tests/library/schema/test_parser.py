@@ -2,6 +2,7 @@
 
 import pytest
 
+import oplib
 from oplib.errors import SchemaError
 from oplib.library.schema import parse_schema
 
@@ -161,6 +162,19 @@ def test_an_error_about_a_long_text_shows_the_part_around_its_place(text):
     assert len(line) <= 200
     assert len(place) <= 200
     assert place.endswith("^ here")
+
+
+@pytest.mark.parametrize("name", ["__name__", "__all__", "__x__", "__getattr__"])
+def test_a_namespace_with_a_name_of_python_is_refused(name, forget_ops):
+    with pytest.raises(SchemaError, match=f"'{name}' is not a legal namespace"):
+        parse_schema(f"{name}::f()->()")
+    with pytest.raises(SchemaError, match=f"'{name}' is not a legal namespace"):
+        oplib.library.custom_op(f"{name}::f", mutates_args=())(keep)
+    assert str(parse_schema(f"ns::{name}()->()")) == f"ns::{name}() -> ()"
+
+
+def keep(x: oplib.Tensor) -> oplib.Tensor:
+    return x.clone()
 
 
 @pytest.mark.parametrize("name", ["__dict__", "__class__", "__weakref__"])

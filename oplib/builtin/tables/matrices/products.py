@@ -20,6 +20,7 @@ from oplib.builtin.kernels.promotion import (
     is_integral,
     promote_operands,
     strong,
+    sum_items,
 )
 from oplib.builtin.rows.row import NetworkRow, ProductRow, Row
 from oplib.builtin.tables.reductions.moments import compute_distances
@@ -102,7 +103,7 @@ def _tensordot(self: Any, other: Any, dims_self: Sequence[int], dims_other: Sequ
 def _sum_over(array: Any, axes: Sequence[int]) -> Any:
     """Sums over axes that meet a size of 1: the other operand would be repeated there."""
     longer = tuple(axis for axis in axes if array.shape[axis] != 1)
-    return jnp.sum(array, longer, dtype=array.dtype, keepdims=True) if longer else array
+    return sum_items(array, longer, keepdims=True) if longer else array
 
 
 _IN_EQUATIONS = frozenset(string.ascii_letters + " .,->")
@@ -245,7 +246,7 @@ def _add_product(
 
 def _summed(op: str, x: Any, y: Any) -> Any:
     _check_ranks((3, 3), x, y)
-    return jnp.sum(_multiply(op, x, y), axis=0, dtype=x.dtype)
+    return sum_items(_multiply(op, x, y), (0,))
 
 
 def _added(op: str, names: str, multiply: Any, doc: str, **facts: Any) -> Row:

@@ -134,13 +134,13 @@ TRIGONOMETRIC = (
 
 
 def _atan2_backward(ctx: Any, g: Any) -> Any:
-    """Computes the gradient; it is 0 at the origin, where the formula would be 0 / 0."""
+    """Computes the gradient; it is 0 at the origin, and its derivative there is nan, as in torch."""
     y, x = broadcast(ctx.saved_tensors)
     length = jnp.hypot(x, y)  # its square would be 0 or inf for numbers that are neither
     is_origin = length == 0
-    safe = jnp.where(is_origin, 1, length)
-    scale = jnp.where(is_origin, 0, g / safe)
-    return sum_like((scale * (x / safe), -scale * (y / safe)), ctx.saved_tensors)
+    scale = jnp.where(is_origin, 0, g / jnp.where(is_origin, 1, length))
+    cosine, sine = (jnp.where(is_origin, part, part / length) for part in (x, y))
+    return sum_like((scale * cosine, -scale * sine), ctx.saved_tensors)
 
 
 _ATAN2 = Derivative(backward=_atan2_backward, setup_context=save_inputs)

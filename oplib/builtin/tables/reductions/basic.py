@@ -12,7 +12,14 @@ from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim, find_dims
 from oplib.builtin.kernels.picked_gradients import OF_CHOSEN
-from oplib.builtin.kernels.promotion import elementwise, in_single, is_integral, strong, to_floating
+from oplib.builtin.kernels.promotion import (
+    elementwise,
+    in_single,
+    is_integral,
+    strong,
+    sum_items,
+    to_floating,
+)
 from oplib.builtin.kernels.shared_gradients import ALONG, LARGER, OF_ALL, OF_EXTREMA, SMALLER
 from oplib.builtin.rows.row import SELECTED, Row, constant
 from oplib.errors import ArgumentError, DimensionError
@@ -33,8 +40,8 @@ def _find_sum_dtype(self: Any, dtype: Any) -> Any:
 
 
 def _sum(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = None) -> Any:
-    kind = _find_sum_dtype(self, dtype)
-    return jnp.sum(self, axis=find_dims("sum", self, dim), keepdims=keepdim, dtype=kind)
+    array = lax.convert_element_type(self, _find_sum_dtype(self, dtype))
+    return sum_items(array, find_dims("sum", self, dim), keepdims=keepdim)
 
 
 def _nansum(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = None) -> Any:

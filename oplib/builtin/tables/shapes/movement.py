@@ -12,7 +12,7 @@ from jax import lax
 from oplib.builtin.kernels import partition_rules as partition, view_rules as rules
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.dtype_classes import ALL
-from oplib.builtin.kernels.promotion import convert_saturated, is_integral
+from oplib.builtin.kernels.promotion import convert_saturated, is_integral, sum_items
 from oplib.builtin.rows.row import Row, constant
 from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.tensor import default_int_dtype, result_type
@@ -32,7 +32,7 @@ def _sum_to_size(self: Any, size: Sequence[int]) -> Any:
     axes = (*range(lead), *summed)
     # As in torch, which uses ``sum`` here, integers are widened only if something is summed, or all is.
     dtype = default_int_dtype() if (axes or not size) and is_integral(self.dtype) else self.dtype
-    return lax.reshape(jnp.sum(self, axis=axes, dtype=dtype), tuple(size))
+    return lax.reshape(sum_items(lax.convert_element_type(self, dtype), axes), tuple(size))
 
 
 # Joining ----------------------------------------------------------------------------------------------------
