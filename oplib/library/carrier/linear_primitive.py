@@ -14,7 +14,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, mlir, xla
 
 from oplib.autograd.array_functions.compilation import is_uncompiled
-from oplib.errors import MissingRuleError
+from oplib.errors import CapturedTracerError, MissingRuleError
 from oplib.library.axes.levels import to_jax_array
 from oplib.library.axes.varying import fit_varying
 
@@ -55,7 +55,7 @@ def _refuse_captured(arrays: Sequence[Any], linear: Linear) -> None:
     try:
         closed = jax.jit(partial(run_linear, linear=linear)).trace(*arrays).jaxpr
         captures = len(closed.in_avals) > len(arrays)
-    except jax.errors.UnexpectedTracerError:
+    except (jax.errors.UnexpectedTracerError, CapturedTracerError):
         captures = True
     if captures:
         raise MissingRuleError(

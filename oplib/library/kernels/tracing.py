@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from jax.core import Tracer
-from jax.errors import TracerArrayConversionError
+from jax.errors import TracerArrayConversionError, UnexpectedTracerError
 
 from oplib.autograd.array_functions.concreteness import CONCRETIZATION_ERRORS
 from oplib.autograd.nodes.locations import show_location
@@ -28,6 +28,7 @@ _TRACED_SIZES = (  # of JAX
     "Slice entries must be static",
     "Array slice indices must have static",
 )
+_DEAD_VALUE = re.compile(r"intermediate value with type (.+?) to escape")
 _scopes = iter(range(1, 1 << 62))
 
 
@@ -92,7 +93,17 @@ def explain_error(error: Exception, op: str, part: str) -> None:
     """Raises an error that names the user's line if what that line calls raised one; else adds a note.
 
     An exception that the user's own code raises stays as it is.
+
+    Raises:
+        CapturedTracerError: a rule closes over a value of a trace that has ended.
     """
+    if part != "kernel" and isinstance(error, UnexpectedTracerError):
+        made = _DEAD_VALUE.search(str(error))
+        raise CapturedTracerError(
+            f"{op}: the {part} closes over a value of a trace that has ended. Got "
+            f"{made[1] if made else 'a traced value'}. JAX runs the {part} outside of the function that made "
+            "the value. Make it an argument of the op."
+        ) from error
     if found := find_mistake(error):
         called, frame, line = found
         cure = suggest(error) if isinstance(error, AttributeError) else ""
@@ -107,7 +118,7 @@ def trace_to_jaxpr(jitted: Any, arrays: Sequence[Any], *, op: str, part: str) ->
     """Returns the closed jaxpr of a jitted kernel or rule of flat arrays.
 
     Raises:
-        CapturedTracerError: the code closes over a traced value. JAX would make it a further argument.
+        CapturedTracerError: a rule closes over a traced value. JAX would make it a further argument.
     """
     closed = jitted.trace(*arrays).jaxpr
     if len(closed.in_avals) > len(arrays):

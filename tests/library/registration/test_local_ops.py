@@ -439,3 +439,42 @@ def test_a_setup_runs_again_after_the_default_dtype_has_changed() -> None:
     for dtype in (oplib.float32, oplib.float16, oplib.float32):
         oplib.set_default_dtype(dtype)
         assert jax.grad(lambda x: op(x).sum())(jnp.ones(2)).tolist() == [dtype.itemsize] * 2
+
+
+@pytest.mark.parametrize("rule", ["backward formula", "jvp rule"])
+def test_a_rule_that_closes_over_a_value_of_vmap_names_the_cure_outside_of_it(rule: str) -> None:
+    """JAX runs the rule after the map, where the value is gone."""
+
+    def scale(factor: Any, x: Any) -> Any:
+        op = custom_op(_double)
+        if rule == "jvp rule":
+            op.register_jvp(lambda primals, tangents: (2 * primals[0], tangents[0] * factor))
+        else:
+            op.register_autograd(lambda ctx, g: g * factor)
+        return op(x)
+
+    with pytest.raises(CapturedTracerError) as told:
+        jax.grad(lambda x: jax.vmap(scale)(x, x).sum())(X)
+    text = str(told.value)
+    assert text.startswith(
+        f"local::_double: the {rule} closes over a value of a trace that has ended. Got float32["
+    )
+    assert text.endswith("Make it an argument of the op.")
+    assert len(text) <= 400
+    inside = jax.vmap(lambda factor, x: jax.grad(lambda x: scale(factor, x))(x))(X, X)
+    np.testing.assert_allclose(inside, X)
+
+    @custom_op  # the cure
+    def with_argument(x: jax.Array, factor: jax.Array) -> jax.Array:
+        return x * 2
+
+    with_argument.register_autograd(
+        lambda ctx, g: (g * ctx.saved_tensors[0], None),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[1]),
+    )
+    found = jax.grad(lambda x: jax.vmap(with_argument)(x, jax.lax.stop_gradient(x)).sum())(X)
+    np.testing.assert_allclose(found, X)
+
+
+def _double(x: jax.Array) -> jax.Array:
+    return x * 2
