@@ -54,6 +54,14 @@ _MISSING_METHOD = (  # of a hijax primitive in the code of an op, in the words o
 _ADVICE_FOR_TEXTS = (
     _MISSING_METHOD,
     (
+        re.compile(r"jit\(\) got .*'static_argnums'"),
+        "Name the arguments: static_argnames='n'.",
+    ),
+    (
+        re.compile(r"jit\(\) got .*'donate_argn"),
+        "Leave it out: oplib.jit donates the memory that its function writes.",
+    ),
+    (
         re.compile(r"\S+\(\) (missing|takes|got) "),
         "Correct the call: help() of the function shows its arguments.",
     ),
@@ -83,6 +91,7 @@ _ADVICE_FOR_LINES = (  # torch's habits in a kernel on arrays
         "Use x.reshape(shape): view of an array changes its dtype.",
     ),
     (re.compile("unexpected keyword argument '(dim|keepdim)'"), "Write axis= and keepdims=, as numpy does."),
+    (re.compile("__format__"), "Print by jax.debug.print, which has the values."),
     (re.compile("read-only"), "Copy it first, or name the argument in mutates_args."),
     (re.compile(""), "Correct that line, or what it is given."),
 )
@@ -187,7 +196,7 @@ def _find_kind(error: Exception) -> type[ArgumentError | AllocationError] | None
 
 
 def _show_raw(error: Exception) -> str:
-    text = str(error).partition("\n")[0]
+    text = str(error).partition("\n")[0].partition(". Did you mean '")[0]  # a guess of new Pythons
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     return f"{type(error).__name__}: {shown.removesuffix('.')}"
 

@@ -172,6 +172,7 @@ Optimizer
   param_groups: Use optimizer.hyperparams, and optax.multi_transform for parts of the parameters.
   add_param_group: Give all parameters at first, and freeze some by requires_grad_(False).
   defaults: Use optimizer.hyperparams.
+  init update: Use optimizer.step after a backward: the optimizer keeps the state of optax.
 Tensor
   zero_grad: Assign tensor.grad = None, or use Optimizer.zero_grad.
   at: Write tensor[index] = value, or use Tensor.index_put.
@@ -235,20 +236,20 @@ OF_ARRAYS = _read_table(_ARRAY_TABLE)["jax.Array"]
 
 def suggest(error: AttributeError) -> str:
     """Returns what a kernel on arrays writes in place of an attribute that its array lacks."""
-    name, is_numpy = str(error.name), isinstance(error.obj, np.ndarray)
+    name, place = str(error.name), getattr(error.obj, "__name__", "")
+    is_numpy = isinstance(error.obj, np.ndarray) or place.startswith("numpy")
     cure = OF_ARRAYS.get(name) or "Use functions of jax.numpy"
     if name.endswith("_") and name not in OF_ARRAYS:
         cure = "Arrays have no in-place methods: use what x + y or x.at[index].set(y) returns"
     elif name not in OF_ARRAYS:
-        for place in (np,) if is_numpy else (jax.numpy, jax.nn, jax.lax):
-            if hasattr(place, name):
-                cure = f"Use {place.__name__}.{name}(x)"
+        for other in (np,) if is_numpy else (jax.numpy, jax.nn, jax.lax):
+            if hasattr(other, name):
+                cure = f"Use {other.__name__}.{name}(x)"
                 break
     if is_numpy:
         cure = cure.replace("jax.numpy", "numpy")
-    return (
-        f"a {'numpy.ndarray' if is_numpy else 'jax.Array'} has no {name!r}. {cure}, or annotate oplib.Tensor."
-    )
+    subject = place or f"a {'numpy.ndarray' if is_numpy else 'jax.Array'}"
+    return f"{subject} has no {name!r}. {cure}, or annotate oplib.Tensor."
 
 
 _PLACES = ("oplib.nn.functional", "oplib", "oplib.library", "oplib.autograd", "oplib.pytree")

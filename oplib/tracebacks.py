@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType, ModuleType, TracebackType
 from typing import NoReturn, ParamSpec, TypeVar
 
 import jax
@@ -226,13 +226,16 @@ def find_mistake(error: Exception) -> tuple[FrameType, FrameType, int] | None:
 
 
 def _fails_in_c(error: Exception, traceback: TracebackType, called: FrameType) -> bool:
-    """Tells whether a line of code on numpy arrays, also in lists, or a missing attribute has raised."""
+    """Tells whether numpy below a line, a traced array or a missing attribute of an array has raised."""
+    if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):  # no file of JAX may be below
+        return error.obj.__name__.startswith(("jax.", "numpy"))
     values = [error.obj] if isinstance(error, AttributeError) else [*called.f_locals.values()]
     lists = [[*value.values()] if isinstance(value, dict) else value for value in values]
     values += [item for value in lists if isinstance(value, (list, tuple)) for item in value]
     kinds = (np.ndarray, jax.Array) if isinstance(error, AttributeError) else np.ndarray
     code = traceback.tb_frame.f_code.co_code[traceback.tb_lasti]
-    return any(isinstance(value, kinds) for value in values) and dis.opname[code] not in _RAISES
+    is_of_array = "Tracer" in str(error) or any(isinstance(value, kinds) for value in values)
+    return is_of_array and dis.opname[code] not in _RAISES
 
 
 def _is_without_user(traceback: TracebackType | None) -> bool:

@@ -55,6 +55,6 @@ def test_a_first_mistake_gives_a_short_text(program, text, monkeypatch, forget_o
     assert len(str(caught.value)) <= LONGEST
 
 
-def test_forty_mistakes_of_each_origin_are_known():
-    assert min(len(OF_TORCH), len(OF_JAX)) >= 40
+def test_eighty_mistakes_of_each_origin_are_known():
+    assert min(len(OF_TORCH), len(OF_JAX)) >= 80
     assert len(dict([*OF_TORCH, *OF_JAX])) == len(OF_TORCH) + len(OF_JAX)

@@ -145,6 +145,7 @@ def test_each_name_is_one_of_torch_or_jax() -> None:
         jax.sharding,
         jax.nn,
         optax,
+        optax.GradientTransformation,
     )
     for place, name in CASES:
         places = (find_place_of_torch(place), *OF_JAX, *elsewhere)

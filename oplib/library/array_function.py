@@ -105,6 +105,13 @@ def select_rules(cls: Any, derivative: Derivative, jvp: Rule, batch: Rule) -> di
 
 def _make_op(cls: Any) -> Any:
     cls._binding()  # refuses methods that cannot be called
+    parameters = inspect.signature(cls.forward).parameters.values()
+    if not _has_setup(cls) and "Array" in str([parameter.annotation for parameter in parameters][:1]):
+        raise SchemaInferenceError(
+            f"{cls.__name__}: its forward has no ctx, and the class has no setup_context. Got forward("
+            f"{', '.join([parameter.name for parameter in parameters])}). Write forward(ctx, ...), or define "
+            "setup_context(ctx, inputs, output)."
+        )
     kernel = _take_forward(cls)
     schema = infer_function_schema(
         kernel, mutates_args=(), name=f"local::{cls.__name__}", overload_name="", tags=()

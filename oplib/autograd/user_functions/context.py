@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oplib.errors import AutogradError, GradientTypeError
+from oplib.errors import ArgumentValueError, AutogradError, DimensionError, GradientTypeError
 from oplib.tensor import Tensor
 from oplib.tensor.inference import refuse_saving
 
@@ -100,10 +100,27 @@ def check_saved(tensors: tuple[Any, ...], method: str, *, in_graph: bool = False
         if tensor is None:
             continue
         if not isinstance(tensor, Tensor):
+            advice = (
+                advise_saving(tensor)
+                or "Nothing else is checked for changes. Set it as an attribute: ctx.name = value."
+            )
             raise GradientTypeError(
                 f"{method}: it can only save Tensors, but argument {position} is of type "
-                f"{type(tensor).__name__}. Nothing else is checked for changes. Set it as an attribute: "
-                "ctx.name = value."
+                f"{type(tensor).__name__}. {advice}"
             )
         if in_graph and tensor._storage.is_inference:
             refuse_saving(tensor, method)
+
+
+def advise_saving(value: object) -> str:
+    """Returns what to write in place of a container of Tensors; nothing for another value."""
+    return "Give the values one by one: (*values)." if isinstance(value, (tuple, list)) else ""
+
+
+def find_unpacking(error: Exception) -> type[ArgumentValueError | DimensionError] | None:
+    """Returns the class for an error of code that unpacks a tuple with too few items; else None."""
+    if isinstance(error, ValueError) and str(error).startswith("not enough values to unpack"):
+        return ArgumentValueError
+    if isinstance(error, IndexError) and str(error).startswith("tuple index out of range"):
+        return DimensionError
+    return None

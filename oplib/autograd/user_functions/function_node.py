@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import jax
 
@@ -22,7 +22,7 @@ from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
 from oplib.tracebacks import find_user_level
 
-from .context import FunctionCtx
+from .context import FunctionCtx, find_unpacking
 from .traceable import describe_backward, trace_backward
 from .trees import NO_SPECS, Specs, flatten_gradients, unflatten_values
 
@@ -81,6 +81,13 @@ class BackwardCFunction(TapeNode, FunctionCtx):
             raise second_pass_error(self.name())
         return tuple([None if saved is None else saved.unpack(self) for saved in self._saved])
 
+    @saved_tensors.setter
+    def saved_tensors(self, value: object) -> NoReturn:  # noqa: ARG002  it is refused
+        raise AutogradError(
+            f"{self.name()}: ctx.saved_tensors was set. Tensors that are saved are checked for changes. Call "
+            "ctx.save_for_backward(x, y)."
+        )
+
     @property
     def saved_variables(self) -> tuple[Tensor | None, ...]:
         """The old name of ``saved_tensors``. Reading it warns.
@@ -120,6 +127,13 @@ class BackwardCFunction(TapeNode, FunctionCtx):
                 results = backward(self, *boxed)
         except TypeError:
             self._check_backward(len(boxed))
+            raise
+        except (ValueError, IndexError) as error:
+            if self._saved == () and (kind := find_unpacking(error)):
+                raise kind(
+                    f"{self.name()}: ctx.saved_tensors is empty in backward. Nothing was saved. Call "
+                    "ctx.save_for_backward in forward, or in setup_context."
+                ) from error
             raise
         finally:
             state.grad_enabled = run.create_graph

@@ -30,7 +30,7 @@ class NestedContext(BackwardCFunction):
         self.to_save = tuple(iterate_tensors(tensors, or_none=True))
         self._saved_structure = tree_structure(tensors)
 
-    @property
+    @BackwardCFunction.saved_tensors.getter
     def saved_tensors(self) -> tuple[Any, ...]:
         """The arguments of ``save_for_backward``, with their nesting.
 

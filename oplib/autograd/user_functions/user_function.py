@@ -181,6 +181,8 @@ class Function(metaclass=FunctionMeta):
                 return upcalls.apply_in_map(cls, args, kwargs, cls._apply)
             return cls._apply(*args, **kwargs)
         except Exception as error:
+            if type(error) is TypeError and not kwargs:
+                cls._check_forward(len(args))
             if better := refine_error(error):
                 raise better from error
             raise
@@ -249,6 +251,13 @@ class Function(metaclass=FunctionMeta):
         extra = {"keyword_only_inputs": keywords} if cls._binding().has_keyword_only else {}
         cls.setup_context(ctx, args, result, **extra)
         return result
+
+    @classmethod
+    def _check_forward(cls, count: int) -> None:
+        """Raises if forward does not take this number of arguments."""
+        names = [] if cls.setup_context is not Function.setup_context else ["ctx"]
+        names += [f"arg_{position}" for position in range(count)]
+        require_parameters(cls.forward, f"{cls.__name__}: its forward", *names)
 
     @classmethod
     def _binding(cls) -> Binding:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import jax
 
 from oplib.autograd.array_functions.array_function import Mask
-from oplib.errors import ArgumentValueError, AutogradError, DimensionError
+from oplib.autograd.user_functions.context import advise_saving, find_unpacking
+from oplib.errors import AutogradError
 from oplib.library.arguments.layout import Slot
 from oplib.library.arguments.recording import unbox
 from oplib.tensor import Tensor
@@ -85,9 +86,10 @@ class SetupContext(Context):
         """
         for index, value in enumerate(tensors):
             if value is not None and not isinstance(value, (jax.Array, Tensor)):
+                advice = advise_saving(value) or "Set other values as attributes of ctx."
                 raise NotATensorError(
                     f"save_for_backward: argument {index} is not a tensor. Got {type(value).__name__}. "
-                    f"Set other values as attributes of ctx."
+                    f"{advice}"
                 )
         self._saved = tensors
 
@@ -165,9 +167,8 @@ def refuse_nothing_saved(error: Exception, ctx: Any, op: str, saver: str) -> Non
         op: the name of the op.
         saver: the part of the op that saves; empty if there is none.
     """
-    is_unpacking = str(error).startswith(("not enough values to unpack", "tuple index out of range"))
-    if is_unpacking and isinstance(error, (ValueError, IndexError)) and not ctx.saved_tensors:
-        kind = DimensionError if isinstance(error, IndexError) else ArgumentValueError
+    kind = find_unpacking(error)
+    if kind is not None and not ctx.saved_tensors:
         advice = _tell_how_to_save(saver, None, "Call ctx.save_for_backward")
         raise kind(f"{op}: ctx.saved_tensors is empty in the backward formula. {advice}") from error
 

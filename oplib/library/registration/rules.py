@@ -89,8 +89,9 @@ def require_callable(fn: object, subject: str) -> None:
     """Raises RegistrationTypeError if an object that is to be called is not callable, or returns later."""
     refuse_later(fn, subject, RegistrationTypeError)
     if not callable(fn):
+        other = ', or "derive"' if subject.endswith("the formula") else ""
         raise RegistrationTypeError(
-            f"{subject} is required to be a callable. Got {type(fn).__name__}. Pass a function."
+            f"{subject} is required to be a callable. Got {type(fn).__name__}. Pass a function{other}."
         )
 
 

@@ -206,7 +206,8 @@ class TensorValues:
         if not isinstance(number, int):
             raise ArgumentTypeError(
                 f"index: only integer tensors of a single element can be converted to an index. "
-                f"Got {describe(self._storage.array)}. Convert it: int(tensor)."
+                f"Got {describe(self._storage.array)}. Convert it: int(tensor). Of a list or tuple that "
+                "meets a Tensor, such as ctx.saved_tensors, take an item."
             )
         return int(number)  # a bool is not accepted as an index
 

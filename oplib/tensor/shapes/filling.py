@@ -60,7 +60,7 @@ def read_size(op: str, size: tuple[Any, ...], named: Any = None) -> tuple[int, .
     except TypeError:
         raise ArgumentTypeError(
             f"{op}: argument 'size' is made of integers. Got {describe(lengths)}. Write {op}(2, 3) or "
-            f"{op}((2, 3))."
+            f"{op}((2, 3)), and give what is no length by name."
         ) from None
     if any(length < 0 for length in shape if not is_symbolic(length)):
         raise ArgumentError(

@@ -121,9 +121,9 @@ def check_options(op: str, options: FactoryOptions, rank: int) -> None:
     if options.keys() <= _COMMON:
         return
     for name in options.keys() - FactoryOptions.__annotations__.keys():
+        advice = "Write generator=" if name in ("key", "rng") else "Leave it out"
         raise ArgumentTypeError(
-            f"{op}() got an unexpected keyword argument {name!r}. Got {describe(options[name])}. Leave it "
-            "out."
+            f"{op}() got an unexpected keyword argument {name!r}. Got {describe(options[name])}. {advice}."
         )
     layout = options.get("layout")
     if layout is not None and layout is not strided:
