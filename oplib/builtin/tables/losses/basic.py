@@ -73,21 +73,20 @@ def _smooth_l1(x: Any, y: Any, beta: float) -> Any:
     size = _size(difference)
     if not beta:
         return size
-    edge, half = strong(beta, size), strong(0.5, size)
-    is_far = size >= edge
+    is_far = size >= beta
     # A finite argument, so that no gradient becomes nan; the size has no second derivative at 0.
     near = jnp.where(is_far, 0, difference)
-    return jnp.where(is_far, size - half * edge, half * near * near / edge)
+    return jnp.where(is_far, size - 0.5 * beta, 0.5 * near * near / beta)
 
 
 def _huber(x: Any, y: Any, delta: float) -> Any:
     if delta <= 0:
         raise ArgumentError("does not support non-positive values for delta", "Give one > 0.")
     difference = x - y
-    size, edge = _size(difference), strong(delta, x)
-    half, is_far = strong(0.5, size), size > edge
+    size = _size(difference)
+    is_far = size > delta
     near = jnp.where(is_far, 0, difference)
-    return jnp.where(is_far, edge * (size - half * edge), half * near * near)
+    return jnp.where(is_far, delta * (size - 0.5 * delta), 0.5 * near * near)
 
 
 def _kl_div(x: Any, y: Any, log_target: bool) -> Any:
@@ -184,8 +183,7 @@ def _clip_log_of_rest(x: Any) -> Any:
 
 
 def _clip(log: Any, is_none: Any) -> Any:
-    low = strong(-100, log)
-    return jnp.where(is_none | (log < low), low, log)
+    return jnp.where(is_none | (log < -100), -100, log)
 
 
 def _bce_with_logits(
@@ -195,12 +193,11 @@ def _bce_with_logits(
         raise ArgumentValueError("target size must be the same as input size", "Reshape one of them.")
     op = "binary_cross_entropy_with_logits"
     x, y = (lax.convert_element_type(array, promote_operands(input, target)) for array in (input, target))
-    one, zero = strong(1, x), strong(0, x)
-    log = -jnp.logaddexp(-x, zero)  # log(sigmoid(x)), smooth at 0; log(sigmoid(-x)) is log - x
+    log = -jnp.logaddexp(-x, strong(0, x))  # log(sigmoid(x)), smooth at 0; log(sigmoid(-x)) is log - x
     if pos_weight is None:
-        losses = (one - y) * x - log
+        losses = (1 - y) * x - log
     else:
-        losses = -(y * broadcast([pos_weight, x])[0] * log + (one - y) * (log - x))
+        losses = -(y * broadcast([pos_weight, x])[0] * log + (1 - y) * (log - x))
     return reduce_losses(op, losses if weight is None else losses * broadcast([weight, x])[0], reduction)
 
 
@@ -259,8 +256,7 @@ def _nll(
             return loss
         spread = input if weight is None else input * _along_axis(weight, input, axis)
         smooth = -jnp.sum(spread, axis) * lax.convert_element_type(counts, input.dtype)
-        part = strong(label_smoothing / input.shape[axis], input)
-        rest = strong(1 - label_smoothing, input)
+        part, rest = label_smoothing / input.shape[axis], 1 - label_smoothing
         return rest * loss + part * reduce_losses(op, smooth, reduction, weights=factors)
 
     return in_single(compute)(*(array for array in (input, weight) if array is not None))
@@ -314,7 +310,7 @@ def _cross_entropy_of_shares(
         )
 
     def compute(logs: Any, target: Any, weight: Any = None) -> Any:
-        rest, part = strong(1 - label_smoothing, target), strong(label_smoothing / logs.shape[axis], target)
+        rest, part = 1 - label_smoothing, label_smoothing / logs.shape[axis]
         weighted = logs if weight is None else logs * _along_axis(weight, logs, axis)
         losses = -jnp.sum(weighted * (target * rest + part), axis)
         if reduction != "mean":
@@ -330,8 +326,7 @@ def _cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any
 
     def scale(vectors: Any) -> Any:
         length = compute_norm(vectors, 2, axes, keepdim=True)
-        least = strong(eps, length)
-        return vectors / jnp.where(length < least, least, length)
+        return vectors / jnp.where(length < eps, eps, length)
 
     return in_single(lambda x, y: jnp.sum(scale(x) * scale(y), axes))(x, y)
 

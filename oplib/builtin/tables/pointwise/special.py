@@ -60,8 +60,8 @@ def _log_ndtr(x: Any) -> Any:
 def _log_ndtr_backward(ctx: Any, g: Any) -> Any:
     """Computes density / probability; below 0 without the two, which vanish."""
     (x,) = ctx.saved_tensors
-    is_low, zero = x < 0, strong(0, x)
-    low, high = jnp.where(is_low, x, zero), jnp.where(is_low, zero, x)
+    is_low = x < 0
+    low, high = jnp.where(is_low, x, 0), jnp.where(is_low, 0, x)
     density = _ROOT_OF_HALF * lax.exp(high * high * -0.5) / _ndtr(high)
     slope = jnp.where(is_low, math.sqrt(2) / _erfcx(low * -_ROOT_OF_HALF), density)
     return g * slope * (1 / math.sqrt(math.pi))
@@ -107,9 +107,9 @@ NORMAL = (
 
 
 def _entr(x: Any) -> Any:
-    is_positive, zero = x > 0, strong(0, x)
+    is_positive = x > 0
     safe = jnp.where(is_positive, x, 1)
-    elsewhere = jnp.where(x < zero, -math.inf, x - x)  # 0 at 0, and nan for nan
+    elsewhere = jnp.where(x < 0, -math.inf, x - x)  # 0 at 0, and nan for nan
     return jnp.where(is_positive, -safe * lax.log(safe), elsewhere)
 
 
@@ -130,7 +130,7 @@ def _i1(x: Any) -> Any:
     """Sums the series near 0, where JAX's second derivative is a difference of large numbers."""
     is_small = lax.abs(x) < 1
     near, away = jnp.where(is_small, x, 0), jnp.where(is_small, 1, x)
-    series = strong(1, x)
+    series = 1.0
     for k in range(9, 0, -1):
         series = 1 + near * near * series / (4 * k * (k + 1))
     return jnp.where(is_small, 0.5 * near * series, lax.exp(lax.abs(away)) * lax.bessel_i1e(away))
