@@ -358,6 +358,8 @@ def _differentiate_rest(
     options = {"retain_graph": True, "allow_unused": True, **options}
     refused: dict[int, Exception] = {}
     ends = [*targets, *_list_ends_of_errors(outputs)]
+    if not ends:  # leaves that the function made, which nobody holds
+        return [], refused
     try:
         return grad(outputs, ends, cotangents, **options)[: len(targets)], refused
     except (AutogradError, MissingRuleError):

@@ -617,3 +617,17 @@ def test_a_write_of_a_backward_outside_into_a_result_is_refused():
     with pytest.raises(TracingError, match="the backward of a Function writes into a Tensor"):
         run(oplib.jit(lambda x: WriteIntoSaved.apply(x)))
     assert oplib.jit(lambda x: WriteIntoSaved.apply(x) * 1)(x).tolist() == [1.0, 2.0]
+
+
+def test_a_result_that_depends_on_leaves_of_the_function_alone_is_differentiated_to_nothing():
+    def run():
+        return oplib.ones(2, requires_grad=True) * 2
+
+    x = oplib.ones(2, requires_grad=True)
+    for function in (run, oplib.jit(run)):
+        y = function()
+        assert y.requires_grad
+        (y * x).sum().backward()
+        assert x.grad.tolist() == [2.0, 2.0]
+        x.grad = None
+        assert oplib.autograd.grad(function().sum(), x, allow_unused=True) == (None,)
