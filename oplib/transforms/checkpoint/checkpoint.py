@@ -93,7 +93,8 @@ def checkpoint(
 
     Source:
         ``torch.utils.checkpoint.checkpoint``. Unlike in torch, a saved tensor may be read twice in one pass,
-        and a tensor that the function overwrites in place keeps its saved value.
+        a tensor that the function overwrites in place keeps its saved value, and lists and dictionaries
+        among the arguments are as they were when the function runs again.
 
     Example:
         >>> import oplib
