@@ -62,6 +62,7 @@ def validate_gradients(
                 array,
                 target,
                 representation,
+                keeps_dtype=edge[1] in edge[0].free_slots,
                 complaint=f"{source} returned an invalid gradient at index {index}",
             )
         # a leaf; it may be in shard_map
@@ -74,7 +75,13 @@ def validate_gradients(
 
 
 def _fit(
-    grad: Any, array: Any, target: Any, representation: GradientRepresentation, *, complaint: str
+    grad: Any,
+    array: Any,
+    target: Any,
+    representation: GradientRepresentation,
+    *,
+    keeps_dtype: bool,
+    complaint: str,
 ) -> Any:
     """Sums over broadcast dimensions, and casts."""
     if not is_expandable(target.shape, array.shape):
@@ -94,7 +101,7 @@ def _fit(
             if representation.tensor_mode
             else sum_to(grad, target.shape)
         )
-    if array.dtype != target.dtype:
+    if array.dtype != target.dtype and not keeps_dtype:
         grad = (
             upcalls.to_dtype(grad, target.dtype) if representation.tensor_mode else grad.astype(target.dtype)
         )

@@ -181,6 +181,7 @@ class TapeNode(Node):
         sequence_nr: ``modes.sequence_nr`` of the thread that made the node. The highest ready one runs first.
         results_are_checked: results always have the right shapes and dtypes, so the engine skips validation.
         has_one_slot: every node of the class receives one gradient, whatever ``input_metadata`` is.
+        free_slots: the slots whose gradients keep the dtype with which they arrive.
         runs_at_arrival: nodes of the class have no edges and run before all others, so the engine need not
             queue one whose gradients have arrived.
         runs_without_gradients: the node computes something even if no gradient arrives at any of its slots.
@@ -206,6 +207,7 @@ class TapeNode(Node):
     paths: Sequence[frozenset[int]] | None = None
     sequence_nr: int = 0
     has_hooks: bool = False
+    free_slots: frozenset[int] = frozenset()
     requires_grad: bool = True
     fits_gradients: bool = False  # an output got another shape unrecorded: what arrives must be fitted
     _tensor_pre_hooks: dict[int, Hooks] | None = (

@@ -17,7 +17,7 @@ from oplib.tensor import Storage, Tensor
 
 from .context import check_saved
 from .function_call import run_below
-from .function_node import BackwardCFunction
+from .function_node import BackwardCFunction, cast_gradients
 from .jvp import call_jvp
 from .recording import box_arrays, finish_call, note_arguments
 from .trees import flatten_values, pack_result, unflatten_values
@@ -26,6 +26,7 @@ from .vmap import call_own_rule, uses_own_rule
 _new: Any = object.__new__
 _NOTED = frozenset(f"{part}_{fact}" for part in ("_argument", "_output") for fact in ("count", "specs")) | {
     "needs_input_grad",
+    "output_grad_dtypes",
     "_tensor_flags",
     "_result",
 }
@@ -114,6 +115,8 @@ class HeldContext:
         saved = [None if value is None else value._storage.array for value in vars(ctx).pop("to_save", ())]
         ctx._saved = tuple([array if array is None else _save(array) for array in saved])
         boxed = [None if grad is None else ARRAYS.box(grad) for grad in grads]
+        if ctx.output_grad_dtypes is not None:
+            boxed = cast_gradients(boxed, result.pick(ctx.output_grad_dtypes))
         due = result.fill(boxed, None)
         try:
             given = ctx._get_user_fn()(ctx, *due)

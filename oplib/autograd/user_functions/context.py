@@ -6,6 +6,7 @@ from typing import Any
 
 from oplib.errors import ArgumentValueError, AutogradError, DimensionError, GradientTypeError
 from oplib.tensor import Tensor
+from oplib.tensor.dtypes.rules import normalize_dtype
 from oplib.tensor.inference import refuse_saving
 
 
@@ -20,6 +21,7 @@ class FunctionCtx:
     dirty_tensors: tuple[Tensor, ...] = ()
     non_differentiable: tuple[Tensor, ...] = ()
     materialize_grads: bool = True
+    output_grad_dtypes: tuple[Any, ...] | None = None
     _materialize_non_diff_grads: bool = True  # whether that holds for outputs that have no gradient at all
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
@@ -80,6 +82,30 @@ class FunctionCtx:
                 f"set_materialize_grads: it takes a bool. Got {type(value).__name__}. Give True or False."
             )
         self.materialize_grads = value
+
+    def set_output_grad_dtype(self, *dtypes: Any) -> None:
+        """Sets the dtype of the gradient that the backward receives for each output.
+
+        Args:
+            *dtypes: for each output a dtype, to which its gradient is cast; or None, for the dtype with which
+                it arrives, and for an output without gradient. By default it is that of the output.
+
+        Raises:
+            AutogradError: it was called before; or, after forward: there is not one for each output, or there
+                is one for an output without gradient.
+            DtypeError: an argument is no dtype, or has 64 bits while JAX's x64 is off.
+
+        Source:
+            ``torch.autograd.function.FunctionCtx.set_output_grad_dtype`` of torch 2.14.
+        """
+        if self.output_grad_dtypes is not None:
+            raise AutogradError(
+                f"set_output_grad_dtype: it was called before. Got {len(self.output_grad_dtypes)} dtypes and "
+                f"then {len(dtypes)}. Call it once, with one for each output."
+            )
+        self.output_grad_dtypes = tuple(
+            [None if dtype is None else normalize_dtype(dtype) for dtype in dtypes]
+        )
 
 
 def _check_marked(tensors: tuple[Any, ...], method: str) -> None:

@@ -19,7 +19,7 @@ from oplib.autograd.saved.saved_tensor import SavedTensor, second_pass_error
 from oplib.errors import AutogradError, SavedTensorError
 from oplib.hooks import require_parameters
 from oplib.modes import modes
-from oplib.tensor import Storage, Tensor, box
+from oplib.tensor import Storage, Tensor, box, upcalls
 from oplib.tracebacks import find_user_level
 
 from .context import FunctionCtx, find_unpacking
@@ -116,6 +116,8 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         if self.materialize_grads and _NONE in map(type, grads):
             grads = boxing.fill(grads, self.input_metadata)
         boxed: Sequence[Any] = [None if grad is None else boxing.box(grad) for grad in grads]
+        if self.output_grad_dtypes is not None:
+            boxed = cast_gradients(boxed, self.output_grad_dtypes)
         if self._output_specs:
             boxed = unflatten_values(boxed, self._output_count, self._output_specs)
         backward, state = self._get_user_fn(), modes.state
@@ -244,6 +246,14 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         self._saved = None
 
     maybe_clear_saved_tensors = release
+
+
+def cast_gradients(grads: Sequence[Any], dtypes: Sequence[Any]) -> list[Any]:
+    """Casts each gradient to its dtype; None leaves it as it is."""
+    return [
+        grad if grad is None or dtype is None else upcalls.to_dtype(grad, dtype)
+        for grad, dtype in zip(grads, dtypes, strict=True)
+    ]
 
 
 def refuse_gradient(tensor: Tensor, message: str) -> Tensor:

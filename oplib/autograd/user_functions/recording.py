@@ -107,16 +107,11 @@ def finish_call(
             note_constants(ctx, (*inputs, *leaves))
         note_origin(ctx, state)
     outputs = attach_outputs(ctx, leaves, inputs, recording=number is not None)
+    if ctx.output_grad_dtypes is not None:
+        _check_grad_dtypes(ctx, outputs)
     if number is not None:
         takes_all = ctx._materialize_non_diff_grads
-        ctx.input_metadata = tuple(
-            [
-                output._storage.array.aval
-                if isinstance(output, Tensor) and (takes_all or output._requires_grad)
-                else None
-                for output in outputs
-            ]
-        )
+        ctx.input_metadata = tuple([_find_metadata(output, takes_all) for output in outputs])
         ctx.has_one_slot = len(outputs) == 1
         ctx._saved = tuple([None if value is None else SavedTensor(value, ctx) for value in ctx.to_save])
         if state.creation_hooks:
@@ -128,6 +123,31 @@ def finish_call(
     if specs or (several and result.__class__ is not tuple):
         return pack_result(outputs, count, specs, type(result))
     return tuple(outputs) if several else outputs[0]
+
+
+def _find_metadata(output: Any, takes_all: bool) -> Any:
+    if isinstance(output, Tensor) and (takes_all or output._requires_grad):
+        return output._storage.array.aval
+    return None
+
+
+def _check_grad_dtypes(ctx: BackwardCFunction, outputs: Sequence[Any]) -> None:
+    """Checks the dtypes that ``set_output_grad_dtype`` got, and lets gradients of another dtype arrive."""
+    due: Any = ctx.output_grad_dtypes
+    if len(due) != len(outputs):
+        raise AutogradError(
+            f"{type(ctx).__name__}: set_output_grad_dtype takes a dtype or None for each result of forward. "
+            f"Got {len(due)} for {len(outputs)}. Give one for each."
+        )
+    for slot, (dtype, output) in enumerate(zip(due, outputs, strict=True)):
+        own = output._storage.spec.dtype if isinstance(output, Tensor) else None
+        if dtype is not None and (own is None or not has_gradient(own)):
+            raise AutogradError(
+                f"{type(ctx).__name__}: set_output_grad_dtype got {dtype} for result {slot}, which has no "
+                "gradient. Give None for it."
+            )
+        if dtype != own:
+            ctx.free_slots |= {slot}
 
 
 def _refuse_reserved(ctx: BackwardCFunction, name: str) -> AutogradError:

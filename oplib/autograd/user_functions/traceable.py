@@ -43,7 +43,9 @@ def describe_backward(node: Any, operands: list[Any]) -> Any:
     """
     saved = node._saved or ()
     if (
-        node._argument_specs
+        node.output_grad_dtypes is not None
+        or any(edge is not None and edge[0].free_slots for edge in node.edges)
+        or node._argument_specs
         or node._output_specs
         or any(slot is not None and slot.is_packed for slot in saved)
     ):

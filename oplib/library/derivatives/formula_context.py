@@ -104,6 +104,13 @@ class SetupContext(Context):
             "Return the new value, or take Tensors."
         )
 
+    def set_output_grad_dtype(self, *dtypes: Any) -> None:
+        """Raises: a gradient of an array has its dtype."""
+        raise AutogradError(
+            f"set_output_grad_dtype: in JAX a gradient has the dtype of its result. Got {len(dtypes)} dtypes "
+            "in a forward annotated jax.Array. Cast it in backward: g.astype(dtype)."
+        )
+
     def mark_non_differentiable(self, *outputs: Any) -> None:
         """Declares that these outputs have no gradient; a tree stands for its arrays."""
         self._non_differentiable = outputs

@@ -1,9 +1,14 @@
 """The marks of inputs and outputs on a ctx, and the names that it reserves."""
 
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import oplib
-from oplib.autograd import grad
+from oplib.autograd import Function, grad
 from oplib.errors import AutogradError, GradientTypeError
 from tests.autograd.functions import make_function
 
@@ -244,3 +249,115 @@ def test_other_names_are_the_users_own(x):
 
     node = make_function(forward).apply(x).grad_fn
     assert (node.shape, node.k, node.inputs) == ((2,), 3, [1])
+
+
+class Rounded(Function):
+    """The identity, whose result has half precision, and whose backward gets another one."""
+
+    declared: ClassVar[tuple[Any, ...]] = (oplib.float32,)
+    got: ClassVar[list[Any]] = []
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_output_grad_dtype(*Rounded.declared)
+        return x.to(oplib.float16)
+
+    @staticmethod
+    def backward(ctx, g):
+        Rounded.got.append(g.dtype)
+        return g.to(oplib.float32) * 2
+
+
+class Third(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.to(oplib.float32) / 3
+
+
+@pytest.fixture
+def got():
+    Rounded.got.clear()
+    yield Rounded.got
+    Rounded.declared = (oplib.float32,)
+
+
+DTYPES = {
+    "cast": ((oplib.float32,), oplib.float32, 2 / 3),
+    "as it arrives": ((None,), oplib.float32, 2 / 3),
+    "its own": ((oplib.float16,), oplib.float16, 2 * float(np.float16(1 / 3))),
+}
+
+
+@pytest.mark.spec("D.60")
+@pytest.mark.parametrize(("declared", "dtype", "grad"), DTYPES.values(), ids=DTYPES)
+def test_a_gradient_arrives_in_the_dtype_that_was_set_for_it(got, declared, dtype, grad):
+    Rounded.declared = declared
+    x = oplib.tensor([1.0], requires_grad=True)
+    Third.apply(Rounded.apply(x)).sum().backward()
+    assert got == [dtype]
+    assert x.grad.tolist() == [pytest.approx(grad, rel=1e-7)]
+    first = oplib.autograd.grad(Rounded.apply(x).square().sum(), x, create_graph=True)[0]
+    assert first.tolist() == [4]
+    assert oplib.autograd.grad(first.sum(), x)[0].tolist() == [8]
+
+
+@pytest.mark.spec("D.60")
+@pytest.mark.parametrize("around", [lambda f: f, jax.jit, jax.vmap], ids=["grad", "jit", "vmap"])
+def test_on_arrays_a_gradient_is_cast_too(got, around):
+    grad = around(jax.grad(lambda x: Rounded.apply(x).astype(jnp.float32).sum()))
+    assert grad(jnp.ones(2) if around is jax.vmap else jnp.ones(())).tolist() == (
+        [2, 2] if around is jax.vmap else 2
+    )
+    assert set(got) == {oplib.float32}
+
+
+@pytest.mark.spec("D.60")
+def test_dtypes_of_gradients_that_do_not_fit_the_results_are_refused(got):
+    x = oplib.tensor([1.0], requires_grad=True)
+    Rounded.declared = (None, None)
+    with pytest.raises(AutogradError, match=r"for each result of forward. Got 2 for 1. Give one for each"):
+        Rounded.apply(x)
+
+    class Place(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.set_output_grad_dtype(oplib.float32)
+            return x.argmax()
+
+        @staticmethod
+        def backward(ctx, g):
+            return None
+
+    with pytest.raises(AutogradError, match=r"got float32 for result 0, which has no gradient. Give None"):
+        Place.apply(x)
+
+    class Twice(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.set_output_grad_dtype(None)
+            ctx.set_output_grad_dtype(None)
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    with pytest.raises(AutogradError, match=r"set_output_grad_dtype: it was called before. .* Call it once"):
+        Twice.apply(x)
+
+    class OnArrays(Function):
+        @staticmethod
+        def forward(ctx, x: jax.Array) -> jax.Array:
+            ctx.set_output_grad_dtype(None)
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    with pytest.raises(AutogradError, match=r"in JAX a gradient has the dtype of its result. .* Cast it in"):
+        OnArrays.apply(x)
