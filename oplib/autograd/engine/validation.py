@@ -55,8 +55,7 @@ def validate_gradients(
         kind, own = target.__class__, array.aval  # of an array Python computes shape and dtype
         due = target.aval if is_array_class[kind] else target
         if own.shape != due.shape or own.dtype != due.dtype:
-            if fitting is None:
-                fitting = list(grads)
+            fitting = fitting or list(grads)
             fitting[index] = _fit(
                 grad,
                 array,
@@ -69,9 +68,9 @@ def validate_gradients(
         elif is_tracer_class[kind] and not representation.tensor_mode:
             summed = sum_gradient(array, jax.typeof(target))
             if summed is not array:
-                fitting = list(grads) if fitting is None else fitting
+                fitting = fitting or list(grads)
                 fitting[index] = summed
-    return grads if fitting is None else fitting
+    return fitting or grads
 
 
 def _fit(

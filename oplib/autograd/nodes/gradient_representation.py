@@ -60,8 +60,7 @@ class GradientRepresentation:
             tensor._trace = note_trace(modes.state)
         return tensor
 
-    own = box
-    """Returns a gradient as a new Tensor, to be stored."""
+    own = box  # to be stored
 
     def unbox(self, tensor: Tensor) -> Any:
         """Returns a Tensor as a gradient."""

@@ -10,16 +10,17 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from oplib.autograd.array_functions.array_function import has_gradient
+from oplib.autograd.grad_mode import recording_off
 from oplib.autograd.nodes.gradient_representation import ARRAYS, is_array_class
 from oplib.autograd.saved.saved_tensor import SavedTensor
+from oplib.autograd.tangents import run_without_tangents
 from oplib.errors import AutogradError, describe
 from oplib.tensor import Storage, Tensor
 
 from .context import check_saved
-from .function_call import run_below
 from .function_node import BackwardCFunction, cast_gradients
 from .jvp import call_jvp
-from .recording import box_arrays, finish_call, note_arguments
+from .recording import box_arrays, finish_call
 from .trees import flatten_values, pack_result, unflatten_values
 from .vmap import call_own_rule, uses_own_rule
 
@@ -171,10 +172,11 @@ class ArrayCall:
         values = mold.fill(boxes)
         ctx = _new(cls._backward_cls)
         ctx.needs_input_grad = mold.fill([box._requires_grad for box in boxes], False)
-        note_arguments(ctx, mold.flags, mold.count, mold.specs)
+        ctx._tensor_flags, ctx._argument_count, ctx._argument_specs = mold.flags, mold.count, mold.specs
         first = mold.count - len(self._names)
         keywords = dict(zip(self._names, values[first:], strict=True))
-        result = box_arrays(run_below(cls._call_forward, ctx, values[:first], keywords))
+        with recording_off():
+            result = box_arrays(run_without_tangents(cls._call_forward, ctx, values[:first], keywords))
         kept = {name: vars(ctx)[name] for name in ("to_save", "saved_for_forward") if name in vars(ctx)}
         constant, dirty = set(map(id, ctx.non_differentiable)), set(map(id, ctx.dirty_tensors))
         finish_call(ctx, result, boxes)

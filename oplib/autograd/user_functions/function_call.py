@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from oplib.autograd.nodes.gradient_representation import is_tracer_class
-from oplib.autograd.tangents import run_without_tangents
-from oplib.modes import modes
 from oplib.tensor import Tensor, read_array
 from oplib.tensor.storage.overlay import overlays
 
@@ -68,14 +66,3 @@ def are_traced(inputs: Sequence[Tensor]) -> bool:
     if overlay is not None and overlay.takes_writes and overlay.is_current_trace():
         return False
     return any(is_tracer_class[type(read_array(tensor))] for tensor in inputs)
-
-
-def run_below(function: Callable[..., Any], *args: Any) -> Any:
-    """Runs a forward with the tape and forward mode off."""
-    state = modes.state
-    before = state.grad_enabled
-    state.grad_enabled = False
-    try:
-        return run_without_tangents(function, *args)
-    finally:
-        state.grad_enabled = before

@@ -23,7 +23,7 @@ from .context import FunctionCtx, check_saved
 from .function_node import BackwardCFunction
 from .jvp import push_tangents_through
 from .outputs import attach_outputs
-from .trees import NO_SPECS, PLAIN, Specs, flatten_values, pack_result
+from .trees import NO_SPECS, PLAIN, flatten_values, pack_result
 
 _RESERVED = frozenset(
     name
@@ -49,22 +49,6 @@ def box_arrays(result: Any) -> Any:
     ]
     count = len(result) if isinstance(result, tuple) else 1
     return pack_result(boxed, count, specs, type(result))
-
-
-def note_arguments(ctx: BackwardCFunction, flags: Sequence[bool], count: int, specs: Specs) -> None:
-    """Notes how the arguments of a call are laid out. Its class has what most calls have.
-
-    Args:
-        ctx: the ctx of the call.
-        flags: for each flat argument whether it is a Tensor.
-        count: the number of arguments.
-        specs: the structures of arguments that are containers of Tensors.
-    """
-    ctx._tensor_flags = flags
-    if count != 1:
-        ctx._argument_count = count
-    if specs:
-        ctx._argument_specs = specs
 
 
 def finish_call(

@@ -15,7 +15,7 @@ from oplib.tracebacks import find_user_level, refine_error
 
 from .function_call import Binding, are_traced
 from .function_node import BackwardCFunction
-from .recording import finish_call, note_arguments
+from .recording import finish_call
 from .trees import NO_SPECS, PLAIN, flatten_values, unflatten_values
 
 _new: Any = object.__new__
@@ -209,7 +209,7 @@ class Function(metaclass=FunctionMeta):
                 return upcalls.apply_as_op(cls, args, keywords)
         ctx = _new(cls._backward_cls)
         ctx.needs_input_grad = unflatten_values(needs, len(values), specs) if specs else tuple(needs)
-        note_arguments(ctx, flags, len(values), specs)
+        ctx._tensor_flags, ctx._argument_count, ctx._argument_specs = flags, len(values), specs
         state = modes.state
         tangents = None if state.dual_level is None else find_tangents(inputs)
         number = None
@@ -220,7 +220,7 @@ class Function(metaclass=FunctionMeta):
         is_on_tape = number is not None and state.region is None
         if not is_on_tape and cls._is_users and tangents is None and are_traced(inputs):
             return upcalls.apply_as_op(cls, args, keywords)
-        # The lines of run_below: its frame would be a part of the cost of each Function.
+        # Without calls: their frames would be a part of the cost of each Function.
         before = state.grad_enabled, state.forward_enabled
         state.watchers -= state.dual_level is not None and before[1]  # as switch_forward_mode does
         state.grad_enabled = state.forward_enabled = False
