@@ -75,7 +75,8 @@ class OpOverloadPacket(Redirecting):
         return self._qualified_op_name.replace("::", ".")
 
     def __repr__(self) -> str:
-        return f"<OpOverloadPacket(op='{self}', overloads={self.overloads()})>"
+        schemas = "; ".join([str(overload._schema) for overload in self._overloads])
+        return f"<OpOverloadPacket(op='{self}', overloads={self.overloads()}, schema='{schemas}')>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return find_packet, (self._qualified_op_name,)
@@ -129,7 +130,7 @@ class OpsNamespaces:
         ... def twice(x: jax.Array) -> jax.Array:
         ...     return 2 * x
         >>> ops.docs.twice
-        <OpOverloadPacket(op='docs.twice', overloads=['default'])>
+        <OpOverloadPacket(op='docs.twice', overloads=['default'], schema='docs::twice(Tensor x) -> Tensor')>
         >>> ops.docs.twice.default.name()
         'docs::twice'
     """

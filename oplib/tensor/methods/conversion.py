@@ -287,9 +287,10 @@ def _make_cast(name: str, dtype: np.dtype[Any]):
 
     cast.__name__, cast.__qualname__ = name, f"TensorDtypes.{name}"  # pickle finds it there
     cast.__doc__ = f"Returns the tensor as {dtype.name}; the tensor itself if it is {dtype.name}."
-    if dtype.name not in ("float64", "complex128"):  # which need JAX's x64
-        call = f">>> oplib.ones(2).{name}().dtype.name\n    '{dtype.name}'"
-        cast.__doc__ += f"\n\nExample:\n    >>> import oplib\n    {call}\n"
+    call = f">>> oplib.ones(2).{name}().dtype.name\n    '{dtype.name}'"
+    if dtype.name in ("float64", "complex128"):
+        call = call.replace(">>> ", ">>> import jax\n    >>> with jax.enable_x64(True):\n    ...     ")
+    cast.__doc__ += f"\n\nExample:\n    >>> import oplib\n    {call}\n"
     return cast
 
 

@@ -91,7 +91,10 @@ class TestPacket:
         packet = ops.look.f
         assert isinstance(packet, OpOverloadPacket)
         assert str(packet) == "look.f"
-        assert repr(packet) == f"<OpOverloadPacket(op='look.f', overloads={packet.overloads()})>"
+        assert repr(packet).startswith(
+            f"<OpOverloadPacket(op='look.f', overloads={packet.overloads()}, schema='"
+        )
+        assert all(str(getattr(packet, name)._schema) in repr(packet) for name in packet.overloads())
         assert packet.__name__ == "f"
         assert packet._qualified_op_name == "look::f"
 
