@@ -17,7 +17,7 @@ _LIMITS = {"jax_persistent_cache_min_compile_time_secs": 0.0, "jax_persistent_ca
 
 _SWITCHES = {"compile_kernels", "compiled_autograd", "fast_path", "record_lines", "stage_host_scalars"}
 
-_counting = threading.Lock()
+_counting = threading.RLock()
 
 
 class Config:

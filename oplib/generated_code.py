@@ -23,7 +23,7 @@ from .tracebacks import refine_error
 
 # CPython 3.11 counts the depth of a tree per interpreter. Two threads that convert trees at once get a
 # SystemError, so all of oplib converts them here (CPython issue 106905).
-_converting = threading.Lock()
+_converting = threading.RLock()
 
 
 class CodeWriter:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+import oplib
+from oplib.autograd.saved import mutation
 from oplib.testing.leftovers import World
 from tests.interrupts import find_leftovers, find_locks, find_taken
 from tests.trainings import FORWARDS, Training, check_interrupts, forward_plain, register_cube
@@ -56,3 +59,11 @@ def test_thousands_of_signals_leave_a_training_as_it_should_be():
         signal.signal(signal.SIGALRM, handler)
     assert count == 4000
     assert training.first_step() == training.expected
+
+
+def test_a_finalizer_that_interrupts_the_holder_of_a_lock_may_take_it_again():
+    oplib.jit(lambda x: x * oplib.rand(1))(oplib.ones(1))
+    locks = find_locks().values()
+    assert len(locks) > 10
+    for_other_threads = [lock for lock in locks if isinstance(lock, type(threading.Lock()))]
+    assert for_other_threads == [mutation._active]  # it says that a block is open, and nobody waits for it

@@ -19,7 +19,7 @@ for _name in (NAMESPACE, DATACLASSES):
     _insertion_order.enter_context(optree.dict_insertion_ordered(True, namespace=_name))
 atexit.register(_insertion_order.close)
 
-_registration = threading.Lock()
+_registration = threading.RLock()
 _seen_nodes: set[type[Any]] = set()  # the classes that only register_seen has registered
 
 

@@ -53,7 +53,7 @@ class ProgramCache:
 
     def __init__(self) -> None:
         self._programs: OrderedDict[Any, BackwardProgram] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._numbers = 0
         self._compilers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 

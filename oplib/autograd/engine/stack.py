@@ -14,7 +14,7 @@ _STEP = 1000
 _MOST_STEPS = 30
 """The number of times that the limit is raised. More depth is probably an endless recursion."""
 
-_changing = threading.Lock()
+_changing = threading.RLock()
 _steps = 0
 
 

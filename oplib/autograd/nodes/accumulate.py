@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .backward_run import BackwardRun
 
 _new: Any = object.__new__
-_making = threading.Lock()
+_making = threading.RLock()
 # One lock for all leaves. A lock per leaf would cost each recorded call as much as its node.
 adding = threading.RLock()
 
@@ -159,7 +159,7 @@ def existing_accumulator(tensor: Tensor) -> AccumulateGrad | None:
 
 
 def _make_accumulator(leaf: Tensor) -> AccumulateGrad:
-    """Makes the accumulator unless another thread has made it."""
+    """Makes the accumulator unless another thread has made it, or a finalizer that ran here."""
     is_new = False
     with _making:
         held: Any = leaf._accumulator
@@ -169,8 +169,12 @@ def _make_accumulator(leaf: Tensor) -> AccumulateGrad:
             accumulator.variable = leaf
             if leaf._backward_hooks is not None:
                 accumulator.has_hooks = True
-            leaf._accumulator = ref(accumulator)
-            is_new = True
+            reference = ref(accumulator)
+            if leaf._accumulator is held:
+                leaf._accumulator = reference
+                is_new = True
+            else:
+                return _make_accumulator(leaf)
     if is_new:
         tell_creation(accumulator)
     return accumulator

@@ -319,7 +319,7 @@ class SpecializationCache:
 
     def __init__(self) -> None:
         self._by_key: dict[Hashable, Specialization] = {}
-        self._writing = threading.Lock()
+        self._writing = threading.RLock()
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -340,5 +340,6 @@ class SpecializationCache:
             specialization.last_use = next(_uses)
             held = self._by_key.setdefault(key, specialization)
             if len(self._by_key) > CAPACITY:
-                del self._by_key[min(self._by_key, key=lambda each: self._by_key[each].last_use)]
+                oldest = min(tuple(self._by_key.items()), key=lambda entry: entry[1].last_use)
+                self._by_key.pop(oldest[0], None)
         return held

@@ -25,7 +25,7 @@ class StaticWatch:
         self._op = op
         self._values: dict[str, set[object]] = {}
         self._warned: set[str] = set()
-        self._counting = threading.Lock()
+        self._counting = threading.RLock()
 
     def note(self, layout: Layout) -> None:
         """Notes the static arguments of a new specialization.

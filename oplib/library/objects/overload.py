@@ -39,7 +39,7 @@ class NamedObjects(Generic[Named]):
     def __init__(self) -> None:
         self.defined: dict[str, Named] = {}
         self.retired: WeakValueDictionary[str, Named] = WeakValueDictionary()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def intern(self, name: str, make: Callable[[], Named]) -> Named:
         """Returns the object of a name, and makes it at the first use."""

@@ -62,7 +62,7 @@ class Generator:
         # a key, its numbers with a place for the count, and its kind
         self._unwrapped: tuple[Any, Any, Any] = (None, None, None)
         self._birth = next(births)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._trace: object = get_opaque_trace_state()
 
     def __repr__(self) -> str:

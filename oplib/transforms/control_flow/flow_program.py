@@ -132,7 +132,7 @@ def _describe_operands(values: Sequence[Any]) -> list[Hashable] | None:
 
 
 _programs: ProgramTable[StoredProgram] = ProgramTable()
-_lock = threading.Lock()  # of the table
+_lock = threading.RLock()  # of the table
 
 
 def run_program(

@@ -43,7 +43,7 @@ class _Reading(threading.local):
 
 
 _reading = _Reading()
-_lock = threading.Lock()
+_lock = threading.RLock()
 _watching: dict[int, list[str]] = {}
 _OPENING: tuple[Any, ...] = (builtins, io)
 _replaced: list[Any] = [module.open for module in _OPENING]

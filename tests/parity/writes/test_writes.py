@@ -21,6 +21,7 @@ from .paths import GRADS, OPS, PATHS, Path, find_path
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.spec("D.44"),
     pytest.mark.filterwarnings(
         "ignore:.*output with one or more elements", "ignore:.*oplib.jit has compiled"
     ),
