@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from oplib.builtin.kernels.interpolation import find_ranges, interpolate
-from oplib.builtin.kernels.promotion import in_single, is_integral, strong
+from oplib.builtin.kernels.promotion import get_items, in_single, is_integral, strong
 from oplib.builtin.kernels.windows import Windows, check_input_rank, check_numbers, repeat_for_axes
 from oplib.builtin.rows.row import NetworkRow, Row
 from oplib.builtin.tables.reductions.basic import find_extremum
@@ -41,17 +42,38 @@ def max_pool(
     windows = Windows(sizes, kernel=kernel_size, **steps, ceil_mode=ceil_mode)
     lowest = strong(jnp.iinfo(input.dtype).min if is_integral(input.dtype) else -jnp.inf, input)
     numbers = _number_items(sizes)
-    items, indices = windows.gather(input, lowest), windows.gather(numbers, strong(-1, numbers))
+    fixed = lax.stop_gradient(input)
+    items, indices = windows.gather(fixed, lowest), windows.gather(numbers, strong(-1, numbers))
     indices = lax.expand_dims(indices, range(1, input.ndim - rank + 1))
     indices = jnp.broadcast_to(indices, items.shape)
     if len(items) > _MANY_ITEMS:
-        return _take_first(lax.stop_gradient(items), items, indices, 0)
+        return _select(rank, input, *_take_first(items, indices, 0))
     best, where = items[0], indices[0]
     for item, index in zip(items[1:], indices[1:], strict=True):
-        is_chosen = _is_better(lax.stop_gradient(item), lax.stop_gradient(best)) | (where < strong(0, where))
-        is_chosen &= index >= strong(0, index)  # padding is as small as the least item
+        is_chosen = _is_better(item, best) | (where < 0)
+        is_chosen &= index >= 0  # padding is as small as the least item
         best, where = jnp.where(is_chosen, item, best), jnp.where(is_chosen, index, where)
-    return best, where
+    return _select(rank, input, best, where)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _select(rank: int, input: Any, values: Any, where: Any) -> tuple[Any, Any]:  # noqa: ARG001  of the rule
+    """Returns the values of the input at positions in its channels, which are known, and the positions."""
+    return values, where
+
+
+@_select.defjvp
+def _push_selected(rank: int, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """Takes the tangents at the positions, whose transpose adds each gradient at one position."""
+    return tuple(primals[1:]), (_pick(rank, tangents[0], primals[2]), tangents[2])
+
+
+def _pick(rank: int, array: Any, where: Any) -> Any:
+    """Returns items at positions in their channels."""
+    flat = array.reshape(*array.shape[: array.ndim - rank], math.prod(array.shape[-rank:]))
+    pick = partial(jnp.take_along_axis, axis=-1, mode="promise_in_bounds")
+    places = where.reshape(*flat.shape[:-1], math.prod(where.shape[-rank:]))
+    return get_items(pick, flat, places).reshape(where.shape)
 
 
 def _is_better(item: Any, best: Any) -> Any:
@@ -64,10 +86,10 @@ def _number_items(sizes: Sequence[int]) -> Any:
     return lax.iota(default_int_dtype(), math.prod(sizes)).reshape(sizes)
 
 
-def _take_first(key: Any, items: Any, indices: Any, axis: int) -> tuple[Any, Any]:
-    """Returns the items and positions along an axis where the key is largest; the first of equal ones."""
-    is_there = indices >= strong(0, indices)  # padding is as small as the least item
-    best = lax.expand_dims(find_extremum(jnp.max, key, axis, jnp.int32, is_there), (axis,))
+def _take_first(items: Any, indices: Any, axis: int) -> tuple[Any, Any]:
+    """Returns the largest items along an axis and their positions; the first of equal ones."""
+    is_there = indices >= 0  # padding is as small as the least item
+    best = lax.expand_dims(find_extremum(jnp.max, items, axis, jnp.int32, is_there), (axis,))
     first, where = (
         jnp.take_along_axis(array, best, axis, mode="promise_in_bounds") for array in (items, indices)
     )
@@ -128,6 +150,11 @@ def _find_counts(rank: int, input: Any, output_size: Sequence[int], *, has_chann
 def _adaptive_avg_pool(rank: int, input: Any, output_size: Sequence[int]) -> Any:
     result, counts = input, _find_counts(rank, input, output_size, has_channels=rank == 3)
     for axis, count in zip(range(input.ndim - rank, input.ndim), counts, strict=True):
+        if count and not result.shape[axis] % count:
+            shape = (count, result.shape[axis] // count)
+            split = result.reshape(*result.shape[:axis], *shape, *result.shape[axis + 1 :])
+            result = in_single(partial(jnp.mean, axis=axis + 1))(split)
+            continue
         mean = partial(jnp.mean, axis=axis, keepdims=True)
         parts = [
             in_single(mean)(lax.slice_in_dim(result, start, stop, axis=axis))
@@ -141,9 +168,24 @@ def _adaptive_max_pool(rank: int, input: Any, output_size: Sequence[int]) -> tup
     """Returns values and positions; the gradient goes to the first of equal items."""
     counts = _find_counts(rank, input, output_size, has_channels=True)
     sizes = input.shape[-rank:]
-    items, indices = (_gather_ranges(array, counts) for array in (input, _number_items(sizes)))
-    indices = jnp.broadcast_to(indices, items.shape)
-    return _take_first(lax.stop_gradient(items), items, indices, items.ndim - 1)
+    numbers, fixed = _number_items(sizes), lax.stop_gradient(input)
+    if all(count and not size % count for size, count in zip(sizes, counts, strict=True)):
+        where = _find_even(fixed, numbers, counts)
+    else:
+        items, indices = (_gather_ranges(array, counts) for array in (fixed, numbers))
+        where = _take_first(items, jnp.broadcast_to(indices, items.shape), items.ndim - 1)[1]
+    return _pick(rank, input, where), where
+
+
+def _find_even(array: Any, numbers: Any, counts: Sequence[int]) -> Any:
+    """Returns the first position of the largest item of each range, for ranges of one size."""
+    lead = array.ndim - len(counts)
+    inside = [lead + 1 + 2 * position for position in range(len(counts))]
+    pairs = zip(numbers.shape, counts, strict=True)
+    shape = [part for size, count in pairs for part in (count, size // count)]
+    items = array.reshape(*array.shape[:lead], *shape)
+    is_best = (items == jnp.max(items, inside, keepdims=True)) | jnp.isnan(items)
+    return jnp.min(jnp.where(is_best, numbers.reshape(shape), numbers.size), inside)
 
 
 def _gather_ranges(array: Any, counts: Sequence[int]) -> Any:

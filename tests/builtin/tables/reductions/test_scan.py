@@ -1,0 +1,51 @@
+"""Scans of long axes, which CPUs compute in another form than accelerators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import oplib
+
+torch = pytest.importorskip("torch")
+NAN, INF = float("nan"), float("inf")
+ROWS = {
+    "many": np.random.default_rng(0).uniform(0.9, 1.1, (3, 257)),
+    "edges": np.array([[1.0, -0.0, NAN, 2.0], [INF, -INF, 1.0, 0.0], [-0.0, -0.0, 0.0, 3.0]]),
+    "one": np.ones((3, 1)),
+    "none": np.ones((3, 0)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+def test_cumulative_sums_and_products_are_those_of_torch(name: str, dim: int, rows: str, dtype: str) -> None:
+    def run(lib: Any) -> list[Any]:
+        x = lib.tensor(ROWS[rows].astype(np.float32), dtype=getattr(lib, dtype), requires_grad=True)
+        y = getattr(lib, name)(x, dim)
+        (gradient,) = lib.autograd.grad(y.sum(), x)
+        return [y.detach().float().numpy(), gradient.float().numpy()]
+
+    step = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}[dtype]
+    ours, theirs = run(oplib), run(torch)
+    np.testing.assert_allclose(ours[0], theirs[0], rtol=step)
+    if rows != "edges":
+        np.testing.assert_allclose(ours[1], theirs[1], rtol=step)
+
+
+def test_a_cumulative_sum_has_both_modes_and_is_mapped() -> None:
+    x = np.arange(12.0, dtype=np.float32).reshape(3, 4)
+    value, tangent = jax.jvp(lambda x: oplib.cumsum(x, 1), (x,), (x + 1,))
+    np.testing.assert_array_equal(value, np.cumsum(x, 1))
+    np.testing.assert_array_equal(tangent, np.cumsum(x + 1, 1))
+    np.testing.assert_array_equal(jax.vmap(lambda x: oplib.cumsum(x, 0))(x), np.cumsum(x, 1))
+    gradient = jax.vmap(jax.grad(lambda x: (oplib.cumsum(x, 0) * x).sum()))(x)
+    np.testing.assert_array_equal(gradient, np.cumsum(x, 1) + np.cumsum(x[:, ::-1], 1)[:, ::-1])
+    whole = oplib.cumsum(oplib.tensor([True, False, True]), 0)
+    assert whole.tolist() == [1, 1, 2]
+    assert oplib.cumprod(oplib.tensor(3.0), 0).item() == 3.0
