@@ -31,7 +31,7 @@ def _add_up(array: Any, axis: int) -> Any:
 
 @_add_up.defjvp
 def _push_sums(axis: int, primals: Any, tangents: Any) -> tuple[Any, Any]:
-    return _add_up(*primals, axis), lax.cumsum(*tangents, axis)
+    return _add_up(primals[0], axis), lax.cumsum(tangents[0], axis)
 
 
 def _multiply_up(array: Any, axis: int) -> Any:
