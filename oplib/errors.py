@@ -19,7 +19,7 @@ written for torch still works::
     │   ├── ArgumentTypeError (TypeError)     an argument of a type that no overload accepts
     │   ├── ArgumentValueError (ValueError)   an argument of the right type with an invalid value
     │   ├── ArgumentOverflowError (OverflowError) an integer that no dtype holds
-    │   ├── MissingAttributeError (AttributeError) a method of Tensors that an array lacks
+    │   ├── MissingAttributeError (AttributeError) an attribute that is absent, or cannot be set
     │   ├── UnsupportedArgumentError (NotImplementedError) a mode or shape for which the op is not defined
     │   └── UnsupportedDtypeError (NotImplementedError, TypeError) a dtype for which the op is not defined
     ├── ResultError (RuntimeError)            a kernel's result that does not fit its schema
@@ -128,7 +128,7 @@ class ArgumentOverflowError(ArgumentError, OverflowError):
 
 
 class MissingAttributeError(ArgumentError, AttributeError):
-    """A method of Tensors that is asked of an array, in a kernel or rule on arrays."""
+    """A method of Tensors that is asked of an array, or an attribute that cannot be set."""
 
 
 class UnsupportedArgumentError(ArgumentError, NotImplementedError):

@@ -16,7 +16,7 @@ from oplib.autograd.nodes.error import Error
 from oplib.autograd.nodes.node import Gradients, SavedArray, SavedState, TapeNode
 from oplib.autograd.recording.origins import number_node
 from oplib.autograd.saved.saved_tensor import SavedTensor, second_pass_error
-from oplib.errors import AutogradError, SavedTensorError
+from oplib.errors import AutogradError, MissingAttributeError, SavedTensorError
 from oplib.hooks import require_parameters
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box, upcalls
@@ -83,7 +83,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
 
     @saved_tensors.setter
     def saved_tensors(self, value: object) -> NoReturn:  # noqa: ARG002  it is refused
-        raise AutogradError(
+        raise MissingAttributeError(
             f"{self.name()}: ctx.saved_tensors was set. Tensors that are saved are checked for changes. Call "
             "ctx.save_for_backward(x, y)."
         )

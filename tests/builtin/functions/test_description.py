@@ -231,7 +231,7 @@ def test_a_function_shows_one_example():
     assert [name for name, doc in shown if doc.count("Example:") > 1] == []
 
 
-WITHOUT = {"cuda": "it needs a GPU", "double": "x64", "cdouble": "x64", "float_power_": "x64"}
+WITHOUT = {"cuda": "it needs a GPU", "float_power_": "x64"}
 
 
 def test_each_public_method_of_tensor_has_an_example():
