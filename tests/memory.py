@@ -64,12 +64,19 @@ def drop_compiled() -> None:
 
 def drop_if_large(item: pytest.Item, following: pytest.Item | None) -> None:
     """Drops what was compiled if this process holds much; between files where the system does not tell."""
-    global _floor, _peak  # noqa: PLW0603  of this process
-    held = read_resident()
+    global _peak  # noqa: PLW0603  of this process
     if (peak := read_peak()) > _peak[0]:
         _peak = peak, item.nodeid
-    is_last = following is not None and following.path != item.path
-    if is_last if held is None else held > max(DROP_ABOVE, _floor + GROWTH):
+    if following is not None and following.path != item.path and read_resident() is None:
+        drop_compiled()
+    drop_above_floor()
+
+
+def drop_above_floor() -> None:
+    """Drops what was compiled if this process holds much, within a test that runs many programs too."""
+    global _floor  # noqa: PLW0603  of this process
+    held = read_resident()
+    if held is not None and held > max(DROP_ABOVE, _floor + GROWTH):
         drop_compiled()
         _floor = read_resident() or 0.0
 

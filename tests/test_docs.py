@@ -19,6 +19,7 @@ import pytest
 import oplib
 from oplib.autograd.compiled_autograd import counters
 from tests.documents import ROOT, find_pages, has_pairs, read_examples, read_pairs
+from tests.memory import drop_above_floor
 
 OTHERWISE_LATER = {
     "print_saved_residuals(": "this JAX names the jitted function that a saved value comes from",
@@ -213,6 +214,7 @@ def test_the_docstring_examples_of_a_module_are_right(name):
     # The examples of composed functions get their import when the function is written.
     for case in Finder(exclude_empty=True).find(module, extraglobs={"oplib": oplib}):
         runner.run(case, out=said.write)
+        drop_above_floor()  # the examples of oplib are some hundred programs
     assert runner.summarize(verbose=False).failed == 0, said.getvalue()
 
 

@@ -50,7 +50,7 @@ def test_programs_of_jax_are_dropped_between_files_where_the_system_does_not_tel
     dropped = []
     monkeypatch.setattr(memory, "_RESIDENT", tmp_path / "statm")
     monkeypatch.setattr(memory, "drop_compiled", lambda: dropped.append(1))
-    first, second = SimpleNamespace(path=tmp_path / "a"), SimpleNamespace(path=tmp_path / "b")
+    first, second = (SimpleNamespace(path=tmp_path / name, nodeid=name) for name in "ab")
     memory.drop_if_large(first, first)
     assert not dropped
     memory.drop_if_large(first, second)
