@@ -23,7 +23,7 @@ from oplib.builtin.kernels.promotion import (
     sum_items,
 )
 from oplib.builtin.rows.row import NetworkRow, ProductRow, Row
-from oplib.builtin.tables.reductions.moments import compute_distances
+from oplib.builtin.tables.reductions.moments import compute_distances, multiply_distances
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
@@ -344,7 +344,7 @@ def _cdist(
         raise ArgumentError("only supports non-negative p", "Give 0 or more.")
     are_many = max(x1.shape[-2], x2.shape[-2]) > _MANY_ROWS
     multiplies = may_multiply and (are_many, True, False)[_MODES_OF_CDIST.index(compute_mode)]
-    compute = partial(compute_distances, order=p, product="values and slopes" if multiplies else "")
+    compute = multiply_distances if multiplies and p == 2 else partial(compute_distances, order=p)
     return in_single(compute)(*broadcast_batches(x1, x2))
 
 

@@ -117,13 +117,13 @@ def _local_response_norm(
 # Distances --------------------------------------------------------------------------------------------------
 
 
-def _pdist(input: Any, p: float = 2.0, *, product: str = "") -> Any:
+def _pdist(input: Any, p: float = 2.0) -> Any:
     if input.ndim != 2 or p < 0:
         raise ArgumentError(
             "only supports 2D tensors, and non-negative p values", "Give one vector in each row."
         )
     places = np.ravel_multi_index(np.triu_indices(input.shape[0], 1), (input.shape[0],) * 2)
-    distances = in_single(lambda x: compute_distances(x, x, p, product=product))(input)
+    distances = in_single(lambda x: compute_distances(x, x, p))(input)
     picked = distances.reshape(-1).at[places.astype(np.int32)]
     return picked.get(mode="promise_in_bounds", unique_indices=True, indices_are_sorted=True)
 
@@ -168,7 +168,6 @@ ROWS = (
         "pdist(Tensor input, float p=2.) -> Tensor",
         _pdist,
         "distances between all pairs of different rows, each pair once",
-        kernels=(("cpu", partial(_pdist, product="slopes")),),
         dtypes="hf",
         autocast="cuda float32",
     ),

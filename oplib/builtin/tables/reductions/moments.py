@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -115,18 +114,8 @@ def compute_norm(array: Any, order: float, axes: Sequence[int], keepdim: bool) -
     return _power(total, 1 / order)
 
 
-def compute_distances(x: Any, y: Any, order: float, *, product: str = "") -> Any:
-    """Returns the norms of the differences of each row of one matrix and each row of another.
-
-    Args:
-        x: the rows of the result.
-        y: its columns.
-        order: of the norm.
-        product: what of a norm of order 2 comes from a product of the matrices, which is fast and has
-            fewer digits: nothing, "slopes", or "values and slopes".
-    """
-    if product and order == 2:
-        return _measure(x, y, product)
+def compute_distances(x: Any, y: Any, order: float) -> Any:
+    """Returns the norms of the differences of each row of one matrix and each row of another."""
     away = lax.expand_dims(x, (x.ndim - 1,)) - lax.expand_dims(y, (y.ndim - 2,))
     return compute_norm(away, order, (x.ndim,), keepdim=False)
 
@@ -139,22 +128,19 @@ def _sum_rows(x: Any, y: Any) -> Any:
     return jnp.sum(x * y, -1, keepdims=True)
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(2,))
-def _measure(x: Any, y: Any, product: str) -> Any:
-    if product == "slopes":
-        return compute_distances(x, y, 2)
+@jax.custom_jvp
+def multiply_distances(x: Any, y: Any) -> Any:
+    """Returns the distances of rows by a product of the matrices, which is fast and has fewer digits."""
     squares = _sum_rows(x, x) + _sum_rows(y, y).mT - 2 * _multiply(x, y)
     return jnp.sqrt(jnp.maximum(squares, 0))
 
 
-@_measure.defjvp
-def _push_distances(product: str, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+@multiply_distances.defjvp
+def _push_distances(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     (x, y), (of_x, of_y) = primals, tangents
-    length = _measure(x, y, product)
+    length = multiply_distances(x, y)
     is_zero = length == 0
     scale = jnp.where(is_zero, 0, 1 / jnp.where(is_zero, 1, length))
-    middle = lax.stop_gradient(jnp.sum(y, -2, keepdims=True) / max(y.shape[-2], 1))
-    x, y = x - middle, y - middle  # which keeps digits, and changes nothing
     own = _sum_rows(x, of_x) + _sum_rows(y, of_y).mT
     return length, scale * (own - _multiply(of_x, y) - _multiply(x, of_y))
 

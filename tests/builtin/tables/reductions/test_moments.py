@@ -64,6 +64,35 @@ def test_a_mode_without_products_keeps_the_digits_of_close_rows() -> None:
     np.testing.assert_array_equal(oplib.cdist(x[:25], y[:25]).diagonal(), exact[:25])
 
 
+@pytest.mark.parametrize(
+    ("function", "far"),
+    [(name, far) for name in ("cdist", "pdist") for far in (1e8, 1e12)]
+    + [("cdist", np.inf), ("cdist", np.nan)],
+)
+def test_a_far_row_leaves_the_gradients_of_near_rows_as_they_are(function: str, far: float) -> None:
+    y = draw(30, 0)
+    y[7] = far
+    near = np.arange(30) != 7
+    x = draw(4, 1)
+
+    def measure(x: Any, y: Any) -> Any:
+        if function == "cdist":
+            return oplib.cdist(x, y)[:, near].sum()
+        places = np.triu_indices(30, 1)
+        is_near = near[places[0]] & near[places[1]]
+        return oplib.nn.functional.pdist(y)[is_near].sum()
+
+    def exact(x: Any, y: Any) -> Any:
+        if function == "cdist":
+            return find_distances(x, y[near]).sum()
+        rows = y[near]
+        first, second = np.triu_indices(len(rows), 1)
+        return jnp.sqrt(jnp.sum(jnp.square(rows[first] - rows[second]), -1)).sum()
+
+    found, expected = (jax.grad(find, 1)(x, y) for find in (measure, exact))
+    np.testing.assert_allclose(found[near], expected[near], rtol=1e-9, atol=1e-9)
+
+
 def test_distances_of_batches_map_and_broadcast_with_many_rows() -> None:
     x, y = np.stack([draw(30, 0), draw(30, 1)]), draw(7, 2)
     exact = np.stack([find_distances(one, y) for one in x])
