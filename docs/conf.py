@@ -228,6 +228,6 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-skip-member", skip_member)
     app.connect("autodoc-process-docstring", read_property, priority=400)  # before napoleon
     app.connect("autodoc-process-docstring", quote_overloads, priority=400)
-    for name in ("connected_components", "jax", "traitlets"):  # they log each step
+    for name in ("jax", "traitlets"):  # they log each step
         logging.getLogger(name).setLevel(logging.WARNING)
     app.connect("missing-reference", find_public_name)

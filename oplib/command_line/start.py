@@ -1,4 +1,4 @@
-"""What a command needs before the library is imported; ``oplib/__init__.py`` imports this module first.
+"""The first steps of a command; ``oplib/__init__.py`` imports this module before the rest of the library.
 
 Ctrl-C ends the process in one line. A file of the current folder, such as ``jax.py``, hides no module.
 """

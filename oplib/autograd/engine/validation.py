@@ -52,7 +52,7 @@ def validate_gradients(
                 f"{source}: the gradient at index {index} is not a Tensor. Got {type(array).__name__}, "
                 "expected a Tensor or None. Return a Tensor."
             )
-        kind, own = target.__class__, array.aval  # of an array Python computes shape and dtype
+        kind, own = target.__class__, array.aval  # its own attributes would cost Python more
         due = target.aval if is_array_class[kind] else target
         if own.shape != due.shape or own.dtype != due.dtype:
             fitting = fitting or list(grads)

@@ -180,7 +180,7 @@ class TapeNode(Node):
             No gradient, and no None, comes along an edge to which none of those that have arrived flows.
         sequence_nr: ``modes.sequence_nr`` of the thread that made the node. The highest ready one runs first.
         results_are_checked: results always have the right shapes and dtypes, so the engine skips validation.
-        has_one_slot: every node of the class receives one gradient, whatever ``input_metadata`` is.
+        has_one_slot: the node receives one gradient, whatever ``input_metadata`` is.
         free_slots: the slots whose gradients keep the dtype with which they arrive.
         runs_at_arrival: nodes of the class have no edges and run before all others, so the engine need not
             queue one whose gradients have arrived.

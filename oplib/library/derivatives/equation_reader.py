@@ -172,9 +172,8 @@ class EquationReader:
         avals = [var.aval for var in equation.invars]
         if body is _keep:
             body = jax.make_jaxpr(_keep)(*avals)
-        elif body is None and hasattr(
-            params.get("linear"), "trace"
-        ):  # *op.lin*; loops have a tuple of that name
+        elif body is None and hasattr(params.get("linear"), "trace"):
+            # it is *op.lin*; a loop has a tuple of that name
             body = params["linear"].trace(avals)
         elif body is None and {"call", "levels"} <= params.keys() and not params["call"].record.is_linear:
             body = params["call"].trace(params["levels"], avals, derivable=True)

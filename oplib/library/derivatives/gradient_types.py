@@ -81,7 +81,7 @@ class GradientTypes:
         return _TypedFormula(self, formula, targets, sources).run
 
     def _check_given(self, grads: Sequence[Any], targets: Sequence[int]) -> tuple[Any, ...]:
-        """Returns what a formula for all devices gives; one for a single device cannot give such types."""
+        """Returns the gradients of a formula, unless a type is not the one that JAX requires."""
         for grad, index in zip(grads, targets, strict=True):
             due = self.inputs[index].to_ct_aval()
             if grad is not None and (own := jax.typeof(grad)) != due:

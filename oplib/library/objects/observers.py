@@ -100,9 +100,9 @@ def run_observed(overload: OpOverload, values: Sequence[Any], run: Run, read: Re
 
 
 def map_arrays(outcome: Any, function: Callable[[Any], Any], kind: Any = jax.Array) -> Any:
-    """Returns an outcome with others in place of its arrays, or of what is of another kind.
+    """Returns an outcome with each leaf of a kind replaced by what a function returns for it.
 
-    Its Tensors become new ones around them.
+    Its Tensors become new ones around the new arrays.
     """
 
     def map_leaf(leaf: Any) -> Any:

@@ -14,8 +14,11 @@ from oplib.pytree import tree_map
 
 Result = TypeVar("Result")
 
-
 _CONTAINERS = (list, tuple, dict, OrderedDict, defaultdict, deque)
+_RUNS_AGAIN = (
+    "checkpoint: the function ran again in the backward pass, on the same arguments. It must find what it "
+    "found in the forward: copy a list before you take items from it, and pass no iterator."
+)
 
 
 def copy_containers(values: Any) -> Any:
@@ -32,12 +35,6 @@ def run_again(region: Callable[[], Result]) -> Result:
     except Exception as error:
         error.add_note(_RUNS_AGAIN)
         raise
-
-
-_RUNS_AGAIN = (
-    "checkpoint: the function ran again in the backward pass, on the same arguments. It must find what it "
-    "found in the forward: copy a list before you take items from it, and pass no iterator."
-)
 
 
 def run_and_restore(region: Callable[[], Result]) -> Result:
