@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -257,11 +258,11 @@ def written_tensors() -> Pair:
 
 def large_save() -> Pair:
     """A file of 128 MB, beside ``numpy.savez``."""
-    folder = Path(tempfile.mkdtemp())
+    folder = tempfile.TemporaryDirectory()  # removed with the last case that refers to it
     tensor, array = oplib.zeros(32, 2**20), np.zeros((32, 2**20), np.float32)
     return (
-        Case(lambda: oplib.save({"weight": tensor}, folder / "mine")),
-        Case(lambda: np.savez(folder / "its.npz", weight=array)),
+        Case(lambda: oplib.save({"weight": tensor}, Path(folder.name) / "mine")),
+        Case(lambda: np.savez(Path(folder.name) / "its.npz", weight=array)),
     )
 
 
@@ -376,7 +377,10 @@ def read_item(torch: Any) -> Pair:
 
 def many_loads(torch: Any) -> Pair:
     """A file of 1,000 small Tensors."""
-    folder = Path(tempfile.mkdtemp())
+    folder = tempfile.TemporaryDirectory()
     for library, name in ((oplib, "mine"), (torch, "its")):
-        library.save({str(place): library.full((4,), 1.0) for place in range(1000)}, folder / name)
-    return Case(lambda: oplib.load(folder / "mine")["0"]), Case(lambda: torch.load(folder / "its")["0"])
+        library.save({str(place): library.full((4,), 1.0) for place in range(1000)}, Path(folder.name) / name)
+    mine, its = (
+        partial(library.load, Path(folder.name) / name) for library, name in ((oplib, "mine"), (torch, "its"))
+    )
+    return Case(lambda: (mine()["0"], folder)[0]), Case(lambda: (its()["0"], folder)[0])

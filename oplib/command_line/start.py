@@ -23,7 +23,8 @@ def _start() -> None:
     is_module = argument == "-m" and ("-m", "oplib") in pairwise(sys.orig_argv)  # it is not yet found
     if is_module and not sys.flags.safe_path:
         del sys.path[0]  # the current folder, which load_module adds again
-    is_command = is_module or argument.endswith(("/oplib", "\\oplib.exe"))
+    is_script = argument.endswith(("/oplib", "\\oplib.exe")) and os.path.isfile(argument)  # noqa: PTH113  an early import
+    is_command = is_module or is_script
     if is_command and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, end_process)
 
