@@ -176,7 +176,7 @@ WRONG = [
 # The programs of these pages stand beside the same ones for torch and JAX, which have no annotations.
 COMPARED = {"coming_from_torch", "coming_from_jax"}
 # Formulas of solvers are read beside mathematics, and tests of pytest have no annotations.
-UNANNOTATED = COMPARED | {"functions", "testing"}
+UNANNOTATED = COMPARED | {"functions", "hijax", "testing"}
 BRIEF = (
     "# pyright: standard\n# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, "
     "allow-untyped-decorators, no-warn-return-any\n"
@@ -193,6 +193,9 @@ PYRIGHT = {
 }
 # Lines of pages at which a checker complains, and why.
 EXPLAINED = {
+    "class Wave(Base):": "JAX's class has another name in each version",
+    "class Bend(Base):": "JAX's class has another name in each version",
+    "show(t.grad.tolist())": "grad may be None, and here the backward has run",
     "show(lambda: log1mexp(a, a))": "the page shows the error",
     "show(lambda: mixture(a))  # an array is not a list": "the page shows the error",
     "show(lambda: mixture([a, None]))  # a member is missing": "the page shows the error",

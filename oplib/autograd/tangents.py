@@ -185,6 +185,14 @@ def freeze_tensor(tensor: Tensor) -> Tensor:
     return frozen
 
 
+def set_apart(tensor: Tensor) -> Tensor:
+    """Returns a tensor with the value, edge and tangent that a tensor has before it is written."""
+    apart = freeze_tensor(tensor)
+    if apart is not tensor and (tangent := find_tangent(tensor)) is not None:
+        set_tangent(apart, freeze_tensor(tangent))
+    return apart
+
+
 def write_value(tensor: Tensor, result: Tensor) -> None:
     """Replaces the value of a tensor. Its history does not change."""
     tensor._storage.write(result._storage.array)

@@ -85,6 +85,20 @@ def test_a_hook_may_keep_the_old_value_of_an_in_place_op(assert_agrees, name):
     assert_agrees(run)
 
 
+@pytest.mark.parametrize("name", ["mul_", "sin_", "div_", "pow_", "lerp_", "a view"])
+def test_an_in_place_op_below_hooks_keeps_its_tangent(assert_agrees, name):
+    def run(lib):
+        forward_ad = lib.autograd.forward_ad
+        with forward_ad.dual_level():
+            x = forward_ad.make_dual(leaf(lib, 1, 2), lib.tensor([3.0, 5.0]))
+            with graph(lib).saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
+                y = x * 1
+                IN_PLACE[name](lib, y, x)
+            return forward_ad.unpack_dual(y).tangent.detach()
+
+    assert_agrees(run)
+
+
 def order_of_packing(lib, inside):
     a = leaf(lib, 2)
     with graph(lib).saved_tensors_hooks(lambda t: 2 * t, lambda t: t):

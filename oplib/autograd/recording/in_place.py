@@ -13,7 +13,7 @@ from typing import Any
 from jax.core import Tracer
 
 from oplib.autograd.nodes.accumulate import gradient_edge
-from oplib.autograd.tangents import carries_tangents, find_tangent, freeze_tensor, write_tangent
+from oplib.autograd.tangents import carries_tangents, find_tangent, set_apart, write_tangent
 from oplib.errors import ArgumentError, AutogradError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, can_cast, upcalls
@@ -123,7 +123,7 @@ def update_in_place(tensor: Tensor, compute: Callable[[Tensor], Tensor], op: str
     """
     while True:
         seen = tensor._storage.owner.array
-        operand = freeze_tensor(tensor) if modes.state.hook_pairs else tensor
+        operand = set_apart(tensor) if modes.state.hook_pairs else tensor
         if write_in_place(tensor, compute(operand), op, seen) is not None:
             return tensor
 

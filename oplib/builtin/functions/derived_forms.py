@@ -10,7 +10,7 @@ from inspect import Parameter
 from typing import Any
 
 from oplib.autograd.recording.in_place import check_may_write, write_in_place
-from oplib.autograd.tangents import freeze_tensor
+from oplib.autograd.tangents import set_apart
 from oplib.builtin.in_place import require_tensor_to_write
 from oplib.builtin.values import is_item
 from oplib.builtin.writing.resizing import write_enlarging
@@ -32,7 +32,7 @@ _MAY_NOT_WRITE = (
     "or {0}._requires_grad or __modes.state.watchers"
 )
 # a hook for saved tensors may keep the old value that it gets, so that is a tensor of its own
-_APART = "if __modes.state.hook_pairs: {0} = __freeze(__target)"
+_APART = "if __modes.state.hook_pairs: {0} = __set_apart(__target)"
 _OWNER_ARRAY = "__storage.array if __storage.__class__ is __Storage else __get_owner_array(__storage)"
 _WRITE = (
     "__written = __write(__target, None, {!r}, __seen)\nif __written is not None: return __written\ncontinue"
@@ -78,7 +78,7 @@ def specify_in_place(
         "__Storage": Storage,
         "__choose_call": choose_call,
         "__get_owner_array": get_owner_array,
-        "__freeze": freeze_tensor,
+        "__set_apart": set_apart,
         "__write": write_enlarging if enlarges else _write_exact if is_exact else write_in_place,
     }
     doc = (
