@@ -123,10 +123,7 @@ def checkpoint(
     if use_reentrant:
         is_plain = context_fn is noop_context_fn and respect_saved_tensors_hooks is None
         _check_reentrant(kwargs, is_plain=is_plain)
-        is_told = (
-            modes.state.dual_level is not None or is_inside_trace()
-        )  # of what is differentiated otherwise
-        if modes.grad_enabled and not is_told:
+        if modes.grad_enabled and modes.state.dual_level is None and not is_inside_trace():
             check_backward_validity(args)
         return CheckpointFunction.apply(function, preserve_rng_state, *args)
     if not modes.grad_enabled:
