@@ -232,7 +232,7 @@ class TensorMethods(Generic[TensorT]):
             Zero for the items that are set.
 
         Source:
-            torch.Tensor.fill_diagonal_
+            ``torch.Tensor.fill_diagonal_``
 
         Example:
             >>> import oplib
