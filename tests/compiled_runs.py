@@ -36,7 +36,7 @@ LEFT_OUT = (RECORDED, INSIDE_TRACE, SUSPENDED, RAISED)
 
 KEEPS_MODE = "a compiled pass keeps grad mode off for all of its time"
 EXCEPTIONS: dict[str, str] = {
-    "test_ended.py::test_a_backward_from_one_of_a_body_raises": "JAX refuses the ended value in its own words",
+    "test_ended.py::test_a_backward_from_one_of_a_body_raises": "JAX refuses the value in its own words",
     "OfAPass::test_finds_the_mode_around_the_pass": KEEPS_MODE,
     "OfAPass::test_computes_gradients_when_the_pass_frees_what_it_holds": KEEPS_MODE,
     "test_kept_gradients.py::test_the_gradient_of_a_sum_is_made_once": "a program makes its results anew",
