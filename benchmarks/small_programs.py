@@ -16,7 +16,7 @@ import numpy as np
 import oplib
 
 from .rounds import Case
-from .steps import make_steps
+from .steps import make_steps, make_writes
 
 Pair = tuple[Case, Case]
 SHAPE = (8, 8)
@@ -239,21 +239,8 @@ def added_gradients() -> Pair:
 
 def written_tensors() -> Pair:
     """Writes of 50 Tensors in one program."""
-    tensors = [oplib.zeros(1) for _ in range(COUNT)]
-
-    @oplib.jit
-    def touch() -> None:
-        for tensor in tensors:
-            tensor.add_(1)
-
-    bare = jax.jit(lambda arrays: [array + 1 for array in arrays], donate_argnums=0)
-    state = [[jnp.zeros(1) for _ in tensors]]
-
-    def by_hand() -> Any:
-        state[0] = bare(state[0])
-        return state[0][0]
-
-    return Case(lambda: (touch(), tensors[0])[1]), Case(by_hand)
+    mine, by_hand = make_writes(COUNT)
+    return Case(mine), Case(by_hand)
 
 
 def large_save() -> Pair:

@@ -15,7 +15,7 @@ from oplib.tensor import Tensor
 from oplib.torch_names import make_dir as _make_dir
 from oplib.tracebacks import find_user_level
 
-from .array_functions.compilation import name_search
+from .array_functions.compilation import advise_first_nan
 from .nodes.locations import find_frame, locate_line, note_location, show_location
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def explain_node_error(error: BaseException, node: TapeNode) -> None:
     )
     if node._location is not None:
         _tell_location(error, show_location(*locate_line(node._location)))
-    name_search(error)
+    advise_first_nan(error)
     if modes.anomaly:
         _tell_forward(error, node)
 

@@ -119,7 +119,7 @@ def _describe(way: Sequence[Any], ways: Ways) -> tuple[str, str]:
     if isinstance(last, Program):
         return "", f"{_CONSTANTS}{last._name}"
     nodes = [index for index in marks if isinstance(way[index], TapeNode)]
-    name = ways.name(way[: nodes[0] if nodes else marks[-1] + 1]).replace("._grad", ".grad") or "no name"
+    name = re.sub(r"\._grad\b", ".grad", ways.name(way[: nodes[0] if nodes else marks[-1] + 1])) or "no name"
     node: Any = last._grad_fn if isinstance(last, Tensor) else last
     return _show_node(node), f"saved for the backward of {name}" if nodes else name
 

@@ -64,10 +64,10 @@ def _tell_line(error: FloatingPointError, found: Exception) -> None:
         error.add_note(
             f"Traced at {lines[-1].filename}:{lines[-1].lineno}, in {lines[-1].name}: {lines[-1].line}"
         )
-        name_search(error)
+        advise_first_nan(error)
 
 
-def name_search(error: BaseException) -> None:
+def advise_first_nan(error: BaseException) -> None:
     """Says in an error of ``jax.debug_nans`` how to find the call that made the NaN, and its operands."""
     if isinstance(error, FloatingPointError) and _SEARCH not in getattr(error, "__notes__", ()):
         error.add_note(_SEARCH)

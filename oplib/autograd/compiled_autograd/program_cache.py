@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile, zip_longest
 from typing import Any
 
-from oplib.autograd.array_functions.compilation import name_search
+from oplib.autograd.array_functions.compilation import advise_first_nan
 from oplib.autograd.array_functions.tokens import next_token
 
 from .state import cpp_verbose_log_fn, snapshot_verbose_logging_enabled
@@ -40,7 +40,7 @@ class BackwardProgram:
         try:
             results = () if self._compiled is None else self._compiled(*inputs)
         except FloatingPointError as error:
-            name_search(error)
+            advise_first_nan(error)
             raise
         if self._forwarded is None:
             return results
