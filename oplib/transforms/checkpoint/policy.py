@@ -64,7 +64,7 @@ class SelectiveCheckpointContext:
 
 
 Kept = Any
-"""The outcome of a call, with a function for each array that returns the array; None if the op runs again."""
+"""The outcome of a call, with a function in place of each array; None if the op runs again."""
 Storage = defaultdict[OpOverload, list[Kept]]
 
 
@@ -88,7 +88,7 @@ def _keep(policy: Policy, storage: Storage, pairs: Sequence[HookPair], call: Obs
     outcome = call.run()
     if call.overload not in SAC_IGNORED_OPS:
         decision = decide(policy, call, outcome)
-        hold = partial(_pack, pairs) if pairs else partial(partial, _return)
+        hold = partial(_pack, pairs) if pairs else _hold
         if decision in _OFFLOAD:
             hold = _offload
         is_kept = decision in _SAVE or decision in _OFFLOAD
@@ -219,8 +219,8 @@ def _pack(pairs: Sequence[HookPair], array: Any) -> partial[Any]:
     return partial(lambda: unpack_through(pairs, packed)._storage.array)
 
 
-def _return(array: Any) -> Any:
-    return array
+def _hold(array: Any) -> partial[Any]:
+    return partial(_move, array, None)
 
 
 def _restore(hold: partial[Any]) -> Any:
