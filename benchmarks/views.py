@@ -22,7 +22,7 @@ LARGE = (2**14, 2**10)  # 64 MB
 
 
 def measure(effort: Effort) -> Iterator[Row]:
-    """Yields one row after another; only a write into a large Tensor has a bound."""
+    """Yields one row after another; writes into a large Tensor and below many views have bounds."""
     (array,) = arrays = make_arrays(1)
     (plain,) = make_constants(arrays)
     (leaf,) = make_leaves(arrays)
@@ -38,6 +38,10 @@ def measure(effort: Effort) -> Iterator[Row]:
     yield Row(
         "a copy, x[3] *= 2.0 and backward", "the same with a product", None, _compare_steps(leaf, effort)
     )
+    few, many = (_make_viewed(array, count) for count in (1, 1000))
+    for what, write in (("x.add_(1.0)", _add_one), ("x[3] = 1.0", _set_row_to_one)):
+        cost = compare(Case(write, *many), Case(write, *few), effort)
+        yield Row(f"{what} with 1,000 views", "the same with one view", 1.5, cost)
     row, whole = oplib.ones(LARGE[1]), oplib.ones(*LARGE)
     for what, bound, write, by_hand, operand in (
         ("x[3] = row, of 64 MB", 20.0, _set_row, _set_array_row, row),
@@ -49,6 +53,12 @@ def measure(effort: Effort) -> Iterator[Row]:
 
 def _compare_steps(leaf: oplib.Tensor, effort: Effort) -> Any:
     return compare(Case(_step_in_place, leaf), Case(_step_out_of_place, leaf), effort)
+
+
+def _make_viewed(array: jax.Array, count: int) -> tuple[oplib.Tensor, list[oplib.Tensor]]:
+    """Returns a Tensor and views of it, which are not read."""
+    base = oplib.tensor(array)
+    return base, [base[index % ROW] for index in range(count)]
 
 
 class _Donating:
@@ -76,6 +86,15 @@ def _set_row(x: oplib.Tensor, row: oplib.Tensor) -> oplib.Tensor:
 def _add_in_place(x: oplib.Tensor, y: oplib.Tensor) -> oplib.Tensor:
     x.add_(y)
     return x[ROW]
+
+
+def _add_one(x: oplib.Tensor, _: list[oplib.Tensor]) -> oplib.Tensor:
+    return x.add_(1.0)
+
+
+def _set_row_to_one(x: oplib.Tensor, _: list[oplib.Tensor]) -> oplib.Tensor:
+    x[ROW] = 1.0
+    return x
 
 
 def _take(x: Any) -> Any:

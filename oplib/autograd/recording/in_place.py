@@ -165,7 +165,7 @@ def write_in_place(tensor: Tensor, result: Tensor, op: str, seen: Any = None) ->
                 return None
             storage.array = array
             storage.version += 1
-            if tensor._views is not None:
+            if tensor._restricted_views is not None:
                 note_write(tensor)
             return tensor
     return _write_with_history(tensor, result, op, seen)

@@ -38,8 +38,7 @@ def rebase_history(tensor: Tensor, edge: Edge | None) -> None:
     root = tensor._root
     if root is None:
         take_over(tensor, edge or (enter_node(Overwritten.make(tensor), modes.state), 0))
-        if tensor._views is not None:
-            mark_stale(tensor, StaleView, restricted_only=False)
+        mark_stale(tensor, StaleView, restricted_only=False)
         if edge is None:
             tell_creation(tensor._grad_fn)
         return
@@ -59,7 +58,7 @@ def rebase_history(tensor: Tensor, edge: Edge | None) -> None:
 def note_write(tensor: Tensor) -> None:
     """Marks views that may not be rebased, after a write that the tape does not record."""
     root = tensor if tensor._root is None else tensor._root
-    if root._views is not None:
+    if root._restricted_views is not None:
         mark_stale(root, StaleView, restricted_only=True)
 
 

@@ -61,7 +61,9 @@ def make_view(
     return view
 
 
-def _share(tensor: Tensor, frame: Frame | Chain, starts: Starts, state: ModeState) -> Tensor:
+def _share(
+    tensor: Tensor, frame: Frame | Chain, starts: Starts, state: ModeState, *, creation: int = 0
+) -> Tensor:
     """Makes a view without history, and registers it at its root."""
     root: Tensor | None = tensor._root
     storage: Any = tensor._storage
@@ -79,9 +81,11 @@ def _share(tensor: Tensor, frame: Frame | Chain, starts: Starts, state: ModeStat
     view._storage = make_view_storage(base, chain, starts)
     view._root = root
     if not state.grad_enabled or state.inference:
-        view._creation = Creation.INFERENCE if state.inference else Creation.NO_GRAD
-    elif tensor._creation:
-        view._creation = tensor._creation
+        creation = Creation.INFERENCE if state.inference else Creation.NO_GRAD
+    elif not creation:
+        creation = tensor._creation
+    if creation:
+        view._creation = creation
     if tensor._trace is not None:
         view._trace = tensor._trace
     if tensor._scope:
@@ -91,7 +95,7 @@ def _share(tensor: Tensor, frame: Frame | Chain, starts: Starts, state: ModeStat
     if tensor._tangent_source is not None:
         origin, before = tensor._tangent_source or (tensor, ())
         view._tangent_source = (origin, (*before, path))
-    note_view(root, view)
+    note_view(root, view, creation)
     return view
 
 
@@ -108,12 +112,10 @@ def make_views(
         name: the name of the node.
     """
     state = modes.state
-    views = [_share(tensor, frame, starts, state) for frame, starts in pairs]
-    restricted = not state.grad_enabled or state.inference
+    views = [_share(tensor, frame, starts, state, creation=Creation.SEVERAL) for frame, starts in pairs]
     for view in views:
-        view._creation = view._creation if restricted else Creation.SEVERAL
         view._requires_grad = tensor._requires_grad
-    if tensor._requires_grad and not restricted and views:
+    if tensor._requires_grad and state.grad_enabled and not state.inference and views:
         node = SeveralViewsNode.make(name, tensor, [frame.shape for frame, _ in pairs], join)
         enter_node(node, state)
         for slot, view in enumerate(views):
@@ -186,6 +188,7 @@ def turn_views_back(root: Tensor, frame: Frame | Chain, others: Sequence[Tensor]
     known = {*map(id, others)}
     for view in take_views(root):
         if id(view) not in known:
+            known.add(id(view))  # one that was restricted later is in both lists
             _turn_back(view, root, frame)
         note_view(root, view)
 
@@ -223,12 +226,12 @@ def adopt_view(result: Tensor, tensor: Tensor, frame: Frame, *, is_one_of_severa
         is_one_of_several: whether the op returns several views.
     """
     state = modes.state
-    view = _share(tensor, frame, (), state)
+    creation = Creation.SEVERAL if is_one_of_several else Creation.ORDINARY
+    view = _share(tensor, frame, (), state, creation=creation)
     view._storage.array = result._storage.array
     result._storage, result._root = view._storage, view._root
-    creation = Creation.SEVERAL if is_one_of_several and not view._creation else view._creation
-    if creation:
-        result._creation = creation
+    if view._creation:
+        result._creation = view._creation
     if tensor._requires_grad:
         result._requires_grad = True
     note_view(_root_of(result), result)

@@ -14,7 +14,7 @@ from oplib.autograd.recording.rebase import rebase_history
 from oplib.autograd.recording.view import make_view
 from oplib.errors import AutogradError, describe
 from oplib.tensor import Tensor
-from oplib.tensor.views import Creation, Reshape
+from oplib.tensor.views import Creation, Reshape, note_view
 from oplib.tensor.views.view_storage import refuse_shared_items
 from oplib.tracebacks import find_user_level
 
@@ -154,5 +154,8 @@ def _restrict(outputs: Sequence[Any], dirty: set[int]) -> None:
     tensors = [output for output in outputs if isinstance(output, Tensor)]
     creation = Creation.SEVERAL if len(tensors) > 1 else Creation.FUNCTION
     for tensor in tensors:
-        if tensor._root is not None and id(tensor) not in dirty:
-            tensor._creation = creation
+        root = tensor._root
+        if root is not None and id(tensor) not in dirty:
+            was_restricted, tensor._creation = tensor._creation, creation
+            if not was_restricted:
+                note_view(root, tensor)

@@ -364,7 +364,7 @@ class _CallWriter:
                 with code.block("elif __is_done := __storage.array is __array:"):
                     code.write("__storage.array = __output", "__storage.version += 1")
                 with code.block("if __is_done:"):
-                    with code.block(f"if {written}._views is not None:"):
+                    with code.block(f"if {written}._restricted_views is not None:"):
                         code.write(f"__note_write({written})")
                     code.write(f"return {written}")
 

@@ -71,7 +71,7 @@ def _call(op: OpOverload, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
     layout, flat = make_layout(dispatcher.schema, values, dispatcher.record.operand, op=dispatcher.name)
     if not _write(dispatcher, layout, tensor, take_numbers(dispatcher.record, layout, flat)):
         return dispatcher.call_on_tensors(layout, flat, values)
-    if tensor._views is not None:
+    if tensor._restricted_views is not None:
         note_write(tensor)
     return tensor
 

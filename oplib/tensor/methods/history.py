@@ -36,6 +36,7 @@ class TensorHistory(Generic[TensorT]):
     _post_accumulate_hooks: OrderedDict[int, Callable[[TensorT], None]] | None = None
     _retains_grad: bool = False
     _views: list[Any] | None = None  # weak references to the views of this root, see tensor/views/lineage.py
+    _restricted_views: list[Any] | None = None  # likewise, those whose history may not be rebased
 
     @property
     def requires_grad(self) -> bool:
@@ -61,7 +62,7 @@ class TensorHistory(Generic[TensorT]):
                 f"Got {describe(self._storage.array)}. Convert it first: tensor.to(oplib.float32)."
             )
         self._requires_grad = bool(value)
-        if value and self._views is not None:
+        if value:
             share_requires_grad(self)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:

@@ -28,35 +28,47 @@ class Creation(enum.IntEnum):
 
 
 _FEW = 8
+LISTS = "_restricted_views", "_views"
 
 
-def note_view(root: Any, view: Any) -> None:
+def note_view(root: Any, view: Any, creation: int | None = None) -> None:
     """Registers a view at its root, so that both can keep the same history.
 
     The root holds the view weakly. References to dead views are removed when the list has doubled, so each
-    view of a root costs the same.
+    view of a root costs the same. Views whose history may not be rebased have a list of their own, because
+    a write that the tape does not record looks at no others.
+
+    Args:
+        root: the tensor whose history the view shares.
+        view: the view.
+        creation: how it was made; None to read it from the view, which takes a while.
     """
-    views: list[Any] | None = root._views
+    if creation is None:
+        creation = view._creation
+    views: list[Any] | None = root._restricted_views if creation else root._views
     if views is None:
-        views = root._views = [_FEW]  # the first item is the length at which dead references are removed
+        views = [_FEW]  # the first item is the length at which dead references are removed
+        setattr(root, LISTS[not creation], views)
     elif len(views) > views[0]:
         alive = [ref for ref in views[1:] if ref() is not None]
-        views = root._views = [2 * len(alive) + _FEW, *alive]
+        views[:] = [2 * len(alive) + _FEW, *alive]
     views.append(weakref.ref(view))
 
 
-def take_views(root: Any) -> list[Any]:
+def take_views(root: Any, *, restricted_only: bool = False) -> list[Any]:
     """Returns the registered views of a root, and removes them from it."""
-    views = root._views
-    if views is None:
-        return []
-    root._views = None
-    return [view for view in (ref() for ref in views[1:]) if view is not None]
+    taken: list[Any] = []
+    for name in LISTS[:1] if restricted_only else LISTS:
+        views = getattr(root, name)
+        if views is not None:
+            setattr(root, name, None)
+            taken += [view for reference in views[1:] if (view := reference()) is not None]
+    return taken
 
 
 def has_views(root: Any) -> bool:
     """Tells whether there are registered views of a tensor."""
-    return any(ref() is not None for ref in (root._views or ())[1:])
+    return any(ref() is not None for name in LISTS for ref in (getattr(root, name) or ())[1:])
 
 
 def mark_stale(root: Any, stale: type, *, restricted_only: bool) -> None:
@@ -67,28 +79,8 @@ def mark_stale(root: Any, stale: type, *, restricted_only: bool) -> None:
         stale: the class of views that must look up their history.
         restricted_only: marks only views whose history may not be rebased. For these a write is enough.
     """
-    if restricted_only and not _has_restricted(root):
-        return
-    for view in take_views(root):
-        if restricted_only and not view._creation:
-            note_view(root, view)
-        else:
-            change_class(view, stale)
-
-
-def _has_restricted(root: Any) -> bool:
-    """Tells whether a view of a root may not be rebased. It removes the list of views if none lives."""
-    views: list[Any] = root._views
-    references, is_any_alive = views[1:], False
-    for reference in references:
-        view = reference()
-        if view is not None:
-            if view._creation:
-                return True
-            is_any_alive = True
-    if not is_any_alive and len(views) == len(references) + 1:  # no other thread has registered one
-        root._views = None
-    return False
+    for view in take_views(root, restricted_only=restricted_only):
+        change_class(view, stale)
 
 
 def share_requires_grad(root: Any) -> None:

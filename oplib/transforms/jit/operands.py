@@ -28,7 +28,7 @@ _DEFAULTS: dict[str, Any] = {
     name: getattr(Tensor, name, None)
     for name in (
         "_storage", "_requires_grad", "_grad_fn", "_backward_hooks", "_post_accumulate_hooks", "_views",
-        "_grad",
+        "_restricted_views", "_grad",
     )
 }  # fmt: skip
 

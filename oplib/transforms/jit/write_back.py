@@ -89,7 +89,7 @@ class WriteBack:
     def note(self, tensors: Sequence[Tensor]) -> None:
         """Notes the writes at views, and counts those through ``tensor.data``."""
         for tensor in self._take_written(tensors):
-            if tensor._views is not None:
+            if tensor._restricted_views is not None:
                 note_write(tensor)
         for operand, index, count in self._effects.alias_writes:
             list_aliases(tensors[self._at[operand]]._storage)[index].version += count
@@ -174,7 +174,7 @@ class WriteBack:
         for operand, value in effects.flags:
             tensor = tensors[at[operand]]
             tensor._grad_fn, tensor._output_nr, tensor._requires_grad = None, 0, value
-            if value and tensor._views is not None:
+            if value:
                 share_requires_grad(tensor)
 
     def complete(self, tensors: Sequence[Tensor], made: Sequence[Tensor], outputs: Sequence[Any]) -> None:

@@ -19,6 +19,7 @@ from oplib.tensor.storage.class_changes import change_class
 from oplib.tensor.storage.escape import note_trace
 from oplib.tensor.storage.overlay import Overlay, overlays
 from oplib.tensor.views import AliasStorage, ViewStorage
+from oplib.tensor.views.lineage import LISTS
 
 from .entries import read_entries, restore_entries
 from .paths import CapturedPath
@@ -90,8 +91,7 @@ def observe_tensors(tensors: Iterable[tuple[Tensor, type, dict[str, Any]]], over
     for tensor, kind, attributes in tensors:
         if kind is Tensor and tensor._root is None:
             own = overlay.attributes[id(tensor)] = dict(attributes)
-            if own.get("_views") is not None:
-                own["_views"] = list(own["_views"])
+            own.update({name: list(own[name]) for name in LISTS if own.get(name) is not None})
             change_class(tensor, ObservedTensor)
 
 
@@ -140,17 +140,18 @@ class StateSnapshot:
             for name in ("_backward_hooks", "_post_accumulate_hooks")
             if (hooks := attributes.get(name)) is not None
         ]
-        self._views = {
-            id(tensor): (attributes["_views"], list(attributes["_views"]))
+        self._views = [
+            (id(tensor), views, list(views))
             for tensor, _, attributes in self.tensors
-            if attributes.get("_views") is not None
-        }
+            for name in LISTS
+            if (views := attributes.get(name)) is not None
+        ]
         aliases = {id(alias): alias for tensor in tensors for alias in list_aliases(tensor._storage)}
         self.aliases = [(alias, alias.version) for alias in aliases.values()]
         known = {id(tensor) for tensor, *_ in self.tensors}
         self._others = [
             (view, view.__class__, dict(view.__dict__))
-            for _, views in self._views.values()
+            for _, views, _ in self._views
             for reference in views[1:]
             if (view := reference()) is not None and id(view) not in known
         ]
@@ -168,19 +169,21 @@ class StateSnapshot:
 
     def restore(self) -> None:
         """Puts everything back. An observed Tensor has kept its attributes, and its class is put back."""
+        observed: set[int] = set()
         for tensor, kind, attributes in (*self.tensors, *self._others):
             was_observed = is_observed_tensor(tensor)
             if type(tensor) is not kind:
                 change_class(tensor, kind)
             if was_observed:
-                self._views.pop(id(tensor), None)
+                observed.add(id(tensor))
                 continue
             restore_entries(tensor.__dict__, attributes)
         for held, before in self._hooks:
             held.clear()
             held.update(before)
-        for views, before in self._views.values():
-            views[:] = before
+        for own, views, before in self._views:
+            if own not in observed:
+                views[:] = before
         for alias, version in self.aliases:
             alias.version = version
 
