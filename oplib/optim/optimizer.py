@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
@@ -11,11 +12,19 @@ import jax.numpy as jnp
 
 from oplib.autograd.grad_mode import enable_grad, recording_off
 from oplib.autograd.nodes.accumulate import refuse_old_gradient
-from oplib.autograd.recording.in_place import write_in_place
+from oplib.autograd.recording.in_place import write_values
 from oplib.errors import ArgumentTypeError, ArgumentValueError, describe
+from oplib.modes import modes
 from oplib.pytree import tree_flatten, tree_structure, tree_unflatten
-from oplib.tensor import Tensor, box
-from oplib.tensor.devices.layout import Space, find_on_mesh, find_space, move_to_space, replicate_on_mesh
+from oplib.tensor import Tensor
+from oplib.tensor.devices.layout import (
+    Space,
+    find_on_mesh,
+    find_space,
+    have_no_layout,
+    move_to_space,
+    replicate_on_mesh,
+)
 from oplib.tensor.views.view_storage import refuse_shared_memory, refuse_writes
 from oplib.torch_names import HINTS
 from oplib.tracebacks import entry_point
@@ -24,6 +33,7 @@ from .hyperparameters import Hyperparameters
 from .placement import bring_to_place, check_devices
 
 _MISSING = re.compile(r"missing \d+ required keyword-only arguments?: '(\w+)'")
+_get_shape = attrgetter("aval.shape")  # of an array; its own shape takes five times as long
 Mask = tuple[bool, ...]
 Update = Callable[..., tuple[list[Any], list[Any]]]
 
@@ -152,21 +162,19 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        grads = [param.grad for param in self.params]
-        mask = tuple(grad is not None for grad in grads)
+        held = [param.grad for param in self.params]
+        mask = tuple([grad is not None for grad in held])
         if True not in mask:
             return loss
         extra = {name: value.array if isinstance(value, Tensor) else value for name, value in extra.items()}
-        params, state = [param.array for param in self.params], [tensor.array for tensor in self.state]
+        params, grads, state = map(_read_arrays, (self.params, held, self.state))
         written = [param for param, has in zip(self.params, mask, strict=True) if has]
         refuse_writes(written, "Optimizer.step")
         refuse_shared_memory(written, "Optimizer.step")
         self._check_shapes(params, grads)
-        update = self._find_update(mask, params, state)
-        arrays, state = update(params, [None if grad is None else grad.array for grad in grads], state, extra)
+        arrays, state = self._find_update(mask, params, state)(params, grads, state, extra)
         with recording_off():
-            for tensor, array in zip([*written, *self.state], [*arrays, *state], strict=True):
-                write_in_place(tensor, box(array), "Optimizer.step")
+            write_values([*written, *self.state], [*arrays, *state], "Optimizer.step")
         return loss
 
     def state_dict(self, *, copy: bool = False) -> dict[str, Any]:
@@ -227,11 +235,14 @@ class Optimizer:
             for name, tensor in own.items()
         ]
         with recording_off():
-            for tensor, array in zip(own.values(), arrays, strict=True):
-                write_in_place(tensor, box(array), "load_state_dict")
+            write_values([*own.values()], arrays, "load_state_dict")
 
     def _check_shapes(self, params: Sequence[Any], grads: Sequence[Any]) -> None:
         """Raises if a parameter has got another shape than its ``grad``, or than that of its state."""
+        shapes = list(map(_get_shape, params))
+        own = [one if grad is None else _get_shape(grad) for one, grad in zip(shapes, grads, strict=True)]
+        if own == shapes == self._shapes:
+            return
         for index, (param, grad) in enumerate(zip(params, grads, strict=True)):
             if grad is not None and grad.shape != param.shape:
                 refuse_old_gradient("Optimizer.step", grad, param)
@@ -301,7 +312,7 @@ class Optimizer:
     def _find_update(self, mask: Mask, params: list[Any], state: list[Any]) -> Update:
         """Returns the step in which just these parameters have gradients, and which keeps their layouts."""
         layouts: Any = None
-        if any(find_on_mesh(param) is not None for param in params):
+        if not have_no_layout(params) and any(find_on_mesh(param) is not None for param in params):
             written = [param for param, has in zip(params, mask, strict=True) if has]
             layouts = tuple(map(find_on_mesh, written)), tuple(map(find_on_mesh, state))
         update = self._updates.get((mask, layouts))
@@ -361,6 +372,14 @@ def _import_optax() -> Any:
             "pip install optax, which is the extra 'optim' of oplib."
         ) from error
     return optax
+
+
+def _read_arrays(tensors: Sequence[Tensor | None]) -> list[Any]:
+    """Returns the arrays of Tensors; None for None. Nothing donates them or writes into them."""
+    state = modes.state
+    if state.region is None and state.tracing is None:
+        return [None if tensor is None else tensor._storage.array for tensor in tensors]
+    return [None if tensor is None else tensor.array for tensor in tensors]
 
 
 def _run_transformation(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -8,6 +8,7 @@ contract has them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from jax.core import Tracer
@@ -16,8 +17,8 @@ from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.tangents import carries_tangents, find_tangent, set_apart, write_tangent
 from oplib.errors import ArgumentError, AutogradError, describe
 from oplib.modes import modes
-from oplib.tensor import Storage, Tensor, can_cast, upcalls
-from oplib.tensor.devices.layout import place_like
+from oplib.tensor import Storage, Tensor, box, can_cast, upcalls
+from oplib.tensor.devices.layout import have_no_layout, place_like
 from oplib.tensor.dtypes.class_names import WORDS
 from oplib.tensor.storage.cut import fit_written
 from oplib.tensor.storage.escape import refuse_escape
@@ -27,6 +28,8 @@ from oplib.tensor.views.view_storage import refuse_shared_items
 from .formula_node import NOBODY, FormulaNode
 from .rebase import note_write, rebase_history
 from .view import refuse_rebase
+
+_get_storage, _get_array, _get_aval = attrgetter("_storage"), attrgetter("array"), attrgetter("aval")
 
 
 def check_may_write(
@@ -169,6 +172,30 @@ def write_in_place(tensor: Tensor, result: Tensor, op: str, seen: Any = None) ->
                 note_write(tensor)
             return tensor
     return _write_with_history(tensor, result, op, seen)
+
+
+def write_values(tensors: Sequence[Tensor], arrays: Sequence[Any], op: str) -> None:
+    """Gives each of several tensors a new value without history. The caller has switched recording off.
+
+    Args:
+        tensors: the tensors to write, which :func:`refuse_writes` has accepted.
+        arrays: their new values.
+        op: what writes them, for errors.
+    """
+    state = modes.state
+    storages = list(map(_get_storage, tensors))
+    if set(map(type, storages)) == {Storage} and not state.watchers and state.region is None:
+        held = list(map(_get_array, storages))
+        is_alike = set(map(type, held)) == set(map(type, arrays)) and have_no_layout(held)
+        if is_alike and list(map(_get_aval, held)) == list(map(_get_aval, arrays)):
+            for tensor, storage, array in zip(tensors, storages, arrays, strict=True):
+                storage.array = array
+                storage.version += 1
+                if tensor._views is not None:
+                    note_write(tensor)
+            return
+    for tensor, array in zip(tensors, arrays, strict=True):
+        write_in_place(tensor, box(array), op)
 
 
 def _write_with_history(tensor: Tensor, result: Tensor, op: str, seen: Any) -> Tensor | None:

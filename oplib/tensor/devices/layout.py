@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import jax
 from jax.core import Tracer
 from jax.custom_derivatives import linear_call
-from jax.sharding import AxisType, NamedSharding, PartitionSpec, Sharding
+from jax.sharding import AxisType, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from oplib.errors import ArgumentValueError, describe
 
 Space: Any = jax.memory.Space  # jax.memory is no module
 _HOST_KINDS = ("pinned_host", "unpinned_host")
+_get_sharding = attrgetter("sharding")
 
 
 class DeviceLayout:
@@ -82,6 +84,13 @@ def find_on_mesh(array: Any) -> Sharding | None:
     if sharding is not None or isinstance(array, Tracer) or not isinstance(array, jax.Array):
         return sharding
     return array.sharding if isinstance(array.sharding, NamedSharding) else None
+
+
+def have_no_layout(arrays: Sequence[Any]) -> bool:
+    """Whether all arrays are concrete, and none is on several devices or on a mesh."""
+    if any(issubclass(kind, Tracer) for kind in set(map(type, arrays))):
+        return False
+    return set(map(type, map(_get_sharding, arrays))) <= {SingleDeviceSharding}
 
 
 def replicate_on_mesh(sharding: Sharding) -> Sharding | None:

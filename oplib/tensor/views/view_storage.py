@@ -6,6 +6,7 @@ import copyreg
 import math
 import weakref
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import jax
@@ -32,6 +33,7 @@ from .frame import Starts, find_positions
 
 _new: Any = object.__new__
 _ARRAY_HOLDERS = (Storage, FreshStorage)
+_get_storage = attrgetter("_storage")
 
 
 class ViewStorage(Storage):
@@ -386,7 +388,7 @@ def refuse_writes(tensors: Sequence[Any], op: str) -> None:
         tensors: the Tensors to write.
         op: what writes them.
     """
-    for tensor in tensors:
+    for tensor in () if _have_own_memory(tensors) else tensors:
         refuse_shared_items(tensor, op)
         owner: Any = tensor._storage.owner
         if owner.is_inference:
@@ -400,7 +402,7 @@ def refuse_shared_memory(tensors: Sequence[Any], op: str) -> None:
         tensors: the Tensors to write.
         op: what writes them.
     """
-    if len({id(tensor._storage.owner) for tensor in tensors}) == len(tensors):
+    if _have_own_memory(tensors):
         return
     parts: dict[int, list[tuple[int, int, Any]]] = {}
     for tensor in tensors:
@@ -414,6 +416,12 @@ def refuse_shared_memory(tensors: Sequence[Any], op: str) -> None:
             parts.setdefault(id(owner), []).append((offset, last, (tensor, chain.shape, (strides, offset))))
     for group in parts.values():
         _compare_parts(sorted(group, key=lambda part: part[:2]), op)
+
+
+def _have_own_memory(tensors: Sequence[Any]) -> bool:
+    """Whether no tensor is a view and no two share a storage. Others may have memory of their own too."""
+    storages = set(map(_get_storage, tensors))
+    return len(storages) == len(tensors) and set(map(type, storages)).issubset(_ARRAY_HOLDERS)
 
 
 def _compare_parts(parts: Sequence[tuple[int, int, Any]], op: str) -> None:
