@@ -39,6 +39,8 @@ from tests.quick import list_tests
 MEMORY = 8 << 30
 """Bytes that a run of tests may allocate: a mutant may loop for ever over a growing list."""
 
+COMPILED = Path(".pytest_cache", "jax")
+
 SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -107,11 +109,21 @@ def list_mutants(path: Path, source: bytes) -> list[Mutant]:
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Walks over code that runs. Positions inside of f-strings are wrong in Python 3.11."""
-    if isinstance(node, ast.JoinedStr) or (
-        isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-    ):
-        return
+    """Walks over code that runs, without what cannot change a result: bounds of caches, and checks of ours.
+
+    F-strings are left out too: positions inside of them are wrong in Python 3.11.
+    """
+    match node:
+        case ast.JoinedStr():
+            return
+        case ast.keyword("strict" | "maxsize" | "slots" | "frozen"):  # of zip, lru_cache, dataclasses
+            return
+        case ast.If(test) if "TYPE_CHECKING" in ast.dump(test):
+            return
+        case ast.Assign([ast.Name(name)]) if name.lstrip("_").startswith("MOST_"):
+            return
+        case _:
+            pass
     yield node
     for name, value in ast.iter_fields(node):
         if name not in {"annotation", "returns"}:
@@ -148,13 +160,15 @@ def _swap(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, ast.expr | ast.s
 
 
 def copy_project(root: Path, target: Path) -> None:
-    """Copies the files of a checkout that git tracks or does not ignore, as they are now."""
+    """Copies the files of a checkout that git tracks or does not ignore, and what its tests have compiled."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     names = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
     for name in filter(None, names.split("\0")):
         if (root / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(root / name, target / name)
+    if (root / COMPILED).is_dir():
+        shutil.copytree(root / COMPILED, target / COMPILED)
 
 
 class Trial:
@@ -224,10 +238,17 @@ def bound_memory() -> Generator[None]:
 
 
 def draw(paths: list[Path], root: Path, count: int, seed: int) -> list[Mutant]:
-    """Draws mutants from the modules of some folders and files."""
-    files = {file for path in paths for file in ([path] if path.suffix == ".py" else path.rglob("*.py"))}
+    """Draws mutants from the modules of some folders and files, and from lines such as ``config.py:12``."""
+    places: dict[tuple[Path, str], None] = {}
+    for path in paths:
+        name, _, line = str(path).partition(".py:")
+        files = [Path(f"{name}.py")] if line or path.suffix == ".py" else path.rglob("*.py")
+        places |= dict.fromkeys((file, line) for file in sorted(files))
     mutants = [
-        one for file in sorted(files) for one in list_mutants(file.relative_to(root), file.read_bytes())
+        one
+        for file, line in sorted(places)
+        for one in list_mutants(file.relative_to(root), file.read_bytes())
+        if line in {"", str(one.line)}
     ]
     return random.Random(seed).sample(mutants, min(count, len(mutants)))
 
@@ -256,10 +277,10 @@ def run_mutants(mutants: list[Mutant], root: Path, *, limit: float, minutes: flo
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     """Draws mutants, runs them, and prints the score."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("paths", nargs="+", type=Path, help="modules and folders of the package")
+    parser.add_argument("paths", nargs="+", type=Path, help="modules, folders, lines (oplib/config.py:12)")
     parser.add_argument("--count", type=int, default=50, help="how many mutants are drawn (50)")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="of the draw")
-    parser.add_argument("--limit", type=float, default=120.0, help="seconds for the tests of one (120)")
+    parser.add_argument("--limit", type=float, default=240.0, help="seconds for the tests of one (240)")
     parser.add_argument("--minutes", type=float, default=60.0, help="no mutant is begun after them (60)")
     options = parser.parse_args(arguments)
     mutants = draw([root / path for path in options.paths], root, options.count, options.seed)

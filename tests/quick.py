@@ -1,7 +1,7 @@
 """Checks the changed files by ruff, pyright, and the tests that mirror them: ``python -m tests.quick``.
 
-A changed module is checked by its own tests, and a changed test by itself. Slow tests are left out. This does
-not replace ``make check``.
+A changed module is checked by its own tests, then by those of its package, and a changed test by itself. Slow
+tests are left out. This does not replace ``make check``.
 """
 
 from __future__ import annotations
@@ -39,14 +39,17 @@ def list_changed(base: str) -> list[Path]:
 
 
 def list_tests(changed: Iterable[Path]) -> list[Path]:
-    """Returns the test files that mirror the changed files."""
+    """Returns the test files that mirror the changed files, then those of the packages of these."""
     tests: dict[Path, None] = {}
-    for path in changed:
+    beside: dict[Path, None] = {}
+    for path in sorted(changed):
         if path.is_relative_to(PACKAGE) and path.suffix == ".py":
             tests |= dict.fromkeys(list_tests_of(path.relative_to(PACKAGE)))
+            if path.parent != PACKAGE:
+                beside |= dict.fromkeys(sorted((TESTS / path.parent.relative_to(PACKAGE)).glob("test_*.py")))
         elif path.is_relative_to(TESTS) and path.name.startswith("test_"):
             tests[path] = None
-    return sorted(tests)
+    return list(tests | beside)
 
 
 def plan(changed: list[Path], arguments: list[str]) -> list[list[str]]:

@@ -82,6 +82,13 @@ def test_a_quick_check_runs_the_tests_of_changed_modules_and_changed_tests():
     assert list_tests(changed) == [TESTS / "test_config.py", TESTS / "test_errors.py"]
 
 
+def test_a_quick_check_runs_the_tests_of_a_module_before_those_of_its_package():
+    tests = list_tests([PACKAGE / "tensor" / "views" / "view_storage.py"])
+    folder = TESTS / "tensor" / "views"
+    assert tests[0] == folder / "test_view_storage.py"
+    assert sorted(tests) == sorted(folder.glob("test_*.py"))
+
+
 def test_a_quick_check_types_only_files_of_the_package():
     commands = plan([PACKAGE / "config.py", TESTS / "mirror.py"], [])
     (types,) = [command for command in commands if Path(command[0]).name == "pyright"]

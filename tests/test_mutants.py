@@ -38,6 +38,9 @@ def list_lines(source):
         ("a = f'{b + 1}'", []),
         ("if TYPE_CHECKING: import a", []),
         ("'''Text.'''", []),
+        ("_MOST_KNOWN = 64", []),
+        ("a = zip(b, c, strict=True)", []),
+        ("@lru_cache(maxsize=64)\ndef f(): pass", []),
     ],
 )
 def test_a_mutant_swaps_one_thing(source, lines):
@@ -83,8 +86,18 @@ def test_a_seed_draws_the_same_mutants(project):
     assert len(draw([project / "oplib"], project, 100, 1)) == 6
 
 
-def test_a_copy_has_what_git_does_not_ignore(project, tmp_path_factory):
+def test_a_line_is_drawn_alone(project):
+    (mutant,) = draw([project / "oplib" / "config.py:2"], project, 1, 1)
+    assert mutant.line == 2
+    assert len(draw([project / "oplib" / f"config.py:{line}" for line in (1, 2, 5)], project, 100, 1)) == 3
+
+
+def test_a_copy_has_what_git_does_not_ignore_and_what_tests_have_compiled(project, tmp_path_factory):
     copy = tmp_path_factory.mktemp("copy")
+    compiled = project / ".pytest_cache" / "jax" / "program"
+    (project / ".gitignore").write_text("out/\n.pytest_cache/\n")
+    compiled.parent.mkdir(parents=True)
+    compiled.touch()
     copy_project(project, copy)
     assert {str(path.relative_to(copy)) for path in read_all(copy)} == {
         str(path.relative_to(project)) for path in read_all(project) if path.name != "file"

@@ -21,6 +21,7 @@ from oplib.tensor import (
     zeros,
 )
 from oplib.tensor.dtypes import names as dtypes
+from oplib.tensor.dtypes.rules import holds_numbers
 
 
 @pytest.fixture
@@ -141,3 +142,17 @@ def test_python_integers_are_int64_with_x64_and_else_checked() -> None:
             tensor(2**63)
         with pytest.raises(DtypeError, match="not made of numbers that fit a dtype"):
             tensor(2**64)
+
+
+@pytest.mark.parametrize("kind", [[("a", "f4")], "V4", "U1", "S1", object, "datetime64[s]", "timedelta64[s]"])
+def test_an_array_that_holds_no_numbers_is_no_tensor(kind: Any) -> None:
+    assert not holds_numbers(np.dtype(kind))
+    with pytest.raises(DtypeError, match="no tensor has the dtype of this array"):
+        tensor(np.zeros(2, kind))
+
+
+@pytest.mark.parametrize("kind", ["bool", "uint8", "float16", "bfloat16", "float8_e4m3fn", "complex64"])
+def test_an_array_of_numbers_keeps_its_dtype(kind: str) -> None:
+    array = np.ones(2, jnp.dtype(kind))
+    assert holds_numbers(array.dtype)
+    assert tensor(array).dtype == array.dtype

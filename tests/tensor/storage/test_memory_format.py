@@ -36,3 +36,21 @@ def test_a_format_changes_neither_values_nor_strides() -> None:
     assert y.stride() == (24, 8, 4, 1)
     assert y.tolist() == x.transpose(1, 2).tolist()
     assert x.to(memory_format=oplib.channels_last) is x
+
+
+@pytest.mark.parametrize(
+    ("memory_format", "shape", "order"),
+    [
+        (oplib.contiguous_format, (2, 3, 4, 5), (0, 1, 2, 3)),
+        (oplib.channels_last, (2, 4, 5, 3), (0, 3, 1, 2)),
+        (oplib.channels_last_3d, (2, 4, 5, 6, 3), (0, 4, 1, 2, 3)),
+    ],
+)
+def test_a_view_with_the_channels_last_is_contiguous_in_that_format(
+    memory_format: oplib.memory_format, shape: tuple[int, ...], order: tuple[int, ...]
+) -> None:
+    whole = oplib.zeros(shape)
+    assert whole.permute(order).is_contiguous(memory_format=memory_format)
+    for other in (whole, whole.permute(order).mT, whole.permute(order)[:, :2]):
+        is_same = other is whole and memory_format is oplib.contiguous_format
+        assert other.is_contiguous(memory_format=memory_format) == is_same
