@@ -129,3 +129,16 @@ def test_json_has_the_status_by_name(rounded):
     facts = rounded.describe().to_json()
     assert facts["name"] == "describe::rounded"
     assert {fact["status"] for fact in facts["rules"]} == {"registered", "derived", "missing"}
+
+
+def test_each_rule_that_is_registered_is_told_with_what_it_says():
+    op = custom_op("describe::doubled", lambda x: x * 2, schema="(Tensor x) -> Tensor", compile=True)
+    op.register_autocast("cpu", oplib.bfloat16)
+    op.register_autocast("cuda", oplib.float16)
+    op.register_sharding("i -> i")
+    op.register_vmap(lambda info, in_dims, x: (x * 2, in_dims[0]))
+    description = op.describe()
+    assert {description[rule].status for rule in ("autocast", "sharding", "vmap")} == {Status.registered}
+    assert description["autocast"].text == "cpu: bfloat16, cuda: float16"
+    assert description["sharding"].text == "register_sharding: i -> i"
+    assert "test_description.py:" in (description["vmap"].where or "")

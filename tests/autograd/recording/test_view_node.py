@@ -1,0 +1,19 @@
+"""The nodes of views, where a program holds their formulas."""
+
+import oplib
+from oplib.autograd import compiled_autograd
+
+
+def test_a_compiled_backward_takes_the_formulas_of_views_into_its_program():
+    counters = compiled_autograd.counters["compiled_autograd"]
+    leaf = oplib.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], requires_grad=True)
+    x = leaf * 1
+    stale = x[:, 1:].t()
+    x.mul_(2)
+    first, second = x.unbind(0)
+    before = dict(counters)
+    with compiled_autograd.enable():
+        ((stale * stale).sum() + first[0] + 3 * second[2]).backward()
+    assert counters["captures"] == before.get("captures", 0) + 1
+    assert counters["compiles"] <= before.get("compiles", 0) + 1
+    assert leaf.grad.tolist() == [[2.0, 16.0, 24.0], [0.0, 40.0, 54.0]]
