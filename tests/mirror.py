@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -18,14 +21,42 @@ def list_tests_of(module: Path, tests: Path = TESTS) -> list[Path]:
         module: a path inside the package, such as ``autograd/engine/run.py``.
         tests: the folder of all tests.
     """
-    own = [
-        *(tests / module.parent).glob(f"test_{module.stem}.py"),
-        *(tests / module.parent).glob(f"test_{module.stem}_*.py"),
-    ]
+    own = list_own_tests_of(module, tests)
     if own:
-        return sorted(own)
+        return own
     for folder in module.parents:
         found = sorted((tests / folder).glob("test_*.py"))
         if found:
             return found
     return []
+
+
+def list_own_tests_of(module: Path, tests: Path = TESTS) -> list[Path]:
+    """Returns the test files that have the name of a module."""
+    folder = tests / module.parent
+    return sorted([*folder.glob(f"test_{module.stem}.py"), *folder.glob(f"test_{module.stem}_*.py")])
+
+
+@cache
+def list_importers_of(module: Path) -> list[Path]:
+    """Returns the modules that import a module by its place, not those that import it from a package."""
+    return [
+        path.relative_to(PACKAGE)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if PACKAGE / module in _list_imports(path)
+    ]
+
+
+@cache
+def _list_imports(path: Path) -> list[Path]:
+    return [target.with_suffix(".py") for target in _find_targets(path)]
+
+
+def _find_targets(path: Path) -> Iterator[Path]:
+    """Gives the places that a module may import from, such as ``oplib/tensor`` and ``oplib/tensor/names``."""
+    lines = re.finditer(r"^ *from (\.*)([\w.]*) import (\([^)]*\)|.*)", path.read_text(), re.MULTILINE)
+    for dots, place, names in (line.groups() for line in lines):
+        base = path.parents[len(dots) - 1] if dots else ROOT
+        base = base.joinpath(*filter(None, place.split(".")))
+        yield base
+        yield from (base / name for name in re.findall(r"\w+", names))

@@ -1,7 +1,7 @@
 """Checks the changed files by ruff, pyright, and the tests that mirror them: ``python -m tests.quick``.
 
-A changed module is checked by its own tests, then by those of its package, and a changed test by itself. Slow
-tests are left out. This does not replace ``make check``.
+A changed module is checked by its own tests, then by those of modules that import it, then by those of its
+package, and a changed test by itself. Slow tests are left out. This does not replace ``make check``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.mirror import PACKAGE, ROOT, TESTS, list_tests_of
+from tests.mirror import PACKAGE, ROOT, TESTS, list_importers_of, list_own_tests_of, list_tests_of
+
+MOST = 12
+"""The modules that import a changed one are tested too if they are not more. Else they say little of it."""
 
 
 def list_changed(base: str) -> list[Path]:
@@ -39,17 +42,26 @@ def list_changed(base: str) -> list[Path]:
 
 
 def list_tests(changed: Iterable[Path]) -> list[Path]:
-    """Returns the test files that mirror the changed files, then those of the packages of these."""
-    tests: dict[Path, None] = {}
-    beside: dict[Path, None] = {}
+    """Returns the test files of the changed files, then those around them."""
+    nearest: dict[Path, None] = {}
+    others: dict[Path, None] = {}
     for path in sorted(changed):
         if path.is_relative_to(PACKAGE) and path.suffix == ".py":
-            tests |= dict.fromkeys(list_tests_of(path.relative_to(PACKAGE)))
-            if path.parent != PACKAGE:
-                beside |= dict.fromkeys(sorted((TESTS / path.parent.relative_to(PACKAGE)).glob("test_*.py")))
+            module = path.relative_to(PACKAGE)
+            nearest |= dict.fromkeys(list_own_tests_of(module))
+            others |= dict.fromkeys(_list_tests_around(module))
         elif path.is_relative_to(TESTS) and path.name.startswith("test_"):
-            tests[path] = None
-    return list(tests | beside)
+            nearest[path] = None
+    return list(nearest | others)
+
+
+def _list_tests_around(module: Path) -> list[Path]:
+    """Returns the tests of the modules that import a module, and of its package."""
+    if module.parent == Path():
+        return list_tests_of(module)
+    importers = list_importers_of(module)
+    tests = [test for one in importers for test in list_own_tests_of(one)] if len(importers) <= MOST else []
+    return [*tests, *list_tests_of(module), *sorted((TESTS / module.parent).glob("test_*.py"))]
 
 
 def plan(changed: list[Path], arguments: list[str]) -> list[list[str]]:

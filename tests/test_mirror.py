@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mirror import PACKAGE, ROOT, TESTS, list_tests_of
+from tests.mirror import PACKAGE, ROOT, TESTS, list_importers_of, list_tests_of
 from tests.quick import list_tests, plan
 
 OF_NO_PACKAGE = {
@@ -86,7 +86,19 @@ def test_a_quick_check_runs_the_tests_of_a_module_before_those_of_its_package():
     tests = list_tests([PACKAGE / "tensor" / "views" / "view_storage.py"])
     folder = TESTS / "tensor" / "views"
     assert tests[0] == folder / "test_view_storage.py"
-    assert sorted(tests) == sorted(folder.glob("test_*.py"))
+    assert set(folder.glob("test_*.py")) <= set(tests)
+
+
+def test_a_quick_check_runs_the_tests_of_modules_that_import_the_changed_one():
+    module = Path("autograd/array_functions/residual_function.py")
+    importer = Path("transforms/control_flow/scan.py")
+    assert importer in list_importers_of(module)
+    assert TESTS / "transforms" / "control_flow" / "test_scan.py" in list_tests([PACKAGE / module])
+
+
+def test_an_import_from_the_package_of_a_module_is_no_import_of_the_module():
+    assert Path("autograd/recording/view.py") in list_importers_of(Path("modes.py"))
+    assert Path("autograd/recording/view.py") not in list_importers_of(Path("tensor/views/chain.py"))
 
 
 def test_a_quick_check_types_only_files_of_the_package():
