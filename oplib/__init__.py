@@ -27,7 +27,7 @@ with collecting_later():
         tensor as _tensor,  # before the function of this name replaces it
     )
     from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
-    from .autograd.engine.tensor_backward import run_tensor_backward
+    from .autograd.engine.backward_and_grad import run_tensor_backward
     from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
     from .autograd.recording.view import fit_gradients, view_alike
     from .builtin.checks.conditions import (

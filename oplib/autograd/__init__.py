@@ -91,7 +91,7 @@ __all__ = [
 
 if _typing.TYPE_CHECKING:
     from . import compiled_autograd, forward_ad, function, functional, graph, profiler
-    from .engine.node_logging import engine_run_backward as _engine_run_backward
+    from .engine.engine import engine_run_backward as _engine_run_backward
     from .function import Function, NestedIOFunction
     from .gradcheck import gradcheck, gradgradcheck
 else:

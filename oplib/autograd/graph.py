@@ -20,12 +20,9 @@ from oplib.errors import AutogradError
 from oplib.tensor import Tensor
 from oplib.torch_names import make_dir as _make_dir
 
+from .engine.engine import engine_run_backward as _engine_run_backward
 from .engine.multi_grad_hook import MultiHandle as _MultiHandle, register_multi_grad_hook
-from .engine.node_logging import (
-    engine_run_backward as _engine_run_backward,
-    log,
-    register_logging_hooks as _register_logging_hooks_on_whole_graph,
-)
+from .engine.node_logging import log, register_logging_hooks as _register_logging_hooks_on_whole_graph
 from .nodes.creation import node_creation_hook
 from .nodes.edges import GradientEdge, find_node as _get_grad_fn_or_grad_acc, get_gradient_edge
 from .nodes.locations import are_locations_recorded, node_location, record_locations

@@ -100,8 +100,10 @@ class CompiledFlow(Flow):
     is_symbolic = True
 
     def __init__(self, run: Run, compiler: Compiler) -> None:
-        super().__init__(run.plan, _Deferred(self), keep_graph=True, create_graph=False)
-        self.captured = run.captured
+        self.plan, self.captured = run.plan, run.captured
+        self.representation = _Deferred(self)
+        self.keep_graph, self.create_graph = True, False
+        self.node, self.ready, self.buffers = None, [], {}
         self._run, self._compiler = run, compiler
         self._calls, self._is_new = 0, False
         precision: object = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import jax.numpy as jnp
 
+from oplib.autograd.array_functions.width import wide_plans, x64
 from oplib.autograd.nodes.edges import GradientEdge
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.errors import AutogradError, GradientTypeError, GradientValueError, describe
@@ -17,9 +18,9 @@ from oplib.tensor.storage.cut import cuts_results
 from oplib.tracebacks import entry_point, find_user_level
 
 from .batched import run_batched
-from .node_logging import engine_run_backward
+from .engine import run_graph
 from .root_gradients import make_root_gradients
-from .wide_graph import run_in_width
+from .wide_graph import needs_64_bits
 
 Outputs = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
 Inputs = Tensor | GradientEdge | Sequence[Tensor | GradientEdge] | dict[Any, Tensor | GradientEdge]
@@ -65,20 +66,39 @@ def backward(
     if inputs is not None and not wanted:
         raise _no_inputs("backward", "accumulate into, or leave it out for all leaves")
     outputs = _listed(tensors)
+    options: dict[str, Any] = {
+        "grad_tensors": grad_tensors,
+        "retain_graph": retain_graph,
+        "create_graph": create_graph,
+    }
     if overrides := find_overrides((*outputs, *wanted)):
-        options = {"grad_tensors": grad_tensors, "retain_graph": retain_graph, "create_graph": create_graph}
-        options["inputs"] = None if inputs is None else wanted
-        hand_over(backward, overrides, (outputs,), options)
-        return
-    keep_graph = create_graph if retain_graph is None else retain_graph
-    run_in_width(_accumulate, outputs, grad_tensors, keep_graph, create_graph, wanted)
+        hand_over(backward, overrides, (outputs,), {**options, "inputs": inputs and wanted})
+    elif wide_plans.any and needs_64_bits(outputs):
+        with x64(True):
+            backward(outputs, **options, inputs=inputs and wanted)
+    else:
+        if create_graph:
+            _warn_of_cycle()
+        keep_graph = create_graph if retain_graph is None else retain_graph
+        grads = tensor_or_tensors_to_tuple(grad_tensors, len(outputs))
+        run_graph(outputs, grads, wanted, keep_graph, create_graph, True, accumulate=True)
 
 
-def _accumulate(outputs: tuple[Any, ...], grads: Grads, *options: Any) -> None:
-    roots = make_root_gradients(outputs, tensor_or_tensors_to_tuple(grads, len(outputs)), False)
-    if options[1]:
-        _warn_of_cycle()
-    engine_run_backward(outputs, roots, *options, True, True)
+def run_tensor_backward(
+    tensor: Tensor, gradient: Grads, retain_graph: bool | None, create_graph: bool, inputs: Inputs | None
+) -> None:
+    """Adds the gradient of ``tensor`` to the ``grad`` of each leaf. See ``backward``.
+
+    A function on the way of a call costs more than its lines: XLA has used the processor's caches in between.
+    So the calls that most training steps make do not pass through ``backward``.
+    """
+    is_plain = tensor.__class__ is Tensor and (gradient is None or gradient.__class__ is Tensor)
+    is_wide = wide_plans.any and needs_64_bits((tensor,))
+    if is_wide or not is_plain or inputs is not None or create_graph is not False:
+        backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+    else:
+        keep_graph = False if retain_graph is None else retain_graph
+        run_graph((tensor,), (gradient,), (), keep_graph, False, True, accumulate=True)
 
 
 @entry_point
@@ -132,7 +152,7 @@ def grad(  # noqa: PLR0917  torch's order of arguments
     wanted = _listed_inputs(inputs, "grad")
     if not wanted:
         raise _no_inputs("grad", "differentiate by")
-    options = {
+    options: dict[str, Any] = {
         "grad_outputs": grad_outputs,
         "retain_graph": retain_graph,
         "create_graph": create_graph,
@@ -143,6 +163,9 @@ def grad(  # noqa: PLR0917  torch's order of arguments
     }
     if overrides := find_overrides((*roots, *wanted)):
         gradients = hand_over(grad, overrides, (roots, wanted), options)
+    elif wide_plans.any and needs_64_bits(roots):
+        with x64(True):
+            gradients = grad(roots, wanted, **options)
     else:
         if not only_inputs:
             warnings.warn(
@@ -150,32 +173,22 @@ def grad(  # noqa: PLR0917  torch's order of arguments
                 FutureWarning,
                 stacklevel=find_user_level(),
             )
-        gradients = run_in_width(_find_grads, roots, wanted, options)
+        keep_graph = create_graph if retain_graph is None else retain_graph
+        grads = tensor_or_tensors_to_tuple(grad_outputs, len(roots))
+        find = _find_batched if is_grads_batched else run_graph
+        gradients = find(roots, grads, wanted, keep_graph, create_graph, options["allow_unused"])
+        if materialize_grads:
+            gradients = _materialize(gradients, wanted, create_graph=create_graph)
         if cuts_results(modes.state) and not create_graph:
             gradients = tuple([None if gradient is None else gradient.detach() for gradient in gradients])
     return dict(zip(inputs, gradients, strict=True)) if isinstance(inputs, dict) else gradients
 
 
-def _find_grads(
-    roots: tuple[Any, ...], wanted: tuple[Any, ...], options: dict[str, Any]
-) -> tuple[Tensor | None, ...]:
-    """Runs the engine, batched or not, and fills in zeros. ``options`` are the arguments of ``grad``."""
-    batched, create_graph = options["is_grads_batched"], options["create_graph"]
-    cotangents = tensor_or_tensors_to_tuple(options["grad_outputs"], len(roots))
-    keep_graph = create_graph if options["retain_graph"] is None else options["retain_graph"]
-    kinds = keep_graph, create_graph, wanted, options["allow_unused"]
-    grads = make_root_gradients(roots, cotangents, batched)
-    if batched:
+def _find_batched(roots: tuple[Any, ...], grads: tuple[Tensor | None, ...], *kinds: Any) -> Any:
+    def run(grads: tuple[Tensor | None, ...], **run_class: Any) -> Any:
+        return run_graph(roots, grads, *kinds, **run_class)
 
-        def run(grads: tuple[Tensor | None, ...], **run_class: Any) -> tuple[Tensor | None, ...]:
-            return engine_run_backward(roots, grads, *kinds, **run_class)
-
-        gradients = run_batched(run, grads, create_graph=create_graph)
-    else:
-        gradients = engine_run_backward(roots, grads, *kinds)
-    if options["materialize_grads"]:
-        return _materialize(gradients, wanted, create_graph=create_graph)
-    return gradients
+    return run_batched(run, make_root_gradients(roots, grads, True), create_graph=kinds[2])
 
 
 def tensor_or_tensors_to_tuple(tensors: Grads, length: int) -> tuple[Tensor | None, ...]:
@@ -195,6 +208,8 @@ def tensor_or_tensors_to_tuple(tensors: Grads, length: int) -> tuple[Tensor | No
 
 def _listed(tensors: Any) -> tuple[Any, ...]:
     """Returns one or several outputs as a tuple."""
+    if tensors.__class__ is list or tensors.__class__ is tuple:
+        return tuple(tensors)
     if tensors.__class__ is Tensor or isinstance(tensors, GradientEdge) or is_tensor_like(tensors):
         return (tensors,)
     if not isinstance(tensors, Iterable):

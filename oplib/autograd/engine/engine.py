@@ -8,28 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from itertools import count
+from logging import DEBUG
 from operator import index
 from typing import Any
 
-import jax.numpy as jnp
-
-from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
-from oplib.autograd.nodes.edges import GradientEdge, walk_nodes
+from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge, leaf_edge
+from oplib.autograd.nodes.edges import GradientEdge, check_edge, walk_nodes
 from oplib.autograd.nodes.error import Error
-from oplib.autograd.nodes.gradient_representation import choose_representation
+from oplib.autograd.nodes.gradient_representation import ARRAYS, choose_representation
 from oplib.autograd.nodes.node import Edge, Node, TapeNode
 from oplib.autograd.saved.hooks import HookPair, active_pairs
-from oplib.errors import AutogradError, GradientTypeError, describe
+from oplib.errors import AutogradError
 from oplib.modes import modes
 from oplib.tensor import Tensor
 
 from . import fork
+from .node_logging import log, log_nodes
 from .plan import RunPlan
+from .root_gradients import enter_roots, fit_root_gradients
 from .run import Run, is_checkpoint_valid
-from .validation import validate_gradients
-
-_ABSENT: Any = object()
 
 
 class _EngineBase:
@@ -41,11 +38,9 @@ class _EngineBase:
         grad_tensors: tuple[Any, ...],
         keep_graph: bool,
         create_graph: bool,
-        inputs: tuple[Any, ...] = _ABSENT,
+        inputs: tuple[Any, ...] = (),
         allow_unreachable: bool = False,
         accumulate_grad: bool = False,
-        *,
-        run_class: type[Run] = Run,
     ) -> tuple[Tensor | None, ...] | None:
         """Runs the graph backwards from ``tensors``.
 
@@ -57,7 +52,6 @@ class _EngineBase:
             inputs: the tensors whose gradients are wanted; by default all leaves.
             allow_unreachable: gives None for an input that no output depends on, instead of an error.
             accumulate_grad: gradients are added to ``grad``; else the gradients of ``inputs`` are returned.
-            run_class: the class of the run. A class of its own checks the gradients itself.
 
         Returns:
             The gradients of ``inputs``, or None with ``accumulate_grad``.
@@ -66,26 +60,25 @@ class _EngineBase:
             AutogradError: an argument has the wrong type, a tensor is outside the graph, or an input is
                 unreachable.
         """
-        keep, create = index(keep_graph) != 0, index(create_graph) != 0
-        unreachable, accumulate = index(allow_unreachable) != 0, index(accumulate_grad) != 0
-        fork.check()
-        _check_call(tensors, grad_tensors, accumulate=accumulate)
-        found = list(map(_root_edge, tensors, grad_tensors, count()))
-        roots = [edge for edge in found if edge is not None]
-        if len(roots) < len(found):
-            position = found.index(None)
-            raise _explain_no_graph(tensors[position], position, inputs, accumulate=accumulate)
-        wanted = _input_edges(inputs, accumulate=accumulate)
-        representation = choose_representation(create_graph=create)
-        grads = grad_tensors if representation.tensor_mode else [grad._storage.array for grad in grad_tensors]
-        if run_class is Run:
-            grads = validate_gradients(grads, roots, "the call of backward or grad", representation)
-        plan = RunPlan(roots, wanted, capture=not accumulate)
-        if not accumulate and not unreachable:
-            _check_reached(plan, wanted)
-        run = run_class(plan, representation, keep_graph=keep, create_graph=create)
-        captured = run.execute(roots, grads)
-        return None if accumulate else _hand_back(captured, run, allow_unreachable=unreachable)
+        flags = keep_graph, create_graph, allow_unreachable, accumulate_grad
+        keep, create, unused, accumulate = [index(flag) != 0 for flag in flags]
+        for name, value in {"tensors": tensors, "grad_tensors": grad_tensors}.items():
+            if not isinstance(value, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
+                raise AutogradError(
+                    f"run_backward: argument '{name}' is expected to be a tuple. Got {type(value).__name__}. "
+                    f"Give a tuple."
+                )
+        if type(inputs) is not tuple:
+            raise AutogradError(
+                f"run_backward: 'inputs' must be a tuple. Got {type(inputs).__name__}. Give a plain tuple of "
+                "Tensors."
+            )
+        if not inputs and not accumulate:
+            raise AutogradError(
+                "grad: it requires non-empty 'inputs'. Got none. Name the tensors to differentiate by."
+            )
+        grads = fit_root_gradients(tensors, grad_tensors, inputs, accumulate=accumulate)
+        return run_graph(tensors, grads, inputs, keep, create, unused, accumulate=accumulate)
 
     def queue_callback(self, callback: Callable[[], object]) -> None:
         """Calls ``callback`` at the end of the current run, after all nodes and accumulations.
@@ -111,6 +104,7 @@ class _EngineBase:
 
 _ImperativeEngine = _EngineBase
 _engine = _EngineBase()
+engine_run_backward = _engine.run_backward
 
 
 def get_python_engine() -> _EngineBase:
@@ -194,100 +188,74 @@ def execute_with_graph_task(task: Run, roots: Sequence[Edge], grads: Sequence[An
     return future
 
 
-def _check_call(tensors: Any, grads: Any, *, accumulate: bool) -> None:
-    if type(tensors) is not tuple or type(grads) is not tuple:
-        _require_tuple("tensors", tensors)
-        _require_tuple("grad_tensors", grads)
-    if len(tensors) != len(grads):
-        raise AutogradError(
-            f"run_backward: got {len(tensors)} tensors and {len(grads)} gradients. The two counts differ. "
-            f"Give one gradient, or None, for each tensor."
-        )
-    if accumulate and modes.state.vmap_levels:
+def run_graph(
+    outputs: Sequence[Any],
+    grads: Sequence[Any],
+    inputs: Sequence[Any],
+    keep_graph: Any,
+    create_graph: Any,
+    allow_unused: Any,
+    *,
+    accumulate: bool = False,
+    run_class: type[Run] = Run,
+) -> Any:
+    """Checks the roots, gradients and inputs of a run, and executes it. Every backward pass begins here.
+
+    Args:
+        outputs: the Tensors or gradient edges to start from.
+        grads: a gradient of its shape for each of them; None for a real scalar.
+        inputs: the tensors or edges whose gradients are wanted; by default all leaves.
+        keep_graph: saved values are kept for another run.
+        create_graph: the run itself is recorded.
+        allow_unused: gives None for an input that no output depends on, instead of an error.
+        accumulate: gradients are added to ``grad``; else the gradients of ``inputs`` are returned.
+        run_class: the class of the run. A class of its own checks the gradients itself.
+
+    Returns:
+        The gradients of ``inputs``, or None with ``accumulate``.
+    """
+    keep = keep_graph is not False and index(keep_graph) != 0
+    create = create_graph is not False and index(create_graph) != 0
+    state = modes.state
+    if fork.must_reset:
+        fork.check()
+    if accumulate and state.vmap_levels:
         raise AutogradError(
             "backward: it cannot be called inside vmap. The .grad of a leaf has no batch dimension. Call it "
             "outside of vmap, or use grad() inside."
         )
-
-
-def _require_tuple(name: str, value: object) -> None:
-    if not isinstance(value, tuple):
-        raise AutogradError(
-            f"run_backward: argument '{name}' is expected to be a tuple. Got {type(value).__name__}. "
-            f"Give a tuple."
-        )
-
-
-def _root_edge(root: Any, grad: Any, position: int) -> Edge | None:
-    """Checks one root and its gradient, and returns the edge of the root; None if it has no graph."""
-    if type(root) is Tensor and type(grad) is Tensor:
-        node: Any = root._grad_fn
-        if node is not None:
-            return node, root._output_nr
-    if not isinstance(root, (Tensor, GradientEdge)):
-        raise AutogradError(
-            f"backward: element {position} of tensors is neither a Tensor nor a GradientEdge. Got "
-            f"{type(root).__name__}. Give the outputs to differentiate."
-        )
-    edge = gradient_edge(root) if isinstance(root, Tensor) else check_edge(root)
-    if edge is not None and not isinstance(grad, Tensor):
-        came = "None, though the tensor requires grad" if grad is None else type(grad).__name__
-        raise AutogradError(
-            f"backward: element {position} of gradients is not a Tensor. Got {came}. Give a Tensor of the "
-            f"output's shape."
-        )
-    return edge
-
-
-def _explain_no_graph(root: Tensor, position: int, inputs: object, *, accumulate: bool) -> AutogradError:
-    """Returns the error for a root without a graph, with the cause where it can be seen."""
-    array = root._storage.array
-    if not jnp.issubdtype(array.dtype, jnp.inexact):
-        cause = "Only floating and complex values have derivatives. Differentiate what it was computed from."
-    elif not modes.state.grad_enabled:
-        cause = (
-            "Grad mode is off here, as in no_grad(), and in a backward formula or hook without "
-            "create_graph=True. Compute it, and ask for its gradient, where it is on: enable_grad()."
-        )
-    elif root.is_inference():
-        cause = "It was made in inference_mode(). Make it outside of the block."
-    elif _require_nothing(inputs):
-        cause = (
-            "No input of the call requires grad either. Set requires_grad=True on them before they are used."
-        )
-    else:
-        cause = (
-            "Either no tensor that it is computed from has requires_grad=True, or it was computed under "
-            "no_grad(), or detach(), .data or item() cut it off, or it comes from a gradient: compute that "
-            "one with create_graph=True."
-        )
-    return AutogradError(
-        f"{'backward' if accumulate else 'grad'}: element {position} of tensors does not require grad and "
-        f"does not have a grad_fn. Got {describe(array)}. {cause}"
+    is_plain = not create and state.dual_level is None
+    representation = ARRAYS if is_plain else choose_representation(create_graph=create)
+    roots, root_gradients = enter_roots(
+        outputs, grads, inputs, representation, accumulate=accumulate, is_checked=run_class is Run
     )
-
-
-def _require_nothing(inputs: object) -> bool:
-    tensors = [wanted for wanted in inputs if isinstance(wanted, Tensor)] if isinstance(inputs, tuple) else []
-    return bool(tensors) and not any(wanted._requires_grad for wanted in tensors)
-
-
-def _input_edges(inputs: object, *, accumulate: bool) -> list[Edge]:
-    if inputs is _ABSENT:
-        inputs = ()
-    if type(inputs) is not tuple:
-        raise AutogradError(
-            f"run_backward: 'inputs' must be a tuple. Got {type(inputs).__name__}. Give a plain tuple of "
-            "Tensors."
-        )
-    if not inputs and not accumulate:
-        raise AutogradError(
-            "grad: it requires non-empty 'inputs'. Got none. Name the tensors to differentiate by."
-        )
-    return [_input_edge(wanted, position, accumulate=accumulate) for position, wanted in enumerate(inputs)]
+    wanted: Sequence[Edge] = ()
+    if inputs:
+        wanted = [_input_edge(one, position, accumulate=accumulate) for position, one in enumerate(inputs)]
+    unregister = log_nodes(roots) if state.node_hooks is not None or log.isEnabledFor(DEBUG) else None
+    try:
+        plan = RunPlan(roots, wanted, capture=not accumulate)
+        if not allow_unused and plan.members is not None and not plan.members.keys() >= plan.captures.keys():
+            raise _explain_unused(plan, wanted)
+        run = run_class(plan, representation, keep_graph=keep, create_graph=create)
+        captured = run.execute(roots, root_gradients)
+    finally:
+        if unregister is not None:
+            unregister()
+    if accumulate:
+        return None
+    own = representation.own
+    for position, grad in enumerate(captured):
+        if grad is not None:
+            captured[position] = own(grad)
+        elif not allow_unused:
+            raise _unused(position)
+    return tuple(captured)
 
 
 def _input_edge(wanted: Any, position: int, *, accumulate: bool) -> Edge:
+    if wanted.__class__ is Tensor and wanted._grad_fn is None and wanted._requires_grad:
+        return leaf_edge(wanted)
     if isinstance(wanted, GradientEdge):
         return check_edge(wanted)
     if not isinstance(wanted, Tensor):
@@ -306,42 +274,13 @@ def _input_edge(wanted: Any, position: int, *, accumulate: bool) -> Edge:
     return edge
 
 
-def check_edge(edge: GradientEdge) -> Edge:
-    """Checks an edge given by a user, and returns it as the engine needs it.
-
-    Raises:
-        AutogradError: its node is not a node of oplib, or has no such slot.
-        GradientTypeError: its slot is not an integer.
-    """
-    node: object = edge[0]
-    if not isinstance(node, TapeNode):
-        raise AutogradError(
-            f"GradientEdge: its first item must be an autograd.graph.Node. Got {type(node).__name__}. Use "
-            f"get_gradient_edge(tensor)."
-        )
-    try:
-        slot = index(edge[1])
-    except TypeError:
-        raise GradientTypeError(
-            f"GradientEdge: its second item must be an integer. Got {type(edge[1]).__name__}. Use "
-            f"get_gradient_edge(tensor)."
-        ) from None
-    if not 0 <= slot < len(node.input_metadata):
-        raise AutogradError(
-            f"GradientEdge: {node.name()} has no slot {slot}. It has {len(node.input_metadata)}. Use "
-            f"get_gradient_edge(tensor)."
-        )
-    return node, slot
-
-
-def _check_reached(plan: RunPlan, wanted: Sequence[Edge]) -> None:
-    """Finds unused inputs before any node runs, so that the graph stays as it is."""
-    for position, (node, _) in enumerate(wanted):
-        if plan.members is not None and node not in plan.members:
-            for behind in walk_nodes([root for root, _ in plan.roots]):
-                if isinstance(behind, Error):
-                    raise AutogradError(behind.message)
-            raise _unused(position)
+def _explain_unused(plan: RunPlan, wanted: Sequence[Edge]) -> AutogradError:
+    """Returns the error for an unused input, before any node has run: the graph stays as it is."""
+    for behind in walk_nodes([root for root, _ in plan.roots]):
+        if isinstance(behind, Error):
+            return AutogradError(behind.message)
+    members = plan.members or ()
+    return _unused(next(position for position, (node, _) in enumerate(wanted) if node not in members))
 
 
 def _unused(position: int) -> AutogradError:
@@ -349,13 +288,3 @@ def _unused(position: int) -> AutogradError:
         f"grad: the differentiated Tensor at index {position} appears to not have been used in the graph. "
         f"Its gradient is undefined. Set allow_unused=True if this is the desired behavior."
     )
-
-
-def _hand_back(captured: Sequence[Any], run: Run, *, allow_unreachable: bool) -> tuple[Tensor | None, ...]:
-    own = run.representation.own
-    handed: list[Tensor | None] = []
-    for position, grad in enumerate(captured):
-        if grad is None and not allow_unreachable:
-            raise _unused(position)
-        handed.append(None if grad is None else own(grad))
-    return tuple(handed)

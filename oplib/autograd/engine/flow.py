@@ -45,27 +45,19 @@ class Flow:
 
     is_symbolic: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        plan: RunPlan,
-        representation: GradientRepresentation,
-        *,
-        keep_graph: bool,
-        create_graph: bool,
-    ) -> None:
-        self.plan = plan
-        self.representation = representation
-        self.keep_graph = keep_graph
-        self.create_graph = create_graph
-        self.node: TapeNode | None = None
-        self.captured: list[Any] = [None] * plan.captures_count
-        self.ready: list[Ready] = []
-        self.buffers: dict[TapeNode, list[Any]] = {}
+    plan: RunPlan
+    representation: GradientRepresentation
+    keep_graph: bool
+    create_graph: bool
+    node: TapeNode | None
+    captured: list[Any]
+    ready: list[Ready]
+    buffers: dict[TapeNode, list[Any]]
 
     def flow(self, edges: Sequence[Edge | None], grads: Gradients) -> None:
         """Hands gradients along the edges and runs each node that is ready, until no node is ready."""
-        waiting = self.plan.count()
-        members, captures = self.plan.members, self.plan.captures
+        plan = self.plan
+        waiting, members, captures = plan.waiting, plan.members, plan.captures
         keep_graph, watched = self.keep_graph, self.is_symbolic or modes.state.anomaly or modes.state.watchers
         ready, arrivals = self.ready, len(self.ready)
         while True:
@@ -126,7 +118,7 @@ class Flow:
         Returns:
             The edges that were the last to come at nodes where other gradients have arrived.
         """
-        waiting, members = self.plan.count(), self.plan.members
+        waiting, members = self.plan.waiting, self.plan.members
         ahead, last = list(edges), list[Edge]()
         while ahead:
             edge = ahead.pop()

@@ -7,7 +7,7 @@ from oplib.tensor.devices import forked
 
 from . import run
 
-_must_reset = False
+must_reset = False
 
 
 def check() -> None:
@@ -16,20 +16,20 @@ def check() -> None:
     If JAX had run in the parent, whose threads do not exist in the child, JAX would hang: it raises
     AutogradError.
     """
-    if _must_reset:
+    if must_reset:
         _renew()
 
 
 def child_atfork() -> None:
     """Marks the engine of a child, so that its next use resets it."""
-    global _must_reset  # noqa: PLW0603  a flag of the process, set by the fork
-    _must_reset = True
+    global must_reset  # noqa: PLW0603  a flag of the process, set by the fork
+    must_reset = True
 
 
 def _renew() -> None:
-    global _must_reset  # noqa: PLW0603
+    global must_reset  # noqa: PLW0603
     forked.check_process()  # raises if JAX had run in the parent; the flag stays, so every use raises
-    _must_reset = False
+    must_reset = False
     run.reset_runs()
 
 

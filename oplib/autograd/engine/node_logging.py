@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
 
 from oplib.autograd.nodes.edges import GradientEdge, find_node, walk_nodes
+from oplib.autograd.nodes.node import Edge, Node
 from oplib.errors import describe_dtype
 from oplib.hooks import RemovableHandle
 from oplib.modes import modes
 from oplib.tensor import Tensor
 
-from .engine import get_python_engine
-
 Hook = Callable[..., Any]
-_run_backward = get_python_engine().run_backward
 log = logging.getLogger("oplib.autograd.graph")
-
-
-def is_logging() -> bool:
-    """Returns whether nodes are logged now, or get hooks of ``modes.state.node_hooks``."""
-    return log.isEnabledFor(logging.DEBUG) or modes.state.node_hooks is not None
 
 
 def register_logging_hooks(t_outputs: Iterable[Tensor | GradientEdge | None]) -> Callable[[], None]:
@@ -35,15 +28,28 @@ def register_logging_hooks(t_outputs: Iterable[Tensor | GradientEdge | None]) ->
     Returns:
         A function that removes all these hooks.
     """
-    return _register(t_outputs, (_log_node,), ())
+    roots = [find_node(output) for output in t_outputs if output is not None]
+    return _register(roots, (_log_node,), ())
+
+
+def log_nodes(roots: Iterable[Edge]) -> Callable[[], None]:
+    """Logs each node behind some edges if the logger is at DEBUG, and calls ``modes.state.node_hooks``.
+
+    Returns:
+        A function that removes all these hooks.
+    """
+    hooks = modes.state.node_hooks
+    logged = [_log_node] if log.isEnabledFor(logging.DEBUG) else []
+    before, after = ([*logged, hooks[0]], [hooks[1]]) if hooks else (logged, [])
+    return _register([node for node, _ in roots], before, after)
 
 
 def _register(
-    t_outputs: Iterable[Tensor | GradientEdge | None], before: Sequence[Hook], after: Sequence[Hook]
+    roots: Iterable[Node | None], before: Iterable[Hook], after: Iterable[Hook]
 ) -> Callable[[], None]:
-    roots = [find_node(output) for output in t_outputs if output is not None]
+    before, after = tuple(before), tuple(after)
     handles: list[RemovableHandle] = []
-    for node in walk_nodes(root for root in roots if root is not None):
+    for node in walk_nodes(roots):
         handles += map(node.register_prehook, before)
         handles += map(node.register_hook, after)
 
@@ -52,24 +58,6 @@ def _register(
             handle.remove()
 
     return unregister_hooks
-
-
-def engine_run_backward(t_outputs: tuple[Any, ...], *args: Any, **kwargs: Any) -> Any:
-    """Runs the engine, and logs every node that runs while the logger is at DEBUG."""
-    if not is_logging():
-        return _run_backward(t_outputs, *args, **kwargs)
-    outputs = t_outputs if isinstance(t_outputs, tuple) else ()  # pyright: ignore[reportUnnecessaryIsInstance]  the engine reports other types
-    hooks = modes.state.node_hooks
-    before = [*([_log_node] if log.isEnabledFor(logging.DEBUG) else ()), *([hooks[0]] if hooks else ())]
-    unregister_hooks = _register(
-        [output for output in outputs if isinstance(output, (Tensor, GradientEdge))],
-        before,
-        [hooks[1]] if hooks else [],
-    )
-    try:
-        return _run_backward(t_outputs, *args, **kwargs)
-    finally:
-        unregister_hooks()
 
 
 def _log_node(grad_outputs: tuple[Tensor | None, ...]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
+from typing import Any
 
 from oplib.autograd.nodes.node import Edge, Node, TapeNode
 
@@ -19,7 +20,7 @@ class RunPlan:
     Attributes:
         roots: the edges that the run starts from.
         waiting: the number of gradients still to come, for nodes that receive more than one. The run counts
-            down. It is None until :meth:`count`.
+            down.
         members: the nodes that receive gradients, and how many, if the run is restricted to paths to
             requested inputs; else None, for all nodes reached from the roots.
         needed: the members that run.
@@ -27,7 +28,11 @@ class RunPlan:
         captures_count: the number of inputs whose gradient is returned.
     """
 
-    __slots__ = ("_reached", "captures", "captures_count", "members", "needed", "roots", "waiting")
+    captures: dict[TapeNode, list[tuple[int, int]]] = _NO_CAPTURES
+    captures_count: int = 0
+    members: dict[TapeNode, int] | None = None
+    needed: set[TapeNode] = _NO_NODES
+    _reached: set[TapeNode] | None = None
 
     def __init__(self, roots: Sequence[Edge], inputs: Sequence[Edge] = (), *, capture: bool = False) -> None:
         """Plans the run.
@@ -39,28 +44,17 @@ class RunPlan:
                 them.
         """
         self.roots = roots
-        self.captures: dict[TapeNode, list[tuple[int, int]]] = _NO_CAPTURES
-        self.captures_count = len(inputs) if capture else 0
-        self.members: dict[TapeNode, int] | None = None
-        self.needed: set[TapeNode] = _NO_NODES
-        self._reached: set[TapeNode] | None = None
-        self.waiting: dict[TapeNode, int] | None = None
         if not capture and not inputs:
+            self.waiting, _ = _count_arrivals(roots)
             return
-        targets = {node for node, _ in inputs}
-        self.members, self.needed = _find_paths(roots, targets)
+        captures: dict[TapeNode, list[tuple[int, int]]] = {}
+        for place, (node, slot) in enumerate(inputs):
+            captures.setdefault(node, []).append((slot, place))
+        self.members, self.needed, self.waiting = _find_paths(roots, captures)
         if capture:
-            self.captures = {}
-            for index, (node, slot) in enumerate(inputs):
-                self.captures.setdefault(node, []).append((slot, index))
+            self.captures, self.captures_count = captures, len(inputs)
         else:
-            self.needed |= targets
-
-    def count(self) -> dict[TapeNode, int]:
-        """Counts the gradients that nodes wait for, unless that is done, and returns ``waiting``."""
-        if self.waiting is None:
-            self.waiting = self._count_again()
-        return self.waiting
+            self.needed.update(captures)
 
     def executes(self, node: Node) -> bool:
         """Returns whether the run has executed ``node`` or will execute it."""
@@ -72,7 +66,10 @@ class RunPlan:
 
     def find_order(self) -> list[TapeNode]:
         """Returns all nodes in the order of their execution, including those that have run."""
-        waiting = self._count_again()
+        if self.members is None:
+            waiting, _ = _count_arrivals(self.roots)
+        else:
+            waiting = {node: count for node, count in self.members.items() if count > 1}
         order: list[TapeNode] = []
         ready: list[tuple[int, int, TapeNode]] = []
         arrivals = itertools.count()
@@ -88,11 +85,6 @@ class RunPlan:
                 return order
             order.append(heappop(ready)[2])
             edges = order[-1].edges
-
-    def _count_again(self) -> dict[TapeNode, int]:
-        if self.members is None:
-            return _count_arrivals(self.roots)[0]
-        return {node: count for node, count in self.members.items() if count > 1}
 
 
 def _count_arrivals(roots: Sequence[Edge]) -> tuple[dict[TapeNode, int], set[TapeNode]]:
@@ -120,19 +112,21 @@ def _count_arrivals(roots: Sequence[Edge]) -> tuple[dict[TapeNode, int], set[Tap
         edges = ahead.pop().edges
 
 
-def _find_paths(roots: Sequence[Edge], targets: set[TapeNode]) -> tuple[dict[TapeNode, int], set[TapeNode]]:
+def _find_paths(
+    roots: Sequence[Edge], targets: Iterable[TapeNode]
+) -> tuple[dict[TapeNode, int], set[TapeNode], dict[TapeNode, int]]:
     """Finds the nodes on paths from ``roots`` to ``targets``.
 
     Returns:
-        The number of gradients that arrive at each of these nodes, and those that have a target behind them.
+        The number of gradients that arrive at each of these nodes, those that have a target behind them, and
+        the numbers above one.
     """
     parents: dict[TapeNode, list[TapeNode | None]] = {}
-    for node, _ in roots:
-        parents.setdefault(node, []).append(None)
-    reached = list(parents)
-    while reached:
-        parent = reached.pop()
-        for edge in parent.edges:
+    ahead: list[TapeNode] = []
+    parent: TapeNode | None = None
+    edges: Sequence[Edge | None] = roots
+    while True:
+        for edge in edges:
             if edge is None:
                 continue
             node = edge[0]
@@ -140,13 +134,23 @@ def _find_paths(roots: Sequence[Edge], targets: set[TapeNode]) -> tuple[dict[Tap
                 parents[node].append(parent)
             else:
                 parents[node] = [parent]
-                reached.append(node)
-    ancestors: set[TapeNode] = set()
-    below = [node for node in targets if node in parents]
+                ahead.append(node)
+        if not ahead:
+            break
+        parent = ahead.pop()
+        edges = parent.edges
+    members: dict[TapeNode, int] = {}
+    several: dict[TapeNode, int] = {}
+    needed: set[Any] = set()
+    below: list[TapeNode | None] = list(filter(parents.__contains__, targets))
     while below:
-        for parent in parents[below.pop()]:
-            if parent is not None and parent not in ancestors:
-                ancestors.add(parent)
-                below.append(parent)
-    # a parent of a node on a path is on a path
-    return {node: len(parents[node]) for node in ancestors | targets if node in parents}, ancestors
+        reached = below.pop()
+        if reached is not None and reached not in members:
+            above = parents[reached]
+            members[reached] = len(above)  # a parent of a node on a path is on a path
+            if len(above) > 1:
+                several[reached] = len(above)
+            needed.update(above)
+            below += above
+    needed.discard(None)
+    return members, needed, several

@@ -2,27 +2,109 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from oplib.autograd.nodes.edges import GradientEdge
-from oplib.autograd.nodes.gradient_representation import ARRAYS
+from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.autograd.nodes.edges import GradientEdge, check_edge
+from oplib.autograd.nodes.gradient_representation import ARRAYS, TENSORS, GradientRepresentation
+from oplib.autograd.nodes.node import Edge
 from oplib.errors import AutogradError, DimensionError, GradientTypeError, describe
+from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.devices.forked import check_process
 from oplib.tensor.devices.placement import Placement, find_other_placement
 from oplib.tensor.storage.constants import mark_shared
 from oplib.tensor.storage.overlay import overlays
 
-from .engine import check_edge
+from .validation import validate_gradients
 
+_CALL = "the call of backward or grad"  # in errors
 _ones: dict[tuple[Any, Any, Placement], Any] = {}
 """Gradients of scalars by shape, dtype and placement. Making one costs as much as an op."""
+
+
+def enter_roots(
+    outputs: Sequence[Any],
+    grads: Sequence[Any],
+    inputs: Sequence[Any],
+    representation: GradientRepresentation,
+    *,
+    accumulate: bool,
+    is_checked: bool = True,
+) -> tuple[list[Edge], list[Any]]:
+    """Checks the outputs and gradients of a call of ``backward`` or ``grad``.
+
+    Args:
+        outputs: what to differentiate.
+        grads: a gradient for each of them; None for a real scalar.
+        inputs: what to differentiate by, for errors.
+        representation: the type of the gradients of the run.
+        accumulate: whether ``backward`` was called, for errors.
+        is_checked: whether gradients must have the shapes of their outputs.
+
+    Returns:
+        The edge of each output, and the gradient that enters there.
+
+    Raises:
+        AutogradError: an output has no graph, or see :func:`make_root_gradients`.
+    """
+    if len(outputs) > len(grads):
+        raise _refuse_counts(outputs, grads)
+    roots: list[Any] = []
+    entering: list[Any] = []
+    for output, grad in zip(outputs, grads):  # noqa: B905  the keyword costs more
+        entered: Any = None  # unless nothing must be checked or made, as in most calls
+        if output.__class__ is Tensor and output._grad_fn is not None:
+            array = output._storage.array
+            due = array.aval
+            if grad is None:
+                # a program makes its own: its text does not depend on what was computed before
+                if overlays.current is None:
+                    entered = _ones.get((due.shape, due.dtype, find_other_placement(array)))
+            elif grad.__class__ is Tensor:
+                array = grad._storage.array
+                own = array.aval
+                if own.shape == due.shape and own.dtype == due.dtype:
+                    entered = array
+        if entered is None:
+            position = len(roots)
+            made: Any = grad
+            if is_checked:
+                made = _make_grad(output, grad, position, is_grads_batched=False)
+            edge = _root_edge(position, output, made, inputs=inputs, accumulate=accumulate)
+            entered = made if representation.tensor_mode else made._storage.array
+            if is_checked:
+                (entered,) = validate_gradients((entered,), (edge,), _CALL, representation)
+        else:
+            edge = output._grad_fn, output._output_nr
+            if representation.tensor_mode:
+                entered = ARRAYS.box(entered) if grad is None else grad
+        roots.append(edge)
+        entering.append(entered)
+    return roots, entering
+
+
+def fit_root_gradients(
+    outputs: Sequence[Any], grads: Sequence[Any], inputs: Sequence[Any], *, accumulate: bool
+) -> Sequence[Tensor]:
+    """Returns gradients summed and cast to their outputs, as the engine takes them from other callers.
+
+    Raises:
+        AutogradError: an output has no graph, or a gradient is none or does not fit.
+    """
+    if len(outputs) != len(grads):
+        raise _refuse_counts(outputs, grads)
+    pairs = zip(itertools.count(), outputs, grads)
+    roots = [_root_edge(*pair, inputs=inputs, accumulate=accumulate) for pair in pairs]
+    return validate_gradients(grads, roots, _CALL, TENSORS)
 
 
 def make_root_gradients(
@@ -39,38 +121,8 @@ def make_root_gradients(
         GradientTypeError: a gradient is neither a Tensor nor None.
         DimensionError: a batched gradient has no batch dimension, or an empty one.
     """
-    return tuple(
-        [
-            grad
-            if not is_grads_batched and fits(output, grad)
-            else _make_grad(output, grad, position, is_grads_batched=is_grads_batched)
-            for position, (output, grad) in enumerate(zip(outputs, grads, strict=False))
-        ]
-    )
-
-
-def fits(output: Any, grad: Any) -> bool:
-    """Returns whether a gradient has exactly the shape and dtype of its output. Nearly all have."""
-    if not isinstance(output, Tensor) or not isinstance(grad, Tensor):
-        return False
-    due, own = output._storage.array.aval, grad._storage.array.aval
-    return own.shape == due.shape and own.dtype == due.dtype
-
-
-def find_root_gradient(output: Tensor, grad: Any) -> Any:
-    """Returns the root gradient as an array if nothing must be checked or made; else None."""
-    if type(output) is not Tensor or output._grad_fn is None:
-        return None
-    array = output._storage.array
-    due = array.aval
-    if grad is None:
-        if overlays.current is not None:
-            return None  # a program makes its own: its text does not depend on what was computed before
-        return _ones.get((due.shape, due.dtype, find_other_placement(array)))
-    if type(grad) is not Tensor:
-        return None
-    array = grad._storage.array
-    return array if array.aval.shape == due.shape and array.aval.dtype == due.dtype else None
+    make = partial(_make_grad, is_grads_batched=is_grads_batched)
+    return tuple(map(make, outputs, grads, itertools.count()))
 
 
 def calculate_shape(
@@ -169,3 +221,62 @@ def _make_ones(due: Any, placement: Placement) -> Any:
             "Give a gradient, or take the real part."
         )
     return jax.device_put(np.ones(due.shape, due.dtype), placement)  # jnp.ones would compile a function
+
+
+def _refuse_counts(tensors: Sequence[Any], grads: Sequence[Any]) -> AutogradError:
+    return AutogradError(
+        f"run_backward: got {len(tensors)} tensors and {len(grads)} gradients. The two counts differ. "
+        f"Give one gradient, or None, for each tensor."
+    )
+
+
+def _root_edge(position: int, root: Any, grad: Any, *, inputs: Sequence[Any], accumulate: bool) -> Edge:
+    """Checks one root and its gradient, and returns the edge of the root."""
+    if not isinstance(root, (Tensor, GradientEdge)):
+        raise AutogradError(
+            f"backward: element {position} of tensors is neither a Tensor nor a GradientEdge. Got "
+            f"{type(root).__name__}. Give the outputs to differentiate."
+        )
+    edge = gradient_edge(root) if isinstance(root, Tensor) else check_edge(root)
+    if edge is None:
+        raise _explain_no_graph(cast("Tensor", root), position, inputs, accumulate=accumulate)
+    if not isinstance(grad, Tensor):
+        came = "None, though the tensor requires grad" if grad is None else type(grad).__name__
+        raise AutogradError(
+            f"backward: element {position} of gradients is not a Tensor. Got {came}. Give a Tensor of the "
+            f"output's shape."
+        )
+    return edge
+
+
+def _explain_no_graph(root: Tensor, position: int, inputs: object, *, accumulate: bool) -> AutogradError:
+    """Returns the error for a root without a graph, with the cause where it can be seen."""
+    array = root._storage.array
+    if not jnp.issubdtype(array.dtype, jnp.inexact):
+        cause = "Only floating and complex values have derivatives. Differentiate what it was computed from."
+    elif not modes.state.grad_enabled:
+        cause = (
+            "Grad mode is off here, as in no_grad(), and in a backward formula or hook without "
+            "create_graph=True. Compute it, and ask for its gradient, where it is on: enable_grad()."
+        )
+    elif root.is_inference():
+        cause = "It was made in inference_mode(). Make it outside of the block."
+    elif _require_nothing(inputs):
+        cause = (
+            "No input of the call requires grad either. Set requires_grad=True on them before they are used."
+        )
+    else:
+        cause = (
+            "Either no tensor that it is computed from has requires_grad=True, or it was computed under "
+            "no_grad(), or detach(), .data or item() cut it off, or it comes from a gradient: compute that "
+            "one with create_graph=True."
+        )
+    return AutogradError(
+        f"{'backward' if accumulate else 'grad'}: element {position} of tensors does not require grad and "
+        f"does not have a grad_fn. Got {describe(array)}. {cause}"
+    )
+
+
+def _require_nothing(inputs: object) -> bool:
+    tensors = [wanted for wanted in inputs if isinstance(wanted, Tensor)] if isinstance(inputs, tuple) else []
+    return bool(tensors) and not any(wanted._requires_grad for wanted in tensors)

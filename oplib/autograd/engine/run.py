@@ -56,12 +56,20 @@ class Run(Flow):
         keep_graph: bool,
         create_graph: bool,
     ) -> None:
-        super().__init__(plan, representation, keep_graph=keep_graph, create_graph=create_graph)
+        self.plan = plan
+        self.representation = representation
+        self.keep_graph = keep_graph
+        self.create_graph = create_graph
+        self.node = None
+        self.captured = [None] * plan.captures_count
+        self.ready = []
+        self.buffers = {}
         self.id = next(_ids)
         self.callbacks: list[Callable[[], object]] = []
         self.notes: dict[Any, Any] = {}
-        self.outer: Run | None = modes.state.run
-        self.checkpoint_valid = plan.members is None and is_checkpoint_valid()
+        outer: Run | None = modes.state.run
+        self.outer = outer
+        self.checkpoint_valid = plan.members is None and (outer is None or outer.checkpoint_valid)
 
     def execute(self, roots: Sequence[Edge], grads: Gradients) -> list[Any]:
         """Runs the graph from ``roots``, and returns the captured gradients."""

@@ -6,7 +6,7 @@ for each pass. A program that has turned them on and off walks over the graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,14 +33,6 @@ def needs_64_bits(roots: Sequence[Any]) -> bool:
                 reached.add(edge[0])
                 ahead.append(edge[0])
     return False
-
-
-def run_in_width(function: Callable[..., Any], roots: Sequence[Any], *args: Any) -> Any:
-    """Calls ``function(roots, *args)``, with 64 bits on if the graph needs them."""
-    if not (wide_plans.any and needs_64_bits(roots)):
-        return function(roots, *args)
-    with x64(True):
-        return function(roots, *args)
 
 
 def _is_wide(node: Any) -> bool:

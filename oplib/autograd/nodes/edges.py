@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from operator import index
 from typing import Any, NamedTuple, Self
 
-from oplib.errors import AutogradError, describe
+from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.tensor import Tensor
 
 from .accumulate import gradient_edge
-from .node import Node
+from .node import Edge, Node, TapeNode
 
 
 class _Edge(NamedTuple):
@@ -63,6 +64,34 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
             "an input of it."
         )
     return GradientEdge(*edge)
+
+
+def check_edge(edge: GradientEdge) -> Edge:
+    """Checks an edge given by a user, and returns it as the engine needs it.
+
+    Raises:
+        AutogradError: its node is not a node of oplib, or has no such slot.
+        GradientTypeError: its slot is not an integer.
+    """
+    node: object = edge[0]
+    if not isinstance(node, TapeNode):
+        raise AutogradError(
+            f"GradientEdge: its first item must be an autograd.graph.Node. Got {type(node).__name__}. Use "
+            f"get_gradient_edge(tensor)."
+        )
+    try:
+        slot = index(edge[1])
+    except TypeError:
+        raise GradientTypeError(
+            f"GradientEdge: its second item must be an integer. Got {type(edge[1]).__name__}. Use "
+            f"get_gradient_edge(tensor)."
+        ) from None
+    if not 0 <= slot < len(node.input_metadata):
+        raise AutogradError(
+            f"GradientEdge: {node.name()} has no slot {slot}. It has {len(node.input_metadata)}. Use "
+            f"get_gradient_edge(tensor)."
+        )
+    return node, slot
 
 
 def walk_nodes(roots: Iterable[Any]) -> Iterator[Node]:

@@ -78,15 +78,15 @@ def test_the_first_call_in_a_child_raises_where_jax_had_run_in_the_parent():
 
 @pytest.mark.spec("004.17")
 def test_the_flag_is_acted_upon_once(monkeypatch):
-    monkeypatch.setattr(fork, "_must_reset", True)
+    monkeypatch.setattr(fork, "must_reset", True)
     fork.check()
-    assert not fork._must_reset
+    assert not fork.must_reset
     assert modes.state.run is None
 
 
 @pytest.mark.spec("D.18")
 def test_in_an_orphan_every_use_of_the_engine_raises(monkeypatch):
-    monkeypatch.setattr(fork, "_must_reset", True)
+    monkeypatch.setattr(fork, "must_reset", True)
     monkeypatch.setattr(forked, "_is_orphan", True)
     for _ in range(2):
         with pytest.raises(AutogradError, match=r"get_context\('spawn'\)"):
