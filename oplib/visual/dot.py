@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from .groups import group_nodes
+from .groups import Part, group_nodes, list_members
 from .node_drawing import format_bytes
 from .records import NodeRecord
 
@@ -20,17 +20,25 @@ _STYLES = {
 def write_dot(nodes: Sequence[NodeRecord]) -> str:
     """Returns the graph for Graphviz, with a cluster for each group. Edges follow the data."""
     lines = ["digraph oplib {", "  rankdir=TB;", '  node [fontname="sans-serif", fontsize=10];']
-    groups = group_nodes(nodes)
-    grouped = {number for group in groups for number in group.members if not nodes[number].is_leaf}
-    for number, group in enumerate(groups):
-        lines += [f"  subgraph cluster_{number} {{", f"    label={_quote(f'{group.title}  {group.place}')};"]
-        own = [nodes[number] for number in group.members if not nodes[number].is_leaf]
-        lines += [f"    {_write_node(node)}" for node in own]
-        lines.append("  }")
-    lines += [f"  {_write_node(node)}" for node in nodes if node.number not in grouped]
+    lines += _write_parts(group_nodes(nodes), nodes, "  ")
+    lines += [f"  {_write_node(node)}" for node in nodes if node.is_leaf]
     for node in nodes:
         lines += [f"  n{target} -> n{node.number};" for target, _ in node.edges if target is not None]
     return "\n".join([*lines, "}", ""])
+
+
+def _write_parts(parts: Sequence[Part], nodes: Sequence[NodeRecord], indent: str) -> list[str]:
+    lines: list[str] = []
+    for part in parts:
+        if isinstance(part, int):
+            lines.append(f"{indent}{_write_node(nodes[part])}")
+            continue
+        shown = {number for inner in part.parts for number in list_members(inner)}
+        lines.append(f"{indent}subgraph cluster_{part.members[0]}_{len(part.members)} {{")
+        lines.append(f"{indent}  label={_quote(f'{part.title}  {part.place}')};")
+        lines += [f"{indent}  {_write_node(nodes[number])}" for number in part.members if number not in shown]
+        lines += [*_write_parts(part.parts, nodes, f"{indent}  "), f"{indent}}}"]
+    return lines
 
 
 def _write_node(node: NodeRecord) -> str:

@@ -45,14 +45,14 @@ class Graph:
 
     @entry_point
     def svg(self) -> str:
-        """Returns a picture: blocks are open up to 300 nodes. With ``run=True`` it marks nan and inf."""
+        """Returns a picture: boxes are open up to 300 nodes. With ``run=True`` it marks nan and inf."""
         return draw_svg(self.nodes, self.gradients, f"oplib graph of {self.label}")
 
     @entry_point
     def html(self) -> str:
         """Returns a page for browsers: one file that needs no network.
 
-        It opens and closes blocks, and has views of ops, saved memory and gradients.
+        It opens and closes boxes, and has views of ops, saved memory and gradients.
         """
         losses = [] if self.gradients is None else [tensor.item() for tensor in self._tensors]
         cure = ": oplib.visual.first_nan(step) finds the call"
@@ -136,7 +136,7 @@ def save_form(given: str | os.PathLike[str], forms: Mapping[str, Callable[[], st
 def graph(loss: Tensor | Sequence[Tensor], params: Any = None, *, run: bool = False) -> Graph:
     """Returns the graph of a loss as a picture.
 
-    Nodes are grouped by the function of the program that recorded them. In a notebook the result shows
+    Boxes are the calls of functions that recorded nodes. In a notebook the result shows
     itself.
 
     Args:

@@ -1,8 +1,6 @@
-"""Groups of nodes: the calls of one function of the user, which a picture shows as one block.
+"""Groups of nodes: the calls of functions of the user, which a picture shows as boxes in boxes.
 
-A node knows the code that recorded it, and not the call. Nodes that were recorded one after another by the
-same code form a group; it ends where the code comes back to the instruction at which the group begins, as it
-does in the next call and in the next turn of a loop. A group is a stretch of the recording order, so no edge
+Calls that repeat, and turns of a loop, are one group. A group is a stretch of the recording order, so no edge
 leads out of it and back.
 """
 
@@ -10,123 +8,153 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, TypeAlias
 
+from .calls import Call, Item, find_calls
 from .records import NodeRecord, name_place
 
-LONGEST = 200
-"""The most nodes that a group has before it is cut."""
-
 MOST_ITEMS = 150
-"""The most groups and single nodes that a picture shows before neighbours are joined."""
-
+"""The most nodes and groups that a group shows before neighbours are joined."""
 
 FEWEST_TURNS = 4
 """The fewest repetitions that a picture shows as one block."""
 
 _LONGEST_PERIOD = 12
 _COMPREHENSION = re.compile(r"((\.<locals>)?\.?<(gen|list|dict|set)(expr|comp)>)+$")
+_CALLED = re.compile(r"\.(__call__|forward)$")
 
-Run: TypeAlias = list[NodeRecord]
-"""Nodes that one call, or one turn of a loop, has recorded one after another."""
+Part: TypeAlias = "int | NodeGroup"
 
 
 @dataclass(slots=True, eq=False)
 class NodeGroup:
-    """Nodes that a picture shows as one block.
+    """Nodes that a picture shows as one box.
 
     Attributes:
-        title: the function, as ``penalty()``; with the number of calls where several are joined.
+        title: the function, as ``penalty()``, or ``block[3]`` where several are called; with the number of
+            calls where they are joined.
         place: file and first line of the function.
-        members: the numbers of the nodes, in the order of recording, and then of the leaves that they read.
-        shown: those that the open block shows: of a repetition the last turn.
+        members: the numbers of all nodes.
+        parts: the nodes and groups that the open box shows: of a repetition those of the last turn.
     """
 
     title: str
     place: str
     members: list[int]
-    shown: list[int]
+    parts: list[Part]
 
 
-def group_nodes(nodes: Sequence[NodeRecord], *, folds: bool = True) -> list[NodeGroup]:
-    """Returns the groups of a graph. Nodes of the function that computed the root are in none if it is small.
+def group_nodes(nodes: Sequence[NodeRecord], *, folds: bool = True) -> list[Part]:
+    """Returns the groups of a graph, and the nodes of the function that computed the root, without leaves.
 
     Args:
         nodes: in the order of the engine.
         folds: whether repetitions are one group.
     """
-    runs = _find_runs([node for node in reversed(nodes) if not node.is_leaf])
-    parts = _fold(runs) if folds else [([run], 1) for run in runs]
-    page = _find_owner(nodes[0].code) if nodes else None
-    alone = [runs[0] for runs, turns in parts if turns == 1]
-    own = [run for run in alone if _find_owner(run[0].code) == page]
-    drawn = own if sum(map(len, own)) <= LONGEST // 2 else []
-    singles = {id(run): len(run) for run in [*drawn, *(run for run in alone if len(run) == 1)]}
-    grouped = [part for part in parts if id(part[0][0]) not in singles]
-    if sum(singles.values()) + len(grouped) > MOST_ITEMS:
+    page = nodes[0].code if nodes else None
+    items = find_calls([node for node in reversed(nodes) if not node.is_leaf])
+    return _Grouping(folds).arrange(_splice(items, page), page)
+
+
+def _splice(items: Iterable[Item], around: CodeType | None) -> list[Item]:
+    """Puts what a generator of a function calls, and further calls of the same, in the place of the call."""
+    spliced: list[Item] = []
+    for item in items:
+        is_same = isinstance(item, Call) and _find_owner(item.code) == _find_owner(around)
+        spliced += _splice(item.items, around) if isinstance(item, Call) and is_same else [item]
+    return spliced
+
+
+class _Grouping:
+    """Makes groups of calls.
+
+    Args:
+        folds: whether repetitions are one group.
+    """
+
+    def __init__(self, folds: bool) -> None:
+        self._folds = folds
+        self._numbers: dict[Any, int] = {}
+
+    def arrange(self, items: Sequence[Item], around: CodeType | None) -> list[Part]:
+        """Returns the parts of a call."""
+        totals = Counter([item.code for item in items if isinstance(item, Call)])
+        counts: Counter[CodeType | None] = Counter()
+        parts: list[Part] = []
+        for stretch, turns in self._fold(items):
+            last = stretch[-(len(stretch) // turns) :]
+            first = last[0]
+            if isinstance(first, NodeRecord) and turns == 1:
+                parts.append(first.number)
+                continue
+            if isinstance(first, Call) and len(last) == 1:
+                title, code, inner = name_code(first.code), first.code, first.items
+                if turns == 1 < totals[code]:
+                    title = f"{title.removesuffix('()')}[{counts[code]}]"
+            else:
+                title, code, inner = f"{name_code(around)} loop", around, last
+            title += f" ×{turns}" if turns > 1 else ""
+            counts.update([item.code for item in stretch if isinstance(item, Call)])
+            shown = self.arrange(_splice(inner, code), code)
+            members = [node.number for node in _list_nodes(stretch)]
+            is_box = len(shown) > 1 or turns > 1
+            parts += [NodeGroup(title, name_place(code), members, shown)] if is_box else shown
+        return self._join(parts, around)
+
+    def _join(self, parts: list[Part], around: CodeType | None) -> list[Part]:
+        """Joins neighbours if there are many."""
+        if len(parts) <= MOST_ITEMS:
+            return parts
         step = -(-len(parts) // (MOST_ITEMS // 2))
-        chunks = [parts[at : at + step] for at in range(0, len(parts), step)]
-        grouped = [
-            chunk[0] if len(chunk) == 1 else ([run for runs, _ in chunk for run in runs], 1)
-            for chunk in chunks
-        ]
-    groups = [_make_group(runs, turns, page) for runs, turns in grouped]
-    for group in groups:
-        for members in (group.members, group.shown):
-            members += _list_leaves(nodes, members)
-    return groups
+        joined: list[Part] = []
+        for at in range(0, len(parts), step):
+            some = parts[at : at + step]
+            members = [number for part in some for number in list_members(part)]
+            titles = Counter([part.title.partition("[")[0] for part in some if isinstance(part, NodeGroup)])
+            title = f"{', '.join([name for name, _ in titles.most_common(2)]) or name_code(around)} …"
+            joined.append(NodeGroup(title, name_place(around), members, some))
+        return joined
+
+    def _fold(self, items: Sequence[Item]) -> list[tuple[Sequence[Item], int]]:
+        """Returns items one by one, and those that repeat the ones before them together, with the turns."""
+        kinds = list(map(self._find_kind, items)) if self._folds else []
+        parts: list[tuple[Sequence[Item], int]] = []
+        at = 0
+        while at < len(items):
+            period, turns = 1, 1
+            for length in range(1, _LONGEST_PERIOD + 1):
+                times, pattern = 1, kinds[at : at + length]
+                while pattern and kinds[at + times * length : at + (times + 1) * length] == pattern:
+                    times += 1
+                if times >= FEWEST_TURNS and times * length > turns * period:
+                    period, turns = length, times
+            parts.append((items[at : at + period * turns], turns))
+            at += period * turns
+        return parts
+
+    def _find_kind(self, item: Item) -> int:
+        """Returns a number that equal calls have."""
+        if isinstance(item, Call):
+            fact: Any = item.code, tuple(map(self._find_kind, item.items))
+        else:
+            fact = item.code, item.line, item.op, item.shapes
+        return self._numbers.setdefault(fact, len(self._numbers))
 
 
-def _fold(runs: Sequence[Run]) -> list[tuple[Sequence[Run], int]]:
-    """Returns runs one by one, and those that repeat the runs before them together, with how many turns."""
-    numbers: dict[Any, int] = {}
-    facts = [tuple([(id(node.code), node.line, node.op, node.shapes) for node in run]) for run in runs]
-    kinds = [numbers.setdefault(fact, len(numbers)) for fact in facts]
-    parts: list[tuple[Sequence[Run], int]] = []
-    at = 0
-    while at < len(runs):
-        period, turns = 1, 1
-        for length in range(1, _LONGEST_PERIOD + 1):
-            times, pattern = 1, kinds[at : at + length]
-            while kinds[at + times * length : at + (times + 1) * length] == pattern:
-                times += 1
-            if times >= FEWEST_TURNS and times * length > turns * period:
-                period, turns = length, times
-        parts.append((runs[at : at + period * turns], turns))
-        at += period * turns
-    return parts
+def _list_nodes(items: Iterable[Item]) -> list[NodeRecord]:
+    """Returns the nodes of calls, in the order of recording."""
+    nodes: list[NodeRecord] = []
+    for item in items:
+        nodes += _list_nodes(item.items) if isinstance(item, Call) else [item]
+    return nodes
 
 
-def _find_runs(calls: Sequence[NodeRecord]) -> list[Run]:
-    """Cuts the calls where another code begins, or where one begins again."""
-    runs: list[Run] = []
-    varied = False  # whether the run has left its first instruction
-    for node in calls:
-        run = runs[-1] if runs else None
-        is_first = run is not None and run[0].location == node.location
-        is_other = run is None or _find_owner(run[0].code) != _find_owner(node.code)
-        if run is None or is_other or (is_first and varied) or len(run) == LONGEST:
-            runs.append([node])
-            varied = False
-            continue
-        run.append(node)
-        varied = varied or not is_first
-    return runs
-
-
-def _make_group(runs: Sequence[Run], turns: int, page: Any) -> NodeGroup:
-    last = runs[-(len(runs) // turns) :]
-    counts = Counter([name_code(run[0].code) for run in last])
-    marks = [f"{name} ×{times}" if times > turns == 1 else name for name, times in counts.most_common(2)]
-    title = ", ".join(marks) + (f" and {len(counts) - 2} more" if len(counts) > 2 else "")
-    if turns > 1:
-        is_loop = any(_find_owner(run[0].code) == page for run in last)
-        title += f"{' loop' if is_loop else ''} ×{turns}"
-    members, shown = ([node.number for run in some for node in run] for some in (runs, last))
-    return NodeGroup(title, name_place(last[0][0].code), members, shown)
+def list_members(part: Part) -> list[int]:
+    """Returns the numbers of the nodes of a part."""
+    return part.members if isinstance(part, NodeGroup) else [part]
 
 
 def _find_owner(code: CodeType | None) -> tuple[str, str] | None:
@@ -137,18 +165,12 @@ def _find_owner(code: CodeType | None) -> tuple[str, str] | None:
 
 
 def name_code(code: CodeType | None) -> str:
-    """Returns the name of a function as pictures show it."""
+    """Returns the name of a function as pictures show it; of what calls an object, the name of its class."""
     owner = _find_owner(code)
     if owner is None:
         return "unknown line"
-    name = owner[1].rpartition(".")[2]
+    name = _CALLED.sub("", owner[1]).rpartition(".")[2]
     return name if name.startswith("<") else f"{name}()"
-
-
-def _list_leaves(nodes: Sequence[NodeRecord], members: Sequence[int]) -> list[int]:
-    """Returns the leaves that nodes read: edges from a leaf that groups share would cross everything."""
-    read = [target for number in members for target, _ in nodes[number].edges if target is not None]
-    return [number for number in dict.fromkeys(read) if nodes[number].is_leaf]
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,7 @@ def _mean(values: Sequence[float], default: float) -> float:
     return sum(values) / len(values) if values else default
 
 
-# Coordinates. The script of the HTML page does the same when a block is opened or closed.
+# Coordinates. The script of the HTML page does the same when a box is opened or closed.
 
 
 def place(

@@ -50,21 +50,19 @@ def _show_shapes(node: NodeRecord) -> str:
     return ", ".join(shape or "–" for shape in node.shapes)
 
 
-def draw_node(node: NodeRecord, center: Point, report: GradientReport | None, most: int) -> str:
+def draw_node(node: NodeRecord, report: GradientReport | None, most: int) -> str:
     """Returns the element of a node.
 
     Args:
         node: the node.
-        center: of its box.
         report: of the gradients, if the backward has run.
         most: the most bytes that a node keeps.
     """
     width, height = measure_node(node)
     classes = ["node", node.kind, *_note(node, report)]
     heat = f"--m:{node.nbytes / most:.3f}" if most and node.nbytes else "--m:0"
-    spot = f"translate({center[0] - width / 2:.1f} {center[1] - height / 2:.1f})"
-    parts = [f'<g class="{" ".join(classes)}" data-n="{node.number}" style="{heat}" ']
-    parts.append(f'transform="{spot}"><title>{escape(_describe(node))}</title>')
+    parts = [f'<g class="{" ".join(classes)}" data-n="{node.number}" style="{heat}">']
+    parts.append(f"<title>{escape(_describe(node))}</title>")
     radius = height / 2 if node.is_leaf else 7
     parts.append(f'<rect class="box" width="{width:.1f}" height="{height:.1f}" rx="{radius:g}"/>')
     if node.is_leaf:
@@ -129,27 +127,11 @@ def draw_curve(points: Sequence[Point]) -> str:
     return "".join(parts)
 
 
-def draw_edge(points: Sequence[Point], start: int, end: int | None, report: GradientReport | None) -> str:
-    """Returns the element of an edge along which data flows from one node to another.
-
-    Args:
-        points: that it passes.
-        start: the number of the node that made the data.
-        end: of the node that reads it; None where the edge leads out of a block.
-        report: of the gradients, if the backward has run.
-    """
-    classes, style = classify_edge(start, [] if end is None else [end], report)
-    classes += " out" if end is None else ""
-    return f'<path class="{classes}"{style} d="{draw_curve(points)}"/>'
-
-
 def classify_edge(start: int, ends: Sequence[int], report: GradientReport | None) -> tuple[str, str]:
-    """Returns the classes of an edge, and its style attribute. Without ends it stands for all readers."""
+    """Returns the classes of the edge from a node to some readers, and its style attribute."""
     if report is None:
         return "edge", ""
     gradients = [report.edges[end, start] for end in ends if (end, start) in report.edges]
-    if not ends:
-        gradients = [gradient for gradient in report.arrives.get(start, ()) if gradient is not None]
     rms = max((gradient.rms for gradient in gradients), default=0.0)
     heat = 0.0
     if report.largest_rms > 0 and rms > 0:

@@ -3,53 +3,58 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const get = (id) => document.getElementById(id);
 const canvas = get("canvas"), world = get("world"), map = get("map"), panel = get("panel"), body = document.body;
-const blocks = data.blocks, nodes = data.nodes;
-const GAP_X = 22, GAP_Y = 30, SWEEPS = 10;
+const nodes = data.nodes, root = data.level, boxes = [];
+const GAP_X = 22, GAP_Y = 30, PAD = 16, HEAD = 40, SWEEPS = 10;
 const escapes = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
 const escape = (text) => String(text).replace(/[&<>"]/g, (letter) => escapes[letter]);
 get("label").textContent = document.title.replace(/^oplib graph · /, "");
 
-// ---- the layout of blocks: the same as place() in layout.py
+// ---- boxes in boxes: which of them are around a node
 
-const sizeOf = (block) => (block.open && block.o) || block.s;
-const portOf = (block, node) =>
-  block.open && block.p && node in block.p ? block.p[node] - block.o[0] / 2 : 0;
+const around = new Map(); // from the number of a node to the boxes around it; a turn that is not drawn has some too
+(function walk(level, chain) {
+  for (const part of level.parts) {
+    if (!part.head) { if (!around.has(part.node) || !part.leaf) around.set(part.node, chain); continue; }
+    part.id = boxes.push(part) - 1;
+    part.chain = [...chain, part];
+    for (const number of part.members) around.set(number, part.chain);
+    if (part.level) walk(part.level, part.chain);
+  }
+})(root, []);
 
-let centers = [], extent = [0, 0];
-const pathOf = new Map(data.paths.map((path) => [path[0] + "," + path[path.length - 1], path]));
+// ---- the layout of a level: the same as place() in layout.py and draw_level() in svg.py
 
-function place() {
-  const total = Math.max(-1, ...data.rows.map((row) => row.reduce((a, b) => Math.max(a, b), -1))) + 1;
-  const widths = Array.from({ length: total }, (_, v) => (v < blocks.length ? sizeOf(blocks[v])[0] : 10));
-  const above = widths.map(() => []), below = widths.map(() => []);
-  const shifts = new Map();
-  for (const [start, from, to] of data.edges)
-    shifts.set(from + "," + to, [portOf(blocks[from], start), portOf(blocks[to], start)]);
-  for (const [key, path] of pathOf) {
-    const [first, last] = shifts.get(key) || [0, 0];
+function place(level, ends) {
+  const widths = ends.map((end) => end.size[0]);
+  for (const row of level.rows) for (const v of row) widths[v] ??= 10;
+  const above = widths.map(() => []), below = widths.map(() => []), shifts = new Map();
+  for (const [start, to, value] of level.links)
+    shifts.set(start + "," + to, [ends[start].leave[value] || 0, ends[to].enter[value] || 0]);
+  for (const path of level.paths) {
+    const [first, last] = shifts.get(path[0] + "," + path[path.length - 1]) || [0, 0];
     for (let i = 0; i + 1 < path.length; i++) {
       const by = (i === 0 ? first : 0) - (i + 2 === path.length ? last : 0);
       below[path[i]].push([path[i + 1], -by]);
       above[path[i + 1]].push([path[i], by]);
     }
   }
-  const x = new Float64Array(total);
-  for (const row of data.rows) spread(row, row.map(() => 0), widths, x);
+  const x = new Float64Array(widths.length);
+  for (const row of level.rows) spread(row, row.map(() => 0), widths, x);
   for (let sweep = 0; sweep < SWEEPS; sweep++) {
     const near = sweep % 2 ? below : above;
-    for (const row of sweep % 2 ? [...data.rows].reverse() : data.rows)
+    for (const row of sweep % 2 ? [...level.rows].reverse() : level.rows)
       spread(row, row.map((v) => near[v].length
         ? near[v].reduce((sum, [one, by]) => sum + x[one] + by, 0) / near[v].length : x[v]), widths, x);
   }
   let left = Infinity, right = -Infinity, top = 0;
   widths.forEach((width, v) => { left = Math.min(left, x[v] - width / 2); right = Math.max(right, x[v] + width / 2); });
-  centers = [];
-  for (const row of data.rows) {
-    const height = row.reduce((most, v) => (v < blocks.length ? Math.max(most, sizeOf(blocks[v])[1]) : most), 0);
-    for (const v of row) centers[v] = [x[v] - left, top + height / 2];
+  const points = [];
+  for (const row of level.rows) {
+    const height = row.reduce((most, v) => Math.max(most, ends[v] ? ends[v].size[1] : 0), 0);
+    for (const v of row) points[v] = [x[v] - left, top + height / 2];
     top += height + GAP_Y;
   }
-  extent = [right - left, Math.max(top - GAP_Y, 1)];
+  return { points, size: [right - left, Math.max(top - GAP_Y, 1)] };
 }
 
 function spread(row, wanted, widths, x) {
@@ -70,11 +75,6 @@ function spread(row, wanted, widths, x) {
 
 // ---- drawing
 
-const spotOf = (index) => {
-  const [x, y] = centers[index], [w, h] = sizeOf(blocks[index]);
-  return [x - w / 2, y - h / 2, w, h];
-};
-
 function curve(points) {
   let text = `M${points[0][0].toFixed(1)} ${points[0][1].toFixed(1)}`;
   for (let i = 1; i < points.length; i++) {
@@ -85,37 +85,68 @@ function curve(points) {
   return text;
 }
 
-function drawEdges() {
-  const drawn = new Map();
-  for (const [start, from, to, classes, style] of data.edges) {
-    const path = pathOf.get(from + "," + to).map((v) => [...centers[v]]);
-    const last = path.length - 1;
-    path[0][0] += portOf(blocks[from], start);
-    path[0][1] += sizeOf(blocks[from])[1] / 2;
-    path[last][0] += portOf(blocks[to], start);
-    path[last][1] -= sizeOf(blocks[to])[1] / 2 + 1;
-    const key = (blocks[from].open ? "n" + start : "b" + from) + "," + to;
-    const out = blocks[to].open ? " out" : "";
+function drawLevel(level, box) {
+  const ends = level.parts.map(drawPart);
+  while (ends.length < level.total) ends.push({ size: [10, 0], text: "", enter: {}, leave: {} });
+  const layout = place(level, ends), leaves = Object.keys(level.leave).length;
+  let [width, height] = layout.size, across = 0, down = 0;
+  if (box) {
+    down = HEAD - GAP_Y + 8;
+    width = Math.max(width + 2 * PAD, box.least);
+    across = (width - layout.size[0]) / 2;
+    height += down + (leaves ? 0 : PAD);
+  }
+  const points = layout.points.map(([x, y]) => [x + across, y + down]);
+  for (const v of Object.values(level.enter)) points[v][1] = 0;
+  for (const v of Object.values(level.leave)) points[v][1] = height + 1;
+  const frames = [], bodies = [];
+  level.parts.forEach((part, v) => {
+    const [w, h] = ends[v].size, [x, y] = [points[v][0] - w / 2, points[v][1] - h / 2];
+    const at = `transform="translate(${x.toFixed(1)} ${y.toFixed(1)})"`;
+    part.spot = [x, y, w, h];
+    if (part.head) frames.push(`<g class="border ${part.open ? "open" : "closed"}" ${at}><rect class="frame" width="${w}" height="${h}" rx="12"/></g>`);
+    bodies.push(`<g ${at}${part.head ? ` class="block ${part.open ? "open" : "closed"}" id="b${part.id}"` : ""}>${ends[v].text}</g>`);
+  });
+  const values = (ports) => Object.fromEntries(Object.entries(ports).map(([value, v]) => [value, points[v][0] - width / 2]));
+  return { size: [width, height], text: frames.join("") + drawEdges(level, points, ends) + bodies.join(""),
+    enter: values(level.enter), leave: values(level.leave) };
+}
+
+const has = (ports) => Object.keys(ports).length > 0;
+
+function drawEdges(level, points, ends) {
+  const drawn = new Map(), paths = new Map(level.paths.map((path) => [path[0] + "," + path[path.length - 1], path]));
+  for (const [start, to, value, classes, style] of level.links) {
+    const path = paths.get(start + "," + to).map((v) => [...points[v]]), last = path.length - 1;
+    const origin = ends[start], target = ends[to];
+    path[0][0] += origin.leave[value] || 0;
+    path[0][1] += origin.size[1] / 2;
+    path[last][0] += target.enter[value] || 0;
+    path[last][1] -= target.size[1] / 2 + 1;
+    const key = [start, to, origin.text && !has(origin.leave) ? "" : value].join();
+    const out = has(target.enter) || !target.text ? " out" : "";
     if (!drawn.has(key) || classes.includes("bad"))
       drawn.set(key, `<path class="${classes}${out}"${style} d="${curve(path)}"/>`);
   }
   return [...drawn.values()].join("");
 }
 
+function drawPart(part) {
+  if (!part.head) return { size: part.size, text: part.body, enter: {}, leave: {} };
+  const inner = part.open ? drawLevel(part.level, part) : { size: part.size, text: part.note, enter: {}, leave: {} };
+  const [w, h] = inner.size, can = part.level;
+  const fold = can ? `<text class="fold" x="14" y="19">${part.open ? "▾" : "▸"}</text>` : "";
+  const role = can ? ` tabindex="0" role="button" aria-expanded="${part.open}" aria-label="${escape(part.title)}"` : "";
+  const area = `<rect class="fold-area" data-b="${part.id}"${role} width="${w}" height="${part.open ? HEAD : h}" rx="12" fill="transparent"/>`;
+  return { ...inner, text: inner.text + fold + part.head + area };
+}
+
+let extent = [0, 0];
+
 function draw() {
-  place();
-  const frames = [], bodies = [];
-  blocks.forEach((block, index) => {
-    const [x, y, w, h] = spotOf(index), at = `transform="translate(${x.toFixed(1)} ${y.toFixed(1)})"`;
-    if (!block.s || !block.h) { bodies.push(`<g ${at}>${block.b}</g>`); return; }
-    const frame = `<rect class="frame" width="${w}" height="${h}" rx="12"/>`;
-    const fold = block.c ? `<text class="fold" x="14" y="19">${block.open ? "▾" : "▸"}</text>` : "";
-    const area = `<rect class="fold-area" data-b="${index}" width="${w}" height="${block.open ? 40 : h}" fill="transparent"/>`;
-    const kind = block.open ? "open" : "closed";
-    if (block.open) frames.push(`<g class="block open" ${at}>${frame}</g>`);
-    bodies.push(`<g class="block ${kind}" id="b${index}" ${at}>${block.open ? "" : frame}${block.open ? block.b : ""}${fold}${block.h}${area}</g>`);
-  });
-  world.innerHTML = frames.join("") + drawEdges() + bodies.join("");
+  const drawing = drawLevel(root);
+  extent = drawing.size;
+  world.innerHTML = drawing.text;
   drawMap();
   mark();
 }
@@ -142,17 +173,22 @@ function zoom(by, x, y) {
   move();
 }
 
-function fit(lowest = 0) {
+const readable = () => (canvas.getBoundingClientRect().width < 600 ? 0.65 : 0.8);
+
+function fit() { // everything if it can be read then; else a column from the top, as wide as the page allows
   const box = canvas.getBoundingClientRect();
-  const left = getComputedStyle(map).display === "none" ? 20 : 180;
-  const free = [Math.max(box.width - left - 20, 50), Math.max(box.height - 100, 50)];
-  view.k = Math.max(Math.min(free[0] / extent[0], free[1] / extent[1], 1.15), lowest);
-  view.x = left + (free[0] - extent[0] * view.k) / 2;
+  const left = getComputedStyle(map).display === "none" ? 12 : 180;
+  const free = [Math.max(box.width - left - 12, 50), Math.max(box.height - 66, 50)];
+  const wide = Math.min(free[0] / extent[0], 1.15);
+  view.k = Math.max(Math.min(wide, free[1] / extent[1]), Math.min(wide, 1), readable());
+  const top = root.parts[root.rows[0].find((v) => v < root.parts.length)].spot;
+  view.x = extent[0] * view.k <= free[0] ? left + (free[0] - extent[0] * view.k) / 2
+    : left + Math.max(Math.min(free[0] / 2 - (top[0] + top[2] / 2) * view.k, 0), free[0] - extent[0] * view.k);
   view.y = 50 + Math.max(free[1] - extent[1] * view.k, 0) / 2;
   move();
 }
 
-function show(x, y) {
+function show(x, y) { // brings a point of the picture to the middle
   const box = canvas.getBoundingClientRect();
   view.x = box.width / 2 - x * view.k;
   view.y = box.height / 2 - y * view.k;
@@ -161,21 +197,15 @@ function show(x, y) {
 
 function drawMap() {
   const parts = [];
-  blocks.forEach((block, index) => {
-    const [x, y, w, h] = spotOf(index);
-    if (block.h) parts.push(`<rect class="b" x="${x}" y="${y}" width="${w}" height="${h}" rx="8"/>`);
-    if (block.h && !block.open) return;
-    for (const [, classes, u, v, width, height] of listBoxes(block))
-      parts.push(`<rect class="${classes}" x="${x + +u}" y="${y + +v}" width="${width}" height="${height}"/>`);
-  });
+  (function walk(level, left, top) {
+    for (const part of level.parts) {
+      const [x, y, w, h] = part.spot, name = part.head ? "b" : part.body.match(/class="node ([^"]+)"/)[1];
+      parts.push(`<rect class="${name}" x="${left + x}" y="${top + y}" width="${w}" height="${h}" rx="8"/>`);
+      if (part.open) walk(part.level, left + x, top + y);
+    }
+  })(root, 0, 0);
   map.setAttribute("viewBox", `-20 -20 ${extent[0] + 40} ${extent[1] + 40}`);
   map.innerHTML = parts.join("") + '<rect class="window" rx="4"/>';
-}
-
-function listBoxes(block) {
-  block.boxes ||= [...block.b.matchAll(
-    /class="node ([^"]+)"[^>]*translate\(([-\d.]+) ([-\d.]+)\).*?<rect class="box" width="([\d.]+)" height="([\d.]+)"/gs)];
-  return block.boxes;
 }
 
 const pointers = new Map();
@@ -232,9 +262,12 @@ const middle = (by) => { const box = canvas.getBoundingClientRect(); zoom(by, bo
 get("zoom-in").onclick = () => middle(1.3);
 get("zoom-out").onclick = () => middle(1 / 1.3);
 get("fit").onclick = () => fit();
-canvas.addEventListener("keydown", (event) => {
-  const steps = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
-  if (event.key in steps) { view.x += steps[event.key][0]; view.y += steps[event.key][1]; move(); }
+document.addEventListener("keydown", (event) => {
+  if (event.target !== body && !canvas.contains(event.target)) return;
+  const page = canvas.getBoundingClientRect().height * 0.8, fold = event.target.dataset.b;
+  const steps = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60], PageUp: [0, page], PageDown: [0, -page] };
+  if (fold && (event.key === "Enter" || event.key === " ")) toggle(+fold);
+  else if (event.key in steps) { view.x += steps[event.key][0]; view.y += steps[event.key][1]; move(); }
   else if (event.key === "+" || event.key === "=") middle(1.3);
   else if (event.key === "-") middle(1 / 1.3);
   else if (event.key === "0") fit();
@@ -245,26 +278,27 @@ canvas.addEventListener("keydown", (event) => {
 
 // ---- folding
 
-function toggle(index) {
-  const block = blocks[index];
-  describeBlock(block);
-  if (!block.c) return;
-  const [x, y] = spotOf(index);
-  block.open = !block.open;
+function toggle(id) {
+  const box = boxes[id];
+  describeBox(box);
+  if (!box.level) return;
+  const before = get("b" + id).getBoundingClientRect();
+  box.open = !box.open;
   draw();
-  const [u, v] = spotOf(index); // the block stays where it was on the screen
-  view.x += (x - u) * view.k;
-  view.y += (y - v) * view.k;
+  const after = get("b" + id).getBoundingClientRect(); // the box stays where it was on the screen
+  view.x += before.left - after.left;
+  view.y += before.top - after.top;
   move();
+  world.querySelector(`[data-b="${id}"]`).focus();
 }
 
 const MOST_AT_ONCE = 3000;
 function setAll(open) {
   let left = MOST_AT_ONCE;
-  for (const block of blocks) {
-    if (!block.c) continue;
-    left -= listBoxes(block).length;
-    block.open = open && left >= 0;
+  for (const box of boxes) {
+    if (!box.level) continue;
+    left -= box.level.parts.length;
+    box.open = open && left >= 0 && box.chain.every((one) => one === box || one.open);
   }
   draw();
   fit();
@@ -278,13 +312,17 @@ let selected = null;
 
 function select(number, bring = false) {
   selected = number;
-  if (number !== null && bring && data.blockOf.length) {
-    const index = data.blockOf[number], block = blocks[index];
-    if (block.c && !block.open) { block.open = true; draw(); }
-    const box = listBoxes(block).find((one) => one[0].includes(`data-n="${number}"`)), [x, y] = spotOf(index);
-    if (view.k < 0.8) view.k = 0.9;
-    if (box) show(x + +box[2] + box[4] / 2, y + +box[3] + box[5] / 2);
-    else show(x, y);
+  if (number !== null && bring && around.has(number)) {
+    const closed = around.get(number).filter((box) => box.level && !box.open);
+    for (const box of closed) box.open = true;
+    if (closed.length) draw();
+    const last = around.get(number).at(-1);
+    const found = world.querySelector(`.node[data-n="${number}"]`) || (last && get("b" + last.id));
+    if (found) {
+      if (view.k < readable()) { view.k = 1; move(); }
+      const at = found.getBoundingClientRect(), frame = canvas.getBoundingClientRect();
+      show((at.left + at.width / 2 - frame.left - view.x) / view.k, (at.top + Math.min(at.height, frame.height) / 2 - frame.top - view.y) / view.k);
+    }
   }
   mark();
   if (number === null || !nodes[number]) describeGraph(); else describeNode(number);
@@ -325,16 +363,17 @@ function describeNode(number) {
   panel.scrollTop = 0;
 }
 
-function describeBlock(block) {
-  const inside = listBoxes(block).map((one) => +one[0].match(/data-n="(\d+)"/)[1]).filter((number) => nodes[number]);
-  panel.innerHTML = `<h2>${escape(block.t)}</h2><p class="mono soft">${escape(block.f)}</p>` + (inside.length
+function describeBox(box) {
+  const inside = box.members.filter((number) => nodes[number]).slice(-200);
+  panel.innerHTML = `<h2>${escape(box.title)}</h2><p class="mono soft">${escape(box.facts)}</p>` + (box.level
     ? "<h3>Nodes</h3>" + table(["op", "shape", "line"], inside.map((number) => [link(number), escape(nodes[number].shapes.join(", ")), escape(nodes[number].place || "")]))
-    : '<p class="soft">This block has too many nodes to be opened.</p>');
+    : '<p class="soft">The graph has too many nodes to open this box.</p>');
+  panel.scrollTop = 0;
 }
 
-const link = (number) => `<a tabindex="0" data-go="${number}">${escape(nodes[number].op)}</a>`;
-panel.addEventListener("click", (event) => {
-  if (event.target.dataset.go) select(+event.target.dataset.go, true);
+const link = (number) => `<a tabindex="0" role="button" data-go="${number}">${escape(nodes[number].op)}</a>`;
+for (const name of ["click", "keydown"]) panel.addEventListener(name, (event) => {
+  if (event.target.dataset.go && (name === "click" || event.key === "Enter")) select(+event.target.dataset.go, true);
 });
 
 function describeGraph() {
@@ -342,7 +381,7 @@ function describeGraph() {
     [`${escape(name)}<br><span class="soft mono">${escape(place)}</span>`, ops.map(([op, times]) => escape(op) + (times > 1 ? " ×" + times : "")).join(", "), count.toLocaleString(), bytes]);
   const first = data.first !== null && nodes[data.first]
     ? `<div class="alarm-box"><b>A gradient is not finite.</b><br>The first comes from ${link(data.first)}.</div>` : "";
-  panel.innerHTML = `<h2>Functions</h2><p class="soft">Select a node for its line, gradients and saved tensors. A click on the title of a block opens or closes it.</p>${first}<h3>Recorded by</h3>`
+  panel.innerHTML = `<h2>Functions</h2><p class="soft">Select a node for its line, gradients and saved tensors. A click on the title of a box opens or closes it. Keys: / searches, arrows move, + and − zoom, 0 fits, Tab and Enter open a box.</p>${first}<h3>Recorded by</h3>`
     + table(["function", "ops", "nodes", "saved"], rows);
 }
 
@@ -442,7 +481,7 @@ get("curve").addEventListener("click", (event) => { if (event.target.dataset.n) 
 addEventListener("resize", () => { drawCurve(); move(); });
 setView(data.first !== null ? "nan" : "ops");
 draw();
-fit(extent[1] > 4000 ? 0.02 : 0.7);
+fit();
 if (data.first !== null && nodes[data.first]) select(data.first, true); else describeGraph();
 drawCurve();
 })();

@@ -10,13 +10,16 @@ from typing import Any
 
 from .gradients import EdgeStatistics, GradientReport
 from .groups import summarize
-from .node_drawing import classify_edge, format_bytes
-from .picture import Block, Picture, compose
+from .node_drawing import classify_edge, draw_node, format_bytes, measure_node
+from .picture import Box, Level, compose
 from .records import NodeRecord, count_saved
 from .svg import draw_arrows, read_asset
 
 MOST_DETAILED = 20_000
 """The most nodes whose details the page holds."""
+
+MOST_OPEN = 40
+"""The most nodes and boxes that the page shows at first."""
 
 _AROUND = 3
 
@@ -32,17 +35,13 @@ def write_page(
         label: of the loss.
         facts: shown beside the numbers of nodes and bytes.
     """
-    picture = compose(nodes, report)
+    most = max((node.nbytes for node in nodes), default=0)
     data = {
-        "blocks": [_pack_block(block, is_open=picture.is_small) for block in picture.blocks],
-        "rows": picture.layers.rows,
-        "paths": list(picture.layers.paths.values()),
-        "edges": _pack_edges(picture, report),
+        "level": _pack_level(compose(nodes, report, MOST_OPEN), nodes, report, most),
         "nodes": _pack_nodes(nodes, report) if len(nodes) <= MOST_DETAILED else {},
         "sources": _pack_sources(nodes) if len(nodes) <= MOST_DETAILED else {},
         "curve": _pack_curve(nodes),
         "first": None if report is None or report.first is None else report.first.node,
-        "blockOf": [picture.block_of[node.number] for node in nodes] if len(nodes) <= MOST_DETAILED else [],
         "functions": [
             [summary.function, summary.place, summary.nodes, format_bytes(summary.nbytes), summary.ops]
             for summary in summarize(nodes)
@@ -77,28 +76,38 @@ def _embed(data: Any) -> str:
     return text.replace("</", "<\\/").replace("<!", "\\u003c!")
 
 
-def _pack_block(block: Block, *, is_open: bool) -> dict[str, Any]:
-    if block.group is None:
-        return {"s": block.closed_size, "b": block.body, "n": block.nodes[0]}
+def _pack_level(
+    level: Level, nodes: Sequence[NodeRecord], report: GradientReport | None, most: int
+) -> dict[str, Any]:
+    """Returns what stands in a box, or in the whole picture."""
+    parts: list[Any] = []
+    for part in level.vertices:
+        if isinstance(part, int):
+            node = nodes[part]
+            parts.append({"size": measure_node(node), "body": draw_node(node, report, most), "node": part})
+        elif isinstance(part, Box):
+            parts.append(
+                {
+                    "size": part.size,
+                    "least": part.least,
+                    "head": part.head,
+                    "note": part.note,
+                    "open": part.is_open,
+                    "title": part.group.title,
+                    "facts": f"{part.group.place} · {len(part.group.members):,} nodes",
+                    "members": part.group.members,
+                    "level": _pack_level(part.level, nodes, report, most) if part.can_open else None,
+                }
+            )
     return {
-        "s": block.closed_size,
-        "o": block.open_size,
-        "h": block.head,
-        "b": block.body,
-        "p": block.ports,
-        "c": block.can_open,
-        "open": block.can_open and is_open,
-        "t": block.group.title,
-        "f": f"{block.group.place} · {len(block.nodes):,} nodes",
+        "parts": parts,
+        "total": len(level.vertices),
+        "rows": level.layers.rows,
+        "paths": list(level.layers.paths.values()),
+        "links": [[*link, *classify_edge(link[2], readers, report)] for link, readers in level.links.items()],
+        "enter": level.list_ports(leaving=False),
+        "leave": level.list_ports(leaving=True),
     }
-
-
-def _pack_edges(picture: Picture, report: GradientReport | None) -> list[Any]:
-    """Returns for each edge its node, its two blocks, and its classes and style."""
-    return [
-        [start, picture.block_of[start], to, *classify_edge(start, ends, report)]
-        for (start, to), ends in picture.edges.items()
-    ]
 
 
 def _pack_nodes(nodes: Sequence[NodeRecord], report: GradientReport | None) -> list[Any]:
