@@ -13,7 +13,6 @@ from itertools import pairwise
 
 from oplib.visual.layout import Point, make_layers, place
 from oplib.visual.node_drawing import draw_curve
-from oplib.visual.picture import join_ends
 from oplib.visual.svg import draw_arrows, read_asset
 
 TITLE, LETTER, LINE, PAD = 6.9, 6.2, 16.0, 10.0
@@ -113,11 +112,11 @@ def draw_chart(text: str) -> str:
     layout = place(layers, sizes)
     parts = []
     for (start, end), is_dashed in arrows.items():
-        path = [layout.centers[vertex] for vertex in layout.paths[start, end]]
-        ends = join_ends(path, sizes[start], sizes[end])
+        (x, y), *bends, (to_x, to_y) = [layout.centers[vertex] for vertex in layout.paths[start, end]]
+        path = [(x, y + sizes[start][1] / 2), *bends, (to_x, to_y - sizes[end][1] / 2 - 1)]
         classes = "edge" + (" dashed" if is_dashed else "")
         classes += " out" if chart.boxes[names[end]].kind == "text" else ""
-        parts.append(f'<path class="{classes}" d="{draw_curve(ends)}"/>')
+        parts.append(f'<path class="{classes}" d="{draw_curve(path)}"/>')
     parts += [
         _draw_box(box, center) for box, center in zip(chart.boxes.values(), layout.centers, strict=False)
     ]

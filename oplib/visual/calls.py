@@ -19,12 +19,12 @@ from oplib.tensor import Tensor
 
 from .records import NodeRecord
 
-Item: TypeAlias = "NodeRecord | Call"
+Item: TypeAlias = "NodeRecord | UserCall"
 _METHODS = ("__call__", "forward", "<lambda>")  # the code that calls them does not say these names
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class UserCall:
     """A call of a function of the user.
 
     Attributes:
@@ -48,7 +48,7 @@ def find_calls(nodes: Sequence[NodeRecord]) -> list[Item]:
     Args:
         nodes: in the order of recording, without leaves.
     """
-    root, around = Call(None, [], 0, 0, len(nodes)), list[Call]()
+    root, around = UserCall(None, [], 0, 0, len(nodes)), list[UserCall]()
     calls = _cut(nodes)
     for place, (node, call) in enumerate(zip(nodes, calls, strict=True)):
         while around and around[-1].end < place:
@@ -62,10 +62,10 @@ def find_calls(nodes: Sequence[NodeRecord]) -> list[Item]:
     return root.items
 
 
-def _cut(nodes: Sequence[NodeRecord]) -> list[Call]:
+def _cut(nodes: Sequence[NodeRecord]) -> list[UserCall]:
     """Returns the call of each node."""
-    opened: dict[CodeType | None, Call] = {}  # a call that goes on ends those that began in it
-    calls: list[Call] = []
+    opened: dict[CodeType | None, UserCall] = {}  # a call that goes on ends those that began in it
+    calls: list[UserCall] = []
     for place, node in enumerate(nodes):
         code, offset = node.location or (None, 0)
         call = opened.get(code)
@@ -74,13 +74,13 @@ def _cut(nodes: Sequence[NodeRecord]) -> list[Call]:
                 opened.popitem()
         else:
             opened.pop(code, None)
-            call = opened[code] = Call(code, [], offset, offset)
+            call = opened[code] = UserCall(code, [], offset, offset)
         call.last, call.end = offset, place
         calls.append(call)
     return calls
 
 
-def _goes_on(call: Call, offset: int, before: Call) -> bool:
+def _goes_on(call: UserCall, offset: int, before: UserCall) -> bool:
     """Whether an instruction can follow the last one of a call, after those of the call before."""
     code = call.code
     if code is None:
@@ -96,7 +96,7 @@ def _goes_on(call: Call, offset: int, before: Call) -> bool:
     )
 
 
-def _sort(calls: Sequence[Call]) -> list[CodeType]:
+def _sort(calls: Sequence[UserCall]) -> list[CodeType]:
     """Sorts functions: each follows those that it calls by name, and those of which a call ended before."""
     ends: dict[CodeType, int] = {}
     for call in calls:
@@ -120,13 +120,13 @@ def _sort(calls: Sequence[Call]) -> list[CodeType]:
     return list(order)
 
 
-def _adopt(parent: Call, code: CodeType) -> None:
+def _adopt(parent: UserCall, code: CodeType) -> None:
     """Moves into the calls of a function the calls beside them that it can have made."""
     found: list[Item] = []
     ahead = parent.items[::-1]
     while ahead:
         item = ahead.pop()
-        if isinstance(item, Call):
+        if isinstance(item, UserCall):
             _adopt(item, code)
             if item.code is code:
                 item.items[:0] = _take(code, found, item.first, is_before=True)[::-1]
@@ -139,7 +139,7 @@ def _take(code: CodeType, beside: list[Item], offset: int, *, is_before: bool) -
     """Takes calls off a list as long as a function can have made them before or after an instruction."""
     taken: list[Item] = []
     body = _read_body(code)
-    while beside and isinstance(callee := beside[-1], Call) and callee.code not in (None, code):
+    while beside and isinstance(callee := beside[-1], UserCall) and callee.code not in (None, code):
         offsets = [
             site.offset
             for site in body.sites

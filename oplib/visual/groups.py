@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, TypeAlias
 
-from .calls import Call, Item, find_calls
+from .calls import Item, UserCall, find_calls
 from .records import NodeRecord, name_place
 
 MOST_ITEMS = 150
@@ -63,8 +63,8 @@ def _splice(items: Iterable[Item], around: CodeType | None) -> list[Item]:
     """Puts what a generator of a function calls, and further calls of the same, in the place of the call."""
     spliced: list[Item] = []
     for item in items:
-        is_same = isinstance(item, Call) and _find_owner(item.code) == _find_owner(around)
-        spliced += _splice(item.items, around) if isinstance(item, Call) and is_same else [item]
+        is_same = isinstance(item, UserCall) and _find_owner(item.code) == _find_owner(around)
+        spliced += _splice(item.items, around) if isinstance(item, UserCall) and is_same else [item]
     return spliced
 
 
@@ -81,7 +81,7 @@ class _Grouping:
 
     def arrange(self, items: Sequence[Item], around: CodeType | None) -> list[Part]:
         """Returns the parts of a call."""
-        totals = Counter([item.code for item in items if isinstance(item, Call)])
+        totals = Counter([item.code for item in items if isinstance(item, UserCall)])
         counts: Counter[CodeType | None] = Counter()
         parts: list[Part] = []
         for stretch, turns in self._fold(items):
@@ -90,14 +90,14 @@ class _Grouping:
             if isinstance(first, NodeRecord) and turns == 1:
                 parts.append(first.number)
                 continue
-            if isinstance(first, Call) and len(last) == 1:
+            if isinstance(first, UserCall) and len(last) == 1:
                 title, code, inner = name_code(first.code), first.code, first.items
                 if turns == 1 < totals[code]:
                     title = f"{title.removesuffix('()')}[{counts[code]}]"
             else:
                 title, code, inner = f"{name_code(around)} loop", around, last
             title += f" ×{turns}" if turns > 1 else ""
-            counts.update([item.code for item in stretch if isinstance(item, Call)])
+            counts.update([item.code for item in stretch if isinstance(item, UserCall)])
             shown = self.arrange(_splice(inner, code), code)
             members = [node.number for node in _list_nodes(stretch)]
             is_box = len(shown) > 1 or turns > 1
@@ -137,7 +137,7 @@ class _Grouping:
 
     def _find_kind(self, item: Item) -> int:
         """Returns a number that equal calls have."""
-        if isinstance(item, Call):
+        if isinstance(item, UserCall):
             fact: Any = item.code, tuple(map(self._find_kind, item.items))
         else:
             fact = item.code, item.line, item.op, item.shapes
@@ -148,7 +148,7 @@ def _list_nodes(items: Iterable[Item]) -> list[NodeRecord]:
     """Returns the nodes of calls, in the order of recording."""
     nodes: list[NodeRecord] = []
     for item in items:
-        nodes += _list_nodes(item.items) if isinstance(item, Call) else [item]
+        nodes += _list_nodes(item.items) if isinstance(item, UserCall) else [item]
     return nodes
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from .gradients import EdgeStatistics, GradientReport
 from .groups import summarize
 from .node_drawing import classify_edge, draw_node, format_bytes, measure_node
-from .picture import Box, Level, compose
+from .picture import Box, PictureLevel, compose
 from .records import NodeRecord, count_saved
 from .svg import draw_arrows, read_asset
 
@@ -77,7 +77,7 @@ def _embed(data: Any) -> str:
 
 
 def _pack_level(
-    level: Level, nodes: Sequence[NodeRecord], report: GradientReport | None, most: int
+    level: PictureLevel, nodes: Sequence[NodeRecord], report: GradientReport | None, most: int
 ) -> dict[str, Any]:
     """Returns what stands in a box, or in the whole picture."""
     parts: list[Any] = []

@@ -24,7 +24,7 @@ Key: TypeAlias = "int | Box | Port"
 
 
 @dataclass(slots=True, eq=False)
-class Level:
+class PictureLevel:
     """What stands in a box, or in the whole picture.
 
     Attributes:
@@ -73,7 +73,7 @@ class Box:
     """
 
     group: NodeGroup
-    level: Level = field(default_factory=Level)
+    level: PictureLevel = field(default_factory=PictureLevel)
     head: str = ""
     note: str = ""
     size: Size = (0.0, 0.0)
@@ -82,7 +82,9 @@ class Box:
     can_open: bool = False
 
 
-def compose(nodes: Sequence[NodeRecord], report: GradientReport | None, most: int = MOST_SHOWN) -> Level:
+def compose(
+    nodes: Sequence[NodeRecord], report: GradientReport | None, most: int = MOST_SHOWN
+) -> PictureLevel:
     """Returns the picture of a graph.
 
     Args:
@@ -90,7 +92,7 @@ def compose(nodes: Sequence[NodeRecord], report: GradientReport | None, most: in
         report: of its gradients. Repetitions are drawn whole where one is not finite.
         most: the most nodes and boxes that are shown at first.
     """
-    root = Level()
+    root = PictureLevel()
     chains: dict[int, Sequence[Box]] = {}
     _fill(root, group_nodes(nodes, folds=report is None or report.first is None), (), nodes, chains)
     for node in nodes:
@@ -116,12 +118,12 @@ def _find_leaves(some: Sequence[NodeRecord], nodes: Sequence[NodeRecord]) -> lis
     return [target for target in targets if nodes[target].is_leaf]
 
 
-def _list_boxes(level: Level) -> list[Box]:
+def _list_boxes(level: PictureLevel) -> list[Box]:
     return [part for part in level.vertices if isinstance(part, Box)]
 
 
 def _fill(
-    level: Level,
+    level: PictureLevel,
     parts: Sequence[Part],
     chain: Sequence[Box],
     nodes: Sequence[NodeRecord],
@@ -141,7 +143,7 @@ def _fill(
             level.add(leaf)
 
 
-def _connect(root: Level, value: int, reader: int, chains: Mapping[int, Sequence[Box]]) -> None:
+def _connect(root: PictureLevel, value: int, reader: int, chains: Mapping[int, Sequence[Box]]) -> None:
     """Adds the edges from a node to one that reads its result: one on each level that they pass."""
     origin, target = chains[value], chains[reader]
     depth = 0
@@ -166,7 +168,7 @@ def _step(chain: Sequence[Box], depth: int, number: int) -> int | Box:
     return chain[depth] if depth < len(chain) else number
 
 
-def _sort(level: Level, *, is_inner: bool) -> None:
+def _sort(level: PictureLevel, *, is_inner: bool) -> None:
     """Finds the order of the vertices of a level."""
     tops, bottoms = (level.list_ports(leaving=leaving).values() for leaving in (False, True))
     ends = [(start, end) for start, end, _ in level.links]

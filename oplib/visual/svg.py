@@ -10,7 +10,7 @@ from importlib.resources import files
 from .gradients import GradientReport
 from .layout import GAP_Y, Point, Size, place
 from .node_drawing import classify_edge, draw_curve, draw_node, measure_node
-from .picture import Box, Level, compose
+from .picture import Box, PictureLevel, compose
 from .records import NodeRecord
 
 MARGIN, PAD, HEAD = 24.0, 16.0, 40.0
@@ -69,7 +69,7 @@ class _Drawer:
         self._nodes, self._report = nodes, report
         self._most = max((node.nbytes for node in nodes), default=0)
 
-    def draw_level(self, level: Level, box: Box | None = None) -> _Drawing:
+    def draw_level(self, level: PictureLevel, box: Box | None = None) -> _Drawing:
         """Draws what stands in an open box, or in the whole picture."""
         keys = list(level.vertices)[: level.parts]
         parts = [self._draw_part(key) for key in keys]
@@ -104,7 +104,7 @@ class _Drawer:
         return _Drawing((width, height), "".join([*frames, *bodies]), enter, leave)
 
     def _draw_edges(
-        self, level: Level, paths: Sequence[Sequence[Point]], ends: Sequence[_Drawing]
+        self, level: PictureLevel, paths: Sequence[Sequence[Point]], ends: Sequence[_Drawing]
     ) -> list[str]:
         """Draws edges; from a closed box one stands for several."""
         of_link = dict(zip(level.layers.paths, paths, strict=True))

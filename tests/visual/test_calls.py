@@ -12,7 +12,7 @@ import pytest
 
 import oplib
 from oplib.visual import read_nodes
-from oplib.visual.calls import Call, Item, find_calls
+from oplib.visual.calls import Item, UserCall, find_calls
 
 _open: contextvars.ContextVar[list[Any]] = contextvars.ContextVar("_open")
 
@@ -21,7 +21,7 @@ def show(items: Sequence[Item]) -> list[Any]:
     """Returns calls as lists that begin with the name of the function, and nodes as ops."""
     return [
         [item.code and item.code.co_qualname.rpartition("<locals>.")[2], *show(item.items)]
-        if isinstance(item, Call)
+        if isinstance(item, UserCall)
         else item.op
         for item in items
     ]

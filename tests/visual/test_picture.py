@@ -10,7 +10,7 @@ import pytest
 
 import oplib
 from oplib.visual import read_nodes
-from oplib.visual.picture import MOST_KEPT, Box, Level, compose
+from oplib.visual.picture import MOST_KEPT, Box, PictureLevel, compose
 
 
 def block(h: Any, w: Any) -> Any:
@@ -30,18 +30,18 @@ def make_loss(turns: int) -> Any:
     return h.sum()
 
 
-def list_boxes(level: Level) -> Iterator[Box]:
+def list_boxes(level: PictureLevel) -> Iterator[Box]:
     for part in level.vertices:
         if isinstance(part, Box):
             yield part
             yield from list_boxes(part.level)
 
 
-def follow(level: Level, nodes: Any) -> set[tuple[int, int]]:
+def follow(level: PictureLevel, nodes: Any) -> set[tuple[int, int]]:
     """Returns the edges between drawn nodes, followed through the borders of boxes."""
     edges: set[tuple[int, int]] = set()
 
-    def find_readers(level: Level, vertex: int, value: int) -> Iterator[int]:
+    def find_readers(level: PictureLevel, vertex: int, value: int) -> Iterator[int]:
         keys = list(level.vertices)
         for start, end, made in level.links:
             if (start, made) != (vertex, value):
@@ -57,7 +57,7 @@ def follow(level: Level, nodes: Any) -> set[tuple[int, int]]:
 
     parents = {box.level: (around, box) for around in all_levels(level) for box in direct(around)}
 
-    def leave(level: Level, value: int) -> Iterator[int]:
+    def leave(level: PictureLevel, value: int) -> Iterator[int]:
         around, box = parents[level]
         yield from find_readers(around, around.vertices[box], value)
 
@@ -68,15 +68,15 @@ def follow(level: Level, nodes: Any) -> set[tuple[int, int]]:
     return edges
 
 
-def direct(level: Level) -> list[Box]:
+def direct(level: PictureLevel) -> list[Box]:
     return [part for part in level.vertices if isinstance(part, Box)]
 
 
-def all_levels(level: Level) -> list[Level]:
+def all_levels(level: PictureLevel) -> list[PictureLevel]:
     return [level, *(box.level for box in list_boxes(level))]
 
 
-def list_drawn(level: Level) -> set[int]:
+def list_drawn(level: PictureLevel) -> set[int]:
     return {key for one in all_levels(level) for key in one.vertices if isinstance(key, int)}
 
 
