@@ -340,11 +340,10 @@ class WeakRepetition:
 
 def make_gather(indices: Sequence[int]) -> Callable[[Any], Any]:
     """Returns a function that picks these items of a list or tuple. It runs in C."""
-    if not indices:
-        return lambda _: ()
-    if len(indices) == 1:
-        return itemgetter(slice(indices[0], indices[0] + 1))  # a slice gives a sequence
-    return itemgetter(*indices)
+    if len(indices) > 1:
+        return itemgetter(*indices)
+    # a slice gives a sequence; that of the last item has no end
+    return itemgetter(slice(indices[0], indices[0] + 1 or None) if indices else slice(0))
 
 
 def register_plan(kind: type[BackwardPlan]) -> None:

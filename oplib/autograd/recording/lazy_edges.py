@@ -22,6 +22,22 @@ class LazyEdges:
         return node.edges
 
 
+Link = Tensor | Edge | None
+"""The edge of an input of a call, or the leaf to which it leads."""
+
+
+def find_links(tensors: Sequence[Any]) -> list[Link]:
+    """Returns the links of tensors, which may be no part of a graph."""
+    return [
+        (node, tensor._output_nr)
+        if (node := tensor._grad_fn) is not None
+        else tensor
+        if tensor._requires_grad
+        else None
+        for tensor in tensors
+    ]
+
+
 def link_input(node: Any, tensor: Tensor) -> None:
     """Sets the edge of a node with one input, which requires grad."""
     function: Any = tensor._grad_fn

@@ -6,6 +6,7 @@ import contextlib
 import copy
 from collections.abc import Generator, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -14,10 +15,10 @@ import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask, make_gather
 from oplib.autograd.array_functions.filled_plan import FilledPlan, call_jaxpr
-from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.creation import tell_creation
-from oplib.autograd.nodes.node import NOBODY, Edge, Gradients, TapeNode
+from oplib.autograd.nodes.node import NOBODY, Gradients, TapeNode
 from oplib.autograd.recording.formula_node import FormulaNode
+from oplib.autograd.recording.lazy_edges import Link, find_links
 from oplib.autograd.recording.origins import enter_node
 from oplib.autograd.saved.hooks import HookPair, active_pairs
 from oplib.autograd.saved.saved_tensor import SavedTensor, second_pass_error
@@ -38,6 +39,7 @@ from .call_trace import Trace, TracedBackward, tracing
 from .operands import ExpectedOperands
 
 _new: Any = object.__new__
+_get_storage, _get_version = attrgetter("_storage"), attrgetter("version")
 
 
 class CallPlan(FilledPlan):
@@ -231,7 +233,9 @@ class Backward:
         self._flows, self._has_edge = backward.paths, backward.has_edge
         self._paths = backward.paths if len(set(backward.paths)) > 1 else None
         self._orders = [*trace.orders, backward.specs]
-        self._residuals = [(has, sources[number] if has else number) for has, number in backward.residuals]
+        count = len(trace.closed.out_avals)  # the values of a recipe come first, and the outputs last
+        self._residuals = [sources[n] if has else n - count for has, n in backward.residuals]
+        self._take_residuals = make_gather(self._residuals)
         self._higher: Higher | None = None
         self._plan = CallPlan(trace.name, backward)
 
@@ -250,9 +254,8 @@ class Backward:
     def _pack(self, pairs: tuple[HookPair, ...], recipe: Recipe, outputs: Sequence[Any]) -> SavedSlots:
         """Packs the residuals. A hook receives an operand itself, if this is no view."""
         slots: list[SavedTensor] = []
-        for has, index in self._residuals:
-            value = recipe.values[index] if has else outputs[index]
-            tensor = recipe.tensors[index] if has and index < len(recipe.tensors) else None
+        taken = self._take_saved(recipe, outputs, recipe.tensors, None)
+        for value, tensor in zip(*taken, strict=True):
             if tensor is None or tensor._storage.owner is not tensor._storage:
                 tensor = None if is_python_number(value) or is_key(value) else box(value)
             slots.append(SavedTensor.of_value(value, NOBODY))
@@ -264,48 +267,50 @@ class Backward:
         self,
         node: Any,
         recipe: Recipe,
-        edges: Sequence[Edge | None],
+        links: Sequence[Link],
         outputs: Sequence[Any],
     ) -> None:
         """Completes a node. The writes of its call are done: the trace has checked those of what it saves."""
         # without gradient there is no edge, so that hooks of the leaf do not run
-        node.edges = tuple([edge if has else None for edge, has in zip(edges, self._has_edge, strict=True)])
-        node.again = partial(self._differentiate, recipe, edges)
+        node.inputs = tuple([link if has else None for link, has in zip(links, self._has_edge, strict=True)])
+        node.again = partial(self._differentiate, recipe, links)
         if not isinstance(node.saved, SavedSlots):
             self._save(node, recipe, outputs)
         tell_creation(node)
 
     def _save(self, node: Any, recipe: Recipe, outputs: Sequence[Any]) -> None:
-        saved = [recipe.values[index] if has else outputs[index] for has, index in self._residuals]
         # Versions count where the operands are as the call has left them: not for a derivative of it.
-        count = len(recipe.tensors) if len(self._orders) == 1 else 0
-        storages = [
-            recipe.tensors[index]._storage if has and index < count else NOBODY
-            for has, index in self._residuals
-        ]
-        node.saved = (*saved, *storages)
-        node.versions = tuple([storage.version for storage in storages])
+        storages = list(map(_get_storage, recipe.tensors)) if len(self._orders) == 1 else []
+        values, storages = self._take_saved(recipe, outputs, storages, NOBODY)
+        node.saved = (*values, *storages)
+        node.versions = tuple(map(_get_version, storages))
 
-    def requires_grad(self, slot: int, edges: Sequence[Edge | None]) -> bool:
-        """Whether one of the results depends on something that requires grad."""
-        return any(edges[index] is not None and self._has_edge[index] for index in self._flows[slot])
+    def _take_saved(self, recipe: Recipe, outputs: Sequence[Any], held: Sequence[Any], other: Any) -> Any:
+        """Returns the residuals, and for each of them what is held for its operand, or else the other."""
+        values = (*recipe.values, *outputs)
+        holders = (*held, *[other] * (len(values) - len(held)))
+        return self._take_residuals(values), self._take_residuals(holders)
+
+    def requires_grad(self, slot: int, node: Any) -> bool:
+        """Whether a result of the call of a node depends on something that requires grad."""
+        return any(node.inputs[index] is not None for index in self._flows[slot])
 
     def _differentiate(
         self,
         recipe: Recipe,
-        edges: Sequence[Edge | None],
+        links: Sequence[Link],
         grads: Sequence[Tensor],
         unpacked: Sequence[Any],
     ) -> list[Tensor]:
         """Returns the gradients as Tensors with a history."""
         values = [*recipe.values, *[grad._storage.array for grad in grads]]
-        for (has, index), value in zip(self._residuals, unpacked, strict=False):
-            if has:
+        for index, value in zip(self._residuals, unpacked, strict=False):
+            if index >= 0:
                 values[index] = value
         recipe = recipe._replace(values=tuple(values))
         if self._higher is None:
             self._higher = Higher(*self._state.trace(self._name, recipe, self._orders), self._state)
-        return self._higher.run(recipe, [*edges, *map(gradient_edge, grads)])
+        return self._higher.run(recipe, [*links, *find_links(grads)])
 
 
 class Higher:
@@ -320,17 +325,17 @@ class Higher:
         if trace.backward is not None:
             self._backward = Backward(trace, trace.backward, sources, state)
 
-    def run(self, recipe: Recipe, edges: Sequence[Edge | None]) -> list[Tensor]:
+    def run(self, recipe: Recipe, links: Sequence[Link]) -> list[Tensor]:
         """Returns the gradients of one call, with a history where they have one."""
         outputs = self._run(*self._take(recipe.values))
         backward, node = self._backward, None
         if backward is not None:
             node = backward.start_node(recipe, outputs)
-            backward.complete_node(node, recipe, edges, outputs)
+            backward.complete_node(node, recipe, links, outputs)
         gradients: list[Tensor] = []
         for output, slot in self._gradients:
             gradient = box(outputs[output])
-            if slot is not None and backward is not None and backward.requires_grad(slot, edges):
+            if slot is not None and backward is not None and backward.requires_grad(slot, node):
                 gradient._requires_grad, gradient._grad_fn, gradient._output_nr = True, node, slot
             gradients.append(gradient)
         return gradients

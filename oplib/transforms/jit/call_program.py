@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.array_functions.array_function import make_gather
-from oplib.autograd.nodes.accumulate import gradient_edge
+from oplib.autograd.recording.lazy_edges import find_links
 from oplib.autograd.saved.hooks import KEEP_VALUES
 from oplib.library.axes.bodies import calls_any
 from oplib.modes import modes
@@ -35,6 +36,7 @@ from .effects import New, Operand
 from .operands import CallOperands, ExpectedOperands
 from .write_back import WriteBack
 
+_get_array = attrgetter("array")
 _CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback"})
 
 
@@ -68,7 +70,8 @@ class Program:
         self._sort_inputs(candidates, used)
         handed_out = self._find_handed_out(candidates, trace.closed.jaxpr)
         self._donated = self._find_donated(trace, handed_out) if donate else []
-        self._read_out = range(len(needed)) if trace.backward else sorted(handed_out)
+        read_out = range(len(needed)) if trace.backward else sorted(handed_out)
+        self._take_read_out = make_gather(read_out)
         self._turned = [self._at[operand] for operand, _ in effects.storages]
         named, numbers = effects.find_named(), candidates.numbers
         self._named_leaves = {index for index, leaf in enumerate(leaves) if numbers.get(id(leaf)) in named}
@@ -81,10 +84,10 @@ class Program:
         before = [trace.snapshot.tensors[number][2] for number in needed]
         unread = frozenset(self._at[number] for number in trace.unread_grads & self._at.keys())
         self._operands = ExpectedOperands(paths, before, unread)
-        self._backward, self._edges, self._leaves = None, [], []
+        self._backward, self._leaves = None, []
         if trace.backward is not None:
             self._backward = self._make_backward(trace, trace.backward)
-            self._edges = [self._at[number] for number in trace.backward.operands]
+            self._take_linked = make_gather([self._at[number] for number in trace.backward.operands])
             self._leaves = trace.backward.leaves
         fresh = self._find_fresh(trace) if donate else frozenset[Any]()
         self._write_back = WriteBack(effects, self._at, fresh)
@@ -202,8 +205,8 @@ class Program:
     def run(self, function: Any, arguments: CallArguments, operands: CallOperands) -> Any:
         """Does what the function does, with the program. The caller holds the lock of buffers."""
         inputs = self._list_inputs(operands, rest := self._list_rest(operands, arguments))
-        for index in self._read_out:
-            _ = operands.owners[index].array  # another program must not use the buffer again
+        # another program must not use these buffers again
+        tuple(map(_get_array, self._take_read_out(operands.owners)))
         returned: list[Sequence[Any]] = []
         history: History | None = None
         try:
@@ -250,12 +253,11 @@ class Program:
         if history is None or self._backward is None:
             made = write_back.make(tensors, returned, None)
         else:
-            edges = [gradient_edge(tensors[index]) for index in self._edges]
+            links = find_links(self._take_linked(tensors))
             node, recipe = history
             made = write_back.make(tensors, returned, node)
-            if self._leaves:
-                edges += [write_back.find_edge(leaf, tensors, made) for leaf in self._leaves]
-            self._backward.complete_node(node, recipe, edges, returned)
+            links += [write_back.find_edge(leaf, tensors, made) for leaf in self._leaves]
+            self._backward.complete_node(node, recipe, links, returned)
         write_back.complete(tensors, made, returned)
         count = len(self._effects.entries)
         write_back.put_entries(operands.rest[:count], tensors, made, returned)

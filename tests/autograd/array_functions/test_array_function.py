@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from oplib.autograd.array_functions.array_function import ArrayFunction
+from oplib.autograd.array_functions.array_function import ArrayFunction, make_gather
 
 X, Y = jnp.array([0.3, -0.7]), jnp.array([2.0, 5.0])
 
@@ -109,3 +109,10 @@ def test_a_jvp_gives_none_for_what_has_no_tangent() -> None:
     tangents = function.jvp((True,))(X, jnp.ones(2))
     assert tangents[0].tolist() == [2.0, 2.0]
     assert tangents[1:] == (None, None)
+
+
+@pytest.mark.parametrize("indices", [[], [0], [2], [-1], [-3], [1, 0], [-1, 1]], ids=str)
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_a_gather_picks_items_by_indices_that_may_count_from_the_end(kind, indices) -> None:
+    items = kind("abc")
+    assert [*make_gather(indices)(items)] == [items[index] for index in indices]
