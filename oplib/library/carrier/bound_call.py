@@ -12,6 +12,7 @@ from functools import cache, partial
 from typing import Any
 
 import jax
+from jax.core import eval_context
 
 from oplib.autograd.array_functions.array_function import Mask, WeakRepetition, shape_of
 from oplib.autograd.array_functions.array_types import find_varying
@@ -402,7 +403,12 @@ class BoundCall:
         compile_forward = cache(lambda: jax.jit(mapped, inline=True))
 
         def choose(*arrays: Any) -> Forwarded:
-            return mapped(*arrays) if self.is_plain else compile_forward()(*arrays)
+            if not self.is_plain:
+                return compile_forward()(*arrays)
+            if self.captures or any_traced(arrays):
+                return mapped(*arrays)
+            with eval_context():  # JAX never forgets a compiled call inside of a trace of a rule
+                return mapped(*arrays)
 
         return choose
 
