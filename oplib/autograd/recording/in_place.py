@@ -191,7 +191,7 @@ def write_values(tensors: Sequence[Tensor], arrays: Sequence[Any], op: str) -> N
             for tensor, storage, array in zip(tensors, storages, arrays, strict=True):
                 storage.array = array
                 storage.version += 1
-                if tensor._views is not None:
+                if tensor._restricted_views is not None:
                     note_write(tensor)
             return
     for tensor, array in zip(tensors, arrays, strict=True):
