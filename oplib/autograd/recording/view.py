@@ -21,7 +21,7 @@ from oplib.tensor import Tensor
 from oplib.tensor.inference import InferenceTensor
 from oplib.tensor.jax_node import register_kind
 from oplib.tensor.storage.class_changes import change_class
-from oplib.tensor.storage.cut import CutStorage, cuts_results
+from oplib.tensor.storage.cut import cut_once, cuts_results
 from oplib.tensor.storage.escape import refuse_escape, refuse_outside
 from oplib.tensor.views import AliasStorage, Chain, Creation, Frame, Inverse, Starts, make_chain, note_view
 from oplib.tensor.views.lineage import take_views
@@ -74,8 +74,8 @@ def _share(
     else:
         base = storage.base
         chain, starts = storage.chain.extend(frame, storage.starts, starts)
-    if state.constant_in is not None and cuts_results(state) and not isinstance(base, CutStorage):
-        base = CutStorage(base)
+    if state.constant_in is not None and cuts_results(state):
+        base = cut_once(base)
     is_inference = tensor.__class__ is not Tensor and isinstance(tensor, InferenceTensor)
     view = _new(InferenceTensor if is_inference else Tensor)
     view._storage = make_view_storage(base, chain, starts)

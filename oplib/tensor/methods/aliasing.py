@@ -25,6 +25,7 @@ from oplib.tensor.storage.storage import Storage
 from oplib.tensor.storage.tensor_slots import TensorSlots, TensorT
 from oplib.tensor.upcalls import upcalls
 from oplib.tensor.views import AliasStorage, ViewStorage
+from oplib.tensor.views.lineage import has_views
 from oplib.tracebacks import entry_point
 
 
@@ -85,13 +86,14 @@ class TensorAliasing(Generic[TensorT]):
                 f"{describe(own)}. Convert it first."
             )
         refuse_escape(value._storage.owner.array, cast("TensorSlots", self), "data")
-        cut = cut_storage(value._storage)
-        if isinstance(cut, CutStorage):
-            cut.history = self._storage.array
+        cut = value._storage
+        if cut_storage(cut) is not cut:
+            is_alike = (new.shape, new.dtype) == (own.shape, own.dtype)
+            cut = CutStorage(cut, self._storage.array if is_alike else None)
         self._storage = AliasStorage.move(
             self._storage,
             cut,
-            has_views=self._views is not None,
+            has_views=has_views(self),
             is_view=self._root is not None,
         )
         if self._requires_grad and new.shape != own.shape:

@@ -148,6 +148,14 @@ class CutStorage(Storage):
 
 
 def cut_storage(storage: Storage) -> Storage:
-    """Returns what a detached Tensor has for a storage: the same one where JAX differentiates nothing."""
+    """Returns what a detached Tensor has for a storage: the same one where JAX differentiates nothing.
+
+    The cut is below views and aliases. Above them it would hide which items share memory.
+    """
     trace = find_constant_trace()
-    return storage if trace is None or trace is UNCUT else CutStorage(storage)
+    return storage if trace is None or trace is UNCUT else storage.rebuild(CutStorage)
+
+
+def cut_once(storage: Storage) -> Storage:
+    """Returns the storage of a view without history: what is cut already is not cut again."""
+    return storage.rebuild(lambda below: below if isinstance(below, CutStorage) else CutStorage(below))

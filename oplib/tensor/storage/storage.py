@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copyreg
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from oplib.tensor.devices.layout import place_like
@@ -65,6 +66,10 @@ class Storage:
         self.array = array
         self.version += counted
         return True
+
+    def rebuild(self, make: Callable[[Storage], Storage]) -> Storage:
+        """Returns a storage like this one, on what a function makes of the one below views and aliases."""
+        return make(self)
 
     @property
     def owner(self) -> Storage:

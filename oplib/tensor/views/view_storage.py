@@ -17,6 +17,7 @@ from jax.sharding import SingleDeviceSharding
 
 from oplib.errors import AutogradError, describe
 from oplib.tensor.devices.layout import place_like
+from oplib.tensor.storage.cut import CutStorage
 from oplib.tensor.storage.escape import runs_at_once
 from oplib.tensor.storage.fresh import (
     FreshStorage,
@@ -113,6 +114,9 @@ class ViewStorage(Storage):
     def is_inference(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
         """Whether the base was made in inference mode."""
         return self.base.is_inference
+
+    def rebuild(self, make: Callable[[Storage], Storage]) -> Storage:  # noqa: D102  described in Storage
+        return make_view_storage(self.base.rebuild(make), self.chain, self.starts)
 
     @property
     def owner(self) -> Storage:
@@ -248,6 +252,8 @@ class AliasStorage(Storage):
     def move(old: Storage, cell: Storage, *, has_views: bool, is_view: bool) -> AliasStorage:
         """Makes the storage of a tensor that is given other contents, and keeps its version and view."""
         made = AliasStorage(cell, old.version)
+        while isinstance(old, CutStorage):  # nothing else holds it
+            old = old.base
         if isinstance(old, AliasStorage):
             made.counter, made.former, made.view = old.counter, old.former, old.view
         elif isinstance(old, ViewStorage):
@@ -291,6 +297,11 @@ class AliasStorage(Storage):
     def is_inference(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
         """Whether the cell was made in inference mode."""
         return self.cell.is_inference
+
+    def rebuild(self, make: Callable[[Storage], Storage]) -> Storage:  # noqa: D102  described in Storage
+        made = AliasStorage(self.cell.rebuild(make))
+        made.counter, made.former, made.view = self.counter, self.former, self.view
+        return made
 
     @property
     def owner(self) -> Storage:
@@ -339,10 +350,10 @@ def find_way(storage: Any) -> tuple[Any, Any, Starts]:
 
 def is_injective(storage: Any) -> bool:
     """Returns whether neither a storage nor one below it shows an item twice."""
-    while isinstance(storage, (AliasStorage, ViewStorage)):
+    while isinstance(storage, (AliasStorage, CutStorage, ViewStorage)):
         if isinstance(storage, AliasStorage):
             storage = storage.cell
-        elif storage.chain.is_injective:
+        elif isinstance(storage, CutStorage) or storage.chain.is_injective:
             storage = storage.base
         else:
             return False
@@ -363,8 +374,12 @@ def refuse_shared_items(
     """
     if is_injective(tensor._storage):
         return
-    _, chain, _ = find_way(tensor._storage)
-    if not (chain.is_injective or 0 in chain.shape or (is_uniform and chain.is_strided)):
+    owner, chain, _ = find_way(tensor._storage)
+    if (
+        chain is None
+        or not is_injective(owner)  # `x.data = expanded` in a trace
+        or not (chain.is_injective or 0 in chain.shape or (is_uniform and chain.is_strided))
+    ):
         subject, cure = "the written-to tensor", ", an expanded view. Write into tensor.clone()."
     elif (
         is_recorded is None
@@ -406,8 +421,8 @@ def refuse_shared_memory(tensors: Sequence[Any], op: str) -> None:
         return
     parts: dict[int, list[tuple[int, int, Any]]] = {}
     for tensor in tensors:
-        owner, chain, starts = find_way(tensor._storage)
-        size = owner.spec.size
+        below, chain, starts = find_way(tensor._storage)
+        size, owner = below.spec.size, below.owner
         if chain is None:
             parts.setdefault(id(owner), []).append((0, size - 1, (tensor, (size,), ((1,), 0))))
         elif 0 not in chain.shape and chain.is_strided and not any(isinstance(s, Tracer) for s in starts):

@@ -344,6 +344,8 @@ def _identify(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
 
 def _hides_state(cls: type) -> bool:
     """Whether a class of the user has a base of Python, such as a date, that keeps more than attributes."""
+    if cls in (types.CodeType, types.GenericAlias, types.UnionType):
+        return True
     return bool(cls.__flags__ & _ON_HEAP) and not all(base.__flags__ & _ON_HEAP for base in cls.__mro__[:-1])
 
 

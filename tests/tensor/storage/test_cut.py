@@ -9,7 +9,7 @@ import pytest
 
 import oplib
 from oplib import Tensor
-from oplib.errors import TracingError
+from oplib.errors import AutogradError, TracingError
 from oplib.modes import modes
 
 pytestmark = pytest.mark.spec("D.48")
@@ -124,6 +124,92 @@ def test_versions_and_views_of_a_detached_tensor_are_shared():
 
     assert jax.value_and_grad(f)(A)[0] == 20
     assert jax.grad(f)(A).tolist() == [4, 2]
+
+
+def write_item_of_detached(lib, d, w):
+    """The three items of ``e`` are one item of ``d``. Torch takes such a write only through ``data``."""
+    e = d[:1].expand(3).data
+    e[0].mul_(3)
+    return (d * w).sum() + (e * d[:3]).sum()
+
+
+@pytest.mark.spec("D.44")
+def test_a_view_of_a_detached_expanded_tensor_writes_the_base_in_a_trace_too():
+    torch = pytest.importorskip("torch", reason="torch says what is due")
+    numbers = [[1.0, 2.0, 3.0, 4.0], [0.5, 1.0, 2.0, 3.0]]
+    leaves = [torch.tensor(row, requires_grad=True) for row in numbers]
+    due = write_item_of_detached(torch, leaves[0] * 1, leaves[1])
+    due.backward()
+
+    def write(d, w):
+        return write_item_of_detached(oplib, Tensor.from_array(d * 1), Tensor.from_array(w)).array
+
+    arrays = [jnp.array(row) for row in numbers]
+    value, grads = jax.jit(jax.value_and_grad(write, (0, 1)))(*arrays)
+    assert value == due.item()
+    for grad, leaf in zip(grads, leaves, strict=True):
+        np.testing.assert_allclose(grad, leaf.grad.numpy())
+
+
+def test_the_derivative_of_what_is_written_into_a_detached_expanded_tensor_stays_in_it():
+    def write(d, w):
+        d, w = Tensor.from_array(d * 1), Tensor.from_array(w)
+        e = d[:1].expand(3).detach()
+        e[0].add_(w[0])
+        e[1].mul_(2)
+        return ((e * 2).sum() + d.sum()).array
+
+    value, grads = jax.value_and_grad(write, (0, 1))(jnp.array([1.0, 2.0]), jnp.array([3.0]))
+    assert value == 3 * 2 * 8 + 8 + 2
+    assert [grad.tolist() for grad in grads] == [[1.0, 1.0], [3 * 2 * 2]]
+
+
+@pytest.mark.spec("D.44")
+def test_items_that_share_memory_are_refused_in_a_trace_too():
+    def write(take):
+        def run(array):
+            target = take(Tensor.from_array(array * 1))
+            with pytest.raises(AutogradError, match="refers to a single memory location"):
+                target.add_(1.0)
+            return target.array
+
+        return jax.jit(run)(jnp.ones(3))
+
+    def show(d):
+        other = oplib.ones(3) * d
+        other.data = d[:1].expand(3)
+        return other
+
+    write(lambda d: d[:1].expand(3).detach())
+    write(lambda d: d[:1].expand(3).data)
+    write(lambda d: d[:1].expand(3).data.detach())
+    write(lambda d: d.as_strided((2, 2), (1, 1)).data)
+    write(show)
+    write(lambda d: show(d)[:2])
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((2, 1), "float32"), ((2,), "float16")])
+def test_data_of_another_shape_or_dtype_is_shown_as_it_is_in_a_trace(shape, dtype):
+    def show(array):
+        x = Tensor.from_array(array)
+        x.data = Tensor.from_array(array.reshape(shape).astype(dtype)) * 2
+        return x.array
+
+    found = jax.jit(show)(A)
+    assert (found.shape, found.dtype) == (shape, dtype)
+    assert found.ravel().tolist() == [2.0, 4.0]
+
+
+def test_what_set_writes_is_counted_at_the_tensor_that_was_detached():
+    def count(array):
+        x = Tensor.from_array(array)
+        x.detach().set_(oplib.ones(3) * x)
+        return x._version
+
+    assert count(jnp.ones(3)) == 1
+    versions = []
+    jax.jit(lambda array: versions.append(count(array)))(jnp.ones(3))
+    assert versions == [1]
 
 
 def test_a_copy_of_a_detached_tensor_is_a_constant():

@@ -505,6 +505,24 @@ def use_large_list_that_is_replaced():
     return Case(lambda x: x * sum(config.rates), lambda: setattr(config, "rates", [3.0] * 1001))
 
 
+def use_code_that_is_compiled_again():
+    config = SimpleNamespace(code=compile("x * 2.0", "", "eval"))
+    return Case(
+        lambda x: eval(config.code, {"x": x}),
+        lambda: setattr(config, "code", compile("x * 3.0", "", "eval")),
+    )
+
+
+def use_types_with_arguments():
+    config = SimpleNamespace(kind=list[int])
+    return Case(lambda x: x * (config.kind.__args__[0] is int), lambda: setattr(config, "kind", list[str]))
+
+
+def use_union():
+    config = SimpleNamespace(kind=int | str)
+    return Case(lambda x: x * isinstance(b"", config.kind), lambda: setattr(config, "kind", int | bytes))
+
+
 @pytest.mark.spec("J.17")
 @pytest.mark.parametrize("make", [value for name, value in globals().items() if name.startswith("use_")])
 def test_a_number_that_the_code_reads_compiles_again(make):
