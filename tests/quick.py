@@ -7,6 +7,7 @@ package, and a changed test by itself. Slow tests are left out. This does not re
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from pathlib import Path
 from tests.mirror import PACKAGE, ROOT, TESTS, list_importers_of, list_own_tests_of, list_tests_of
 
 MOST = 12
-"""The modules that import a changed one are tested too if they are not more. Else they say little of it."""
+"""The number of modules that import a changed one and are tested too: the nearest of them."""
 
 
 def list_changed(base: str) -> list[Path]:
@@ -59,9 +60,10 @@ def _list_tests_around(module: Path) -> list[Path]:
     """Returns the tests of the modules that import a module, and of its package."""
     if module.parent == Path():
         return list_tests_of(module)
-    importers = list_importers_of(module)
-    tests = [test for one in importers for test in list_own_tests_of(one)] if len(importers) <= MOST else []
-    return [*tests, *list_tests_of(module), *sorted((TESTS / module.parent).glob("test_*.py"))]
+    importers = sorted(list_importers_of(module), key=lambda one: -len(os.path.commonpath([one, module])))
+    tests = list(filter(None, map(list_own_tests_of, importers)))[:MOST]
+    package = [*list_tests_of(module), *sorted((TESTS / module.parent).glob("test_*.py"))]
+    return [*itertools.chain.from_iterable(tests), *package]
 
 
 def plan(changed: list[Path], arguments: list[str]) -> list[list[str]]:

@@ -1,10 +1,11 @@
-"""Strides and offsets of views are those of numpy's."""
+"""Where views lie, and what a write through one changes: as in numpy."""
 
 import numpy as np
 import pytest
-from numpy.lib.stride_tricks import sliding_window_view
+from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
 import oplib
+from oplib.errors import OplibError
 
 SHAPE = (3, 4, 5)
 VIEWS = {
@@ -36,12 +37,77 @@ VIEWS = {
 }
 
 
+STRIDED = {
+    "strides": (lambda x: x, ((2, 3), (7, 2), 4)),
+    "strides of a transposed tensor": (lambda x: x.T, ((2, 3), (7, 2), 4)),
+    "strides of a window": (lambda x: x[1:, 1:], ((2, 2), (5, 1), 26)),
+    "no items": (lambda x: x[1:], ((0, 2), (5, 1), 20)),
+    "one item again and again": (lambda x: x, ((3, 2), (0, 1), 3)),
+}
+NUMBERS = {
+    "pairs": (oplib.view_as_real, lambda z: z.view(np.float32).reshape(*z.shape, 2)),
+    "pairs of a window": (
+        lambda z: oplib.view_as_real(z[1:, ::2]),
+        lambda z: z.view(np.float32).reshape(*z.shape, 2)[1:, ::2],
+    ),
+    "real parts": (lambda z: z.real, lambda z: z.real),
+    "imaginary parts": (lambda z: z.T.imag, lambda z: z.T.imag),
+    "numbers of pairs": (
+        lambda z: oplib.view_as_complex(oplib.view_as_real(z)[:, 1:])[:1],
+        lambda z: z[:, 1:][:1],
+    ),
+}
+BITS = {
+    "same size": (lambda x: x[1:].view(oplib.int32), lambda x: x[1:].view(np.int32)),
+    "halves": (lambda x: x[:, 1:].view(oplib.int16), lambda x: x[:, 1:].view(np.int16)),
+    "twice the size": (lambda x: x[1:, :4].view(oplib.complex64), lambda x: x[1:, :4].view(np.complex64)),
+}
+
+
+def check(got, expected, whole):
+    first = expected.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+    assert got.stride() == tuple(stride // expected.itemsize for stride in expected.strides)
+    assert got.storage_offset() == first // expected.itemsize
+    assert got.tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_lies_in_its_storage_where_that_of_numpy_does(name):
     ours, theirs = VIEWS[name]
     whole = np.arange(60, dtype=np.float32).reshape(SHAPE)
-    got, expected = ours(oplib.tensor(whole)), theirs(whole)
-    first = expected.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
-    assert got.stride() == tuple(stride // 4 for stride in expected.strides)
-    assert got.storage_offset() == first // 4
-    assert got.tolist() == expected.tolist()
+    check(ours(oplib.tensor(whole)), theirs(whole), whole)
+
+
+@pytest.mark.parametrize("name", STRIDED)
+def test_strides_count_in_the_memory_of_the_whole(name):
+    base, (shape, strides, offset) = STRIDED[name]
+    whole = np.arange(60, dtype=np.float32).reshape(SHAPE)[0].repeat(2, 0)
+    x = oplib.tensor(whole)
+    flat = whole.reshape(-1)
+    expected = as_strided(flat[offset:], shape, [4 * stride for stride in strides])
+    got = base(x).as_strided(shape, strides, offset)
+    assert (got.tolist(), got.stride(), got.storage_offset()) == (expected.tolist(), strides, offset)
+    if 0 not in strides:
+        got.mul_(-1)
+        expected *= -1
+        assert x.tolist() == whole.tolist()
+
+
+def test_strides_that_leave_what_a_window_shows_are_refused():
+    x = oplib.zeros(8, 5)
+    with pytest.raises(OplibError, match="as_strided"):
+        x[::2].as_strided((2, 2), (5, 1), 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [*((one, np.complex64) for one in NUMBERS), *((one, np.float32) for one in BITS)]
+)
+def test_a_write_through_other_numbers_changes_those_of_the_whole(name, kind):
+    ours, theirs = (NUMBERS | BITS)[name]
+    whole = (np.arange(1, 13).reshape(2, 6) * (1 + 2j if kind is np.complex64 else 1)).astype(kind)
+    x, expected = oplib.tensor(whole), theirs(whole)
+    got = ours(x)
+    check(got, expected, whole)
+    got.add_(1)
+    expected += 1
+    assert x.tolist() == whole.tolist()
