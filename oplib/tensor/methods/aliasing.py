@@ -238,14 +238,17 @@ class TensorAliasing(Generic[TensorT]):
         """
         if memory_format is not contiguous_format:
             return self._has_order(memory_format)
-        if not isinstance(self._storage.spec, ViewStorage):
+        shape = self._storage.spec.shape
+        if 0 in shape or not isinstance(self._storage.spec, ViewStorage):
             return True
-        return _is_dense(self._storage.spec.shape, self._storage.layout[0])
+        return _is_dense(shape, self._storage.layout[0])
 
     def _has_order(self, memory_format: MemoryFormat) -> bool:
         require_format("is_contiguous", memory_format)
+        order = memory_format.order
+        if not order:
+            return self.is_contiguous()
         shape, strides = self._storage.spec.shape, self._storage.layout[0]
-        order = memory_format.order or tuple(range(len(shape)))
         if len(order) != len(shape):
             return False
         return _is_dense([shape[dim] for dim in order], [strides[dim] for dim in order])
@@ -283,8 +286,6 @@ def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
     """Tells whether items lie side by side, the last dim fastest."""
     expected = 1
     for length, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if length == 0:
-            return True
         if length != 1 and stride != expected:
             return False
         expected *= length
