@@ -4,8 +4,9 @@ import jax.numpy as jnp
 import pytest
 
 import oplib
+from oplib.autograd import forward_ad
 from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
-from oplib.errors import AutogradError
+from oplib.errors import AutogradError, GradientTypeError
 
 
 @pytest.mark.spec("E.7")
@@ -106,3 +107,64 @@ def test_a_gradient_is_not_added_where_items_share_memory(held: str, way: str, m
         w.grad = w.grad.clone()
     step()
     assert w.grad.tolist() == [2.0, 4.0, 6.0]
+
+
+def test_a_leaf_that_needs_no_gradient_any_more_gets_none():
+    x, y = oplib.tensor(1.0, requires_grad=True), oplib.tensor(2.0, requires_grad=True)
+    product = x * y
+    x.requires_grad_(False)
+    product.backward()
+    assert (x.grad, y.grad.item()) == (None, 1.0)
+
+
+def test_a_leaf_that_became_the_result_of_an_op_is_refused():
+    x = oplib.tensor([1.0, 2.0], requires_grad=True)
+    y = x * 2
+    with oplib.no_grad():
+        x.requires_grad_(False)
+    x.mul_(oplib.tensor([1.0, 1.0], requires_grad=True))
+    with pytest.raises(AutogradError, match="leaf variable has been moved into the graph interior"):
+        y.sum().backward()
+
+
+def test_a_gradient_of_another_shape_than_the_held_one_is_refused():
+    x = oplib.ones(2, requires_grad=True)
+    (x * 2).sum().backward()
+    x.data = oplib.ones(3)
+    with pytest.raises(AutogradError, match="AccumulateGrad"):
+        (x * 2).sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("create_graph", "tangents"), [(True, [66.0, 66.0]), (False, [60.0, 60.0])], ids=["recorded", "stored"]
+)
+def test_in_a_dual_level_gradients_are_added_with_their_tangents(create_graph, tangents):
+    """As in torch, a gradient that is stored and not recorded has none; one that is added to it has."""
+    x = oplib.tensor([1.0, 2.0], requires_grad=True)
+    with forward_ad.dual_level():
+        for factor in (1.0, 10.0):
+            dual = forward_ad.make_dual(x, oplib.tensor([1.0, 0.5]))
+            (factor * dual**3).sum().backward(create_graph=create_graph)
+        assert x.grad.tolist() == [33.0, 132.0]
+        assert forward_ad.unpack_dual(x.grad).tangent.tolist() == tangents
+
+
+def test_hooks_after_the_accumulation_see_the_sum_and_return_nothing():
+    x, seen = oplib.tensor([1.0, 2.0], requires_grad=True), []
+    handle = x.register_post_accumulate_grad_hook(lambda leaf: seen.append(leaf.grad.tolist()))
+    for _ in range(2):
+        (x * 3).sum().backward()
+    handle.remove()
+    (x * 3).sum().backward()
+    assert seen == [[3.0, 3.0], [6.0, 6.0]]
+    x.register_post_accumulate_grad_hook(lambda leaf: leaf)
+    with pytest.raises(GradientTypeError, match="None"):
+        (x * 3).sum().backward()
+
+
+def test_two_threads_make_one_accumulator_and_it_ends_with_the_graph():
+    x = oplib.tensor(1.0, requires_grad=True)
+    one, other = gradient_edge(x), gradient_edge(x)
+    assert one[0] is other[0]
+    assert isinstance(one[0], AccumulateGrad)
+    assert gradient_edge(x.detach()) is None
