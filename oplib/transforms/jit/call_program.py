@@ -37,6 +37,7 @@ from .operands import CallOperands, ExpectedOperands
 from .write_back import WriteBack
 
 _get_array = attrgetter("array")
+_FRESH = frozenset([FreshStorage])
 _CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback"})
 
 
@@ -70,6 +71,7 @@ class Program:
         self._sort_inputs(candidates, used)
         handed_out = self._find_handed_out(candidates, trace.closed.jaxpr)
         self._donated = self._find_donated(trace, handed_out) if donate else []
+        self._take_donated = make_gather([index for _, index in self._donated])
         read_out = range(len(needed)) if trace.backward else sorted(handed_out)
         self._take_read_out = make_gather(read_out)
         self._turned = [self._at[operand] for operand, _ in effects.storages]
@@ -204,7 +206,7 @@ class Program:
 
     def run(self, function: Any, arguments: CallArguments, operands: CallOperands) -> Any:
         """Does what the function does, with the program. The caller holds the lock of buffers."""
-        inputs = self._list_inputs(operands, rest := self._list_rest(operands, arguments))
+        inputs, rest = self._list_inputs(operands, arguments)
         # another program must not use these buffers again
         tuple(map(_get_array, self._take_read_out(operands.owners)))
         returned: list[Sequence[Any]] = []
@@ -234,16 +236,14 @@ class Program:
                 returned.extend(calls)
         self._has_run = True
 
-    def _list_rest(self, operands: CallOperands, arguments: CallArguments) -> list[Any]:
-        """Returns the inputs of the jaxpr after the operands; None for one that is not read."""
+    def _list_inputs(self, operands: CallOperands, arguments: CallArguments) -> tuple[list[Any], list[Any]]:
+        """Returns the inputs, and the values after the operands; None for one that is not read."""
         rest: list[Any] = []
         for generator in operands.rest[len(self._effects.entries) :]:
             key, count = (None, None) if generator is None else generator.start
             rest += key, None if count is None else np.uint32(count)
-        return rest + arguments.arrays
-
-    def _list_inputs(self, operands: CallOperands, rest: list[Any]) -> list[Any]:
-        return [*self._take_held(operands.arrays), *self._take_rest(rest)]
+        rest += arguments.arrays
+        return [*self._take_held(operands.arrays), *self._take_rest(rest)], rest
 
     def _finish(self, operands: CallOperands, history: History | None, returned: Sequence[Any]) -> Any:
         """Does to Tensors what the function does, and returns what it returns."""
@@ -258,16 +258,16 @@ class Program:
             made = write_back.make(tensors, returned, node)
             links += [write_back.find_edge(leaf, tensors, made) for leaf in self._leaves]
             self._backward.complete_node(node, recipe, links, returned)
-        write_back.complete(tensors, made, returned)
-        count = len(self._effects.entries)
-        write_back.put_entries(operands.rest[:count], tensors, made, returned)
+        result = write_back.complete(operands.rest, tensors, made, returned)
         for number, change in self._effects.generators:
-            _advance(operands.rest[count + number], change)
-        return write_back.give(tensors, made, returned)
+            _advance(operands.rest[len(self._effects.entries) + number], change)
+        return result
 
     def _copy_read(self, inputs: list[Any], owners: Sequence[Storage]) -> None:
         """Copies the inputs to donate whose buffers were read, so that the buffers stay valid."""
         if self._has_run:
+            if _FRESH.issuperset(map(type, self._take_donated(owners))):
+                return
             read = [n for n, index in self._donated if owners[index].__class__ is not FreshStorage]
             copy = _copy_arrays
         else:  # JAX runs this call in Python code, where an interrupt would lose the results
@@ -301,7 +301,7 @@ class Program:
 
     def trace(self, arguments: CallArguments, operands: CallOperands) -> jax.stages.Traced:
         """Returns the program as JAX traces it for one call."""
-        return self._run.trace(*self._list_inputs(operands, self._list_rest(operands, arguments)))
+        return self._run.trace(*self._list_inputs(operands, arguments)[0])
 
     def describe_operands(self) -> list[tuple[str, str, bool]]:
         """Returns for each operand its name, its shape, and whether its buffer is donated."""

@@ -22,7 +22,7 @@ from oplib.tensor.views import AliasStorage, ViewStorage
 from oplib.transforms.tracing.paths import CapturedPath
 
 _PLAIN = list_classes(Storage(None))
-_get_aval = attrgetter("aval")
+_get_storage, _get_aval = attrgetter("_storage"), attrgetter("aval")
 _NO_HOOKS: tuple[Any, ...] = (None, None)
 _DEFAULTS: dict[str, Any] = {
     name: getattr(Tensor, name, None)
@@ -120,25 +120,22 @@ class ExpectedOperands:
 
     def match(self, tensors: Sequence[Tensor], rest: Sequence[Any] = ()) -> CallOperands | None:
         """Returns the operands; None if one of them is not what the program was compiled for."""
-        if not self.fit_kinds(tensors):
+        for pick_group, fit, kind in self._groups:
+            if not fit(pick_group(tensors), kind):
+                return None
+        owners: Sequence[Any] = list(map(_get_storage, tensors))
+        if not self._are_plain:
+            if any(self._explain_storages(owners)):
+                return None
+            owners = [storage.owner for storage in owners]
+        elif not set(map(type, owners)) <= _PLAIN:
             return None
-        storages = [tensor._storage for tensor in tensors]
-        owners = storages if self._are_plain else [storage.owner for storage in storages]
-        if not self._fit_storages(storages):
+        if not self._share_as_before(owners):
             return None
         arrays = list(map(get_array, owners))
-        fits = self._share_as_before(owners) and self.fit_arrays(arrays)
-        return CallOperands(tensors, owners, arrays, rest) if fits else None
-
-    def fit_kinds(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether all Tensors are of the kinds that the program was compiled for."""
-        return all(fit(pick_group(tensors), kind) for pick_group, fit, kind in self._groups)
-
-    def fit_arrays(self, arrays: Sequence[Any]) -> bool:
-        """Whether arrays have the shapes, dtypes and shardings that the program was compiled for."""
-        if list(map(_get_aval, arrays)) != self._avals:
-            return False
-        return not self._shardings or next(self._find_moved(arrays), None) is None
+        if list(map(_get_aval, arrays)) != self._avals or (self._shardings and any(self._find_moved(arrays))):
+            return None
+        return CallOperands(tensors, owners, arrays, rest)
 
     def _find_moved(self, arrays: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """Yields the operands that are laid out in another way than they were, with their shardings then."""
@@ -163,11 +160,6 @@ class ExpectedOperands:
             if owners[number] is not owners[other]:
                 return False
         return len(set(owners)) == self._owner_count
-
-    def _fit_storages(self, storages: Sequence[Any]) -> bool:
-        if self._are_plain:
-            return set(map(type, storages)) <= _PLAIN
-        return not any(self._explain_storages(storages))
 
     def _explain_storages(self, storages: Sequence[Any]) -> Iterator[str]:
         for number, (storage, classes) in enumerate(zip(storages, self._classes, strict=True)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 from weakref import ref
 
@@ -23,6 +24,7 @@ from oplib.transforms.tracing.observed_tensor import list_aliases, list_behind
 from .effects import Effects, New, NewTensor, Operand, Source
 
 _new: Any = object.__new__
+_get_restricted = attrgetter("_restricted_views")
 
 
 class WriteBack:
@@ -56,7 +58,8 @@ class WriteBack:
             if new.output is not None
         ]
         made = [(at[operand], source) for operand, source in effects.grads]
-        self._new_grads = [(index, one.number) for index, one in made if isinstance(one, New)]
+        self._take_graded = make_gather([index for index, one in made if isinstance(one, New)])
+        self._take_grads = make_gather([one.number for _, one in made if isinstance(one, New)])
         self._other_grads = [(index, one) for index, one in made if not isinstance(one, New)]
 
     def write(self, owners: Sequence[Storage], returned: Sequence[Any], *, again: bool = False) -> None:
@@ -88,9 +91,8 @@ class WriteBack:
 
     def note(self, tensors: Sequence[Tensor]) -> None:
         """Notes the writes at views, and counts those through ``tensor.data``."""
-        for tensor in self._take_written(tensors):
-            if tensor._restricted_views is not None:
-                note_write(tensor)
+        for tensor in filter(_get_restricted, self._take_written(tensors)):
+            note_write(tensor)
         for operand, index, count in self._effects.alias_writes:
             list_aliases(tensors[self._at[operand]]._storage)[index].version += count
 
@@ -177,33 +179,31 @@ class WriteBack:
             if value:
                 share_requires_grad(tensor)
 
-    def complete(self, tensors: Sequence[Tensor], made: Sequence[Tensor], outputs: Sequence[Any]) -> None:
-        """Gives Tensors their gradients, and new ones attributes."""
-        for index, number in self._new_grads:
-            tensors[index]._grad = made[number]
+    def complete(
+        self,
+        containers: Sequence[Any],
+        tensors: Sequence[Tensor],
+        made: Sequence[Tensor],
+        outputs: Sequence[Any],
+    ) -> Any:
+        """Gives Tensors their gradients, fills new Tensors and containers, and returns the result."""
+        effects = self._effects
+
+        def give(leaves: Sequence[Any], spec: Any) -> Any:
+            return tree_unflatten([self._give(leaf, tensors, made, outputs) for leaf in leaves], spec)
+
+        for tensor, grad in zip(self._take_graded(tensors), self._take_grads(made), strict=True):
+            tensor._grad = grad
         for index, source in self._other_grads:
             tensors[index]._grad = None if source is None else self._give(source, tensors, made)
-        if self._are_plain:
-            return
-        for number, source in self._effects.new_grads:
+        for number, source in effects.new_grads:
             made[number]._grad = self._give(source, tensors, made)
-        for attribute in self._effects.attributes:
-            leaves = [self._give(leaf, tensors, made, outputs) for leaf in attribute.leaves]
-            made[attribute.container].__dict__[attribute.key] = tree_unflatten(leaves, attribute.spec)
-
-    def put_entries(
-        self, containers: Sequence[Any], tensors: Sequence[Tensor], made: Sequence[Tensor], outputs: Any
-    ) -> None:
-        """Lets containers hold what they hold after the call."""
-        for container, entry in zip(containers, self._effects.entries, strict=True):
+        for attribute in effects.attributes:
+            made[attribute.container].__dict__[attribute.key] = give(attribute.leaves, attribute.spec)
+        for container, entry in zip(containers, effects.entries, strict=False):
             key = tensors[self._at[entry.key.number]] if isinstance(entry.key, Operand) else entry.key
-            leaves = [self._give(leaf, tensors, made, outputs) for leaf in entry.leaves]
-            put_entry(container, key, tree_unflatten(leaves, entry.spec))
-
-    def give(self, tensors: Sequence[Tensor], made: Sequence[Tensor], outputs: Sequence[Any]) -> Any:
-        """Returns the result."""
-        leaves = [self._give(result, tensors, made, outputs) for result in self._effects.results]
-        return tree_unflatten(leaves, self._effects.spec)
+            put_entry(container, key, give(entry.leaves, entry.spec))
+        return give(effects.results, effects.spec)
 
     def find_edge(self, source: Source, tensors: Sequence[Tensor], made: Sequence[Tensor]) -> Edge | None:
         """Returns where the gradient of a Tensor goes that collects one since the call."""

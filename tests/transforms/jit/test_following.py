@@ -392,21 +392,22 @@ def _read_gradient(model):
     _ = model.weights[0].grad
 
 
+@pytest.mark.parametrize("step", ["match", "_share_as_before"])
 @pytest.mark.parametrize("read", [_read_momentum, _read_gradient])
 @pytest.mark.parametrize("calls", [1, CALLS])
-def test_what_is_read_while_a_call_finds_its_operands_is_there(monkeypatch, read, calls):
+def test_what_is_read_while_a_call_finds_its_operands_is_there(monkeypatch, read, calls, step):
     """A signal handler may run between two lines of the call."""
     mine, theirs = CompiledModel(), Model()
     train(mine, theirs, calls=calls)
     (programs,) = mine.step._programs.by_key.values()
-    take = programs[0]._operands.fit_kinds
+    take = getattr(programs[0]._operands, step)
 
-    def take_and_read(tensors):
+    def take_and_read(*args):
         read(mine)
-        return take(tensors)
+        return take(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(programs[0]._operands, "fit_kinds", take_and_read)
+        patch.setattr(programs[0]._operands, step, take_and_read)
         train(mine, theirs, calls=1)
     assert_equal(mine, theirs)
     train(mine, theirs)
