@@ -23,7 +23,7 @@ from oplib.tensor.jax_node import register_kind
 from oplib.tensor.storage.class_changes import change_class
 from oplib.tensor.storage.cut import cut_once, cuts_results
 from oplib.tensor.storage.escape import refuse_escape, refuse_outside
-from oplib.tensor.views import AliasStorage, Chain, Creation, Frame, Inverse, Starts, make_chain, note_view
+from oplib.tensor.views import AliasStorage, Chain, Creation, Frame, Starts, make_chain, note_view
 from oplib.tensor.views.lineage import take_views
 from oplib.tensor.views.view_storage import make_view_storage
 
@@ -196,8 +196,9 @@ def turn_views_back(root: Tensor, frame: Frame | Chain, others: Sequence[Tensor]
 def _turn_back(view: Tensor, root: Tensor, frame: Frame | Chain) -> None:
     storage: Any = view._storage
     inverse = None if isinstance(frame, Chain) else frame.invert()
+    assert inverse is not None, "a tensor that has views is given no other strides"
     path, others, _ = storage.path
-    shaped = make_chain((inverse or Inverse(frame),)).reshape((), path.in_shape)
+    shaped = make_chain((inverse,)).reshape((), path.in_shape)
     if shaped is None:
         return  # since the root has got other contents, the view shows the former ones
     chain, starts = shaped[0].extend(path, shaped[1], others)

@@ -4,7 +4,7 @@ A view applies a chain of *frames* to its base. A frame is a pair of pure functi
 """
 
 from .chain import Chain as Chain, make_chain as make_chain
-from .frame import Frame as Frame, Inverse as Inverse, Starts as Starts
+from .frame import Frame as Frame, Starts as Starts
 from .index_map import IndexMap as IndexMap, derive_index_map as derive_index_map
 from .indexed import Diagonal as Diagonal, Sliding as Sliding
 from .lineage import Creation as Creation, mark_stale as mark_stale, note_view as note_view

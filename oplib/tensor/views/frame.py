@@ -89,23 +89,3 @@ def find_positions(shape: Shape, layout: Layout) -> np.ndarray[Any, Any]:
         along = np.arange(length) * stride
         indices += along.reshape([-1 if other == axis else 1 for other in range(len(shape))])
     return indices
-
-
-class Inverse(Frame):
-    """Shows the whole of another frame.
-
-    Args:
-        frame: a frame that shows every item of its whole once, and has no starts.
-    """
-
-    __slots__ = ("frame",)
-
-    def __init__(self, frame: Any) -> None:
-        self.frame = frame
-        self.in_shape, self.shape = frame.shape, frame.in_shape
-
-    def get(self, whole: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102  described in Frame
-        return self.frame.put(whole, whole, ())
-
-    def put(self, whole: Any, part: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102
-        return self.frame.get(part, ())
