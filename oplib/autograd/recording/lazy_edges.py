@@ -22,12 +22,8 @@ class LazyEdges:
         return node.edges
 
 
-Link = Tensor | Edge | None
-"""The edge of an input of a call, or the leaf to which it leads."""
-
-
-def find_links(tensors: Sequence[Any]) -> list[Link]:
-    """Returns the links of tensors, which may be no part of a graph."""
+def find_links(tensors: Sequence[Any]) -> list[Any]:
+    """Returns for each tensor its edge, the tensor itself if it is a leaf, or None outside of the graph."""
     return [
         (node, tensor._output_nr)
         if (node := tensor._grad_fn) is not None

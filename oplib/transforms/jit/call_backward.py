@@ -18,7 +18,7 @@ from oplib.autograd.array_functions.filled_plan import FilledPlan, call_jaxpr
 from oplib.autograd.nodes.creation import tell_creation
 from oplib.autograd.nodes.node import NOBODY, Gradients, TapeNode
 from oplib.autograd.recording.formula_node import FormulaNode
-from oplib.autograd.recording.lazy_edges import Link, find_links
+from oplib.autograd.recording.lazy_edges import find_links
 from oplib.autograd.recording.origins import enter_node
 from oplib.autograd.saved.hooks import HookPair, active_pairs
 from oplib.autograd.saved.saved_tensor import SavedTensor, second_pass_error
@@ -267,7 +267,7 @@ class Backward:
         self,
         node: Any,
         recipe: Recipe,
-        links: Sequence[Link],
+        links: Sequence[Any],
         outputs: Sequence[Any],
     ) -> None:
         """Completes a node. The writes of its call are done: the trace has checked those of what it saves."""
@@ -298,7 +298,7 @@ class Backward:
     def _differentiate(
         self,
         recipe: Recipe,
-        links: Sequence[Link],
+        links: Sequence[Any],
         grads: Sequence[Tensor],
         unpacked: Sequence[Any],
     ) -> list[Tensor]:
@@ -325,7 +325,7 @@ class Higher:
         if trace.backward is not None:
             self._backward = Backward(trace, trace.backward, sources, state)
 
-    def run(self, recipe: Recipe, links: Sequence[Link]) -> list[Tensor]:
+    def run(self, recipe: Recipe, links: Sequence[Any]) -> list[Tensor]:
         """Returns the gradients of one call, with a history where they have one."""
         outputs = self._run(*self._take(recipe.values))
         backward, node = self._backward, None
