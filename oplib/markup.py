@@ -11,14 +11,15 @@ def escape(value: object) -> str:
     return html.escape(str(value))
 
 
-def make_page(title: str, body: str) -> str:
+def make_page(title: str, body: str, style: str = "") -> str:
     """Returns a whole page.
 
     Args:
         title: the title, as plain text.
         body: the content, as HTML.
+        style: in place of that of tables.
     """
-    style = Path(__file__).with_suffix(".css").read_text()
+    style = style or Path(__file__).with_suffix(".css").read_text()
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

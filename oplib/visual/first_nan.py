@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jax.tree_util import keystr, tree_flatten_with_path, tree_leaves
+from jax.tree_util import keystr
 
 from oplib.autograd.anomaly_mode import detect_anomaly
 from oplib.autograd.nodes.locations import find_frame, locate_line, show_location
@@ -23,7 +23,7 @@ from oplib.tracebacks import entry_point
 from oplib.transforms.tracing.paths import Walk
 
 from .records import name_op, read_saved
-from .traversal import require_step
+from .traversal import list_leaves, require_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +101,14 @@ class _Search:
 
     def observe(self, call: ObservedCall) -> Any:
         outcome = call.run()
-        if self.found is None and _has_nan(call.read(outcome)):
+        if self.found is None and has_nan(call.read(outcome)):
             positional, named = call.arguments
             names = [argument.name for argument in call.overload._schema.arguments]
             frame = find_frame()
             place = "" if frame is None else show_location(frame.f_code, frame.f_lineno)
             pairs = zip(names, (*positional, *named.values()), strict=True)
             operands = [
-                (f"{name}{keystr(path)}", leaf)
-                for name, value in pairs
-                for path, leaf in tree_flatten_with_path(value, is_leaf=_is_tensor)[0]
+                (f"{name}{keystr(path)}", leaf) for name, value in pairs for path, leaf in list_leaves(value)
             ]
             self._note(name_op(call.overload.name())[0], place, operands, in_backward=False)
         return outcome
@@ -120,7 +118,7 @@ class _Search:
             self._saved = list(read_saved(modes.state.run.node)[0])
 
     def end_node(self, sent: Any, received: Any) -> None:
-        if self.found is None and _has_nan(sent):
+        if self.found is None and has_nan(sent):
             node = modes.state.run.node
             location = node._location
             place = "" if location is None else show_location(*locate_line(location))
@@ -133,12 +131,8 @@ class _Search:
             if (text := _show(value)) is not None:
                 known = self._names.get(id(value))
                 texts.append(f"{name}: {f'{known}, ' if known else ''}{text}")
-        is_given = _has_nan([value for _, value in operands])
+        is_given = has_nan([value for _, value in operands])
         self.found = FirstNaN(op, place, in_backward, is_given, tuple(texts))
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, Tensor)
 
 
 def _read(value: Any) -> Any:
@@ -149,8 +143,9 @@ def _read(value: Any) -> Any:
     return np.asarray(value.array if isinstance(value, Tensor) else array)
 
 
-def _has_nan(values: Any) -> bool:
-    arrays = map(_read, tree_leaves(values, is_leaf=_is_tensor))
+def has_nan(values: Any) -> bool:
+    """Returns whether an array among values has a nan. It reads them."""
+    arrays = [_read(leaf) for _, leaf in list_leaves(values)]
     return any(array is not None and bool(np.isnan(array).any()) for array in arrays)
 
 
@@ -173,9 +168,7 @@ def _name_tensors(step: Any, args: Any, kwargs: Any) -> dict[int, str]:
     except (TypeError, ValueError):  # a builtin, or the call itself will raise
         given = {"args": args, "kwargs": kwargs}
     pairs = [
-        (f"{name}{keystr(path)}", leaf)
-        for name, value in given.items()
-        for path, leaf in tree_flatten_with_path(value, is_leaf=_is_tensor)[0]
+        (f"{name}{keystr(path)}", leaf) for name, value in given.items() for path, leaf in list_leaves(value)
     ]
     walk = Walk(inspect.unwrap(step), [leaf for _, leaf in pairs], lambda number: pairs[number][0])
     return {number: path.name for number, path in walk.tensors.items()}

@@ -141,8 +141,7 @@ def graph(loss: Tensor | Sequence[Tensor], params: Any = None, *, run: bool = Fa
 
     Args:
         loss: a Tensor with a history, or several.
-        params: names for leaves: a dictionary, an iterable of Tensors, or an object with
-            ``named_parameters``.
+        params: names for leaves: Tensors in containers, an iterator, or an object with ``named_parameters``.
         run: whether a backward runs to measure the gradient of each edge. Hooks run; the ``grad`` of leaves,
             retained gradients, versions and Generators stay as they were.
 

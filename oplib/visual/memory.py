@@ -71,7 +71,7 @@ class MemoryReport(Report):
             [format_bytes(row.nbytes), f"{row.count} × {row.shape}", row.made or "–", row.holder]
             for row in self.rows[:_MOST_SHOWN]
         ]
-        return [("", [_HEADS, *rows])]
+        return [("", _HEADS, rows)]
 
 
 @entry_point

@@ -2,7 +2,7 @@
 (() => {
 const data = JSON.parse(document.getElementById("data").textContent);
 const get = (id) => document.getElementById(id);
-const canvas = get("canvas"), world = get("world"), map = get("map"), panel = get("panel"), body = document.body;
+const canvas = get("canvas"), world = get("world"), map = get("map"), panel = get("panel"), page = document.querySelector(".page");
 const nodes = data.nodes, root = data.level, boxes = [];
 const GAP_X = 22, GAP_Y = 30, PAD = 16, HEAD = 40, SWEEPS = 10;
 const escapes = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
@@ -263,9 +263,9 @@ get("zoom-in").onclick = () => middle(1.3);
 get("zoom-out").onclick = () => middle(1 / 1.3);
 get("fit").onclick = () => fit();
 document.addEventListener("keydown", (event) => {
-  if (event.target !== body && !canvas.contains(event.target)) return;
-  const page = canvas.getBoundingClientRect().height * 0.8, fold = event.target.dataset.b;
-  const steps = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60], PageUp: [0, page], PageDown: [0, -page] };
+  if (event.target !== document.body && !canvas.contains(event.target)) return;
+  const screen = canvas.getBoundingClientRect().height * 0.8, fold = event.target.dataset.b;
+  const steps = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60], PageUp: [0, screen], PageDown: [0, -screen] };
   if (fold && (event.key === "Enter" || event.key === " ")) toggle(+fold);
   else if (event.key in steps) { view.x += steps[event.key][0]; view.y += steps[event.key][1]; move(); }
   else if (event.key === "+" || event.key === "=") middle(1.3);
@@ -426,7 +426,7 @@ const legends = {
 };
 
 function setView(name) {
-  for (const [one] of views) body.classList.toggle("view-" + one, one === name);
+  for (const [one] of views) page.classList.toggle("view-" + one, one === name);
   for (const button of get("views").children) button.setAttribute("aria-pressed", button.dataset.view === name);
   get("legend").innerHTML = ['<i class="c"></i>registered op', "<i></i>built-in op", '<i class="p"></i>parameter', '<i class="h"></i>hook', ...legends[name]]
     .map((one) => `<span>${one}</span>`).join("");
@@ -435,9 +435,9 @@ get("views").innerHTML = views.map(([name, title, can, why]) =>
   `<button data-view="${name}" ${can ? "" : `disabled title="${why}"`}>${title}</button>`).join("");
 get("views").addEventListener("click", (event) => { if (event.target.dataset.view) setView(event.target.dataset.view); });
 get("theme").onclick = () => {
-  const dark = body.classList.contains("dark") || (!body.classList.contains("light") && matchMedia("(prefers-color-scheme: dark)").matches);
-  body.classList.toggle("dark", !dark);
-  body.classList.toggle("light", dark);
+  const dark = page.classList.contains("dark") || (!page.classList.contains("light") && matchMedia("(prefers-color-scheme: dark)").matches);
+  page.classList.toggle("dark", !dark);
+  page.classList.toggle("light", dark);
 };
 
 // ---- the curve of saved memory

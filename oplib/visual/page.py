@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import linecache
 from collections.abc import Sequence
-from html import escape
 from typing import Any
+
+from oplib.markup import escape, make_page
 
 from .gradients import EdgeStatistics, GradientReport
 from .groups import summarize
@@ -57,9 +58,7 @@ def write_page(
         reached = f"<b>{report.reached} of {report.leaf_count}</b>"
         shown += f'<span class="chip alarm">not finite: {reached} gradients</span>'
     parts = {
-        "title": escape(label),
         "chips": shown,
-        "style": read_asset("graph.css") + read_asset("page.css"),
         "arrows": draw_arrows(),
         "data": _embed(data),
         "script": read_asset("page.js"),
@@ -67,7 +66,7 @@ def write_page(
     page = read_asset("page.html")
     for name, part in parts.items():
         page = page.replace(f"<!--{name}-->", part, 1)
-    return page
+    return make_page(f"oplib graph · {label}", page, read_asset("graph.css") + read_asset("page.css"))
 
 
 def _embed(data: Any) -> str:

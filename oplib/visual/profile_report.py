@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,18 +12,21 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
+from oplib.autograd.nodes.locations import Location, find_frame, locate_line
 from oplib.library.objects.observers import ObservedCall, observing
 from oplib.modes import modes
 from oplib.pytree import tree_leaves
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
 
+from .first_nan import has_nan
 from .node_drawing import format_bytes
-from .records import name_op, name_op_of, read_saved
+from .records import name_op, name_op_of, name_place, read_saved
 from .report import Report, Table
 from .traversal import collect_edges, require_step
 
-_HEADS = ("op", "calls", "forward", "backward", "saved", "")
+_HEADS = ("share", "forward", "backward", "calls", "saved")
+_MOST_LINES = 20
 _OTHER = "(Python, views, compiled programs)"
 
 
@@ -31,7 +35,7 @@ class ProfileRow:
     """The costs of the calls of one op in a step.
 
     Attributes:
-        op: the name of the op, as pictures show it.
+        op: the name of the op, as pictures show it; or a line of code.
         calls: the number of its calls in the forward.
         forward: seconds in these calls, until their results were there.
         backward: seconds in the nodes that they recorded, and in hooks on these.
@@ -57,35 +61,44 @@ class ProfileReport(Report):
     Attributes:
         name: of the step.
         rows: one for each op; the one with the most time comes first.
+        lines: likewise for each line of code.
         total: seconds of the whole step.
+        first_nan: op and line of the first call whose result has a nan; empty if none has.
     """
 
     name: str
     rows: Sequence[ProfileRow]
+    lines: Sequence[ProfileRow]
     total: float
+    first_nan: str
 
     def _show_title(self) -> str:
-        return f"profile of {self.name}: {_show_seconds(self.total)}"
+        found = f"; {self.first_nan} made the first nan" if self.first_nan else ""
+        return f"profile of {self.name}: {_show_seconds(self.total)}{found}"
 
     def _list_tables(self) -> list[Table]:
-        rows = [
+        rest = ProfileRow(_OTHER, forward=max(self.total - sum(row.seconds for row in self.rows), 0.0))
+        return [
+            ("", (title, *_HEADS), self._show(rows))
+            for title, rows in (("op", [*self.rows, rest]), ("line", self.lines[:_MOST_LINES]))
+        ]
+
+    def _show(self, rows: Sequence[ProfileRow]) -> list[Sequence[str]]:
+        return [
             [
                 row.op,
-                f"{row.calls}",
+                f"{row.seconds / self.total:.0%}",
                 _show_seconds(row.forward),
                 _show_seconds(row.backward),
-                format_bytes(row.nbytes),
-                f"{row.seconds / self.total:.0%}",
+                f"{row.calls or ''}",
+                format_bytes(row.nbytes) if row.nbytes else "",
             ]
-            for row in self.rows
+            for row in rows
         ]
-        rest = max(self.total - sum(row.seconds for row in self.rows), 0.0)
-        rows.append([_OTHER, "", _show_seconds(rest), "", "", f"{rest / self.total:.0%}"])
-        return [("", [_HEADS, *rows])]
 
 
 def _show_seconds(seconds: float) -> str:
-    return f"{seconds * 1e3:.3f} ms" if seconds else "–"
+    return f"{seconds * 1e3:.3f} ms" if seconds else ""
 
 
 @entry_point
@@ -124,8 +137,12 @@ def profile(step: Callable[..., Any], *args: Any, **kwargs: Any) -> ProfileRepor
         _wait(results)
         total = perf_counter() - start
     profiler.read_graph(results)
-    rows = sorted(profiler.rows.values(), key=lambda row: -row.seconds)
-    return ProfileReport(getattr(step, "__name__", type(step).__name__), rows, total)
+    rows, lines = (
+        sorted(each.values(), key=lambda row: -row.seconds) for each in (profiler.rows, profiler.lines)
+    )
+    return ProfileReport(
+        getattr(step, "__name__", type(step).__name__), rows, lines, total, profiler.first_nan
+    )
 
 
 @dataclass(slots=True)
@@ -133,6 +150,8 @@ class _Profiler:
     """Collects the rows of one call of a step."""
 
     rows: dict[str, ProfileRow] = field(default_factory=dict[str, ProfileRow])
+    lines: dict[str, ProfileRow] = field(default_factory=dict[str, ProfileRow])
+    first_nan: str = ""
     seen: set[Any] = field(default_factory=set[Any])
     """The nodes whose saved values are counted."""
     kept: dict[int, Any] = field(default_factory=dict[int, Any])
@@ -149,17 +168,27 @@ class _Profiler:
         finally:
             state.node_hooks = before
 
-    def _find_row(self, op: str) -> ProfileRow:
-        return self.rows.setdefault(op, ProfileRow(op))
+    def _find_rows(self, op: str, location: Location | None) -> list[ProfileRow]:
+        line = "unknown line"
+        if location is not None:
+            code, number = locate_line(location)
+            line = f"{name_place(code, number)}  {linecache.getline(code.co_filename, number).strip()}"
+        named = (self.rows, op), (self.lines, line)
+        return [rows.setdefault(name, ProfileRow(name)) for rows, name in named]
 
     def _observe(self, call: ObservedCall) -> Any:
         start = perf_counter()
         outcome = call.run()
         _wait(outcome)
-        row = self._find_row(name_op(call.overload.name())[0])
+        end, frame = perf_counter(), find_frame()
+        op, location = name_op(call.overload.name())[0], frame and (frame.f_code, frame.f_lasti)
+        rows = self._find_rows(op, location)
         if modes.state.run is None:
-            row.calls += 1
-            row.forward += perf_counter() - start
+            for row in rows:
+                row.calls += 1
+                row.forward += end - start
+        if not self.first_nan and has_nan(call.read(outcome)):
+            self.first_nan = f"{op}, {rows[1].op}"
         return outcome
 
     def _start_node(self, *_: Any) -> None:
@@ -168,7 +197,9 @@ class _Profiler:
 
     def _end_node(self, grad_inputs: Any, *_: Any) -> None:
         _wait(grad_inputs)
-        self._find_row(_name(modes.state.run.node)).backward += perf_counter() - self.started
+        end, node = perf_counter(), modes.state.run.node
+        for row in self._find_rows(_name(node), getattr(node, "_location", None)):
+            row.backward += end - self.started
 
     def read_graph(self, results: Any) -> None:
         """Counts the arrays of the nodes that no backward has run."""
@@ -183,7 +214,8 @@ class _Profiler:
         for _, value in read_saved(node)[0]:
             if hasattr(value, "nbytes") and id(value) not in self.kept:
                 self.kept[id(value)] = value
-                self._find_row(_name(node)).nbytes += value.nbytes
+                for row in self._find_rows(_name(node), getattr(node, "_location", None)):
+                    row.nbytes += value.nbytes
 
 
 def _name(node: Any) -> str:

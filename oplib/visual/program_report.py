@@ -53,8 +53,12 @@ class ProgramReport(Report):
         operands = [[name, shape, "donated" if donated else ""] for name, shape, donated in self.operands]
         memory = [[name, format_bytes(count)] for name, count in self.memory.items()]
         cost = [[name, f"{value:,.0f}"] for name, value in self.cost.items()]
-        effects = list(map(list, self.effects))
-        return [("operands", operands), ("effects", effects), ("cost", cost), ("memory", memory)]
+        return [
+            ("operands", ("name", "type", "buffer"), operands),
+            ("effects", ("name", "effect"), self.effects),
+            ("cost", (), cost),
+            ("memory", (), memory),
+        ]
 
     def _write_rest(self) -> str:
         return f"<details><summary><h2>jaxpr</h2></summary><pre>{escape(self.jaxpr)}</pre></details>"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 from typing import Any
+
+from jax.tree_util import keystr
 
 from oplib.autograd.graph import Node
 from oplib.autograd.nodes.accumulate import AccumulateGrad
@@ -15,12 +17,12 @@ from oplib.autograd.nodes.locations import Location, locate_line
 from oplib.autograd.saved.saved_tensor import SavedTensor
 from oplib.autograd.saved.slots import SavedSlots
 from oplib.autograd.user_functions.function_node import BackwardCFunction
-from oplib.errors import ArgumentTypeError, AutogradError, describe
+from oplib.errors import AutogradError, describe
 from oplib.importing import collecting_later
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
 
-from .traversal import collect_edges, list_tensors, require_tensors, sort_as_engine
+from .traversal import collect_edges, list_leaves, list_tensors, require_tensors, sort_as_engine
 
 _NAMESPACE = "oplib::"
 
@@ -117,8 +119,7 @@ def read_nodes(tensor_or_tensors: Tensor | Sequence[Tensor], *, params: Any = No
 
     Args:
         tensor_or_tensors: the roots, usually a loss.
-        params: names for leaves: a dictionary, an iterable of Tensors, or an object with
-            ``named_parameters``.
+        params: names for leaves: Tensors in containers, an iterator, or an object with ``named_parameters``.
 
     Returns:
         The records; the leaves are among them.
@@ -162,21 +163,14 @@ def name_parameters(params: Any, caller: str) -> dict[str, Tensor]:
 
     Raises:
         GradientTypeError: one of them is no Tensor.
-        ArgumentTypeError: ``params`` has no names and cannot be iterated over.
     """
-    if params is None:
-        return {}
     if hasattr(params, "named_parameters"):
-        named = dict(params.named_parameters())
-    elif isinstance(params, Mapping):
-        named = {str(name): value for name, value in params.items()}
-    elif isinstance(params, Iterable) and not isinstance(params, Tensor):
-        named = {f"param{number}": value for number, value in enumerate(params)}
+        named: dict[str, Any] = dict(params.named_parameters())
     else:
-        raise ArgumentTypeError(
-            f"{caller}: 'params' holds no leaves. Got {type(params).__name__}. Give a dictionary of names, "
-            "an iterable of Tensors, or an object with named_parameters."
-        )
+        is_iterator = isinstance(params, Iterator)
+        leaves = list_leaves(list(params) if is_iterator else params)
+        names = [(keystr(path, simple=True, separator="."), leaf) for path, leaf in leaves]
+        named = {name if name[:1].isidentifier() else f"param{name}": leaf for name, leaf in names}
     require_tensors(named.values(), caller, "params")
     return named
 

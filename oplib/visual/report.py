@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from html import escape
 from itertools import starmap
 from pathlib import Path
 
+from oplib.markup import escape, make_page
 from oplib.tracebacks import entry_point
 
 from .graph import save_form
 from .svg import read_asset
 from .text import align
 
-Table = tuple[str, Sequence[Sequence[str]]]
-"""The title of a table, and its rows. The first row of a table without a title has the heads."""
+Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
+"""The title of a table, its heads, and its rows. Both may be empty."""
+_NUMBER = re.compile(r"[\d,.]+( ?(ms|[KMGT]i?B|B|%))?")
 
 
 class Report(ABC):
@@ -30,8 +32,9 @@ class Report(ABC):
 
     def __str__(self) -> str:
         parts = [self._show_title()]
-        for title, rows in self._list_tables():
-            parts += ["", *([title] if title else ()), *(align(rows) if rows else ["none"])]
+        for title, heads, rows in self._list_tables():
+            shown = [heads, *rows] if heads and rows else rows
+            parts += ["", *filter(None, [title]), *(align(shown) if rows else ["none"])]
         return "\n".join(parts)
 
     def _write_body(self) -> str:
@@ -46,15 +49,11 @@ class Report(ABC):
 
     def html(self) -> str:
         """Returns a page for browsers: one file that needs no network."""
-        head = f'<meta charset="utf-8"><title>{escape(self._show_title())}</title>'
-        view = '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        return (
-            f'<!doctype html><html lang="en"><head>{head}{view}{_read_style()}</head>'
-            f"<body>{self._write_body()}<script>{read_asset('report.js')}</script></body></html>"
-        )
+        body = f"{self._write_body()}<script>{read_asset('report.js')}</script>"
+        return make_page(self._show_title(), body, _read_style())
 
     def _repr_html_(self) -> str:
-        return f"{_read_style()}{self._write_body()}"
+        return f"<style>{_read_style()}</style>{self._write_body()}"
 
     @entry_point
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -71,20 +70,19 @@ class Report(ABC):
         return save_form(path, {".html": self.html, ".txt": self.__str__}, caller)
 
 
-def _write_section(title: str, rows: Sequence[Sequence[str]]) -> str:
+def _write_section(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Returns a table with its title, as HTML."""
-    lines = ["".join(map(_write_cell, row)) for row in rows]
-    head = f"<h2>{title}</h2>" if title else ""
-    if not title:
-        lines[0] = lines[0].replace("td>", "th>")
-    shown = "".join(f"<tr>{line}</tr>" for line in lines) or "<tr><td>none</td></tr>"
-    return f"<section>{head}<div><table>{shown}</table></div></section>"
+    lines = ["".join([f"<th>{escape(head)}</th>" for head in heads])] if heads else []
+    lines += ["".join(map(_write_cell, row)) for row in rows] or ["<td>none</td>"]
+    shown = "".join([f"<tr>{line}</tr>" for line in lines])
+    return f"<section>{f'<h2>{title}</h2>' if title else ''}<div><table>{shown}</table></div></section>"
 
 
 def _write_cell(cell: str) -> str:
     share = f' style="--share:{cell}"' if cell.endswith("%") else ""
-    return f"<td{share}>{escape(cell)}</td>"
+    number = " class=number" if _NUMBER.fullmatch(cell) else ""
+    return f"<td{number}{share}>{escape(cell)}</td>"
 
 
 def _read_style() -> str:
-    return f"<style>{read_asset('graph.css')}{read_asset('program.css')}</style>"
+    return read_asset("graph.css") + read_asset("program.css")

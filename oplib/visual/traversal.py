@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from jax.tree_util import tree_flatten_with_path
+
 from oplib.autograd.graph import Node
 from oplib.errors import ArgumentTypeError, GradientTypeError, describe
 from oplib.tensor import Tensor
@@ -33,6 +35,11 @@ def require_tensors(values: Iterable[object], caller: str, name: str) -> None:
                 f"{caller}: '{name}' holds something that is no Tensor. Got {type(value).__name__}. "
                 "Pass Tensors: only they have a graph."
             )
+
+
+def list_leaves(values: Any) -> list[tuple[Any, Any]]:
+    """Returns the leaves of a pytree, Tensors among them, each with its path."""
+    return tree_flatten_with_path(values, is_leaf=lambda value: isinstance(value, Tensor))[0]
 
 
 def require_step(step: Any, caller: str) -> None:

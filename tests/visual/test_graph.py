@@ -142,20 +142,29 @@ def test_a_tensor_without_a_history_is_an_error():
         graph(1.0)
 
 
-def test_params_are_a_dictionary_an_iterable_or_a_module():
+def test_params_are_tensors_in_any_containers_an_iterator_or_a_module():
     loss, w = make_loss()
 
     class Module:
         def named_parameters(self):
             yield "layer.w", w
 
-    assert graph(loss, {"w": w}).nodes[-1].op == "w"
-    assert graph(loss, [w]).nodes[-1].op == "param0"
-    assert graph(loss, Module()).nodes[-1].op == "layer.w"
-    with pytest.raises(TypeError, match=r"graph: 'params' holds no leaves. Got int. Give a dictionary"):
-        graph(loss, 3)
-    with pytest.raises(TypeError, match=r"graph: 'params' holds something that is no Tensor. Got str"):
-        graph(loss, {"w": "w"})
+    for params, name in [
+        ({"w": w}, "w"),
+        ([w], "param0"),
+        ((one for one in [w]), "param0"),
+        (w, "param"),
+        (Module(), "layer.w"),
+        ({"layers": [{"w": w}], "none": None}, "layers.0.w"),
+        ([{"w": w}], "param0.w"),
+        ({"encoder.layers.0": {"w": w}}, "encoder.layers.0.w"),
+    ]:
+        assert graph(loss, params).nodes[-1].op == name
+    for params, kind in [(3, "int"), ({"w": "w"}, "str"), ({"layers": [w, 1.5]}, "float")]:
+        with pytest.raises(
+            TypeError, match=rf"graph: 'params' holds something that is no Tensor. Got {kind}"
+        ):
+            graph(loss, params)
 
 
 def test_a_node_whose_name_and_repr_fail_is_shown_by_its_class():

@@ -130,12 +130,39 @@ def test_the_table_is_text_and_a_page(tmp_path):
     page = report.save(tmp_path / "a.html").read_text(encoding="utf-8")
     assert page == report.html()
     assert "<td>matmul</td>" in report._repr_html_()
-    assert "<tr><th>op</th><th>calls</th>" in page
+    assert "<tr><th>op</th><th>share</th><th>forward</th><th>backward</th>" in page
+    assert "<tr><th>line</th>" in page
+    assert "hidden = (x @ weight).sin()</td>" in page
     assert 'search.type = "search"' in page
-    assert page.count('style="--share:') == len(report.rows) + 1  # bars
+    assert page.count('style="--share:') == len(report.rows) + 1 + len(report.lines)  # bars
     assert report.save(tmp_path / "a.txt").read_text(encoding="utf-8") == str(report)
     with pytest.raises(ValueError, match=r"profile\.save: the ending of the path names no form"):
         report.save(tmp_path / "a.png")
+
+
+def test_lines_have_the_costs_of_the_ops_that_they_call():
+    step, _ = make_step()
+    report = profile(step, oplib.ones(4, 16))
+    lines = {row.op.partition("  ")[2]: row for row in report.lines}
+    hidden, loss = lines["hidden = (x @ weight).sin()"], lines["loss = (hidden * hidden).sum() * scale"]
+    assert (hidden.calls, loss.calls) == (2, 3)
+    assert hidden.nbytes == 2 * 4 * 16 * 4
+    for cost in ("seconds", "calls", "nbytes"):
+        of_lines, of_ops = (sum(getattr(row, cost) for row in rows) for rows in (report.lines, report.rows))
+        assert of_lines == pytest.approx(of_ops)
+
+
+def test_the_first_call_whose_result_has_a_nan_is_named():
+    x = oplib.tensor([-1.0, 4.0], requires_grad=True)
+
+    def step():
+        return (x.exp() + 1 - x.log().exp()).sum()
+
+    report = profile(step)
+    assert report.first_nan.startswith("log, test_profile_report.py:")
+    assert report.first_nan.endswith("return (x.exp() + 1 - x.log().exp()).sum()")
+    assert f"; {report.first_nan} made the first nan" in str(report)
+    assert profile(make_step()[0], oplib.ones(4, 16)).first_nan == ""
 
 
 def test_what_is_no_function_is_refused():

@@ -54,6 +54,23 @@ def test_a_written_tensor_that_nobody_else_holds_is_donated():
     assert program(oplib.jit(lambda x: x * 2), oplib.ones(3)).effects == []
 
 
+def test_parameters_have_the_names_by_which_the_function_reaches_them():
+    class Optimizer:
+        def __init__(self):
+            self.params = [oplib.ones(2, requires_grad=True) for _ in range(9)]
+
+        def step(self):
+            with oplib.no_grad():
+                for param in self.params:
+                    param.sub_(1.0)
+
+    opt = Optimizer()
+    page = program(oplib.jit(lambda: opt.step())).html()
+    assert "<td>opt.params[7]</td><td>f32[2]</td>" in page
+    assert "<td>opt.params[7]</td><td>is written</td>" in page
+    assert "<tr><th>name</th><th>type</th><th>buffer</th></tr>" in page
+
+
 def test_the_page_escapes_and_has_every_part(tmp_path):
     step, _ = make_step()
     made = program(step, oplib.ones(3))

@@ -181,7 +181,7 @@ class Binder:
         if is_traced:
             advice += (
                 f"; the op could declare operand=('{argument.name}',), which serves all transformations, "
-                "or static_argnames of jax.jit could compile the number in"
+                "or static_argnames of oplib.jit or jax.jit could compile the number in"
             )
         error = ArgumentTypeError(
             f"{name}: argument '{argument.name}' ({_locate(argument, index)}) expected a value of type "

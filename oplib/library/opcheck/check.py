@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
@@ -38,7 +40,7 @@ from .tracing import check_traced
 
 
 class OpCheckResults(dict[str, str | Exception]):
-    """A dictionary of results that prints as a table: a test per line, and the text of its error.
+    """A dictionary of results that prints as a table: for each test up to three lines of its error.
 
     Attributes:
         op: the checked op.
@@ -51,8 +53,18 @@ class OpCheckResults(dict[str, str | Exception]):
         self.seconds: dict[str, float] = {}
 
     def __str__(self) -> str:
-        width = max(map(len, self), default=0)
-        return "\n".join(f"{name:<{width}}  {_tell(result)}" for name, result in self.items())
+        width = max(map(len, self), default=0) + 2
+        rows = {name: f"{name:<{width}}{_tell(result)}" for name, result in self.items()}
+        wrapper = textwrap.TextWrapper(110, subsequent_indent=" " * width, max_lines=3, placeholder=" …")
+        return "\n".join(
+            [row if isinstance(self[name], str) else wrapper.fill(row) for name, row in rows.items()]
+        )
+
+    @property
+    def details(self) -> str:
+        """The whole errors with their tracebacks; empty if no test has failed."""
+        errors = [result for result in self.values() if isinstance(result, Exception)]
+        return "\n".join(["".join(traceback.format_exception(error)) for error in errors])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002  IPython gives it
         printer.text(str(self))

@@ -172,7 +172,7 @@ def test_arrays_of_one_element_are_numbers_and_tracers_are_not():
         with pytest.raises(
             ArgumentError,
             match=r"traced, so it is not known; the op could declare operand=\('v',\), which serves all "
-            "transformations, or static_argnames of jax.jit",
+            "transformations, or static_argnames of oplib.jit or jax.jit",
         ):
             transform(lambda n: convert("float", n))(jnp.ones(2 if transform is jax.vmap else ()))
     with pytest.raises(ArgumentError, match="found f32"):

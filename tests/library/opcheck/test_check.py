@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Optional
 
 import jax
@@ -186,15 +187,28 @@ def test_keyword_arguments_that_are_no_dictionary_are_refused(x):
         opcheck(oplib.ops.oplib.sin.default, (x,), [1])
 
 
-def test_the_results_print_a_line_for_every_test_with_its_error(x):
+def test_the_results_print_each_test_with_at_most_three_lines_of_its_error(x):
     results = opcheck(make_op(formula=wrong_formula), (x,), raise_exception=False)
     lines = str(results).splitlines()
-    assert len(lines) == len(results)
+    starts = [number for number, line in enumerate(lines) if line[0] != " "]
+    assert len(starts) == len(results)
     assert lines[0].split() == ["test_schema", "SUCCESS"]
-    (failed,) = (line for line in lines if "SUCCESS" not in line)
-    assert failed.startswith("test_gradients")
-    assert "GradcheckError: " in failed
-    assert len({line.index(line.split(maxsplit=1)[1]) for line in lines}) == 1  # the second column is aligned
+    (at,) = (number for number in starts if "SUCCESS" not in lines[number])
+    found = [lines[at], *itertools.takewhile(lambda line: line[0] == " ", lines[at + 1 :])]
+    assert len(found) == 3
+    assert found[0].startswith("test_gradients")
+    assert "GradcheckError: " in found[0]
+    assert found[-1].endswith(" …")
+    assert max(map(len, lines)) <= 110
+    columns = {len(line) - len(line.split(maxsplit=line[0] != " ")[-1]) for line in lines}
+    assert len(columns) == 1  # the second column is aligned
+
+
+def test_the_details_of_results_are_the_whole_errors_with_their_tracebacks(x):
+    results = opcheck(make_op(formula=wrong_formula), (x,), raise_exception=False)
+    assert results.details.startswith("Traceback (most recent call last):")
+    assert str(results["test_gradients"]) in results.details
+    assert opcheck(make_op(), (x,)).details == ""
 
 
 def test_no_result_prints_nothing(x):

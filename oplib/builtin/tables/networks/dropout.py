@@ -94,7 +94,8 @@ def _name_features(input: Any, features: int) -> tuple[int, ...]:
 def _find_cure(p: Any) -> str:
     array = p._storage.array if isinstance(p, Tensor) else p
     if isinstance(array, Tracer):
-        return f"{TRACED}; static_argnames of jax.jit could compile the number in. Or give a probability."
+        cure = "static_argnames of oplib.jit or jax.jit could compile the number in"
+        return f"{TRACED}; {cure}. Or give a probability."
     return "Give a probability."
 
 
