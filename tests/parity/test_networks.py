@@ -187,3 +187,20 @@ def test_dropout_keeps_the_mean_and_so_many_items() -> None:
     assert abs(kept.mean() - 0.75) < 0.02
     np.testing.assert_allclose(np.asarray(x.grad.tolist()), kept / 0.75, rtol=1e-6)
     assert oplib.nn.functional.dropout(x, 0.25, training=False) is x
+
+
+@pytest.mark.filterwarnings("ignore:.*Using a target size")
+@pytest.mark.parametrize(
+    "loss", ["mse_loss", "l1_loss", "smooth_l1_loss"]
+)  # torch has no gradient of huber_loss
+@pytest.mark.parametrize(("shape", "target"), [((2,), ()), ((), (2,)), ((), ()), ((2, 1), (2,))])
+def test_a_number_beside_a_tensor_counts_for_the_dtype_of_a_loss(loss: str, shape: Any, target: Any) -> None:
+    def run(lib: Any) -> Any:
+        x = lib.ones(shape, dtype=lib.bfloat16).requires_grad_()
+        y = (lib.ones(target) * 2).requires_grad_()
+        result = getattr(lib.nn.functional, loss)(x, y)
+        result.backward()
+        dtypes = [str(one.dtype).split(".")[-1].strip("dtype()'") for one in (result, x.grad, y.grad)]
+        return dtypes, result.tolist(), x.grad.tolist(), y.grad.tolist()
+
+    assert run(oplib) == run(torch)

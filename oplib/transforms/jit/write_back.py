@@ -42,7 +42,7 @@ class WriteBack:
         self._fresh = _sort_writes([write for write in effects.writes if write[1] in fresh], at)
         self._stored = _sort_writes([write for write in effects.writes if write[1] not in {*fresh, None}], at)
         self._counted = [(at[operand], count) for operand, output, count in effects.writes if output is None]
-        self._take_written = make_gather([at[operand] for operand, _, _ in effects.writes])
+        self._take_written = make_gather([at[operand] for operand, _, count in effects.writes if count])
         storages = list(enumerate(effects.new_storages))
         self._showing = [(number, new) for number, new in storages if new.base is not None]
         others = (effects.new_grads, effects.attributes, effects.storages, self._showing)

@@ -501,6 +501,17 @@ def test_a_returned_view_of_a_no_grad_block_is_refused_as_in_the_plain_run():
             run().mul_(2)
 
 
+def test_a_write_through_data_leaves_a_view_of_a_no_grad_block_its_history_as_in_the_plain_run():
+    def run(compile_):
+        weight = oplib.ones(2, 2, requires_grad=True)
+        with oplib.no_grad():
+            view = weight[0]
+        compile_(lambda: weight.data.mul_(2))()
+        return view.requires_grad, view.is_leaf, view.tolist(), weight._version, view._version
+
+    assert run(oplib.jit) == run(lambda function: function) == (True, True, [2, 2], 0, 0)
+
+
 @pytest.mark.spec("J.4", "J.7")
 def test_a_returned_object_that_was_replaced_is_the_new_one():
     holder = SimpleNamespace(mark=object(), weight=oplib.ones(2))

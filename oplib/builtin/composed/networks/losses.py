@@ -16,6 +16,7 @@ from oplib.builtin.values import find_array, is_traced
 from oplib.docstrings import complete_docstring
 from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.generated_code import parse_literal
+from oplib.tensor import Tensor
 from oplib.tracebacks import find_user_level
 
 _OLDER = "size_average=None, reduce=None, reduction='mean'"
@@ -61,16 +62,24 @@ def read_reduction(size_average: bool | None, reduce: bool | None) -> str:
     return "mean" if size_average is None or size_average else "sum"
 
 
-def warn_of_sizes(name: str, first: Any, target: Any) -> None:
-    """Warns, as torch does, if input and target are broadcast, which is rarely intended."""
+def match_sizes(name: str, first: Any, target: Any) -> tuple[Any, Any]:
+    """Warns, as torch does, if input and target are broadcast, which is rarely intended.
+
+    A Tensor without dimensions is given some, as in torch: its dtype then counts.
+    """
     if not (hasattr(first, "shape") and hasattr(target, "shape")):
-        return  # the op raises an error
+        return first, target  # the op raises an error
     if tuple(first.shape) != tuple(target.shape):
         warnings.warn(
             f"{name}: Using a target size ({list(target.shape)}) that is different to the input size "
             f"({list(first.shape)}). They are broadcast to one; ensure they have the same size.",
             stacklevel=find_user_level(),
         )
+        if isinstance(first, Tensor) and isinstance(target, Tensor):
+            return (first if first.ndim else first.expand(target.shape)), (
+                target if target.ndim else target.expand(first.shape)
+            )
+    return first, target
 
 
 def weigh(name: str, losses: Any, weight: Any, reduction: str) -> Any:
@@ -97,7 +106,7 @@ def render_loss(name: str) -> tuple[list[Parameter], list[str], dict[str, Any], 
         lines.append("    if size_average is not None or reduce is not None:")
         lines.append("        reduction = __read(size_average, reduce)")
     if name in _OF_PAIRS:
-        lines.append(f"    __warn({name!r}, input, target)")
+        lines.append(f"    input, target = __match({name!r}, input, target)")
     if name in _WEIGHTED:
         lines.append("    if weight is not None:")
         lines.append(f"        return __weigh({name!r}, __op({call}, reduction='none'), weight, reduction)")
@@ -106,7 +115,7 @@ def render_loss(name: str) -> tuple[list[Parameter], list[str], dict[str, Any], 
     doc = complete_docstring(
         op.__doc__, {parameter: _FURTHER[parameter] for parameter in names if parameter in _FURTHER}
     )
-    used = {"__op": op, "__read": read_reduction, "__warn": warn_of_sizes, "__weigh": weigh}
+    used = {"__op": op, "__read": read_reduction, "__match": match_sizes, "__weigh": weigh}
     return parameters, lines, used, doc
 
 
