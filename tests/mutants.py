@@ -149,7 +149,9 @@ def _swap(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, ast.expr | ast.s
             yield node, ast.Constant(not value)
         case ast.Constant(int() | float() as value):
             yield node, ast.Constant(value + 1)
-        case ast.Return(ast.expr() as value) if not (isinstance(value, ast.Constant) and value.value is None):
+        case ast.Return(ast.Constant(None | False)):  # both are false, and True is a mutant
+            pass
+        case ast.Return(ast.expr() as value):
             yield value, ast.Constant(None)
         case ast.If(test) | ast.While(test) | ast.IfExp(test) if isinstance(
             test, (ast.Name, ast.Attribute, ast.Call)

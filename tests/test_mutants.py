@@ -30,6 +30,7 @@ def list_lines(source):
         ("a = 2", ["a = (3)"]),
         ("def f(): return a", ["def f(): return (None)"]),
         ("def f(): return None", []),
+        ("def f(): return False", ["def f(): return (True)"]),
         ("if a: pass", ["if (not a): pass"]),
         ("a = b if c() else d", ["a = b if (not c()) else d"]),
         ("a = 'é' + b", ["a = ('é' - b)"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import jax
@@ -391,3 +392,18 @@ def test_complex_outputs_of_real_inputs_need_forward_mode(vectorize: bool) -> No
     np.testing.assert_allclose(found.numpy(), expected)
     parts = jacobian(lambda x: oplib.view_as_real(turn(x)), x, vectorize=vectorize)
     np.testing.assert_allclose(parts.numpy()[:, 1], expected.imag)
+
+
+@pytest.mark.parametrize("function", [jacobian, hessian, vjp, jvp, vhp, hvp])
+def test_options_have_the_defaults_of_torch(function: Any) -> None:
+    """As in torch, nothing is recorded, and what does not depend on an input has zeros."""
+    defaults: dict[str, Any] = {"create_graph": False, "strict": False}
+    if function in (vjp, jvp, vhp, hvp):
+        defaults |= {"v": None}
+    elif function is jacobian:
+        defaults |= {"vectorize": False, "strategy": "reverse-mode"}
+    else:
+        defaults |= {"vectorize": False, "outer_jacobian_strategy": "reverse-mode"}
+    parameters = inspect.signature(function).parameters
+    found = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
+    assert found == defaults

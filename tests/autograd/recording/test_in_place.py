@@ -324,3 +324,16 @@ def test_a_write_that_saves_numbers_only_follows_no_version():
     assert y.grad_fn.versions is None
     y.sum().backward()
     assert x.grad.tolist() == [6.0, 6.0]
+
+
+def test_an_item_that_its_base_shows_several_times_is_written_only_without_history():
+    factor = oplib.tensor(3.0, requires_grad=True)
+    base = oplib.ones(1).expand(3).detach()
+    base[0].add_(1)
+    assert base.tolist() == [2.0, 2.0, 2.0]
+    for write in (lambda: base[0].mul_(factor), lambda: base[:1].copy_(factor)):
+        with pytest.raises(AutogradError, match="more than one element of the base refers"):
+            write()
+    with oplib.no_grad():
+        base[0].mul_(factor)
+    assert (base.tolist(), base.requires_grad) == ([6.0, 6.0, 6.0], False)
