@@ -21,7 +21,7 @@ from oplib.builtin.kernels.promotion import (
     strong,
 )
 from oplib.builtin.rows.row import LossRow
-from oplib.builtin.tables.pointwise.basic import find_sign
+from oplib.builtin.tables.pointwise.basic import find_size
 from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, ArgumentValueError, DimensionError
 from oplib.tensor import default_int_dtype
@@ -63,7 +63,7 @@ def _compare_pairs(
 
 def _size(x: Any) -> Any:
     """Returns the absolute value, whose gradient at 0 and at nan is 0."""
-    return jnp.abs(x) if x.dtype.kind in "uc" else x * find_sign(x)
+    return jnp.abs(x) if x.dtype.kind in "uc" else find_size(x)
 
 
 def _smooth_l1(x: Any, y: Any, beta: float) -> Any:

@@ -23,7 +23,11 @@ from oplib.builtin.kernels.promotion import (
     sum_items,
 )
 from oplib.builtin.rows.row import NetworkRow, ProductRow, Row
-from oplib.builtin.tables.reductions.moments import compute_distances, multiply_distances
+from oplib.builtin.tables.reductions.moments import (
+    compute_distances,
+    compute_distances_by_rows,
+    multiply_distances,
+)
 from oplib.errors import ArgumentError, ArgumentValueError, describe
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
@@ -327,7 +331,7 @@ _MANY_ROWS = 25  # as in torch
 
 
 def _cdist(
-    x1: Any, x2: Any, p: float = 2, compute_mode: str = _MODES_OF_CDIST[0], *, may_multiply: bool = False
+    x1: Any, x2: Any, p: float = 2, compute_mode: str = _MODES_OF_CDIST[0], *, on_cpu: bool = False
 ) -> Any:
     """Computes distances; the gradient of a distance of 0 is 0, not nan."""
     if compute_mode not in _MODES_OF_CDIST:
@@ -342,9 +346,10 @@ def _cdist(
         )
     if p < 0:
         raise ArgumentError("only supports non-negative p", "Give 0 or more.")
+    by_differences = compute_distances_by_rows if on_cpu else compute_distances
     are_many = max(x1.shape[-2], x2.shape[-2]) > _MANY_ROWS
-    multiplies = may_multiply and (are_many, True, False)[_MODES_OF_CDIST.index(compute_mode)]
-    compute = multiply_distances if multiplies and p == 2 else partial(compute_distances, order=p)
+    multiplies = on_cpu and (are_many, True, False)[_MODES_OF_CDIST.index(compute_mode)]
+    compute = multiply_distances if multiplies and p == 2 else partial(by_differences, order=p)
     return in_single(compute)(*broadcast_batches(x1, x2))
 
 
@@ -367,7 +372,7 @@ LAYERS = (
         f"cdist(Tensor x1, Tensor x2, float p=2., str compute_mode={_MODES_OF_CDIST[0]!r}) -> Tensor",
         _cdist,
         "distances between all pairs of rows",
-        kernels=(("cpu", partial(_cdist, may_multiply=True)),),
+        kernels=(("cpu", partial(_cdist, on_cpu=True)),),
         dtypes="hf",
         autocast="float32",
     ),

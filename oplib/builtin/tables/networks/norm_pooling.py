@@ -14,7 +14,7 @@ from jax import lax
 from oplib.builtin.kernels.promotion import in_single, is_integral, strong, to_floating
 from oplib.builtin.kernels.windows import repeat_for_axes
 from oplib.builtin.rows.row import NetworkRow, Row
-from oplib.builtin.tables.reductions.moments import compute_distances
+from oplib.builtin.tables.reductions.moments import compute_distances, compute_distances_by_rows
 from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.library import Derivative
 
@@ -117,13 +117,13 @@ def _local_response_norm(
 # Distances --------------------------------------------------------------------------------------------------
 
 
-def _pdist(input: Any, p: float = 2.0) -> Any:
+def _pdist(compute: Any, input: Any, p: float = 2.0) -> Any:
     if input.ndim != 2 or p < 0:
         raise ArgumentError(
             "only supports 2D tensors, and non-negative p values", "Give one vector in each row."
         )
     places = np.ravel_multi_index(np.triu_indices(input.shape[0], 1), (input.shape[0],) * 2)
-    distances = in_single(lambda x: compute_distances(x, x, p))(input)
+    distances = in_single(lambda x: compute(x, x, p))(input)
     picked = distances.reshape(-1).at[places.astype(np.int32)]
     return picked.get(mode="promise_in_bounds", unique_indices=True, indices_are_sorted=True)
 
@@ -166,8 +166,9 @@ ROWS = (
     ),
     NetworkRow(
         "pdist(Tensor input, float p=2.) -> Tensor",
-        _pdist,
+        partial(_pdist, compute_distances),
         "distances between all pairs of different rows, each pair once",
+        kernels=(("cpu", partial(_pdist, compute_distances_by_rows)),),
         dtypes="hf",
         autocast="cuda float32",
     ),

@@ -11,7 +11,7 @@ from jax import lax
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.promotion import check_dtypes, in_single, strong, to_floating
 from oplib.builtin.rows.row import NetworkRow
-from oplib.builtin.tables.pointwise.basic import find_sign
+from oplib.builtin.tables.pointwise.basic import find_size
 from oplib.errors import ArgumentError
 
 from .activations import keep_within, make_activation
@@ -51,7 +51,7 @@ def _divide_by_size(x: Any) -> Any:
 def _differentiate_softsign(primals: Any, tangents: Any) -> tuple[Any, Any]:
     """Divides by the square: the difference of two quotients would lose its digits far out."""
     (x,) = primals
-    size = 1 + x * find_sign(x)
+    size = 1 + find_size(x)
     return _divide_by_size(x), tangents[0] / (size * size)
 
 

@@ -16,7 +16,7 @@ from oplib.library import Derivative
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.rules import COMPLEX
 
-from .basic import find_sign
+from .basic import find_size
 from .shared_rows import make_pairs, make_unary
 
 _STEP = constant("the result is a bool, which is piecewise constant")
@@ -42,14 +42,14 @@ def _is_infinite(sign: int, self: Any) -> Any:
 
 
 def _i0(x: Any) -> Any:
-    size = x * find_sign(x)  # JAX's derivative of abs at 0 is 1, but that of i0 is 0
+    size = find_size(x)  # JAX's derivative of abs at 0 is 1, but that of i0 is 0
     return lax.exp(size) * lax.bessel_i0e(x)
 
 
 def _i0_backward(ctx: Any, g: Any) -> Any:
     """Computes i1 * g; JAX's derivative is a difference of two large numbers."""
     (x,) = ctx.saved_tensors
-    return g * in_single(lambda x: lax.exp(x * find_sign(x)) * lax.bessel_i1e(x))(x)
+    return g * in_single(lambda x: lax.exp(find_size(x)) * lax.bessel_i1e(x))(x)
 
 
 def _sinc(x: Any) -> Any:

@@ -106,6 +106,17 @@ def find_sign(x: Any) -> Any:
     return above if x.dtype.kind == "u" else jnp.where(x < 0, -1, above)
 
 
+@jax.custom_jvp
+def find_size(x: Any) -> Any:
+    """Returns absolute values of real numbers, whose gradient at 0 and at nan is 0."""
+    return lax.abs(x)
+
+
+@find_size.defjvp
+def _push_size(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    return lax.abs(primals[0]), tangents[0] * find_sign(primals[0])
+
+
 def find_direction(x: Any) -> Any:
     """Returns the sign; for a complex number x / abs(x), because JAX's sign has no derivative there."""
     if x.dtype.kind != "c":

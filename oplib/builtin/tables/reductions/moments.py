@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,10 +14,12 @@ from jax import lax
 from oplib.builtin.kernels.dims import find_dim, find_dims
 from oplib.builtin.kernels.promotion import in_single, is_integral, meet, strong
 from oplib.builtin.rows.row import Row
-from oplib.builtin.tables.pointwise.basic import find_sign
+from oplib.builtin.tables.pointwise.basic import find_size
 from oplib.errors import ArgumentError
+from oplib.tensor.devices.layout import find_explicit_mesh
 from oplib.tensor.dtypes.rules import COMPLEX
 
+_FEW_DIFFERENCES = 2**15
 _DIM = "int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False"
 
 # Variances --------------------------------------------------------------------------------------------------
@@ -88,7 +91,7 @@ VARIANCES = (
 def _abs(array: Any) -> Any:
     """Returns absolute values, whose gradient at 0 and at nan is 0."""
     if array.dtype not in COMPLEX:
-        return array * find_sign(array)
+        return find_size(array)
     is_zero = array == 0
     size = lax.abs(jnp.where(is_zero, 1, array))
     return jnp.where(is_zero, 0, size)
@@ -96,28 +99,50 @@ def _abs(array: Any) -> Any:
 
 def compute_norm(array: Any, order: float, axes: Sequence[int], keepdim: bool) -> Any:
     """Returns the vector norm over given axes; its gradient at the origin is 0."""
+    return _find_root(_add_powers(array, order, axes, keepdim), order)
+
+
+def _add_powers(array: Any, order: float, axes: Sequence[int], keepdim: bool) -> Any:
+    """Returns that of which the norm is the root; the norm itself for the orders 0, 1 and infinity."""
+    add = partial(jnp.sum, axis=tuple(axes), keepdims=keepdim)
     if order == 2:
-        squares = _square_size(array)
-        return _sqrt(jnp.sum(squares, axis=tuple(axes), keepdims=keepdim))
+        return add(_square_size(array))
     sizes = _abs(array)
     if order == 0:
-        return jnp.sum(
-            lax.convert_element_type(sizes != 0, sizes.dtype),
-            axis=tuple(axes),
-            keepdims=keepdim,
-        )
+        return add(lax.convert_element_type(sizes != 0, sizes.dtype))
     if order == 1 or not array.size:
-        return jnp.sum(sizes, axis=tuple(axes), keepdims=keepdim)
+        return add(sizes)
     if math.isinf(order):
         return (jnp.max if order > 0 else jnp.min)(sizes, axis=tuple(axes), keepdims=keepdim)
-    total = jnp.sum(_power(sizes, order), axis=tuple(axes), keepdims=keepdim)
-    return _power(total, 1 / order)
+    return add(_power(sizes, order))
+
+
+def _find_root(total: Any, order: float) -> Any:
+    if order == 2:
+        return _sqrt(total)
+    return total if order in (0, 1) or math.isinf(order) else _power(total, 1 / order)
 
 
 def compute_distances(x: Any, y: Any, order: float) -> Any:
     """Returns the norms of the differences of each row of one matrix and each row of another."""
+    return _find_root(_add_differences(order, x, y), order)
+
+
+def _add_differences(order: float, x: Any, y: Any) -> Any:
     away = lax.expand_dims(x, (x.ndim - 1,)) - lax.expand_dims(y, (y.ndim - 2,))
-    return compute_norm(away, order, (x.ndim,), keepdim=False)
+    return _add_powers(away, order, (x.ndim,), keepdim=False)
+
+
+def compute_distances_by_rows(x: Any, y: Any, order: float) -> Any:
+    """Returns the same row by row: on CPUs the differences of all rows take longer than the arithmetic."""
+    sizes = *x.shape, y.shape[-2]
+    is_known = all(isinstance(size, int) for size in sizes)
+    if not is_known or math.prod(sizes) <= _FEW_DIFFERENCES or find_explicit_mesh((x, y)) is not None:
+        return compute_distances(x, y, order)
+    # The backward computes the differences of a row again, instead of storing those of all.
+    one = jax.checkpoint(lambda row: _add_differences(order, row, y))
+    totals = lax.map(one, jnp.expand_dims(jnp.moveaxis(x, -2, 0), -2))
+    return _find_root(jnp.moveaxis(jnp.squeeze(totals, -2), 0, -2), order)
 
 
 def _multiply(x: Any, y: Any) -> Any:

@@ -101,3 +101,35 @@ def test_distances_of_batches_map_and_broadcast_with_many_rows() -> None:
     assert oplib.cdist(x[:, :, :0], y[:, :0]).shape == (2, 30, 7)
     assert oplib.cdist(x[:, :0], y).shape == (2, 0, 7)
     np.testing.assert_array_equal(jax.grad(lambda x: oplib.cdist(x, y[:0]).sum())(x), np.zeros_like(x))
+
+
+@pytest.mark.parametrize("order", [0.0, 1.0, 1.5, 2.0, float("inf")])
+@pytest.mark.parametrize("shape", [(120, 40), (2, 40, 40)])
+def test_distances_row_by_row_have_the_values_and_derivatives_of_the_differences(shape, order) -> None:
+    x, y = (np.random.default_rng(seed).standard_normal((*shape, 9)) for seed in (0, 1))
+
+    def ours(x: Any, y: Any) -> Any:
+        return oplib.cdist(x, y, order, "donot_use_mm_for_euclid_dist")
+
+    def theirs(x: Any, y: Any) -> Any:
+        return jnp.linalg.norm(x[..., :, None, :] - y[..., None, :, :], order, -1)
+
+    np.testing.assert_allclose(ours(x, y), theirs(x, y), rtol=1e-12)
+    if not order:
+        return
+
+    def differentiate(find: Any) -> Any:
+        gradient = jax.grad(lambda x, y: jnp.sum(jnp.sin(find(x, y))), (0, 1))
+        return jax.jvp(gradient, (x, y), (y, x))
+
+    found, expected = differentiate(ours), differentiate(theirs)
+    for mine, its in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(mine, its, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["cdist", "pdist"])
+def test_the_backward_of_distances_does_not_store_the_differences(name: str) -> None:
+    x = jnp.ones((300, 64))
+    find = {"cdist": lambda x: oplib.cdist(x, x, 1.0), "pdist": oplib.nn.functional.pdist}[name]
+    compiled = jax.jit(jax.grad(lambda x: jnp.sum(find(x)))).lower(x).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 300 * 300 * 64 * x.dtype.itemsize / 4
