@@ -296,3 +296,32 @@ def test_sums_of_many_small_halves_are_exact_within_one_percent(name, dtype):
         sums = SMALL_SUMS[name](lib, halves)
         assert sums.dtype == halves.dtype
         assert [abs(one / exact - 1) < 0.01 for one in sums.reshape(-1).tolist()] == [True] * sums.numel()
+
+
+@pytest.mark.parametrize("function", ["quantile", "nanquantile"])
+@pytest.mark.parametrize("is_tensor", [False, True])
+def test_a_part_that_is_nan_is_refused_as_in_torch(function: str, is_tensor: bool) -> None:
+    for lib in (oplib, torch):
+        q = lib.tensor([0.5, float("nan")]) if is_tensor else float("nan")
+        with pytest.raises(RuntimeError, match=r"must be in the range \[0, 1\]"):
+            getattr(lib, function)(lib.tensor([1.0, 2.0]), q)
+
+
+@pytest.mark.parametrize("function", ["trapezoid", "cumulative_trapezoid"])
+def test_an_integral_of_bools_is_refused_as_in_torch(function: str) -> None:
+    for lib in (oplib, torch):
+        bools, floats = lib.tensor([True, False]), lib.tensor([1.0, 2.0])
+        for operands in ((bools,), (bools, floats), (floats, bools)):
+            with pytest.raises(RuntimeError, match="not supported"):
+                getattr(lib, function)(*operands)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_small_integers_index_axes_that_are_longer_than_they_count(dtype: str) -> None:
+    x = oplib.arange(300.0).repeat(150, 1)
+    places = oplib.tensor([1, -2], dtype=getattr(oplib, dtype))
+    assert x[0, places].tolist() == [1.0, 298.0]
+    x[0, places] = -1.0
+    assert [x[0, 1].item(), x[0, 298].item(), x[0].sum().item()] == [-1.0, -1.0, 300 * 299 / 2 - 301]
+    assert x.index_put((places, places), oplib.zeros(2))[148, 298].item() == 0.0
+    assert oplib.arange(40_000.0)[places].tolist() == [1.0, 39_998.0]

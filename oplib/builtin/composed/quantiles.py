@@ -76,7 +76,7 @@ def _find(op: str, input: Any, q: Any, dim: int | None, keepdim: bool, interpola
     if not is_number and (q.dtype != input.dtype or q.ndim > 1):
         raise ArgumentError("q must be a scalar or 1D tensor of the dtype of the input", "Convert it.")
     parts = np.asarray(q) if is_number else read_known(q)
-    if parts is not None and ((parts < 0) | (parts > 1)).any():
+    if parts is not None and not ((parts >= 0) & (parts <= 1)).all():
         found = np.atleast_1d(parts).tolist()
         raise ArgumentError(f"{op}: q values must be in the range [0, 1]. Got {found}. Divide them.")
     axis = find_dim(op, input.ndim, 0 if dim is None else dim)

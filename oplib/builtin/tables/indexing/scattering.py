@@ -107,7 +107,7 @@ def _find_means(start: Any, indices: Any, items: Any, include_self: bool) -> Any
     ones = jnp.ones(items.shape, start.dtype)
     start_counts = jnp.full(start.shape, int(include_self), start.dtype)
     counts = start_counts.at[indices].add(ones, mode="drop")
-    counts = jnp.where(counts == strong(0, counts), strong(1, counts), counts)
+    counts = jnp.where(counts == 0, 1, counts)
     return jnp.floor_divide(total, counts) if is_integral(start.dtype) else total / counts
 
 
@@ -220,7 +220,7 @@ def _masked_scatter(self: Any, mask: Any, source: Any) -> Any:
     _check_dtype(self, source)
     shape = find_common_shape(self, mask)
     holds = lax.reshape(jnp.broadcast_to(mask, shape), (math.prod(shape),))
-    order = jnp.cumsum(holds, dtype=default_int_dtype()) - strong(1, jnp.zeros((), default_int_dtype()))
+    order = jnp.cumsum(holds, dtype=default_int_dtype()) - 1
     items = jnp.take(lax.reshape(source, (source.size,)), order, mode="clip")
     return lax.reshape(jnp.where(holds, items, jnp.broadcast_to(self, shape).reshape(-1)), shape)
 
@@ -322,7 +322,7 @@ def multiply_scattered(whole: Any, index: tuple[Any, ...], items: Any, *, includ
     values = lax.reshape(items, (items.size,))[order]
     _, products = lax.associative_scan(_combine, (targets, values))
     following = jnp.concatenate([targets[1:], jnp.full((1,), -1, targets.dtype)])
-    ends = jnp.where(targets != following, targets, strong(size, targets))  # the others are dropped
+    ends = jnp.where(targets != following, targets, size)  # the others are dropped
     whole_flat = lax.reshape(whole, (size,))
     factors = jnp.ones((size,), whole.dtype).at[ends].set(products, mode="drop")
     if include_self:
@@ -333,7 +333,7 @@ def multiply_scattered(whole: Any, index: tuple[Any, ...], items: Any, *, includ
 
 def _combine(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[Any, Any]:
     """Combines two runs sorted by target: returns the last target and the product of its items."""
-    factor = jnp.where(first[0] == second[0], first[1], strong(1, first[1]))
+    factor = jnp.where(first[0] == second[0], first[1], 1)
     return second[0], factor * second[1]
 
 
@@ -343,8 +343,8 @@ def _find_flat(shape: tuple[int, ...], index: tuple[Any, ...]) -> Any:
     flat: Any = jnp.zeros_like(index[0])
     is_there: Any = jnp.ones(index[0].shape, bool)
     for length, along in zip(reversed(shape), reversed(index), strict=True):
-        flat = flat + along * strong(count, along)
-        is_there = is_there & (along >= strong(0, along)) & (along < strong(length, along))
+        flat = flat + along * count
+        is_there = is_there & (along >= 0) & (along < length)
         count *= length
-    known = jnp.where(is_there, flat, strong(count, flat))
+    known = jnp.where(is_there, flat, count)
     return lax.reshape(known, (known.size,))

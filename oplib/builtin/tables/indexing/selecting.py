@@ -16,6 +16,7 @@ from oplib.builtin.kernels.promotion import broadcast_to, find_common_shape, get
 from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.creation.constants import store
 from oplib.errors import ArgumentError, DimensionError
+from oplib.tensor.dtypes import names as dtypes
 
 from .scattering import combine
 
@@ -64,7 +65,8 @@ def _arrange(ndim: int, indices: Sequence[Any], dims: Sequence[int]) -> tuple[An
         ) from None
     arranged: list[Any] = [slice(None)] * ndim
     for dim, index in zip(dims, indices, strict=True):
-        arranged[dim] = broadcast_to(index, shape)
+        wide = index if index.dtype.itemsize > 2 else lax.convert_element_type(index, dtypes.int32)
+        arranged[dim] = broadcast_to(wide, shape)  # int8 does not hold the length of most dims
     return tuple(arranged)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.promotion import in_single, is_integral, strong, to_floating
+from oplib.builtin.kernels.promotion import in_single, is_integral, to_floating
 from oplib.builtin.rows.row import SELECTED, Row
+from oplib.library import Derivative
 from oplib.tensor import default_int_dtype
 
 
@@ -23,19 +23,19 @@ def _accumulate(op: str, scan: Any, self: Any, dim: int, *, dtype: Any = None) -
     return in_single(lambda wide: scan(wide, axis))(array) if array.ndim else array
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(1,))
-def _add_up(array: Any, axis: int) -> Any:
-    """Returns cumulative sums; on CPUs JAX's own are windows of sums, which take up to 20 times as long."""
-    return lax.associative_scan(lax.add, array, axis=axis)
+def _scan(function: Any, array: Any, axis: int, *, reverse: bool = False) -> Any:
+    """Scans in a tree; on CPUs JAX's own scans are windows, which take up to 20 times as long."""
+    return lax.associative_scan(function, array, reverse, axis)
 
 
-@_add_up.defjvp
-def _push_sums(axis: int, primals: Any, tangents: Any) -> tuple[Any, Any]:
-    return _add_up(primals[0], axis), lax.cumsum(tangents[0], axis)
+def _save_dim(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
+    ctx.dim, ctx.dtype = inputs[1], inputs[0].dtype
 
 
-def _multiply_up(array: Any, axis: int) -> Any:
-    return lax.associative_scan(lax.mul, array, axis=axis)
+def _sum_back(ctx: Any, g: Any) -> Any:
+    axis = find_dim("cumsum", g.ndim, ctx.dim)
+    sums = in_single(lambda wide: _scan(lax.add, wide, axis, reverse=True))(g) if g.ndim else g
+    return lax.convert_element_type(sums, ctx.dtype), None
 
 
 def _logcumsumexp(self: Any, dim: int) -> Any:
@@ -48,25 +48,24 @@ def _scan_exponentials(array: Any, axis: int) -> Any:
     """Returns inf from the first inf on: the derivative there would be that of what follows alone."""
     if array.dtype.kind == "c":
         return lax.cumlogsumexp(array, axis)
-    least, zero = strong(-jnp.inf, array), strong(0, array)
-    is_infinite = array == strong(jnp.inf, array)
-    items = jnp.where(is_infinite, least, array)
-    is_none = items == least
+    is_infinite = array == jnp.inf
+    items = jnp.where(is_infinite, -jnp.inf, array)
+    is_none = items == -jnp.inf
     largest = lax.stop_gradient(items)
     # Of each prefix the largest item, and the sum of the exponentials of the others' distances to it. The
     # largest has no derivative, and a prefix without items none at all.
-    sums = jnp.where(is_none, zero, lax.exp(jnp.where(is_none, zero, items - largest)))
+    sums = jnp.where(is_none, 0, lax.exp(jnp.where(is_none, 0, items - largest)))
     largest, sums = lax.associative_scan(_add_exponentials, (largest, sums), axis=axis)
-    is_none = sums == zero
-    totals = jnp.where(is_none, least, largest + lax.log(jnp.where(is_none, strong(1, sums), sums)))
+    is_none = sums == 0
+    totals = jnp.where(is_none, -jnp.inf, largest + lax.log(jnp.where(is_none, 1, sums)))
     is_past = lax.associative_scan(jnp.logical_or, is_infinite, axis=axis)
-    return jnp.where(is_past & ~jnp.isnan(totals), strong(jnp.inf, totals), totals)
+    return jnp.where(is_past & ~jnp.isnan(totals), jnp.inf, totals)
 
 
 def _add_exponentials(left: Any, right: Any) -> Any:
     (x, sum_x), (y, sum_y) = left, right
     largest = lax.max(x, y)
-    base = jnp.where(largest == strong(-jnp.inf, largest), strong(0, largest), largest)
+    base = jnp.where(largest == -jnp.inf, 0, largest)
     return largest, sum_x * lax.exp(x - base) + sum_y * lax.exp(y - base)
 
 
@@ -100,14 +99,15 @@ ROWS = (
         "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
         partial(_accumulate, "cumsum", lax.cumsum),
         "cumulative sum along a dim",
-        kernels=(("cpu", partial(_accumulate, "cumsum", _add_up)),),
+        derivative=Derivative(backward=_sum_back, setup_context=_save_dim, linear=True),
+        kernels=(("cpu", partial(_accumulate, "cumsum", partial(_scan, lax.add))),),
         **_SUMMED,
     ),
     Row(
         "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
         partial(_accumulate, "cumprod", lax.cumprod),
         "cumulative product along a dim",
-        kernels=(("cpu", partial(_accumulate, "cumprod", _multiply_up)),),
+        kernels=(("cpu", partial(_accumulate, "cumprod", partial(_scan, lax.mul))),),
         **_SUMMED,
     ),
     Row(

@@ -31,6 +31,8 @@ def _diff(self: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
 def _integrate(op: str, add: Any, y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Any:
     if not y.ndim:
         raise DimensionError("expects a dim to integrate along", "Add one.")
+    if "b" in (y.dtype.kind, x is not None and x.dtype.kind):
+        raise ArgumentError("bools are not supported", "Convert them: tensor.float().")
     axis = find_dim(op, y.ndim, dim)
     dtype = to_floating_dtype(promote_operands(*(given for given in (y, x) if given is not None)))
     heights, before = lax.convert_element_type(y, dtype), (slice(None),) * axis

@@ -49,3 +49,12 @@ def test_a_cumulative_sum_has_both_modes_and_is_mapped() -> None:
     whole = oplib.cumsum(oplib.tensor([True, False, True]), 0)
     assert whole.tolist() == [1, 1, 2]
     assert oplib.cumprod(oplib.tensor(3.0), 0).item() == 3.0
+
+
+def test_the_backward_of_a_cumulative_sum_is_one_scan_from_the_end() -> None:
+    x = np.random.default_rng(3).standard_normal((3, 40)).astype(np.float32)
+    weights = np.cos(x)
+    found = jax.grad(lambda x: (oplib.cumsum(x, 1) * weights).sum())(x)
+    np.testing.assert_allclose(found, np.cumsum(weights[:, ::-1], 1)[:, ::-1], rtol=1e-5, atol=1e-5)
+    _, tangent = jax.jvp(lambda x: oplib.cumsum(x, 1), (x,), (weights,))
+    np.testing.assert_allclose(tangent, np.cumsum(weights, 1), rtol=1e-5, atol=1e-5)
