@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import has_gradient, shape_of
+from oplib.autograd.array_functions.masks import pick_true, spread
 from oplib.autograd.engine.backward_and_grad import grad as find_gradients
 from oplib.autograd.function import Function
 from oplib.autograd.grad_mode import enable_grad
@@ -172,12 +173,10 @@ def make_function(op: OpOverload) -> type[Function]:
         given = [pair for pair in zip(outputs, grads, strict=True) if pair[1] is not None]
         roots, given_grads = zip(*given, strict=True) if given else ((), ())
         leaves, tree = jax.tree_util.tree_flatten(inputs, is_leaf=is_tree_leaf)
-        wanted = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf._requires_grad]
+        flags = [isinstance(leaf, Tensor) and leaf._requires_grad for leaf in leaves]
+        wanted = pick_true(leaves, flags)
         found = find_gradients(roots, wanted, given_grads, allow_unused=True, retain_graph=True)
-        rest = iter(found)
-        return jax.tree_util.tree_unflatten(
-            tree, [next(rest) if any(leaf is one for one in wanted) else None for leaf in leaves]
-        )
+        return jax.tree_util.tree_unflatten(tree, spread(found, flags))
 
     members = {
         "forward": staticmethod(forward),

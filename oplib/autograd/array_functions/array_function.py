@@ -25,11 +25,11 @@ from .array_types import match_type, sum_gradient
 from .compilation import is_uncompiled, name_traced
 from .concreteness import VALUE_ERRORS
 from .liveness import drop_dead, find_dependent, find_forwarded, find_live_inputs
+from .masks import Mask, pick_true, spread
 from .tokens import next_token
 from .width import note_width
 
 Arrays = tuple[Any, ...]
-Mask = tuple[bool, ...]
 Plan = TypeVar("Plan", bound="BackwardPlan")
 
 
@@ -162,7 +162,7 @@ def _pull_back(function: Callable[..., Arrays], wanted: Mask, present: Mask) -> 
         partial, varied = bind_fixed(function, inputs, wanted)
 
         def differentiated(*values: Any) -> Arrays:
-            return tuple(output for output, has in zip(partial(*values), present, strict=True) if has)
+            return tuple(pick_true(partial(*values), present))
 
         outputs, pull = jax.vjp(differentiated, *varied)
         types = tuple(map(jax.typeof, outputs))
@@ -197,12 +197,9 @@ def bind_fixed(
     """Returns a function of some of the inputs, and these inputs. The others keep their values."""
 
     def partial(*values: Any) -> Arrays:
-        rest = iter(values)
-        return function(
-            *(next(rest) if varies else value for varies, value in zip(varied, inputs, strict=True))
-        )
+        return function(*spread(values, varied, inputs))
 
-    return partial, tuple(value for varies, value in zip(varied, inputs, strict=True) if varies)
+    return partial, tuple(pick_true(inputs, varied))
 
 
 def conjugate(grad: Any) -> Any:
@@ -440,8 +437,8 @@ class DerivedPlan(BackwardPlan):
         function = spread_gradients(_fill_dead(full, self._types, self.sources), wanted)
         name, (kind, indices) = self._function.name, self._forwarded
         if kind == present and indices is not None and not self.sources:
-            cotangents = iter([index - len(self.wanted) for index in indices])
-            return Forwarding(function, name, [next(cotangents) if want else None for want in self.wanted])
+            cotangents = [index - len(self.wanted) for index in indices]
+            return Forwarding(function, name, spread(cotangents, self.wanted))
         compiled = self._function.compiled
         return ArrayFunction(function, name, compiled=compiled, is_formula=True, selects=self.selects)
 
@@ -451,12 +448,7 @@ def spread_gradients(function: Callable[..., Arrays], wanted: Mask) -> Callable[
 
     This is free inside a compiled function. In Python it would cost as much as a node of the engine.
     """
-
-    def spread(*arrays: Any) -> Arrays:
-        gradients = iter(function(*arrays))
-        return tuple([next(gradients) if want else None for want in wanted])
-
-    return spread
+    return lambda *arrays: tuple(spread(function(*arrays), wanted))
 
 
 def _fill_dead(

@@ -25,6 +25,7 @@ from .array_function import (
     spread_gradients,
 )
 from .array_types import match_type, sum_gradient
+from .masks import pick_true
 
 
 class ResidualFunction(ArrayFunction):
@@ -59,7 +60,7 @@ def linearize(function: Callable[..., Arrays], wanted: Mask, arrays: Arrays) -> 
     def differentiated(*values: Any) -> tuple[list[Any], list[Any]]:
         outputs = partial(*values)
         flags[:] = [has_gradient(output.dtype) for output in outputs]
-        floating = [output for output, flag in zip(outputs, flags, strict=True) if flag]
+        floating = pick_true(outputs, flags)
         return floating, [output for output, flag in zip(outputs, flags, strict=True) if not flag]
 
     floating, pull, others = jax.vjp(differentiated, *varied, has_aux=True)

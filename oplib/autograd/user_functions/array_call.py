@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from oplib.autograd.array_functions.array_function import has_gradient
+from oplib.autograd.array_functions.masks import pick_true, spread
 from oplib.autograd.grad_mode import recording_off
 from oplib.autograd.nodes.gradient_representation import ARRAYS, is_array_class
 from oplib.autograd.saved.saved_tensor import SavedTensor
@@ -51,9 +52,8 @@ class Mold:
         leaves, self.specs = flatten_values(values)
         self.count = len(values)
         self.flags = [isinstance(leaf, Tensor) or is_array_class[type(leaf)] for leaf in leaves]
-        pairs = list(zip(leaves, self.flags, strict=True))
-        self.operands: list[Any] = [leaf for leaf, is_operand in pairs if is_operand]
-        self._leaves = [None if is_operand else leaf for leaf, is_operand in pairs]
+        self.operands = pick_true(leaves, self.flags)
+        self._leaves = spread([None] * len(self.operands), self.flags, leaves)
 
     def take_operands(self) -> list[Any]:
         """Returns the Tensors and arrays, and forgets them: what a trace keeps must not hold them."""
@@ -62,17 +62,13 @@ class Mold:
 
     def fill(self, operands: Sequence[Any], others: Any = NotImplemented) -> tuple[Any, ...]:
         """Returns the values with other operands, and with ``others`` for all other leaves if it is given."""
-        rest = iter(operands)
-        pairs = zip(self._leaves, self.flags, strict=True)
-        leaves = [
-            next(rest) if is_operand else leaf if others is NotImplemented else others
-            for leaf, is_operand in pairs
-        ]
+        kept = self._leaves if others is NotImplemented else [others] * len(self._leaves)
+        leaves = spread(operands, self.flags, kept)
         return unflatten_values(leaves, self.count, self.specs)
 
     def pick(self, leaves: Sequence[Any]) -> list[Any]:
         """Returns those of other leaves that are at the places of operands."""
-        return [leaf for leaf, is_operand in zip(leaves, self.flags, strict=True) if is_operand]
+        return pick_true(leaves, self.flags)
 
 
 class HeldContext:

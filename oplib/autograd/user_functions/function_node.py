@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import jax
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
+from oplib.autograd.array_functions.masks import spread
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.creation import tell_creation
 from oplib.autograd.nodes.error import Error
@@ -233,8 +234,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
 
     def _arrange(self, values: Iterable[Any]) -> tuple[Any, ...]:
         """Puts a value for each Tensor argument at its place. Other arguments get None."""
-        rest = iter(values)
-        leaves = [next(rest) if is_tensor else None for is_tensor in self._tensor_flags]
+        leaves = spread(values, self._tensor_flags)
         return unflatten_values(leaves, self._argument_count, self._argument_specs)
 
     def release(self) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -92,7 +93,32 @@ class TupleFlags(tuple[bool, ...]):
 Entry = Slot | Fixed | TreeEntry | tuple[bool, ...]
 
 
-class Layout:
+class Entries:
+    """The static parts of several values.
+
+    Attributes:
+        entries: one for each value.
+    """
+
+    __slots__ = ("entries",)
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.entries = tuple(entries)
+
+    def rebuild(
+        self, arrays: Iterable[Any], one: Callable[[Entry, Iterator[Any]], Any] | None = None
+    ) -> list[Any]:
+        """Joins arrays and static parts again, as one value per entry.
+
+        Args:
+            arrays: the arrays of all entries, or as many other values, such as gradients.
+            one: makes one value; by default :func:`rebuild_entry`.
+        """
+        rest = iter(arrays)
+        return [(one or rebuild_entry)(entry, rest) for entry in self.entries]
+
+
+class Layout(Entries):
     """The static part of a call: one entry per schema argument.
 
     Attributes:
@@ -103,11 +129,11 @@ class Layout:
         refs: each ``jax.Ref`` among the arguments.
     """
 
-    __slots__ = ("_hash", "array_count", "entries", "is_transient", "refs", "schema")
+    __slots__ = ("_hash", "array_count", "is_transient", "refs", "schema")
 
     def __init__(self, schema: FunctionSchema, entries: Sequence[Entry]) -> None:
+        super().__init__(entries)
         self.schema = schema
-        self.entries = tuple(entries)
         self.array_count = sum(map(count_arrays, entries))
         trees = [entry for entry in entries if isinstance(entry, TreeEntry)]
         self.is_transient = any(entry.is_transient for entry in trees)
@@ -124,16 +150,6 @@ class Layout:
     def written_indices(self) -> list[int]:
         """Returns the positions of the arguments that the op writes."""
         return [index for index, argument in enumerate(self.schema.arguments) if argument.is_written]
-
-    def rebuild(self, arrays: Sequence[Any]) -> list[Any]:
-        """Joins arrays and static values again, as one value per schema argument."""
-        rest = iter(arrays)
-        return [rebuild_entry(entry, rest) for entry in self.entries]
-
-    def rebuild_tangents(self, tangents: Sequence[Any]) -> list[Any]:
-        """Arranges one tangent per array as one value per schema argument, None if it has no tangent."""
-        rest = iter(tangents)
-        return [rebuild_tangent(entry, rest) for entry in self.entries]
 
     def list_functions(self) -> list[str]:
         """Returns the names of the arguments that are functions or contain some."""
@@ -157,8 +173,7 @@ class Layout:
 
     def spread_facts(self, facts: Sequence[Any], *, absent: Any = False) -> list[Any]:
         """Arranges one fact per array as one per argument: a list for a list, ``absent`` without an array."""
-        rest = iter(facts)
-        return [_spread_facts(entry, rest, absent) for entry in self.entries]
+        return self.rebuild(facts, partial(_spread_facts, absent=absent))
 
 
 def replace_refs(layout: Layout, refs: Sequence[Any]) -> Layout:

@@ -10,11 +10,11 @@ import jax
 
 from oplib.errors import ResultError, describe
 
-from .layout import Entry, Fixed, Slot, count_arrays, rebuild_entry, rebuild_tangent
+from .layout import Entries, Entry, Fixed, Slot, count_arrays, rebuild_tangent
 from .trees import TreeEntry, split_tree
 
 
-class Structure:
+class Structure(Entries):
     """The static part of a result: one entry per written argument, then one per declared return.
 
     The entries are those of layouts: ``Slot.array``, ``Slot.absent`` for None, and a tree for everything
@@ -27,10 +27,10 @@ class Structure:
         is_plain: every entry is one array, so the flat arrays are the results.
     """
 
-    __slots__ = ("entries", "is_plain", "written")
+    __slots__ = ("is_plain", "written")
 
     def __init__(self, entries: Sequence[Entry], written: int) -> None:
-        self.entries = tuple(entries)
+        super().__init__(entries)
         self.written = written
         self.is_plain = all(entry is Slot.array for entry in entries)
 
@@ -51,11 +51,6 @@ class Structure:
     def without_written(self) -> Structure:
         """Returns the structure of the declared returns alone."""
         return Structure(self.entries[self.written :], 0) if self.written else self
-
-    def rebuild(self, flat: Sequence[Any]) -> list[Any]:
-        """Arranges flat values, or their gradients, as one value per entry; a number stays unchanged."""
-        rest = iter(flat)
-        return [rebuild_entry(entry, rest) for entry in self.entries]
 
     def arrange(self, flat: Sequence[Any]) -> Any:
         """Arranges flat values as the op returns them."""
@@ -83,8 +78,7 @@ class Structure:
 
     def rebuild_grads(self, grads: Sequence[Any]) -> list[Any]:
         """Arranges one gradient per array as one per declared return; None for a number."""
-        rest = iter(grads)
-        return [rebuild_tangent(entry, rest) for entry in self.entries][self.written :]
+        return self.rebuild(grads, rebuild_tangent)[self.written :]
 
 
 class _Star:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import jax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -24,6 +23,7 @@ from oplib.tracebacks import rule_of_jax
 
 from .bound_call import BoundCall
 from .linear import make_linear
+from .linear_primitive import find_moving, list_zeros
 from .shared_results import find_shared
 
 BindLinear = Callable[..., list[Any]]
@@ -131,8 +131,7 @@ def _differentiate(
 ) -> Any:
     primals = tuple(map(to_jax_array, primals))
     outputs = primitive.bind(*primals, attached=attached, **life)
-    zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in outputs]
-    moving = tangents[: attached.input_count]
-    if all(isinstance(tangent, ad.Zero) for tangent in moving):
+    zeros, moving = list_zeros(outputs), tangents[: attached.input_count]
+    if True not in find_moving(moving):
         return outputs, zeros
     return outputs, bind_linear(partial(attached.make_linear, primals, outputs), moving, zeros)

@@ -10,13 +10,14 @@ from jax.interpreters import ad
 
 from oplib.autograd.array_functions.array_function import Mask
 from oplib.autograd.array_functions.compilation import bind_jaxpr
+from oplib.autograd.array_functions.masks import find_true, pick_true, spread
 from oplib.errors import AutogradError
 from oplib.library.axes.levels import Levels
 from oplib.library.derivatives.equation_reader import FIXED, LINEAR, ZERO, EquationReader
 
 from .bound_call import BoundCall
 from .linear import Linear, make_linear
-from .linear_primitive import make_zero
+from .linear_primitive import find_moving, make_zero
 
 
 def transpose_call(
@@ -38,10 +39,8 @@ def transpose_call(
         avals = getattr(call_jaxpr, "out_avals", None) or call.trace(levels, inputs).out_avals
         outputs = list(map(make_zero, avals))
         linear, residuals = make_linear(call, levels, moves, inputs=inputs, outputs=outputs)
-        pairs = zip(cotangents, linear.differentiable, strict=True)
-        grads = _pull(linear, residuals, [cotangent for cotangent, has in pairs if has])
-    rest = iter(grads)
-    return [next(rest) if move else None for move in moves]
+        grads = _pull(linear, residuals, pick_true(cotangents, linear.differentiable))
+    return spread(grads, moves)
 
 
 def _transpose_kernel(
@@ -49,18 +48,16 @@ def _transpose_kernel(
 ) -> Sequence[Any]:
     """Transposes a kernel that JAX differentiates, or that a jvp rule applies to tangents."""
     closed = call.trace(levels, inputs, derivable=True)
-    arrives = tuple([not isinstance(cotangent, ad.Zero) for cotangent in cotangents])
+    arrives = find_moving(cotangents)
     signature = levels, moves, arrives, *closed.in_avals
     if signature not in call.checked:
         _require_linear(call, closed, moves, arrives)
         call.checked.add(signature)
 
     def apply(*moving: Any) -> list[Any]:
-        rest = iter(moving)
-        values = [next(rest) if move else value for value, move in zip(inputs, moves, strict=True)]
-        return bind_jaxpr(closed)(*values)
+        return bind_jaxpr(closed)(*spread(moving, moves, inputs))
 
-    zeros = [value for value, move in zip(inputs, moves, strict=True) if move]
+    zeros = pick_true(inputs, moves)
     return jax.linear_transpose(apply, *zeros)(list(map(ad.instantiate_zeros, cotangents)))
 
 
@@ -70,7 +67,7 @@ def _require_linear(call: BoundCall, closed: Any, moves: Mask, arrives: Mask) ->
     Raises:
         AutogradError: names the operands, and the equation that is not linear.
     """
-    moving = [index for index, move in enumerate(moves) if move]
+    moving = find_true(moves)
     reason = _find_nonlinear(closed, moves, moving, arrives)
     if reason is None:
         return
@@ -93,11 +90,7 @@ def _find_nonlinear(closed: Any, moves: Mask, moving: Sequence[int], arrives: Ma
     for known in (FIXED, ZERO):
         rest = [ZERO if move else known for move in moves]
         states = [LINEAR if index in moving else state for index, state in enumerate(rest)]
-        due = [
-            state
-            for state, arrive in zip(EquationReader().read(closed, states), arrives, strict=True)
-            if arrive
-        ]
+        due = pick_true(EquationReader().read(closed, states), arrives)
         free = "a result does not depend on it" if FIXED in due else None
         reasons.append(next((state for state in due if isinstance(state, str)), free))
     return None if None in reasons else reasons[0]
@@ -105,8 +98,8 @@ def _find_nonlinear(closed: Any, moves: Mask, moving: Sequence[int], arrives: Ma
 
 def _pull(linear: Linear, residuals: Sequence[Any], cotangents: Sequence[Any]) -> Sequence[Any]:
     """Runs the backward formula, if it reads known values only."""
-    present = tuple(not isinstance(cotangent, ad.Zero) for cotangent in cotangents)
-    arriving = [cotangent for cotangent, has in zip(cotangents, present, strict=True) if has]
+    present = find_moving(cotangents)
+    arriving = pick_true(cotangents, present)
     _require_known(linear, jax.make_jaxpr(lambda *at: linear.pull(at, arriving, present))(*residuals))
     return linear.pull(residuals, arriving, present)
 

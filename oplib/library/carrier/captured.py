@@ -13,8 +13,10 @@ from typing import Any
 
 import jax
 from jax.custom_derivatives import SymbolicZero
+from jax.interpreters import ad
 
 from oplib.autograd.array_functions.array_function import Mask, has_gradient
+from oplib.autograd.array_functions.masks import pick_true, spread
 from oplib.errors import CapturedTracerError
 from oplib.library.arguments.layout import replace_refs
 from oplib.library.arguments.structure import Structure
@@ -22,7 +24,7 @@ from oplib.library.axes.levels import to_jax_array
 
 from .bound_call import BoundCall
 from .linear import Linear, make_linear
-from .linear_primitive import make_zero
+from .linear_primitive import list_zeros
 from .plain_function import bind_jvp_rule
 
 Function = Callable[..., tuple[Any, ...]]
@@ -107,9 +109,8 @@ class CapturedCall:
 
         def backward(residuals: Any, cotangents: Any) -> Any:
             linear = linears[-1]
-            arriving = [own for own, has in zip(cotangents, linear.differentiable, strict=True) if has]
-            grads = iter(linear.pull(residuals, arriving))
-            return None, *[next(grads) if want else None for want in linear.wanted]
+            grads = linear.pull(residuals, pick_true(cotangents, linear.differentiable))
+            return None, *spread(grads, linear.wanted)
 
         function = jax.custom_vjp(run)
         function.defvjp(forward, backward)
@@ -124,13 +125,11 @@ class CapturedCall:
 
     def _push(self, function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         primals = tuple(map(to_jax_array, primals))
-        moving = [tangent for tangent in tangents if not isinstance(tangent, SymbolicZero)]
         wanted = tuple(not isinstance(tangent, SymbolicZero) for tangent in tangents)
         outputs, linear, residuals = self._plan(function, primals, wanted)
-        rest = iter(self._bind_linear(*residuals, *moving, linear=linear))
-        avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
-        pairs = zip(avals, linear.differentiable, strict=True)
-        return outputs, tuple(next(rest) if has else make_zero(aval) for aval, has in pairs)
+        pushed = self._bind_linear(*residuals, *pick_true(tangents, wanted), linear=linear)
+        full = spread(pushed, linear.differentiable, list_zeros(outputs))
+        return outputs, tuple(map(ad.instantiate_zeros, full))
 
     def _plan(self, function: Function, primals: Sequence[Any], wanted: Mask) -> tuple[Any, Linear, Any]:
         """Runs the call, and returns its results, its derivative and the residuals of that."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from oplib.library.kernels.kernel_choice import require_kernels
 from oplib.library.records.record import Record
 
 from .bound_call import BoundCall
-from .linear_primitive import push_varied
+from .linear_primitive import list_zeros, push_varied
 from .own_refs import find_own_rule
 
 
@@ -134,8 +134,7 @@ def refuse_own_rules(call: BoundCall, jaxpr: Any) -> None:
 def derive(call: BoundCall, jaxpr: Any, primals: Any, tangents: Any) -> tuple[Any, list[Any]]:
     """Runs the kernel and JAX's own derivative of it, together, for ops that request it."""
     with jax.named_scope(call.record.name):
-        outputs, results = push_varied(partial(_run_named, call, jaxpr), primals, tangents)
-    return outputs, _mark_zeros(results, [jax.typeof(value).to_tangent_aval() for value in outputs])
+        return _push_marked(partial(_run_named, call, jaxpr), primals, tangents)
 
 
 def _run_named(call: BoundCall, jaxpr: Any, *arrays: Any) -> list[Any]:
@@ -163,12 +162,10 @@ def derive_plain(
         body.structure, outputs = call.run_plain(levels, arrays)
         return outputs
 
+    return _push_marked(run, primals, tangents)
+
+
+def _push_marked(run: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, list[Any]]:
     outputs, results = push_varied(run, primals, tangents)
-    return outputs, _mark_zeros(results, [jax.typeof(value).to_tangent_aval() for value in outputs])
-
-
-def _mark_zeros(results: Any, avals: Any) -> list[Any]:
-    return [
-        ad.Zero(aval) if result.dtype == jax.dtypes.float0 else result
-        for aval, result in zip(avals, results, strict=True)
-    ]
+    pairs = zip(results, list_zeros(outputs), strict=True)
+    return outputs, [zero if result.dtype == jax.dtypes.float0 else result for result, zero in pairs]

@@ -16,6 +16,7 @@ from jax.extend.core import unmapped_aval
 from oplib.autograd.array_functions.array_function import Mask, conjugate, has_gradient
 from oplib.autograd.array_functions.array_types import match_type
 from oplib.autograd.array_functions.compilation import is_uncompiled
+from oplib.autograd.array_functions.masks import find_true, pick_true, spread
 from oplib.errors import AutogradError, MissingRuleError
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, map_residuals, to_jax_array
@@ -66,7 +67,7 @@ class Linear:
     @property
     def wanted_indices(self) -> list[int]:
         """Returns the positions of the inputs that have a tangent."""
-        return [index for index, want in enumerate(self.wanted) if want]
+        return find_true(self.wanted)
 
     def batched(self, axis: Any) -> Linear:
         """Returns the derivative with one more level, at which every value is batched."""
@@ -120,15 +121,14 @@ class Linear:
         call = self.call
 
         def run(*moving: Any) -> list[Any]:
-            rest = iter(moving)
-            values = [next(rest) if want else value for want, value in zip(self.wanted, inputs, strict=True)]
+            values = spread(moving, self.wanted, inputs)
             if call.record.derivative.forward is not None:
                 outputs = call.run_forward((), self.wanted, values)[1]
             else:
                 outputs = (call.run_plain((), values) if call.is_plain else call.run(*values))[1]
-            return [value for value, has in zip(outputs, self.differentiable, strict=True) if has]
+            return pick_true(outputs, self.differentiable)
 
-        at = tuple(value for want, value in zip(self.wanted, inputs, strict=True) if want)
+        at = tuple(pick_true(inputs, self.wanted))
         return tuple(jax.jvp(run, at, tuple(tangents))[1])
 
     def _push_one(self, inputs: Any, tangents: Any) -> tuple[Any, ...]:
@@ -289,7 +289,7 @@ def make_linear(
         levels=levels,
         wanted=wanted,
         differentiable=differentiable,
-        avals=tuple(aval for aval, has in zip(tangent_avals, differentiable, strict=True) if has),
+        avals=tuple(pick_true(tangent_avals, differentiable)),
         rule_residuals=rule_residuals,
         residual_count=len(residuals),
         plan=plan,

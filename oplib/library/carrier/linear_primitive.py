@@ -14,6 +14,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, mlir, xla
 
 from oplib.autograd.array_functions.compilation import is_uncompiled
+from oplib.autograd.array_functions.masks import Mask, pick_true, spread
 from oplib.errors import CapturedTracerError, MissingRuleError
 from oplib.library.axes.levels import to_jax_array
 from oplib.library.axes.varying import fit_varying
@@ -87,9 +88,8 @@ def transpose_linear(cotangents: Any, *args: Any, linear: Linear, **_: Any) -> l
             f"{linear.call}: there is no reverse-mode rule. Its jvp rule is declared nonlinear, so none can "
             "be derived from it by transposition. Register one with register_autograd."
         )
-    present = tuple(not isinstance(cotangent, ad.Zero) for cotangent in cotangents)
-    pairs = zip(cotangents, present, strict=True)
-    arriving = [to_jax_array(cotangent) for cotangent, has in pairs if has]
+    present = find_moving(cotangents)
+    arriving = list(map(to_jax_array, pick_true(cotangents, present)))
     with jax.named_scope(f"{linear.call.record.name}.backward"):
         grads = linear.pull(args[:count], arriving, present)
     return [None] * count + [
@@ -100,15 +100,22 @@ def transpose_linear(cotangents: Any, *args: Any, linear: Linear, **_: Any) -> l
 
 def push_varied(function: Callable[..., Any], primals: Any, tangents: Any) -> Any:
     """Runs ``jax.jvp`` with respect to the values that have a tangent; the others cost nothing."""
-    moves = [not isinstance(tangent, ad.Zero) for tangent in tangents]
+    moves = find_moving(tangents)
 
     def varied(*values: Any) -> Any:
-        rest = iter(values)
-        return function(*(next(rest) if move else fixed for move, fixed in zip(moves, primals, strict=True)))
+        return function(*spread(values, moves, primals))
 
-    at = tuple(primal for primal, move in zip(primals, moves, strict=True) if move)
-    moving = tuple(tangent for tangent, move in zip(tangents, moves, strict=True) if move)
-    return jax.jvp(varied, at, moving)
+    return jax.jvp(varied, tuple(pick_true(primals, moves)), tuple(pick_true(tangents, moves)))
+
+
+def find_moving(tangents: Sequence[Any]) -> Mask:
+    """Tells for each tangent or cotangent whether it is given; JAX has a symbolic zero for a missing one."""
+    return tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
+
+
+def list_zeros(values: Sequence[Any]) -> list[Any]:
+    """Returns a symbolic zero as the tangent of each value."""
+    return [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in values]
 
 
 def make_zero(aval: Any) -> Any:

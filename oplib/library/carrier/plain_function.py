@@ -15,6 +15,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, has_gradient
 from oplib.autograd.array_functions.concreteness import CONCRETIZATION_ERRORS
+from oplib.autograd.array_functions.masks import pick_true
 from oplib.errors import TracingError
 from oplib.library.arguments.structure import Results, Structure
 from oplib.library.kernels.running import run_kernel
@@ -72,8 +73,7 @@ def bind_jvp_rule(call: BoundCall, note: Note) -> Callable[[Any, Any], tuple[Any
 
     def push(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         wanted = tuple(not isinstance(tangent, SymbolicZero) for tangent in tangents)
-        moving = [tangent for tangent, want in zip(tangents, wanted, strict=True) if want]
-        structure, outputs, pushed = push_example(call, wanted, primals, moving)
+        structure, outputs, pushed = push_example(call, wanted, primals, pick_true(tangents, wanted))
         note(structure)
         rest = iter(pushed)
         spread = [

@@ -21,6 +21,7 @@ from jax.interpreters import ad, batching, mlir
 
 from oplib.autograd.array_functions.array_function import Mask, has_gradient
 from oplib.autograd.array_functions.compilation import are_concrete, bind_jaxpr
+from oplib.autograd.array_functions.masks import pick_true, spread
 from oplib.errors import MissingRuleError, describe
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, move_to_front, needs_axis, take_first, to_jax_array
@@ -50,6 +51,8 @@ from .linear_primitive import (
     apply_linear,
     differentiate_linear,
     find_linear_avals,
+    find_moving,
+    list_zeros,
     lower_linear,
     make_zero,
     run_linear,
@@ -209,9 +212,8 @@ class Carrier:
             outputs = self._attach_call(call, levels, primals, kernel)
         else:
             outputs = self.call.bind(*primals, call=call, levels=levels, **kernel)
-        avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
-        zeros = [ad.Zero(aval) for aval in avals]
-        has_none = not any(has_gradient(aval.dtype) for aval in avals)
+        zeros = list_zeros(outputs)
+        has_none = not any(has_gradient(zero.aval.dtype) for zero in zeros)
         if has_none or call.record.derivative.constant is not None:
             return outputs, zeros
         if is_derived:
@@ -305,36 +307,32 @@ class Carrier:
         self, call: BoundCall, levels: Levels, kernel: dict[str, Any], primals: Any, tangents: Any
     ) -> tuple[list[Any], list[Any]]:
         """Runs the forward of an op instead of its kernel, and differentiates its results by the rules."""
-        wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
+        wanted = find_moving(tangents)
         body, jaxpr = kernel.get("body"), kernel.get("call_jaxpr")
         avals = () if levels or jaxpr is None else jaxpr.out_avals
         due = tuple(map(_forget_placement, avals))
         outputs, plan, extras = self.run_forward(call, wanted, primals, levels=levels, due=due)
         if body is not None:
             body.structure = plan.structure
-        zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in outputs]
         planned = plan, extras
         linear = partial(make_linear, call, levels, inputs=primals, outputs=outputs, planned=planned)
-        return outputs, self._bind_linear(linear, tangents, zeros)
+        return outputs, self._bind_linear(linear, tangents, list_zeros(outputs))
 
     def _differentiate_by_rule(
         self, call: BoundCall, levels: Levels, body: Uncompiled | None, primals: Any, tangents: Any
     ) -> tuple[list[Any], list[Any]]:
         """Takes results and tangents of the jvp rule, which runs instead of the kernel."""
-        wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
-        moving = [tangent for tangent, want in zip(tangents, wanted, strict=True) if want]
-        structure, results, pushed = push_call(call, levels, wanted, primals, moving)
+        wanted = find_moving(tangents)
+        structure, results, pushed = push_call(call, levels, wanted, primals, pick_true(tangents, wanted))
         if body is not None:
             body.structure = structure
         attached = attach(self.attachment, Attached(call, levels, len(primals)), primals, results, ())
         outputs = mark_results(call, attached)
-        zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in outputs]
+        zeros = list_zeros(outputs)
         if call.record.jvp is not None and call.record.jvp.nonlinear:
             linear = partial(make_linear, call, levels, inputs=primals, outputs=outputs)
             return outputs, self._bind_linear(linear, tangents, zeros)  # its transposition raises
-        rest = iter(pushed)
-        pairs = zip(outputs, zeros, strict=True)
-        return outputs, [next(rest) if has_gradient(value.dtype) else zero for value, zero in pairs]
+        return outputs, spread(pushed, [has_gradient(value.dtype) for value in outputs], zeros)
 
     def run_forward(
         self,
@@ -364,11 +362,11 @@ class Carrier:
 
     def _bind_linear(self, make: Callable[..., Any], tangents: Any, zeros: Any) -> list[Any]:
         """Returns the tangents of outputs; ``make(wanted)`` gives the derivative and its residuals."""
-        wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
+        wanted = find_moving(tangents)
         linear, residuals = make(wanted)
-        moving = [tangent for tangent in tangents if not isinstance(tangent, ad.Zero)]
         bind = run_linear if _runs_in_place(linear) else self._bind_derivative
-        return _spread(bind(*residuals, *moving, linear=linear), zeros, linear)
+        pushed = bind(*residuals, *pick_true(tangents, wanted), linear=linear)
+        return spread(pushed, linear.differentiable, zeros)
 
     def _bind_derivative(self, *operands: Any, linear: Linear) -> list[Any]:
         return self.linear.bind(*operands, linear=linear, **linear.call.life)
@@ -384,10 +382,10 @@ class Carrier:
             outputs: the results of the call.
             tangents: one tangent per array, or None for a constant.
         """
-        avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
+        none = list_zeros(outputs)
         if call.record.is_transparent and call.record.jvp is None:
-            zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in arrays]
-            full = [zero if own is None else own for own, zero in zip(tangents, zeros, strict=True)]
+            pairs = zip(tangents, list_zeros(arrays), strict=True)
+            full = [zero if own is None else own for own, zero in pairs]
             derived = derive(call, call.trace((), arrays, derivable=True), arrays, full)[1]
         elif call.record.is_linear:
             derived = self._apply_to_tangents(call, (), arrays, outputs, tangents)
@@ -399,10 +397,10 @@ class Carrier:
                 run_linear if call.record.takes_tensors else self._bind_derivative
             )  # eager rules are not traced
             results = bind(*operands, linear=linear)
-            derived = _spread(results, [None] * len(avals), linear)
+            derived = spread(results, linear.differentiable)
         return tuple(
-            None if tangent is None or aval.dtype == jax.dtypes.float0 else ad.instantiate_zeros(tangent)
-            for aval, tangent in zip(avals, derived, strict=True)
+            None if tangent is None or zero.aval.dtype == jax.dtypes.float0 else ad.instantiate_zeros(tangent)
+            for zero, tangent in zip(none, derived, strict=True)
         )
 
 
@@ -442,15 +440,6 @@ def _runs_in_place(linear: Linear) -> bool:
     """Tells whether a derivative is a jvp rule, which JAX transposes, unless it is declared nonlinear."""
     rule = linear.call.record.jvp
     return linear.plan is None and rule is not None and not rule.nonlinear
-
-
-def _spread(results: Sequence[Any], zeros: Sequence[Any], linear: Linear) -> list[Any]:
-    """Puts the tangents of the differentiable outputs at their positions among all outputs."""
-    rest = iter(results)
-    return [
-        next(rest) if differentiable else zero
-        for zero, differentiable in zip(zeros, linear.differentiable, strict=True)
-    ]
 
 
 def _can_inline(record: Record) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 
 from oplib.autograd.array_functions.array_function import Mask, has_gradient
+from oplib.autograd.array_functions.masks import pick_true, spread
 from oplib.library.axes.levels import Levels
 from oplib.library.axes.varying import fit_varying
 from oplib.library.derivatives.jvp_rule import Pushed, run_jvp_rule
@@ -39,9 +40,8 @@ def push_example(call: BoundCall, wanted: Mask, inputs: Sequence[Any], tangents:
         inputs: the arrays of the call.
         tangents: the tangents of the wanted inputs.
     """
-    rest = iter(tangents)
-    flat = [next(rest) if want else None for want in wanted]
-    return run_jvp_rule(call.record, call.layout, inputs, flat, due=call.find_due(inputs))
+    moving = spread(tangents, wanted)
+    return run_jvp_rule(call.record, call.layout, inputs, moving, due=call.find_due(inputs))
 
 
 def push_call(
@@ -56,7 +56,7 @@ def push_call(
         return push_example(call, wanted, inputs, tangents)
 
     for level in levels:
-        own = tuple(axis for axis, want in zip(level.axes, wanted, strict=True) if want)
+        own = tuple(pick_true(level.axes, wanted))
         push = level.map(push, (level.axes, own))
     with jax.named_scope(call.record.name):
         structure, outputs, pushed = push(tuple(inputs), tuple(tangents))

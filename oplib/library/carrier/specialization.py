@@ -13,6 +13,7 @@ import jax
 from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan, DerivedPlan, Mask
 from oplib.autograd.array_functions.compilation import are_concrete, is_jit_disabled, rename_function
 from oplib.autograd.array_functions.liveness import is_costly
+from oplib.autograd.array_functions.masks import pick_true, spread
 from oplib.autograd.array_functions.residual_function import ResidualFunction, record_plain_run
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
@@ -223,9 +224,7 @@ class Specialization:
                 arrays, last = values[:count], len(values) - given_count
                 if record.is_derived and call.is_plain:
                     return self._find_plain().jvp(present)(*arrays, *values[last:])
-                own = iter(values[last:])
-                pairs = zip(present, arrays, strict=True)
-                tangents = [next(own).astype(array.dtype) if has else None for has, array in pairs]
+                tangents = spread(_cast(values[last:], arrays, present), present)
                 return carrier.push(call, arrays, values[count:last], tangents)
 
             compiled = not (record.takes_tensors or record.is_plain)
@@ -244,10 +243,7 @@ class Specialization:
         if runner is None:
 
             def push(arrays: Sequence[Any], tangents: Sequence[Any]) -> Pushed:
-                pairs = zip(present, arrays, strict=True)
-                dtypes = [array.dtype for has, array in pairs if has]
-                cast = [tangent.astype(dtype) for tangent, dtype in zip(tangents, dtypes, strict=True)]
-                return push_call(call, (), present, arrays, cast)
+                return push_call(call, (), present, arrays, _cast(tangents, arrays, present))
 
             runner = self._rules[key] = jax.jit(push) if key[1] else push
         return runner
@@ -277,6 +273,12 @@ class Specialization:
         inputs = map(self.layout.find_argument, range(plan.input_count))
         plan.names = (*inputs, *name_results(len(plan.outputs)))
         plan.selects = self.overload.record.derivative.selects
+
+
+def _cast(tangents: Sequence[Any], arrays: Sequence[Any], present: Mask) -> list[Any]:
+    """Gives tangents the dtypes of the arrays that have one."""
+    pairs = zip(tangents, pick_true(arrays, present), strict=True)
+    return [tangent.astype(array.dtype) for tangent, array in pairs]
 
 
 def _compile(run: Callable[..., Results], call: BoundCall) -> Callable[..., Results]:

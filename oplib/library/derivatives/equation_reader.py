@@ -21,6 +21,8 @@ from jax.core import ShapedArray, Tracer
 from jax.extend.core.primitives import closed_call_p
 from jax.extend.source_info_util import summarize
 
+from oplib.autograd.array_functions.masks import find_true, pick_true, spread
+
 FIXED, ZERO, LINEAR = object(), object(), object()
 State = Any
 States = tuple[State, ...]
@@ -329,7 +331,7 @@ def _is_linear(equation: Any, moves: Sequence[bool]) -> bool:
     """Tells whether an equation is linear in its moving operands together."""
     name = equation.primitive.name
     if name in _LINEAR:
-        due, moving = range(len(moves))[_LINEAR[name]], [index for index, move in enumerate(moves) if move]
+        due, moving = range(len(moves))[_LINEAR[name]], find_true(moves)
         return [*due] == moving and _fills_as_derivative(equation)
     if name in _PRODUCTS:
         return sum(moves) == 1
@@ -351,14 +353,14 @@ def _is_own_derivative(equation: Any, moves: Sequence[bool]) -> bool:
 
     def push(values: Sequence[Any], along: Sequence[Any]) -> Any:
         def run(*moved: Any) -> Any:
-            return bind(equation, _merge(values, moves, moved))
+            return bind(equation, spread(moved, moves, values))
 
-        at = [value for value, move in zip(values, moves, strict=True) if move]
+        at = pick_true(values, moves)
         return jax.jvp(run, tuple(at), tuple(along))[1]
 
-    tangents = [aval for aval, move in zip(avals, moves, strict=True) if move]
+    tangents = pick_true(avals, moves)
     pushed = jax.make_jaxpr(push)(avals, tangents).jaxpr
-    due = _merge(pushed.invars[: len(avals)], moves, pushed.invars[len(avals) :])
+    due = spread(pushed.invars[len(avals) :], moves, pushed.invars[: len(avals)])
     return any(
         step.primitive is equation.primitive
         and _name_params(step) == _name_params(equation)
@@ -373,17 +375,11 @@ def _name_params(equation: Any) -> dict[str, Any]:
     return {name: value for name, value in equation.params.items() if name not in ("call_jaxpr", "body")}
 
 
-def _merge(values: Sequence[Any], moves: Sequence[bool], moved: Sequence[Any]) -> list[Any]:
-    rest = iter(moved)
-    return [next(rest) if move else value for value, move in zip(values, moves, strict=True)]
-
-
 def _is_transposable(equation: Any, moves: Sequence[bool]) -> bool:
     def pull(values: Sequence[Any], cotangents: Sequence[Any]) -> Any:
-        moving = [value for value, move in zip(values, moves, strict=True) if move]
-        return jax.vjp(lambda *moved: bind(equation, _merge(values, moves, moved)), *moving)[1](
-            list(cotangents)
-        )
+        moving = pick_true(values, moves)
+        _, transpose = jax.vjp(lambda *moved: bind(equation, spread(moved, moves, values)), *moving)
+        return transpose(list(cotangents))
 
     try:
         jax.eval_shape(pull, [var.aval for var in equation.invars], [var.aval for var in equation.outvars])

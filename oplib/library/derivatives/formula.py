@@ -19,6 +19,7 @@ from oplib.autograd.array_functions.array_function import (
     spread_gradients,
 )
 from oplib.autograd.array_functions.array_types import match_type
+from oplib.autograd.array_functions.masks import pick_true
 from oplib.errors import AutogradError, MissingRuleError
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
@@ -120,7 +121,7 @@ class FormulaPlan(BackwardPlan):
         if held is not None and held[0] == record.version:
             return held[1]
         if is_on_host := self.is_on_host:
-            shapes = tuple(shape for shape, want in zip(self.inputs, self.wanted, strict=True) if want)
+            shapes = tuple(pick_true(self.inputs, self.wanted))
             formula: Any = make_host_call(self.bind_formula(present, np), shapes, op=record.name)
         else:
             formula = self.bind_formula(present, jnp)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import jax
 
 from oplib.autograd.array_functions.array_function import Mask
+from oplib.autograd.array_functions.masks import spread
 from oplib.autograd.user_functions.context import advise_saving, find_unpacking
 from oplib.errors import AutogradError
 from oplib.library.arguments.layout import Slot
@@ -228,7 +229,7 @@ class Notes:
             residuals: the saved arrays.
         """
         values: dict[str, Any] = {
-            "saved_tensors": tuple([next(residuals) if present else None for present in self.saved]),
+            "saved_tensors": tuple(spread(residuals, self.saved)),
             "needs_input_grad": self.needs_input_grad,
         }
         for name, tree, leaves in self.attributes:

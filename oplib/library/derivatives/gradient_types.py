@@ -19,6 +19,7 @@ import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import Mask
 from oplib.autograd.array_functions.array_types import find_varying, match_type, sum_gradient
+from oplib.autograd.array_functions.masks import find_true
 from oplib.errors import AutogradError, TracingError
 from oplib.library.axes.bodies import OPAQUE, calls_any
 from oplib.library.axes.paths import Path, Paths, find_paths
@@ -74,10 +75,10 @@ class GradientTypes:
             wanted: for each input, whether its gradient is computed.
             present: for each result, whether it has a cotangent.
         """
-        targets = [index for index, want in enumerate(wanted) if want]
+        targets = find_true(wanted)
         if any(map(list_reduced_axes, (*self.inputs, *self.results))):
             return lambda *arrays: self._check_given(formula(*arrays), targets)
-        sources = [index for index, has in enumerate(present) if has]
+        sources = find_true(present)
         return _TypedFormula(self, formula, targets, sources).run
 
     def _check_given(self, grads: Sequence[Any], targets: Sequence[int]) -> tuple[Any, ...]:

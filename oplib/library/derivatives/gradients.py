@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.array_functions.array_function import Mask
+from oplib.autograd.array_functions.masks import pick_true
 from oplib.autograd.engine.validation import is_expandable, sum_to
 from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.library.arguments.layout import Layout, Slot, TupleFlags, count_arrays
@@ -129,7 +130,7 @@ class GradientTargets:
                 f"a list of {len(entry)}, its gradient is {describe(value)}. Return a list of {len(entry)}, "
                 "None for members without a gradient."
             )
-        return [member for member, present in zip(value, entry, strict=True) if present]
+        return pick_true(value, entry)
 
     def _take_tree(self, value: Any, entry: TreeEntry, name: str) -> list[Any]:
         """Returns the gradients of a pytree, which must have its structure; those of static leaves go."""

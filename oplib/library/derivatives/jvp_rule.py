@@ -11,7 +11,7 @@ import numpy as np
 
 from oplib.autograd.array_functions.array_function import has_gradient
 from oplib.errors import AutogradError, describe
-from oplib.library.arguments.layout import Layout
+from oplib.library.arguments.layout import Layout, rebuild_tangent
 from oplib.library.arguments.results import require_same_results
 from oplib.library.arguments.structure import Structure, require_same_structure
 from oplib.library.arguments.trees import is_none
@@ -94,7 +94,7 @@ def call_jvp_rule(
         inputs = [box(value) for value in inputs]
         tangents = [None if tangent is None else box(tangent) for tangent in tangents]
     primals = tuple(layout.schema.spread(layout.rebuild(inputs)))
-    arranged = tuple(layout.schema.spread(layout.rebuild_tangents(tangents)))
+    arranged = tuple(layout.schema.spread(layout.rebuild(tangents, rebuild_tangent)))
     answer = run_part(
         lambda: rule.function(primals, arranged),
         record.name,

@@ -22,6 +22,7 @@ from oplib.autograd.array_functions.array_function import Mask, conjugate
 from oplib.autograd.array_functions.array_types import match_type, sum_gradient
 from oplib.autograd.array_functions.compilation import bind_jaxpr
 from oplib.autograd.array_functions.liveness import find_live_inputs
+from oplib.autograd.array_functions.masks import find_true, pick_true, spread
 from oplib.errors import CapturedTracerError
 from oplib.library.axes.levels import Level, Levels, move_to_front
 from oplib.library.kernels.tracing import any_traced, trace_to_jaxpr
@@ -76,8 +77,7 @@ class Transposed:
             values[index] = value
         for index, value in zip(self.given, moving, strict=True):
             values[index] = conjugate(value)
-        pairs = zip(plan.apply(values), self.present, strict=True)
-        return [conjugate(value) for value, has in pairs if has]
+        return list(map(conjugate, pick_true(plan.apply(values), self.present)))
 
 
 def make_linear_map(
@@ -91,7 +91,7 @@ def make_linear_map(
         plan: its plan.
         present: for each output, whether it has a cotangent.
     """
-    indices = [index for index, want in enumerate(plan.wanted) if want]
+    indices = find_true(plan.wanted)
 
     def call(*arrays: Any) -> Sequence[Any]:
         if not any_traced(arrays):
@@ -112,17 +112,15 @@ def make_linear_map(
         count = len(plan.sources)
         live = find_live_inputs(closed.jaxpr)
         keeps = [read or index >= count - len(plan.constants) for index, read in enumerate(live)]
-        operands = [value for value, keep in zip(arrays, keeps, strict=True) if keep]
-        given = tuple(index for index, own in zip(indices, has, strict=True) if own)
-        results = iter(
-            _map.bind(
-                *operands,
-                forward=_leave_out(closed, keeps, operands),
-                transposed=Transposed(plan, present, given),
-                count=sum(keeps[:count]),
-            )
+        operands = pick_true(arrays, keeps)
+        given = tuple(pick_true(indices, has))
+        results = _map.bind(
+            *operands,
+            forward=_leave_out(closed, keeps, operands),
+            transposed=Transposed(plan, present, given),
+            count=sum(keeps[:count]),
         )
-        return tuple(next(results) if own else None for own in has)
+        return spread(results, has)
 
     return call
 

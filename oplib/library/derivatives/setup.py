@@ -13,6 +13,7 @@ import numpy as np
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask, has_gradient, shape_of
 from oplib.autograd.array_functions.compilation import bind_jaxpr
 from oplib.autograd.array_functions.liveness import find_live_inputs
+from oplib.autograd.array_functions.masks import find_true, pick_true
 from oplib.errors import AutogradError
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.results import FORWARD, require_same_results
@@ -89,8 +90,7 @@ def _refuse_reading(plan: FormulaPlan, pool: Sequence[Any]) -> None:
     reads = [source in moving for source in plan.sources]
     if any(reads) and not plan.is_on_host:
         saved = [shape_of(pool[source]) for source in plan.sources]
-        pairs = zip(plan.outputs, plan.differentiable, strict=True)
-        cotangents = [shape for shape, has in pairs if has]
+        cotangents = pick_true(plan.outputs, plan.differentiable)
         formula = plan.bind_formula(plan.differentiable, jnp)
         traced = jax.make_jaxpr(lambda *values: [grad for grad in formula(*values) if grad is not None])
         live = find_live_inputs(traced(*saved, *cotangents).jaxpr)
@@ -128,7 +128,7 @@ def _find_linear_inputs(plan: FormulaPlan, outputs: Sequence[Any]) -> Mask:
         return formula(*map(np.asarray if on_host else to_jax_array, [*saved, *cotangents]))
 
     shapes = [shape for shape in plan.outputs if shape is not None]
-    cotangents = [shape for shape, has in zip(shapes, whole.differentiable, strict=True) if has]
+    cotangents = pick_true(shapes, whole.differentiable)
     sample: Any = [*plan.inputs, *shapes], cotangents
     if on_host:
         with jax.ensure_compile_time_eval():
@@ -220,7 +220,7 @@ def _keep_by_variable(plan: FormulaPlan, notes: Notes, closed: Any, values: list
     if not extra_outputs:
         return []
     live = find_live_inputs(closed.jaxpr)
-    plan.extra_reads = tuple(index for index, reads in enumerate(live) if reads)
+    plan.extra_reads = tuple(find_true(live))
     plan.extras = ArrayFunction(_bind_extras(plan, closed, extra_outputs), plan.overload.record.name)
     return list(plan.extras.function(*(values[index] for index in plan.extra_reads)))
 

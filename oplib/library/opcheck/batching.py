@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from oplib.autograd.array_functions.masks import find_true
 from oplib.errors import MissingRuleError, ReadValueError
 
 from .comparison import Tolerance, require_equal
@@ -50,7 +51,7 @@ def check_vmap(sample: Sample, tolerance: Tolerance) -> str | None:
 
 def _choose_mapped(everything: list[bool]) -> list[list[bool]]:
     """Returns masks of the arrays to map over: all, each alone, and all but each."""
-    indices = [index for index, mapped in enumerate(everything) if mapped]
+    indices = find_true(everything)
     alone = [[index == only for index in range(len(everything))] for only in indices]
     others = [
         [mapped and index != left_out for index, mapped in enumerate(everything)] for left_out in indices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -42,6 +43,12 @@ def check_forward_mode(sample: Sample, tolerance: Tolerance) -> str | None:
     return _compare(sample, sample.arrays, within(tolerance, SINGLE))
 
 
+def _find_worst(actual: Any, expected: Any, options: Options) -> int | None:
+    """Returns the index of the number that differs most; None if all are close."""
+    close = _are_close(actual, expected, options)
+    return None if close.all() else int(np.argmax(np.where(close, -1, np.abs(actual - expected))))
+
+
 def _are_close(actual: Any, expected: Any, options: Options) -> Any:
     return np.abs(actual - expected) <= options.atol + options.rtol * np.abs(expected)
 
@@ -73,9 +80,8 @@ def _check_linearity(
     combined = call(*(2 * array - direction / 2 for array, direction in pairs))
     for index, (left, first, second) in enumerate(zip(combined, outputs, call(*directions), strict=True)):
         actual, due = to_coordinates(left), 2 * to_coordinates(first) - to_coordinates(second) / 2
-        close = _are_close(actual, due, options)
-        if not close.all():
-            worst = int(np.argmax(np.where(close, -1, np.abs(actual - due))))
+        worst = _find_worst(actual, due, options)
+        if worst is not None:
             raise OpMismatchError(
                 f"{sample.overload.name()}: the op is declared linear, and is not. Output {index} at "
                 f"2 x - u/2, for a random u, is {actual[worst]:.7g}, and the same sum of its values at x and "
@@ -91,19 +97,20 @@ def _compare_with_backward(
     gradients = jax.vjp(call, *point)[1](cotangents)
     forward = _multiply(cotangents, tangents)
     backward = _multiply(gradients, directions)
-    if not _are_close(forward, backward, options) and sample.overload.record.is_linear:
+    if _are_close(forward, backward, options):
+        return
+    if sample.overload.record.is_linear:
         raise OpMismatchError(
             f"{sample.overload.name()}: the backward formula is not the adjoint of the op, which is declared "
             f"linear. For random x and y, Re<A x, y> is {forward:.7g} by the kernel, and Re<x, A* y> is "
             f"{backward:.7g} by the formula. Correct the formula: for a complex matrix it multiplies by the "
             "conjugate transpose."
         )
-    if not _are_close(forward, backward, options):
-        raise OpMismatchError(
-            f"{sample.overload.name()}: forward mode and the backward contradict each other. For random "
-            f"directions v·(J u) is {forward:.7g} by the tangents, and (Jᵀ v)·u is {backward:.7g} by the "
-            "gradients. Correct the jvp rule or the formula; test_gradients shows which one is wrong."
-        )
+    raise OpMismatchError(
+        f"{sample.overload.name()}: forward mode and the backward contradict each other. For random "
+        f"directions v·(J u) is {forward:.7g} by the tangents, and (Jᵀ v)·u is {backward:.7g} by the "
+        "gradients. Correct the jvp rule or the formula; test_gradients shows which one is wrong."
+    )
 
 
 def _compare_outputs(
@@ -126,21 +133,13 @@ def _compare_with_differences(
     sample: Sample, call: Any, point: Sequence[Any], pushed: tuple[Any, Any], *, options: Options
 ) -> None:
     directions, tangents = pushed
-    above, below = (
-        call(
-            *(
-                _move(array, direction, sign * options.eps)
-                for array, direction in zip(point, directions, strict=True)
-            )
-        )
-        for sign in (1, -1)
-    )
+    steps = options.eps, -options.eps
+    above, below = (call(*map(partial(_move, step), point, directions)) for step in steps)
     for index, (high, low, tangent) in enumerate(zip(above, below, tangents, strict=True)):
         numerical = (to_coordinates(high) - to_coordinates(low)) / (2 * options.eps)
         actual = to_coordinates(tangent)
-        close = _are_close(actual, numerical, options)
-        if not close.all():
-            worst = int(np.argmax(np.where(close, -1, np.abs(actual - numerical))))
+        worst = _find_worst(actual, numerical, options)
+        if worst is not None:
             raise OpMismatchError(
                 f"{sample.overload.name()}: the jvp rule is wrong. The tangent of output {index} along a "
                 f"random direction is {actual[worst]:.7g}, and by finite differences {numerical[worst]:.7g}. "
@@ -154,5 +153,5 @@ def _multiply(first: Sequence[Any], second: Sequence[Any]) -> float:
     return float(sum(np.sum(np.asarray(left) * np.asarray(right)).real for left, right in pairs))
 
 
-def _move(array: Any, direction: Any, step: float) -> Any:
+def _move(step: float, array: Any, direction: Any) -> Any:
     return from_coordinates(to_coordinates(array) + step * to_coordinates(direction), array)

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from oplib.autograd.array_functions.masks import pick_true, spread
 from oplib.autograd.gradcheck.coordinates import count_coordinates, draw_directions, from_coordinates
 from oplib.library.arguments.binding import Binder
 from oplib.library.arguments.keys import draw_keys, to_key
@@ -135,12 +136,11 @@ class Sample:
 
     def pick(self, values: Sequence[Any]) -> list[Any]:
         """Returns the values, of one per array, that belong to differentiable arguments."""
-        return [value for by, value in zip(self.differentiable, values, strict=True) if by]
+        return pick_true(values, self.differentiable)
 
     def put(self, varied: Sequence[Any], values: Sequence[Any]) -> list[Any]:
         """Returns the values with others at the positions of differentiable arguments."""
-        rest = iter(varied)
-        return [next(rest) if by else value for by, value in zip(self.differentiable, values, strict=True)]
+        return spread(varied, self.differentiable, values)
 
     def apply(self, function: Callable[..., Any], leaves: Sequence[Any], *, is_kernel: bool = False) -> Any:
         """Calls a function with the arguments of the op, in which these leaves replace the arrays.

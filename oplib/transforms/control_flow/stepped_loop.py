@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import Arrays, Mask, has_gradient
 from oplib.autograd.array_functions.compilation import bind_jaxpr
+from oplib.autograd.array_functions.masks import pick_true, spread
 from oplib.autograd.array_functions.residual_function import linearize
 
 from .leaves import type_of_slice
@@ -89,7 +90,7 @@ class Loop:
         fixed = {*map(id, first)}
         pull = _Pull(
             structures[0],
-            tuple([var in fixed for var in residuals]),
+            tuple([var not in fixed for var in residuals]),
             (sum(by_captured), sum(varied) - sum(by_captured) - sum(by_xs)),
             tuple([want for want, value in zip(by_init, init, strict=True) if has_gradient(value.dtype)]),
             self.length,
@@ -106,7 +107,7 @@ class _Pull:
 
     Attributes:
         structure: how JAX puts the backward of a step together.
-        fixed: for each residual, whether all steps have the same.
+        sliced: for each residual, whether each step has its own.
         counts: how many captured arrays, and how many parts of the carry, have a gradient in a step.
         wanted: for each such part of the carry, whether the loop gives its gradient.
         length: the number of steps.
@@ -114,7 +115,7 @@ class _Pull:
     """
 
     structure: Any
-    fixed: Mask
+    sliced: Mask
     counts: tuple[int, int]
     wanted: Mask
     length: int
@@ -123,20 +124,17 @@ class _Pull:
     def __call__(self, values: Sequence[Any], zeros: Sequence[Any], cotangents: Sequence[Any]) -> Arrays:
         first, carried = self.counts
         last = first + carried
-        sliced = [value for value, is_fixed in zip(values, self.fixed, strict=True) if not is_fixed]
+        sliced = pick_true(values, self.sliced)
 
         def step(state: Any, slices: Any) -> Any:
             sums, carry = state
-            own, given = iter(slices[0]), slices[1]
-            pairs = zip(values, self.fixed, strict=True)
-            leaves = [value if is_fixed else next(own) for value, is_fixed in pairs]
-            pull = jax.tree_util.tree_unflatten(self.structure, leaves)
-            gradients = pull([*carry, *given])
+            pull = jax.tree_util.tree_unflatten(self.structure, spread(slices[0], self.sliced, values))
+            gradients = pull([*carry, *slices[1]])
             sums = tuple(map(jnp.add, sums, gradients[:first]))
             return (sums, tuple(gradients[first:last])), tuple(gradients[last:])
 
         state = tuple(zeros), tuple(cotangents[:carried])
         slices = sliced, list(cotangents[carried:])
         (sums, carry), by_slices = jax.lax.scan(step, state, slices, self.length, not self.reverse)
-        own = [gradient for gradient, want in zip(carry, self.wanted, strict=True) if want]
+        own = pick_true(carry, self.wanted)
         return *sums, *own, *by_slices

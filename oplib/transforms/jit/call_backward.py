@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask, make_gather
 from oplib.autograd.array_functions.filled_plan import FilledPlan, call_jaxpr
+from oplib.autograd.array_functions.masks import pick_true, spread
 from oplib.autograd.nodes.creation import tell_creation
 from oplib.autograd.nodes.node import NOBODY, Gradients, TapeNode
 from oplib.autograd.recording.formula_node import FormulaNode
@@ -100,8 +101,7 @@ class CompiledCallBackward(FormulaNode):
         rest = iter(grads)
         specs = zip(present, self.input_metadata, strict=True)
         full = [next(rest) if has else box(jnp.zeros(spec.shape, spec.dtype)) for has, spec in specs]
-        gradients = iter(self.again(full, unpacked))
-        return tuple([next(gradients) if reached else None for reached in self.plan.wanted])
+        return tuple(spread(self.again(full, unpacked), self.plan.wanted))
 
     def release(self) -> None:
         """Frees the residuals."""
@@ -318,7 +318,7 @@ class Higher:
 
     def __init__(self, trace: Trace, sources: Sequence[Any], state: StateOfCall) -> None:
         used, run = prune(trace.run, trace.closed, f"{trace.name}_derivative")
-        self._take = make_gather([source for source, use in zip(sources, used, strict=True) if use])
+        self._take = make_gather(pick_true(sources, used))
         self._run = jax.jit(run)
         self._gradients = trace.gradients
         self._backward = None

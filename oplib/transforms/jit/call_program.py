@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.array_functions.array_function import make_gather
+from oplib.autograd.array_functions.masks import find_true
 from oplib.autograd.recording.lazy_edges import find_links
 from oplib.autograd.saved.hooks import KEEP_VALUES
 from oplib.library.axes.bodies import calls_any
@@ -127,7 +128,7 @@ class Program:
         count = len(candidates.holders)
         self._held = [self._at[holder] for holder, use in zip(candidates.holders, used, strict=False) if use]
         self._take_held = make_gather(self._held)
-        self._rest = [number for number, use in enumerate(used[count:]) if use]
+        self._rest = find_true(used[count:])
         self._take_rest = make_gather(self._rest)
 
     def _find_handed_out(self, candidates: Candidates, jaxpr: Any) -> set[int]:

@@ -14,6 +14,7 @@ from jax.core import Tracer
 from jax.sharding import AbstractMesh
 
 from oplib.autograd.array_functions.compilation import bind_jaxpr, rename_function
+from oplib.autograd.array_functions.masks import find_true
 from oplib.autograd.engine.backward_and_grad import grad
 from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
@@ -136,7 +137,7 @@ class Trace:
         """
         inputs = [*self.candidates.read(), *arrays]
         used, run = prune(self.run, self.closed, self.name)
-        kept = [number for number, use in enumerate(used) if use]
+        kept = find_true(used)
         read = [inputs[number] for number in kept]
         numbers = {operand: number for number, operand in enumerate(self.candidates.holders)}
         written = {numbers[operand] for operand, output, _ in self.effects.writes if output is not None}

@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from oplib.errors import ArgumentError
-from oplib.library.arguments.layout import Fixed, Layout, Slot, copy_lists, count_arrays, freeze, make_layout
+from oplib.library.arguments.layout import (
+    Fixed,
+    Layout,
+    Slot,
+    copy_lists,
+    count_arrays,
+    freeze,
+    make_layout,
+    rebuild_tangent,
+)
 from oplib.library.schema import parse_schema
 
 SCHEMA = parse_schema("t::f(Tensor x, Tensor[] ys, Tensor? z, int[] dims, *, float by=1.) -> Tensor")
@@ -88,7 +97,7 @@ def test_rebuilding_gives_the_values_back() -> None:
 
 def test_tangents_and_flags_stand_where_the_arrays_do() -> None:
     layout, _ = layout_of(A, [B, None], None, [1], 2.0)
-    assert layout.rebuild_tangents(["da", None]) == ["da", [None, None], None, None, None]
+    assert layout.rebuild(["da", None], rebuild_tangent) == ["da", [None, None], None, None, None]
     assert layout.spread_facts([True, False]) == [True, [False, False], False, False, False]
 
 

@@ -1,0 +1,37 @@
+"""Lists that are taken apart by masks, and put together again."""
+
+from __future__ import annotations
+
+import pytest
+
+from oplib.autograd.array_functions.masks import find_true, pick_true, spread
+
+MASK = (True, False, True)
+
+
+def test_picks_the_values_whose_flag_is_true() -> None:
+    assert pick_true("abc", MASK) == ["a", "c"]
+
+
+def test_refuses_a_mask_of_another_length() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        pick_true("ab", MASK)
+
+
+def test_puts_picked_values_back_between_none() -> None:
+    assert spread("ac", MASK) == ["a", None, "c"]
+
+
+def test_puts_picked_values_back_between_others() -> None:
+    assert spread("AC", MASK, "abc") == ["A", "b", "C"]
+    assert spread("AC", MASK, iter("abc")) == ["A", "b", "C"]
+
+
+def test_refuses_others_of_another_length() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        spread("AC", MASK, "ab")
+
+
+def test_finds_the_indices_of_true_flags() -> None:
+    assert find_true(MASK) == [0, 2]
+    assert find_true(()) == []
