@@ -1,9 +1,9 @@
 """Functions made from text at run time. Tracebacks and debuggers show their lines.
 
-:class:`CodeWriter` collects the lines of a function and the objects that they refer to. The functions of
-:func:`write_function` are entry points (:mod:`.tracebacks`): their body runs in a ``try`` that hides
-the frames of oplib from an error. The interpreter does nothing for a ``try`` until something is raised, so
-that it costs a call nothing.
+:func:`fill_template` puts values into templates that read like code. :func:`refer` names the objects that
+code refers to. The functions of :func:`write_function` are entry points (:mod:`.tracebacks`): their body runs
+in a ``try`` that hides the frames of oplib from an error. The interpreter does nothing for a ``try`` until
+something is raised, so that it costs a call nothing.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ import itertools
 import linecache
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from inspect import Parameter, Signature
 from types import CodeType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from weakref import finalize
 
 from .tracebacks import refine_error
@@ -26,60 +25,38 @@ from .tracebacks import refine_error
 _converting = threading.RLock()
 
 
-class CodeWriter:
-    r"""Lines of Python, and the objects that they refer to.
+def fill_template(template: str, **values: str) -> str:
+    r"""Returns a template of code with values in the place of ``{name}``.
 
-    Args:
-        objects: see the attribute.
-
-    Attributes:
-        lines: the lines so far.
-        objects: by name what the lines refer to; the ``__globals__`` of the function. The writer adds more.
+    A value of several lines stands alone on a line of the template, and gets its indentation. Empty lines go,
+    and so does an empty value that stands alone.
 
     Example:
-        >>> code = CodeWriter({})
-        >>> with code.block("if x is None:"):
-        ...     code.write(f"x = {code.refer([], 'default')}")
-        >>> print(*code.lines, sep="\n")
-        if x is None:
-            x = __default
+        >>> print(fill_template("if {test}:\n    {body}\n    {end}", test="x", body="y = 1\nz = 2", end=""))
+        if x:
+            y = 1
+            z = 2
     """
+    lines: list[str] = []
+    for line in template.splitlines():
+        space = line[: len(line) - len(line.lstrip())]
+        filled = line.format(**values).splitlines()
+        lines += [space * (number > 0) + part for number, part in enumerate(filled)]
+    return "\n".join(line for line in lines if line.strip())
 
-    def __init__(self, objects: dict[str, Any]) -> None:
-        self.lines: list[str] = []
-        self.objects = objects
-        self._indent = ""
-        self._heads: list[int] = []
 
-    def write(self, *lines: str) -> None:
-        """Adds lines to the current block."""
-        self.lines += [self._indent + line for line in lines]
+def refer(objects: dict[str, Any], value: Any, hint: str) -> str:
+    """Returns an expression for an object: the literal, or a global name made from the hint.
 
-    def block(self, head: str) -> Self:
-        """Writes a line that ends in a colon; the lines written in a ``with`` of the result are its block."""
-        self.write(head)
-        self._heads.append(len(self.lines))
-        self._indent += "    "
-        return self
-
-    def when(self, *tests: str) -> AbstractContextManager[object]:
-        """Begins a block of lines that run if all tests hold; without tests they run always."""
-        return self.block(f"if {' and '.join(tests)}:") if tests else nullcontext()
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        if self._heads.pop() == len(self.lines):
-            self.write("pass")
-        self._indent = self._indent[4:]
-
-    def refer(self, value: Any, hint: str) -> str:
-        """Returns an expression for an object: the literal, or a global name made from the hint."""
-        if value is None or value.__class__ in (bool, int, str):
-            return repr(value)
-        names = itertools.chain([f"__{hint}"], (f"__{hint}_{number}" for number in itertools.count(2)))
-        return next(name for name in names if self.objects.setdefault(name, value) is value)
+    Args:
+        objects: the globals of the code by name, to which the object is added.
+        value: the object.
+        hint: what the name contains.
+    """
+    if value is None or value.__class__ in (bool, int, str):
+        return repr(value)
+    names = itertools.chain([f"__{hint}"], (f"__{hint}_{number}" for number in itertools.count(2)))
+    return next(name for name in names if objects.setdefault(name, value) is value)
 
 
 def render_tuple(items: Sequence[str]) -> str:

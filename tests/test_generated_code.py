@@ -9,11 +9,12 @@ import traceback
 import pytest
 
 from oplib.generated_code import (
-    CodeWriter,
     compile_function,
     define_function,
+    fill_template,
     parse,
     parse_literal,
+    refer,
     render_parameters,
     render_tuple,
 )
@@ -37,21 +38,28 @@ def test_a_function_whose_code_is_replaced_shows_its_new_lines():
     assert "scale // x" in inspect.getsource(invert)
 
 
-def test_a_writer_indents_blocks_and_an_empty_one_passes():
-    code = CodeWriter({})
-    with code.when("a", "b"), code.block("while c:"):
-        pass
-    with code.when():
-        code.write("d = 1", "e = 2")
-    assert code.lines == ["if a and b:", "    while c:", "        pass", "d = 1", "e = 2"]
+def test_a_value_of_several_lines_gets_the_indentation_of_its_place():
+    template = """
+    if {test}:
+        {lines}
+        return {result}
+    """
+    filled = fill_template(template, test="a", lines="while b:\n    c = {}", result="(d, {e})")
+    assert filled == "    if a:\n        while b:\n            c = {}\n        return (d, {e})"
 
 
-def test_a_writer_gives_two_objects_two_names_and_one_object_the_same():
+def test_an_empty_value_that_stands_alone_leaves_no_line():
+    assert fill_template("a = 1\n{lines}\nb = 2", lines="") == "a = 1\nb = 2"
+    assert fill_template("a = 1\n{lines}", lines="\n\nb = 2\n") == "a = 1\nb = 2"
+
+
+def test_two_objects_get_two_names_and_one_object_the_same():
     first, second = [1], [1]
-    code = CodeWriter({"__item": first})
-    assert [code.refer(one, "item") for one in (first, second, first)] == ["__item", "__item_2", "__item"]
-    assert code.objects == {"__item": first, "__item_2": second}
-    assert [code.refer(one, "item") for one in (None, True, 3, "a")] == ["None", "True", "3", "'a'"]
+    objects = {"__item": first}
+    names = [refer(objects, one, "item") for one in (first, second, first)]
+    assert names == ["__item", "__item_2", "__item"]
+    assert objects == {"__item": first, "__item_2": second}
+    assert [refer(objects, one, "item") for one in (None, True, 3, "a")] == ["None", "True", "3", "'a'"]
 
 
 def test_a_tuple_of_one_item_has_a_comma():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from inspect import Parameter
 from typing import Any
@@ -16,7 +16,7 @@ from oplib.builtin.values import is_item
 from oplib.builtin.writing.resizing import write_enlarging
 from oplib.docstrings import complete_docstring
 from oplib.errors import ArgumentError, describe
-from oplib.generated_code import parse
+from oplib.generated_code import fill_template, parse
 from oplib.library.calls.own_buffer import choose_call
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
@@ -26,14 +26,35 @@ from oplib.tensor.storage.fresh import get_owner_array
 from .specification import FunctionSpec
 
 _INPLACE = {"inplace": "a bool, by default False; whether the result is written into `input`, a Tensor."}
-# the checks pass whatever the operands are if none of these holds
-_MAY_NOT_WRITE = (
-    "{0}._root is not None or {0}._storage.__class__ is not __Storage or {0}._read_only "
-    "or {0}._requires_grad or __modes.state.watchers"
-)
-# a hook for saved tensors may keep the old value that it gets, so that is a tensor of its own
-_APART = "if __modes.state.hook_pairs: {0} = __set_apart(__target)"
-_OWNER_ARRAY = "__storage.array if __storage.__class__ is __Storage else __get_owner_array(__storage)"
+# The checks pass whatever the operands are if none of the first tests holds. The loop is that of
+# `update_in_place`. A hook for saved tensors may keep the old value, so that is a tensor of its own.
+_IN_PLACE = """
+    if (
+        {first}.__class__ is not __Tensor
+        or {first}._root is not None
+        or {first}._storage.__class__ is not __Storage
+        or {first}._read_only
+        or {first}._requires_grad
+        or __modes.state.watchers
+    ):
+        __require_tensor({first}, {name!r})
+        __check_may_write({first}, {name!r}, ({operands}){uniform})
+    __target = {first}
+    while True:
+        __storage = __target._storage
+        __seen = __storage.array if __storage.__class__ is __Storage else __get_owner_array(__storage)
+        if __modes.state.hook_pairs:
+            {first} = __set_apart(__target)
+        {body}
+"""
+_VARIADIC = """
+    if {given} is not None:
+        __take_named({name!r}, {given!r}, {given}, numbers)
+    elif len(numbers) == 1 and not (isinstance(numbers[0], int) or __is_item(numbers[0])):
+        {given} = numbers[0]
+    else:
+        {given} = numbers
+"""
 _WRITE = (
     "__written = __write(__target, None, {!r}, __seen)\nif __written is not None: return __written\ncontinue"
 )
@@ -56,19 +77,14 @@ def specify_in_place(
         enlarges: the first argument takes the shape of the result.
         is_exact: the first argument has the dtype of the result.
     """
-    uniform = ", is_uniform=True" if is_uniform else ""
     first, *others = [parameter.name for parameter in spec.parameters]
-    operands = "".join(f"{other}, " for other in others)
-    lines = (
-        f"    if {first}.__class__ is not __Tensor or {_MAY_NOT_WRITE.format(first)}:",
-        f"        __require_tensor({first}, {name!r})",
-        f"        __check_may_write({first}, {name!r}, ({operands}){uniform})",
-        f"    __target = {first}",
-        "    while True:",  # as update_in_place does
-        "        __storage = __target._storage",
-        f"        __seen = {_OWNER_ARRAY}",
-        f"        {_APART.format(first)}",
-        *_write_results(spec.lines, _WRITE.format(name), first),
+    lines = fill_template(
+        _IN_PLACE,
+        first=first,
+        name=name,
+        operands="".join(f"{other}, " for other in others),
+        uniform=", is_uniform=True" if is_uniform else "",
+        body=_write_results(spec.lines, _WRITE.format(name), first),
     )
     used = {
         "__Tensor": Tensor,
@@ -88,7 +104,7 @@ def specify_in_place(
     return replace(
         spec,
         name=name,
-        lines=lines,
+        lines=tuple(lines.splitlines()),
         namespace={**spec.namespace, **used},
         writes=True,
         doc=doc,
@@ -133,11 +149,11 @@ class _ReturnWriter(ast.NodeTransformer):
                 return value
 
 
-def _write_results(lines: Sequence[str], write: str, written: str) -> Iterator[str]:
+def _write_results(lines: Sequence[str], write: str, written: str) -> str:
     """The lines of a body in a loop, which write what the body returns into the argument ``written``."""
     body = parse(textwrap.dedent("\n".join(["if True:", *lines]))).body[0]
     changed = _ReturnWriter(write, written).visit(body)
-    return map("    {}".format, ast.unparse(changed).splitlines()[1:])
+    return textwrap.dedent(ast.unparse(changed).partition("\n")[2])
 
 
 def specify_with_flag(spec: FunctionSpec, at: int, name: str) -> FunctionSpec:
@@ -176,11 +192,7 @@ def specify_variadic(spec: FunctionSpec, parameter: str) -> FunctionSpec:
             Parameter(parameter, Parameter.KEYWORD_ONLY, default=None),
         ),
         lines=(
-            f"    if {parameter} is not None:",
-            f"        __take_named({spec.name!r}, {parameter!r}, {parameter}, numbers)",
-            "    elif len(numbers) == 1 and not (isinstance(numbers[0], int) or __is_item(numbers[0])):",
-            f"        {parameter} = numbers[0]",
-            f"    else: {parameter} = numbers",
+            *fill_template(_VARIADIC, given=parameter, name=spec.name).splitlines(),
             *spec.lines,
         ),
         namespace={**spec.namespace, "__take_named": take_named, "__is_item": is_item},

@@ -12,6 +12,7 @@ from typing import Any
 
 from jax.core import Tracer
 
+from oplib.autograd.array_functions.masks import pick_true, spread
 from oplib.autograd.nodes.locations import note_location
 from oplib.autograd.recording.formula_node import NOBODY
 from oplib.autograd.recording.rebase import note_write
@@ -19,7 +20,7 @@ from oplib.autograd.recording.record_pattern import Pattern
 from oplib.autograd.saved.slots import pack_residuals
 from oplib.config import config
 from oplib.errors import OplibError
-from oplib.generated_code import CodeWriter, render_tuple
+from oplib.generated_code import fill_template, refer, render_tuple
 from oplib.library.arguments.scalars import ARRAYS, to_operand, x64
 from oplib.library.carrier.specialization import MAX_BITS
 from oplib.modes import modes
@@ -32,7 +33,7 @@ from oplib.tensor.storage.overlay import overlays
 from oplib.tracebacks import CarriedError
 
 from .derived_view import gives_views
-from .fast_block import FastBlock, Input
+from .fast_block import CallKind, FastBlock, Input
 from .fast_key import LISTS, freeze_ints, freeze_softly, freeze_tree
 from .own_buffer import exchange_for_result
 
@@ -70,84 +71,211 @@ for _object in (
 # the thread is in a trace, where user code has not switched recording off, and nothing else is to be seen
 _IS_TRACED_ONLY = "(__state.watchers == 1 and __state.in_trace and __state.constant_in is None)"
 
+_FIND = "__specialization = {find}({key})"
+_FIND_STATIC = """
+try:
+    __specialization = {find}({key})
+except __KEY_ERRORS:
+    __specialization = None
+"""
+_KIND = """
+{find}
+if __specialization is not None and __config.uses_fast_path:
+    {items}
+    {operands}
+    {calls}
+"""
+_WHEN = """
+if {tests}:
+    {lines}
+"""
+# What the compiled call gets for a number; None if the complete path has to look at it.
+_OPERAND = """
+{operand} = None
+if {is_number}:
+    if __overlays.current is None:
+        {operand} = __SCALARS[__x64.value][{name}.__class__].get({name})
+    if {operand} is None:
+        {operand} = __to_operand({name})
+"""
+_ON_ARRAYS = """
+if {are_arrays}:
+    {array_call}
+"""
+_ON_BOTH = """
+if {are_tensors}:
+    {tensor_call}
+elif {are_arrays}:
+    {array_call}
+"""
+_ON_TENSORS = """
+__state = __modes.state
+if not __state.watchers or {is_traced_only}:
+    {recorded}
+    {call}
+"""
+_BOX = """
+{storage} = __new(__{kind}Storage)
+{storage}.array = {output}
+{storage}.version = 0
+{tensor} = __new(__{kind}Tensor)
+{tensor}._storage = {storage}
+"""
+_BOX_TRACED = """
+if __state.watchers and not __isinstance({storage}.array, __Tracer):
+    {tensor}._trace = __note_trace(__state)
+"""  # an op may return a constant in a trace
+_RECORDED = """
+{flags}
+if __state.grad_enabled and {needed}:
+    __recorder = __specialization.{recorder}
+    {reads}
+    __result = __recorder({operands})
+    __plan = __result[0]
+    __pattern = __plan.pattern
+    {nodes}
+    return __record_new({block}, __result, {tensors}, {arrays})
+"""
+# What ``formula_node.record`` and ``link_inputs`` do for calls that are recorded in the same way. The
+# storages of outputs have version 0.
+_NODE = """
+if __pattern is {pattern}:
+    {boxes}
+    __node = __new({node_class})
+    __node.plan = __plan
+    {grad_fns}
+    if {has_leaf}:
+        __node.inputs = {inputs}
+    else:
+        __node.edges = {edges}
+    __node.sequence_nr = __state.sequence_nr
+    __state.sequence_nr += 1
+    if __config.record_lines and __state.locations:
+        __note_location(__node, __state.run)
+    {histories}
+    {residuals}
+    return {results}
+"""
+_HISTORY = """
+{tensor}._requires_grad = True
+{tensor}._grad_fn = __node
+"""
+_RESIDUALS = """
+if __state.hook_pairs:
+    __node.saved = __pack_residuals(__plan, ({arrays}, *__result[1:]), ({inputs}, {outputs}))
+    return {results}
+__node.saved = {saved}
+"""
+_VERSIONS = """
+if {are_any}:
+    __node.versions = {versions}
+"""
+# A call whose result replaces the array of the first input. It serves calls in which that is no view, the
+# call is not recorded, and the result has its shape and dtype: then nothing else is to be checked or kept.
+# No other thread runs between the two lines that write, see Storage.exchange.
+_IN_PLACE = """
+if {are_tensors}:
+    __state = __modes.state
+    __storage = {written}._storage
+    if (
+        __storage.__class__ is __Storage
+        and {written}._root is None
+        and {written}._read_only is None
+        and not __state.watchers
+        and not (__state.grad_enabled and {needed})
+    ):
+        __array = __storage.array
+        __output = {output}
+        if (
+            not __isinstance(__output, __Tracer)
+            and (
+                __output.aval is __array.aval
+                or (__output.shape == __array.shape and __output.dtype == __array.dtype)
+            )
+        ):
+            if __array.committed:
+                __output = __place_like(__output, __array)
+            if __prod(__output.aval.shape) >= __LARGE:
+                __is_done = __exchange_for_result(__storage, __array, __output)
+            elif __is_done := __storage.array is __array:
+                __storage.array = __output
+                __storage.version += 1
+            if __is_done:
+                if {written}._restricted_views is not None:
+                    __note_write({written})
+                return {written}
+"""
 
-def write_block(code: CodeWriter, block: FastBlock) -> None:
-    """Writes the lines for the calls of an overload. A call that they do not serve continues after them."""
-    for kind in block.list_kinds():
-        with code.when(*kind.tests):
-            _write_specialization(code, block, kind.key)
-            with code.block("if __specialization is not None and __config.uses_fast_path:"):
-                for name, items in kind.lists.items():
-                    if items:
-                        code.write(f"{render_tuple(items)} = {name}")
-                _CallWriter(code, block, kind.inputs).write()
-    if block.dispatcher.fast_key.lists:
-        code.write("__renew()")
 
-
-def _write_specialization(code: CodeWriter, block: FastBlock, key: Sequence[str]) -> None:
-    find = code.refer(block.find, "find")
-    if not block.dispatcher.fast_key.static:
-        code.write(f"__specialization = {find}({render_tuple(key)})")
-        return
-    with code.block("try:"):
-        code.write(f"__specialization = {find}((", *[f"    {items}," for items in key], "))")
-    with code.block("except __KEY_ERRORS:"):
-        code.write("__specialization = None")
-
-
-class _CallWriter:
-    """Writes the lines for calls of one kind whose specialization is known.
+def render_block(objects: dict[str, Any], block: FastBlock) -> str:
+    """Returns the lines for the calls of an overload. A call that they do not serve continues after them.
 
     Args:
-        code: takes the lines.
+        objects: the objects that the lines refer to, by name; more are added.
+        block: of the overload.
+    """
+    parts = [_render_kind(objects, block, kind) for kind in block.list_kinds()]
+    return "\n".join([*parts, *(["__renew()"] if block.dispatcher.fast_key.lists else [])])
+
+
+def _render_kind(objects: dict[str, Any], block: FastBlock, kind: CallKind) -> str:
+    find = refer(objects, block.find, "find")
+    lines = fill_template(
+        _KIND,
+        find=fill_template(
+            _FIND_STATIC if block.dispatcher.fast_key.static else _FIND, find=find, key=render_tuple(kind.key)
+        ),
+        items="\n".join(f"{render_tuple(items)} = {name}" for name, items in kind.lists.items() if items),
+        operands="\n".join(_render_operand(number) for number in kind.inputs if number.numbers),
+        calls=_CallLines(objects, block, kind.inputs).render(),
+    )
+    return fill_template(_WHEN, tests=" and ".join(kind.tests), lines=lines) if kind.tests else lines
+
+
+def _render_operand(number: Input) -> str:
+    tests = [f"{number.name}.__class__ is __{kind.__name__}" for kind in number.numbers]
+    return fill_template(_OPERAND, operand=number.array, name=number.name, is_number=" or ".join(tests))
+
+
+class _CallLines:
+    """The lines for calls of one kind whose specialization is known.
+
+    Args:
+        objects: the objects that the lines refer to, by name; more are added.
         block: of the overload.
         inputs: the arrays of the compiled call.
     """
 
-    def __init__(self, code: CodeWriter, block: FastBlock, inputs: Sequence[Input]) -> None:
-        self._code = code
+    def __init__(self, objects: dict[str, Any], block: FastBlock, inputs: Sequence[Input]) -> None:
+        self._objects = objects
         self._block = block
         self._dispatcher = block.dispatcher
         self._inputs = inputs
         self._tensors = [argument for argument in inputs if not argument.numbers]
         self._has_long_list = any(argument.is_list for argument in inputs)
+        count = block.result_count
+        self._storages = [f"__storage{index or ''}" for index in range(count)]
+        self._results = [f"__tensor{index or ''}" for index in range(count)]
 
-    def write(self) -> None:
-        """Writes the lines for Tensors, and for arrays."""
-        code, block = self._code, self._block
-        for argument in self._inputs:
-            if argument.numbers:
-                self._write_operand(argument)
+    def render(self) -> str:
+        """Returns the lines for Tensors, and for arrays."""
+        block = self._block
         if block.writes:
-            with code.block(f"if {self._render_class_test('__Tensor')}:"):
-                self._write_in_place()
-            return
-        array_test = self._render_class_test(code.refer(self._dispatcher.array_types, "ARRAY_TYPES"))
+            return self._render_in_place()
+        arrays = [one.array if one.numbers else _spread(one, one.name) for one in self._inputs]
+        call, outputs = self._call(arrays)
+        array_types = refer(self._objects, self._dispatcher.array_types, "ARRAY_TYPES")
+        on_arrays = {
+            "are_arrays": self._render_class_test(array_types),
+            "array_call": f"{call}\nreturn {_join(outputs)}",
+        }
         if gives_views(self._dispatcher.record):  # the complete path makes views of Tensors
-            head = f"if {array_test}:"
-        else:
-            classes = "__TENSORS" if block.in_inference else "__Tensor"
-            with code.block(f"if {self._render_class_test(classes)}:"):
-                self._write_tensor_call()
-            head = f"elif {array_test}:"
-        with code.block(head):
-            arrays = [
-                argument.array if argument.numbers else _spread(argument, argument.name)
-                for argument in self._inputs
-            ]
-            self._write_return(self._call(arrays))
-
-    def _write_operand(self, number: Input) -> None:
-        """Writes what the compiled call gets for a number; None if the complete path has to look at it."""
-        code, name, operand = self._code, number.name, number.array
-        code.write(f"{operand} = None")
-        tests = [f"{name}.__class__ is __{kind.__name__}" for kind in number.numbers]
-        with code.block(f"if {' or '.join(tests)}:"):
-            with code.block("if __overlays.current is None:"):
-                code.write(f"{operand} = __SCALARS[__x64.value][{name}.__class__].get({name})")
-            with code.block(f"if {operand} is None:"):
-                code.write(f"{operand} = __to_operand({name})")
+            return fill_template(_ON_ARRAYS, **on_arrays)
+        classes = "__TENSORS" if block.in_inference else "__Tensor"
+        tensor_call = self._render_tensor_call()
+        return fill_template(
+            _ON_BOTH, are_tensors=self._render_class_test(classes), tensor_call=tensor_call, **on_arrays
+        )
 
     def _render_class_test(self, classes: str) -> str:
         """Returns the test of whether all tensors have a class, and all numbers can be passed.
@@ -168,17 +296,16 @@ class _CallWriter:
             for argument in self._inputs
         )
 
-    def _write_tensor_call(self) -> None:
-        """Writes a call on Tensors, which is recorded if a gradient is needed."""
-        code = self._code
-        if self._block.in_inference:
-            self._write_return(self._box(self._call(self._read_arrays()), "Inference"))
-            return
-        code.write("__state = __modes.state")
-        with code.block(f"if not __state.watchers or {_IS_TRACED_ONLY}:"):
-            if self._tensors and self._dispatcher.record.derivative.constant is None:
-                self._write_recorded_call()
-            self._write_return(self._box(self._call(self._read_arrays())))
+    def _render_tensor_call(self) -> str:
+        """Returns a call on Tensors, which is recorded if a gradient is needed."""
+        before, outputs = self._call(self._read_arrays())
+        kind = "Inference" if self._block.in_inference else ""
+        call = f"{before}\n{self._box(outputs, kind)}\nreturn {_join(self._results)}"
+        if kind:
+            return call
+        is_recorded = self._tensors and self._dispatcher.record.derivative.constant is None
+        recorded = self._render_recorded_call() if is_recorded else ""
+        return fill_template(_ON_TENSORS, is_traced_only=_IS_TRACED_ONLY, recorded=recorded, call=call)
 
     def _read_arrays(self) -> list[str]:
         return [
@@ -186,68 +313,48 @@ class _CallWriter:
             for argument in self._inputs
         ]
 
-    def _call(self, arrays: Sequence[str]) -> list[str]:
-        """Returns the outputs of the compiled call; if there are several, the call is written first."""
-        if self._block.result_count == 1:
-            return [f"__specialization.run_one({', '.join(arrays)})"]
-        self._code.write(f"__outputs = __specialization.run({', '.join(arrays)})[1]")
-        return [f"__outputs[{index}]" for index in range(self._block.result_count)]
+    def _call(self, arrays: Sequence[str]) -> tuple[str, list[str]]:
+        """Returns what is written before the outputs of the compiled call are read, and the outputs."""
+        passed, count = ", ".join(arrays), self._block.result_count
+        if count == 1:
+            return "", [f"__specialization.run_one({passed})"]
+        outputs = [f"__outputs[{index}]" for index in range(count)]
+        return f"__outputs = __specialization.run({passed})[1]", outputs
 
-    def _box(self, outputs: Sequence[str], prefix: str = "") -> list[str]:
-        """Writes Tensors around the outputs, as ``box`` does, and returns their variables."""
-        for index, output in enumerate(outputs):
-            storage, tensor = f"__storage{index or ''}", f"__tensor{index or ''}"
-            self._code.write(
-                f"{storage} = __new(__{prefix}Storage)",
-                f"{storage}.array = {output}",
-                f"{storage}.version = 0",
-                f"{tensor} = __new(__{prefix}Tensor)",
-                f"{tensor}._storage = {storage}",
-            )
-            if not prefix:  # an op may return a constant in a trace
-                with self._code.block(
-                    f"if __state.watchers and not __isinstance({storage}.array, __Tracer):"
-                ):
-                    self._code.write(f"{tensor}._trace = __note_trace(__state)")
-        return [f"__tensor{index or ''}" for index in range(len(outputs))]
-
-    def _write_return(self, results: Sequence[str]) -> None:
-        self._code.write(f"return {results[0] if len(results) == 1 else render_tuple(results)}")
+    def _box(self, outputs: Sequence[str], kind: str = "") -> str:
+        """Returns the lines that put Tensors around outputs, as ``box`` does."""
+        template = _BOX if kind else _BOX + _BOX_TRACED.lstrip()
+        return "\n".join(
+            fill_template(template, storage=storage, tensor=tensor, output=output, kind=kind)
+            for storage, tensor, output in zip(self._storages, self._results, outputs, strict=True)
+        )
 
     # Recording ----------------------------------------------------------------------------------------------
 
-    def _write_recorded_call(self) -> None:
-        """Writes a call that needs a gradient: its node, if it is recorded in a known way."""
-        code = self._code
-        for tensor in self._tensors:
-            code.write(f"{tensor.variable('needs_grad')} = {_read(tensor, '_requires_grad')}")
-        needed = _any(
-            f"True in {tensor.variable('needs_grad')}" if tensor.is_list else tensor.variable("needs_grad")
-            for tensor in self._tensors
+    def _render_recorded_call(self) -> str:
+        """Returns a call that needs a gradient: its node, if it is recorded in a known way."""
+        flags = {tensor.variable("needs_grad"): tensor for tensor in self._tensors}
+        arrays = [_spread(argument, argument.array) for argument in self._inputs]
+        patterns = [] if self._has_long_list else self._dispatcher.patterns
+        return fill_template(
+            _RECORDED,
+            flags="\n".join(f"{flag} = {_read(tensor, '_requires_grad')}" for flag, tensor in flags.items()),
+            needed=_any(f"True in {flag}" if tensor.is_list else flag for flag, tensor in flags.items()),
+            recorder=self._choose_recorder(),
+            reads="\n".join(map(_read_storage, self._tensors)),
+            operands=", ".join(arrays),
+            nodes="\n".join(
+                self._render_node(pattern) for pattern in patterns if len(pattern.wanted) == len(self._inputs)
+            ),
+            block=refer(self._objects, self._block, "block"),
+            tensors=render_tuple(
+                [
+                    "None" if argument.numbers else _spread(argument, argument.name)
+                    for argument in self._inputs
+                ]
+            ),
+            arrays=render_tuple(arrays),
         )
-        with code.block(f"if __state.grad_enabled and {needed}:"):
-            code.write(f"__recorder = __specialization.{self._choose_recorder()}")
-            for tensor in self._tensors:
-                if tensor.is_list:
-                    code.write(f"{tensor.array} = {_read(tensor, '_storage.array')}")
-                    continue
-                code.write(
-                    f"{tensor.storage} = {tensor.name}._storage", f"{tensor.array} = {tensor.storage}.array"
-                )
-            arrays = [_spread(argument, argument.array) for argument in self._inputs]
-            code.write(f"__result = __recorder({', '.join(arrays)})")
-            code.write("__plan = __result[0]", "__pattern = __plan.pattern")
-            for pattern in [] if self._has_long_list else self._dispatcher.patterns:
-                if len(pattern.wanted) == len(self._inputs):
-                    with code.block(f"if __pattern is {code.refer(pattern, 'PATTERN')}:"):
-                        self._write_node(pattern)
-            tensors = [
-                "None" if argument.numbers else _spread(argument, argument.name) for argument in self._inputs
-            ]
-            block = code.refer(self._block, "block")
-            code.write(
-                f"return __record_new({block}, __result, {render_tuple(tensors)}, {render_tuple(arrays)})"
-            )
 
     def _choose_recorder(self) -> str:
         """Returns the expression of the recorder: for few arrays its index has one bit per array."""
@@ -259,114 +366,75 @@ class _CallWriter:
             )
         return f"recorders_by_bits[{_add_bits([(flag, 1 << at) for at, flag in enumerate(flags) if flag])}]"
 
-    def _write_node(self, pattern: Pattern) -> None:
-        """Writes what ``formula_node.record`` does for calls that are recorded in the same way."""
-        code, node_class = self._code, self._dispatcher.node_class
-        tensors = self._box([f"__result[{index}]" for index in range(1, 1 + self._block.result_count)])
-        code.write(f"__node = __new({code.refer(node_class, node_class.__name__)})", "__node.plan = __plan")
-        self._write_edges(pattern)
-        code.write("__node.sequence_nr = __state.sequence_nr", "__state.sequence_nr += 1")
-        with code.block("if __config.record_lines and __state.locations:"):
-            code.write("__note_location(__node, __state.run)")
-        for index, tensor in enumerate(tensors):
-            if pattern.differentiable[index]:
-                code.write(f"{tensor}._requires_grad = True", f"{tensor}._grad_fn = __node")
-                if index:
-                    code.write(f"{tensor}._output_nr = {index}")
-        if pattern.sources:
-            self._write_residuals(pattern, tensors)
-        self._write_return(tensors)
+    def _render_node(self, pattern: Pattern) -> str:
+        """Returns the lines of a call that is recorded in a known way."""
+        wanted = pick_true(self._inputs, pattern.wanted)
+        pairs = [f"({one.variable('grad_fn')}, {one.name}._output_nr)" for one in wanted]
+        inputs = [
+            f"{one.name} if {one.variable('grad_fn')} is None else {pair}"
+            for one, pair in zip(wanted, pairs, strict=True)
+        ]
+        others = ["None"] * len(self._inputs)
+        histories = [
+            fill_template(_HISTORY, tensor=tensor) + (f"\n{tensor}._output_nr = {index}" if index else "")
+            for index, tensor in enumerate(self._results)
+            if pattern.differentiable[index]
+        ]
+        node_class = self._dispatcher.node_class
+        return fill_template(
+            _NODE,
+            pattern=refer(self._objects, pattern, "PATTERN"),
+            boxes=self._box([f"__result[{index}]" for index in range(1, 1 + self._block.result_count)]),
+            node_class=refer(self._objects, node_class, node_class.__name__),
+            grad_fns="\n".join(f"{one.variable('grad_fn')} = {one.name}._grad_fn" for one in wanted),
+            has_leaf=" or ".join(f"{one.variable('grad_fn')} is None" for one in wanted),
+            inputs=render_tuple(
+                spread([wanted[0].name] if len(wanted) == 1 else inputs, pattern.wanted, others)
+            ),
+            edges=render_tuple(spread(pairs, pattern.wanted, others)),
+            histories="\n".join(histories),
+            residuals=self._render_residuals(pattern) if pattern.sources else "",
+            results=_join(self._results),
+        )
 
-    def _write_edges(self, pattern: Pattern) -> None:
-        """Writes the edges of a node, or its inputs if one of them is a leaf, as ``link_inputs`` does."""
-        code = self._code
-        inputs = ["None"] * len(self._inputs)
-        edges = list(inputs)
-        grad_fns: list[str] = []
-        for index, argument in enumerate(self._inputs):
-            if pattern.wanted[index]:
-                grad_fn = argument.variable("grad_fn")
-                grad_fns.append(grad_fn)
-                code.write(f"{grad_fn} = {argument.name}._grad_fn")
-                edges[index] = f"({grad_fn}, {argument.name}._output_nr)"
-                is_only = sum(pattern.wanted) == 1
-                inputs[index] = (
-                    argument.name if is_only else f"{argument.name} if {grad_fn} is None else {edges[index]}"
-                )
-        with code.block(f"if {' or '.join(f'{grad_fn} is None' for grad_fn in grad_fns)}:"):
-            code.write(f"__node.inputs = {render_tuple(inputs)}")
-        with code.block("else:"):
-            code.write(f"__node.edges = {render_tuple(edges)}")
-
-    def _write_residuals(self, pattern: Pattern, outputs: Sequence[str]) -> None:
-        """Writes what the node saves, as ``record`` does. The storages of outputs have version 0."""
-        code, count = self._code, len(self._inputs)
-        inputs = ", ".join(["None" if argument.numbers else argument.name for argument in self._inputs])
-        arrays = ", ".join([argument.array for argument in self._inputs])
-        with code.block("if __state.hook_pairs:"):
-            code.write(
-                f"__node.saved = __pack_residuals(__plan, ({arrays}, *__result[1:]), "
-                f"({inputs}, {', '.join(outputs)}))"
-            )
-            self._write_return(outputs)
-        values: list[str] = []
-        storages: list[str] = []
-        versions: list[str] = []
-        for source in pattern.sources:
-            argument = self._inputs[source] if source < count else None
-            values.append(argument.array if argument else f"__result[{1 + source - count}]")
-            storages.append(argument.storage if argument else f"__storage{source - count or ''}")
-            versions.append(f"{argument.storage}.version" if argument and not argument.numbers else "0")
-        code.write(f"__node.saved = {render_tuple([*values, *storages])}")
-        if written := [version for version in versions if version != "0"]:
-            with code.block(f"if {' or '.join(written)}:"):
-                code.write(f"__node.versions = {render_tuple(versions)}")
+    def _render_residuals(self, pattern: Pattern) -> str:
+        """Returns what the node saves: values and their storages, and the versions of those that have one."""
+        count = len(self._inputs)
+        values = [
+            *(one.array for one in self._inputs),
+            *(f"__result[{1 + at}]" for at in range(self._block.result_count)),
+        ]
+        storages = [*(one.storage for one in self._inputs), *self._storages]
+        versions = [
+            f"{storages[source]}.version" if source < count and not self._inputs[source].numbers else "0"
+            for source in pattern.sources
+        ]
+        saved = fill_template(
+            _RESIDUALS,
+            arrays=", ".join(values[:count]),
+            inputs=", ".join(["None" if argument.numbers else argument.name for argument in self._inputs]),
+            outputs=", ".join(self._results),
+            results=_join(self._results),
+            saved=render_tuple([kind[source] for kind in (values, storages) for source in pattern.sources]),
+        )
+        written = [version for version in versions if version != "0"]
+        if not written:
+            return saved
+        noted = fill_template(_VERSIONS, are_any=" or ".join(written), versions=render_tuple(versions))
+        return f"{saved}\n{noted}"
 
     # Writing ------------------------------------------------------------------------------------------------
 
-    def _write_in_place(self) -> None:
-        """Writes a call whose result replaces the array of the first input.
-
-        It serves calls in which that is no view, the call is not recorded, and the result has its shape and
-        dtype: then nothing else is to be checked or kept.
-        """
-        code = self._code
-        written = self._inputs[0].name
-        needed = _any(f"{tensor.name}._requires_grad" for tensor in self._tensors)
-        code.write(
-            "__state = __modes.state",
-            f"__storage = {written}._storage",
-            "if (",
-            "    __storage.__class__ is __Storage",
-            f"    and {written}._root is None",
-            f"    and {written}._read_only is None",
-            "    and not __state.watchers",
-            f"    and not (__state.grad_enabled and {needed})",
+    def _render_in_place(self) -> str:
+        """Returns a call whose result replaces the array of the first input."""
+        _, (output,) = self._call(["__array", *self._read_arrays()[1:]])
+        return fill_template(
+            _IN_PLACE,
+            are_tensors=self._render_class_test("__Tensor"),
+            written=self._inputs[0].name,
+            needed=_any(f"{tensor.name}._requires_grad" for tensor in self._tensors),
+            output=output,
         )
-        with code.block("):"):
-            (output,) = self._call(["__array", *self._read_arrays()[1:]])
-            code.write(
-                "__array = __storage.array",
-                f"__output = {output}",
-                "if (",
-                "    not __isinstance(__output, __Tracer)",
-                "    and (",
-                "        __output.aval is __array.aval",
-                "        or (__output.shape == __array.shape and __output.dtype == __array.dtype)",
-                "    )",
-            )
-            with code.block("):"):
-                with code.block("if __array.committed:"):
-                    code.write("__output = __place_like(__output, __array)")
-                with code.block("if __prod(__output.aval.shape) >= __LARGE:"):
-                    code.write("__is_done = __exchange_for_result(__storage, __array, __output)")
-                # No other thread runs between these two lines, see Storage.exchange.
-                with code.block("elif __is_done := __storage.array is __array:"):
-                    code.write("__storage.array = __output", "__storage.version += 1")
-                with code.block("if __is_done:"):
-                    with code.block(f"if {written}._restricted_views is not None:"):
-                        code.write(f"__note_write({written})")
-                    code.write(f"return {written}")
 
 
 def _read(argument: Input, attribute: str) -> str:
@@ -376,9 +444,20 @@ def _read(argument: Input, attribute: str) -> str:
     return f"{argument.name}.{attribute}"
 
 
+def _read_storage(tensor: Input) -> str:
+    """Returns the lines that read the storage and the array of a tensor; of a list the arrays alone."""
+    if tensor.is_list:
+        return f"{tensor.array} = {_read(tensor, '_storage.array')}"
+    return f"{tensor.storage} = {tensor.name}._storage\n{tensor.array} = {tensor.storage}.array"
+
+
 def _spread(argument: Input, value: str) -> str:
     """Returns an expression among the items of a tuple; that of a list gives one item for each tensor."""
     return f"*{value}" if argument.is_list else value
+
+
+def _join(results: Sequence[str]) -> str:
+    return results[0] if len(results) == 1 else render_tuple(results)
 
 
 def _any(tests: Iterable[str]) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
 from inspect import Parameter
 from types import CodeType
 from typing import Any
@@ -19,9 +18,9 @@ from weakref import ref
 
 from oplib.autograd.recording.formula_node import record
 from oplib.generated_code import (
-    CodeWriter,
     compile_function,
     define_function,
+    fill_template,
     indent,
     register_source,
     render_parameters,
@@ -30,7 +29,7 @@ from oplib.generated_code import (
 from oplib.tensor.devices.forked import is_orphan
 
 from .fast_block import FastBlock
-from .fast_lines import SHARED_OBJECTS, write_block
+from .fast_lines import SHARED_OBJECTS, render_block
 
 _RELEASING = ("except __CarriedError as __carried:", "    __carried.release()")
 
@@ -118,15 +117,14 @@ class FastPath:
         """Replaces the code of the function. Calls that run now finish with the code that they began."""
         size = self._measure()  # first: other threads add kinds of calls
         self._drop_objects()
-        code = CodeWriter(self._objects)
-        code.write(*self._start)
+        parts: list[str] = []
         for number, (test, block) in enumerate(self._blocks):
+            lines = render_block(self._objects, block)
             head = f"{'elif' if number else 'if'} {test}:" if test else "else:" if number else ""
-            with code.block(head) if head else nullcontext():
-                write_block(code, block)
-        code.write(*self._end)
+            parts.append(fill_template(f"{head}\n    {{lines}}", lines=lines or "pass") if head else lines)
+        lines = [*self._start, *"\n".join(parts).splitlines(), *self._end]
         function: Any = self.function
-        source = write_function(self._head, ["try:", *indent(code.lines), *_RELEASING])
+        source = write_function(self._head, ["try:", *indent(lines), *_RELEASING])
         written = compile_function(source, function.__code__.co_filename)
         self._written.append(ref(written))
         if self._is_current:

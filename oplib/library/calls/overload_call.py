@@ -10,7 +10,7 @@ from collections.abc import Callable
 from inspect import Parameter
 from typing import Any
 
-from oplib.generated_code import CodeWriter, define_function, render_tuple, write_function
+from oplib.generated_code import define_function, refer, render_tuple, write_function
 from oplib.library.objects.overload import OpOverload
 from oplib.library.schema import Argument
 from oplib.modes import modes
@@ -68,14 +68,13 @@ class OverloadCall:
         keyword_only = [pair for pair in pairs if pair[1].kwarg_only]
         named = ", ".join(f"{argument.name!r}: {variable}" for variable, argument in keyword_only)
         arguments = f"{render_tuple([variable for variable, _ in positional])}, {{{named}}}"
-        code = CodeWriter({"__MISSING": MISSING, "__bind_again": self._bind_again, "__decline": decline})
-        with code.block("if __named or __rest:"):
-            code.write(f"return __bind_again({arguments}, __rest, __named)")
+        objects = {"__MISSING": MISSING, "__bind_again": self._bind_again, "__decline": decline}
+        start = [f"if __named or __rest: return __bind_again({arguments}, __rest, __named)"]
         for variable, argument in positional:
             default = _find_default(argument)
             if default is not MISSING:
-                with code.block(f"if {variable} is __MISSING:"):
-                    code.write(f"{variable} = {code.refer(default, f'default_{variable}')}")
+                value = refer(objects, default, f"default_{variable}")
+                start.append(f"if {variable} is __MISSING: {variable} = {value}")
         parameters = [
             *[Parameter(variable, Parameter.POSITIONAL_ONLY, default=MISSING) for variable, _ in positional],
             Parameter("__rest", Parameter.VAR_POSITIONAL),
@@ -88,9 +87,9 @@ class OverloadCall:
         return FastPath(
             "call",
             parameters,
-            code.objects,
+            objects,
             lambda: [("", FastBlock(self._dispatcher, in_inference=in_inference))],
-            start=code.lines,
+            start=start,
             end=[f"return __decline({arguments})"],
             filename=f"<call of {self._dispatcher.name}>",
         ).function
