@@ -43,11 +43,6 @@ def place(indices: list[Any], dims: list[int]) -> list[Any]:
     return [by_dim.get(dim) for dim in range(max(dims) + 1)]
 
 
-def slice_torch(x: Any, dim: int, start: int, extent: list[int]) -> Any:
-    size, step = extent
-    return ATEN.slice(x, dim, start, start + size * step, step)
-
-
 def index_put_torch(x: Any, indices: list[Any], values: Any, dims: list[int], accumulate: bool) -> Any:
     return ATEN.index_put(x, place(indices, dims), values, accumulate)
 
@@ -111,9 +106,6 @@ ON_TORCH: dict[str, Function] = {
     "rdiv": lambda x, number: number / x,
     **{f"sampled_max_pool{rank}d": getattr(ATEN, f"fractional_max_pool{rank}d") for rank in (2, 3)},
     "sdpa": FUNCTIONAL.scaled_dot_product_attention,
-    "select.static": lambda x, dim, index: torch.select(x, dim, index[0]),
-    "slice": slice_torch,
-    "slice.static": lambda x, dim, window: slice_torch(x, dim, window[0], window[1:]),
     "stored": lambda x, shape, dtype: x.expand(shape).to(dtype),
     "sum_to_size": lambda x, shape: x.sum_to_size(shape),
     "tensordot": lambda x, y, first, second: torch.tensordot(x, y, (first, second)),
@@ -173,7 +165,7 @@ def find_oplib(name: str) -> Function:
     row = ROW_OF[name]
     if row.op in ON_OPLIB:
         return ON_OPLIB[row.op]
-    is_inner = row.op in ("index", "_index_put", "slice", "select", "stored", "embedding", "view")
+    is_inner = row.op in ("index", "_index_put", "select", "stored", "embedding", "view")
     return OPS[name] if is_inner else UPCALLS[row.op]
 
 

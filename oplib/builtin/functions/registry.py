@@ -15,7 +15,7 @@ from jax import lax
 from oplib.builtin.checks.bounds import CHECKED
 from oplib.builtin.composed.networks.losses import WRITTEN_LOSSES, render_loss
 from oplib.builtin.in_place import detach_
-from oplib.builtin.indexing.getitem import Getter
+from oplib.builtin.indexing.getitem import make_getitem
 from oplib.builtin.indexing.setitem import setitem_
 from oplib.builtin.kernels import view_rules as rules
 from oplib.builtin.overload_resolution.call_forms import OF_FORMS
@@ -315,7 +315,7 @@ def _rpow(input: Any, other: Any) -> Any:
 _GIVEN: dict[str, Callable[[], Function]] = {
     "add_arrays": lambda: jax.jit(lax.add),
     "detach_": lambda: name_function(entry_point(detach_), "detach_"),
-    "getitem": lambda: Getter(OVERLOADS).getitem,
+    "getitem": lambda: make_getitem(OVERLOADS["index"]),
     "index_put": lambda: name_function(entry_point(index_put), "index_put"),
     "rpow": lambda: _rpow,
     "setitem_": lambda: name_function(setitem_, "setitem_"),

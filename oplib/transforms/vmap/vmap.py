@@ -156,7 +156,7 @@ def _run_chunks(call: _Call, arguments: Arguments, randomness: Randomness, chunk
 
 def _take(arguments: Arguments, start: int, stop: int) -> Arguments:
     leaves = [
-        leaf if dim is None else upcalls.getitem(leaf, (slice(None),) * dim + (slice(start, stop),))
+        leaf if dim is None else leaf[(slice(None),) * dim + (slice(start, stop),)]
         for leaf, dim in zip(arguments.leaves, arguments.dims, strict=True)
     ]
     return Arguments(leaves, arguments.spec, arguments.dims, stop - start)

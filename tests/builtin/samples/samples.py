@@ -112,9 +112,6 @@ BY_NAME: dict[str, list[Sample]] = {
     "masked_fill.Scalar": [Sample((X, draw_mask(2, 3), 0.5)), Sample((X, draw_mask(3), 2))],
     "masked_fill.Tensor": [Sample((X, draw_mask(2, 3), draw()))],
     "select": [Sample((X, 0, 1)), Sample((X, 1, 2))],
-    "select.static": [Sample((X, 0, [1])), Sample((X, 1, [2]))],
-    "slice": [Sample((X, 1, 1, [2, 1])), Sample((X, 1, 0, [2, 2])), Sample((X, 0, 0, [0, 1]))],
-    "slice.static": [Sample((X, 1, [1, 2, 1])), Sample((X, 1, [0, 2, 2])), Sample((X, 0, [0, 0, 1]))],
     "index": [
         Sample((X, [draw_places(4, below=2)], [0])),
         Sample((X, [draw_places(2, 2, below=2), draw_places(2, below=3)], [0, 1])),

@@ -28,25 +28,6 @@ def _select(self: Any, dim: int, index: Any) -> Any:
     return lax.dynamic_index_in_dim(self, index, dim, keepdims=False)
 
 
-def _select_static(self: Any, dim: int, index: Sequence[int]) -> Any:
-    return lax.index_in_dim(self, index[0], dim, keepdims=False)
-
-
-def _slice(self: Any, dim: int, start: Any, extent: Sequence[int]) -> Any:
-    length, step = extent
-    whole = lax.dynamic_slice_in_dim(self, start, _span(length, step), dim)
-    return whole if step == 1 else lax.slice_in_dim(whole, 0, None, step, dim)
-
-
-def _slice_static(self: Any, dim: int, window: Sequence[int]) -> Any:
-    start, length, step = window
-    return lax.slice_in_dim(self, start, start + _span(length, step), step, dim)
-
-
-def _span(length: int, step: int) -> int:
-    return (length - 1) * step + 1 if length else 0
-
-
 def _index(self: Any, indices: Sequence[Any], dims: Sequence[int]) -> Any:
     def get(array: Any, *indices: Any) -> Any:
         return take_slices("index", array, _arrange(array.ndim, indices, dims), None)
@@ -134,14 +115,11 @@ def _masked_fill(self: Any, mask: Any, value: Any) -> Any:
     return lax.select(broadcast_to(mask, shape), filled, broadcast_to(self, shape))
 
 
-_ITEM = "items at one position of a dimension"
-_ITEMS = "items of a dimension at a fixed step"
-
 ROWS = (
     Row(
         "select(Tensor self, int dim, int index) -> Tensor",
         _select,
-        _ITEM,
+        "items at one position of a dimension",
         operand=("index",),
         view=rules.select,
     ),
@@ -152,16 +130,6 @@ ROWS = (
         view=rules.narrow,
         node="Slice",
     ),
-    Row("select.static(Tensor self, int dim, int[1] index) -> Tensor", _select_static, _ITEM),
-    Row(
-        "slice(Tensor self, int dim, int start, int[2] extent) -> Tensor",
-        _slice,
-        _ITEMS,
-        operand=("start",),
-        source="torch.Tensor.__getitem__",
-        is_internal=True,
-    ),
-    Row("slice.static(Tensor self, int dim, int[3] window) -> Tensor", _slice_static, _ITEMS),
     Row(
         "index(Tensor self, Tensor[] indices, int[] dims) -> Tensor",
         _index,

@@ -67,7 +67,7 @@ def solve(self: Any, other: Any, *, left: bool = True) -> Any:
             "Transpose one of them.",
         )
     if not left:
-        return jnp.swapaxes(solve(jnp.swapaxes(self, -1, -2), jnp.swapaxes(other, -1, -2)), -1, -2)
+        return solve(self.mT, other.mT).mT
     solution = jnp.linalg.solve(*broadcast_batches(self, right))
     return lax.squeeze(solution, (solution.ndim - 1,)) if is_vector else solution
 
@@ -180,7 +180,7 @@ def cholesky(self: Any, *, upper: bool = False) -> Any:
     """Returns the triangular factor; NaN for a matrix that is not positive definite."""
     check_matrix(self)
     lower = jnp.linalg.cholesky(self, symmetrize_input=True)
-    return jnp.conj(jnp.swapaxes(lower, -1, -2)) if upper else lower
+    return lower.mT.conj() if upper else lower
 
 
 def _qr(self: Any, mode: str = "reduced") -> tuple[Any, Any]:
@@ -236,7 +236,7 @@ def reflect_triangle(matrix: Any, UPLO: str) -> Any:
     fixed = lax.stop_gradient(matrix)
     triangle = jnp.tril(fixed) if UPLO in "Ll" else jnp.triu(fixed)
     other = jnp.conj(jnp.swapaxes(jnp.tril(fixed, -1) if UPLO in "Ll" else jnp.triu(fixed, 1), -1, -2))
-    even = (matrix + jnp.conj(jnp.swapaxes(matrix, -1, -2))) * 0.5
+    even = (matrix + matrix.mT.conj()) * 0.5
     return triangle + other + (even - lax.stop_gradient(even))
 
 

@@ -52,7 +52,7 @@ def _pinv_bounded(self: Any, atol: Any = None, rtol: Any = None, *, hermitian: b
     least = jnp.zeros((), bool) if least is None else least
     ratio = jnp.where(least > 0, 0, _find_tolerance(self)) if ratio is None else ratio
     if not self.size:
-        return jnp.swapaxes(self, -1, -2)
+        return self.mT
     wide = (lax.expand_dims(array, (array.ndim, array.ndim + 1)) for array in (least, ratio))
     batch = find_common_shape(self, *wide, lead=-2)
     self = jnp.broadcast_to(self, (*batch, *self.shape[-2:]))
@@ -72,7 +72,7 @@ def _push_pinv(hermitian: bool, primals: Any, tangents: Any) -> tuple[Any, Any]:
     """Golub and Pereyra (1973), The differentiation of pseudo-inverses."""
     matrix, change = primals[0], tangents[0]
     inverse = _pinv_within(*primals, hermitian)
-    turned, back = jnp.conj(jnp.swapaxes(change, -1, -2)), jnp.conj(jnp.swapaxes(inverse, -1, -2))
+    turned, back = change.mT.conj(), inverse.mT.conj()
     left = turned - turned @ matrix @ inverse
     right = turned - inverse @ matrix @ turned
     return inverse, inverse @ (back @ left - change @ inverse) + right @ back @ inverse

@@ -24,7 +24,7 @@ def _check_pivot(self: Any, pivot: bool) -> None:
 
 
 def _turn(matrix: Any) -> Any:
-    return jnp.conj(jnp.swapaxes(matrix, -1, -2))
+    return matrix.mT.conj()
 
 
 # Factors ----------------------------------------------------------------------------------------------------

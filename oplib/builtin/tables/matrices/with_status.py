@@ -26,7 +26,7 @@ def _cholesky_ex(self: Any, *, upper: bool = False, check_errors: bool = False) 
 def _find_minor(self: Any) -> Any:
     """Returns the order of the first leading minor that is not positive definite, for each matrix."""
     size = self.shape[-1]
-    matrix = (self + jnp.conj(jnp.swapaxes(self, -1, -2))) / 2
+    matrix = (self + self.mT.conj()) / 2
 
     def eliminate(k: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
         rest, found = state

@@ -91,7 +91,7 @@ def _prepare(query: Any, key: Any, value: Any, attn_mask: Any, *, enable_gqa: bo
 def score(query: Any, key: Any, scale: float) -> Any:
     """Returns the scaled products ``[..., L, S]`` of queries and keys, in single precision for half."""
     wide = dtypes.float32 if query.dtype in HALF else query.dtype
-    products = jnp.matmul(query, jnp.swapaxes(key, -1, -2), preferred_element_type=wide)
+    products = jnp.matmul(query, key.mT, preferred_element_type=wide)
     return lax.convert_element_type(products, wide) * jnp.asarray(scale, wide)
 
 

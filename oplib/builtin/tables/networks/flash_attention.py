@@ -92,11 +92,11 @@ def _differentiate(
     total, delta = (lax.expand_dims(column, (column.ndim,)) for column in columns)
     weights = lax.exp(_score(query, key, is_causal, scale, first) - total)
     wide = weights.dtype
-    slopes = jnp.matmul(g, jnp.swapaxes(value, -1, -2), preferred_element_type=wide)
+    slopes = jnp.matmul(g, value.mT, preferred_element_type=wide)
     slopes = weights * (lax.convert_element_type(slopes, wide) - delta)
     slopes = lax.convert_element_type(slopes * jnp.asarray(scale, wide), query.dtype)
     weights = lax.convert_element_type(weights, value.dtype)
-    of_key, of_value = (jnp.matmul(jnp.swapaxes(x, -1, -2), y) for x, y in ((slopes, q), (weights, g)))
+    of_key, of_value = (jnp.matmul(x.mT, y) for x, y in ((slopes, q), (weights, g)))
     return lax.reshape(jnp.matmul(slopes, key), query.shape), of_key, of_value
 
 

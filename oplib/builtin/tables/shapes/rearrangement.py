@@ -110,7 +110,7 @@ def _diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
     if first == second:
         raise ArgumentError("expected two different dims", "Change one.")
     if first > second:
-        matrix = jnp.swapaxes(matrix, -1, -2)
+        matrix = matrix.mT
     return jnp.moveaxis(matrix, (-2, -1), sorted((first, second)))
 
 
