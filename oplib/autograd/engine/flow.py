@@ -85,10 +85,14 @@ class Flow:
             if captures and node in captures and not self._capture(node, received):
                 edges = ()
                 continue
-            if node.has_hooks or watched or not node.results_are_checked:
-                grads = self._run_python(node, received, watched)
+            if node.has_hooks or watched:
+                grads = call_in_grad_mode(self.create_graph, self.run_hooked, node, received)
             else:
-                grads = node.apply(received, self)
+                grads = (
+                    node.apply(received, self)
+                    if node.results_are_checked
+                    else self._run_python(node, received)
+                )
             if not keep_graph:
                 node.release()
             edges = node.edges
@@ -134,10 +138,16 @@ class Flow:
                 ahead += node.edges
         return last
 
-    def _run_python(self, node: TapeNode, grads: list[Any], watched: Any) -> Gradients:
+    def _run_python(self, node: TapeNode, grads: list[Any]) -> Gradients:
         """Runs a node that may call code of the user, in the grad mode of the pass."""
-        run = self.run_hooked if node.has_hooks or watched else self.compute
-        return call_in_grad_mode(self.create_graph, run, node, grads)
+        state = modes.state
+        before = state.grad_enabled
+        try:
+            state.grad_enabled = self.create_graph
+            results = node.apply(grads, self)
+        finally:
+            state.grad_enabled = before
+        return validate_results(results, node, self.representation)
 
     def run_hooked(self, node: TapeNode, grads: list[Any]) -> Gradients:
         """Runs one node with its hooks, and validates its results. A trace gives them the node's names."""

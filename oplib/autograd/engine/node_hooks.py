@@ -50,7 +50,7 @@ def fit_received(node: TapeNode, grads: list[Any], run: BackwardRun) -> list[Any
         if [size for size in grads[0].shape if size != 1] == [size for size in shape if size != 1]:
             return [grads[0].reshape(shape)]
     edges = [(node, slot) for slot in range(len(grads))]
-    return list(validate_gradients(grads, edges, node.name(), run.representation))
+    return list(validate_gradients(grads, edges, node.name, run.representation))
 
 
 def _run_tensor_hooks(node: TapeNode, grads: list[Any], run: BackwardRun) -> list[Any]:

@@ -26,7 +26,6 @@ from oplib.tensor.storage.overlay import overlays
 
 from .validation import validate_gradients
 
-_CALL = "the call of backward or grad"  # in errors
 _ones: dict[tuple[Any, Any, Placement], Any] = {}
 """Gradients of scalars by shape, dtype and placement. Making one costs as much as an op."""
 
@@ -82,7 +81,7 @@ def enter_roots(
             edge = _root_edge(position, output, made, inputs=inputs, accumulate=accumulate)
             entered = made if representation.tensor_mode else made._storage.array
             if is_checked:
-                (entered,) = validate_gradients((entered,), (edge,), _CALL, representation)
+                (entered,) = validate_gradients((entered,), (edge,), _name_call, representation)
         else:
             edge = output._grad_fn, output._output_nr
             if representation.tensor_mode:
@@ -104,7 +103,11 @@ def fit_root_gradients(
         raise _refuse_counts(outputs, grads)
     pairs = zip(itertools.count(), outputs, grads)
     roots = [_root_edge(*pair, inputs=inputs, accumulate=accumulate) for pair in pairs]
-    return validate_gradients(grads, roots, _CALL, TENSORS)
+    return validate_gradients(grads, roots, _name_call, TENSORS)
+
+
+def _name_call() -> str:
+    return "the call of backward or grad"
 
 
 def make_root_gradients(

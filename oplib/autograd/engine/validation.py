@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -33,11 +33,14 @@ def validate_results(results: Gradients, node: TapeNode, representation: Gradien
             f"{node.name()}: it returned an incorrect number of gradients. Got {len(results)}, expected "
             f"{len(edges)}, one for each input. Return None for an input without gradient."
         )
-    return validate_gradients(results, edges, node.name(), representation)
+    return validate_gradients(results, edges, node.name, representation)
 
 
 def validate_gradients(
-    grads: Gradients, edges: Sequence[Edge | None], source: str, representation: GradientRepresentation
+    grads: Gradients,
+    edges: Sequence[Edge | None],
+    source: Callable[[], str],
+    representation: GradientRepresentation,
 ) -> Gradients:
     """Checks each gradient against its edge. ``source`` names, in errors, the function that returned them."""
     fitting: list[Any] | None = None
@@ -49,7 +52,7 @@ def validate_gradients(
         array = grad._storage.array if isinstance(grad, Tensor) else grad
         if not is_array_class[type(array)]:
             raise AutogradError(
-                f"{source}: the gradient at index {index} is not a Tensor. Got {type(array).__name__}, "
+                f"{source()}: the gradient at index {index} is not a Tensor. Got {type(array).__name__}, "
                 "expected a Tensor or None. Return a Tensor."
             )
         kind, own = target.__class__, array.aval  # its own attributes would cost Python more
@@ -62,7 +65,7 @@ def validate_gradients(
                 target,
                 representation,
                 keeps_dtype=edge[1] in edge[0].free_slots,
-                complaint=f"{source} returned an invalid gradient at index {index}",
+                complaint=f"{source()} returned an invalid gradient at index {index}",
             )
         # a leaf; it may be in shard_map
         elif is_tracer_class[kind] and not representation.tensor_mode:
