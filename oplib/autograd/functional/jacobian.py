@@ -22,6 +22,7 @@ from .arguments import OUTPUTS, Function, Tensors, detach_results, take_point, t
 from .evaluation import evaluate, find_gradients, make_zeros_like, refuse_constant
 
 Matrix = tuple[Tensors, ...]
+_MOST_AT_ONCE = 65536  # items of unit vectors
 
 
 @entry_point
@@ -229,9 +230,9 @@ def _make_basis(tensors: Tensors) -> list[Any]:
 
 
 def _iterate_units(tensor: Tensor) -> Iterator[Tensor]:
-    """Yields the unit vectors of one tensor."""
-    array = tensor._storage.array
-    for index in range(_count_items(tensor)):
-        unit = np.zeros(array.shape, array.dtype)
-        unit.reshape(-1)[index] = 1
-        yield box(jnp.array(unit, device=find_other_device(array)))
+    """Yields the unit vectors of one tensor. JAX makes some of them at once."""
+    array, total = tensor._storage.array, _count_items(tensor)
+    count = max(1, _MOST_AT_ONCE // max(1, total))
+    for start in range(0, total, count):
+        rows = np.eye(min(count, total - start), total, start, dtype=array.dtype)
+        yield from map(box, jnp.array(rows.reshape(-1, *array.shape), device=find_other_device(array)))
