@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax.numpy as jnp
-
 from oplib.autograd.grad_mode import enable_grad
 from oplib.errors import AutogradError
-from oplib.tensor import Tensor, box
+from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
 
 from .arguments import Function, Group, Tensors, detach_results, take_point, take_vector
-from .evaluation import Found, evaluate, fill_zeros, find_gradients, require_recorded
+from .evaluation import Found, evaluate, fill_zeros, find_gradients, make_zeros_like, require_recorded
 
 _REST = """
 
@@ -129,7 +127,7 @@ def _make_cotangents(like: Tensors) -> Tensors:
 
     It is linear, so their values do not matter.
     """
-    return tuple(box(jnp.zeros_like(tensor._storage.array)).requires_grad_() for tensor in like)
+    return tuple(make_zeros_like(tensor).requires_grad_() for tensor in like)
 
 
 @product("hessian", of_scalar=True)

@@ -77,9 +77,10 @@ class GradientRepresentation:
             return present
         device = find_other_device(self.array(present[0])) if present else None
         pairs = zip(grads, metadata, strict=True)
-        return [self._zeros(due, device) if grad is None and due is not None else grad for grad, due in pairs]
+        return [self.zeros(due, device) if grad is None and due is not None else grad for grad, due in pairs]
 
-    def _zeros(self, due: Any, device: Placement) -> Any:
+    def zeros(self, due: Any, device: Placement) -> Any:
+        """Returns zeros of a shape and dtype, as a gradient."""
         make = (
             partial(jnp.zeros, device=device)
             if is_inside_trace()

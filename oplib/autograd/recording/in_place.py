@@ -97,7 +97,7 @@ def refuse_leaf(tensor: Tensor, op: str) -> None:
         AutogradError: the tensor is a leaf that requires grad, a view of one, or a view whose history may
             not be rebased.
     """
-    if not modes.grad_enabled:
+    if not modes.state.grad_enabled:
         return
     root = tensor._root
     if root is not None:
@@ -199,7 +199,8 @@ def write_values(tensors: Sequence[Tensor], arrays: Sequence[Any], op: str) -> N
 
 
 def _write_with_history(tensor: Tensor, result: Tensor, op: str, seen: Any) -> Tensor | None:
-    storage, own, node = tensor._storage, result._storage, result._grad_fn
+    storage, own = tensor._storage, result._storage
+    node: Any = result._grad_fn
     state = modes.state
     fitted = _fit(tensor, result, op)
     refuse_escape(fitted._storage.array, tensor, op)
@@ -209,7 +210,7 @@ def _write_with_history(tensor: Tensor, result: Tensor, op: str, seen: Any) -> T
         storage.write(array)
     elif not storage.exchange(seen, array):
         return None
-    if isinstance(node, FormulaNode):
+    if FormulaNode in node.__class__.__mro__:  # isinstance of an ABC runs Python
         _exempt(node, storage, own if fitted is result else None)
     note_history(tensor, fitted)
     if state.watchers and carries_tangents():
@@ -219,7 +220,7 @@ def _write_with_history(tensor: Tensor, result: Tensor, op: str, seen: Any) -> T
 
 def note_history(tensor: Tensor, value: Tensor | None) -> None:
     """Gives a written tensor the history of its new value; None stands for a constant."""
-    if modes.grad_enabled and (tensor._requires_grad or (value is not None and value._requires_grad)):
+    if modes.state.grad_enabled and (tensor._requires_grad or (value is not None and value._requires_grad)):
         rebase_history(tensor, None if value is None else gradient_edge(value))
     else:
         note_write(tensor)
@@ -228,6 +229,7 @@ def note_history(tensor: Tensor, value: Tensor | None) -> None:
 def _fit(tensor: Tensor, result: Tensor, op: str) -> Tensor:
     """Returns the result in the dtype of the tensor, if the tensor can store it."""
     old, new = tensor._storage.spec, result._storage.spec
+    old, new = getattr(old, "aval", old), getattr(new, "aval", new)  # attributes of arrays run Python
     if new.shape != old.shape:
         raise ArgumentError(
             f"{op}: output with shape {list(old.shape)} doesn't match the broadcast shape {list(new.shape)}. "

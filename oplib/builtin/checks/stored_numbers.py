@@ -27,12 +27,13 @@ def check_fits(op: str, tensor: Any, value: Any) -> None:
     Raises:
         ArgumentOverflowError: the number is outside the range, or complex for a real dtype.
     """
-    if not isinstance(value, (int, float, complex)) or not hasattr(tensor, "dtype"):
+    dtype = getattr(tensor, "dtype", None)
+    if not isinstance(value, (int, float, complex)) or dtype is None:
         return
     if isinstance(value, complex):
         _check_parts(op, tensor, value)
         return
-    low, high = _find_limits(tensor.dtype)
+    low, high = _find_limits(dtype)
     if low <= value <= high:
         return
     is_floating = not isinstance(low, int)
@@ -41,7 +42,7 @@ def check_fits(op: str, tensor: Any, value: Any) -> None:
     is_wide = isinstance(value, int) and not is_narrow(value)
     cure = ", or turn 64 bits on with jax.config.update('jax_enable_x64', True)" if is_wide else ""
     raise ArgumentOverflowError(
-        f"{op}: the value cannot be converted to type {np.dtype(tensor.dtype).name} without overflow. Got "
+        f"{op}: the value cannot be converted to type {np.dtype(dtype).name} without overflow. Got "
         f"{value} for {describe(tensor)}, which holds {low} to {high}. Store another one, or convert the "
         f"tensor first: tensor.to(dtype){cure}."
     )
