@@ -73,8 +73,6 @@ class BatchedRun(Run):
         calls: for each node that has not run, the key of its formula, and its operands.
     """
 
-    __slots__ = ("calls",)
-
     is_symbolic = True  # every node takes the path of run_hooked
 
     def execute(self, roots: Sequence[Edge], grads: Gradients) -> list[Any]:

@@ -214,9 +214,7 @@ def run_graph(
     Returns:
         The gradients of ``inputs``, or None with ``accumulate``.
     """
-    keep = keep_graph is not False and index(keep_graph) != 0
-    create = create_graph is not False and index(create_graph) != 0
-    state = modes.state
+    keep, create, state = index(keep_graph) != 0, index(create_graph) != 0, modes.state
     if fork.must_reset:
         fork.check()
     if accumulate and state.vmap_levels:

@@ -39,10 +39,6 @@ class Flow:
         is_symbolic: gradients may be values without arrays, so each node takes the path of nodes with hooks.
     """
 
-    __slots__ = (
-        "buffers", "captured", "create_graph", "keep_graph", "node", "plan", "ready", "representation",
-    )  # fmt: skip
-
     is_symbolic: ClassVar[bool] = False
 
     plan: RunPlan
@@ -140,13 +136,7 @@ class Flow:
 
     def _run_python(self, node: TapeNode, grads: list[Any]) -> Gradients:
         """Runs a node that may call code of the user, in the grad mode of the pass."""
-        state = modes.state
-        before = state.grad_enabled
-        try:
-            state.grad_enabled = self.create_graph
-            results = node.apply(grads, self)
-        finally:
-            state.grad_enabled = before
+        results = call_in_grad_mode(self.create_graph, node.apply, grads, self)
         return validate_results(results, node, self.representation)
 
     def run_hooked(self, node: TapeNode, grads: list[Any]) -> Gradients:

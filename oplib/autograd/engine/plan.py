@@ -32,7 +32,6 @@ class RunPlan:
     captures_count: int = 0
     members: dict[TapeNode, int] | None = None
     needed: set[TapeNode] = _NO_NODES
-    _reached: set[TapeNode] | None = None
 
     def __init__(self, roots: Sequence[Edge], inputs: Sequence[Edge] = (), *, capture: bool = False) -> None:
         """Plans the run.
@@ -45,7 +44,7 @@ class RunPlan:
         """
         self.roots = roots
         if not capture and not inputs:
-            self.waiting, _ = _count_arrivals(roots)
+            self.waiting, self._reached = _count_arrivals(roots)
             return
         captures: dict[TapeNode, list[tuple[int, int]]] = {}
         for place, (node, slot) in enumerate(inputs):
@@ -60,8 +59,6 @@ class RunPlan:
         """Returns whether the run has executed ``node`` or will execute it."""
         if self.members is not None:
             return node in self.needed or node in self.captures
-        if self._reached is None:
-            self._reached = _count_arrivals(self.roots)[1]
         return node in self._reached
 
     def find_order(self) -> list[TapeNode]:

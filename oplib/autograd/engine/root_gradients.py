@@ -252,7 +252,9 @@ def _root_edge(position: int, root: Any, grad: Any, *, inputs: Sequence[Any], ac
     return edge
 
 
-def _explain_no_graph(root: Tensor, position: int, inputs: object, *, accumulate: bool) -> AutogradError:
+def _explain_no_graph(
+    root: Tensor, position: int, inputs: Sequence[Any], *, accumulate: bool
+) -> AutogradError:
     """Returns the error for a root without a graph, with the cause where it can be seen."""
     array = root._storage.array
     if not jnp.issubdtype(array.dtype, jnp.inexact):
@@ -280,6 +282,6 @@ def _explain_no_graph(root: Tensor, position: int, inputs: object, *, accumulate
     )
 
 
-def _require_nothing(inputs: object) -> bool:
-    tensors = [wanted for wanted in inputs if isinstance(wanted, Tensor)] if isinstance(inputs, tuple) else []
+def _require_nothing(inputs: Sequence[Any]) -> bool:
+    tensors = [wanted for wanted in inputs if isinstance(wanted, Tensor)]
     return bool(tensors) and not any(wanted._requires_grad for wanted in tensors)

@@ -46,8 +46,6 @@ class Run(Flow):
         outer: the run whose node started this one, if any.
     """
 
-    __slots__ = ("callbacks", "checkpoint_valid", "id", "notes", "outer")
-
     def __init__(
         self,
         plan: RunPlan,

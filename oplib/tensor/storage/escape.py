@@ -106,7 +106,7 @@ def refuse_escape(array: Any, tensor: TensorSlots, what: str) -> None:
     Raises:
         TracingError: the tensor outlives the trace of the value.
     """
-    if not (isinstance(array, Tracer) and is_escaping(array, tensor)):
+    if not is_escaping(array, tensor):
         return
     if modes.state.map_levels:
         raise TracingError(
