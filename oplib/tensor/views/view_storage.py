@@ -417,7 +417,7 @@ def refuse_shared_memory(tensors: Sequence[Any], op: str) -> None:
         tensors: the Tensors to write.
         op: what writes them.
     """
-    if _have_own_memory(tensors):
+    if _have_own_memory(tensors) or len({tensor._storage.owner for tensor in tensors}) == len(tensors):
         return
     parts: dict[int, list[tuple[int, int, Any]]] = {}
     for tensor in tensors:
