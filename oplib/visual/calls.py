@@ -185,8 +185,8 @@ def _read_body(code: CodeType) -> _Body:
             inner = [replace(site, offset=step.offset) for site in _read_body(value).sites]
             sites += [*inner, _Site(step.offset, value.co_name, is_open=True)]
             loops.append((step.offset, step.offset))
-        elif name.startswith("JUMP_BACKWARD"):
-            loops.append((step.argval, step.offset))
+        elif name.startswith(("JUMP_BACKWARD", "UNPACK")):  # an unpacked Tensor records a node for each item
+            loops.append((step.offset if name.startswith("UNPACK") else step.argval, step.offset))
         elif name == "LOAD_CONST" and value is None:  # the call of an `__exit__` begins so
             called.pop(at, None)
         elif name.startswith("LOAD_") and isinstance(value, str):

@@ -194,17 +194,19 @@ class FunctionSummary:
 
 def summarize(nodes: Sequence[NodeRecord]) -> list[FunctionSummary]:
     """Returns a summary for each function that recorded nodes; the one with the most nodes comes first."""
+    codes: dict[Any, CodeType | None] = {}
     ops: dict[CodeType | None, Counter[str]] = {}
     sizes: Counter[CodeType | None] = Counter()
     seen: set[int] = set()
     for node in reversed(nodes):
         if node.is_leaf:
             continue
-        ops.setdefault(node.code, Counter())[node.op] += 1
+        code = codes.setdefault(_find_owner(node.code), node.code)
+        ops.setdefault(code, Counter())[node.op] += 1
         for value in node.saved:
             if value.key not in seen:
                 seen.add(value.key)
-                sizes[node.code] += value.nbytes
+                sizes[code] += value.nbytes
     summaries = [
         FunctionSummary(
             name_code(code),

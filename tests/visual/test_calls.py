@@ -128,6 +128,20 @@ def test_a_function_that_takes_another_branch_in_its_next_call_is_called_twice()
     assert find(main()) == [["main", first, LINEAR, second, "sum"]]
 
 
+def test_a_tensor_that_is_unpacked_leaves_its_call_one() -> None:
+    def split(x: Any) -> Any:
+        a, b, c = x.exp()
+        return a + b * c
+
+    def main() -> Any:
+        return split(split(W).expand(3, 3)).sum()
+
+    (found,) = find(main())
+    calls = [item for item in found if isinstance(item, list)]
+    assert [call[0] for call in calls] == ["split", "split"]
+    assert all(call.count(call[2]) == 3 for call in calls)
+
+
 def test_nodes_without_a_line_are_beside_each_other() -> None:
     with oplib.autograd.graph.record_locations(False):
         loss = norm(W).sum()

@@ -96,7 +96,9 @@ def test_calls_in_a_generator_belong_to_the_function_around_it() -> None:
     for times in (2, 30):
         assert "genexpr" not in str(list_titles(add_up(times)))
     assert list_titles(add_up(30)) == ["add_up() loop ×30", ["block()"]]
-    assert "genexpr" not in graph(add_up(3)).label
+    made = graph(add_up(3))
+    assert "genexpr" not in made.label
+    assert [row.function for row in made.summary()] == ["block()", "add_up()"]
 
 
 def test_what_differs_in_shape_op_or_order_is_no_repetition() -> None:
