@@ -16,13 +16,16 @@ from oplib.config import config
 
 from .output import CommandError, print_colored, print_json
 
+_MALLOC = "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"
 _VARIABLES = (
     "JAX_PLATFORMS",
     "XLA_FLAGS",
     "JAX_ENABLE_X64",
     "JAX_COMPILATION_CACHE_DIR",
     "XLA_PYTHON_CLIENT_PREALLOCATE",
+    *_MALLOC,
 )
+_GIVEN_BACK = f"the system gets their memory back at each call on a CPU; {' and '.join(_MALLOC)} keep it"
 _EXTRAS = ("numpy", "optax", "rich", "pytest", "torch")
 
 
@@ -73,8 +76,14 @@ def collect_facts() -> dict[str, str]:
         "x64": "on" if jax.config.jax_enable_x64 else "off: 64-bit numbers become 32-bit ones",  # pyright: ignore[reportAttributeAccessIssue]
         "compilation cache": str(config.compilation_cache or "none"),
         "config": repr(config),
+        **({} if _keeps_memory() else {"arrays above 32 MB": _GIVEN_BACK}),
         **{name: os.environ[name] for name in _VARIABLES if name in os.environ},
     }
+
+
+def _keeps_memory() -> bool:
+    """Whether freed memory of large arrays is used again, which glibc does for smaller ones only."""
+    return platform.libc_ver()[0] != "glibc" or all(name in os.environ for name in _MALLOC)
 
 
 def find_placeholders(folder: Path) -> list[str]:

@@ -212,6 +212,18 @@ def test_the_doctor(capsys, monkeypatch):
     assert "config.fast_path or config.compile_kernels is off" in capsys.readouterr().out
 
 
+def test_the_doctor_says_whether_memory_of_large_arrays_is_kept(capsys, monkeypatch):
+    monkeypatch.setattr("platform.libc_ver", lambda: ("glibc", "2.39"))
+    for name in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"):
+        monkeypatch.delenv(name, raising=False)
+    assert main(["doctor"]) == 0
+    assert "arrays above 32 MB" in capsys.readouterr().out
+    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "1000000000")
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1000000000")
+    assert main(["doctor"]) == 0
+    assert "arrays above 32 MB" not in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_a_new_package_passes_its_tests(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
