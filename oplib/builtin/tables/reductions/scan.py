@@ -23,8 +23,10 @@ def _accumulate(op: str, scan: Any, self: Any, dim: int, *, dtype: Any = None) -
     return in_single(lambda wide: scan(wide, axis))(array) if array.ndim else array
 
 
-def _scan(function: Any, array: Any, axis: int, *, reverse: bool = False) -> Any:
+def _scan(function: Any, own: Any, array: Any, axis: int, *, reverse: bool = False) -> Any:
     """Scans in a tree; on CPUs JAX's own scans are windows, which take up to 20 times as long."""
+    if not isinstance(array.shape[axis], int):  # an exported program takes any length
+        return own(array, axis, reverse)
     return lax.associative_scan(function, array, reverse, axis)
 
 
@@ -34,7 +36,7 @@ def _save_dim(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> N
 
 def _sum_back(ctx: Any, g: Any) -> Any:
     axis = find_dim("cumsum", g.ndim, ctx.dim)
-    sums = in_single(lambda wide: _scan(lax.add, wide, axis, reverse=True))(g) if g.ndim else g
+    sums = in_single(lambda wide: _scan(lax.add, lax.cumsum, wide, axis, reverse=True))(g) if g.ndim else g
     return lax.convert_element_type(sums, ctx.dtype), None
 
 
@@ -100,14 +102,14 @@ ROWS = (
         partial(_accumulate, "cumsum", lax.cumsum),
         "cumulative sum along a dim",
         derivative=Derivative(backward=_sum_back, setup_context=_save_dim, linear=True),
-        kernels=(("cpu", partial(_accumulate, "cumsum", partial(_scan, lax.add))),),
+        kernels=(("cpu", partial(_accumulate, "cumsum", partial(_scan, lax.add, lax.cumsum))),),
         **_SUMMED,
     ),
     Row(
         "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
         partial(_accumulate, "cumprod", lax.cumprod),
         "cumulative product along a dim",
-        kernels=(("cpu", partial(_accumulate, "cumprod", partial(_scan, lax.mul))),),
+        kernels=(("cpu", partial(_accumulate, "cumprod", partial(_scan, lax.mul, lax.cumprod))),),
         **_SUMMED,
     ),
     Row(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.export
 import numpy as np
 import pytest
 
@@ -58,3 +59,16 @@ def test_the_backward_of_a_cumulative_sum_is_one_scan_from_the_end() -> None:
     np.testing.assert_allclose(found, np.cumsum(weights[:, ::-1], 1)[:, ::-1], rtol=1e-5, atol=1e-5)
     _, tangent = jax.jvp(lambda x: oplib.cumsum(x, 1), (x,), (weights,))
     np.testing.assert_allclose(tangent, np.cumsum(weights, 1), rtol=1e-5, atol=1e-5)
+
+
+def test_a_cumulative_sum_of_any_length_is_exported_with_its_gradient() -> None:
+    (length,) = jax.export.symbolic_shape("n")
+    shape = jax.ShapeDtypeStruct((length, 2), np.float32)
+    x = np.random.default_rng(4).uniform(0.5, 1.5, (5, 2)).astype(np.float32)
+
+    def find(x: Any) -> Any:
+        return oplib.cumsum(x, 0)
+
+    for function in (find, jax.grad(lambda x: find(x).sum())):
+        exported = jax.export.export(jax.jit(function))(shape)
+        np.testing.assert_allclose(exported.call(x), function(x), rtol=1e-5)
