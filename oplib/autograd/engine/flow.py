@@ -81,14 +81,10 @@ class Flow:
             if captures and node in captures and not self._capture(node, received):
                 edges = ()
                 continue
-            if node.has_hooks or watched:
-                grads = call_in_grad_mode(self.create_graph, self.run_hooked, node, received)
+            if node.has_hooks or watched or not node.results_are_checked:
+                grads = self._run_python(node, received, watched)
             else:
-                grads = (
-                    node.apply(received, self)
-                    if node.results_are_checked
-                    else self._run_python(node, received)
-                )
+                grads = node.apply(received, self)
             if not keep_graph:
                 node.release()
             edges = node.edges
@@ -134,8 +130,10 @@ class Flow:
                 ahead += node.edges
         return last
 
-    def _run_python(self, node: TapeNode, grads: list[Any]) -> Gradients:
+    def _run_python(self, node: TapeNode, grads: list[Any], watched: Any) -> Gradients:
         """Runs a node that may call code of the user, in the grad mode of the pass."""
+        if node.has_hooks or watched:
+            return call_in_grad_mode(self.create_graph, self.run_hooked, node, grads)
         results = call_in_grad_mode(self.create_graph, node.apply, grads, self)
         return validate_results(results, node, self.representation)
 
@@ -148,20 +146,17 @@ class Flow:
 
     def run_past_pre_hooks(self, node: TapeNode, grads: list[Any]) -> Gradients:
         """Runs a node whose hooks before it have run, and then the hooks after it."""
-        results = self.compute(node, grads)
+        results = node.apply(grads, self)
+        if not node.results_are_checked:
+            results = validate_results(results, node, self.representation)
+        elif self.plan.members is not None:
+            results = self._drop_unwanted(results, node.edges)
         if node.has_hooks:
             results = run_post_hooks(node, results, grads, self)
         state = modes.state
         if state.anomaly and state.check_nan:
             refuse_nan(results, node)
         return results
-
-    def compute(self, node: TapeNode, grads: list[Any]) -> Gradients:
-        """Runs a node without its hooks, and checks its results."""
-        results = node.apply(grads, self)
-        if not node.results_are_checked:
-            return validate_results(results, node, self.representation)
-        return results if self.plan.members is None else self._drop_unwanted(results, node.edges)
 
     def _drop_unwanted(self, results: Gradients, edges: Sequence[Edge | None]) -> Gradients:
         """Drops gradients that lead to no requested input. A compiled formula computes them too."""

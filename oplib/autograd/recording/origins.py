@@ -20,8 +20,7 @@ def number_node(node: Any, state: ModeState) -> None:
 
 def enter_node(node: Any, state: ModeState) -> Any:
     """Numbers the node of a call, notes the line of the call, and returns the node."""
-    node.sequence_nr = state.sequence_nr
-    state.sequence_nr += 1
+    number_node(node, state)
     note_origin(node, state)
     return node
 
