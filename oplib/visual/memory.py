@@ -19,8 +19,8 @@ from oplib.transforms.jit.call_program import Program
 
 from .node_drawing import format_bytes
 from .records import name_op_of, name_place
+from .referrers import Referrers
 from .report import Report, Table
-from .ways import Ways
 
 _KINDS = (Tensor, TapeNode, Program)
 _MOST_SHOWN = 20
@@ -95,10 +95,10 @@ def memory() -> MemoryReport:
     """
     gc.collect()
     arrays = jax.live_arrays()
-    ways = Ways()
+    referrers = Referrers()
     alike: dict[tuple[str, str, str], list[tuple[int, str]]] = {}
-    for array in (*arrays, *ways.numpy_arrays):
-        made, holder = _describe(ways.find(array), ways)
+    for array in (*arrays, *referrers.numpy_arrays):
+        made, holder = _describe(referrers.find(array), referrers)
         if isinstance(array, jax.Array) or holder.startswith(_CONSTANTS):
             key = describe(array), made, _INDEX.sub("[…]", holder)
             alike.setdefault(key, []).append((array.nbytes, holder))
@@ -110,16 +110,19 @@ def memory() -> MemoryReport:
     return MemoryReport(sorted(rows, key=lambda row: (-row.nbytes, row.holder)))
 
 
-def _describe(way: Sequence[Any], ways: Ways) -> tuple[str, str]:
+def _describe(way: Sequence[Any], referrers: Referrers) -> tuple[str, str]:
     """Returns op and line of the array at the end of a way, and what keeps it."""
     marks = [index for index, one in enumerate(way) if issubclass(type(one), _KINDS)]
     if not marks:
-        return "", ways.name(way) or "no name: a cache of oplib or JAX"
+        return "", referrers.name(way) or "no name: a cache of oplib or JAX"
     last = way[marks[-1]]
     if isinstance(last, Program):
         return "", f"{_CONSTANTS}{last._name}"
     nodes = [index for index in marks if isinstance(way[index], TapeNode)]
-    name = re.sub(r"\._grad\b", ".grad", ways.name(way[: nodes[0] if nodes else marks[-1] + 1])) or "no name"
+    name = (
+        re.sub(r"\._grad\b", ".grad", referrers.name(way[: nodes[0] if nodes else marks[-1] + 1]))
+        or "no name"
+    )
     node: Any = last._grad_fn if isinstance(last, Tensor) else last
     return _show_node(node), f"saved for the backward of {name}" if nodes else name
 

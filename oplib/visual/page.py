@@ -117,29 +117,20 @@ def _pack_nodes(nodes: Sequence[NodeRecord], report: GradientReport | None) -> l
             "name": node.name,
             "kind": node.kind,
             "shapes": node.shapes,
+            "file": node.code and node.code.co_filename,
+            "line": node.line,
+            "function": node.code and node.code.co_name,
+            "place": node.place,
+            "saved": [[value.name, value.shape, format_bytes(value.nbytes)] for value in node.saved],
+            "freed": node.is_freed,
+            "hooks": node.hooks,
         }
-        if node.location is not None:
-            code = node.location[0]
-            entry |= {
-                "file": code.co_filename,
-                "line": node.line,
-                "function": code.co_name,
-                "place": node.place,
-            }
-        if node.saved:
-            entry["saved"] = [[value.name, value.shape, format_bytes(value.nbytes)] for value in node.saved]
-        if node.is_freed:
-            entry["freed"] = True
-        if node.hooks:
-            entry["hooks"] = node.hooks
         if report is not None:
-            entry["arrives"] = [
-                _pack_statistics(gradient) for gradient in report.arrives.get(node.number, ())
-            ]
-            entry["leaves"] = [_pack_statistics(gradient) for gradient in report.leaves.get(node.number, ())]
+            for side, gradients in (("arrives", report.arrives), ("leaves", report.leaves)):
+                entry[side] = list(map(_pack_statistics, gradients.get(node.number, ())))
             if report.first is not None and report.first.node == node.number:
                 entry["first"] = report.first.text
-        packed.append(entry)
+        packed.append({key: value for key, value in entry.items() if value})
     return packed
 
 

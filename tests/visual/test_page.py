@@ -90,7 +90,7 @@ def test_each_view_is_chosen_by_its_button(open_page):
         ("NaN", "nan"),
     ]:
         page.get_by_role("button", name=title).click()
-        assert f"view-{name}" in page.locator("body").get_attribute("class").split()
+        assert f"view-{name}" in page.locator(".page").get_attribute("class").split()
     colours = set()
     for name in ("ops", "memory"):
         page.locator(f"[data-view={name}]").click()

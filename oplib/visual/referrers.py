@@ -1,4 +1,4 @@
-"""The ways from the names of a program to objects: which variable, list or closure keeps something alive."""
+"""The names of a program that lead to objects: which variable, list or closure keeps something alive."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from oplib.tracebacks import is_inside
 _LIBRARIES = {"oplib", "jax", "jaxlib"}
 
 
-class Ways:
+class Referrers:
     """The shortest way from a name to each object that one leads to.
 
     Names of the user come first: local variables of running functions, and globals of modules. Then follow
