@@ -22,7 +22,7 @@ from oplib.tensor.views import AliasStorage, ViewStorage
 from oplib.transforms.tracing.paths import CapturedPath
 
 _PLAIN = list_classes(Storage(None))
-_get_storage, _get_aval = attrgetter("_storage"), attrgetter("aval")
+_get_aval = attrgetter("aval")
 _NO_HOOKS: tuple[Any, ...] = (None, None)
 _DEFAULTS: dict[str, Any] = {
     name: getattr(Tensor, name, None)
@@ -123,7 +123,7 @@ class ExpectedOperands:
         for pick_group, fit, kind in self._groups:
             if not fit(pick_group(tensors), kind):
                 return None
-        owners: Sequence[Any] = list(map(_get_storage, tensors))
+        owners: Sequence[Any] = [tensor._storage for tensor in tensors]
         if not self._are_plain:
             if any(self._explain_storages(owners)):
                 return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import Any
 from weakref import ref
 
@@ -24,7 +23,6 @@ from oplib.transforms.tracing.observed_tensor import list_aliases, list_behind
 from .effects import Effects, New, NewTensor, Operand, Source
 
 _new: Any = object.__new__
-_get_restricted = attrgetter("_restricted_views")
 
 
 class WriteBack:
@@ -91,8 +89,9 @@ class WriteBack:
 
     def note(self, tensors: Sequence[Tensor]) -> None:
         """Notes the writes at views, and counts those through ``tensor.data``."""
-        for tensor in filter(_get_restricted, self._take_written(tensors)):
-            note_write(tensor)
+        for tensor in self._take_written(tensors):
+            if tensor._restricted_views is not None:
+                note_write(tensor)
         for operand, index, count in self._effects.alias_writes:
             list_aliases(tensors[self._at[operand]]._storage)[index].version += count
 
