@@ -1,0 +1,119 @@
+"""What a run of a random program leaves, and how it is compared with torch's."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import oplib
+
+TOLERANCES = {"float32": 2e-4, "bfloat16": 4e-2, "float16": 6e-3}
+
+
+def has_grad(tensor: Any) -> bool:
+    """Whether a Tensor may hold a gradient; torch refuses to tell of a view that a Function returned."""
+    try:
+        return tensor is not None and (tensor.is_leaf or tensor.retains_grad)
+    except RuntimeError:
+        return False
+
+
+def is_leaf(tensor: Any) -> bool | None:
+    try:
+        return tensor.is_leaf
+    except RuntimeError:
+        return None
+
+
+def read_version(tensor: Any) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def storage_of(tensor: Any) -> Any:
+    """Returns what is equal for Tensors that share memory."""
+    if isinstance(tensor, oplib.Tensor):
+        return id(tensor._storage.owner)
+    return tensor.untyped_storage()._cdata
+
+
+def describe(run: Any, values: Sequence[Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Returns facts about all Tensors of a run, and their values."""
+    named = {f"leaf {number}": leaf for number, leaf in enumerate(run.leaves)}
+    named |= {f"value {number}": value for number, value in enumerate(values)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        named |= {f"grad of {name}": one.grad for name, one in list(named.items()) if has_grad(one)}
+    tensors = {name: one for name, one in named.items() if one is not None}
+    owners: dict[Any, str] = {}
+    facts: dict[str, Any] = {"trace": list(run.trace), "names": list(tensors)}
+    arrays = {}
+    for name, one in tensors.items():
+        owner = owners.setdefault(storage_of(one), name)
+        facts[name] = {
+            "shape": tuple(one.shape),
+            "dtype": str(one.dtype).removeprefix("torch.").removeprefix("dtype('").removesuffix("')"),
+            "requires_grad": one.requires_grad,
+            "is_leaf": is_leaf(one),
+            "inference": one.is_inference(),
+            "version": read_version(one) - run.versions[id(one)][1] if id(one) in run.versions else None,
+            "shares with": owner,
+            "is a view": owner != name and not one.is_inference() and one._is_view(),
+        }
+        arrays[name] = (one.detach().float() + 0).numpy().copy()
+    return facts, arrays
+
+
+class Known(Exception):
+    """A difference that stands on the page of differences; the rest of the program says nothing."""
+
+
+KNOWN = [
+    # Of torch, for a view of a leaf that was made in no_grad.
+    "element 0 of tensors does not require grad",
+    # Also after a write through detach(), which changes no history.
+    "This view was created inside a custom Function",
+    # Torch cannot write into an expanded Tensor without items.
+    "setStorage: sizes",
+    # Torch's custom_op does not ask.
+    "Inplace update to inference tensor outside",
+    # oplib reads operands before it writes anything.
+    "some elements of the input tensor and the written-to tensor",
+]
+
+
+class Difference(AssertionError):
+    """A difference between two runs: a place, and a kind by which it is counted."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+def compare(theirs: Any, mine: Any, shaken: Any = None, *, left_out: Sequence[str] = ()) -> None:
+    """Raises Difference where two descriptions differ; numbers that rounding moves far are left out."""
+    (facts, arrays), (other_facts, other_arrays) = theirs, mine
+    for name in ("trace", "names"):
+        if name not in left_out and facts[name] != other_facts[name]:
+            raise Difference(name, f"{name}\ntorch: {facts[name]}\noplib: {other_facts[name]}")
+    for name in facts["names"]:
+        for fact, value in facts[name].items():
+            if fact not in left_out and other_facts[name][fact] != value:
+                raise Difference(
+                    f"{fact}: {name.rstrip('0123456789 ')}",
+                    f"{fact} of {name}\ntorch: {facts[name]}\noplib: {other_facts[name]}",
+                )
+    for name, array in arrays.items():
+        limit = max(TOLERANCES.get(facts[one]["dtype"], 0) for one in facts["names"])
+        if shaken is not None and name in shaken[1]:
+            with np.errstate(all="ignore"):
+                moved = ~np.isclose(array, shaken[1][name], rtol=limit, atol=limit, equal_nan=True)
+        else:
+            moved = np.zeros_like(array, bool)
+        with np.errstate(all="ignore"):
+            close = np.isclose(array, other_arrays[name], rtol=limit, atol=limit, equal_nan=True)
+        if not (close | moved).all():
+            text = f"{name}\ntorch: {array}\noplib: {other_arrays[name]}"
+            raise Difference(f"numbers: {name.rstrip('0123456789 ')}", text)
