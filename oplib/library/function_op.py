@@ -19,6 +19,7 @@ from oplib.modes import modes
 from oplib.tensor import Tensor, box, read_array
 from oplib.tensor.storage.cut import cuts_results, keep_derivative, stop
 from oplib.tensor.storage.escape import refuse_escape
+from oplib.tensor.views.view_storage import refuse_shared_memory, refuse_writes
 
 from .array_function import select_rules
 from .records.record import Derivative
@@ -31,6 +32,7 @@ def apply_as_op(cls: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) ->
 
     Raises:
         AutogradError: forward writes into an argument, and one is an array.
+        AutogradError: a Tensor would be written whose items, or another one, share its memory.
         TracingError: a Tensor from outside the trace would be written.
     """
     call = ArrayCall(cls, args, keywords)
@@ -59,6 +61,12 @@ def apply_as_op(cls: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) ->
 def _apply_to_tensors(op: Any, call: ArrayCall, tensors: Sequence[Tensor]) -> Any:
     """Applies a Function to Tensors without recording the call, and writes what forward has written."""
     arrays = op(call, *map(read_array, tensors))
+    name, places = call.cls.__name__, [index for index in call.written if index is not None]
+    if places:
+        written = [tensors[index] for index in places]
+        refuse_writes(written, name)
+        readers = [tensor for index, tensor in enumerate(tensors) if index not in places]
+        refuse_shared_memory(written, name, readers=readers)
     recording = modes.grad_enabled and any(tensor._requires_grad for tensor in tensors)
     cuts = cuts_results(modes.state)
     results: list[Tensor] = []
@@ -66,10 +74,10 @@ def _apply_to_tensors(op: Any, call: ArrayCall, tensors: Sequence[Tensor]) -> An
         is_constant = (cuts or constant) and has_gradient(array.dtype)
         if index is None:
             array = stop(array) if is_constant else array
-            results.append(_box(call.cls.__name__, array, requires_grad=recording and not constant))
+            results.append(_box(name, array, requires_grad=recording and not constant))
         else:
             tensor = tensors[index]
-            refuse_escape(array, tensor, call.cls.__name__)
+            refuse_escape(array, tensor, name)
             storage = tensor._storage
             storage.write(keep_derivative(storage.array, array) if is_constant else array)
             results.append(tensor.detach() if is_constant else tensor)

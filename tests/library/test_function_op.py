@@ -584,3 +584,44 @@ def test_the_first_call_of_a_function_on_arrays_may_be_in_a_program() -> None:
 def test_a_trace_does_not_read_the_annotations_of_a_rule(monkeypatch):
     monkeypatch.setattr("oplib.library.derivatives.formula.infer_kind", None)
     assert jax.grad(lambda v: Plain.apply(v).sum())(jnp.array([1.0, 2.0])).tolist() == [6.0, 12.0]
+
+
+class AddTwice(Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.mark_dirty(a)
+        a.add_(1.0)
+        return a.add_(b)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, grad
+
+
+@pytest.mark.spec("D.44")
+@pytest.mark.parametrize(
+    ("take", "told"),
+    [
+        (lambda d: (d[:1].expand(3), oplib.ones(3)), "refers to a single memory location"),
+        (lambda d: (d, d[0]), "an argument shares memory with a written one"),
+        (lambda d: (d[1:], d[:2]), "an argument shares memory with a written one"),
+    ],
+)
+def test_a_write_of_a_function_in_a_trace_is_refused_where_memory_is_shared(take, told):
+    def run(array):
+        d = Tensor.from_array(array).clone()
+        with pytest.raises(AutogradError, match=told):
+            AddTwice.apply(*take(d))
+        return d.array
+
+    assert jax.jit(run)(jnp.arange(3.0)).tolist() == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.spec("D.44")
+def test_a_write_of_a_function_beside_what_it_reads_works_in_a_trace():
+    def run(array):
+        d = Tensor.from_array(array).clone()
+        AddTwice.apply(d[1:], d[0])
+        return d.array
+
+    assert jax.jit(run)(jnp.arange(3.0)).tolist() == run(jnp.arange(3.0)).tolist() == [0.0, 2.0, 3.0]

@@ -410,25 +410,29 @@ def refuse_writes(tensors: Sequence[Any], op: str) -> None:
             owner.check_mode()
 
 
-def refuse_shared_memory(tensors: Sequence[Any], op: str) -> None:
+def refuse_shared_memory(tensors: Sequence[Any], op: str, *, readers: Sequence[Any] = ()) -> None:
     """Raises if two of the tensors that one call gives new values share a memory location.
 
     Args:
         tensors: the Tensors to write.
         op: what writes them.
+        readers: the other arguments, if they would not see the writes.
     """
-    if _have_own_memory(tensors) or len({tensor._storage.owner for tensor in tensors}) == len(tensors):
+    both = *tensors, *readers
+    if _have_own_memory(both) or len({tensor._storage.owner for tensor in both}) == len(both):
         return
     parts: dict[int, list[tuple[int, int, Any]]] = {}
-    for tensor in tensors:
+    for number, tensor in enumerate(both):
         below, chain, starts = find_way(tensor._storage)
-        size, owner = below.spec.size, below.owner
+        size, owner, is_written = below.spec.size, below.owner, number < len(tensors)
+        part = tensor, is_written, (size,), ((1,), 0)
         if chain is None:
-            parts.setdefault(id(owner), []).append((0, size - 1, (tensor, (size,), ((1,), 0))))
+            parts.setdefault(id(owner), []).append((0, size - 1, part))
         elif 0 not in chain.shape and chain.is_strided and not any(isinstance(s, Tracer) for s in starts):
             strides, offset = chain.lay_out(starts)
             last = offset + sum(step * (n - 1) for step, n in zip(strides, chain.shape, strict=True))
-            parts.setdefault(id(owner), []).append((offset, last, (tensor, chain.shape, (strides, offset))))
+            part = tensor, is_written, chain.shape, (strides, offset)
+            parts.setdefault(id(owner), []).append((offset, last, part))
     for group in parts.values():
         _compare_parts(sorted(group, key=lambda part: part[:2]), op)
 
@@ -441,14 +445,20 @@ def _have_own_memory(tensors: Sequence[Any]) -> bool:
 
 def _compare_parts(parts: Sequence[tuple[int, int, Any]], op: str) -> None:
     """Raises if two parts of one memory overlap. They are in order of their first items."""
-    for number, (_, last, (tensor, *own)) in enumerate(parts):
-        for first, _, (other, *others) in parts[number + 1 :]:
+    for number, (_, last, (tensor, is_written, *own)) in enumerate(parts):
+        for first, _, (other, is_other_written, *others) in parts[number + 1 :]:
             if first > last:
                 break
+            if not (is_written or is_other_written):
+                continue
             if np.intersect1d(find_positions(*own), find_positions(*others)).size:
+                why = (
+                    "two written arguments share memory, and each has a new value for it"
+                    if is_written and is_other_written
+                    else "an argument shares memory with a written one, and in a trace does not see it"
+                )
                 raise AutogradError(
-                    f"{op}: unsupported operation: two written arguments share memory, and each has a new "
-                    f"value for it. Got {describe(tensor._storage.spec)} and "
+                    f"{op}: unsupported operation: {why}. Got {describe(tensor._storage.spec)} and "
                     f"{describe(other._storage.spec)}. Write into a clone() of one, or in two calls."
                 )
 
