@@ -12,6 +12,7 @@ from typing import Any
 
 from oplib.autograd.array_functions.array_function import has_gradient
 from oplib.autograd.nodes.gradient_representation import ARRAYS
+from oplib.autograd.recording.in_place import check_may_write
 from oplib.autograd.user_functions.array_call import ArrayCall, HeldContext
 from oplib.autograd.user_functions.function_node import refuse_gradient
 from oplib.errors import AutogradError
@@ -65,6 +66,8 @@ def _apply_to_tensors(op: Any, call: ArrayCall, tensors: Sequence[Tensor]) -> An
     if places:
         written = [tensors[index] for index in places]
         refuse_writes(written, name)
+        for tensor in written:
+            check_may_write(tensor, name, tensors)
         readers = [tensor for index, tensor in enumerate(tensors) if index not in places]
         refuse_shared_memory(written, name, readers=readers)
     recording = modes.grad_enabled and any(tensor._requires_grad for tensor in tensors)

@@ -605,6 +605,7 @@ class AddTwice(Function):
         (lambda d: (d[:1].expand(3), oplib.ones(3)), "refers to a single memory location"),
         (lambda d: (d, d[0]), "an argument shares memory with a written one"),
         (lambda d: (d[1:], d[:2]), "an argument shares memory with a written one"),
+        (lambda d: (d.detach(), d), "an argument shares memory with a written one"),
     ],
 )
 def test_a_write_of_a_function_in_a_trace_is_refused_where_memory_is_shared(take, told):
@@ -625,3 +626,15 @@ def test_a_write_of_a_function_beside_what_it_reads_works_in_a_trace():
         return d.array
 
     assert jax.jit(run)(jnp.arange(3.0)).tolist() == run(jnp.arange(3.0)).tolist() == [0.0, 2.0, 3.0]
+
+
+@pytest.mark.spec("D.44")
+@pytest.mark.parametrize("take", [lambda leaf: leaf, lambda leaf: leaf[1:]])
+def test_a_write_of_a_function_into_a_leaf_is_refused_in_a_body(take):
+    def body(carry, x):
+        target = take((x * 1.0).detach().requires_grad_())
+        AddTwice.apply(target, oplib.ones(()))
+        return carry, target
+
+    with pytest.raises(AutogradError, match="leaf Variable that requires grad"):
+        oplib.scan(body, oplib.tensor(0.0), oplib.ones(2, 3))
