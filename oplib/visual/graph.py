@@ -25,6 +25,8 @@ from .traversal import list_tensors
 MOST_TEXT = 2_000
 """The most nodes that ``str`` shows one by one."""
 
+_CURE = ": oplib.visual.first_nan(step) finds the call"
+
 
 class Graph:
     """The graph of a loss. Make it with :func:`graph`.
@@ -54,10 +56,7 @@ class Graph:
 
         It opens and closes boxes, and has views of ops, saved memory and gradients.
         """
-        losses = [] if self.gradients is None else [tensor.item() for tensor in self._tensors]
-        cure = ": oplib.visual.first_nan(step) finds the call"
-        facts = [f"loss {loss:.6g}{'' if cmath.isfinite(loss) else cure}" for loss in losses]
-        return write_page(self.nodes, self.gradients, self.label, facts)
+        return write_page(self.nodes, self.gradients, self.label, self._describe_losses())
 
     def dot(self) -> str:
         """Returns the graph in the language of Graphviz. It needs no package."""
@@ -87,15 +86,21 @@ class Graph:
         return count_saved(self.nodes)
 
     def __str__(self) -> str:
+        losses = [f"{text}\n" for text in self._describe_losses() if _CURE in text]
         if len(self.nodes) <= MOST_TEXT:
-            return graph_text(self._tensors, params=self._params)
+            return "".join([*losses, graph_text(self._tensors, params=self._params)])
         rows = [
             [row.function, row.place, f"{row.nodes} nodes", format_bytes(row.nbytes), _show_ops(row)]
             for row in self.summary()
         ]
         roots = ", ".join(map(describe, self._tensors))
         head = f"{len(self.nodes)} nodes behind {roots}, {format_bytes(self.nbytes)} saved; by function:"
-        return "\n".join([head, *align(rows)])
+        return "".join([*losses, "\n".join([head, *align(rows)])])
+
+    def _describe_losses(self) -> list[str]:
+        """Returns the losses whose backward was run; one that is not finite with what finds the cause."""
+        losses = [] if self.gradients is None else [tensor.item() for tensor in self._tensors]
+        return [f"loss {loss:.6g}{'' if cmath.isfinite(loss) else _CURE}" for loss in losses]
 
     def __repr__(self) -> str:
         return f"<oplib graph of {self.label}: {len(self.nodes)} nodes, {format_bytes(self.nbytes)} saved>"

@@ -83,11 +83,12 @@ def test_the_html_of_a_hundred_nodes_is_small_and_holds_its_source_lines():
 
 def test_a_loss_that_is_nan_names_the_call_that_finds_its_cause():
     x = oplib.tensor([-1.0, 4.0], requires_grad=True)
-    assert (
-        "<b>loss nan: oplib.visual.first_nan(step) finds the call</b>"
-        in graph(x.log().sum(), run=True).html()
-    )
-    assert "<b>loss 6</b>" in graph((x * 2).sum(), run=True).html()
+    cure = "loss nan: oplib.visual.first_nan(step) finds the call"
+    bad, fine = graph(x.log().sum(), run=True), graph((x * 2).sum(), run=True)
+    assert f"<b>{cure}</b>" in bad.html()
+    assert str(bad).splitlines()[0] == cure
+    assert "<b>loss 6</b>" in fine.html()
+    assert "loss" not in str(fine)
 
 
 def test_the_page_needs_no_network():
