@@ -40,7 +40,10 @@ class WriteBack:
         self._fresh = _sort_writes([write for write in effects.writes if write[1] in fresh], at)
         self._stored = _sort_writes([write for write in effects.writes if write[1] not in {*fresh, None}], at)
         self._counted = [(at[operand], count) for operand, output, count in effects.writes if output is None]
-        self._take_written = make_gather([at[operand] for operand, _, count in effects.writes if count])
+        # a Tensor whose `data` was assigned counts its writes in its first alias
+        counted = [operand for operand, _, count in effects.writes if count]
+        counted += [operand for operand, alias, _ in effects.alias_writes if not alias]
+        self._take_written = make_gather([at[operand] for operand in counted])
         storages = list(enumerate(effects.new_storages))
         self._showing = [(number, new) for number, new in storages if new.base is not None]
         others = (effects.new_grads, effects.attributes, effects.storages, self._showing)

@@ -512,6 +512,25 @@ def test_a_write_through_data_leaves_a_view_of_a_no_grad_block_its_history_as_in
     assert run(oplib.jit) == run(lambda function: function) == (True, True, [2, 2], 0, 0)
 
 
+def test_a_write_into_assigned_data_makes_a_view_of_a_no_grad_block_stale_as_in_the_plain_run():
+    def run(compile_):
+        weight = oplib.ones(2, 2, requires_grad=True)
+        weight.data = oplib.full((2, 2), 3.0)
+        with oplib.no_grad():
+            view = weight[0]
+
+        def step():
+            with oplib.no_grad():
+                weight.mul_(2)
+
+        compile_(step)()
+        with pytest.raises(oplib.errors.AutogradError, match="created in no_grad mode"):
+            _ = view.grad_fn
+        return view.tolist(), weight._version, view._version
+
+    assert run(oplib.jit) == run(lambda function: function) == ([6, 6], 1, 1)
+
+
 @pytest.mark.spec("J.4", "J.7")
 def test_a_returned_object_that_was_replaced_is_the_new_one():
     holder = SimpleNamespace(mark=object(), weight=oplib.ones(2))
