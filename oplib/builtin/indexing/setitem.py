@@ -16,7 +16,7 @@ from oplib.builtin.in_place import require_tensor_to_write, store_in_place, stor
 from oplib.builtin.kernels.promotion import convert_number
 from oplib.builtin.single_ops import ops
 from oplib.tensor import Tensor
-from oplib.tensor.dtypes import names as dtypes
+from oplib.tensor.dtypes.rules import HALF
 from oplib.tensor.views import ViewStorage
 from oplib.tensor.views.chain import number_to_array
 
@@ -34,7 +34,6 @@ from .subscripts import (
     require_indices,
 )
 
-_HALF = frozenset({dtypes.float16, dtypes.bfloat16})
 _NUMBERS = (bool, int, float, complex)
 _PLAIN = frozenset(_NUMBERS)
 
@@ -101,7 +100,7 @@ def _is_itself(target: Tensor, value: Any) -> bool:
 
 def _to_value(input: Tensor, value: Any, dtype: Any) -> Any:
     """Returns a Tensor or an array as it is, and any other value as an array of the dtype, if it fits."""
-    if dtype not in _HALF or isinstance(value, complex):  # half precision gives inf, as in torch
+    if dtype not in HALF or isinstance(value, complex):  # half precision gives inf, as in torch
         check_fits("setitem_", input, value)
     return value if isinstance(value, (Tensor, jax.Array)) else convert_number(value, dtype)
 

@@ -22,10 +22,10 @@ from oplib.builtin.rows.row import Function
 from oplib.errors import ArgumentError
 from oplib.tensor import get_default_dtype, result_dtype, scalar_dtype
 from oplib.tensor.dtypes import names as dtypes
-from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL, saturate
+from oplib.tensor.dtypes.rules import COMPLEX, HALF, INTEGRAL, saturate
+from oplib.tensor.shapes.broadcasting import broadcast_in_dim
 
 Dtype = np.dtype[Any]
-_HALF = frozenset({dtypes.float16, dtypes.bfloat16})
 _PYTHON_KINDS = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 
 
@@ -139,12 +139,12 @@ def broadcast_to(array: Any, shape: tuple[int, ...]) -> Any:
     """Broadcasts one array to a shape that is known to fit."""
     if array.shape == shape:
         return array
-    return lax.broadcast_in_dim(array, shape, tuple(range(len(shape) - array.ndim, len(shape))))
+    return broadcast_in_dim(array, shape, tuple(range(len(shape) - array.ndim, len(shape))))
 
 
 def compute_dtype(dtype: Dtype, operands: Sequence[Any]) -> Dtype:
     """Returns single precision for half precision beside a Python number: it is rounded once, as in torch."""
-    return dtypes.float32 if dtype in _HALF and any(map(is_number, operands)) else dtype
+    return dtypes.float32 if dtype in HALF and any(map(is_number, operands)) else dtype
 
 
 def elementwise(
@@ -186,7 +186,7 @@ def in_single(function: Function) -> Function:
 
     def computed(*arrays: Any) -> Any:
         dtype = arrays[0].dtype
-        if dtype not in _HALF:
+        if dtype not in HALF:
             return function(*arrays)
         wide = [lax.convert_element_type(array, dtypes.float32) for array in arrays]
         return lax.convert_element_type(function(*wide), dtype)
@@ -207,7 +207,7 @@ def get_items(get: Function, array: Any, *indices: Any) -> Any:
         array: the items.
         *indices: arrays of integers.
     """
-    return _pick_halves(get, array, *indices) if array.dtype in _HALF else get(array, *indices)
+    return _pick_halves(get, array, *indices) if array.dtype in HALF else get(array, *indices)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))

@@ -14,7 +14,8 @@ from oplib.tracebacks import entry_point
 
 from . import names as dtypes
 
-FLOATING = frozenset({dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64})
+HALF = frozenset({dtypes.float16, dtypes.bfloat16})
+FLOATING = HALF | {dtypes.float32, dtypes.float64}
 FLOAT8 = frozenset({dtypes.float8_e4m3fn, dtypes.float8_e4m3fnuz, dtypes.float8_e5m2, dtypes.float8_e5m2fnuz})
 COMPLEX = frozenset({dtypes.complex64, dtypes.complex128})
 SIGNED = frozenset({dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64})

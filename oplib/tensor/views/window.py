@@ -12,6 +12,8 @@ from jax import lax
 from jax.core import Tracer
 from jax.sharding import AxisType
 
+from oplib.tensor.shapes.broadcasting import broadcast_in_dim
+
 from .frame import Frame, Layout, Merge, Shape, Starts
 
 
@@ -69,7 +71,10 @@ class Window(Frame):
         if self._dropped or self._kept != list(range(len(self._kept))):
             part = lax.transpose(part, (*self._kept, *self._dropped))
             part = lax.squeeze(part, tuple(range(len(self._kept), part.ndim)))
-        return part if part.shape == self.shape else lax.broadcast_in_dim(part, self.shape, self._shown)
+        if part.shape == self.shape:
+            return part
+        spread = lax.broadcast_in_dim if self.is_injective else broadcast_in_dim
+        return spread(part, self.shape, self._shown)
 
     def _cut(self, whole: Any, starts: Sequence[Any]) -> Any:
         full = self._spread(starts)

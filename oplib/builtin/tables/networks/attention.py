@@ -16,11 +16,12 @@ from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, find_com
 from oplib.builtin.rows.row import Row
 from oplib.errors import ArgumentError
 from oplib.tensor.dtypes import names as dtypes
+from oplib.tensor.dtypes.rules import HALF
+from oplib.tensor.shapes.broadcasting import broadcast_in_dim
 
 from .dropout import broadcast_like, draw_kept, drop
 
 NAME = "scaled_dot_product_attention"
-HALF = (dtypes.float16, dtypes.bfloat16)
 _config: Any = jax.config  # its attributes are made at run time
 
 # Checks of arguments ----------------------------------------------------------------------------------------
@@ -70,7 +71,7 @@ def _repeat(array: Any, times: int) -> Any:
     """Repeats each head; unlike ``jnp.repeat`` this allows arrays spread over an explicit mesh."""
     *batch, heads, length, width = array.shape
     axes = (*range(array.ndim - 2), array.ndim - 1, array.ndim)
-    repeated = lax.broadcast_in_dim(array, (*batch, heads, times, length, width), axes)
+    repeated = broadcast_in_dim(array, (*batch, heads, times, length, width), axes)
     return lax.reshape(repeated, (*batch, heads * times, length, width))
 
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from oplib.builtin.kernels.promotion import check_dtypes, in_single, strong
+from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, in_single, strong
 from oplib.builtin.kernels.windows import check_numbers, repeat_for_axes
 from oplib.builtin.rows.row import NetworkRow, Row
 from oplib.errors import ArgumentError, describe
@@ -78,7 +78,7 @@ def _check_sizes(op: str, input: Any, weight: Any, *, pads: Any, holes: Sequence
 def _add_bias(result: Any, bias: Any, rank: int) -> Any:
     if bias is None:
         return result
-    return result + jnp.broadcast_to(lax.reshape(bias, (1, bias.size, *(1,) * rank)), result.shape)
+    return result + broadcast_to(lax.reshape(bias, (1, bias.size, *(1,) * rank)), result.shape)
 
 
 def _same_padding(sizes: Sequence[int], dilation: Sequence[int]) -> list[tuple[int, int]]:

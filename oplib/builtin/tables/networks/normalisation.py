@@ -17,8 +17,7 @@ from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, DimensionError
 from oplib.library import Derivative
 from oplib.tensor.dtypes import names as dtypes
-
-_HALF = frozenset({dtypes.float16, dtypes.bfloat16})
+from oplib.tensor.dtypes.rules import HALF
 
 # Softmax ----------------------------------------------------------------------------------------------------
 
@@ -153,7 +152,7 @@ def _rms_norm(
 ) -> Any:
     axes = _check_shape(input, normalized_shape, weight)
     shape = (1,) * axes[0] + tuple(normalized_shape)
-    precision = dtypes.float32 if input.dtype in _HALF else input.dtype
+    precision = dtypes.float32 if input.dtype in HALF else input.dtype
     small = float(jnp.finfo(precision).eps) if eps is None else eps
 
     def compute(x: Any, w: Any) -> Any:
@@ -165,7 +164,7 @@ def _rms_norm(
 
 def _check_parameters(input: Any, *parameters: Any) -> None:
     """Checks that parameters have the dtype of the input; half precision also allows float32 parameters."""
-    allowed = {input.dtype, dtypes.float32} if input.dtype in _HALF else {input.dtype}
+    allowed = {input.dtype, dtypes.float32} if input.dtype in HALF else {input.dtype}
     if any(parameter is not None and parameter.dtype not in allowed for parameter in parameters):
         raise ArgumentError(
             "expected the parameters to have the dtype of the input", "Convert them: tensor.to(dtype)."

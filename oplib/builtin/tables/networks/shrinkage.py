@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.promotion import check_dtypes, in_single, strong, to_floating
+from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, in_single, strong, to_floating
 from oplib.builtin.rows.row import NetworkRow
 from oplib.builtin.tables.pointwise.basic import find_size
 from oplib.errors import ArgumentError
@@ -81,7 +81,7 @@ def _prelu(input: Any, weight: Any) -> Any:
             "the weight has one number, or one for each channel", f"Give {channels} of them, or one."
         )
     shape = (1, channels, *(1,) * (input.ndim - 2)) if weight.size > 1 else (1,) * input.ndim
-    factor = jnp.broadcast_to(lax.reshape(weight, shape), input.shape)
+    factor = broadcast_to(lax.reshape(weight, shape), input.shape)
     return jnp.where(input > 0, input, factor * input)
 
 
