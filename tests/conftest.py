@@ -56,8 +56,17 @@ def without_warnings() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def small_heap() -> Iterator[None]:
+    """Hides from the garbage collector what other tests have made: each collection walks all objects."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture
-def collector_off() -> Iterator[None]:
+def collector_off(small_heap: None) -> Iterator[None]:
     """Switches off the garbage collector, so that objects are freed by reference count alone."""
     gc.collect()
     gc.disable()

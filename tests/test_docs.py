@@ -103,8 +103,10 @@ def keeping_log_levels():
 
 @pytest.mark.usefixtures("forget_ops")
 @pytest.mark.parametrize("page", PAGES, ids=name_page)
-def test_the_code_of_a_page_prints_what_the_page_shows(page):
+def test_the_code_of_a_page_prints_what_the_page_shows(page, request):
     skip_without(page.read_text())
+    if "visual.memory(" in page.read_text():
+        request.getfixturevalue("small_heap")
     counters.clear()  # other tests of this process have counted
     with keeping_log_levels():
         check_page(page.read_text(), str(page))
@@ -207,8 +209,10 @@ class Finder(doctest.DocTestFinder):
 
 @pytest.mark.usefixtures("forget_ops")
 @pytest.mark.parametrize("name", MODULES)
-def test_the_docstring_examples_of_a_module_are_right(name):
+def test_the_docstring_examples_of_a_module_are_right(name, request):
     module = importlib.import_module(name)
+    if name == "oplib.visual.memory":
+        request.getfixturevalue("small_heap")
     said = io.StringIO()
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     # The examples of composed functions get their import when the function is written.

@@ -17,7 +17,8 @@ import oplib
 from oplib.visual import memory
 from oplib.visual.memory import MemoryReport, MemoryRow
 
-pytestmark = pytest.mark.slow  # each look goes through all objects of the process
+# each look goes through all objects of the process
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_heap")]
 
 SIZE = 7919  # no other array of the tests has this size
 

@@ -18,7 +18,7 @@ import oplib
 from oplib.errors import ArgumentError, TracingError
 from oplib.library import CustomOpDef, custom_op, opcheck
 
-pytestmark = [pytest.mark.usefixtures("with_64_bits", "forget_ops"), pytest.mark.spec("D.34")]
+pytestmark = [pytest.mark.usefixtures("small_heap", "with_64_bits", "forget_ops"), pytest.mark.spec("D.34")]
 X = np.array([1.0, 2.0])
 WEIGHT, FIXED = oplib.ones(2, requires_grad=True), oplib.ones(2)
 

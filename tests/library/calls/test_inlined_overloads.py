@@ -147,7 +147,7 @@ def test_code_is_written_anew_for_a_rule_that_is_registered_later(scale: Any) ->
 
 
 @pytest.mark.fast_path
-@pytest.mark.usefixtures("told_already")
+@pytest.mark.usefixtures("small_heap", "told_already")
 def test_code_that_is_gone_leaves_no_objects_of_former_records(scale: Any) -> None:
     x, y = leaf(X), leaf(Y)
     records, sizes = [], []
