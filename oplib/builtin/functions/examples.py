@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 from inspect import cleandoc
-from pathlib import Path
+from pkgutil import get_data
 
 
 @cache
 def read_examples() -> dict[str, str]:
     """Returns the examples by name, each as the lines that a docstring shows."""
-    text = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
+    text = (get_data(__name__, "examples.txt") or b"").decode()
     return dict(block.split("\n", 1) for block in text.rstrip("\n").split("\n\n"))
 
 
