@@ -40,11 +40,8 @@ LOOPS: dict[str, Callable[[], Round]] = {}
 SHAPES = 50
 """Of a program that is compiled for each: a warm-up sees all of them."""
 
-WARM_UP = 200
-"""Rounds in which caches of a bounded size are filled."""
-
 LEAST = 200
-"""Rounds after the warm-up, however long they take: what one of them leaves shows."""
+"""Rounds of a run, however long they take: what one of them leaves shows. Its warm-up has as many."""
 
 REFUSED = 7
 """The status of a forked child whose calls were refused with their cure."""
@@ -297,7 +294,8 @@ def read_resident() -> int:
 
 def count_objects() -> Counter[str]:
     """Returns how many objects of each type the collector knows."""
-    gc.collect()
+    while gc.collect():  # JAX's caches drop an entry after its key
+        pass
     return Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
 
 
@@ -324,26 +322,27 @@ def fork_once(run_round: Round) -> int:
 def run_loop(name: str, rounds: int, seconds: float) -> dict[str, Any]:
     """Runs a loop, and returns by how much it grew after a warm-up; forks and spawns a process in the middle.
 
+    The warm-up fills caches of a bounded size. It is as long as the run, since those of JAX fill slowly.
+
     Args:
         name: the loop.
         rounds: its rounds after the warm-up, at most.
-        seconds: the time after which it ends sooner.
+        seconds: the time of the warm-up after which both have fewer.
     """
-    run_round = LOOPS[name]()
-    for number in range(WARM_UP):
-        run_round(number)
+    run_round, end, count = LOOPS[name](), time.monotonic() + seconds, 0
+    while count < LEAST or (count < rounds and time.monotonic() < end):
+        run_round(count)
+        count += 1
     found: dict[str, Any] = {"fork": fork_once(run_round) if hasattr(os, "fork") else REFUSED}
     spawned = multiprocessing.get_context("spawn").Process(target=run_few, args=(name,))
     spawned.start()
     spawned.join()
-    objects, resident, end = count_objects(), read_resident(), time.monotonic() + seconds
-    done = 0
-    while done < LEAST or (done < rounds and time.monotonic() < end):
-        run_round(WARM_UP + done)
-        done += 1
+    objects, resident = count_objects(), read_resident()
+    for number in range(count, 2 * count):
+        run_round(number)
     grown = dict((count_objects() - objects).most_common(12))
     kilobytes = (read_resident() - resident) // 1024
-    return {**found, "spawn": spawned.exitcode, "rounds": done, "objects": grown, "kilobytes": kilobytes}
+    return {**found, "spawn": spawned.exitcode, "rounds": count, "objects": grown, "kilobytes": kilobytes}
 
 
 if __name__ == "__main__":
