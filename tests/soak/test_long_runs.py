@@ -25,7 +25,7 @@ MOST_OBJECTS = 100
 """By which one type may grow: half of the least rounds. Caches that a round fills once are bounded."""
 
 MOST_KILOBYTES = 3072
-"""The allocator takes up to 1 MB in the first thousand rounds of a loop that traces, and 0.2 in later ones."""
+"""The allocator takes up to 1 MB in the first thousand rounds of a loop that traces, and 0.2 MB later."""
 
 
 @pytest.mark.parametrize("name", LOOPS)
