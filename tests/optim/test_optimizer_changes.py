@@ -51,7 +51,8 @@ class Twins:
             array = jnp.full(PARTS[name], 0.25 * self.count, DTYPES[name])
             self.params[name].grad = oplib.Tensor.from_array(array)
 
-    def step(self):
+    def step_and_compare(self):
+        """Makes a step of both, and asserts that parameters and state are equal."""
         grads = {name: param.grad for name, param in self.params.items()}
         filled = {
             name: jnp.zeros(PARTS[name], DTYPES[name]) if grad is None else grad.detach().clone().array
@@ -194,14 +195,14 @@ def test_a_step_after_a_change_is_that_of_optax(name, change):
     twins = Twins(TRANSFORMATIONS[name])
     for _ in range(2):
         twins.give_gradients()
-        twins.step()
+        twins.step_and_compare()
     for _ in range(2):
         twins.give_gradients()
         change(twins)
-        twins.step()
-        twins.step()
+        twins.step_and_compare()
+        twins.step_and_compare()
     twins.give_gradients(["b", "d"])
-    twins.step()
+    twins.step_and_compare()
 
 
 @pytest.mark.slow
@@ -215,7 +216,7 @@ def test_steps_after_many_changes_are_those_of_optax(seed):
             for _ in range(random.integers(3)):
                 list(CHANGES.values())[random.integers(len(CHANGES))](twins)
                 twins.give_gradients()
-        twins.step()
+        twins.step_and_compare()
 
 
 def test_a_changed_hyperparameter_counts_from_the_next_step_on():
@@ -224,7 +225,7 @@ def test_a_changed_hyperparameter_counts_from_the_next_step_on():
         twins.optimizer.hyperparams["learning_rate"] = rate
         twins.state.hyperparams["learning_rate"] = jnp.float32(rate)
         twins.give_gradients()
-        twins.step()
+        twins.step_and_compare()
 
 
 def test_versions_count_and_what_was_read_keeps_its_value():
@@ -233,7 +234,7 @@ def test_versions_count_and_what_was_read_keeps_its_value():
     kept = twins.params["a"].detach().clone().array, twins.params["a"].array
     versions = [tensor._version for tensor in (*twins.params.values(), *twins.optimizer.state)]
     for _ in range(3):
-        twins.step()
+        twins.step_and_compare()
     after = [tensor._version for tensor in (*twins.params.values(), *twins.optimizer.state)]
     assert [new - old for new, old in zip(after, versions, strict=True)] == [3] * len(after)
     np.testing.assert_array_equal(*kept)
@@ -243,7 +244,7 @@ def test_a_step_invalidates_what_the_tape_has_saved_of_a_parameter():
     twins = Twins(TRANSFORMATIONS["adam"])
     twins.give_gradients()
     loss = (twins.params["a"] ** 2).sum()
-    twins.step()
+    twins.step_and_compare()
     with pytest.raises(AutogradError, match="modified by an inplace operation"):
         loss.backward()
 
@@ -253,7 +254,7 @@ def test_a_view_of_a_parameter_shows_the_step():
     view = twins.params["a"][0]
     for _ in range(2):
         twins.give_gradients()
-        twins.step()
+        twins.step_and_compare()
     np.testing.assert_array_equal(view.detach(), twins.params["a"].detach()[0])
 
 
@@ -321,7 +322,7 @@ def test_parameters_that_come_to_be_parts_of_one_memory_are_both_written(is_warm
 def test_a_step_in_a_trace_is_refused_after_warm_ones():
     twins = Twins(TRANSFORMATIONS["adam"])
     twins.give_gradients()
-    twins.step()
+    twins.step_and_compare()
 
     def run(x):
         twins.optimizer.step()
@@ -335,7 +336,7 @@ def test_a_step_in_a_trace_is_refused_after_warm_ones():
 def test_a_step_of_inference_tensors_is_refused_outside_of_inference_mode():
     twins = Twins(TRANSFORMATIONS["momentum"])
     twins.give_gradients()
-    twins.step()
+    twins.step_and_compare()
     with oplib.inference_mode():
         made = oplib.zeros(2, 3)
     twins.optimizer.state[0] = made
