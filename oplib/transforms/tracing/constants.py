@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from oplib.library.objects.overload import OpOverload
 from oplib.tensor import Generator, Tensor
 from oplib.tracebacks import is_own
 
@@ -56,6 +57,7 @@ _DYNAMIC = frozenset({
 _OF_OBJECTS_MADE = frozenset({"__init__", "__new__", "__post_init__", "__del__", "__repr__", "__str__"})
 _UNNAMED = (list, tuple, types.MethodType, partial, *REFERENCES)
 _BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
+_LEADING = (None, "__dict__", "__wrapped__", "_opoverload", "_overloads")
 _NAME = re.compile(r"\['([^']*)'\](?:\.\w+)?$|\.(\w+)$")  # at the end of a step
 _ITERATING = {
     "CALL_FUNCTION_EX", "DICT_MERGE", "DICT_UPDATE", "GET_ITER", "LIST_EXTEND", "MATCH_MAPPING", "SET_UPDATE",
@@ -248,7 +250,7 @@ class NamesOfCode:
         if isinstance(held, _UNNAMED) or isinstance(path.value, type):
             return True
         name = _get_name(path)
-        is_named = name in self.known or name in {None, "__dict__", "__wrapped__"}
+        is_named = name in self.known or name in _LEADING
         return is_named or path.step.startswith(RULE) or self.reads_all(held, is_on_the_way=False)
 
 
@@ -278,7 +280,7 @@ def read_constants(value: Any, names: set[Any] | None) -> dict[Any, Any]:
         return {index: value[index] for index in indices}
     if isinstance(value, partial):
         return {"func": value.func}
-    if isinstance(value, types.MethodType):
+    if isinstance(value, (types.MethodType, OpOverload)):
         return {}
     if isinstance(value, type):
         listed = vars(value).keys() if names is None else vars(value).keys() & names
@@ -334,8 +336,8 @@ def _identify(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
     if isinstance(value, (logging.Logger, logging.LoggerAdapter)):
         is_asked = not ASKED_LEVELS.isdisjoint(names.known)
         return {"(read_level({}),)": (read_level(value),)} if is_asked else {}
-    if "_opoverload" in getattr(value, "__dict__", ()):  # an op of the user, whose rules may change
-        return {"{}._opoverload.record.version": value._opoverload.record.version}
+    if isinstance(value, OpOverload):  # its kernels and rules may change
+        return {"{}.record.version": value.record.version}
     hidden: dict[str, Any] = {"{}": value} if _hides_state(type(value)) else {}
     return (
         hidden | {"{}.__class__": type(value)} | _identify_attributes(value, names, type(value).__mro__[:-1])

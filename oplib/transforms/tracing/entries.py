@@ -9,6 +9,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from oplib.library.objects.overload import OpOverload
 from oplib.tensor import Tensor
 from oplib.tensor.methods.copying import users_attributes
 from oplib.tracebacks import is_own
@@ -26,7 +27,7 @@ _OF_GLOBALS = {
         "DELETE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS", "LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL"
     )
 }  # fmt: skip
-_WITHOUT = (type, types.ModuleType, types.MethodType, tuple, frozenset, functools.partial)
+_WITHOUT = (type, types.ModuleType, types.MethodType, tuple, frozenset, functools.partial, OpOverload)
 
 
 def read_entries(value: Any) -> dict[Any, Any] | None:

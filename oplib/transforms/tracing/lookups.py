@@ -1,4 +1,4 @@
-"""Lookups: what code asks the process for by a name that stands in it: modules, environment, loggers."""
+"""Lookups: what code asks for by a name that stands in it: modules, ops, environment, loggers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any
+
+from oplib.library.objects.namespace import find_packet, ops
 
 from .entries import list_codes, list_imports
 
@@ -26,7 +28,7 @@ _ENVIRONMENT = (os.environ, os.getenv)
 def list_lookups(function: types.FunctionType, names: frozenset[str]) -> Iterator[tuple[Any, str, str]]:
     """Yields what the code of a function looks up by the names in it, with an expression and a name for it.
 
-    Everything but a module is a tuple, whose items are compared.
+    Everything but a module or an op is a tuple, whose items are compared.
     """
     codes = list(list_codes(function.__code__))
     strings = {constant for code in codes for constant in code.co_consts if isinstance(constant, str)}
@@ -42,6 +44,10 @@ def list_lookups(function: types.FunctionType, names: frozenset[str]) -> Iterato
         _ASKED_ENVIRONMENT & names or any(item is other for item in _ENVIRONMENT for other in held)
     ):
         yield read_environment(words), f"tuple(read_environment({words}))", f"os.environ of {words}"
+    namespaces = [vars(ops)[name] for name in names & vars(ops).keys() - {"oplib"}]
+    for packet in [getattr(namespace, op) for namespace in namespaces for op in names & set(namespace)]:
+        name = packet._qualified_op_name
+        yield packet, f"find_packet({name!r})", name
     if "getLogger" in names and ASKED_LEVELS & names:
         known = sorted({"", function.__module__ or "", *filter(_is_dotted, strings)})
         yield read_levels(known), f"tuple(read_levels({known}))", f"the levels of loggers {known}"
@@ -89,5 +95,5 @@ def _is_dotted(text: str) -> bool:
     return all(map(str.isidentifier, text.split(".")))
 
 
-LOOKUPS = (read_environment, read_level, read_levels, read_loaded)
+LOOKUPS = (find_packet, read_environment, read_level, read_levels, read_loaded)
 """The functions of the expressions."""

@@ -21,6 +21,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from oplib.library.objects.namespace import OpOverloadPacket, OpsNamespaces
+from oplib.library.objects.overload import OpOverload
+from oplib.library.records.record import Record
 from oplib.tensor import Generator, Tensor, default_generator
 from oplib.tensor.methods.copying import users_attributes
 from oplib.tracebacks import is_own
@@ -45,9 +48,9 @@ _OPAQUE = FOREIGN - {
     "_contextvars", "_thread", "argparse", "builtins", "collections", "functools", "oplib", "operator",
     "types", "weakref",
 }  # fmt: skip
-RULE = "{}._opoverload.record."
-"""How the step to a rule of an op begins, which is code of users."""
-_RULES = ("derivative.backward", "derivative.setup_context", "derivative.forward", "vmap")
+RULE = "{}.record."
+"""How the step from an op to a kernel or rule begins, which is code of users."""
+_RULES = ("derivative.backward", "derivative.setup_context", "derivative.forward", "vmap", "fake")
 
 KEYS = "tuple({}.keys())"
 """The step to the keys of a dictionary that are objects. It is gone last."""
@@ -220,10 +223,11 @@ def _list_children(path: CapturedPath) -> Iterator[CapturedPath]:  # noqa: C901 
     elif name_package(type(value)) == "oplib" and "__wrapped__" in getattr(value, "__dict__", ()):
         yield CapturedPath(value.__wrapped__, path, "{}.__wrapped__", path.name)  # made by jit, and the like
         if "_opoverload" in value.__dict__:
-            record = value._opoverload.record
-            for name in _RULES if record.jvp is None else (*_RULES, "jvp.function"):
-                label = f"{path.name}.{name.removeprefix('derivative.')}"
-                yield CapturedPath(attrgetter(name)(record), path, f"{RULE}{name}", label)
+            yield CapturedPath(value._opoverload, path, "{}._opoverload", path.name)
+    elif isinstance(value, OpOverloadPacket):
+        yield CapturedPath(value._overloads, path, "{}._overloads", path.name)
+    elif isinstance(value, OpOverload):
+        yield from _list_rules(path, value.record)
     elif isinstance(value, _COLLECTIONS):
         yield from _list_items(path, value)
         if name_package(type(value)) not in FOREIGN:  # a class of the user may have attributes and methods
@@ -238,8 +242,17 @@ def _list_children(path: CapturedPath) -> Iterator[CapturedPath]:  # noqa: C901 
         yield from _list_class(path, value)
     elif isinstance(value, REFERENCES):
         yield from _list_referent(path, value)
-    elif not isinstance(value, (logging.Logger, logging.LoggerAdapter)):
+    elif not isinstance(value, (logging.Logger, logging.LoggerAdapter, OpsNamespaces)):
         yield from _list_attributes(path, value)
+
+
+def _list_rules(path: CapturedPath, record: Record) -> Iterator[CapturedPath]:
+    """Yields the paths of the kernels and rules of an op."""
+    for platform, kernel in record.kernels.items():
+        yield CapturedPath(kernel, path, f"{RULE}kernels[{platform!r}]", path.name)
+    for name in _RULES if record.jvp is None else (*_RULES, "jvp.function"):
+        label = f"{path.name}.{name.removeprefix('derivative.')}"
+        yield CapturedPath(attrgetter(name)(record), path, f"{RULE}{name}", label)
 
 
 def _list_referent(path: CapturedPath, value: Any) -> Iterator[CapturedPath]:

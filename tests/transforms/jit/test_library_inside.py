@@ -1,6 +1,7 @@
 """The library works inside a compiled function: ops, hooks, checkpoints, optimizers."""
 
 import sys
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -370,3 +371,37 @@ def test_a_kernel_on_tensors_reads_a_global_number_in_each_trace(monkeypatch):
     for number in (2.0, 3.0, 2.0):
         monkeypatch.setattr(sys.modules[__name__], "rate", number)
         assert (step(oplib.ones(1)).item(), oplib.vmap(kernel)(oplib.ones(1)).item()) == (number + 1, number)
+
+
+@pytest.mark.spec("J.21")
+@pytest.mark.usefixtures("forget_ops")
+@pytest.mark.filterwarnings("ignore:numbers_by_name.*Overriding")
+def test_an_op_that_is_found_by_its_name_is_noticed_as_its_function_is(monkeypatch):
+    library = oplib.library.Library("numbers_by_name", "DEF")
+    library.define("scale(Tensor x) -> Tensor")
+    library.impl("scale", lambda x: x * rate + shift)
+    oplib.custom_op("numbers_by_name::other", make_ops()["kernel"])
+    shift = oplib.zeros(1, requires_grad=True)
+    ops, packet = oplib.ops, oplib.ops.numbers_by_name.scale
+    holder, table = SimpleNamespace(op=packet), {"scale": packet.default}
+    forms = [
+        lambda x: oplib.ops.numbers_by_name.scale(x),
+        lambda x: ops.numbers_by_name.scale.default(x),
+        lambda x: getattr(oplib.ops.numbers_by_name, "scale")(x),  # noqa: B009
+        lambda x: holder.op(x),
+        lambda x: table["scale"](x),
+        lambda x: oplib.ops.numbers_by_name.other(x) + shift,
+        packet,
+        packet.default,
+    ]
+    steps = list(map(oplib.jit, forms))
+    for number in (2.0, 3.0):
+        monkeypatch.setattr(sys.modules[__name__], "rate", number)
+        for form, step in zip(forms, steps, strict=True):
+            step(oplib.ones(1)).backward()
+            found = step(oplib.ones(1)).item(), shift.grad.item(), step.compilations
+            shift.grad = None
+            assert found == (form(oplib.ones(1)).item(), 1.0, number - 1)
+    del steps[5]  # of the other op
+    library.impl("scale", lambda x: x * 7)
+    assert [step(oplib.ones(1)).item() for step in steps] == [7.0] * len(steps)
