@@ -29,6 +29,7 @@ from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.entries import restore_entry
 from oplib.transforms.tracing.paths import CapturedPath, Walk
 from oplib.transforms.tracing.program_table import ProgramTable, read_program_settings
+from oplib.transforms.tracing.python_changes import refuse_changes
 from oplib.transforms.tracing.reader import Reader
 from oplib.transforms.tracing.unrepeatable import refuse_unrepeatable
 
@@ -168,7 +169,8 @@ def run_program(
     is_stored = key is not None and not any(isinstance(capture.value, Tracer) for capture in captured)
     candidates = Candidates(walk) if is_stored else None
     known = set[Any]() if candidates is None else candidates.names.known
-    with refuse_unrepeatable(static[0], walk.stateful, known), _refuse_kept(static[0], walk):
+    changes = contextlib.nullcontext() if candidates is None else refuse_changes(static[0], candidates)
+    with changes, refuse_unrepeatable(static[0], walk.stateful, known), _refuse_kept(static[0], walk):
         program, bodies = build(captured)
     read = [capture for body in bodies for capture in body.captured]
     outcome = program.run([*[capture.tensor for capture in read], *arguments])

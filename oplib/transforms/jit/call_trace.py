@@ -39,10 +39,10 @@ from oplib.transforms.tracing.observed_tensor import (
 )
 from oplib.transforms.tracing.paths import CapturedPath
 from oplib.transforms.tracing.pruning import prune
+from oplib.transforms.tracing.python_changes import call_and_compare_state, refuse_changes
 
 from .collector import Collector
 from .effects import Effects, Source
-from .python_changes import call_and_compare_state
 
 tracing = threading.RLock()
 """Held while a function is traced: two traces of one model would see each other's gradients."""
@@ -305,7 +305,8 @@ class Trace:
             return tuple([array if to is None else constrain(array, to) for array, to in arrays])
 
         made = [(tensor, tensor._grad, tensor._storage.owner.array) for tensor, _ in self._collector.made]
-        closed = jax.make_jaxpr(pull)(*specs)
+        with refuse_changes(self.name, self.candidates):
+            closed = jax.make_jaxpr(pull)(*specs)
         self._refuse_changes(made)
         without = frozenset[int]().union(*[paths[number] for number in refused])
         has_edge = [has or index in without for index, has in enumerate(reached)]

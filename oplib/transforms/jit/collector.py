@@ -26,10 +26,16 @@ from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.entries import read_entries, restore_entry
 from oplib.transforms.tracing.observed_tensor import StateSnapshot
 from oplib.transforms.tracing.paths import SCALARS, CapturedPath, Walk, name_package
+from oplib.transforms.tracing.python_changes import (
+    Definitions,
+    UsesOfCode,
+    find_reordered,
+    refuse_change,
+    show_entry,
+)
 
 from .effects import Effects, New, NewEntry, NewTensor, Operand, Source
 from .memory import MemoryAfterCall
-from .python_changes import Definitions, UsesOfCode, find_reordered
 
 _OF_CODE = (types.CellType, types.FunctionType)
 _ABSENT: Any = object()
@@ -245,14 +251,14 @@ class Collector:
         for path, name, held in self._definitions.list_changed():
             if self._uses.read_entry(path, name):
                 setattr(path.value, name, held)
-                self._refuse_change(f"{path.name}.{name}")
+                refuse_change(self._name, f"{path.name}.{name}")
 
     def _refuse_attributes(self, path: CapturedPath, before: dict[Any, Any], now: dict[Any, Any]) -> None:
         """Raises if an attribute of a Tensor from outside was set or deleted."""
         for key in before.keys() | now.keys():
             if before.get(key, _ABSENT) is not now.get(key, _ABSENT):
                 raise TracingError(
-                    f"{self._name}: the attribute {_show_entry(path, key)} of a tensor from outside was "
+                    f"{self._name}: the attribute {show_entry(path, key)} of a tensor from outside was "
                     "changed while the function was traced. A compiled program changes its values, data and "
                     "grad only. Keep the value in a dictionary or in an object of your own."
                 )
@@ -283,7 +289,7 @@ class Collector:
             self.effects.entries.append(NewEntry(number, shown, sources, spec))
         else:
             self._check_unread(*self._snapshot.containers[number], key)
-            where = _show_entry(self._snapshot.containers[number][0], key)
+            where = show_entry(self._snapshot.containers[number][0], key)
             kept = [path.value for path in Walk(value, tensors).tensors.values()]
             self.made += [(tensor, where) for tensor in kept if id(tensor) not in self._candidates.numbers]
 
@@ -292,23 +298,16 @@ class Collector:
         for key in () if isinstance(path.value, (list, deque, set)) else before.keys() - now.keys():
             self._check_unread(path, before, key)
         if find_reordered(path.value, before, now) and self._uses.read_container(path):
-            self._refuse_change(path.name)
+            refuse_change(self._name, path.name)
 
     def _check_unread(self, path: CapturedPath, before: dict[Any, Any], key: Any) -> None:
         """Raises if the code reads an entry that a call does not change again."""
         if key in before and self._uses.read_entry(path, key):
-            self._refuse_change(_show_entry(path, key))
-
-    def _refuse_change(self, place: str) -> None:
-        raise TracingError(
-            f"{self._name}: {place} was changed while the function was traced, and the function reads it. A "
-            "compiled function would not change it again at the next call. Keep what changes in a Tensor "
-            "that the function writes in place, or make it an argument and a result."
-        )
+            refuse_change(self._name, show_entry(path, key))
 
     def _refuse_scalar(self, path: CapturedPath, key: Any, before: Any, after: Any) -> None:
         raise TracingError(
-            f"{self._name}: {_show_entry(path, key)} was changed from {before!r} to {after!r} while the "
+            f"{self._name}: {show_entry(path, key)} was changed from {before!r} to {after!r} while the "
             "function was traced. A compiled function would not change it again at the next call. Make it a "
             "Tensor that the function writes in place, or an argument and a result."
         )
@@ -383,13 +382,3 @@ def _is_constant(part: Any) -> bool:
     if isinstance(part, (Tensor, dict, list, tuple, deque)):
         return False
     return not any(isinstance(leaf, (Tensor, jax.Array)) for leaf in tree_flatten_dataclasses(part)[0])
-
-
-def _show_entry(path: CapturedPath, key: Any) -> str:
-    """Returns how a user would write an entry of a container."""
-    if isinstance(path.value, types.CellType):
-        return path.name
-    if isinstance(path.value, set):
-        return f"an item of {path.name}"
-    is_item = isinstance(path.value, (dict, list, deque))
-    return f"{path.name}[{key!r}]" if is_item else f"{path.name}.{key}"

@@ -71,7 +71,8 @@ def test_an_attribute_that_holds_a_tensor_of_outside_stays():
     w, other, holder = oplib.ones(2), oplib.zeros(2), SimpleNamespace(count=0)
 
     def body(c, x):
-        w.note, holder.count = other, holder.count + 1
+        w.note = other
+        holder.count += 1
         return c + (w * x).sum(), None
 
     oplib.scan(body, oplib.tensor(0.0), oplib.ones(3, 2))

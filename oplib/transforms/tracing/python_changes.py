@@ -6,23 +6,25 @@ place that the code only writes, such as a log, is a side effect of the trace.
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import re
 import types
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, NoReturn
 
 from oplib.config import config
 from oplib.errors import TracingError
 from oplib.modes import ModeState, modes
 from oplib.tensor import get_default_dtype, set_default_dtype
-from oplib.transforms.tracing.candidates import Candidates
-from oplib.transforms.tracing.constants import read_constants
-from oplib.transforms.tracing.entries import list_codes
-from oplib.transforms.tracing.paths import CapturedPath, is_of_others, name_package
-from oplib.transforms.tracing.program_table import KEYED
+
+from .candidates import Candidates
+from .constants import read_constants
+from .entries import MISSING, list_codes, read_entries, restore_entries
+from .paths import CapturedPath, is_of_others, name_package
+from .program_table import KEYED
 
 _WRITERS = frozenset({"add", "append", "appendleft", "clear", "extend", "extendleft", "insert", "update"})
 _LAST_NAME = re.compile(r"\['([^']*)'\](?:\.cell_contents)?$|\.(\w+)$")
@@ -53,8 +55,6 @@ class UsesOfCode:
 
     def read_container(self, path: CapturedPath, keys: Iterable[Any] = ()) -> bool:
         """Whether the code reads a container, under one of the keys that have changed if any are given."""
-        if _is_of_op(path):
-            return False
         places = [_find_place(way) for way in (path, *path.again)]
         return any(name is None or self.read_name(name, frozenset(keys)) for name in places)
 
@@ -68,7 +68,7 @@ class UsesOfCode:
             return self.read_name(key) if is_of_function else self.read_container(path, [key])
         if isinstance(holder, (types.FunctionType, types.ModuleType, type)):
             return self.read_name(key)
-        if is_of_others(type(holder)):
+        if is_of_others(type(holder)) and not isinstance(holder, types.SimpleNamespace):
             return name_package(type(holder)) != "oplib" and self.read_container(path)
         return self.read_name(key)
 
@@ -84,14 +84,6 @@ class UsesOfCode:
                 if step.argval == name
             )
         )
-
-
-def _is_of_op(path: CapturedPath) -> bool:
-    """Whether an op of oplib holds a container, as it holds its compiled code and its counts."""
-    holder: CapturedPath | None = path
-    while holder is not None and not type(holder.value).__module__.startswith("oplib.library."):
-        holder = holder.parent
-    return holder is not None
 
 
 def _is_load(step: dis.Instruction) -> bool:
@@ -166,6 +158,53 @@ class Definitions:
                 method = getattr(change[2], "__func__", None)
                 if method is None or name_package(method) != "oplib":  # a Function's first call sets `apply`
                     yield change
+
+
+@contextlib.contextmanager
+def refuse_changes(name: Any, candidates: Candidates) -> Generator[None]:
+    """Raises if the code in the block changed what the function reads; everything is put back then."""
+    containers = [(path, read_entries(path.value) or {}) for path in candidates.containers]
+    definitions = Definitions(candidates)
+    yield
+    uses = UsesOfCode(candidates)
+    places = [place for path, before in containers for place in _list_read_changes(uses, path, before)]
+    places += [
+        f"{path.name}.{key}" for path, key, _ in definitions.list_changed() if uses.read_entry(path, key)
+    ]
+    if places:
+        for path, before in containers:
+            restore_entries(path.value, before)
+        for path, key, held in definitions.list_changed():
+            setattr(path.value, key, held)
+        refuse_change(name, places[0])
+
+
+def _list_read_changes(uses: UsesOfCode, path: CapturedPath, before: dict[Any, Any]) -> Iterator[str]:
+    now = read_entries(path.value) or {}
+    if find_reordered(path.value, before, now) and uses.read_container(path):
+        yield path.name
+    for key in before | now:
+        if before.get(key, MISSING) is not now.get(key, MISSING) and uses.read_entry(path, key):
+            yield show_entry(path, key)
+
+
+def refuse_change(name: Any, place: str) -> NoReturn:
+    """Raises the error for a place that the function reads, and that was changed while it was traced."""
+    raise TracingError(
+        f"{name}: {place} was changed while the function was traced, and the function reads it. A "
+        "compiled function would not change it again at the next call. Keep what changes in a Tensor "
+        "that the function writes in place, or make it an argument and a result."
+    )
+
+
+def show_entry(path: CapturedPath, key: Any) -> str:
+    """Returns how a user would write an entry of a container."""
+    if isinstance(path.value, types.CellType):
+        return path.name
+    if isinstance(path.value, set):
+        return f"an item of {path.name}"
+    is_item = isinstance(path.value, (dict, list, deque))
+    return f"{path.name}[{key!r}]" if is_item else f"{path.name}.{key}"
 
 
 _OWN_STATE = ("failed_reads", "sequence_nr")  # of the thread, which a trace changes in any case

@@ -8,6 +8,7 @@ from collections import OrderedDict, UserList, deque
 import pytest
 
 import oplib
+from oplib.autograd import Function
 
 SETTINGS = types.ModuleType("settings_of_the_test")
 
@@ -103,6 +104,78 @@ def test_a_change_is_done_at_each_call_or_refused(kind, place):
     served = found[:-1] if found[-1] == "refused" else found
     assert served == expected[: len(served)]
     assert found[-1] == "refused" or len(found) == 3
+
+
+def _in_kernel(step, wrap):
+    library = oplib.library.Library("changes_of_kernels", "DEF")
+    library.define("step(Tensor x) -> Tensor")
+    library.impl("step", step)
+    run = wrap(lambda x: oplib.ops.changes_of_kernels.step(x))
+    return lambda x: (run(x), library)[0]
+
+
+def _in_backward(step, wrap):
+    class Pass(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, grad):
+            return step(grad)
+
+    return _differentiate(wrap(lambda x: Pass.apply(x)))
+
+
+def _in_hook(step, wrap):
+    def pass_on(x):
+        y = x * 1
+        y.register_hook(step)
+        return y
+
+    return _differentiate(wrap(pass_on))
+
+
+def _differentiate(run):
+    def differentiate(x):
+        leaf = oplib.ones(1, requires_grad=True)
+        run(leaf).backward(x)
+        return leaf.grad
+
+    return differentiate
+
+
+FORMS = {
+    "kernel": (_in_kernel, oplib.jit),
+    "backward": (_in_backward, oplib.jit),
+    "hook": (_in_hook, oplib.jit),
+    "scan": (lambda step, _: lambda x: oplib.scan(lambda c, _: (step(c), None), x, None, length=1)[0], None),
+    "cond": (lambda step, _: lambda x: oplib.cond(x.sum() > 0, step, oplib.neg, x), None),
+    "while": (
+        lambda step, _: (
+            lambda x: oplib.while_loop(
+                lambda c: c[1] < 1, lambda c: (step(c[0]), c[1] + 1), (x, oplib.tensor(0))
+            )[0]
+        ),
+        None,
+    ),
+}
+
+
+@pytest.mark.spec("J.23")
+@pytest.mark.usefixtures("forget_ops")
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "place", [pytest.param(place, marks=[pytest.mark.slow] * (place != "attribute")) for place in PLACES]
+)
+def test_a_change_in_code_that_a_program_calls_is_done_at_each_call_or_refused(form, kind, place):
+    make, wrap = FORMS[form]
+    step = _make_step(kind, place)
+    expected = _run(step if wrap is None else make(step, lambda function: function))
+    found = _run(make(_make_step(kind, place), wrap))
+    served = found[:-1] if found[-1] == "refused" else found
+    assert served == expected[: len(served)]
 
 
 @pytest.mark.spec("J.23")
