@@ -125,12 +125,8 @@ def _find_root(total: Any, order: float) -> Any:
 
 def compute_distances(x: Any, y: Any, order: float) -> Any:
     """Returns the norms of the differences of each row of one matrix and each row of another."""
-    return _find_root(_add_differences(order, x, y), order)
-
-
-def _add_differences(order: float, x: Any, y: Any) -> Any:
     away = lax.expand_dims(x, (x.ndim - 1,)) - lax.expand_dims(y, (y.ndim - 2,))
-    return _add_powers(away, order, (x.ndim,), keepdim=False)
+    return compute_norm(away, order, (-1,), keepdim=False)
 
 
 def compute_distances_by_rows(x: Any, y: Any, order: float) -> Any:
@@ -139,10 +135,15 @@ def compute_distances_by_rows(x: Any, y: Any, order: float) -> Any:
     is_known = all(isinstance(size, int) for size in sizes)
     if not is_known or math.prod(sizes) <= _FEW_DIFFERENCES or find_explicit_mesh((x, y)) is not None:
         return compute_distances(x, y, order)
-    # The backward computes the differences of a row again, instead of storing those of all.
-    one = jax.checkpoint(lambda row: _add_differences(order, row, y))
-    totals = lax.map(one, jnp.expand_dims(jnp.moveaxis(x, -2, 0), -2))
-    return _find_root(jnp.moveaxis(jnp.squeeze(totals, -2), 0, -2), order)
+
+    # The sum runs over rows of ``columns``, which XLA adds as vectors. The backward computes the differences
+    # of a row again, instead of storing those of all.
+    @jax.checkpoint
+    def add(row: Any, columns: Any) -> Any:
+        return _add_powers(lax.expand_dims(row, (row.ndim,)) - columns, order, (-2,), keepdim=False)
+
+    totals = lax.map(partial(add, columns=y.mT), jnp.moveaxis(x, -2, 0))
+    return _find_root(jnp.moveaxis(totals, 0, -2), order)
 
 
 def _multiply(x: Any, y: Any) -> Any:
