@@ -13,12 +13,7 @@ from typing import Any
 
 import mpmath as mp
 
-PATH = Path("oplib/builtin/kernels/bessel_coefficients.py")
-HEAD = '''"""Polynomials for Bessel and Airy functions, written by ``tools/bessel_coefficients.py``.
-
-Each is in powers of t, the highest first. ``kernels/bessel.py`` says what t is, and how they are used.
-"""
-'''
+PATH = Path("oplib/builtin/kernels/bessel_coefficients.txt")
 POINTS = 48
 EDGE = 8
 """Where the expansions for large arguments of the ordinary Bessel functions begin."""
@@ -132,21 +127,18 @@ def make_airy() -> dict[str, list[float]]:
 
 
 def make_text() -> str:
-    """Returns the text of the module."""
+    """Returns the text of the file: each name, and below it its numbers, the highest power first."""
     tables: dict[str, list[float]] = {}
     with mp.workdps(40):
         for order in (0, 1):
             tables |= make_ordinary(order) | make_modified(order)
         tables |= make_airy()
-    return HEAD + "".join(f"\n{name} = (\n{_list(numbers)}\n)\n" for name, numbers in sorted(tables.items()))
+    return "".join(f"{name}\n{_list(numbers)}\n" for name, numbers in sorted(tables.items()))
 
 
 def _list(numbers: list[float]) -> str:
     rows = [numbers[start : start + 4] for start in range(0, len(numbers), 4)]
-    lines = [", ".join(map(repr, row)) for row in rows]
-    return "\n".join(
-        f"    *({line})," if len(row) > 1 else f"    {line}," for row, line in zip(rows, lines, strict=True)
-    )
+    return "\n".join(f"  {' '.join(map(repr, row))}" for row in rows)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Bessel functions of orders 0 and 1, and the Airy function Ai: polynomials near 0, expansions further out.
 
 The functions take arrays of at least single precision. The polynomials are those of
-``bessel_coefficients.py``. JAX differentiates the code of this module: each piece reads a number of its own
+``bessel_coefficients.txt``. JAX differentiates the code of this module: each piece reads a number of its own
 where an item belongs to another piece, so that no gradient becomes nan there. For large arguments the phase
 ``x - pi / 4`` is not subtracted, which would lose digits: the sine and cosine of x are combined.
 """
@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pkgutil import get_data
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
 
-from . import bessel_coefficients as numbers
 from .rational import sum_powers
 
 Numbers = Sequence[float]
@@ -35,14 +35,16 @@ class _Order(NamedTuple):
     far: Numbers
 
 
-_ORDERS = (
-    _Order(
-        *(numbers.J0, numbers.Y0, numbers.P0, numbers.Q0, numbers.ZEROS0, numbers.K0_NEAR, numbers.K0_FAR)
-    ),
-    _Order(
-        *(numbers.J1, numbers.Y1, numbers.P1, numbers.Q1, numbers.ZEROS1, numbers.K1_NEAR, numbers.K1_FAR)
-    ),
-)
+def _read_numbers() -> dict[str, Numbers]:
+    """Returns the powers of each polynomial by its name. Each is in powers of t, the highest first."""
+    text = (get_data(__name__, "bessel_coefficients.txt") or b"").decode()
+    rows = [row.split() for row in text.replace("\n ", "").splitlines()]
+    return {name: tuple(map(float, numbers)) for name, *numbers in rows}
+
+
+_NUMBERS = _read_numbers()
+_OF_ORDER = ("J{}", "Y{}", "P{}", "Q{}", "ZEROS{}", "K{}_NEAR", "K{}_FAR")
+_ORDERS = [_Order(*[_NUMBERS[name.format(order)] for name in _OF_ORDER]) for order in (0, 1)]
 
 _SERIES = [
     [(-0.25) ** k / (math.factorial(k) * math.factorial(k + order) * 2**order) for k in range(9, -1, -1)]
@@ -96,16 +98,16 @@ def compute_airy(x: Any) -> Any:
     is_below = (x >= _LOW) & (x < -edge)
     inner = jnp.where(is_below, x, -edge)
     scaled = (2 / (-_NEAR - _LOW)) * (inner - _LOW) - 1
-    below = _multiply_zeros(numbers.AI_ZEROS, inner) * sum_powers(numbers.AI_BELOW, scaled)
-    near = sum_powers(numbers.AI_NEAR, jnp.where(is_near, x, 0) / edge)
+    below = _multiply_zeros(_NUMBERS["AI_ZEROS"], inner) * sum_powers(_NUMBERS["AI_BELOW"], scaled)
+    near = sum_powers(_NUMBERS["AI_NEAR"], jnp.where(is_near, x, 0) / edge)
     outer = jnp.where(is_high & ~jnp.isinf(x), x, edge)
     phase, root = _find_phase(outer)
     share = _find_edge(_NEAR) / phase
-    high = sum_powers(numbers.AI_HIGH, share + share - 1) * lax.exp(-phase) / root
+    high = sum_powers(_NUMBERS["AI_HIGH"], share + share - 1) * lax.exp(-phase) / root
     phase, root = _find_phase(jnp.where(is_low, -x, -_LOW))
     share = _find_edge(-_LOW) / phase
     square = 2 * share * share - 1
-    p, q = sum_powers(numbers.AI_P, square), sum_powers(numbers.AI_Q, square) / phase
+    p, q = sum_powers(_NUMBERS["AI_P"], square), sum_powers(_NUMBERS["AI_Q"], square) / phase
     sine, cosine = lax.sin(phase), lax.cos(phase)
     low = math.sqrt(0.5) * (p * (cosine + sine) + q * (sine - cosine)) / root
     result = _join(x, (is_below, below), (is_near, near), (is_high, high), (is_low, low), at_zero=None)
