@@ -660,6 +660,17 @@ def test_the_explanation_names_what_has_other_keys_or_attributes():
 
 
 @pytest.mark.spec("J.17")
+@pytest.mark.parametrize("count", [8, 9])
+def test_the_explanation_names_at_most_eight_keys(count):
+    config = dict.fromkeys(range(count), 1.0)
+    step = oplib.jit(lambda x: x * config.get("rate", 2.0))
+    step(oplib.ones(2))
+    config["rate"] = 3.0
+    shown = "0, 1, 2, 3, 4, 5, 6, 7" + ", Ellipsis" * (count > 8)
+    assert f"config has other keys than [{shown}]" in step.explain(oplib.ones(2))
+
+
+@pytest.mark.spec("J.17")
 def test_the_explanation_names_the_one_that_has_changed():
     config, options = {"rate": 2.0, "scale": 1.0}, SimpleNamespace(first=1.0, second=1.0)
     step = oplib.jit(lambda x: x * config["rate"] * config["scale"] * options.first * options.second)
