@@ -14,6 +14,7 @@ from oplib.autograd import forward_ad
 from oplib.autograd.array_functions.array_function import ArrayFunction
 from oplib.autograd.recording.formula_node import FormulaNode, call_recorded, make_node_class, record
 from oplib.errors import SavedTensorError, TracingError
+from oplib.library import custom_op
 
 X, Y = np.array([0.3, -0.7], np.float32), np.array([2.0, 5.0], np.float32)
 
@@ -198,3 +199,35 @@ def test_a_recorded_call_carries_tangents() -> None:
     _, expected = jax.jvp(lambda x: product_and_sine(x, Y), (X,), (Y,))
     for one, other in zip(tangents, expected, strict=True):
         np.testing.assert_allclose(one.detach().numpy(), other, rtol=1e-6)
+
+
+def make_sine() -> Any:
+    """Makes a sine whose formula saves the cosine, a value that is neither an input nor an output."""
+
+    @custom_op
+    def sine(x: jax.Array) -> jax.Array:
+        return jnp.sin(x)
+
+    sine.register_autograd(
+        lambda ctx, grad: grad * ctx.saved_tensors[0],
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(jnp.cos(inputs[0])),
+    )
+    return sine
+
+
+def test_a_saved_intermediate_is_differentiated_again() -> None:
+    x = leaf(X)
+    (first,) = oplib.autograd.grad(make_sine()(x).sum(), x, create_graph=True)
+    (second,) = oplib.autograd.grad(first.sum(), x)
+    np.testing.assert_allclose(second.numpy(), -np.sin(X), rtol=1e-6)
+
+
+def test_a_write_into_what_an_intermediate_depends_on_matters_only_when_that_is_computed_again() -> None:
+    x, sine = leaf(X), make_sine()
+    y = [sine(written := x * 1).sum() for _ in range(2)]
+    written.mul_(2)
+    (gradient,) = oplib.autograd.grad(y[1], x, retain_graph=True)
+    np.testing.assert_allclose(gradient.numpy(), np.cos(X), rtol=1e-6)
+    with pytest.raises(SavedTensorError, match="modified by an inplace operation"):
+        oplib.autograd.grad(y[1], x, create_graph=True)
+    oplib.autograd.grad(y[0], x, create_graph=True)  # its own value was not written

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import jax
@@ -82,6 +83,27 @@ def test_a_kernel_that_knows_single_precision_only_is_checked_in_that(x):
     right, wrong = make_op(single), make_op(single, wrong_formula)
     assert opcheck(right, (x,), test_utils="test_gradients")
     assert_fails(wrong, (x,), "test_gradients", GradcheckError, "Jacobian mismatch")
+
+
+@pytest.mark.parametrize(("dtype", "noise", "passes"), [
+    (np.float32, 1e-3, False), (np.float32, 1e-6, True), (np.float64, 1e-7, False), (np.float64, 1e-11, True),
+])  # fmt: skip
+def test_a_formula_that_gives_another_gradient_each_time_is_caught(x, dtype, noise, passes):
+    def kernel(x: np.ndarray) -> np.ndarray:
+        if x.dtype == np.float64 != dtype:
+            raise TypeError("f32 only")
+        return x * x
+
+    turns = itertools.count()
+
+    def formula(ctx, g: np.ndarray):
+        return g * 2 * ctx.saved_tensors[0] + g.dtype.type(noise * (next(turns) % 2))
+
+    op = make_op(kernel, formula)
+    if passes:
+        assert opcheck(op, (x,), test_utils="test_gradients")
+    else:
+        assert_fails(op, (x,), "test_gradients", GradcheckError, "Backward is not reentrant")
 
 
 def test_derivatives_that_are_declared_to_be_others_pass(x):
