@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from oplib.tensor.views.frame import contiguous_strides
 from oplib.tensor.views.index_map import derive_index_map
 
 WHOLE = jnp.arange(6.0).reshape(2, 3) + 0.5
@@ -38,6 +39,10 @@ def test_the_frame_of_a_function_that_moves_items_reads_and_writes_as_it_does(na
     assert frame is not None
     assert (frame.in_shape, frame.shape, frame.is_injective) == (WHOLE.shape, part.shape, is_injective)
     np.testing.assert_array_equal(frame.get(WHOLE, ()), part)
+    assert frame.lay_out(((1, 2), 7), ()) == (
+        contiguous_strides(part.shape),
+        7,
+    )  # its memory is one of its own
     if is_injective:
         written = frame.put(WHOLE, part * 10, ())
         np.testing.assert_array_equal(function(written), part * 10)
