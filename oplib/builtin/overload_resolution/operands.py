@@ -236,7 +236,8 @@ def choose_fill(overloads: Overloads) -> OverloadChoice:
         value = take_operand(value)
         return (on_number if isinstance(value, NUMBERS) else on_tensor).call(input, value)
 
-    return OverloadChoice(function)
+    does_fit = 'check_fits("fill", {0}, {1}) is None'  # else it raises
+    return OverloadChoice(function, Branch(f"{when_number(1)} and {does_fit}", on_number))
 
 
 def choose_copy(overloads: Overloads) -> OverloadChoice:

@@ -30,6 +30,7 @@ from oplib.tensor.inference import InferenceStorage, InferenceTensor
 from oplib.tensor.storage.escape import note_trace
 from oplib.tensor.storage.fresh import LARGE
 from oplib.tensor.storage.overlay import overlays
+from oplib.tensor.views import ViewStorage
 from oplib.tracebacks import CarriedError
 
 from .derived_view import gives_views
@@ -52,7 +53,7 @@ SHARED_OBJECTS: dict[str, Any] = {
 }
 """The objects that the lines of any overload may refer to."""
 for _object in (
-    *(CarriedError, InferenceStorage, InferenceTensor, Storage, Tensor, Tracer),
+    *(CarriedError, InferenceStorage, InferenceTensor, Storage, Tensor, Tracer, ViewStorage),
     *(float, int, isinstance, len, map, prod, str, type),  # an argument may have such a name
     *(
         exchange_for_result,
@@ -170,24 +171,33 @@ _VERSIONS = """
 if {are_any}:
     __node.versions = {versions}
 """
-# A call whose result replaces the array of the first input. It serves calls in which that is no view, the
-# call is not recorded, and the result has its shape and dtype: then nothing else is to be checked or kept.
+# A call whose result replaces the array of the first input, or a part of the array of its base. It serves
+# calls that are not recorded, whose result has the shape and dtype of the input: then nothing else is to be
+# checked or kept.
 # No other thread runs between the two lines that write, see Storage.exchange.
 _IN_PLACE = """
 if {are_tensors}:
     __state = __modes.state
     __storage = {written}._storage
+    __view = None
+    __root = {written}
+    if __storage.__class__ is __ViewStorage and {written}._root is not None:
+        __view, __root, __storage = __storage, {written}._root, __storage.base
     if (
         __storage.__class__ is __Storage
-        and {written}._root is None
+        and __root._root is None
         and {written}._read_only is None
         and not __state.watchers
         and not (__state.grad_enabled and {needed})
     ):
         __array = __storage.array
-        __output = {output}
+        if __view is None:
+            __output = __specialization.run_one({operands})
+        else:
+            __output = __specialization.run_in_view(__view, {operands})
         if (
-            not __isinstance(__output, __Tracer)
+            __output is not None
+            and not __isinstance(__output, __Tracer)
             and (
                 __output.aval is __array.aval
                 or (__output.shape == __array.shape and __output.dtype == __array.dtype)
@@ -201,8 +211,8 @@ if {are_tensors}:
                 __storage.array = __output
                 __storage.version += 1
             if __is_done:
-                if {written}._restricted_views is not None:
-                    __note_write({written})
+                if __root._restricted_views is not None:
+                    __note_write(__root)
                 return {written}
 """
 
@@ -427,13 +437,12 @@ class _CallLines:
 
     def _render_in_place(self) -> str:
         """Returns a call whose result replaces the array of the first input."""
-        _, (output,) = self._call(["__array", *self._read_arrays()[1:]])
         return fill_template(
             _IN_PLACE,
             are_tensors=self._render_class_test("__Tensor"),
             written=self._inputs[0].name,
             needed=_any(f"{tensor.name}._requires_grad" for tensor in self._tensors),
-            output=output,
+            operands=", ".join(["__array", *self._read_arrays()[1:]]),
         )
 
 

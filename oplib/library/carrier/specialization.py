@@ -21,6 +21,9 @@ from oplib.library.derivatives.jvp_rule import Pushed
 from oplib.library.kernels.tracing import any_traced
 from oplib.library.objects.overload import OpOverload
 from oplib.tensor.devices.memory import require_memory
+from oplib.tensor.storage.fresh import is_large
+from oplib.tensor.views import Chain, ViewStorage
+from oplib.tensor.views.chain import Forms
 from oplib.tracebacks import carry_errors
 
 from .bound_call import BoundCall
@@ -114,6 +117,30 @@ class Specialization:
     def buffer_calls(self) -> dict[Hashable, bool]:
         """Whether the result of ``run_in_buffer`` fits into the buffer, by signature."""
         return {}
+
+    @cached_property
+    def _in_views(self) -> dict[Chain, Forms]:
+        return {}
+
+    def run_in_view(self, view: ViewStorage, whole: Any, *others: Any) -> Any:
+        """Runs an op with one result on a view, and puts the result in the place of the view, in one program.
+
+        Args:
+            view: the storage of the view, which is the first argument of the op.
+            whole: the array of its base.
+            *others: the other arrays.
+
+        Returns:
+            The new array of the base; None if the write needs more than one program: the result does not fit
+            into the view, or the base is large.
+        """
+        chain, call = view.chain, self.call
+        forms = self._in_views.get(chain)
+        if forms is None:
+            if call.is_plain or call.is_transient or is_large(chain.in_shape) or not chain.is_injective:
+                return None
+            forms = self._in_views[chain] = Forms(partial(_run_in_view, self.run_one, chain), 1 + len(others))
+        return forms.run(view.starts, whole, *others)
 
     @cached_property
     def function(self) -> ArrayFunction:
@@ -273,6 +300,14 @@ class Specialization:
         inputs = map(self.layout.find_argument, range(plan.input_count))
         plan.names = (*inputs, *name_results(len(plan.outputs)))
         plan.selects = self.overload.record.derivative.selects
+
+
+def _run_in_view(run_one: Callable[..., Any], chain: Chain, whole: Any, *rest: Any) -> Any:
+    *others, starts = rest
+    part = chain.get(whole, starts)
+    result = run_one(part, *others)
+    fits = result.shape == part.shape and result.dtype == part.dtype
+    return chain.put(whole, result, starts) if fits else None
 
 
 def _cast(tangents: Sequence[Any], arrays: Sequence[Any], present: Mask) -> list[Any]:

@@ -54,7 +54,7 @@ class Chain:
         self.is_identity = all(frame.is_identity for frame in frames)
         self.is_large = is_large(self.in_shape) and not self.is_identity and 0 not in self.shape
         self.tape_functions: dict[str, Any] = {}
-        self._forms: dict[str, _Forms] = {}
+        self._forms: dict[str, Forms] = {}
         self._extensions: dict[Frame, tuple[Chain, Combine]] = {}
         self._parts: dict[int, tuple[ref[Any], ref[Any]]] = {}  # base and view, by the id of the base
         self._calls: set[Hashable] = set()  # of large bases
@@ -290,19 +290,8 @@ class Chain:
         """
         forms = self._forms.get(name)
         if forms is None:
-            forms = self._forms[name] = _Forms(partial(function, self), len(arrays))
-        if not starts:
-            return forms.by_operand(*arrays, ())
-        for array in arrays:
-            if array.__class__ is np.ndarray:
-                continue
-            if isinstance(array, Tracer):
-                return forms.function(*arrays, starts)
-            sharding = array.sharding
-            if sharding.__class__ is not SingleDeviceSharding and _needs_static(sharding):
-                is_moving = any(isinstance(start, Tracer) for start in starts)
-                return (forms.function if is_moving else forms.by_static)(*arrays, starts)
-        return forms.by_operand(*arrays, starts_to_array(starts))
+            forms = self._forms[name] = Forms(partial(function, self), len(arrays))
+        return forms.run(starts, *arrays)
 
 
 @lru_cache(maxsize=256)
@@ -311,7 +300,7 @@ def _needs_static(sharding: Any) -> bool:
     return sharding.num_devices > 1 or is_explicit(sharding)
 
 
-class _Forms:
+class Forms:
     """One function of arrays and starts: plain, and compiled in two ways."""
 
     __slots__ = ("by_operand", "by_static", "function")
@@ -328,6 +317,20 @@ class _Forms:
 
         self.by_operand: Callable[..., Any] = jax.jit(run, inline=True)
         self.by_static: Callable[..., Any] = jax.jit(run, inline=True, static_argnums=array_count)
+
+    def run(self, starts: Starts, *arrays: Any) -> Any:
+        """Runs the form that fits the arrays."""
+        if not starts:
+            return self.by_operand(*arrays, ())
+        for array in arrays:
+            if isinstance(array, Tracer):
+                return self.function(*arrays, starts)
+            sharding = getattr(array, "sharding", None)  # arrays of numpy, and numbers, have none
+            is_single = sharding is None or sharding.__class__ is SingleDeviceSharding
+            if not is_single and _needs_static(sharding):
+                is_moving = any(isinstance(start, Tracer) for start in starts)
+                return (self.function if is_moving else self.by_static)(*arrays, starts)
+        return self.by_operand(*arrays, starts_to_array(starts))
 
 
 def _explain(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -17,9 +17,10 @@ import pytest
 
 import oplib
 from oplib import Tensor
-from oplib.errors import AutogradError, RegistrationError
+from oplib.errors import ArgumentError, ArgumentOverflowError, AutogradError, RegistrationError
 from oplib.library import Library, ops, register_autograd
 from oplib.library.calls.inlined_overloads import Branch, inline_overloads
+from oplib.tensor.views import Chain
 from tests.threads import run_in_threads
 
 X, Y = jnp.arange(3.0), jnp.asarray([2.0, 3.0, 5.0])
@@ -296,3 +297,72 @@ def test_a_function_gets_its_code_at_the_second_call_which_this_code_serves() ->
         assert (inspect.getsource(inlined) == before) is (count == 1)
     assert "__is_prepared" not in inspect.getsource(inlined)
     assert "__pattern is " in inspect.getsource(inlined)
+
+
+@pytest.mark.fast_path
+def test_a_write_through_a_view_runs_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = oplib.zeros(4, 4)
+    held = x[1:3, ::2]
+
+    def write() -> None:
+        held.fill_(1)
+        held.mul_(2.0).add_(x[3, :2])
+        x[3] += 1.0
+
+    for _ in range(3):
+        write()
+    with monkeypatch.context() as patch:
+        patch.setattr(Chain, "write", None)  # the second of three programs
+        version = x._version
+        write()
+    assert x._version == version + 5
+    assert x.tolist() == [[0.0] * 4, *[[5.0, 0.0, 5.0, 0.0]] * 2, [4.0] * 4]
+
+
+@pytest.mark.fast_path
+def test_a_result_that_does_not_fit_into_the_view_is_converted_or_refused() -> None:
+    x = oplib.zeros(2, 2, dtype=oplib.float16)
+    whole, integers = oplib.ones(2, 2, dtype=oplib.float16), oplib.ones(2, 2, dtype=oplib.int32)
+    wide = oplib.full((2,), 0.5)
+    for count in range(1, 5):
+        x[0].add_(wide)
+        assert x.tolist() == [[0.5 * count] * 2, [0.0] * 2]
+        with pytest.raises(ArgumentError, match="doesn't match the broadcast shape"):
+            x[:1].add_(whole)  # the result has the shape of the base
+        with pytest.raises(ArgumentError, match="can't be cast"):
+            integers[0].mul_(2.5)
+        with pytest.raises(AutogradError, match="single memory"):
+            x[0, :1].expand(2).add_(1.0)
+    assert integers.tolist() == [[1, 1], [1, 1]]
+
+
+@pytest.mark.fast_path
+def test_a_number_that_does_not_fit_fills_nothing() -> None:
+    x = oplib.zeros(2, dtype=oplib.int8)
+    for _ in range(3):
+        x.fill_(3)
+        with pytest.raises(ArgumentOverflowError, match="without overflow"):
+            x.fill_(300)
+        assert x.tolist() == [3, 3]
+
+
+@pytest.mark.fast_path
+def test_a_write_through_a_view_is_counted_and_recorded_as_before() -> None:
+    leaf = oplib.ones(2, requires_grad=True)
+    for _ in range(3):
+        x = oplib.ones(2, 2)
+        product = leaf * x[0]
+        x[0].mul_(2.0)
+        with pytest.raises(AutogradError, match="modified by an inplace operation"):
+            product.sum().backward()
+        x[1].mul_(leaf)
+        x[0].mul_(3.0)
+        x.sum().backward()
+        assert leaf.grad is not None
+        assert leaf.grad.tolist() == [1.0, 1.0]
+        leaf.grad = None
+        with oplib.no_grad():
+            early = x[1]
+            x[1].mul_(2.0)
+        with pytest.raises(AutogradError, match="no_grad"):
+            early.mul_(2.0)
