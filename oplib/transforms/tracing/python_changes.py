@@ -13,17 +13,19 @@ import types
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import fields
+from functools import cached_property
 from typing import Any, NoReturn
 
 from oplib.config import config
 from oplib.errors import TracingError
 from oplib.modes import ModeState, modes
-from oplib.tensor import get_default_dtype, set_default_dtype
+from oplib.pytree import tree_flatten
+from oplib.tensor import Tensor, get_default_dtype, set_default_dtype
 
 from .candidates import Candidates
 from .constants import read_constants
 from .entries import MISSING, list_codes, read_entries, restore_entries
-from .paths import CapturedPath, is_of_others, name_package
+from .paths import SCALARS, CapturedPath, is_of_others, name_package
 from .program_table import KEYED
 
 _WRITERS = frozenset({"add", "append", "appendleft", "clear", "extend", "extendleft", "insert", "update"})
@@ -184,8 +186,19 @@ def _list_read_changes(uses: UsesOfCode, path: CapturedPath, before: dict[Any, A
     if find_reordered(path.value, before, now) and uses.read_container(path):
         yield path.name
     for key in before | now:
-        if before.get(key, MISSING) is not now.get(key, MISSING) and uses.read_entry(path, key):
+        held = now.get(key)
+        # a cache that was filled with something that does not change serves the next trace too
+        is_filled = key not in before and _is_cache(type(path.value), key, held)
+        if not is_filled and held is not before.get(key, MISSING) and uses.read_entry(path, key):
             yield show_entry(path, key)
+
+
+def _is_cache(cls: type, key: Any, held: Any) -> bool:
+    if isinstance(key, str) and isinstance(getattr(cls, key, None), cached_property):
+        return True
+    return not isinstance(held, SCALARS) and not any(
+        isinstance(leaf, Tensor) for leaf in tree_flatten(held)[0]
+    )
 
 
 def refuse_change(name: Any, place: str) -> NoReturn:

@@ -4,6 +4,7 @@ import gc
 import types
 import weakref
 from collections import OrderedDict, UserList, deque
+from functools import cached_property
 
 import pytest
 
@@ -176,6 +177,32 @@ def test_a_change_in_code_that_a_program_calls_is_done_at_each_call_or_refused(f
     found = _run(make(_make_step(kind, place), wrap))
     served = found[:-1] if found[-1] == "refused" else found
     assert served == expected[: len(served)]
+
+
+@pytest.mark.spec("J.23")
+def test_a_cache_that_code_fills_while_it_is_traced_is_no_change():
+    by_size, holder = {}, Holder()
+
+    def scale(x):
+        if len(x) not in by_size:
+            by_size[len(x)] = (2.0,)
+        if not hasattr(holder, "rates"):
+            holder.rates = [3.0]
+        return x * by_size[len(x)][0] * holder.rates[0] * kept.one
+
+    class Cached:
+        @cached_property
+        def one(self):
+            return 1.0
+
+    kept = Cached()
+    backward = _in_backward(scale, oplib.jit)
+    for size in (1, 1, 2):
+        x = oplib.ones(size)
+        assert oplib.scan(lambda c, _: (scale(c), None), x, None, length=2)[0].tolist() == [36.0] * size
+    by_size.clear()
+    del holder.rates, kept.one
+    assert [backward(oplib.ones(1)).item() for _ in range(3)] == [6.0] * 3
 
 
 @pytest.mark.spec("J.23")
