@@ -124,6 +124,35 @@ def a_leaf_that_asks_for_no_gradient_any_more_gets_none(lib):
 
 
 @PROGRAMS.add
+def views_of_a_leaf_that_is_a_view_itself(lib):
+    """Views that are not recorded have the flag of the memory's first Tensor."""
+    found = []
+    for mode in (lib.no_grad, lib.inference_mode):
+        for make in (lambda one: one[:1], lambda one: one.unbind()[0], lambda one: one[1:].view(-1)):
+            first = lib.zeros(2, 3)
+            row = first[0].requires_grad_()
+            part = row[:2]
+            with mode():
+                views = [make(row), make(part)]
+            found.append([(one.requires_grad, one.is_leaf, one.grad_fn is None) for one in views])
+            views[0].mul_(2)
+            first.requires_grad_()
+            found.append([one.requires_grad for one in views])
+    return found
+
+
+@PROGRAMS.add
+def detached_in_inference_mode(lib):
+    """Nothing is recorded there, so no history is removed either."""
+    x = leaf(lib, 1, 2)
+    y, view = x * 2, (x * 3)[:1]
+    inside(lib, y.detach_)
+    inside(lib, view.detach_)
+    (y.sum() + view.sum()).backward()
+    return y.requires_grad, y.is_leaf, y._version, view.requires_grad, x.grad
+
+
+@PROGRAMS.add
 def a_leaf_that_was_moved_into_the_graph(lib):
     x, w = leaf(lib, 1, 2), leaf(lib, 3, 4)
     y = x + w

@@ -47,24 +47,22 @@ def make_view(
     """
     state = modes.state
     view = _share(tensor, frame, starts, state)
-    if tensor._requires_grad:
-        view._requires_grad = True
-        if state.grad_enabled and not state.inference:
-            node = _new(node_class)
-            node.frame, node.starts = frame, starts
-            node.dtype = frame.part_dtype(tensor._storage.spec.dtype)
-            link_input(node, tensor)
-            enter_node(node, state)
-            view._grad_fn = node
-            if state.creation_hooks:
-                tell_creation(node)
+    if tensor._requires_grad and state.grad_enabled and not state.inference:
+        node = _new(node_class)
+        node.frame, node.starts = frame, starts
+        node.dtype = frame.part_dtype(tensor._storage.spec.dtype)
+        link_input(node, tensor)
+        enter_node(node, state)
+        view._grad_fn = node
+        if state.creation_hooks:
+            tell_creation(node)
     return view
 
 
 def _share(
     tensor: Tensor, frame: Frame | Chain, starts: Starts, state: ModeState, *, creation: int = 0
 ) -> Tensor:
-    """Makes a view without history, and registers it at its root."""
+    """Makes a view without a node, and registers it at its root. Without recording it has the root's flag."""
     root: Tensor | None = tensor._root
     storage: Any = tensor._storage
     path = (frame, starts)
@@ -80,10 +78,14 @@ def _share(
     view = _new(InferenceTensor if is_inference else Tensor)
     view._storage = make_view_storage(base, chain, starts)
     view._root = root
+    source = tensor
     if not state.grad_enabled or state.inference:
         creation = Creation.INFERENCE if state.inference else Creation.NO_GRAD
+        source = root
     elif not creation:
         creation = tensor._creation
+    if source._requires_grad:
+        view._requires_grad = True
     if creation:
         view._creation = creation
     if tensor._trace is not None:
@@ -113,8 +115,6 @@ def make_views(
     """
     state = modes.state
     views = [_share(tensor, frame, starts, state, creation=Creation.SEVERAL) for frame, starts in pairs]
-    for view in views:
-        view._requires_grad = tensor._requires_grad
     if tensor._requires_grad and state.grad_enabled and not state.inference and views:
         node = SeveralViewsNode.make(name, tensor, [frame.shape for frame, _ in pairs], join)
         enter_node(node, state)
@@ -233,7 +233,7 @@ def adopt_view(result: Tensor, tensor: Tensor, frame: Frame, *, is_one_of_severa
     result._storage, result._root = view._storage, view._root
     if view._creation:
         result._creation = view._creation
-    if tensor._requires_grad:
+    if view._requires_grad:
         result._requires_grad = True
     note_view(_root_of(result), result)
 

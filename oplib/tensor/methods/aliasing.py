@@ -151,6 +151,8 @@ class TensorAliasing(Generic[TensorT]):
     def detach_(self) -> Self:
         """Removes the history of the tensor, which becomes a leaf that does not require grad.
 
+        As in torch it does nothing in inference mode.
+
         Raises:
             AutogradError: the tensor is a view, which shares the history of its base.
 
@@ -160,6 +162,8 @@ class TensorAliasing(Generic[TensorT]):
             >>> x.detach_()
             tensor([2., 2.])
         """
+        if modes.inference:
+            return self
         if self._root is not None:
             raise AutogradError(
                 "detach_: Can't detach views in-place. Use detach() instead. Got a view of "

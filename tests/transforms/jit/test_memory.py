@@ -3,7 +3,7 @@
 import pytest
 
 import oplib
-from oplib.errors import ArgumentError, TracingError
+from oplib.errors import ArgumentError, AutogradError, TracingError
 
 from .worlds import World, assert_same, make_tensor
 
@@ -134,6 +134,25 @@ def test_results_share_memory_as_without_compiling():
 
     assert_same(step)
     assert_same(step, write)
+
+
+@pytest.mark.parametrize("part", [lambda row: row, lambda row: row[:1]], ids=["a view", "a view of it"])
+@pytest.mark.parametrize("wrap", [lambda step: step, oplib.jit], ids=["plain", "compiled"])
+def test_a_write_into_a_view_reaches_views_that_cannot_be_rebased(wrap, part):
+    first = oplib.ones(3, 2, requires_grad=True)
+    row = first[0]
+    with oplib.no_grad():
+        views = row[:1], first[0]
+
+    @wrap
+    def step():
+        with oplib.no_grad():
+            part(row).mul_(2)
+
+    step()
+    for view in views:
+        with pytest.raises(AutogradError, match="has been modified inplace"):
+            _ = view.grad_fn
 
 
 def test_writes_through_data_are_seen():
