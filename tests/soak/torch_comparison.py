@@ -79,6 +79,8 @@ KNOWN = [
     "setStorage: sizes",
     # Torch's custom_op does not ask.
     "Inplace update to inference tensor outside",
+    # Inside of a checkpoint and of hooks for saved tensors oplib does not ask.
+    "Inference tensors cannot be saved for backward",
     # oplib reads operands before it writes anything.
     "some elements of the input tensor and the written-to tensor",
 ]

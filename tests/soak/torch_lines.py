@@ -70,7 +70,7 @@ UNARY: dict[str, Line] = {
     "linear": lambda lib, a: lib.nn.functional.linear(a, lib.ones(2, a.shape[-1], dtype=a.dtype) * 0.5),
     "gather": lambda lib, a: a.gather(-1, (a * 0).nan_to_num(0, 0, 0).long()),
     "index": lambda lib, a: a[[0, 0]],
-    "mask": lambda lib, a: a * (a == a.max()),
+    "mask": lambda lib, a: a.nan_to_num() * (a == a.max()),  # XLA: inf * False is 0
 }
 VIEWS: dict[str, Line] = {
     "t": lambda lib, a: a.mT if a.ndim > 1 else a.view(-1),
@@ -115,7 +115,7 @@ BINARY: dict[str, Line] = {
     "matmul": lambda lib, a, b: a @ b,
     "expand_as": lambda lib, a, b: a.expand_as(b),
     "clamp": lambda lib, a, b: a.clamp(max=b),
-    "copysign": lambda lib, a, b: lib.copysign(a, b),
+    "copysign": lambda lib, a, b: lib.copysign(a, b.nan_to_num()),  # a nan may have either sign
 }
 WRITES: dict[str, Line] = {
     "add_": lambda lib, a, b: a.add_(b),
