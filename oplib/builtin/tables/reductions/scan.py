@@ -30,13 +30,16 @@ def _scan(function: Any, own: Any, array: Any, axis: int, *, reverse: bool = Fal
     return lax.associative_scan(function, array, reverse, axis)
 
 
+sum_in_tree = partial(_scan, lax.add, lax.cumsum)
+
+
 def _save_dim(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:  # noqa: ARG001  the signature is fixed
     ctx.dim, ctx.dtype = inputs[1], inputs[0].dtype
 
 
 def _sum_back(ctx: Any, g: Any) -> Any:
     axis = find_dim("cumsum", g.ndim, ctx.dim)
-    sums = in_single(lambda wide: _scan(lax.add, lax.cumsum, wide, axis, reverse=True))(g) if g.ndim else g
+    sums = in_single(lambda wide: sum_in_tree(wide, axis, reverse=True))(g) if g.ndim else g
     return lax.convert_element_type(sums, ctx.dtype), None
 
 
@@ -71,15 +74,8 @@ def _add_exponentials(left: Any, right: Any) -> Any:
     return largest, sum_x * lax.exp(x - base) + sum_y * lax.exp(y - base)
 
 
-def _running(op: str, is_better: Any) -> Any:
+def _running(op: str, choose: Any) -> Any:
     """Makes the kernel of a cumulative extremum: of equal items the last one counts, and nan is kept."""
-
-    def choose(left: Any, right: Any) -> Any:
-        (x, i), (y, j) = left, right
-        takes = is_better(y, x)
-        if not is_integral(x.dtype):
-            takes = (takes & ~jnp.isnan(x)) | jnp.isnan(y)
-        return jnp.where(takes, y, x), jnp.where(takes, j, i)
 
     def kernel(self: Any, dim: int) -> tuple[Any, Any]:
         axis = find_dim(op, self.ndim, dim)
@@ -88,7 +84,9 @@ def _running(op: str, is_better: Any) -> Any:
         indices = lax.broadcasted_iota(default_int_dtype(), self.shape, axis)
         if not self.size:
             return self, indices
-        _, picked = lax.associative_scan(choose, (lax.stop_gradient(self), indices), axis=axis)
+        items = lax.stop_gradient(self)
+        is_best = (items == lax.associative_scan(choose, items, axis=axis)) | (items != items)
+        picked = lax.associative_scan(lax.max, jnp.where(is_best, indices, 0), axis=axis)
         return jnp.take_along_axis(self, picked, axis, mode="promise_in_bounds"), picked
 
     return kernel
@@ -102,7 +100,7 @@ ROWS = (
         partial(_accumulate, "cumsum", lax.cumsum),
         "cumulative sum along a dim",
         derivative=Derivative(backward=_sum_back, setup_context=_save_dim, linear=True),
-        kernels=(("cpu", partial(_accumulate, "cumsum", partial(_scan, lax.add, lax.cumsum))),),
+        kernels=(("cpu", partial(_accumulate, "cumsum", sum_in_tree)),),
         **_SUMMED,
     ),
     Row(
@@ -122,13 +120,13 @@ ROWS = (
     ),
     Row(
         "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
-        _running("cummax", lax.ge),
+        _running("cummax", lax.max),
         "cumulative maximum along a dim, and its indices",
         **_CHOSEN,
     ),
     Row(
         "cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)",
-        _running("cummin", lax.le),
+        _running("cummin", lax.min),
         "cumulative minimum along a dim, and its indices",
         **_CHOSEN,
     ),

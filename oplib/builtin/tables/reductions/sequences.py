@@ -14,6 +14,8 @@ from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.shapes.movement import concatenate
 from oplib.errors import ArgumentError, DimensionError
 
+from .scan import sum_in_tree
+
 
 def _diff(self: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
     if not self.ndim or n < 0:
@@ -63,6 +65,7 @@ ROWS = (
         "cumulative_trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> Tensor",
         partial(_integrate, "cumulative_trapezoid", lax.cumsum),
         "integrals up to each position along a dim by the trapezoidal rule",
+        kernels=(("cpu", partial(_integrate, "cumulative_trapezoid", sum_in_tree)),),
         **_SHARED,
     ),
 )
