@@ -328,3 +328,20 @@ class TestRefusals:
         op.register_jvp(lambda p, t: ((p[0], p[0]), (t[0], t[0])))
         with pytest.raises(ResultError, match=r"ruled::marked: the jvp rule's result has the wrong type"):
             jax.grad(lambda x: op(x).sum())(X)
+
+
+def test_a_kernel_that_reads_values_is_asked_for_its_shapes_once() -> None:
+    runs: list[Any] = []
+
+    @custom_op("rules::signed")
+    def signed(x: oplib.Tensor) -> oplib.Tensor:
+        runs.append(x)
+        return x * 2 if x.sum().item() > 0 else x * 3
+
+    signed.register_jvp(lambda p, t: (p[0] * (2 + (p[0].sum() < 0)), t[0] * (2 + (p[0].sum() < 0))))
+    for sign, slope in ((1.0, 2.0), (-1.0, 3.0)):
+        x = oplib.tensor([sign, sign], requires_grad=True)
+        signed(x).sum().backward()
+        assert x.grad is not None
+        assert x.grad.tolist() == [slope, slope]
+        assert len(runs) == 1  # in vain: the rule alone computes
