@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pytest
 
 from oplib.errors import RegistrationValueError
+from oplib.frozen import frozen
 from oplib.library.objects.overload import OpOverload
 from oplib.library.opcheck.check import DEFAULT_TEST_UTILS, opcheck
 
@@ -15,7 +15,7 @@ from .op_lists import SLOW_CHECKS, list_ops_of
 from .samples import Call, make_samples_error, samples
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpCase:
     """One check of one op; calling it runs the check.
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import TypeAlias
 
+from oplib.frozen import frozen
 from oplib.tensor import Tensor
 
 from .records import NodeRecord
@@ -153,7 +154,7 @@ def _take(code: CodeType, beside: list[Item], offset: int, *, is_before: bool) -
     return taken
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Site:
     """An instruction that calls: its offset, the name of what it calls, and whether that can be a user's."""
 
@@ -162,7 +163,7 @@ class _Site:
     is_open: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Body:
     """The calls of a function, and the first and last offsets of its loops."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,6 +15,7 @@ from jax.tree_util import keystr
 from oplib.autograd.anomaly_mode import detect_anomaly
 from oplib.autograd.nodes.locations import find_frame, locate_line, show_location
 from oplib.errors import describe
+from oplib.frozen import frozen
 from oplib.library.objects.observers import ObservedCall, observing
 from oplib.modes import modes
 from oplib.tensor import Tensor
@@ -26,7 +26,7 @@ from .records import name_op, read_saved
 from .traversal import list_leaves, require_step
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FirstNaN:
     """The call that made the first NaN of a step.
 

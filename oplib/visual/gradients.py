@@ -17,13 +17,14 @@ from oplib.autograd.nodes.accumulate import AccumulateGrad
 from oplib.autograd.nodes.edges import GradientEdge
 from oplib.autograd.saved.saved_tensor import second_pass_error
 from oplib.errors import AutogradError, TracingError, describe
+from oplib.frozen import frozen
 from oplib.tensor import Tensor
 from oplib.tensor.random.draw_log import DrawLog
 
 from .records import name_node, read_saved
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EdgeStatistics:
     """The size of one gradient.
 
@@ -49,7 +50,7 @@ class EdgeStatistics:
         return bool(self.nans or self.infs)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FirstBad:
     """The node of which the first gradient comes that is not finite.
 

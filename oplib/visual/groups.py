@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, TypeAlias
 
+from oplib.frozen import frozen
+
 from .calls import Item, UserCall, find_calls
 from .records import NodeRecord, name_place
 
@@ -173,7 +175,7 @@ def name_code(code: CodeType | None) -> str:
     return name if name.startswith("<") else f"{name}()"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FunctionSummary:
     """The nodes that one function of the user recorded.
 

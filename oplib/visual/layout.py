@@ -7,9 +7,10 @@ The order in a layer comes from the places of neighbours.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
+
+from oplib.frozen import frozen
 
 Size = tuple[float, float]
 Point = tuple[float, float]
@@ -24,7 +25,7 @@ GAP_X, GAP_Y = 22.0, 30.0
 _SWEEPS = 10
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layers:
     """The order of boxes in layers.
 
@@ -39,7 +40,7 @@ class Layers:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlacedBoxes:
     """The positions of boxes.
 
@@ -96,13 +97,18 @@ def make_layers(
     return Layers(_order(rows, links, vertex), paths, count)
 
 
-def _rank(count: int, edges: Sequence[tuple[int, int]], tops: Collection[int]) -> list[int]:
-    """Returns the layer of each vertex: below its inputs, and sources right above their first reader."""
-    below: list[list[int]] = [[] for _ in range(count)]
-    above: list[list[int]] = [[] for _ in range(count)]
+def _list_neighbours(count: int, edges: Sequence[tuple[int, int]]) -> tuple[list[list[int]], list[list[int]]]:
+    """Returns for each vertex those above it, where its edges begin, and those below it."""
+    above, below = ([list[int]() for _ in range(count)] for _ in range(2))
     for start, end in edges:
         below[start].append(end)
         above[end].append(start)
+    return above, below
+
+
+def _rank(count: int, edges: Sequence[tuple[int, int]], tops: Collection[int]) -> list[int]:
+    """Returns the layer of each vertex: below its inputs, and sources right above their first reader."""
+    above, below = _list_neighbours(count, edges)
     pending = list(map(len, above))
     ready = [vertex for vertex in range(count) if not pending[vertex]]
     ranks = [0] * count
@@ -132,11 +138,7 @@ def _rank(count: int, edges: Sequence[tuple[int, int]], tops: Collection[int]) -
 
 def _order(rows: list[list[int]], links: list[tuple[int, int]], total: int) -> list[list[int]]:
     """Orders each layer by the mean place of the neighbours, from above and from below in turns."""
-    above: list[list[int]] = [[] for _ in range(total)]
-    below: list[list[int]] = [[] for _ in range(total)]
-    for start, end in links:
-        below[start].append(end)
-        above[end].append(start)
+    above, below = _list_neighbours(total, links)
     at = [0.0] * total
     for row in rows:
         for number, vertex in enumerate(row):

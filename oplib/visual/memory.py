@@ -13,6 +13,7 @@ import jax
 from oplib.autograd.nodes.locations import locate_line
 from oplib.autograd.nodes.node import TapeNode
 from oplib.errors import describe
+from oplib.frozen import frozen
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
 from oplib.transforms.jit.call_program import Program
@@ -29,7 +30,7 @@ _CONSTANTS = "the programs of oplib.jit: "
 _INDEX = re.compile(r"(\[[^]]*\])")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemoryRow:
     """Live arrays that are alike.
 

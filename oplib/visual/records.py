@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -18,6 +17,7 @@ from oplib.autograd.saved.saved_tensor import SavedTensor
 from oplib.autograd.saved.slots import SavedSlots
 from oplib.autograd.user_functions.function_node import BackwardCFunction
 from oplib.errors import AutogradError, describe
+from oplib.frozen import frozen
 from oplib.importing import collecting_later
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
@@ -27,7 +27,7 @@ from .traversal import collect_edges, list_leaves, list_tensors, require_tensors
 _NAMESPACE = "oplib::"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SavedRecord:
     """A value that a node keeps for its backward.
 
@@ -44,7 +44,7 @@ class SavedRecord:
     key: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeRecord:
     """The facts about a node of a graph.
 

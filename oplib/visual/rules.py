@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from oplib.frozen import frozen
 from oplib.library.objects.description import OpDescription, Status, name_site
 from oplib.library.objects.overload import list_overloads
 from oplib.library.opcheck.report import render_name, render_statuses
@@ -16,7 +16,7 @@ from oplib.tracebacks import entry_point
 _HEADS = ("cpu", "gpu", "tpu", "fake", "backward", "forward", "vmap", "sharding", "autocast")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpsTable:
     """The rules of several ops; it prints as text, and displays as a table in notebooks.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
+
+from oplib.frozen import frozen
 
 from .gradients import GradientReport
 from .layout import GAP_Y, Point, Size, place
@@ -52,7 +53,7 @@ def draw_arrows() -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Drawing:
     """An element from its upper left corner, and how far from its middle values enter and leave it."""
 

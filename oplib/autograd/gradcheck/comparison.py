@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from oplib.errors import GradcheckError
+from oplib.frozen import frozen
 
 from .coordinates import name_entry
 from .problem import Problem
@@ -18,7 +18,7 @@ _SHOWN = 36
 """Matrices with at most this many entries are shown whole."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Options:
     """The options of a check; see :func:`gradcheck`."""
 
@@ -34,7 +34,7 @@ class Options:
     check_backward_ad: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pair:
     """One output and one input, and the mode in which the derivative was computed."""
 

@@ -105,9 +105,6 @@ class Overwritten(TapeNode):
         return ArrayFunction(lambda *grads: (), "Overwritten")  # noqa: ARG005  gradients end here
 
 
-_new: Any = object.__new__
-
-
 class CopySlices(TapeNode):
     """The step between the new root of a view and the root before the write.
 

@@ -7,7 +7,7 @@ import inspect
 import keyword
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from inspect import Parameter
 from types import CodeType
 from typing import Any
@@ -18,6 +18,7 @@ from oplib.builtin.rows.choice import Check, OverloadChoice
 from oplib.builtin.rows.parameters import takes_further_names
 from oplib.builtin.rows.row import Function, Row
 from oplib.builtin.viewing import make_viewer
+from oplib.frozen import frozen
 from oplib.generated_code import parse, render_parameters
 from oplib.library import OpOverload
 from oplib.library.calls.inlined_overloads import Branch, when_number, when_tensor
@@ -27,7 +28,7 @@ from oplib.tensor import Tensor
 _ANY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FunctionSpec:
     """Everything from which one Python function is written, see :mod:`.writer`.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from oplib.frozen import frozen
 
 from .row import Function, name_in_torch
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Composed:
     """A public function that is made of several ops.
 

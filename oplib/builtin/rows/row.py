@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from oplib.frozen import frozen
 from oplib.library import Derivative, Tag
 
 Function = Callable[..., Any]
@@ -24,7 +24,7 @@ def name_in_torch(op: str) -> str:
     return f"torch.{package}.{name}" if package in ("linalg", "fft", "special") else f"torch.{op}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """One overload of a built-in op.
 
@@ -163,7 +163,7 @@ class Row:
         return self.view is not None and not self.may_copy
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ItemRow(Row):
     """The row of an op that computes item by item and takes ``out=``."""
 
@@ -171,7 +171,7 @@ class ItemRow(Row):
     out: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NetworkRow(Row):
     """The row of an op that follows torch's function of its name in ``nn.functional``."""
 
@@ -181,21 +181,21 @@ class NetworkRow(Row):
         return f"torch.nn.functional.{self.op}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LinalgRow(Row):
     """The row of an op on matrices of single precision or more."""
 
     dtypes: str = "fc"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DecompositionRow(LinalgRow):
     """The row of an op that decomposes matrices; autocast on the CPU computes it in float32."""
 
     autocast: str = "cpu float32"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProductRow(Row):
     """The row of a product of matrices or vectors of one dtype, which takes ``out=`` of this dtype."""
 
@@ -203,7 +203,7 @@ class ProductRow(Row):
     exact_out: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LossRow(NetworkRow):
     """The row of a loss, which autocast computes in float32."""
 

@@ -99,7 +99,7 @@ class _Walk:
             inner = operands[len(operands) - len(body.in_avals) :]
             return self._follow_loop(body, inner, slice(len(inner) - carried, len(inner)))
         if name == "scan":
-            return self._follow_loop(bodies[0], operands, _find_carry(equation, bodies[0]))
+            return self._follow_loop(bodies[0], operands, find_carry(equation, bodies[0]))
         if len(bodies) == 1 and _is_call(equation, bodies[0]):
             return self.follow(bodies[0], operands)
         if name in _EACH:
@@ -143,8 +143,16 @@ class _Walk:
         return typed & frozenset().union(*own)
 
 
-def _find_carry(equation: Any, body: Any) -> slice:
-    """Finds the carry of a scan by its axes: the names of its parameters differ between versions of JAX."""
+def find_carry(equation: Any, body: Any) -> slice:
+    """Finds the carry of a scan by its shapes: the names of its parameters differ between versions of JAX.
+
+    Args:
+        equation: of the scan.
+        body: its jaxpr, open or closed.
+
+    Returns:
+        The places of the carry among the operands; the constants come before it.
+    """
     inner = getattr(body, "jaxpr", body)
     carried = sum(map(_have_same_shape, equation.outvars, inner.outvars))
     last = sum(map(_have_same_shape, equation.invars, inner.invars))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
 
 from jax.sharding import PartitionSpec
 
 from oplib.errors import describe
+from oplib.frozen import frozen
 from oplib.library.arguments.layout import Layout, Slot, count_arrays
 from oplib.library.arguments.structure import Structure
 from oplib.library.arguments.trees import TreeEntry
@@ -19,7 +19,7 @@ from .levels import Levels
 from .sharding_rule import ELLIPSIS, Axes, ShardingRule, read_sharding_rule, refuse_rule
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Placement:
     """A rule fitted to the arrays of one call.
 

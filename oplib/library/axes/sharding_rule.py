@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from oplib.errors import RegistrationTypeError, RegistrationValueError
+from oplib.frozen import frozen
 from oplib.library.schema import FunctionSchema
 
 Axes = tuple[str, ...]
@@ -22,7 +22,7 @@ _KINDS = re.compile(r"\s*\b(\w+)\s*=\s*\{([^{}]*)\}\s*$")
 ELLIPSIS = "..."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShardingRule:
     """A parsed rule.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from oplib.errors import DimensionError, ResultError, describe
+from oplib.frozen import frozen
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.results import check_results, leave_out_returned_arguments
 from oplib.library.arguments.structure import Structure, make_structure, require_same_structure
@@ -21,7 +21,7 @@ from oplib.library.records.sites import find_definition
 from oplib.tensor import box
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VmapInfo:
     """The information that a batching rule gets.
 
@@ -35,7 +35,7 @@ class VmapInfo:
 
 
 @jax.tree_util.register_static
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shared:
     """For each flat result, whether it is one for the whole batch: its position is None."""
 

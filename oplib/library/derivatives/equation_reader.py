@@ -22,6 +22,7 @@ from jax.extend.core.primitives import closed_call_p
 from jax.extend.source_info_util import summarize
 
 from oplib.autograd.array_functions.masks import find_true, pick_true, spread
+from oplib.library.axes.paths import find_carry
 
 FIXED, ZERO, LINEAR = object(), object(), object()
 State = Any
@@ -209,7 +210,8 @@ class EquationReader:
         return joined if states[0] in (FIXED, ZERO) else [self._refuse(equation)] * len(joined)
 
     def _read_scan(self, equation: Any, states: States) -> Sequence[State]:
-        first, last = split_loop(equation)
+        carry = find_carry(equation, equation.params["jaxpr"])
+        first, last = carry.start, carry.stop
         step = partial(self._read_inner, equation, states, equation.params["jaxpr"])
         return self._read_loop(equation, states, first, last, step)
 
@@ -392,21 +394,6 @@ def bind(equation: Any, values: Sequence[Any]) -> list[Any]:
     """Evaluates an equation."""
     results = equation.primitive.bind(*values, **equation.primitive.get_bind_params(equation.params))
     return list(results) if equation.primitive.multiple_results else [results]
-
-
-def split_loop(equation: Any) -> tuple[int, int]:
-    """Returns the number of constants of a ``scan``, and of its constants and carries together.
-
-    They are found by their shapes, because the names of the parameters differ between versions of JAX.
-    """
-    inner = getattr(equation.params["jaxpr"], "jaxpr", equation.params["jaxpr"])
-    carried = sum(map(_have_same_shape, equation.outvars, inner.outvars))
-    last = sum(map(_have_same_shape, equation.invars, inner.invars))
-    return last - carried, last
-
-
-def _have_same_shape(outer: Any, inner: Any) -> bool:
-    return outer.aval.shape == inner.aval.shape
 
 
 def _find_kept(equations: Sequence[Any]) -> Iterator[Any]:

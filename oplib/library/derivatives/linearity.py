@@ -12,7 +12,6 @@ enter is replaced by the computation in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -20,6 +19,7 @@ from jax.extend.source_info_util import user_context
 
 from oplib.autograd.array_functions.compilation import bind_jaxpr
 from oplib.errors import AutogradError
+from oplib.frozen import frozen
 from oplib.library.kernels.host_call import refuse_derivative
 
 from .equation_reader import FIXED, LINEAR, ZERO, EquationReader
@@ -27,7 +27,7 @@ from .equation_reader import FIXED, LINEAR, ZERO, EquationReader
 Rule = Callable[..., Sequence[Any]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LinearRule:
     """A rule that is linear in its moving values.
 

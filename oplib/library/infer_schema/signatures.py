@@ -7,10 +7,10 @@ import inspect
 import types
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from oplib.errors import SchemaInferenceError
+from oplib.frozen import frozen
 
 EMPTY = inspect.Parameter.empty
 
@@ -19,7 +19,7 @@ class NoSignatureError(SchemaInferenceError):
     """Python does not know the parameters of a callable; this is so for some builtin functions."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Signature:
     """The name in errors, the parameters and the return annotation of a function; annotations are types."""
 

@@ -6,7 +6,7 @@ import enum
 import html
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.errors import AutogradError, MissingRuleError
+from oplib.frozen import frozen
 from oplib.library.records.platforms import list_platforms, list_slots
 from oplib.library.records.record import Record
 from oplib.library.records.sites import find_definition, find_doc
@@ -44,7 +45,7 @@ class Status(enum.Enum):
     refused = "✗"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RuleFact:
     """One rule of an op.
 
@@ -67,7 +68,7 @@ class RuleFact:
         return {**asdict(self), "status": self.status.name}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpDescription:
     """The description of one overload; it prints as a table, and displays as one in notebooks.
 

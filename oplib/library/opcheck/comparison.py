@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from oplib.errors import OpMismatchError, describe
+from oplib.frozen import frozen
 
 _RTOL = {"float16": 1e-3, "bfloat16": 1.6e-2, "float32": 1e-5, "complex64": 1e-5}
 _ATOL = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-5, "complex64": 1e-5}
 _EXACT = 1e-7
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tolerance:
     """The tolerance of a comparison; None uses the default of the dtype."""
 

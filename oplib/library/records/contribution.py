@@ -11,6 +11,8 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, Literal
 
+from oplib.frozen import frozen
+
 from .record import Definition, Function, KernelKind, Record
 from .sites import Site, find_site
 
@@ -45,7 +47,7 @@ class Owner:
 FOREVER = Owner("", find_site())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kernel:
     """A kernel, and its kind if its annotations give one."""
 

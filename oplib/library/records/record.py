@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Literal
 
+from oplib.frozen import frozen
 from oplib.library.schema import FunctionSchema
 
 Function = Callable[..., Any]
@@ -35,7 +36,7 @@ class Tag(enum.Enum):
     pt2_compliant_tag = "pt2_compliant_tag"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Derivative:
     """How an op differentiates backwards. At most one kind is set; none means that nothing is registered.
 
@@ -78,7 +79,7 @@ class Derivative:
         return "" if self.forward is None else "forward"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JvpRule:
     """How an op differentiates forwards.
 
@@ -96,7 +97,7 @@ class JvpRule:
 _NO_KERNELS: Mapping[str, Function] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Definition:
     """The facts that are fixed when an op is defined.
 
@@ -125,7 +126,7 @@ class Definition:
     is_function: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record(Definition):
     """The registration of one overload: its definition, kernels and rules. Attaching a rule replaces it.
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from oplib.frozen import frozen
+
 BASE_TYPES = {
     "Tensor": "a Tensor or an array",
     "int": "an int, a bool, or an integer array of one element",
@@ -46,7 +48,7 @@ class SchemaType:
         return isinstance(self, BaseType) and self.name in _NUMBERS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BaseType(SchemaType):
     """A type without parts, one of :data:`BASE_TYPES`.
 
@@ -66,14 +68,14 @@ class BaseType(SchemaType):
     container: type | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OptionalType(SchemaType):
     """``element?``: a value of the element type, or None."""
 
     element: SchemaType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListType(SchemaType):
     """``element[]``, or ``element[N]``, which also accepts one number and repeats it N times.
 
@@ -88,7 +90,7 @@ class ListType(SchemaType):
     is_tuple: bool = field(default=False, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TupleType(SchemaType):
     """``(A, B)``: a tuple with one type per position."""
 

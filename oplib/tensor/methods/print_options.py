@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from oplib.errors import ArgumentTypeError, ArgumentValueError, describe
+from oplib.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PrintOptions:
     """The settings of ``set_printoptions``."""
 

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from oplib.frozen import frozen
 from oplib.modes import modes
 
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MapAxis:
     """The name of ``oplib.vmap``'s axis in JAX. A batching rule reads the randomness from it.
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from oplib.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Operand:
     """A Tensor that existed before the call."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class New:
     """A Tensor that the call makes."""
 
@@ -28,7 +30,7 @@ Source = Operand | New
 """The Tensor that stands somewhere after the call."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Held:
     """A storage that existed before the call.
 
@@ -46,7 +48,7 @@ StorageSource = Held | int
 """A storage: one that existed before, or the number of one that the call makes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewStorage:
     """How one storage is made. It holds an output, or shows another storage, as a view or as ``data`` does.
 
@@ -78,7 +80,7 @@ class NewStorage:
         return [source.operand for source in shown if isinstance(source, Held)]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewTensor:
     """How one Tensor is made.
 
@@ -103,7 +105,7 @@ class NewTensor:
     retains_grad: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewEntry:
     """The entry of a container under a key after the call.
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 
 from oplib.errors import ArgumentValueError, DataTypeError, DimensionError, describe
+from oplib.frozen import frozen
 from oplib.library.carrier.unmapped_values import UnmappedValue
 from oplib.pytree import TreeSpec, tree_flatten
 from oplib.tensor import Tensor, upcalls
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Arguments:
     """The flat positional arguments of a mapped function.
 

@@ -149,15 +149,21 @@ def _put_slices(op: str, put: str, self: Any, dim: int, index: Any, source: Any,
     items = source if alpha is None else source * lax.convert_element_type(alpha, source.dtype)
     if not self.ndim:
         return combine(self, (), put, lax.reshape(items, ()))
-    expected = (*self.shape[:axis], index.size, *self.shape[axis + 1 :])
-    if items.shape != expected:
+    _check_slices(op, self, axis, index, source)
+    return combine(self, _whole(axis, index), put, items, mode="drop")
+
+
+def _check_slices(op: str, self: Any, axis: int, index: Any, source: Any) -> None:
+    """Raises if a source has not one slice along the axis for each index."""
+    whole, given = self.shape or (1,), source.shape or (1,)
+    expected = (*whole[:axis], index.size, *whole[axis + 1 :])
+    if given != expected or source.ndim != self.ndim:
         kind = DimensionError if op == "index_copy" else ArgumentError
         raise kind(
             f"{op}: number of indices should be equal to source.size(dim), and the other sizes to those "
             f"of the tensor. Got {describe(index)} and {describe(source)} for dim {axis} of "
             f"{describe(self)}. Give a source of shape {list(expected)}."
         )
-    return combine(self, _whole(axis, index), put, items, mode="drop")
 
 
 def _index_reduce(
@@ -174,13 +180,7 @@ def _index_reduce(
     _check_reduce(reduce, self)
     whole = self if self.ndim else lax.reshape(self, (1,))
     items = source if self.ndim or source.ndim else lax.reshape(source, (1,))
-    expected = (*whole.shape[:axis], index.size, *whole.shape[axis + 1 :])
-    if items.shape != expected or source.ndim != self.ndim:
-        raise ArgumentError(
-            f"{op}: number of indices should be equal to source.size(dim), and the other sizes to those of "
-            f"the tensor. Got {describe(index)} and {describe(source)} for dim {axis} of {describe(self)}. "
-            f"Give a source of shape {list(expected)}."
-        )
+    _check_slices(op, self, axis, index, source)
     full = lax.broadcast_in_dim(lax.reshape(index, (index.size,)), items.shape, (axis,))
     reduced = _reduce_at(
         whole, list_indices(full, axis, whole.ndim), items, reduce, include_self=include_self

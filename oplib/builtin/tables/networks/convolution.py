@@ -102,6 +102,10 @@ def _name_padding(
     return _same_padding(sizes, holes)
 
 
+def _read_steps(rank: int, **numbers: Sequence[int]) -> list[Any]:
+    return [repeat_for_axes(name, given, rank) for name, given in numbers.items()]
+
+
 def _convolve(
     rank: int,
     input: Any,
@@ -114,10 +118,7 @@ def _convolve(
 ) -> Any:
     op = f"conv{rank}d"
     _check(op, input, weight, bias, rank=rank, groups=groups)
-    steps, holes = (
-        repeat_for_axes("stride", stride, rank),
-        repeat_for_axes("dilation", dilation, rank),
-    )
+    steps, holes = _read_steps(rank, stride=stride, dilation=dilation)
     check_numbers(stride=steps, dilation=holes)
     if isinstance(padding, str):
         pads = _name_padding(padding, weight.shape[2:], steps=steps, holes=holes)
@@ -231,14 +232,8 @@ def _transpose(
 ) -> Any:
     op = f"conv_transpose{rank}d"
     _check(op, input, weight, bias, rank=rank, groups=groups)
-    steps, holes = (
-        repeat_for_axes("stride", stride, rank),
-        repeat_for_axes("dilation", dilation, rank),
-    )
-    pads, extra = (
-        repeat_for_axes("padding", padding, rank),
-        repeat_for_axes("output_padding", output_padding, rank),
-    )
+    steps, holes = _read_steps(rank, stride=stride, dilation=dilation)
+    pads, extra = _read_steps(rank, padding=padding, output_padding=output_padding)
     _check_transposed(op, input, weight, steps=steps, holes=holes, pads=pads, extra=extra)
     reach = [hole * (size - 1) for size, hole in zip(weight.shape[2:], holes, strict=True)]
     around = [(far - pad, far - pad + more) for far, pad, more in zip(reach, pads, extra, strict=True)]
