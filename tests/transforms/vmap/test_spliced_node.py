@@ -9,7 +9,7 @@ import pytest
 
 import oplib
 from oplib.autograd import Function, grad
-from oplib.errors import AutogradError, SavedTensorError
+from oplib.errors import AutogradError, DimensionError, SavedTensorError
 from oplib.modes import modes
 
 from .rows import Seven, W, X
@@ -198,3 +198,55 @@ def test_a_hook_of_the_node_is_refused_inside(x):
 
     with pytest.raises(AutogradError, match=r"a hook of a node was registered inside vmap where .*outside"):
         oplib.vmap(function)(x)
+
+
+def make_function(out_dim):
+    """Returns ``2 * (x + w)``, or ``2 * w`` for None, whose rule puts the batch of the result at a place."""
+
+    class Doubled(Function):
+        @staticmethod
+        def forward(x, w):
+            return 2 * (x + w)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def backward(ctx, g):
+            return 2 * g, 2 * g
+
+        @staticmethod
+        def vmap(info, in_dims, x, w):
+            if out_dim is None:
+                return 2 * w, None
+            return oplib.movedim(2 * (x + w), 0, out_dim if -3 < out_dim < 2 else 0), out_dim
+
+    return Doubled
+
+
+@pytest.mark.parametrize("out_dim", [0, 1, -1, -2, None])
+def test_the_batch_of_a_result_is_where_the_rule_says(out_dim):
+    x = oplib.arange(6.0).reshape(3, 2).requires_grad_()
+    w = oplib.tensor([10.0, 20.0], requires_grad=True)
+    result = oplib.vmap(lambda one: make_function(out_dim).apply(one, w))(x)
+    due = 2 * (np.arange(6).reshape(3, 2) * (out_dim is not None) + [10, 20])
+    np.testing.assert_allclose(result.detach().numpy(), due)
+    result.sum().backward()
+    assert w.grad.tolist() == [6, 6]
+
+
+@pytest.mark.parametrize("out_dim", [2, -3])
+def test_a_place_that_the_result_does_not_have_is_refused(out_dim):
+    with pytest.raises(DimensionError, match=f"Doubled: .* no batch of its output. Got {out_dim} for"):
+        oplib.vmap(lambda one: make_function(out_dim).apply(one, oplib.ones(2)))(oplib.ones(3, 2))
+
+
+def test_a_place_of_another_length_than_the_batch_is_refused():
+    class Turned(make_function(0)):
+        @staticmethod
+        def vmap(info, in_dims, x, w):
+            return x + w, 1
+
+    with pytest.raises(DimensionError, match=r"Got 1 for f32\[3,2\], and the batch has 3"):
+        oplib.vmap(lambda one: Turned.apply(one, oplib.ones(2)))(oplib.ones(3, 2))
