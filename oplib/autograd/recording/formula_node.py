@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache, partial
-from operator import attrgetter
+from itertools import compress, repeat
+from operator import attrgetter, is_not
 from typing import Any
 
 import jax
@@ -87,8 +88,8 @@ class FormulaNode(SlottedNode):
         if len(grads) == 1 and grads[0] is not None:
             present = _ALL_GIVEN
         else:
-            present = tuple([grad is not None for grad in grads])
-            grads = [grad for grad in grads if grad is not None]
+            present = tuple(map(is_not, grads, repeat(None)))
+            grads = list(compress(grads, present))
             if not grads:
                 return (None,) * plan.input_count
         if run.representation.tensor_mode:
@@ -247,10 +248,13 @@ class FormulaNode(SlottedNode):
         A number in the place of a tensor is saved, as torch makes a tensor of it.
         """
         plan, count = self.plan, len(self.plan.sources)
-        are_options = bool(plan.names) and all(
-            source < plan.input_count and plan.names[source] not in _OPERANDS for source in plan.sources
+        return (
+            saved[count:].count(NOBODY) == count
+            and bool(plan.names)
+            and all(
+                source < plan.input_count and plan.names[source] not in _OPERANDS for source in plan.sources
+            )
         )
-        return are_options and all(storage is NOBODY for storage in saved[count:])
 
     def release(self) -> None:
         """Frees the residuals. A node without residuals of tensors can run again."""
@@ -422,7 +426,7 @@ def _record_formula(
         storages: the storage of each argument.
         state: the modes of this thread, which has no watchers and no hooks.
     """
-    plan, *outputs = function.recorder(tuple([link is not None for link in links]))(*arrays)
+    plan, *outputs = function.recorder(tuple(map(is_not, links, repeat(None))))(*arrays)
     node = _new(_node_class(function.name))
     node.plan = plan
     node.edges = tuple(links)

@@ -74,7 +74,8 @@ def check_may_turn(tensor: Tensor, op: str, operands: Sequence[Any] = ()) -> Non
             refuse_escape(start, tensor, op)
     if not state.grad_enabled:
         return
-    if tensor._requires_grad or (operands and any(map(has_required_grad, operands))):
+    may_refuse = tensor._root is not None or tensor._grad_fn is None
+    if may_refuse and (tensor._requires_grad or (operands and any(map(has_required_grad, operands)))):
         refuse_leaf(tensor, op)
     if state.watchers and (tangent := find_tangent(tensor)) is not None and tangent._requires_grad:
         refuse_leaf(tangent, op)  # the op writes it too
@@ -155,23 +156,25 @@ def write_in_place(tensor: Tensor, result: Tensor, op: str, seen: Any = None) ->
     if (
         storage.__class__ is Storage
         and own.__class__ is Storage
-        and not (result._requires_grad or (tensor._requires_grad and state.grad_enabled))
         and not state.watchers
         and state.region is None
         and seen is not None
-    ):  # nothing to record: the common case, of optimizers for example
+    ):  # nothing else is to be checked: the common case
         array = own.array
         is_alike = array.aval is seen.aval or (array.shape == seen.shape and array.dtype == seen.dtype)
         if is_alike and not isinstance(array, Tracer):
-            array = place_like(array, seen)
+            if seen.committed:
+                array = place_like(array, seen)
             if storage.array is not seen:
                 return None
             storage.array = array
             storage.version += 1
-            if tensor._restricted_views is not None:
+            if result._requires_grad or (tensor._requires_grad and state.grad_enabled):
+                _note_result(tensor, result, result)
+            elif tensor._restricted_views is not None:
                 note_write(tensor)
             return tensor
-    return _write_with_history(tensor, result, op, seen)
+    return _write_converted(tensor, result, op, seen)
 
 
 def write_values(tensors: Sequence[Tensor], arrays: Sequence[Any], op: str) -> None:
@@ -198,10 +201,8 @@ def write_values(tensors: Sequence[Tensor], arrays: Sequence[Any], op: str) -> N
         write_in_place(tensor, box(array), op)
 
 
-def _write_with_history(tensor: Tensor, result: Tensor, op: str, seen: Any) -> Tensor | None:
-    storage, own = tensor._storage, result._storage
-    node: Any = result._grad_fn
-    state = modes.state
+def _write_converted(tensor: Tensor, result: Tensor, op: str, seen: Any) -> Tensor | None:
+    storage, state = tensor._storage, modes.state
     fitted = _fit(tensor, result, op)
     refuse_escape(fitted._storage.array, tensor, op)
     region = state.region
@@ -210,12 +211,18 @@ def _write_with_history(tensor: Tensor, result: Tensor, op: str, seen: Any) -> T
         storage.write(array)
     elif not storage.exchange(seen, array):
         return None
-    if FormulaNode in node.__class__.__mro__:  # isinstance of an ABC runs Python
-        _exempt(node, storage, own if fitted is result else None)
-    note_history(tensor, fitted)
+    _note_result(tensor, fitted, result)
     if state.watchers and carries_tangents():
         write_tangent(tensor, fitted, lambda held, new: write_in_place(held, new, op))
     return tensor
+
+
+def _note_result(tensor: Tensor, fitted: Tensor, result: Tensor) -> None:
+    """Gives a written tensor the history of its new value; ``fitted`` is the result in its dtype."""
+    node: Any = result._grad_fn
+    if FormulaNode in node.__class__.__mro__:  # isinstance of an ABC runs Python
+        _exempt(node, tensor._storage, result._storage if fitted is result else None)
+    note_history(tensor, fitted)
 
 
 def note_history(tensor: Tensor, value: Tensor | None) -> None:

@@ -19,21 +19,27 @@ from oplib.tensor.storage.escape import is_inside_trace
 
 def run_without_residuals(function: ArrayFunction, grad: Any) -> Arrays:
     """Runs a formula that reads one gradient only. Small results for a shared array are kept and shared."""
+    if isinstance(function, Forwarding):  # it computes nothing
+        return function.run(grad)
     kept = function.kept
-    device = jax_config.jax_default_device  # a context manager of the user may have changed it
-    if kept is not None and kept[0] is grad and kept[1] is device and not is_inside_trace():
+    if (
+        kept is not None
+        and kept[0] is grad
+        and kept[1] is jax_config.jax_default_device  # a context manager of the user may have changed it
+        and not is_inside_trace()
+    ):
         return kept[2]
     results = function.run(grad)
     if is_shared(grad) and _may_be_kept(function, grad, results):
         for result in results:
             if result is not None:
                 mark_shared(result)
-        function.kept = grad, device, results
+        function.kept = grad, jax_config.jax_default_device, results
     return results
 
 
 def _may_be_kept(function: ArrayFunction, grad: Any, results: Arrays) -> bool:
-    if isinstance(function, Forwarding) or not function.compiled or is_jit_disabled():
+    if not function.compiled or is_jit_disabled():
         return False
     for result in results:
         if result is not None and (

@@ -20,7 +20,8 @@ def number_node(node: Any, state: ModeState) -> None:
 
 def enter_node(node: Any, state: ModeState) -> Any:
     """Numbers the node of a call, notes the line of the call, and returns the node."""
-    number_node(node, state)
+    node.sequence_nr = state.sequence_nr  # as number_node, inlined
+    state.sequence_nr += 1
     note_origin(node, state)
     return node
 

@@ -38,7 +38,8 @@ def rebase_history(tensor: Tensor, edge: Edge | None) -> None:
     root = tensor._root
     if root is None:
         take_over(tensor, edge or (enter_node(Overwritten.make(tensor), modes.state), 0))
-        mark_stale(tensor, StaleView, restricted_only=False)
+        if tensor._views is not None or tensor._restricted_views is not None:
+            mark_stale(tensor, StaleView, restricted_only=False)
         if edge is None:
             tell_creation(tensor._grad_fn)
         return

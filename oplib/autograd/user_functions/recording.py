@@ -84,7 +84,7 @@ def finish_call(
         leaves, specs = flatten_values(leaves) if cls._takes_trees else (leaves, specs)
         ctx._output_specs = specs
     if number is not None:
-        ctx.edges = tuple([gradient_edge(tensor) for tensor in inputs])
+        ctx.edges = tuple(map(gradient_edge, inputs))
         ctx.sequence_nr = number
         check_saved(ctx.to_save, "save_for_backward", in_graph=True)
         if cls._is_users:
@@ -95,7 +95,14 @@ def finish_call(
         _check_grad_dtypes(ctx, outputs)
     if number is not None:
         takes_all = ctx._materialize_non_diff_grads
-        ctx.input_metadata = tuple([_find_metadata(output, takes_all) for output in outputs])
+        ctx.input_metadata = tuple(
+            [
+                output._storage.array.aval
+                if isinstance(output, Tensor) and (takes_all or output._requires_grad)
+                else None
+                for output in outputs
+            ]
+        )
         ctx.has_one_slot = len(outputs) == 1
         ctx._saved = tuple([None if value is None else SavedTensor(value, ctx) for value in ctx.to_save])
         if state.creation_hooks:
@@ -107,12 +114,6 @@ def finish_call(
     if specs or (several and result.__class__ is not tuple):
         return pack_result(outputs, count, specs, type(result))
     return tuple(outputs) if several else outputs[0]
-
-
-def _find_metadata(output: Any, takes_all: bool) -> Any:
-    if isinstance(output, Tensor) and (takes_all or output._requires_grad):
-        return output._storage.array.aval
-    return None
 
 
 def _check_grad_dtypes(ctx: BackwardCFunction, outputs: Sequence[Any]) -> None:
