@@ -54,6 +54,7 @@ SAVED_HOOKS = ["numpy", "disk", "clone", "same", "bfloat16"]
 REFUSED_IN_JIT = [
     "from outside of the function",  # metadata, hooks and attributes of what outlives the call
     "was changed while the function was traced",  # the list of a hook
+    "base or another view of its base has been modified",  # it reads the history of a view that it returns
 ]
 
 
@@ -215,7 +216,7 @@ class Run:
             if a.grad_fn is not None:
                 a.grad_fn.register_hook(lambda results, grads: self.trace.append(("node", place)))
         elif name == "accumulate":
-            a.register_post_accumulate_grad_hook(lambda leaf: leaf.grad.mul_(0.5))
+            a.register_post_accumulate_grad_hook(lambda leaf: (leaf.grad.mul_(0.5), None)[1])
         else:
             hooks = {
                 "double": lambda grad: grad * 2,
@@ -306,16 +307,16 @@ def find_line(program: Program, place: Any) -> Any:
 
 
 def compare_errors(theirs: Run, mine: Run) -> None:
-    for place in sorted({*theirs.errors, *mine.errors}, key=str):
-        one, other = theirs.errors.get(place), mine.errors.get(place)
-        if (one is None) != (other is None):
-            text = one or other or ""
-            if any(known in text for known in KNOWN):
-                raise Known
-            raise Difference(
-                f"error: {'torch' if one else 'oplib'} refuses: {text[:90]}",
-                f"at {place} {find_line(mine.program, place)}\ntorch: {one}\noplib: {other}",
-            )
+    """Raises Difference for a line that one library refuses, or Known if a known one is among them."""
+    places = sorted({*theirs.errors} ^ {*mine.errors}, key=str)
+    texts = [theirs.errors.get(place) or mine.errors[place] for place in places]
+    if any(known in text for known in KNOWN for text in texts):
+        raise Known
+    for place, text in zip(places, texts, strict=True):
+        raise Difference(
+            f"error: {'torch' if place in theirs.errors else 'oplib'} refuses: {text[:90]}",
+            f"at {place} {find_line(mine.program, place)}\n{text}",
+        )
 
 
 def run_calls(run: Run, mode: str) -> Iterator[Any]:
