@@ -37,9 +37,9 @@ FOUND = [
     "1795484294 compiled program 8",
     "1795484294 soak compiled programs 3 2",
 ]
-"""A soak told of these two seeds that results shared memory which plain results had for themselves. Most likely
-the comparison was wrong: it read who shares off Tensors without a base, and a detached view has none. In these
-programs that fact still names another owner than the storage does."""
+"""A soak told of these two seeds that results shared memory which plain results had for themselves. Most
+likely the comparison was wrong: it read who shares off Tensors without a base, and a detached view has none.
+In these programs that fact still names another owner than the storage does."""
 
 
 @pytest.mark.parametrize("seed", FOUND)
