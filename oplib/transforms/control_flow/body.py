@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import jax
+import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from oplib.autograd.array_functions.compilation import bind_jaxpr
@@ -24,6 +26,8 @@ from oplib.transforms.tracing.pruning import find_used_inputs
 
 from .body_region import BodyRegion, Captured, hold_weakly
 from .leaves import LeafLayout, build_trees, compare, flatten_leaves
+
+_ADDRESS = re.compile(r"0x[0-9a-f]+")  # of rules, in the text of a jaxpr
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,13 @@ class BodyFunction:
                 return body
             inputs = [*unknown, *inputs]
             cutting = is_recorded
+
+
+def _is_same_value(former: Captured, now: Captured) -> bool:
+    """Whether a value is the same. One that was made inside may stand in a cache now."""
+    if former.value is now.value:
+        return True
+    return former.path is None and np.array_equal(former.value, now.value, equal_nan=True)
 
 
 def _have_edge(captured: Iterable[Captured]) -> bool:
@@ -124,7 +135,17 @@ class Body:
         jaxpr, count = closed.jaxpr, len(inputs)
         read = [var for var, use in zip(jaxpr.invars[:count], used, strict=False) if use]
         variables = [*read, *jaxpr.constvars, *jaxpr.invars[count:]]
-        self.run = bind_jaxpr(ClosedJaxpr(jaxpr.replace(constvars=(), invars=variables), ()))
+        self._jaxpr = jaxpr.replace(constvars=(), invars=variables)
+        self.run = bind_jaxpr(ClosedJaxpr(self._jaxpr, ()))
+
+    def equals(self, other: Body) -> bool:
+        """Whether another trace gave the same program, of the same values from outside."""
+        texts = [_ADDRESS.sub("", str(body._jaxpr)) for body in (self, other)]
+        return (
+            texts[0] == texts[1]
+            and self.requires_grad == other.requires_grad
+            and all(map(_is_same_value, self.captured, other.captured))
+        )
 
     def _run(self, *arrays: Any) -> list[Any]:
         count = len(self._inputs)

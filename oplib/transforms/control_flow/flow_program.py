@@ -19,7 +19,7 @@ from oplib.autograd.array_functions.array_function import ArrayFunction, has_gra
 from oplib.autograd.forward_ad import make_dual, unpack_dual
 from oplib.autograd.recording.formula_node import call_recorded, keep_tangents
 from oplib.autograd.tangents import carries_tangents, find_tangent, run_without_tangents, set_tangent
-from oplib.errors import TracingError, describe
+from oplib.errors import OplibError, TracingError, describe
 from oplib.modes import modes
 from oplib.pytree import tree_flatten, tree_unflatten
 from oplib.tensor import Storage, Tensor, zeros_like
@@ -164,14 +164,7 @@ def run_program(
         operands = entry.find(functions)
         if operands is not None:
             return entry.program.run([*operands, *arguments])
-    walk = Walk(functions, [])
-    captured = list_captured(walk)
-    is_stored = key is not None and not any(isinstance(capture.value, Tracer) for capture in captured)
-    candidates = Candidates(walk) if is_stored else None
-    known = set[Any]() if candidates is None else candidates.names.known
-    changes = contextlib.nullcontext() if candidates is None else refuse_changes(static[0], candidates)
-    with changes, refuse_unrepeatable(static[0], walk.stateful, known), _refuse_kept(static[0], walk):
-        program, bodies = build(captured)
+    program, bodies, candidates = _trace(static[0], functions, build, is_stored=key is not None)
     read = [capture for body in bodies for capture in body.captured]
     outcome = program.run([*[capture.tensor for capture in read], *arguments])
     # Later calls must find each Tensor. An array without a storage is a constant of the trace.
@@ -179,6 +172,43 @@ def run_program(
         with _lock:
             _programs.add(key, StoredProgram(program, read, candidates))
     return outcome
+
+
+def _trace(
+    name: Hashable,
+    functions: Sequence[Callable[..., Any]],
+    build: Builder,
+    *,
+    is_stored: bool,
+    is_second: bool = False,
+) -> tuple[FlowProgram, Sequence[Body], Candidates | None]:
+    """Makes a program, with the candidates if it may be stored.
+
+    Bodies that have changed what they read, such as a cache, are traced a second time. That trace has to
+    change nothing, and to give the same programs.
+    """
+    walk = Walk(functions, [])
+    captured = list_captured(walk)
+    is_stored = is_stored and not any(isinstance(capture.value, Tracer) for capture in captured)
+    candidates = Candidates(walk) if is_stored else None
+    known = set[Any]() if candidates is None else candidates.names.known
+
+    def settle() -> bool:
+        nonlocal made
+        try:
+            again = _trace(name, functions, build, is_stored=True, is_second=True)
+        except OplibError:
+            return False
+        is_settled = all(map(Body.equals, made[1], again[1]))
+        made = again
+        return is_settled
+
+    changes = contextlib.nullcontext()
+    if candidates is not None:
+        changes = refuse_changes(name, candidates, None if is_second else settle)
+    with changes, refuse_unrepeatable(name, walk.stateful, known), _refuse_kept(name, walk):
+        made = (*build(captured), candidates)
+    return made
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from oplib.config import config
 from oplib.errors import TracingError
 from oplib.modes import ModeState, modes
-from oplib.pytree import tree_flatten
+from oplib.pytree import tree_leaves, tree_structure
 from oplib.tensor import Tensor, get_default_dtype, set_default_dtype
 
 from .candidates import Candidates
@@ -163,17 +163,26 @@ class Definitions:
 
 
 @contextlib.contextmanager
-def refuse_changes(name: Any, candidates: Candidates) -> Generator[None]:
-    """Raises if the code in the block changed what the function reads; everything is put back then."""
+def refuse_changes(
+    name: Any, candidates: Candidates, settle: Callable[[], bool] | None = None
+) -> Generator[None]:
+    """Raises if the code in the block changed what the function reads; everything is put back then.
+
+    Args:
+        name: of the function, for errors.
+        candidates: what the function could read.
+        settle: whether the changes make no difference to the next trace. Without it caches may be filled.
+    """
     containers = [(path, read_entries(path.value) or {}) for path in candidates.containers]
     definitions = Definitions(candidates)
     yield
     uses = UsesOfCode(candidates)
-    places = [place for path, before in containers for place in _list_read_changes(uses, path, before)]
+    fills = settle is None
+    places = [p for path, before in containers for p in _list_read_changes(uses, path, before, fills=fills)]
     places += [
         f"{path.name}.{key}" for path, key, _ in definitions.list_changed() if uses.read_entry(path, key)
     ]
-    if places:
+    if places and (settle is None or not settle()):
         for path, before in containers:
             restore_entries(path.value, before)
         for path, key, held in definitions.list_changed():
@@ -181,23 +190,34 @@ def refuse_changes(name: Any, candidates: Candidates) -> Generator[None]:
         refuse_change(name, places[0])
 
 
-def _list_read_changes(uses: UsesOfCode, path: CapturedPath, before: dict[Any, Any]) -> Iterator[str]:
+def _list_read_changes(
+    uses: UsesOfCode, path: CapturedPath, before: dict[Any, Any], *, fills: bool
+) -> Iterator[str]:
     now = read_entries(path.value) or {}
     if find_reordered(path.value, before, now) and uses.read_container(path):
         yield path.name
     for key in before | now:
-        held = now.get(key)
+        held, former = now.get(key, MISSING), before.get(key, MISSING)
         # a cache that was filled with something that does not change serves the next trace too
-        is_filled = key not in before and _is_cache(type(path.value), key, held)
-        if not is_filled and held is not before.get(key, MISSING) and uses.read_entry(path, key):
+        is_filled = key not in before and (
+            isinstance(getattr(type(path.value), str(key), None), cached_property)
+            or (
+                fills
+                and not isinstance(held, SCALARS)
+                and not any(isinstance(leaf, Tensor) for leaf in tree_leaves(held))
+            )
+        )
+        if not is_filled and not _is_same(held, former) and uses.read_entry(path, key):
             yield show_entry(path, key)
 
 
-def _is_cache(cls: type, key: Any, held: Any) -> bool:
-    if isinstance(key, str) and isinstance(getattr(cls, key, None), cached_property):
+def _is_same(held: Any, former: Any) -> bool:
+    """Whether code finds one object in two states, or equal numbers."""
+    if held is former:
         return True
-    return not isinstance(held, SCALARS) and not any(
-        isinstance(leaf, Tensor) for leaf in tree_flatten(held)[0]
+    return tree_structure(held) == tree_structure(former) and all(
+        isinstance(leaf, SCALARS) and type(leaf) is type(other) and leaf == other
+        for leaf, other in zip(tree_leaves(held), tree_leaves(former), strict=True)
     )
 
 

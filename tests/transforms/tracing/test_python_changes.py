@@ -205,6 +205,86 @@ def test_a_cache_that_code_fills_while_it_is_traced_is_no_change():
     assert [backward(oplib.ones(1)).item() for _ in range(3)] == [6.0] * 3
 
 
+def _memoise(kept, x):
+    if len(x) not in kept.table:
+        kept.table[len(x)] = 2.0
+    return x * kept.table[len(x)]
+
+
+def _make_lazily(kept, x):
+    if kept.rate is None:
+        kept.rate = 2.0
+    return x * kept.rate
+
+
+def _warn_once(kept, x):
+    if x.shape not in kept.seen:
+        kept.seen.add(x.shape)
+    return x * 2
+
+
+def _write_first(kept, x):
+    kept.size, kept.shape = 2.0, x.shape
+    return x.reshape(kept.shape) * kept.size
+
+
+def _apply_rule(kept, x):
+    return oplib.nn.functional.relu(_memoise(kept, x)) * kept.weight
+
+
+def _count_keys(kept, x):
+    kept.table[len(kept.table)] = ("call",)
+    return x * len(kept.table)
+
+
+def _begin(kept, x):
+    if "begun" in kept.table:
+        return x * 2
+    kept.table["begun"] = [1.0]
+    return x * 10
+
+
+def _collect(kept, x):
+    kept.table.setdefault("all", []).append(1.0)
+    return x * len(kept.table["all"])
+
+
+def _advance(kept, x):
+    if not hasattr(kept, "counter"):
+        kept.counter = Holder()
+        kept.counter.number = 0
+    kept.counter.number = kept.counter.number + 1
+    return x * kept.counter.number
+
+
+SETTLING = (_memoise, _make_lazily, _warn_once, _write_first, _apply_rule)
+GROWING = (_count_keys, _begin, _collect, _advance)
+
+
+@pytest.mark.spec("J.23")
+@pytest.mark.parametrize("step", [*SETTLING, *GROWING])
+def test_a_body_that_changes_what_it_reads_is_served_if_its_second_trace_is_the_first(step):
+    expected, found = [], []
+    for results, compiled in ((expected, False), (found, True)):
+        kept = Holder()
+        kept.table, kept.rate, kept.seen, kept.size = {}, None, set(), 0.5
+        kept.weight = oplib.ones(2)
+        for _ in range(3):
+            x = oplib.ones(2)
+            if compiled and step in GROWING:
+                with pytest.raises(oplib.errors.TracingError, match="was changed while"):
+                    oplib.scan(lambda c, _, kept=kept: (step(kept, c), None), x, None, length=3)
+                assert kept.table == {}
+                return
+            if compiled:
+                x = oplib.scan(lambda c, _, kept=kept: (step(kept, c), None), x, None, length=3)[0]
+            else:
+                for _ in range(3):
+                    x = step(kept, x)
+            results.append(x.tolist())
+    assert found == expected
+
+
 @pytest.mark.spec("J.23")
 def test_a_log_that_the_code_only_writes_is_a_side_effect():
     log, counts, calls, shapes = [], {"n": 0}, 0, []
