@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.core import Tracer
 
-from oplib.errors import describe
+from oplib.errors import AutogradError, describe
 from oplib.tensor.devices.device import device_of_array, is_abstract
 from oplib.tensor.devices.placement import is_on_default_device
 from oplib.tensor.dtypes import names as dtypes
@@ -56,14 +56,21 @@ def show_tensor(tensor: TensorSlots) -> str:
     else:
         suffixes = list(_describe_device(array))
         body = _show_values(np.asarray(array), suffixes)
-    if tensor._grad_fn is not None:
-        suffixes.append(f"grad_fn=<{tensor._grad_fn.name()}>")
-    elif tensor._requires_grad:
-        suffixes.append("requires_grad=True")
+    suffixes += _describe_history(tensor)
     slot = tensor._tangent_slot
     if slot is not None and slot.tangent is not None:
         suffixes.append(f"tangent={show_tensor(slot.tangent)}")
     return _add_suffixes(_PREFIX + body, suffixes)
+
+
+def _describe_history(tensor: TensorSlots) -> list[str]:
+    try:
+        node = tensor._grad_fn
+    except AutogradError:  # of a view whose base was written in a way that forbids to read its history
+        return ["grad_fn=<Invalid>"]
+    if node is not None:
+        return [f"grad_fn=<{node.name()}>"]
+    return ["requires_grad=True"] if tensor._requires_grad else []
 
 
 def _describe_device(array: Any) -> Sequence[str]:

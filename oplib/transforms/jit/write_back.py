@@ -93,7 +93,8 @@ class WriteBack:
     def note(self, tensors: Sequence[Tensor]) -> None:
         """Notes the writes at views, and counts those through ``tensor.data``."""
         for tensor in self._take_written(tensors):
-            if tensor._restricted_views is not None or tensor._root is not None:
+            # a view that is restricted itself stays readable for the next call
+            if tensor._restricted_views is not None or (tensor._root is not None and not tensor._creation):
                 note_write(tensor)
         for operand, index, count in self._effects.alias_writes:
             list_aliases(tensors[self._at[operand]]._storage)[index].version += count

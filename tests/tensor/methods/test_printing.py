@@ -90,3 +90,12 @@ def test_another_device_and_a_sharding_are_shown() -> None:
     sharding = NamedSharding(jax.make_mesh((2,), ("x",)), PartitionSpec("x"))
     x = Tensor.from_array(jax.device_put(jnp.zeros(2), sharding))
     assert repr(x) == "tensor([0., 0.], sharding=P('x',))"
+
+
+def test_a_view_whose_history_cannot_be_read_is_printed_as_in_torch():
+    weight = oplib.ones(2, 2, requires_grad=True)
+    with oplib.no_grad():
+        row = weight[0]
+        row.mul_(2)
+    assert repr(row) == "tensor([2., 2.], grad_fn=<Invalid>)"
+    assert row.tolist() == [2.0, 2.0]

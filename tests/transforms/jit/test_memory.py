@@ -155,6 +155,22 @@ def test_a_write_into_a_view_reaches_views_that_cannot_be_rebased(wrap, part):
             _ = view.grad_fn
 
 
+@pytest.mark.parametrize("wrap", [lambda step: step, oplib.jit], ids=["plain", "compiled"])
+def test_a_view_that_cannot_be_rebased_is_written_at_each_call(wrap):
+    weight = oplib.ones(3, 2, requires_grad=True)
+    with oplib.no_grad():
+        row = weight[0]
+
+    @wrap
+    def step():
+        with oplib.no_grad():
+            row.mul_(2)
+
+    for _ in range(3):
+        step()
+    assert weight.tolist() == [[8.0, 8.0], [1.0, 1.0], [1.0, 1.0]]
+
+
 def test_writes_through_data_are_seen():
     def step(world, x):
         x.data.add_(1)
