@@ -26,6 +26,7 @@ from oplib.tensor.views import ViewStorage
 from oplib.transforms.tracing.paths import name_package
 from oplib.transforms.tracing.program_table import PROGRAM_SETTINGS, read_program_settings
 
+_new: Any = tuple.__new__  # a NamedTuple's own ``__new__`` is a Python function
 _NUMBERS = ("float", "complex")
 _LEAVES = frozenset([Tensor, Generator, bool, int, float, complex, str, np.ndarray])
 
@@ -67,6 +68,7 @@ class CallArguments(NamedTuple):
 
     Attributes:
         key: see :class:`Key`.
+        function: the function.
         leaves: of all arguments.
         arrays: the leaves that are arrays or numbers handed over as such.
         name: of the function.
@@ -76,6 +78,7 @@ class CallArguments(NamedTuple):
     """
 
     key: Key
+    function: Callable[..., Any]
     leaves: list[Any]
     arrays: list[Any]
     name: str
@@ -88,6 +91,11 @@ class CallArguments(NamedTuple):
         A batch is often a slice of a larger Tensor. Where the function only reads it, one program serves all
         slices. Views that are differentiated, or whose items do not lie side by side, stay views.
         """
+        for leaf in self.leaves:
+            if leaf.__class__ is Tensor and leaf._storage.__class__ is ViewStorage:
+                break
+        else:
+            return [self]
         indices = [index for index, leaf in enumerate(self.leaves) if _is_plain_view(leaf)]
         if not indices:
             return [self]
@@ -97,7 +105,7 @@ class CallArguments(NamedTuple):
         apart = tuple([(index, self.leaves[index]._storage.owner) for index in indices])
         return [self._replace(leaves=leaves, apart=apart), self]
 
-    def call(self, function: Callable[..., Any], *arrays: Any) -> Any:
+    def call(self, *arrays: Any) -> Any:
         """Calls the function with other arrays, in containers of its own."""
         rest = iter(arrays)
         passed = [
@@ -105,7 +113,7 @@ class CallArguments(NamedTuple):
             for leaf, kind in zip(self.leaves, self.key.kinds, strict=True)
         ]
         args, kwargs = tree_unflatten(passed, self.key.spec)
-        result = function(*args, **kwargs)
+        result = self.function(*args, **kwargs)
         self._check_containers((args, kwargs), passed)
         return result
 
@@ -230,15 +238,19 @@ class ArgumentBinder:
         if self._static:
             frozen = _find_static(self._signature, self._static, spec, len(leaves))
         arrays: list[Any] = []
-        kinds = tuple([self._classify(leaf, number in frozen, arrays) for number, leaf in enumerate(leaves)])
-        arguments = CallArguments(
-            Key(spec, kinds, read_program_settings()), leaves, arrays, self._name, self._positional
-        )
-        for number, kind in enumerate(kinds):
-            if kind.__class__ is tuple and kind[0] not in _LEAVES:
-                if not _is_constant(kind[1]):
-                    raise arguments.refuse_leaf(number)
-                self._check_hash(kind[1], arguments, number)
+        kinds: list[Any] = [Tensor] * len(leaves)
+        unusual: list[int] = []
+        for number, leaf in enumerate(leaves):
+            if leaf.__class__ is not Tensor:
+                kind = kinds[number] = self._classify(leaf, number in frozen, arrays)
+                if kind.__class__ is tuple and kind[0] not in _LEAVES:
+                    unusual.append(number)
+        key = _new(Key, (spec, tuple(kinds), read_program_settings()))
+        arguments = _new(CallArguments, (key, function, leaves, arrays, self._name, self._positional, ()))
+        for number in unusual:
+            if not _is_constant(kinds[number][1]):
+                raise arguments.refuse_leaf(number)
+            self._check_hash(kinds[number][1], arguments, number)
         return arguments
 
     def _check_hash(self, leaf: Any, arguments: CallArguments, number: int) -> None:

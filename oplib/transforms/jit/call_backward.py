@@ -117,8 +117,7 @@ class Recipe(NamedTuple):
     """The parts of a call, so that its function can be traced again with its backward.
 
     Attributes:
-        function: the function.
-        arguments: its arguments.
+        arguments: the function and its arguments.
         tensors: the operands.
         containers: those in which the call puts something, and perhaps Generators.
         values: the arrays of the operands at the call, a key and a count for each Generator, the array
@@ -126,7 +125,6 @@ class Recipe(NamedTuple):
         storages: for operands that show other memory after the call their index and what they showed.
     """
 
-    function: Any
     arguments: CallArguments
     tensors: Sequence[Tensor]
     containers: Sequence[Any]
@@ -168,7 +166,8 @@ class StateOfCall(NamedTuple):
         Raises:
             TracingError: the function leads to something else than at the call.
         """
-        function, arguments = recipe.function, recipe.arguments
+        arguments = recipe.arguments
+        function = arguments.function
         with tracing, self._undo_entries(recipe.containers):
             operands = self.reader.read(function, arguments.leaves)
             if operands is None:
@@ -184,7 +183,7 @@ class StateOfCall(NamedTuple):
                 if reason := self.operands.explain(tensors):
                     raise _changed(name, reason)
                 candidates = Candidates(Walk(function, arguments.leaves))
-                trace = Trace(name, partial(arguments.call, function), candidates, arguments.arrays, orders)
+                trace = Trace(name, arguments.call, candidates, arguments.arrays, orders)
             finally:
                 state.autocast, state.hook_pairs = autocast, pairs
                 before.restore()

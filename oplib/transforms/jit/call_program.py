@@ -87,15 +87,18 @@ class Program:
         before = [trace.snapshot.tensors[number][2] for number in needed]
         unread = frozenset(self._at[number] for number in trace.unread_grads & self._at.keys())
         self._operands = ExpectedOperands(paths, before, unread)
-        self._backward, self._leaves = None, []
+        self._backward = None
         if trace.backward is not None:
             self._backward = self._make_backward(trace, trace.backward)
             self._take_linked = make_gather([self._at[number] for number in trace.backward.operands])
-            self._leaves = trace.backward.leaves
         fresh = self._find_fresh(trace) if donate else frozenset[Any]()
-        self._write_back = WriteBack(effects, self._at, fresh)
+        leaves = trace.backward.leaves if trace.backward else ()
+        counts = len(needed), len(trace.closed.out_avals)
+        self._write_back = WriteBack(effects, self._at, fresh, leaves, counts)
         cleared = [self._at[operand] for operand, _ in effects.grads if self._at[operand] in unread]
-        self._take_cleared = make_gather([] if trace.backward or not donate else cleared)
+        cleared = [] if trace.backward or not donate else cleared
+        self._take_cleared = make_gather(cleared)
+        self._reuses_memory = bool(cleared or self._donated)
 
     def _make_reader(self, trace: Trace, paths: list[CapturedPath]) -> Reader:
         """Makes the reader of operands, containers that a call changes, and Generators that are needed."""
@@ -192,20 +195,18 @@ class Program:
         owners = {tensor._storage.owner for tensor in tensors}
         return not any(index in self._named_leaves or owner in owners for index, owner in arguments.apart)
 
-    def read(self, function: Any, leaves: Sequence[Any]) -> CallOperands | None:
+    def read(self, arguments: CallArguments) -> CallOperands | None:
         """Returns the operands of a call; None if the program does not serve it."""
-        read = self._reader.read(function, leaves)
-        if read is None:
-            return None
-        tensors, rest = read
-        return self._operands.match(tensors, rest)
+        read = self._reader.read(arguments.function, arguments.leaves)
+        return read and self._operands.match(*read)
 
-    def explain(self, function: Any, leaves: Sequence[Any]) -> str:
+    def explain(self, arguments: CallArguments) -> str:
         """Returns why the program does not serve a call; empty if it does."""
+        function, leaves = arguments.function, arguments.leaves
         read = self._reader.read(function, leaves)
         return self._reader.explain(function, leaves) if read is None else self._operands.explain(read[0])
 
-    def run(self, function: Any, arguments: CallArguments, operands: CallOperands) -> Any:
+    def run(self, arguments: CallArguments, operands: CallOperands) -> Any:
         """Does what the function does, with the program. The caller holds the lock of buffers."""
         inputs, rest = self._list_inputs(operands, arguments)
         # another program must not use these buffers again
@@ -213,11 +214,14 @@ class Program:
         returned: list[Sequence[Any]] = []
         history: History | None = None
         try:
-            self._compute(operands, inputs, returned)
+            if self._reuses_memory:
+                self._compute(operands, inputs, returned)
+            else:
+                returned.append(self._run(*inputs))
             if self._backward is not None:
                 values, tensors = (*operands.arrays, *rest), operands.tensors
                 before = [(index, tensors[index]._storage) for index in self._turned]
-                recipe = Recipe(function, arguments, tensors, operands.rest, values, before)
+                recipe = Recipe(arguments, tensors, operands.rest, values, before)
                 history = self._backward.start_node(recipe, returned[0]), recipe  # hooks may raise
             return self._finish(operands, history, returned[0])
         except BaseException:
@@ -249,17 +253,18 @@ class Program:
     def _finish(self, operands: CallOperands, history: History | None, returned: Sequence[Any]) -> Any:
         """Does to Tensors what the function does, and returns what it returns."""
         tensors, write_back = operands.tensors, self._write_back
-        write_back.write(operands.owners, returned)
-        write_back.note(tensors)
+        if write_back.writes:
+            write_back.write(operands.owners, returned)
+            write_back.note(tensors)
         if history is None or self._backward is None:
-            made = write_back.make(tensors, returned, None)
+            values = write_back.make(tensors, returned, None)
         else:
             links = find_links(self._take_linked(tensors))
             node, recipe = history
-            made = write_back.make(tensors, returned, node)
-            links += [write_back.find_edge(leaf, tensors, made) for leaf in self._leaves]
+            values = write_back.make(tensors, returned, node)
+            links += write_back.list_edges(values)
             self._backward.complete_node(node, recipe, links, returned)
-        result = write_back.complete(operands.rest, tensors, made, returned)
+        result = write_back.complete(operands.rest, values)
         for number, change in self._effects.generators:
             _advance(operands.rest[len(self._effects.entries) + number], change)
         return result

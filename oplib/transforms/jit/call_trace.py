@@ -240,7 +240,7 @@ class Trace:
                 node: Any
                 node, slot = gradient_edge(leaf) or leaf_edge(leaf)
                 edges.append((None, GradientEdge(node, slot)))
-                if leaf._retains_grad:  # the call stores the gradient, see WriteBack.find_edge
+                if leaf._retains_grad:  # the call stores the gradient, see WriteBack.list_edges
                     node.stop_retaining(slot)
             if self.orders:
                 self._differentiate_again(edges, inputs[first + count :])

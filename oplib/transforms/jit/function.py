@@ -174,10 +174,7 @@ class JitFunction(Generic[P, R]):
                     f"{self.__name__}: a call needs values. Got {describe(array)}, a jax.ShapeDtypeStruct. "
                     "Give an array, or ask for the program: function.lower(...)."
                 )
-        function = self.__wrapped__
-        return self._serve(
-            arguments, lambda program, arguments, operands: program.run(function, arguments, operands)
-        )
+        return self._serve(arguments, Program.run)
 
     @entry_point
     def explain(self, *args: Any, **kwargs: Any) -> str:
@@ -239,8 +236,10 @@ class JitFunction(Generic[P, R]):
         programs = self._programs.list_programs(arguments.key)
         for variant in arguments.list_variants() if programs else ():
             for program in programs:
-                operands = program.read(self.__wrapped__, variant.leaves)
-                if operands is not None and program.may_take_apart(variant, operands.tensors):
+                operands = program.read(variant)
+                if operands is not None and (
+                    not variant.apart or program.may_take_apart(variant, operands.tensors)
+                ):
                     return program, variant, operands
         return None
 
@@ -264,7 +263,7 @@ class JitFunction(Generic[P, R]):
             program.reason = reason
             self._programs.add(arguments.key, program)
             self._note_compilation(reason)
-            operands = program.read(self.__wrapped__, arguments.leaves)
+            operands = program.read(arguments)
         if operands is not None and compiles:
             program.compile(arguments, operands)
         return True
@@ -276,7 +275,7 @@ class JitFunction(Generic[P, R]):
     def _explain(self, arguments: CallArguments) -> str:
         programs = self._programs.by_key.get(arguments.key)
         if programs:
-            reasons = [program.explain(self.__wrapped__, arguments.leaves) for program in programs]
+            reasons = [program.explain(arguments) for program in programs]
             return "" if "" in reasons else reasons[0]
         if not self._programs.by_key:
             return "it has not been compiled yet"
@@ -305,11 +304,10 @@ class JitFunction(Generic[P, R]):
                 path.again.clear()
 
     def _trace_once(self, arguments: CallArguments, walk: Walk) -> Trace:
-        call = partial(arguments.call, self.__wrapped__)
         candidates = Candidates(walk)
         try:
             with refuse_unrepeatable(self.__name__, walk.stateful, candidates.names.known):
-                return Trace(self.__name__, call, candidates, arguments.arrays)
+                return Trace(self.__name__, arguments.call, candidates, arguments.arrays)
         except (ConcreteValueError, *CONCRETIZATION_ERRORS) as error:
             raise self._explain_value(error, arguments) from None
         except TypeError as error:

@@ -21,6 +21,7 @@ from oplib.tensor.storage.overlay import list_classes
 from oplib.tensor.views import AliasStorage, ViewStorage
 from oplib.transforms.tracing.paths import CapturedPath
 
+_new: Any = tuple.__new__  # a NamedTuple's own ``__new__`` is a Python function
 _PLAIN = list_classes(Storage(None))
 _get_aval = attrgetter("aval")
 _NO_HOOKS: tuple[Any, ...] = (None, None)
@@ -130,12 +131,15 @@ class ExpectedOperands:
             owners = [storage.owner for storage in owners]
         elif not set(map(type, owners)) <= _PLAIN:
             return None
-        if not self._share_as_before(owners):
+        for number, other in self._sharing:
+            if owners[number] is not owners[other]:
+                return None
+        if len(set(owners)) != self._owner_count:
             return None
         arrays = list(map(get_array, owners))
         if list(map(_get_aval, arrays)) != self._avals or (self._shardings and any(self._find_moved(arrays))):
             return None
-        return CallOperands(tensors, owners, arrays, rest)
+        return _new(CallOperands, (tensors, owners, arrays, rest))
 
     def _find_moved(self, arrays: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """Yields the operands that are laid out in another way than they were, with their shardings then."""
@@ -153,13 +157,6 @@ class ExpectedOperands:
                     tensor._grad = None
                 if not kind.has_node:
                     tensor._grad_fn = None
-
-    def _share_as_before(self, owners: Sequence[Storage]) -> bool:
-        """Whether the same operands as before share memory, and no others."""
-        for number, other in self._sharing:
-            if owners[number] is not owners[other]:
-                return False
-        return len(set(owners)) == self._owner_count
 
     def _explain_storages(self, storages: Sequence[Any]) -> Iterator[str]:
         for number, (storage, classes) in enumerate(zip(storages, self._classes, strict=True)):
@@ -193,7 +190,8 @@ class ExpectedOperands:
         for name, array, aval in zip(self._names, arrays, self._avals, strict=True):
             if array.aval != aval:
                 yield f"{name} has the type {_show_type(array.aval)}, and had {_show_type(aval)}"
-        if not self._share_as_before(owners):
+        parted = any(owners[number] is not owners[other] for number, other in self._sharing)
+        if parted or len(set(owners)) != self._owner_count:
             yield "Tensors share memory that did not, or the reverse"
 
 

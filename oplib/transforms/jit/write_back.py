@@ -10,7 +10,6 @@ from oplib.autograd.array_functions.array_function import make_gather
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import Edge, TapeNode
 from oplib.autograd.recording.rebase import Overwritten, note_write, rebase_history
-from oplib.pytree import tree_unflatten
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.inference import InferenceStorage, InferenceTensor
 from oplib.tensor.storage.fresh import FreshStorage, get_array, make_fresh, set_array
@@ -32,11 +31,26 @@ class WriteBack:
         effects: the effects.
         at: for each operand that the effects name, its index among the operands of the program.
         fresh: the outputs that stand in one storage after the call, and nowhere else.
+        collecting: the Tensors that collect a gradient since the call.
+        counts: how many operands and how many outputs there are.
+
+    Attributes:
+        writes: whether a call writes operands.
     """
 
-    def __init__(self, effects: Effects, at: dict[int, int], fresh: frozenset[int]) -> None:
+    def __init__(
+        self,
+        effects: Effects,
+        at: dict[int, int],
+        fresh: frozenset[int],
+        collecting: Sequence[Source],
+        counts: tuple[int, int],
+    ) -> None:
         self._effects = effects
         self._at = at
+        self._counts = counts
+        self._constants: list[Any] = []
+        self.writes = bool(effects.writes or effects.alias_writes)
         self._fresh = _sort_writes([write for write in effects.writes if write[1] in fresh], at)
         self._stored = _sort_writes([write for write in effects.writes if write[1] not in {*fresh, None}], at)
         self._counted = [(at[operand], count) for operand, output, count in effects.writes if output is None]
@@ -58,10 +72,43 @@ class WriteBack:
             for number, new in storages
             if new.output is not None
         ]
-        made = [(at[operand], source) for operand, source in effects.grads]
-        self._take_graded = make_gather([index for index, one in made if isinstance(one, New)])
-        self._take_grads = make_gather([one.number for _, one in made if isinstance(one, New)])
-        self._other_grads = [(index, one) for index, one in made if not isinstance(one, New)]
+        graded = [(Operand(operand), source or [None]) for operand, source in effects.grads]
+        graded += [(New(number), source) for number, source in effects.new_grads]
+        self._take_graded = self._make_take([tensor for tensor, _ in graded])
+        self._take_grads = self._make_take([source for _, source in graded])
+        self._collecting = list(map(self._place, collecting))
+        self._attributes = [
+            (self._place(New(one.container)), one.key, self._make_take(one.leaves), one.spec)
+            for one in effects.attributes
+        ]
+        self._entries = [
+            (
+                self._place(one.key if isinstance(one.key, Operand) else [one.key]),
+                self._make_take(one.leaves),
+                one.spec,
+            )
+            for one in effects.entries
+        ]
+        self._take_results = self._make_take(effects.results)
+        self._unflatten = effects.spec.unflatten
+
+    def _place(self, source: Any) -> int:
+        """Returns where something stands among the values of a call.
+
+        These are the operands, the outputs, the new Tensors and the constants, in this order.
+        """
+        operands, outputs = self._counts
+        if isinstance(source, Operand):
+            return self._at[source.number]
+        if isinstance(source, tuple):
+            return operands + source[0]
+        if isinstance(source, New):
+            return operands + outputs + source.number
+        self._constants += source
+        return operands + outputs + len(self._effects.new_tensors) + len(self._constants) - 1
+
+    def _make_take(self, sources: Sequence[Any]) -> Callable[[Any], Any]:
+        return make_gather(list(map(self._place, sources)))
 
     def write(self, owners: Sequence[Storage], returned: Sequence[Any], *, again: bool = False) -> None:
         """Puts new arrays into the written storages, and counts the writes.
@@ -100,9 +147,9 @@ class WriteBack:
             list_aliases(tensors[self._at[operand]]._storage)[index].version += count
 
     def make(self, tensors: Sequence[Tensor], returned: Sequence[Any], node: TapeNode | None) -> list[Any]:
-        """Gives operands their histories, and makes the new Tensors and the storages of operands."""
+        """Gives operands their histories, makes the new Tensors, and returns the values of the call."""
         storages: list[Any] = [None] * len(self._effects.new_storages)
-        made: list[Any] = []
+        values: list[Any] = [*tensors, *returned]
         for number, output, version, kind in self._new:
             storage = storages[number] = _new(kind)
             set_array(storage, returned[output])
@@ -110,11 +157,12 @@ class WriteBack:
             if self._are_plain:
                 tensor = _new(Tensor)
                 tensor._storage = storage
-                made.append(tensor)
+                values.append(tensor)
         if self._are_plain:
             if self._changes_histories:
                 self._change_histories(tensors, node)
-            return made
+            values += self._constants
+            return values
         if self._showing:
             self._show(tensors, storages)
         shown = [  # before operands show others
@@ -127,16 +175,17 @@ class WriteBack:
             self._change_histories(tensors, node)
         for storage, (kind, slot, root, others) in zip(shown, self._kinds):  # noqa: B905  the keyword costs time
             tensor = _new(kind)
-            made.append(tensor)
+            values.append(tensor)
             tensor._storage = storage
             if slot is not None:
                 tensor._requires_grad, tensor._grad_fn, tensor._output_nr = True, node, slot
             if others:
                 tensor.__dict__.update(others)
             if root is not None:
-                tensor._root = self._give(root, tensors, made)
+                tensor._root = values[self._place(root)]
                 note_view(tensor._root, tensor)
-        return made
+        values += self._constants
+        return values
 
     def _show(self, tensors: Sequence[Tensor], storages: list[Any]) -> None:
         """Makes the storages that show others."""
@@ -182,52 +231,29 @@ class WriteBack:
             if value:
                 share_requires_grad(tensor)
 
-    def complete(
-        self,
-        containers: Sequence[Any],
-        tensors: Sequence[Tensor],
-        made: Sequence[Tensor],
-        outputs: Sequence[Any],
-    ) -> Any:
+    def complete(self, containers: Sequence[Any], values: Sequence[Any]) -> Any:
         """Gives Tensors their gradients, fills new Tensors and containers, and returns the result."""
-        effects = self._effects
-
-        def give(leaves: Sequence[Any], spec: Any) -> Any:
-            return tree_unflatten([self._give(leaf, tensors, made, outputs) for leaf in leaves], spec)
-
-        for tensor, grad in zip(self._take_graded(tensors), self._take_grads(made), strict=True):
+        for tensor, grad in zip(self._take_graded(values), self._take_grads(values)):  # noqa: B905  costs time
             tensor._grad = grad
-        for index, source in self._other_grads:
-            tensors[index]._grad = None if source is None else self._give(source, tensors, made)
-        for number, source in effects.new_grads:
-            made[number]._grad = self._give(source, tensors, made)
-        for attribute in effects.attributes:
-            made[attribute.container].__dict__[attribute.key] = give(attribute.leaves, attribute.spec)
-        for container, entry in zip(containers, effects.entries, strict=False):
-            key = tensors[self._at[entry.key.number]] if isinstance(entry.key, Operand) else entry.key
-            put_entry(container, key, give(entry.leaves, entry.spec))
-        return give(effects.results, effects.spec)
+        for tensor, key, take, spec in self._attributes:
+            values[tensor].__dict__[key] = spec.unflatten(take(values))
+        for container, (key, take, spec) in zip(containers, self._entries, strict=False):
+            put_entry(container, values[key], spec.unflatten(take(values)))
+        return self._unflatten(self._take_results(values))
 
-    def find_edge(self, source: Source, tensors: Sequence[Tensor], made: Sequence[Tensor]) -> Edge | None:
-        """Returns where the gradient of a Tensor goes that collects one since the call."""
-        tensor: Tensor = self._give(source, tensors, made)
-        if not tensor._retains_grad:
-            return gradient_edge(tensor)
-        call: Any = tensor._grad_fn
-        end: Any = Overwritten.make(tensor)  # the backward of the call gives the gradient that it retains
-        end._retained, end.has_hooks = {0: ref(tensor)}, True
-        call.ends = {**call.ends, tensor._output_nr: end}
-        return end, 0
+    def list_edges(self, values: Sequence[Any]) -> list[Edge | None]:
+        """Returns where the gradients of the Tensors go that collect one since the call."""
+        return [_find_edge(values[index]) for index in self._collecting]
 
-    def _give(
-        self, source: Any, tensors: Sequence[Tensor], made: Sequence[Tensor], outputs: Sequence[Any] = ()
-    ) -> Any:
-        """Returns a leaf of the result, or what stands somewhere: a Tensor, an output, or a constant."""
-        if isinstance(source, Operand):
-            return tensors[self._at[source.number]]
-        if isinstance(source, New):
-            return made[source.number]
-        return outputs[source[0]] if isinstance(source, tuple) else source[0]
+
+def _find_edge(tensor: Tensor) -> Edge | None:
+    if not tensor._retains_grad:
+        return gradient_edge(tensor)
+    call: Any = tensor._grad_fn
+    end: Any = Overwritten.make(tensor)  # the backward of the call gives the gradient that it retains
+    end._retained, end.has_hooks = {0: ref(tensor)}, True
+    call.ends = {**call.ends, tensor._output_nr: end}
+    return end, 0
 
 
 def _sort_attributes(new: NewTensor) -> tuple[type[Tensor], int | None, Any, dict[str, Any]]:

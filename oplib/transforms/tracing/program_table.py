@@ -95,7 +95,8 @@ class ProgramTable(Generic[P]):
         programs = self.by_key.get(key)
         if programs is None:
             return []
-        self._note_use(programs)
+        # the latest used list comes last
+        self._order[id(programs)] = self._order.pop(id(programs), None)
         return programs
 
     def add(self, key: Any, program: P) -> None:
@@ -103,7 +104,7 @@ class ProgramTable(Generic[P]):
         programs = self.by_key.setdefault(key, [])
         programs.insert(0, program)
         del programs[MAX_PROGRAMS:]
-        self._note_use(programs)
+        self.list_programs(key)
         if len(self.by_key) > MAX_PROGRAMS:
             oldest = next(iter(self._order))
             del self._order[oldest]
@@ -113,7 +114,3 @@ class ProgramTable(Generic[P]):
         """Forgets all programs."""
         self.by_key.clear()
         self._order.clear()
-
-    def _note_use(self, programs: list[P]) -> None:
-        self._order.pop(id(programs), None)
-        self._order[id(programs)] = None
