@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import jax
-import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from oplib.autograd.array_functions.compilation import bind_jaxpr
+from oplib.autograd.array_functions.compilation import bind_jaxpr, is_same_constant, is_same_jaxpr
 from oplib.autograd.nodes.accumulate import AccumulateGrad
 from oplib.autograd.recording.origins import number_node
 from oplib.errors import AutogradError, ResultError, TracingError, describe
@@ -26,8 +24,6 @@ from oplib.transforms.tracing.pruning import find_used_inputs
 
 from .body_region import BodyRegion, Captured, hold_weakly
 from .leaves import LeafLayout, build_trees, compare, flatten_leaves
-
-_ADDRESS = re.compile(r"0x[0-9a-f]+")  # of rules, in the text of a jaxpr
 
 
 @dataclass(frozen=True)
@@ -70,9 +66,7 @@ class BodyFunction:
 
 def _is_same_value(former: Captured, now: Captured) -> bool:
     """Whether a value is the same. One that was made inside may stand in a cache now."""
-    if former.value is now.value:
-        return True
-    return former.path is None and np.array_equal(former.value, now.value, equal_nan=True)
+    return former.value is now.value or (former.path is None and is_same_constant(former.value, now.value))
 
 
 def _have_edge(captured: Iterable[Captured]) -> bool:
@@ -140,9 +134,8 @@ class Body:
 
     def equals(self, other: Body) -> bool:
         """Whether another trace gave the same program, of the same values from outside."""
-        texts = [_ADDRESS.sub("", str(body._jaxpr)) for body in (self, other)]
         return (
-            texts[0] == texts[1]
+            is_same_jaxpr(self._jaxpr, other._jaxpr)
             and self.requires_grad == other.requires_grad
             and all(map(_is_same_value, self.captured, other.captured))
         )

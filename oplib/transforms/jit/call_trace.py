@@ -13,7 +13,12 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.sharding import AbstractMesh
 
-from oplib.autograd.array_functions.compilation import bind_jaxpr, rename_function
+from oplib.autograd.array_functions.compilation import (
+    bind_jaxpr,
+    is_same_constant,
+    is_same_jaxpr,
+    rename_function,
+)
 from oplib.autograd.array_functions.masks import find_true
 from oplib.autograd.engine.backward_and_grad import grad
 from oplib.autograd.engine.plan import RunPlan
@@ -21,7 +26,7 @@ from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
 from oplib.autograd.nodes.edges import GradientEdge
 from oplib.autograd.nodes.error import Error
 from oplib.autograd.nodes.node import Edge
-from oplib.errors import AutogradError, MissingRuleError, TracingError, describe
+from oplib.errors import AutogradError, MissingRuleError, OplibError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
 from oplib.tensor.devices.device import find_common_device
@@ -305,7 +310,20 @@ class Trace:
             return tuple([array if to is None else constrain(array, to) for array, to in arrays])
 
         made = [(tensor, tensor._grad, tensor._storage.owner.array) for tensor, _ in self._collector.made]
-        with refuse_changes(self.name, self.candidates):
+
+        def settle() -> bool:
+            nonlocal closed
+            former = closed
+            try:
+                with refuse_changes(self.name, self.candidates):
+                    closed = jax.make_jaxpr(partial(pull))(*specs)
+            except OplibError:
+                return False
+            return is_same_jaxpr(former.jaxpr, closed.jaxpr) and all(
+                map(is_same_constant, former.consts, closed.consts)
+            )
+
+        with refuse_changes(self.name, self.candidates, settle):
             closed = jax.make_jaxpr(pull)(*specs)
         self._refuse_changes(made)
         without = frozenset[int]().union(*[paths[number] for number in refused])

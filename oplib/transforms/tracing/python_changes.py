@@ -20,7 +20,7 @@ from oplib.config import config
 from oplib.errors import TracingError
 from oplib.modes import ModeState, modes
 from oplib.pytree import tree_leaves, tree_structure
-from oplib.tensor import Tensor, get_default_dtype, set_default_dtype
+from oplib.tensor import get_default_dtype, set_default_dtype
 
 from .candidates import Candidates
 from .constants import read_constants
@@ -171,14 +171,13 @@ def refuse_changes(
     Args:
         name: of the function, for errors.
         candidates: what the function could read.
-        settle: whether the changes make no difference to the next trace. Without it caches may be filled.
+        settle: whether the changes make no difference to the next trace.
     """
     containers = [(path, read_entries(path.value) or {}) for path in candidates.containers]
     definitions = Definitions(candidates)
     yield
     uses = UsesOfCode(candidates)
-    fills = settle is None
-    places = [p for path, before in containers for p in _list_read_changes(uses, path, before, fills=fills)]
+    places = [place for path, before in containers for place in _list_read_changes(uses, path, before)]
     places += [
         f"{path.name}.{key}" for path, key, _ in definitions.list_changed() if uses.read_entry(path, key)
     ]
@@ -190,22 +189,14 @@ def refuse_changes(
         refuse_change(name, places[0])
 
 
-def _list_read_changes(
-    uses: UsesOfCode, path: CapturedPath, before: dict[Any, Any], *, fills: bool
-) -> Iterator[str]:
+def _list_read_changes(uses: UsesOfCode, path: CapturedPath, before: dict[Any, Any]) -> Iterator[str]:
     now = read_entries(path.value) or {}
     if find_reordered(path.value, before, now) and uses.read_container(path):
         yield path.name
     for key in before | now:
         held, former = now.get(key, MISSING), before.get(key, MISSING)
-        # a cache that was filled with something that does not change serves the next trace too
-        is_filled = key not in before and (
-            isinstance(getattr(type(path.value), str(key), None), cached_property)
-            or (
-                fills
-                and not isinstance(held, SCALARS)
-                and not any(isinstance(leaf, Tensor) for leaf in tree_leaves(held))
-            )
+        is_filled = key not in before and isinstance(
+            getattr(type(path.value), str(key), None), cached_property
         )
         if not is_filled and not _is_same(held, former) and uses.read_entry(path, key):
             yield show_entry(path, key)

@@ -286,6 +286,23 @@ def test_a_body_that_changes_what_it_reads_is_served_if_its_second_trace_is_the_
 
 
 @pytest.mark.spec("J.23")
+@pytest.mark.parametrize("make", [_in_backward, _in_hook])
+@pytest.mark.parametrize("step", [*SETTLING[:-1], *GROWING])
+def test_a_recorded_backward_that_changes_what_it_reads_is_served_if_it_would_be_the_same_again(step, make):
+    def run(wrap):
+        kept = Holder()
+        kept.table, kept.rate, kept.seen, kept.size = {}, None, set(), 0.5
+        differentiate = make(lambda grad: step(kept, grad), wrap)
+        return [differentiate(oplib.ones(1)).item() for _ in range(3)]
+
+    if step in GROWING:
+        with pytest.raises(oplib.errors.TracingError, match="was changed while"):
+            run(oplib.jit)
+    else:
+        assert run(oplib.jit) == run(lambda function: function)
+
+
+@pytest.mark.spec("J.23")
 def test_a_log_that_the_code_only_writes_is_a_side_effect():
     log, counts, calls, shapes = [], {"n": 0}, 0, []
     holder = Holder()
