@@ -181,7 +181,11 @@ class Program:
         """The operands that a call reads, writes or returns, and all Tensors among the arguments."""
         effects, candidates = trace.effects, trace.candidates
         needed = {holder for holder, use in zip(candidates.holders, used, strict=False) if use}
-        needed |= effects.find_named() | set(trace.backward.operands if trace.backward else ())
+        needed |= effects.find_named()
+        if trace.backward is not None:  # a hook may read what the function itself does not
+            inputs = {number for is_input, number in trace.backward.residuals if is_input}
+            needed |= {holder for number, holder in enumerate(candidates.holders) if number in inputs}
+            needed |= set(trace.backward.operands)
         needed |= {number for number, path in enumerate(candidates.operands) if path.parent is None}
         owners = [path.value._storage.owner for path in candidates.operands]
         # The function may have read a storage through another operand.

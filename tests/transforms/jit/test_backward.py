@@ -631,3 +631,44 @@ def test_a_result_that_depends_on_leaves_of_the_function_alone_is_differentiated
         assert x.grad.tolist() == [2.0, 2.0]
         x.grad = None
         assert oplib.autograd.grad(function().sum(), x, allow_unused=True) == (None,)
+
+
+class _ScaledBack(oplib.autograd.Function):
+    """Its backward reads what its forward does not."""
+
+    factor: oplib.Tensor
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * _ScaledBack.factor
+
+
+@pytest.mark.parametrize("form", ["hook", "view in a hook", "Function"])
+def test_a_backward_reads_a_tensor_that_the_function_itself_does_not(form):
+    factor = oplib.tensor([2.0, 3.0])
+    _ScaledBack.factor = factor
+
+    def step(x):
+        if form == "Function":
+            return _ScaledBack.apply(x)
+        y = x * 1
+        y.register_hook(lambda grad: grad * (factor if form == "hook" else factor[:1].expand(2)))
+        return y
+
+    compiled = oplib.jit(step)
+    for _ in range(2):
+        gradients = []
+        for run in (step, compiled):
+            x = oplib.ones(2, requires_grad=True)
+            run(x).sum().backward()
+            gradients.append(x.grad.tolist())
+        assert gradients[0] == gradients[1]
+        factor.add_(1)
+    result = compiled(oplib.ones(2, requires_grad=True))
+    factor.add_(1)
+    with pytest.raises(oplib.errors.AutogradError, match="modified by an inplace operation"):
+        result.sum().backward()
