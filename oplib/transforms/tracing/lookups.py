@@ -44,8 +44,9 @@ def list_lookups(function: types.FunctionType, names: frozenset[str]) -> Iterato
         _ASKED_ENVIRONMENT & names or any(item is other for item in _ENVIRONMENT for other in held)
     ):
         yield read_environment(words), f"tuple(read_environment({words}))", f"os.environ of {words}"
-    namespaces = [vars(ops)[name] for name in names & vars(ops).keys() - {"oplib"}]
-    for packet in [getattr(namespace, op) for namespace in namespaces for op in names & set(namespace)]:
+    is_computed = {"ops", "getattr"} <= names  # any op of the user may be meant
+    spaces = [vars(ops)[name] for name in vars(ops).keys() - {"oplib"} if is_computed or name in names]
+    for packet in [getattr(space, op) for space in spaces for op in space if is_computed or op in names]:
         name = packet._qualified_op_name
         yield packet, f"find_packet({name!r})", name
     if "getLogger" in names and ASKED_LEVELS & names:
