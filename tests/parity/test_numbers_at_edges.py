@@ -244,15 +244,16 @@ def test_rounding_to_decimals_divides_by_the_power_of_ten_itself(decimals: int, 
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-@pytest.mark.parametrize("name", ["acosh", "atan"])
+@pytest.mark.parametrize("name", ["acosh", "atan", "atanh"])
 def test_second_derivatives_of_inverse_functions_are_none_of_nan(name: str, dtype: str) -> None:
     def run(lib: Any, x: Any) -> list[Any]:
         (first,) = lib.autograd.grad(getattr(lib, name)(x.requires_grad_()).sum(), x, create_graph=True)
         (second,) = lib.autograd.grad(first.sum(), x)
         return [first.detach().numpy(), second.numpy()]
 
-    points = [1.0, 1.5, 3e4, INF] if name == "acosh" else [0.0, -0.0, 16.0, -3e4, 3e38]
-    x = oplib.tensor(points[: len(points) - (dtype == "float16")], dtype=getattr(oplib, dtype))
+    points = {"acosh": [1.0, 1.5, 3e4, INF], "atanh": [0.0, 0.5, -0.25, 1.0, -1.0, 2.0]}
+    x = points.get(name, [0.0, -0.0, 16.0, -3e4, 3e38])
+    x = oplib.tensor(x[: len(x) - (dtype == "float16")], dtype=getattr(oplib, dtype))
     exact = run(torch, torch.tensor(x.float().numpy()).double())
     for ours, right in zip(run(oplib, x), exact, strict=True):
         np.testing.assert_allclose(

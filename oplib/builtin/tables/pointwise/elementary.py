@@ -105,14 +105,17 @@ def _acosh_backward(ctx: Any, g: Any) -> Any:
     return g * jnp.conj(lax.rsqrt(x - 1) * lax.rsqrt(x + 1))
 
 
-def _atan_backward(ctx: Any, g: Any) -> Any:
+def _make_atan(sign: int) -> Derivative:
     """Multiplies where JAX squares: the derivative of a square has 2 * x, which is inf for large x."""
-    x = to_floating(ctx.saved_tensors[0])
-    return in_single(lambda g, x: g / jnp.conj(1 + x * x))(g, x)
+
+    def backward(ctx: Any, g: Any) -> Any:
+        x = to_floating(ctx.saved_tensors[0])
+        return in_single(lambda g, x: g / jnp.conj(1 + sign * x * x))(g, x)
+
+    return Derivative(backward=backward, setup_context=save_inputs)
 
 
 _ACOSH = Derivative(backward=_acosh_backward, setup_context=save_inputs)
-_ATAN = Derivative(backward=_atan_backward, setup_context=save_inputs)
 
 TRIGONOMETRIC = (
     make_unary(
@@ -124,12 +127,12 @@ TRIGONOMETRIC = (
     ),
     make_unary("asin", lax.asin, "inverse sine", aliases=("arcsin",), autocast="cuda float32"),
     make_unary("acos", lax.acos, "inverse cosine", aliases=("arccos",), autocast="cuda float32"),
-    make_unary("atan", lax.atan, "inverse tangent", _ATAN, aliases=("arctan",)),
+    make_unary("atan", lax.atan, "inverse tangent", _make_atan(1), aliases=("arctan",)),
     make_unary("sinh", lax.sinh, "hyperbolic sine", autocast="cuda float32"),
     make_unary("cosh", lax.cosh, "hyperbolic cosine", autocast="cuda float32"),
     make_unary("asinh", lax.asinh, "inverse hyperbolic sine", aliases=("arcsinh",)),
     make_unary("acosh", lax.acosh, "inverse hyperbolic cosine", _ACOSH, aliases=("arccosh",)),
-    make_unary("atanh", lax.atanh, "inverse hyperbolic tangent", aliases=("arctanh",)),
+    make_unary("atanh", lax.atanh, "inverse hyperbolic tangent", _make_atan(-1), aliases=("arctanh",)),
 )
 
 
