@@ -11,7 +11,6 @@ from heapq import heappop, heappush
 from typing import Any, ClassVar
 
 from oplib.autograd.anomaly_mode import refuse_nan
-from oplib.autograd.nodes.accumulate import add_to_leaves
 from oplib.autograd.nodes.gradient_representation import GradientRepresentation
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.autograd.nodes.scopes import enter_scope
@@ -51,15 +50,12 @@ class Flow:
     ready: list[Ready]
     buffers: dict[TapeNode, list[Any]]
 
-    def flow(  # noqa: C901  a call of its own for each branch would cost every node
-        self, edges: Sequence[Edge | None], grads: Gradients
-    ) -> None:
+    def flow(self, edges: Sequence[Edge | None], grads: Gradients) -> None:
         """Hands gradients along the edges and runs each node that is ready, until no node is ready."""
         plan = self.plan
         waiting, members, captures = plan.waiting, plan.members, plan.captures
         keep_graph, watched = self.keep_graph, self.is_symbolic or modes.state.anomaly or modes.state.watchers
         ready, arrivals = self.ready, len(self.ready)
-        leaves: list[tuple[TapeNode, list[Any]]] = []
         while True:
             for edge, grad in zip(edges, grads):  # noqa: B905  the keyword costs more than the loop
                 if edge is None or (members is not None and edge[0] not in members):
@@ -73,13 +69,11 @@ class Flow:
                 if node.runs_at_arrival and not (
                     node.has_hooks or watched or captures or (ready and ready[0][2].runs_at_arrival)
                 ):  # a leaf with hooks that came before runs first
-                    leaves.append((node, received))
+                    self.node = node
+                    node.apply(received, self)
                     continue
                 arrivals += 1
                 heappush(ready, (-node.sequence_nr, arrivals, node, received))
-            if leaves:
-                self._run_leaves(leaves)
-                leaves.clear()
             if not ready:
                 break
             _, _, node, received = heappop(ready)
@@ -97,12 +91,6 @@ class Flow:
             if node.paths is not None:
                 edges, grads = self.close_edges(node, node.paths, received, grads)
         self.node = None
-
-    def _run_leaves(self, leaves: Sequence[tuple[TapeNode, list[Any]]]) -> None:
-        """Runs nodes without edges at which gradients have arrived together."""
-        if len(leaves) == 1 or not add_to_leaves(leaves, self):
-            for self.node, received in leaves:
-                self.node.apply(received, self)
 
     def close_edges(
         self, node: TapeNode, paths: Sequence[frozenset[int]], received: list[Any], grads: Gradients

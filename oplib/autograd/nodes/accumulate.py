@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import ref
-
-import jax
 
 from oplib.autograd.tangents import write_tangent
 from oplib.errors import AutogradError, GradientTypeError, TracingError, describe
 from oplib.modes import call_in_grad_mode
-from oplib.tensor import Storage, Tensor, box
-from oplib.tensor.devices.layout import are_single
+from oplib.tensor import Tensor, box
 from oplib.tensor.storage.escape import is_escaping, is_made_inside
 from oplib.tensor.views.view_storage import refuse_shared_items
 
@@ -26,7 +22,6 @@ if TYPE_CHECKING:
     from .backward_run import BackwardRun
 
 _new: Any = object.__new__
-_get_aval, _get_array = attrgetter("aval"), attrgetter("array")
 _making = threading.RLock()
 # One lock for all leaves. A lock per leaf would cost each recorded call as much as its node.
 adding = threading.RLock()
@@ -137,53 +132,6 @@ class AccumulateGrad(TapeNode):
 
 
 builtin_nodes["AccumulateGrad"] = AccumulateGrad
-
-
-def add_to_leaves(arrived: Sequence[tuple[Any, list[Any]]], run: BackwardRun) -> bool:
-    """Adds the gradients of several leaves, which have arrived together, with one compiled call.
-
-    Returns:
-        Whether it is done. If not, each node runs by itself.
-    """
-    first: Any = arrived[0][0]
-    if (
-        first.__class__ is not AccumulateGrad
-        or first.variable._grad is None
-        or run.representation is not ARRAYS
-    ):
-        return False
-    storages: list[Any] = []
-    grads: list[Any] = []
-    with adding:
-        for node, (grad,) in arrived:
-            if node.__class__ is not AccumulateGrad:
-                return False
-            leaf = node.variable
-            if leaf._grad is None or leaf._grad_fn or not leaf._requires_grad or leaf._post_accumulate_hooks:
-                return False
-            storages.append(leaf._grad._storage)
-            grads.append(grad)
-        if set(map(type, storages)) != {Storage} or len(set(storages)) < len(storages):
-            return False  # one sum would miss another
-        held = list(map(_get_array, storages))
-        kinds = set(map(type, [*held, *grads]))
-        if len(kinds) > 1 or is_tracer_class[kinds.pop()] or not are_single([*held, *grads]):
-            return False
-        if list(map(_get_aval, held)) != list(map(_get_aval, grads)):
-            return False
-        try:
-            totals = _add_each(held, grads)
-        except ValueError:  # they are on several devices
-            return False
-        for storage, total in zip(storages, totals, strict=True):
-            storage.array = total
-            storage.version += 1
-    return True
-
-
-@jax.jit
-def _add_each(held: list[Any], grads: list[Any]) -> list[Any]:
-    return list(map(jax.lax.add, held, grads))
 
 
 def gradient_edge(tensor: Tensor) -> Edge | None:

@@ -90,11 +90,6 @@ def have_no_layout(arrays: Sequence[Any]) -> bool:
     """Whether all arrays are concrete, and none is on several devices or on a mesh."""
     if any(issubclass(kind, Tracer) for kind in set(map(type, arrays))):
         return False
-    return are_single(arrays)
-
-
-def are_single(arrays: Iterable[Any]) -> bool:
-    """Whether each of some concrete arrays is on one device, and on no mesh."""
     return set(map(type, map(_get_sharding, arrays))) <= {SingleDeviceSharding}
 
 

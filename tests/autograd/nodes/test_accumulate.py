@@ -1,12 +1,10 @@
 """How gradients are added to those of leaves."""
 
-import jax
 import jax.numpy as jnp
 import pytest
 
 import oplib
 from oplib.autograd import forward_ad
-from oplib.autograd.nodes import accumulate
 from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
 from oplib.errors import AutogradError, GradientTypeError
 
@@ -170,83 +168,3 @@ def test_two_threads_make_one_accumulator_and_it_ends_with_the_graph():
     assert one[0] is other[0]
     assert isinstance(one[0], AccumulateGrad)
     assert gradient_edge(x.detach()) is None
-
-
-def _add_to_two(arrange):
-    """Runs a backward that adds to the gradients of two leaves, and returns these."""
-    x, y = (oplib.tensor([2.0, 3.0], requires_grad=True) for _ in range(2))
-    (x * y).sum().backward()
-    arrange(x, y)
-    (x * y).sum().backward()
-    return [*x.grad.tolist(), *y.grad.tolist(), x.grad._version, y.grad._version]
-
-
-def _share_gradient(x, y):
-    y.grad = x.grad
-
-
-def _share_memory(x, y):
-    y.grad = x.grad.detach()
-
-
-def _overlap(x, y):
-    base = oplib.tensor([1.0, 2.0, 3.0])
-    x.grad, y.grad = base[:2], base[1:]
-
-
-def _add_hook(x, y):
-    def double(leaf):
-        leaf.grad.mul_(2.0)
-
-    y.register_post_accumulate_grad_hook(double)
-
-
-def _change_other(x, y):
-    def clear(leaf):
-        y.grad.zero_()
-
-    x.register_post_accumulate_grad_hook(clear)
-
-
-def _clear_one(x, y):
-    y.grad = None
-
-
-@pytest.mark.spec("E.7")
-@pytest.mark.parametrize(
-    ("arrange", "expected"),
-    [
-        (lambda *_: None, [4.0, 6.0, 4.0, 6.0, 1, 1]),
-        (_share_gradient, [6.0, 9.0, 6.0, 9.0, 2, 2]),
-        (_share_memory, [6.0, 9.0, 6.0, 9.0, 2, 2]),
-        (_overlap, [3.0, 7.0, 7.0, 6.0, 2, 2]),
-        (_add_hook, [4.0, 6.0, 8.0, 12.0, 1, 2]),
-        (_change_other, [4.0, 6.0, 2.0, 3.0, 1, 2]),
-        (_clear_one, [4.0, 6.0, 2.0, 3.0, 1, 0]),
-    ],
-)
-def test_gradients_that_arrive_together_are_added_as_in_torch(arrange, expected):
-    """Torch 2.13 gives these gradients and versions."""
-    assert _add_to_two(arrange) == expected
-
-
-@pytest.mark.spec("E.7")
-def test_gradients_that_arrive_together_are_added_by_one_call(monkeypatch):
-    leaves = [oplib.ones(2, requires_grad=True) for _ in range(2)]
-    oplib.stack(leaves).sum().backward()
-    calls = []
-    compiled = accumulate._add_each
-    monkeypatch.setattr(accumulate, "_add_each", lambda *args: calls.append(args) or compiled(*args))
-    oplib.stack(leaves).sum().backward()
-    assert [leaf.grad.tolist() for leaf in leaves] == [[2.0, 2.0]] * 2
-    assert len(calls) == 1
-
-
-@pytest.mark.spec("E.7")
-@pytest.mark.devices(2)
-def test_gradients_of_leaves_on_two_devices_arrive_together():
-    leaves = [oplib.ones(2, device=device, requires_grad=True) for device in jax.devices()[:2]]
-    for _ in range(2):
-        (leaves[0] * leaves[1].to(leaves[0].device)).sum().backward()
-    assert [leaf.grad.tolist() for leaf in leaves] == [[2.0, 2.0]] * 2
-    assert [leaf.grad.device for leaf in leaves] == [leaf.device for leaf in leaves]
