@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from traceback import extract_tb
 from typing import Any
 
 import jax
-import numpy as np
 from jax.core import Tracer, eval_jaxpr
 
 from oplib.config import config
 from oplib.tensor.storage.failed_reads import refuse_caught_reads
 from oplib.tracebacks import is_inside
 
-_ADDRESS = re.compile(r"0x[0-9a-f]+")
 _SEARCH = "oplib.visual.first_nan(step, *args) names the call of the first NaN, its line and its operands."
 
 
@@ -33,20 +30,6 @@ def is_jit_disabled() -> bool:
 def are_concrete(arrays: Iterable[Any]) -> bool:
     """Tells whether all values are known, if only behind a tracer of a derivative."""
     return all(not isinstance(value, Tracer) or value.to_concrete_value() is not None for value in arrays)
-
-
-def is_same_jaxpr(left: Any, right: Any) -> bool:
-    """Whether two traces gave the same equations. They name rules with their addresses."""
-    texts = [_ADDRESS.sub("", str(jaxpr)) for jaxpr in (left, right)]
-    return texts[0] == texts[1]
-
-
-def is_same_constant(left: Any, right: Any) -> bool:
-    """Whether two traces read the same value from outside, or made equal ones."""
-    if left is right:
-        return True
-    is_traced = isinstance(left, Tracer) or isinstance(right, Tracer)
-    return not is_traced and np.array_equal(left, right, equal_nan=True)
 
 
 def bind_jaxpr(closed: Any) -> Callable[..., list[Any]]:

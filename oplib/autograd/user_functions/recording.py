@@ -84,8 +84,7 @@ def finish_call(
         leaves, specs = flatten_values(leaves) if cls._takes_trees else (leaves, specs)
         ctx._output_specs = specs
     if number is not None:
-        ctx.edges = tuple(map(gradient_edge, inputs))
-        ctx.sequence_nr = number
+        ctx.edges, ctx.sequence_nr = tuple(map(gradient_edge, inputs)), number
         check_saved(ctx.to_save, "save_for_backward", in_graph=True)
         if cls._is_users:
             note_constants(ctx, (*inputs, *leaves))
@@ -94,11 +93,10 @@ def finish_call(
     if ctx.output_grad_dtypes is not None:
         _check_grad_dtypes(ctx, outputs)
     if number is not None:
-        takes_all = ctx._materialize_non_diff_grads
         ctx.input_metadata = tuple(
             [
                 output._storage.array.aval
-                if isinstance(output, Tensor) and (takes_all or output._requires_grad)
+                if isinstance(output, Tensor) and (ctx._materialize_non_diff_grads or output._requires_grad)
                 else None
                 for output in outputs
             ]

@@ -38,6 +38,10 @@ MAX_BITS = 3  # the number of arrays up to which recorders are found by bits too
 _uses = itertools.count()
 
 
+_MOST_VIEWS = 64
+"""Of which one specialization keeps programs; views of ever new places fill the table again."""
+
+
 class Specialization:
     """The cached jits of an overload for one layout; each ``jax.jit`` has one executable per signature.
 
@@ -139,6 +143,8 @@ class Specialization:
         if forms is None:
             if call.is_plain or call.is_transient or is_large(chain.in_shape) or not chain.is_injective:
                 return None
+            if len(self._in_views) == _MOST_VIEWS:
+                self._in_views.clear()
             forms = self._in_views[chain] = Forms(partial(_run_in_view, self.run_one, chain), 1 + len(others))
         return forms.run(view.starts, whole, *others)
 

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr
 
-from oplib.autograd.array_functions.compilation import bind_jaxpr, is_same_constant, is_same_jaxpr
+from oplib.autograd.array_functions.compilation import bind_jaxpr
 from oplib.autograd.nodes.accumulate import AccumulateGrad
 from oplib.autograd.recording.origins import number_node
 from oplib.errors import AutogradError, ResultError, TracingError, describe
@@ -21,6 +21,7 @@ from oplib.tensor.storage.overlay import observe, stop_observing
 from oplib.transforms.tracing.boundary import Boundary
 from oplib.transforms.tracing.observed_tensor import use_overlay
 from oplib.transforms.tracing.pruning import find_used_inputs
+from oplib.transforms.tracing.python_changes import is_same_constant, is_same_jaxpr
 
 from .body_region import BodyRegion, Captured, hold_weakly
 from .leaves import LeafLayout, build_trees, compare, flatten_leaves

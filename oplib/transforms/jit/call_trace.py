@@ -15,8 +15,6 @@ from jax.sharding import AbstractMesh
 
 from oplib.autograd.array_functions.compilation import (
     bind_jaxpr,
-    is_same_constant,
-    is_same_jaxpr,
     rename_function,
 )
 from oplib.autograd.array_functions.masks import find_true
@@ -44,7 +42,12 @@ from oplib.transforms.tracing.observed_tensor import (
 )
 from oplib.transforms.tracing.paths import CapturedPath
 from oplib.transforms.tracing.pruning import prune
-from oplib.transforms.tracing.python_changes import call_and_compare_state, refuse_changes
+from oplib.transforms.tracing.python_changes import (
+    call_and_compare_state,
+    is_same_constant,
+    is_same_jaxpr,
+    refuse_changes,
+)
 
 from .collector import Collector
 from .effects import Effects, Source

@@ -67,11 +67,8 @@ class WriteBack:
         self._shown: list[Any] = [new.storage for new in effects.new_tensors]
         self._kinds = list(map(_sort_attributes, effects.new_tensors))
         self._changes_histories = bool(effects.histories or effects.flags)
-        self._new = [
-            (number, new.output, new.version, _find_kind(new, fresh))
-            for number, new in storages
-            if new.output is not None
-        ]
+        made = [(number, new) for number, new in storages if new.output is not None]
+        self._new = [(number, new.output, new.version, _find_kind(new, fresh)) for number, new in made]
         graded = [(Operand(operand), source or [None]) for operand, source in effects.grads]
         graded += [(New(number), source) for number, source in effects.new_grads]
         self._take_graded = self._make_take([tensor for tensor, _ in graded])
@@ -81,14 +78,11 @@ class WriteBack:
             (self._place(New(one.container)), one.key, self._make_take(one.leaves), one.spec)
             for one in effects.attributes
         ]
-        self._entries = [
-            (
-                self._place(one.key if isinstance(one.key, Operand) else [one.key]),
-                self._make_take(one.leaves),
-                one.spec,
-            )
-            for one in effects.entries
+        keys = [
+            self._place(one.key if isinstance(one.key, Operand) else [one.key]) for one in effects.entries
         ]
+        takes = [self._make_take(one.leaves) for one in effects.entries]
+        self._entries = list(zip(keys, takes, [one.spec for one in effects.entries], strict=True))
         self._take_results = self._make_take(effects.results)
         self._unflatten = effects.spec.unflatten
 

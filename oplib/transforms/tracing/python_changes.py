@@ -16,8 +16,13 @@ from dataclasses import fields
 from functools import cached_property
 from typing import Any, NoReturn
 
+import jax
+import numpy as np
+from jax.core import Tracer
+
 from oplib.config import config
 from oplib.errors import TracingError
+from oplib.library.axes.bodies import find_bodies
 from oplib.modes import ModeState, modes
 from oplib.pytree import tree_leaves, tree_structure
 from oplib.tensor import get_default_dtype, set_default_dtype
@@ -207,9 +212,34 @@ def _is_same(held: Any, former: Any) -> bool:
     if held is former:
         return True
     return tree_structure(held) == tree_structure(former) and all(
-        isinstance(leaf, SCALARS) and type(leaf) is type(other) and leaf == other
+        isinstance(leaf, SCALARS) and type(leaf) is type(other) and repr(leaf) == repr(other)
         for leaf, other in zip(tree_leaves(held), tree_leaves(former), strict=True)
     )
+
+
+def is_same_jaxpr(left: Any, right: Any) -> bool:
+    """Whether two traces gave the same equations, with the same functions of users in their parameters."""
+    return str(left) == str(right) and all(map(_is_same_equation, left.eqns, right.eqns))
+
+
+def _is_same_equation(left: Any, right: Any) -> bool:
+    bodies = [[getattr(body, "jaxpr", body) for body in find_bodies(equation)] for equation in (left, right)]
+    return all(map(is_same_jaxpr, *bodies)) and all(
+        held is other or held == other
+        for held, other in zip(left.params.values(), right.params.values(), strict=True)
+        if not any(hasattr(part, "eqns") for part in (held if isinstance(held, (tuple, list)) else (held,)))
+    )
+
+
+def is_same_constant(left: Any, right: Any) -> bool:
+    """Whether two traces read the same value from outside, or made ones of equal bytes."""
+    if left is right:
+        return True
+    if isinstance(left, Tracer) or isinstance(right, Tracer) or jax.typeof(left) != jax.typeof(right):
+        return False
+    if jax.dtypes.issubdtype(left.dtype, jax.dtypes.prng_key):
+        left, right = map(jax.random.key_data, (left, right))
+    return np.asarray(left).tobytes() == np.asarray(right).tobytes()
 
 
 def refuse_change(name: Any, place: str) -> NoReturn:

@@ -6,6 +6,8 @@ import weakref
 from collections import OrderedDict, UserList, deque
 from functools import cached_property
 
+import jax
+import numpy as np
 import pytest
 
 import oplib
@@ -483,3 +485,29 @@ def test_what_an_op_notes_of_its_calls_is_no_change(op):
         op(x, slope)
     step = oplib.jit(op)
     assert [step(x).tolist(), step(x, 0.125).tolist()] == [op(x).tolist(), [-0.125, 2.0]]
+
+
+@pytest.mark.spec("J.23")
+@pytest.mark.parametrize("kind", ["kernel on the host", "callback", "zero"])
+def test_a_first_trace_that_differs_only_in_a_function_or_a_sign_is_refused(kind):
+    def make_op(factor):
+        def on_host(x: np.ndarray) -> np.ndarray:
+            return x * np.float32(factor)
+
+        def call_back(x: jax.Array) -> jax.Array:
+            return jax.pure_callback(on_host, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+        op = oplib.custom_op(on_host if kind == "kernel on the host" else call_back)
+        op.register_fake(lambda x: x)
+        return op
+
+    ops, is_first = [make_op(2), make_op(3)], [True]
+
+    def body(x):
+        chosen = 0 if is_first[0] else 1
+        is_first[0] = False
+        return x / oplib.tensor([0.0, -0.0][chosen]) if kind == "zero" else ops[chosen](x)
+
+    with pytest.raises(oplib.errors.TracingError, match="was changed while the function was traced"):
+        oplib.cond(oplib.tensor(True), body, lambda x: x + 0, oplib.ones(2))
+    assert is_first == [True]
