@@ -67,8 +67,8 @@ class WriteBack:
         self._shown: list[Any] = [new.storage for new in effects.new_tensors]
         self._kinds = list(map(_sort_attributes, effects.new_tensors))
         self._changes_histories = bool(effects.histories or effects.flags)
-        made = [(number, new) for number, new in storages if new.output is not None]
-        self._new = [(number, new.output, new.version, _find_kind(new, fresh)) for number, new in made]
+        made = [(number, new, new.output) for number, new in storages if new.output is not None]
+        self._new = [(number, output, new.version, _find_kind(new, fresh)) for number, new, output in made]
         graded = [(Operand(operand), source or [None]) for operand, source in effects.grads]
         graded += [(New(number), source) for number, source in effects.new_grads]
         self._take_graded = self._make_take([tensor for tensor, _ in graded])

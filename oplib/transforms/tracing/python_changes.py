@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, NoReturn
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
@@ -237,7 +238,7 @@ def is_same_constant(left: Any, right: Any) -> bool:
         return True
     if isinstance(left, Tracer) or isinstance(right, Tracer) or jax.typeof(left) != jax.typeof(right):
         return False
-    if jax.dtypes.issubdtype(left.dtype, jax.dtypes.prng_key):
+    if jnp.issubdtype(left.dtype, jax.dtypes.prng_key):
         left, right = map(jax.random.key_data, (left, right))
     return np.asarray(left).tobytes() == np.asarray(right).tobytes()
 
