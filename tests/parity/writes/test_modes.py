@@ -41,7 +41,7 @@ NAMES = [
     "add_", "copy_", "set first", "set a mask", "set_", "data", "data = source", "uniform_", "out of add",
     "sum into grad", "step", "mark_dirty", "op on arrays", "op on tensors",
 ]  # fmt: skip
-# refused with a reason that is not true: the storage of an item that is mapped becomes that of a tensor of two axes
+# refused with a reason that is not true: a mapped tensor is set to an item of another one
 _KNOWN = {("set_", "vmap", "source is an item")}
 _NO_DRAW = "a draw inside"
 _NOT_IN_VMAP = (
