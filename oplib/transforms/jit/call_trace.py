@@ -313,6 +313,17 @@ class Trace:
             return tuple([array if to is None else constrain(array, to) for array, to in arrays])
 
         made = [(tensor, tensor._grad, tensor._storage.owner.array) for tensor, _ in self._collector.made]
+        closed = self._trace_settled(pull, specs)
+        self._refuse_changes(made)
+        without = frozenset[int]().union(*[paths[number] for number in refused])
+        has_edge = [has or index in without for index, has in enumerate(reached)]
+        residuals = list(self._keep_residuals(closed.consts, inputs))
+        jaxpr = closed.jaxpr  # from JAX 0.12 on it holds its constants
+        pulled = jaxpr.replace(constvars=(), invars=[*jaxpr.constvars, *jaxpr.invars])
+        return TracedBackward(operands, leaves, specs, pulled, residuals, reached, has_edge, paths, refused)
+
+    def _trace_settled(self, pull: Callable[..., Any], specs: Sequence[Any]) -> Any:
+        """Traces the backward, and a second time if it has changed what it reads, such as a cache."""
 
         def settle() -> bool:
             nonlocal closed
@@ -328,13 +339,7 @@ class Trace:
 
         with refuse_changes(self.name, self.candidates, settle):
             closed = jax.make_jaxpr(pull)(*specs)
-        self._refuse_changes(made)
-        without = frozenset[int]().union(*[paths[number] for number in refused])
-        has_edge = [has or index in without for index, has in enumerate(reached)]
-        residuals = list(self._keep_residuals(closed.consts, inputs))
-        jaxpr = closed.jaxpr  # from JAX 0.12 on it holds its constants
-        pulled = jaxpr.replace(constvars=(), invars=[*jaxpr.constvars, *jaxpr.invars])
-        return TracedBackward(operands, leaves, specs, pulled, residuals, reached, has_edge, paths, refused)
+        return closed
 
     def _refuse_changes(self, made: Sequence[tuple[Tensor, Any, Any]]) -> None:
         """Raises if the traced backward has given a gradient, or another array, to a Tensor made inside."""

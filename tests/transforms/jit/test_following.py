@@ -278,6 +278,7 @@ def test_a_write_while_the_program_runs_does_not_end_the_call(monkeypatch):
         mine.momenta[0]._storage.array = TWO.array  # the call writes after this
 
     train_beside(monkeypatch, mine, theirs, 1, after=write)
+    assert_equal(mine, theirs)
 
 
 @pytest.mark.parametrize("use", ["read", "trace", "copy"])
