@@ -5,11 +5,13 @@ another one. The tests that ``make quick`` chooses for the changed file run unti
 test finds survives; its line and its difference are printed. A test that fails kills a mutant only if it
 passes without the mutant.
 
-The checkout is only read. Mutants are made in a copy, which is removed at the end and on Ctrl-C.
+The checkout is only read. Mutants are made in a copy, which is removed at the end and on Ctrl-C. The tests
+run in forks of a process that has imported JAX, torch and pytest (``tests/warm.py``): first those of the
+module, then the others. So a mutant that its own tests find costs four seconds, and not thirty.
 
 Two other tools were considered. mutmut puts the mutants of a function beside it and forks for each of them.
-But oplib reads the code of functions and compares lines, and JAX hangs in a forked process. cosmic-ray
-changes the checkout, takes one command of tests for all modules, and draws nothing.
+But oplib reads the code of functions and compares lines, and JAX hangs where it is forked after it has
+computed. cosmic-ray changes the checkout, takes one command of tests for all modules, and draws nothing.
 """
 
 from __future__ import annotations
@@ -18,22 +20,23 @@ import argparse
 import ast
 import contextlib
 import difflib
+import itertools
 import json
+import math
 import os
 import random
 import resource
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mirror import ROOT
+from tests.mirror import PACKAGE, ROOT, list_own_tests_of
 from tests.quick import list_tests
 
 MEMORY = 8 << 30
@@ -178,49 +181,62 @@ class Trial:
 
     def __init__(self, folder: Path, limit: float) -> None:
         self.folder, self.limit = folder, limit
-        self._passing: set[str] = set()
+        self._times = itertools.count()
+        # Processes that tests start find the copy. -P: the server finds nothing of the checkout.
+        command = [sys.executable, "-P", str(Path(__file__).with_name("warm.py"))]
+        environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": ""}
+        self._server = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
 
-    def run(self, mutant: Mutant, tests: list[str]) -> str:
-        """Returns *killed*, *survived*, *timed out*, or *broken* if the tests fail without the mutant too."""
+    def close(self) -> None:
+        """Ends the process that runs the tests."""
+        self._server.terminate()  # it ends the tests that run
+        self._server.communicate()
+
+    def run(self, mutant: Mutant, parts: Iterable[list[str]]) -> tuple[str, set[str]]:
+        """Returns *killed*, *survived* or *timed out*, and the tests that failed.
+
+        Args:
+            mutant: the mistake.
+            parts: test files. Those of a part are collected only if the tests before have passed.
+        """
         path = self.folder / mutant.path
         source, times = path.read_bytes(), path.stat()
         path.write_bytes(mutant.change(source))
+        moment = next(self._times)  # another one for each mutant, so that no bytecode serves a second one
+        os.utime(path, (moment, moment))
         try:
-            code = self._run_tests("--cache-clear", *tests)
+            for tests in parts:
+                code = self._run_tests(["-x", *tests], self.limit)
+                if code is None:
+                    return "timed out", set()
+                if code not in {0, 5}:  # 5: every test of these files is slow
+                    return "killed", self._list_failed() or {tests[0]}
         finally:
             path.write_bytes(source)
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-        if code is None:
-            return "timed out"
-        if code in {0, 5}:  # 5: every test of these files is slow
-            return "survived"
-        failed = self._list_failed()
-        if failed and not failed <= self._passing:
-            if self._run_tests("--last-failed", "--last-failed-no-failures=none", *tests) != 0:
-                return "broken"
-            self._passing |= failed
-        return "killed"
+        return "survived", set()
 
-    def _run_tests(self, *arguments: str) -> int | None:
-        """Returns the exit code of pytest. None after the limit of time."""
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", *arguments]
-        # No run leaves a compiled mutant to the next one, and processes that tests start find the copy.
-        paths = {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
-        with subprocess.Popen(
-            command,
-            cwd=self.folder,
-            env=os.environ | paths,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        ) as process:
-            try:
-                return process.wait(self.limit)
-            except subprocess.TimeoutExpired:
-                return None
-            finally:  # also what the tests have started
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+    def find_broken(self, tests: set[str]) -> set[str]:
+        """Returns the tests that fail without a mutant."""
+        if not tests or self._run_tests(sorted(tests), 3600.0) == 0:
+            return set()
+        return self._list_failed() or tests
+
+    def _run_tests(self, arguments: list[str], seconds: float) -> int | None:
+        """Returns the exit code of pytest. None after some seconds of CPU time."""
+        assert self._server.stdin
+        assert self._server.stdout
+        line = json.dumps([math.ceil(seconds), "-q", "-m", "not slow", "--cache-clear", *arguments])
+        print(line, file=self._server.stdin, flush=True)
+        return json.loads(self._server.stdout.readline())
 
     def _list_failed(self) -> set[str]:
         """Returns the tests that failed in the last run: none if it failed before it came to a test."""
@@ -255,25 +271,40 @@ def draw(paths: list[Path], root: Path, count: int, seed: int) -> list[Mutant]:
     return random.Random(seed).sample(mutants, min(count, len(mutants)))
 
 
+def list_parts(path: Path) -> list[list[str]]:
+    """Returns the tests of a module, which find most mutants, and the others that quick tests choose."""
+    own = list_own_tests_of(path.relative_to(PACKAGE)) if path.is_relative_to(PACKAGE) else []
+    parts = own, [one for one in list_tests([path]) if one not in own]
+    return [[str(one.relative_to(ROOT)) for one in part] for part in parts if part]
+
+
 def run_mutants(mutants: list[Mutant], root: Path, *, limit: float, minutes: float) -> Counter[str]:
     """Runs mutants until the time is up, prints each of them, and returns how they ended."""
-    ends: Counter[str] = Counter()
+    ends: dict[Mutant, str] = {}
+    failed: dict[Mutant, set[str]] = {}
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutants-") as name:
         folder = Path(name).resolve()
         copy_project(root, folder)
-        trial = Trial(folder, limit)
-        for mutant in mutants:
-            if time.monotonic() - begin > 60 * minutes:
-                break
-            start = time.monotonic()
-            tests = [str(path.relative_to(ROOT)) for path in list_tests([ROOT / mutant.path])]
-            end = trial.run(mutant, tests)
-            ends[end] += 1
-            print(f"{end}, {time.monotonic() - start:.0f} s: {mutant.path}:{mutant.line}", flush=True)
-            if end != "killed":
-                print(mutant.describe((root / mutant.path).read_bytes()), flush=True)
-    return ends
+        with contextlib.closing(Trial(folder, limit)) as trial:
+            for mutant in mutants:
+                if time.monotonic() - begin > 60 * minutes:
+                    break
+                start = time.monotonic()
+                ends[mutant], failed[mutant] = trial.run(mutant, list_parts(ROOT / mutant.path))
+                _show(ends[mutant], mutant, root, f", {time.monotonic() - start:.0f} s")
+            broken = trial.find_broken(set().union(*failed.values()))
+    for mutant, tests in failed.items():
+        if tests & broken:
+            ends[mutant] = "broken"
+            _show("broken", mutant, root)
+    return Counter(ends.values())
+
+
+def _show(end: str, mutant: Mutant, root: Path, duration: str = "") -> None:
+    print(f"{end}{duration}: {mutant.path}:{mutant.line}", flush=True)
+    if end != "killed":
+        print(mutant.describe((root / mutant.path).read_bytes()), flush=True)
 
 
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
@@ -282,7 +313,9 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser.add_argument("paths", nargs="+", type=Path, help="modules, folders, lines (oplib/config.py:12)")
     parser.add_argument("--count", type=int, default=50, help="how many mutants are drawn (50)")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="of the draw")
-    parser.add_argument("--limit", type=float, default=240.0, help="seconds for the tests of one (240)")
+    parser.add_argument(
+        "--limit", type=float, default=120.0, help="seconds of CPU time for a run of tests (120)"
+    )
     parser.add_argument("--minutes", type=float, default=60.0, help="no mutant is begun after them (60)")
     options = parser.parse_args(arguments)
     mutants = draw([root / path for path in options.paths], root, options.count, options.seed)
