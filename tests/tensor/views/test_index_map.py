@@ -54,7 +54,7 @@ def test_a_function_that_does_more_has_none(name: str) -> None:
     assert derive_index_map(OTHERS[name], WHOLE, OTHERS[name](WHOLE)) is None
 
 
-def test_traced_values_are_not_compared_but_their_shapes_and_dtypes_are() -> None:
+def test_traced_values_are_not_compared_but_their_shapes_dtypes_and_bounds_are() -> None:
     def find(function: Callable[[Any], Any]) -> bool:
         found: list[Any] = []
         jax.jit(lambda x: found.append(derive_index_map(function, x, function(x))))(WHOLE)
@@ -63,3 +63,5 @@ def test_traced_values_are_not_compared_but_their_shapes_and_dtypes_are() -> Non
     assert find(lambda x: x.T)
     assert find(OTHERS["changes values that are no integers"])
     assert not any(find(OTHERS[name]) for name in OTHERS if "dtype" in name or "shapes" in name)
+    assert not find(lambda x: x + 1)
+    assert not find(lambda x: x - 1)

@@ -123,3 +123,26 @@ def test_an_expanded_tensor_that_is_detached_is_not_written_either(way, compiled
     transposed = oplib.zeros(3, 2).detach().t().data
     transposed.add_(oplib.tensor([[1.0], [2.0]]))
     assert transposed.tolist() == [[1.0] * 3, [2.0] * 3]
+
+
+def test_a_write_through_shared_memory_is_counted_as_torch_counts_it():
+    torch = pytest.importorskip("torch")
+
+    def count(library):
+        base, whole = library.zeros(()), library.zeros(4)
+        expanded, part = base.expand(3), whole[1:3]
+        shared = expanded.detach()
+        item, seen = shared[0], []
+        for write in (
+            lambda: item.add_(1),
+            lambda: item.data.add_(1),
+            lambda: shared[1].fill_(4),
+            lambda: part.data.add_(1),
+            lambda: part.add_(1),
+            lambda: part.detach().mul_(2),
+        ):
+            write()
+            seen.append([one._version for one in (base, expanded, shared, item, whole, part)])
+        return seen, base.tolist(), whole.tolist()
+
+    assert count(oplib) == count(torch)
