@@ -21,6 +21,7 @@ COMPOSED = {
     "flash_attention",
     "im2col",
     "quantiles",
+    "slopes",
     "sampled_max_pool2d",
 }  # called by functions of other names
 BY_OP = {op: [one for one in REFUSALS if one.op == op] for op in dict.fromkeys(one.op for one in REFUSALS)}

@@ -106,6 +106,9 @@ ON_TORCH: dict[str, Function] = {
     "rdiv": lambda x, number: number / x,
     **{f"sampled_max_pool{rank}d": getattr(ATEN, f"fractional_max_pool{rank}d") for rank in (2, 3)},
     "sdpa": FUNCTIONAL.scaled_dot_product_attention,
+    "slopes": lambda x, spacing, dim, edge_order: torch.gradient(
+        x, spacing=(spacing,), dim=dim, edge_order=edge_order
+    )[0],
     "stored": lambda x, shape, dtype: x.expand(shape).to(dtype),
     "sum_to_size": lambda x, shape: x.sum_to_size(shape),
     "tensordot": lambda x, y, first, second: torch.tensordot(x, y, (first, second)),
@@ -122,7 +125,9 @@ ON_OPLIB: dict[str, Function] = {
     "linalg_svd": without_phases(OPS["linalg_svd"], 0, 2),
     "lu_unpack": with_int32(oplib.lu_unpack, 1),
     "native_batch_norm": first_of(OPS["native_batch_norm"]),
-    **{name: OPS[name] for name in ("quantiles.Scalar", "quantiles.Tensor")},
+    **{
+        name: OPS[name] for name in ("quantiles.Scalar", "quantiles.Tensor", "slopes.Scalar", "slopes.Tensor")
+    },
 }
 # Places of arguments by which torch does not differentiate.
 CONSTANTS: dict[str, tuple[int, ...]] = {

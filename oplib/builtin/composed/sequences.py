@@ -134,9 +134,7 @@ def gradient(input: Any, *, spacing: Any = None, dim: Any = None, edge_order: in
     if any(input.shape[axis] <= edge_order for axis in axes):
         raise ArgumentError("expected each dimension size to be at least edge_order+1", "Give more samples.")
     spaces = _read_spacing(spacing, axes, input)
-    return tuple(
-        _differentiate(input, axis, space, edge_order) for axis, space in zip(axes, spaces, strict=True)
-    )
+    return tuple(ops.slopes(input, space, axis, edge_order) for axis, space in zip(axes, spaces, strict=True))
 
 
 def _read_spacing(spacing: Any, axes: Sequence[int], input: Any) -> list[Any]:
@@ -150,47 +148,6 @@ def _read_spacing(spacing: Any, axes: Sequence[int], input: Any) -> list[Any]:
             "expected spacing to be one number, or a number or vector for each dim", "Give positions."
         )
     return list(spacing)
-
-
-def _differentiate(input: Any, axis: int, spacing: Any, edge_order: int) -> Any:
-    count = input.shape[axis]
-
-    def take(start: int, length: int) -> Any:
-        return ops.narrow(input, axis, start, length)
-
-    is_even = not getattr(spacing, "ndim", 0)
-    if is_even:
-        steps = [spacing] * 2
-        inner = ops.div(ops.sub(take(2, count - 2), take(0, count - 2)), spacing * 2)
-    else:
-        shape = tuple(-1 if index == axis else 1 for index in range(input.ndim))
-        gaps = ops.reshape(
-            ops.sub(ops.narrow(spacing, 0, 1, count - 1), ops.narrow(spacing, 0, 0, count - 1)), shape
-        )
-        steps = [ops.narrow(gaps, axis, index, 1) for index in range(count - 1)]
-        before, after = ops.narrow(gaps, axis, 0, count - 2), ops.narrow(gaps, axis, 1, count - 2)
-        inner = (
-            ops.mul(take(0, count - 2), -after / (before * (before + after)))
-            + ops.mul(take(1, count - 2), (after - before) / (before * after))
-            + ops.mul(take(2, count - 2), before / (after * (before + after)))
-        )
-    first = _find_edge([take(index, 1) for index in range(edge_order + 1)], steps[:2])
-    last = _find_edge(
-        [take(count - 1 - index, 1) for index in range(edge_order + 1)], [-step for step in steps[::-1][:2]]
-    )
-    return ops.cat([first, inner, last], axis)
-
-
-def _find_edge(samples: Sequence[Any], steps: Sequence[Any]) -> Any:
-    """Returns the slope at the first of two or three samples."""
-    if len(samples) == 2:
-        return ops.div(ops.sub(samples[1], samples[0]), steps[0])
-    one, two = steps
-    factors = -(2 * one + two) / (one * (one + two)), (one + two) / (one * two), -one / (two * (one + two))
-    return sum(
-        (ops.mul(sample, factor) for sample, factor in zip(samples[1:], factors[1:], strict=True)),
-        ops.mul(samples[0], factors[0]),
-    )
 
 
 COMPOSED = (

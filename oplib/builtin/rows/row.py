@@ -10,7 +10,13 @@ from oplib.frozen import frozen
 from oplib.library import Derivative, Tag
 
 Function = Callable[..., Any]
-_CALLED = {"stored": "setitem", "quantiles": "quantile", "im2col": "unfold", "col2im": "fold"}
+_CALLED = {
+    "stored": "setitem",
+    "quantiles": "quantile",
+    "slopes": "gradient",
+    "im2col": "unfold",
+    "col2im": "fold",
+}
 _PACKAGE = re.compile("^(linalg|fft|special)_")
 
 DERIVED = Derivative(derive=True, recompute=True)

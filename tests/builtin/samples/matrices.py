@@ -28,6 +28,10 @@ PRODUCTS: dict[str, list[Sample]] = {
         Sample(("...i,...i->...", [X, shift(X)])),
         Sample(("ii->i", [SQUARE])),
     ],
+    "linalg_multi_dot": [
+        Sample(([X, draw(3, 4)],)),
+        Sample(([draw(2), X, draw(3, 4), draw(4, 3), draw(3)],)),
+    ],
     "linalg_cross": [Sample((draw(2, 3), shift(X)))],
     "trace": [Sample((X,)), Sample((SQUARE,))],
     "addmm": [

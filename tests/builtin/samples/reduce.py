@@ -91,6 +91,11 @@ REDUCE: dict[str, list[Sample]] = {
     "argsort": [Sample((X,)), Sample((TIED, 0, True)), Sample((TIED,), {"stable": True})],
     "msort": [Sample((X,)), Sample((draw(4),))],
     "topk": [Sample((X, 2)), Sample((CUBE, 1, 0, False)), Sample((draw(5, **POSITIVE), 5))],
+    "slopes.Scalar": [Sample((X, -1.5, 1, 1)), Sample((CUBE, 0.5, 2, 2))],
+    "slopes.Tensor": [
+        Sample((X, np.array([0.0, 1.0, 1.5]), 1, 2)),
+        Sample((CUBE, np.array([0.0, 1.0, 1.5, 4.0]), 2, 1)),
+    ],
     "quantiles.Scalar": [
         Sample((draw(5), 0.3, None, False), {"interpolation": "linear", "skips_nan": False}),
         Sample((X, 0.6, 1, True), {"interpolation": "midpoint", "skips_nan": True}),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
 from oplib.builtin.rows.composed import Composed
@@ -211,62 +209,6 @@ def linalg_vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
     return ops.sum(ops.mul(ops.conj(x), y), dim)
 
 
-def linalg_multi_dot(tensors: Sequence[Any]) -> Any:
-    """Multiplies several matrices, in the order with the fewest multiplications.
-
-    Args:
-        tensors: at least two matrices of fitting shapes; the first and the last may be vectors.
-
-    Returns:
-        Their product.
-
-    Raises:
-        ArgumentError: there are fewer than two tensors, or their shapes do not fit.
-
-    Gradient:
-        The gradient of ``matmul``.
-
-    Example:
-        >>> oplib.linalg.multi_dot([oplib.ones(2, 3), oplib.ones(3, 2), oplib.ones(2)])
-        tensor([6., 6.])
-    """
-    if len(tensors) < 2:
-        raise ArgumentError(
-            f"linalg.multi_dot: expected at least 2 tensors but got {len(tensors)}. Give the matrices "
-            "in one list."
-        )
-    first, last = tensors[0], tensors[-1]
-    sizes = [first.shape[0] if first.ndim > 1 else 1]
-    sizes += [tensor.shape[0] for tensor in tensors[1:]]
-    sizes.append(last.shape[-1] if last.ndim > 1 else 1)
-    return _multiply(tensors, _find_order(sizes), (0, len(tensors) - 1))
-
-
-def _find_order(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
-    """Returns where to split each sequence of factors to minimize the number of multiplications."""
-    count = len(sizes) - 1
-    cost: dict[tuple[int, int], float] = {(index, index): 0 for index in range(count)}
-    cuts: dict[tuple[int, int], int] = {}
-    for length in range(1, count):
-        for start in range(count - length):
-            end = start + length
-            cost[start, end] = math.inf
-            for cut in range(start, end):
-                price = cost[start, cut] + cost[cut + 1, end] + sizes[start] * sizes[cut + 1] * sizes[end + 1]
-                if price < cost[start, end]:
-                    cost[start, end], cuts[start, end] = price, cut
-    return cuts
-
-
-def _multiply(factors: Sequence[Any], cuts: dict[tuple[int, int], int], run: tuple[int, int]) -> Any:
-    start, end = run
-    if start == end:
-        return factors[start]
-    cut = cuts[run]
-    first, second = (_multiply(factors, cuts, part) for part in ((start, cut), (cut + 1, end)))
-    return ops.matmul(first, second)
-
-
 COMPOSED = (
     Composed(linalg_pinv),
     Composed(linalg_cond),
@@ -277,7 +219,6 @@ COMPOSED = (
         returns="(Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
     ),
     Composed(linalg_matrix_rank),
-    Composed(linalg_multi_dot),
     Composed(linalg_norm),
     Composed(linalg_vecdot),
 )

@@ -8,8 +8,6 @@ from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError
 
-from .linalg import linalg_multi_dot
-
 
 def lu(A: Any, pivot: bool = True, get_infos: bool = False) -> tuple[Any, ...]:
     """Computes the LU factors of A with exchanged rows, in one matrix; A may be singular.
@@ -144,7 +142,7 @@ def chain_matmul(*matrices: Any) -> Any:
             "expected one or more matrices, each a tensor of dimension 2",
             "Give vectors a second dim with unsqueeze.",
         )
-    return matrices[0] if len(matrices) == 1 else linalg_multi_dot(matrices)
+    return matrices[0] if len(matrices) == 1 else ops.linalg_multi_dot(matrices)
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:

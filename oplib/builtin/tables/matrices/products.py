@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import jax.numpy as jnp
@@ -132,6 +133,18 @@ def _einsum(equation: str, tensors: Sequence[Any]) -> Any:
         ) from None
 
 
+def _multi_dot(tensors: Sequence[Any]) -> Any:
+    check_dtypes(*tensors)
+    if len(tensors) < 2:
+        raise ArgumentError(f"expected at least 2 tensors but got {len(tensors)}", "Give them in one list.")
+    ranks = [tensor.ndim for tensor in tensors]
+    if {*ranks[1:-1]} - {2} or {ranks[0], ranks[-1]} - {1, 2}:
+        raise ArgumentError("expected matrices; the first and the last may be vectors", "Reshape them.")
+    for first, second in pairwise(tensors):
+        check_factors("linalg.multi_dot", first, second)
+    return jnp.linalg.multi_dot(tensors)
+
+
 def _check_diagonals(equation: str, tensors: Sequence[Any]) -> None:
     """Raises if a repeated letter of one operand has two sizes, which JAX would broadcast."""
     for term, tensor in zip(equation.replace(" ", "").split("->")[0].split(","), tensors, strict=False):
@@ -209,6 +222,12 @@ PRODUCTS = (
         "einsum(str equation, Tensor[] tensors) -> Tensor",
         _einsum,
         "sums of products along the axes of an equation",
+        autocast="low",
+    ),
+    ProductRow(
+        "linalg_multi_dot(Tensor[] tensors) -> Tensor",
+        _multi_dot,
+        "product of several matrices, in the order with the fewest multiplications",
         autocast="low",
     ),
     Row(

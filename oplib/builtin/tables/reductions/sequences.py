@@ -1,4 +1,4 @@
-"""Differences of neighbours along a dim, and integrals by the trapezoidal rule."""
+"""Differences of neighbours along a dim, slopes, and integrals by the trapezoidal rule."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.promotion import broadcast, in_single, promote_operands, to_floating_dtype
+from oplib.builtin.kernels.promotion import (
+    broadcast,
+    in_single,
+    promote_operands,
+    to_floating,
+    to_floating_dtype,
+)
 from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.shapes.movement import concatenate
 from oplib.errors import ArgumentError, DimensionError
@@ -47,6 +54,26 @@ def _integrate(op: str, add: Any, y: Any, x: Any = None, *, dx: Any = 1, dim: in
     return in_single(partial(add, axis=axis))(sums * dx * 0.5)
 
 
+_ENDS = np.array([[0, 1, 2], [-1, -2, -3]])
+
+
+def _find_slopes(self: Any, spacing: Any, dim: int, edge_order: int) -> Any:
+    """Differentiates through three points inside, and through two or three at both ends."""
+    spacing = to_floating(spacing) if spacing.ndim else spacing
+    dtype = to_floating_dtype(promote_operands(self, spacing))
+    items = jnp.moveaxis(lax.convert_element_type(self, dtype), dim, 0)
+    spacing = lax.convert_element_type(spacing, dtype)
+    slopes = jnp.gradient(items, spacing, axis=0)
+    if edge_order == 2:
+        steps = jnp.diff(spacing[_ENDS]) if spacing.ndim else spacing * jnp.array([[1, 1], [-1, -1]], dtype)
+        pairs = lax.expand_dims(steps, range(2, items.ndim + 1))
+        one, two = pairs[:, 0], pairs[:, 1]
+        inner, outer = jnp.moveaxis(jnp.diff(items[_ENDS], axis=1) / pairs, 1, 0)
+        ends = (inner * (2 * one + two) - outer * one) / (one + two)
+        slopes = jnp.concatenate([ends[:1], slopes[1:-1], ends[1:]])
+    return jnp.moveaxis(slopes, 0, dim)
+
+
 _SHARED: dict[str, Any] = {"operand": ("dx",), "autocast": "cuda float32"}
 ROWS = (
     Row(
@@ -67,5 +94,16 @@ ROWS = (
         "integrals up to each position along a dim by the trapezoidal rule",
         kernels=(("cpu", partial(_integrate, "cumulative_trapezoid", sum_in_tree)),),
         **_SHARED,
+    ),
+    *(
+        Row(
+            f"slopes.{kind}(Tensor self, {kind} spacing, int dim, int edge_order) -> Tensor",
+            _find_slopes,
+            "slopes along a dim of a function with samples at given distances or positions",
+            operand=("spacing",) if kind == "Scalar" else (),
+            is_internal=True,
+            source="torch.gradient",
+        )
+        for kind in ("Scalar", "Tensor")
     ),
 )
