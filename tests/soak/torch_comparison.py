@@ -39,6 +39,13 @@ def storage_of(tensor: Any) -> Any:
     return tensor.untyped_storage()._cdata
 
 
+def read_values(tensor: Any) -> np.ndarray:
+    """Returns float32 values; of oplib's Tensors without an op, which would be compiled for each shape."""
+    if isinstance(tensor, oplib.Tensor):
+        return np.array(tensor.detach().numpy(), np.float32)
+    return tensor.detach().float().numpy().copy()
+
+
 def describe(run: Any, values: Sequence[Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Returns facts about all Tensors of a run, and their values."""
     named = {f"leaf {number}": leaf for number, leaf in enumerate(run.leaves)}
@@ -62,7 +69,7 @@ def describe(run: Any, values: Sequence[Any]) -> tuple[dict[str, Any], dict[str,
             "shares with": owner,
             "is a view": owner != name and not one.is_inference() and one._is_view(),
         }
-        arrays[name] = (one.detach().float() + 0).numpy().copy()
+        arrays[name] = read_values(one)
     return facts, arrays
 
 
