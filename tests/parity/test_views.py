@@ -232,3 +232,38 @@ def test_another_view_that_was_saved_counts_as_overwritten(assert_agrees):
         y.sum().backward()
 
     assert_agrees(program)
+
+
+BEFORE_THE_BASE_IS_DETACHED = {
+    "nothing": lambda lib, base, row, first: None,
+    "the base is written": lambda lib, base, row, first: base.mul_(2),
+    "a view is written": lambda lib, base, row, first: row.relu_(),
+    "a view is written and another read": lambda lib, base, row, first: (row.mul_(2), first.grad_fn),
+    "two views are written": lambda lib, base, row, first: (row.mul_(2), first.mul_(3)),
+    "a view that retains": lambda lib, base, row, first: (row.retain_grad(), row.mul_(2)),
+    "a view is written and its history read": lambda lib, base, row, first: row.mul_(2).grad_fn,
+}
+
+
+@pytest.mark.parametrize("is_written_after", [False, True])
+@pytest.mark.parametrize("name", BEFORE_THE_BASE_IS_DETACHED)
+def test_views_of_a_base_that_is_detached_keep_the_histories_that_torch_keeps(
+    assert_agrees, name, is_written_after
+):
+    def program(lib):
+        leaf = lib.tensor([[-1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+        base = leaf * 1
+        row, first = base[0], base[:, 0]
+        with lib.no_grad():
+            constant = base[1]
+        BEFORE_THE_BASE_IS_DETACHED[name](lib, base, row, first)
+        base.detach_()
+        if is_written_after:
+            base.mul_(3)
+        found = []
+        for view in (row, first):
+            total = [view.sum()]
+            found += [view.requires_grad, *lib.autograd.grad(total, leaf, allow_unused=True)]
+        return found, base.requires_grad, constant.requires_grad if name == "nothing" else None
+
+    assert_agrees(program)

@@ -116,8 +116,8 @@ BINARY: dict[str, Line] = {
     "expand_as": lambda lib, a, b: a.expand_as(b),
     "clamp": lambda lib, a, b: a.clamp(max=b),
     "copysign": lambda lib, a, b: lib.copysign(
-        a.clamp(-9, 9), b.nan_to_num()
-    ),  # no sign of nan, no slope at inf
+        a.clamp(-9, 9).abs() + 0.5, b.nan_to_num()
+    ),  # no nan, inf or 0
 }
 WRITES: dict[str, Line] = {
     "add_": lambda lib, a, b: a.add_(b),

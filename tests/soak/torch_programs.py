@@ -143,7 +143,9 @@ def check_program(program: Program, mode: str) -> None:
         skipped: set[Any] = set()
         if mode == "jit":
             plain = Run(oplib, program)
-            list(run_calls(plain, "plain"))
+            ours = run_calls(plain, "plain")
+            for one, moved in zip(found, shaken, strict=True):
+                compare_call(theirs, plain, one, moved, ours)
             skipped = {*theirs.errors, *plain.errors}
         if skipped:
             theirs = Run(torch, program, skipped)

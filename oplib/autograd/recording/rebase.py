@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,6 +53,7 @@ def rebase_history(tensor: Tensor, edge: Edge | None) -> None:
     mark_stale(root, StaleView, restricted_only=False)
     tensor._backward_hooks = None
     tell_creation(node)
+    copied.written = weakref.ref(tensor)
     if tensor._retains_grad:
         refresh_history(tensor)
 
@@ -117,6 +119,7 @@ class CopySlices(TapeNode):
         chain: the chain from the root to the view.
         starts: the starts of its windows.
         dtype: the dtype of the root.
+        written: the view, whose history the root can no longer tell after ``detach_``.
     """
 
     results_are_checked = True
@@ -126,6 +129,7 @@ class CopySlices(TapeNode):
     chain: Chain
     starts: Starts
     dtype: Any
+    written: weakref.ref[Tensor]
 
     @staticmethod
     def make(chain: Chain, starts: Starts, dtype: Any, edges: tuple[Edge | None, Edge | None]) -> CopySlices:

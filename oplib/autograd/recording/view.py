@@ -297,7 +297,7 @@ def refresh_history(view: Tensor) -> None:
         raise refuse_rebase(view, own, is_indirect=True)
     change_class(view, Tensor)
     note_view(root, view)
-    if not root._requires_grad:
+    if own is None and not root._requires_grad:
         return
     if own is not None and view._retains_grad:
         own.stop_retaining(view._output_nr)
