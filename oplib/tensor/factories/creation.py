@@ -6,6 +6,7 @@ import math
 from functools import partial
 from typing import Any, Protocol, Unpack
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -109,8 +110,11 @@ def eye(n: int, m: int | None = None, **options: Unpack[FactoryOptions]) -> Tens
     rows, columns = read_size("eye", (n, n if m is None else m))
     dtype, placement, requires_grad = read_options("eye", options, 2)
     require_memory("eye", (rows, columns), dtype)
-    make = partial(jnp.eye, rows, columns, dtype=dtype, device=placement)
-    return box_new(run_noted(lambda: (make(),))[0], requires_grad)
+    make = partial(_make_eye, rows, columns, dtype=dtype)
+    return box_new(run_noted(lambda: (jax.device_put(make(), placement),))[0], requires_grad)
+
+
+_make_eye = jax.jit(jnp.eye, static_argnums=(0, 1), static_argnames="dtype")
 
 
 @factory
