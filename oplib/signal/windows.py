@@ -10,21 +10,28 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from inspect import Parameter
 from typing import Any
 
 import numpy as np
 
+from oplib.builtin.composed.signals.windows import (
+    Fill,
+    compute_window,
+    fill_blackman,
+    fill_hann,
+    fill_kaiser,
+    fill_triangle,
+    fix_cosines,
+    spread_numbers,
+    sum_cosines,
+)
 from oplib.errors import ArgumentTypeError, ArgumentValueError, describe
 from oplib.tensor import Tensor, get_default_dtype
-from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.factories.from_data import tensor
 from oplib.torch_names import make_dir as _make_dir
 from oplib.tracebacks import entry_point
 
-_Array = np.ndarray[Any, Any]
-_Fill = Callable[..., _Array]
 _DOC = """Makes {what}.
 
 Args:
@@ -53,7 +60,7 @@ Example:
 """
 
 
-def _sum_cosines(positions: _Array, span: float, a: Any) -> _Array:
+def _sum_cosines(positions: Any, span: float, a: Any) -> Any:
     if not isinstance(a, Iterable):
         raise ArgumentTypeError(
             f"signal.windows.general_cosine: coefficients must be a list or tuple. Got {describe(a)}. Give "
@@ -62,13 +69,10 @@ def _sum_cosines(positions: _Array, span: float, a: Any) -> _Array:
     factors = list(a)
     if not factors and positions.size > 1:
         raise _refuse("general_cosine", f"coefficients must have at least one element. Got {factors}")
-    terms = [
-        (-1) ** k * factor * np.cos(2 * np.pi * k * positions / span) for k, factor in enumerate(factors)
-    ]
-    return np.sum(terms, axis=0)
+    return sum_cosines(positions, span, factors)
 
 
-def _fill_exponential(positions: _Array, span: float, center: float | None, tau: float) -> _Array:
+def _fill_exponential(positions: Any, span: float, center: float | None, tau: float) -> Any:
     _require_positive("exponential", "tau", tau)
     is_symmetric = span == positions.size - 1
     if is_symmetric and center is not None:
@@ -76,15 +80,15 @@ def _fill_exponential(positions: _Array, span: float, center: float | None, tau:
     return np.exp(-np.abs(positions - (span / 2 if center is None else center)) / tau)
 
 
-def _fill_gaussian(positions: _Array, span: float, std: float) -> _Array:
+def _fill_gaussian(positions: Any, span: float, std: float) -> Any:
     _require_positive("gaussian", "standard deviation", std)
     return np.exp(-(((positions - span / 2) / std) ** 2) / 2)
 
 
-def _fill_kaiser(positions: _Array, span: float, beta: float) -> _Array:
+def _fill_kaiser(positions: Any, span: float, beta: float) -> Any:
     if beta < 0:
         raise _refuse("kaiser", f"beta must be non-negative. Got {beta}")
-    return np.i0(beta * np.sqrt(np.maximum(1 - (2 * positions / span - 1) ** 2, 0))) / np.i0(beta)
+    return fill_kaiser(positions, span, beta)
 
 
 def _require_positive(name: str, what: str, value: float) -> None:
@@ -96,76 +100,43 @@ def _refuse(name: str, why: str) -> ArgumentValueError:
     return ArgumentValueError(f"signal.windows.{name}: {why}. Give another.")
 
 
-def _fix(*a: float) -> Callable[[_Array, float], _Array]:
-    return lambda positions, span: _sum_cosines(positions, span, a)
-
-
-def _make_window(name: str, what: str, fill: _Fill, **numbers: tuple[Any, str]) -> Callable[..., Tensor]:
+def _make_window(name: str, what: str, fill: Fill, **further: tuple[Any, str]) -> Callable[..., Tensor]:
     """Makes the function of a window.
 
     Args:
         name: the name of the function.
         what: the kind of window, for the docstring.
-        fill: computes the items from their places, from the span of a symmetric or periodic window, and from
-            the numbers.
-        **numbers: the default and the meaning of further arguments; those without a default are required.
+        fill: computes the items, as for :func:`compute_window`.
+        **further: the default and the meaning of further arguments; those without a default are required.
     """
 
-    def model(
+    def window(
         M: int,  # noqa: N803  torch's name
         *,
+        numbers: Any,
         sym: bool = True,
         dtype: Any = None,
         device: Any = None,
         requires_grad: bool = False,
-    ) -> Tensor: ...
+    ) -> Tensor:
+        kind = get_default_dtype() if dtype is None else np.dtype(dtype)
+        if M < 0 or kind not in (dtypes.float32, dtypes.float64):
+            raise _refuse(name, f"expects a non-negative M, and float32 or float64. Got {M} and {kind}")
+        items = compute_window(f"signal.windows.{name}", fill, M, sym, numbers)
+        return tensor(items, dtype=kind, device=device, requires_grad=requires_grad)
 
-    signature = inspect.signature(model)
-    count, *others = signature.parameters.values()
-    further = [
-        Parameter(number, Parameter.KEYWORD_ONLY, default=default) for number, (default, _) in numbers.items()
-    ]
-    signature = signature.replace(parameters=[count, *further, *others])
-
-    def make(*args: Any, **kwargs: Any) -> Tensor:
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        values = bound.arguments
-        chosen = {number: values[number] for number in numbers}
-        kind = get_default_dtype() if values["dtype"] is None else np.dtype(values["dtype"])
-        if values["M"] < 0 or kind not in (dtypes.float32, dtypes.float64):
-            raise _refuse(
-                name, f"expects a non-negative M, and float32 or float64. Got {values['M']} and {kind}"
-            )
-        items = _compute(fill, values["M"], values["sym"], chosen)
-        return tensor(
-            items.tolist(), dtype=kind, device=values["device"], requires_grad=values["requires_grad"]
-        )
-
-    make.__signature__ = signature
-    make.__name__ = make.__qualname__ = name
-    told = "".join(f"\n    {number}: {meaning}." for number, (_, meaning) in numbers.items())
-    has_factors = "a" in numbers
+    made = spread_numbers(window, {number: default for number, (default, _) in further.items()})
+    made.__name__ = made.__qualname__ = name
+    told = "".join(f"\n    {number}: {meaning}." for number, (_, meaning) in further.items())
+    has_factors = "a" in further
     example = ", a=[1.0]" if has_factors else ""
     errors = "\n    ArgumentTypeError: the factors are no sequence." if has_factors else ""
-    make.__doc__ = _DOC.format(what=what, name=name, numbers=told, given=example, errors=errors)
-    return entry_point(make)
+    made.__doc__ = _DOC.format(what=what, name=name, numbers=told, given=example, errors=errors)
+    return entry_point(made)
 
 
-def _compute(fill: _Fill, count: int, sym: bool, numbers: dict[str, Any]) -> _Array:
-    require_memory("signal.windows", (count,), np.dtype(np.float64))
-    if count > 1:
-        return fill(np.arange(count, dtype=np.float64), float(count - 1 if sym else count), **numbers)
-    with np.errstate(all="ignore"):
-        items = fill(np.zeros(1), 0.0 if sym else 1.0, **numbers)  # the numbers are checked
-    has_center = numbers.get("center") is not None  # it need not be that of the window
-    return items[:count] if has_center else np.ones(count)
-
-
-bartlett = _make_window(
-    "bartlett", "a triangle", lambda positions, span: 1 - np.abs(2 * positions / span - 1)
-)
-blackman = _make_window("blackman", "a sum of two cosines", _fix(0.42, 0.5, 0.08))
+bartlett = _make_window("bartlett", "a triangle", fill_triangle)
+blackman = _make_window("blackman", "a sum of two cosines", fill_blackman)
 cosine = _make_window(
     "cosine",
     "half a period of a sine",
@@ -185,23 +156,25 @@ general_cosine = _make_window(
     "general_cosine",
     "a sum of cosines",
     _sum_cosines,
-    a=(Parameter.empty, "the factors of the cosines, alternately subtracted"),
+    a=(inspect.Parameter.empty, "the factors of the cosines, alternately subtracted"),
 )
 general_hamming = _make_window(
     "general_hamming",
     "a raised cosine",
-    lambda positions, span, alpha: _sum_cosines(positions, span, (alpha, 1 - alpha)),
+    lambda positions, span, alpha: sum_cosines(positions, span, (alpha, 1 - alpha)),
     alpha=(0.54, "the constant term"),
 )
-hamming = _make_window("hamming", "a raised cosine above 0", _fix(0.54, 0.46))
-hann = _make_window("hann", "a raised cosine", _fix(0.5, 0.5))
+hamming = _make_window("hamming", "a raised cosine above 0", fix_cosines(0.54, 0.46))
+hann = _make_window("hann", "a raised cosine", fill_hann)
 kaiser = _make_window(
     "kaiser",
     "a window of Bessel functions",
     _fill_kaiser,
     beta=(12.0, "the shape; a larger one makes it narrower"),
 )
-nuttall = _make_window("nuttall", "a sum of three cosines", _fix(0.3635819, 0.4891775, 0.1365995, 0.0106411))
+nuttall = _make_window(
+    "nuttall", "a sum of three cosines", fix_cosines(0.3635819, 0.4891775, 0.1365995, 0.0106411)
+)
 
 __all__ = [
     "bartlett",

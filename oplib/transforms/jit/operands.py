@@ -131,15 +131,15 @@ class ExpectedOperands:
             owners = [storage.owner for storage in owners]
         elif not set(map(type, owners)) <= _PLAIN:
             return None
-        for number, other in self._sharing:
-            if owners[number] is not owners[other]:
-                return None
-        if len(set(owners)) != self._owner_count:
+        if len(set(owners)) != self._owner_count or (self._sharing and self._are_parted(owners)):
             return None
         arrays = list(map(get_array, owners))
         if list(map(_get_aval, arrays)) != self._avals or (self._shardings and any(self._find_moved(arrays))):
             return None
         return _new(CallOperands, (tensors, owners, arrays, rest))
+
+    def _are_parted(self, owners: Sequence[Any]) -> bool:
+        return any(owners[number] is not owners[other] for number, other in self._sharing)
 
     def _find_moved(self, arrays: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """Yields the operands that are laid out in another way than they were, with their shardings then."""
@@ -190,8 +190,7 @@ class ExpectedOperands:
         for name, array, aval in zip(self._names, arrays, self._avals, strict=True):
             if array.aval != aval:
                 yield f"{name} has the type {_show_type(array.aval)}, and had {_show_type(aval)}"
-        parted = any(owners[number] is not owners[other] for number, other in self._sharing)
-        if parted or len(set(owners)) != self._owner_count:
+        if len(set(owners)) != self._owner_count or self._are_parted(owners):
             yield "Tensors share memory that did not, or the reverse"
 
 

@@ -138,41 +138,6 @@ def _fill_sizes(input: Any, output_size: Any) -> Any:
     return [have if size is None else size for have, size in zip(own, output_size, strict=True)]
 
 
-def _make_lp_pool(rank: int) -> Function:
-    name = f"lp_pool{rank}d"
-
-    def lp_pool(
-        input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
-    ) -> Any:
-        """Computes the roots of the sums of powers of each window.
-
-        Args:
-            input: ``[N, C, ...]`` or ``[C, ...]``.
-            norm_type: the power; inf for the largest absolute value.
-            kernel_size: the size of a window.
-            stride: the step between windows; by default ``kernel_size``.
-            ceil_mode: whether the last window may extend beyond the input.
-
-        Returns:
-            One number per window.
-
-        Raises:
-            ArgumentError: the input has another number of dimensions, or there is no window.
-
-        Gradient:
-            With respect to the input; 0 for a window of zeros.
-
-        Example:
-            >>> oplib.nn.functional.lp_pool1d(oplib.tensor([[[3.0, 4.0]]]), 2, 2)
-            tensor([[[5.]]])
-        """
-        op = getattr(ops, name)
-        return op(input, float(norm_type), kernel_size, () if stride is None else stride, ceil_mode)
-
-    lp_pool.__name__ = name
-    return lp_pool
-
-
 def _make_max_unpool(rank: int) -> Function:
     name = f"max_unpool{rank}d"
 
@@ -365,7 +330,6 @@ COMPOSED = (
             Composed(_make_max_pool(rank), in_networks=True, deciding=("return_indices",))
             for rank in (1, 2, 3)
         ),
-        *(Composed(_make_lp_pool(rank), in_networks=True) for rank in (1, 2, 3)),
         *(Composed(_make_max_unpool(rank), in_networks=True) for rank in (1, 2, 3)),
     ),
 )

@@ -63,7 +63,7 @@ def _find_slopes(self: Any, spacing: Any, dim: int, edge_order: int) -> Any:
     dtype = to_floating_dtype(promote_operands(self, spacing))
     items = jnp.moveaxis(lax.convert_element_type(self, dtype), dim, 0)
     spacing = lax.convert_element_type(spacing, dtype)
-    slopes = jnp.gradient(items, spacing, axis=0)
+    slopes: Any = jnp.gradient(items, spacing, axis=0)
     if edge_order == 2:
         steps = jnp.diff(spacing[_ENDS]) if spacing.ndim else spacing * jnp.array([[1, 1], [-1, -1]], dtype)
         pairs = lax.expand_dims(steps, range(2, items.ndim + 1))
