@@ -203,9 +203,7 @@ def _make_one(output: Tensor | GradientEdge) -> Tensor:
     ones = None if is_traced else _ones.get(key)
     if ones is None:
         ones = _make_ones(due, placement)
-        # one committed to the devices of the current mesh serves this mesh only
-        is_new = not (is_traced or isinstance(ones, Tracer))
-        if is_new and (placement is not None or not ones.committed):
+        if not (is_traced or isinstance(ones, Tracer)):
             mark_shared(ones)
             _ones[key] = ones
     return ARRAYS.box(ones)
@@ -223,7 +221,7 @@ def _make_ones(due: Any, placement: Placement) -> Any:
             f"backward: grad can be implicitly created only for real scalar outputs. Got {describe(due)}. "
             "Give a gradient, or take the real part."
         )
-    return jax.device_put(np.ones(due.shape, due.dtype), placement)  # jnp.ones would compile a function
+    return jax.device_put(np.ones(due.shape, due.dtype), placement)  # jnp.ones compiles; it commits to a mesh
 
 
 def _refuse_counts(tensors: Sequence[Any], grads: Sequence[Any]) -> AutogradError:

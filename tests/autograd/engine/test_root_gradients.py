@@ -184,3 +184,20 @@ def test_a_root_gradient_on_the_default_device_is_not_committed():
     for one in (x, y):
         one.sum().backward()
         assert not one.grad.array.committed  # so both keep the gradient, and share one compiled call
+
+
+@pytest.mark.devices(2)
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_a_root_gradient_that_was_made_on_a_mesh_serves_this_mesh_only(kind):
+    mesh = jax.make_mesh((2,), ("a",), axis_types=(kind,))
+
+    def differentiate():  # no other test has a root of this kind
+        x = Tensor.from_array(jnp.ones((1, 1, 1, 1), jnp.bfloat16), requires_grad=True)
+        (x * 2).backward()
+        return x.grad
+
+    with jax.set_mesh(mesh):
+        assert differentiate().item() == 2.0
+    found = differentiate()
+    assert (found.item(), found.array.committed) == (2.0, False)
+    assert found.array.devices() == {jax.devices()[0]}

@@ -125,6 +125,15 @@ def test_lower_gives_the_program_and_runs_nothing():
     assert weight.tolist() == [0, 0]
 
 
+def test_a_program_that_was_lowered_is_compiled_by_the_first_call():
+    weight = oplib.zeros(2)
+    add = oplib.jit(lambda x: weight.add_(x))
+    add.lower(oplib.ones(2))
+    for count in (1, 2):
+        assert add(oplib.ones(2)).tolist() == [count] * 2
+    assert add.compilations == 1
+
+
 def test_clear_forgets_all_programs():
     scaled = oplib.jit(lambda x: x * 2)
     scaled(oplib.ones(2))
