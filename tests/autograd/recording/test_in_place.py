@@ -7,9 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import oplib
 from oplib.autograd import forward_ad
+from oplib.autograd.recording.in_place import write_values
 from oplib.errors import ArgumentError, AutogradError, SavedTensorError, TracingError
 
 
@@ -337,3 +339,32 @@ def test_an_item_that_its_base_shows_several_times_is_written_only_without_histo
     with oplib.no_grad():
         base[0].mul_(factor)
     assert (base.tolist(), base.requires_grad) == ([6.0, 6.0, 6.0], False)
+
+
+@pytest.mark.devices(2)
+def test_values_that_are_written_together_take_the_layouts_of_what_they_replace():
+    sharding = NamedSharding(jax.make_mesh((2,), ("a",), axis_types=(AxisType.Auto,)), PartitionSpec("a"))
+    spread = oplib.Tensor.from_array(jax.device_put(jnp.zeros(4), sharding))
+    alone, base = oplib.zeros(4), oplib.zeros(2, 4)
+    view = base[1]
+    with oplib.no_grad():
+        write_values([spread, alone, spread, view], [jnp.full(4, float(n)) for n in range(4)], "test")
+        whole = jax.device_put(jnp.full(4, 5.0), NamedSharding(sharding.mesh, PartitionSpec()))
+        write_values([spread, alone], [whole, jnp.full(4, 6.0)], "test")
+    assert (spread.array.sharding, alone.array.sharding) == (sharding, jnp.zeros(4).sharding)
+    assert [one.tolist() for one in (spread, alone, view)] == [[5.0] * 4, [6.0] * 4, [3.0] * 4]
+    assert [one._version for one in (spread, alone, view)] == [3, 2, 1]
+    assert base.tolist() == [[0.0] * 4, [3.0] * 4]
+
+
+def test_values_of_a_trace_are_not_written_into_tensors_outside():
+    x = oplib.zeros(3)
+
+    def leak(array):
+        with oplib.no_grad():
+            write_values([x], [array], "test")
+        return array
+
+    with pytest.raises(TracingError):
+        jax.jit(leak)(jnp.ones(3))
+    assert (x.tolist(), x._version) == ([0.0] * 3, 0)
