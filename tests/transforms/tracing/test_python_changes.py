@@ -48,6 +48,7 @@ KINDS = {
     "setdefault": (dict, "y = @.setdefault('n', x.detach())", "y + x"),
     "order of keys": (lambda: OrderedDict(a=1.0, b=2.0), "@.move_to_end([*@][0])", "x * [*@.values()][0]"),
     "set": (lambda: {1}, "@ ^= {2}", "x * len(@)"),
+    "part of a key": (lambda: 1, "kept = {}; kept[1 + @] = 0; @ += 1", "x * [*kept][0]"),
     "number": (lambda: 1.0, "@ = @ * 2", "x * @"),
     "tuple": (lambda: (1.0, 2.0), "@ = @[::-1]", "x * @[0]"),
     "pair of functions": (lambda: (abs, round), "@ = @[::-1]", "x * @[0](2.6)"),
