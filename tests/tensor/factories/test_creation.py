@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+import oplib
 from oplib.errors import ArgumentError, AutogradError, DtypeError, TracingError
 from oplib.tensor import Tensor, arange, empty, eye, full, linspace, ones, tensor, zeros
 from oplib.tensor.dtypes import names as dtypes
@@ -160,3 +162,27 @@ def test_factories_make_leaves_that_may_require_grad() -> None:
     ):
         assert made.is_leaf
         assert made.requires_grad
+
+
+MADE: dict[str, Callable[..., Tensor]] = {
+    "zeros": lambda **options: oplib.zeros(1, 2, **options),
+    "full": lambda **options: oplib.full((1, 2, 3), 1.0, **options),
+    "eye": lambda **options: oplib.eye(2, **options),
+    "arange": lambda **options: oplib.arange(3, **options),
+    "randint": lambda **options: oplib.randint(3, (2, 1, 2, 3), **options),
+    "randperm": lambda **options: oplib.randperm(3, **options),
+    "new_full": lambda **options: oplib.ones(2).new_full((1, 2), 1.0, **options),
+    "zeros_like": lambda **options: oplib.zeros_like(oplib.ones(2), **options),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_memory_format_needs_its_rank_and_the_error_has_the_one_that_is_made(name: str):
+    rank = MADE[name]().ndim
+    assert MADE[name](memory_format=oplib.contiguous_format).ndim == rank
+    for memory_format, due in ((oplib.channels_last, 4), (oplib.channels_last_3d, 5)):
+        if rank == due:
+            assert MADE[name](memory_format=memory_format).ndim == rank
+            continue
+        with pytest.raises(ArgumentError, match=f"^{name}: required rank {due} .* Got {rank} dimensions"):
+            MADE[name](memory_format=memory_format)

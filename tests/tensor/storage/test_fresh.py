@@ -53,6 +53,16 @@ def write_all(x):
         x.mul_(2.0)
 
 
+@pytest.mark.parametrize("make", [oplib.zeros, oplib.ones, oplib.empty])
+def test_a_factory_makes_a_large_tensor_whose_first_write_uses_its_buffer(make):
+    x = make(SIDE, SIDE)
+    assert is_fresh(x)
+    x.fill_(2.0)
+    assert is_fresh(x)
+    assert not is_fresh(make(2, 2))
+    assert jax.jit(lambda y: (make(SIDE, SIDE).fill_(y) + y).array)(3.0)[1, 2] == 6.0
+
+
 # What the writes cost ---------------------------------------------------------------------------------------
 
 
