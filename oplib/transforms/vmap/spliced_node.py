@@ -8,12 +8,14 @@ there, so each argument gets a placeholder, whose edge is set when the mapped fu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import jax
 from jax.extend.core import get_opaque_trace_state
 
 from oplib.autograd.engine.backward_and_grad import grad as find_gradients
+from oplib.autograd.forward_ad import dual_level
 from oplib.autograd.function import Function
 from oplib.autograd.grad_mode import enable_grad
 from oplib.autograd.nodes.accumulate import gradient_edge
@@ -21,6 +23,7 @@ from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.autograd.recording.origins import number_node
+from oplib.autograd.tangents import find_tangent, freeze_tensor, set_tangent
 from oplib.autograd.user_functions.vmap import call_own_rule, uses_own_rule
 from oplib.errors import AutogradError, DimensionError, describe
 from oplib.library.carrier.unmapped_values import UnmappedValue, call_unmapped, read_unmapped
@@ -170,8 +173,37 @@ def call_spliced(level: MapLevel, function: BatchFunction, tensors: Sequence[Ten
     """Calls a function of whole batches with the Tensors of one example.
 
     The function receives Tensors of the outer level, with the batch in front if the flag beside it is set. It
-    returns Tensors with the batch in front. The results are those inside of the map, with history.
+    returns Tensors with the batch in front. The results are those inside of the map, with history. Tangents
+    of the Tensors are further arguments of the call, and those of the results further results.
     """
+    found = [(index, find_tangent(tensor)) for index, tensor in enumerate(tensors)]
+    tangents = {index: tangent for index, tangent in found if tangent is not None}
+    pushed: list[int] = []
+
+    def push(boxes: list[Tensor], batched: list[bool]) -> list[Tensor]:
+        count = len(tensors)
+        # A backward through the tangents may come when their level is closed.
+        with nullcontext() if modes.state.dual_level is not None else dual_level():
+            for place, index in enumerate(tangents, count):
+                if batched[index] != batched[place]:
+                    part = place if batched[index] else index
+                    boxes[part] = freeze_tensor(repeat(boxes[part], level.size))  # its tangent is its own
+                    batched[index] = True
+                set_tangent(boxes[index], boxes[place])
+            results = function(boxes[:count], batched[:count])
+            pairs = [(index, find_tangent(result)) for index, result in enumerate(results)]
+        pushed[:] = [index for index, tangent in pairs if tangent is not None]
+        return [*results, *(tangent for _, tangent in pairs if tangent is not None)]
+
+    results = _splice(level, push if tangents else function, [*tensors, *tangents.values()])
+    first = len(results) - len(pushed)
+    for index, tangent in zip(pushed, results[first:], strict=True):
+        set_tangent(results[index], tangent)
+    return results[:first]
+
+
+def _splice(level: MapLevel, function: BatchFunction, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Calls a function of whole batches, and records one node inside of the map."""
     node = (
         _new(SplicedNode) if modes.grad_enabled and any(tensor._requires_grad for tensor in tensors) else None
     )

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.autograd import Function, grad
-from oplib.errors import AutogradError, DimensionError, SavedTensorError
+from oplib.autograd import Function, forward_ad, grad
+from oplib.errors import AutogradError, DimensionError, MissingRuleError, SavedTensorError
 from oplib.modes import modes
 
 from .rows import Seven, W, X
@@ -163,6 +163,67 @@ def test_a_gradient_inside_is_differentiated_inside(x):
         return grad((first * first).sum(), a)[0]
 
     np.testing.assert_allclose(oplib.vmap(second)(x).numpy(), 2 * 49 * X)
+
+
+# Forward mode -----------------------------------------------------------------------------------------------
+
+
+class PushedSinTimes(SinTimes):
+    """``x.sin() * y`` with a jvp. The rule gets the batch of both arguments."""
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def jvp(ctx, of_x, of_y):
+        x, y = ctx.saved_tensors
+        return of_x * x.cos() * y + x.sin() * of_y
+
+    @staticmethod
+    def vmap(info, in_dims, x, y):
+        x, y = x.movedim(in_dims[0], 0), y.expand(2, 3) if in_dims[1] is None else y.movedim(in_dims[1], 0)
+        return PushedSinTimes.apply(x, y), 0
+
+
+def push(function, *pairs):
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(function(*(forward_ad.make_dual(*pair) for pair in pairs))).tangent
+
+
+def map_outside(function, x, w):
+    return push(oplib.vmap(function, (0, None)), (x, x * 2), (w, w * 3))
+
+
+def map_inside(function, x, w):
+    return oplib.vmap(lambda a: push(function, (a, w), (w, a * 3)))(x)
+
+
+def map_gradients(function, x, w):
+    return oplib.vmap(lambda a: grad(push(function, (a, a * w), (w, a)).square().sum(), a)[0])(x)
+
+
+def map_pushed_gradients(function, x, w):
+    def slope(a):
+        return grad(function(a, w).square().sum(), a, create_graph=True)[0]
+
+    return push(oplib.vmap(slope), (x, x * w))
+
+
+@pytest.mark.parametrize("program", [map_outside, map_inside, map_gradients, map_pushed_gradients])
+def test_tangents_go_through_the_rule(program, x, w):
+    found, expected = program(PushedSinTimes.apply, x, w), program(lambda a, b: a.sin() * b, x, w)
+    np.testing.assert_allclose(found.detach().numpy(), expected.detach().numpy())
+    if expected.requires_grad:
+        ours, theirs = (grad(tangent.square().sum(), (x, w)) for tangent in (found, expected))
+        for one, other in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(one.numpy(), other.numpy())
+
+
+def test_a_rule_of_a_function_without_jvp_refuses_tangents(x, w):
+    with pytest.raises(MissingRuleError, match="its Function has no jvp"):
+        map_outside(SinTimes.apply, x, w)
 
 
 # Hooks ------------------------------------------------------------------------------------------------------
