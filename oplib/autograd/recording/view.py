@@ -293,7 +293,7 @@ def refresh_history(view: Tensor) -> None:
     """
     root = _root_of(view)
     own: Any = view.__dict__.get("_grad_fn")
-    if view._creation and (own is not None or root._requires_grad):
+    if has_lost_history(view):
         raise refuse_rebase(view, own, is_indirect=True)
     change_class(view, Tensor)
     note_view(root, view)
@@ -312,6 +312,13 @@ def refresh_history(view: Tensor) -> None:
     if view._retains_grad:
         node.retain_grad(view)
     tell_creation(node)
+
+
+def has_lost_history(tensor: Tensor) -> bool:
+    """Whether a tensor is a view whose history may not be read, because its memory was written."""
+    if not isinstance(tensor, StaleView) or not tensor._creation:
+        return False
+    return tensor.__dict__.get("_grad_fn") is not None or _root_of(tensor)._requires_grad
 
 
 def _root_of(view: Tensor) -> Tensor:

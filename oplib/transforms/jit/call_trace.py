@@ -24,6 +24,7 @@ from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
 from oplib.autograd.nodes.edges import GradientEdge
 from oplib.autograd.nodes.error import Error
 from oplib.autograd.nodes.node import Edge
+from oplib.autograd.recording.view import has_lost_history
 from oplib.errors import AutogradError, MissingRuleError, OplibError, TracingError, describe
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
@@ -233,7 +234,7 @@ class Trace:
             edges: _Edges = [
                 (number, GradientEdge(*edge))
                 for number, path in enumerate(candidates.operands)
-                if modes.grad_enabled and (edge := gradient_edge(path.value)) is not None
+                if modes.grad_enabled and (edge := _find_edge(path.value)) is not None
             ]
             result = call_and_compare_state(self.name, call, *inputs[first : first + count])
             for boundary in boundaries:
@@ -422,13 +423,19 @@ def _find_reached(root: Edge | None, nodes: Sequence[Any]) -> list[int]:
     return [index for index, node in enumerate(nodes) if node is not None and plan.executes(node)]
 
 
+def _find_edge(tensor: Tensor) -> Edge | None:
+    """Returns the edge of an operand; none if its history may not be read, which raises where it is."""
+    return None if has_lost_history(tensor) else gradient_edge(tensor)
+
+
 def _find_behind(operands: Sequence[CapturedPath]) -> dict[int, list[int]]:
     """Returns for each operand with a history the operands that its gradient flows to, all by their numbers.
 
     It is asked outside of the trace: an edge that is read inside belongs to the trace.
     """
-    numbers = [number for number, path in enumerate(operands) if path.value._grad_fn is not None]
-    edges = [gradient_edge(path.value) for path in operands] if numbers else []
+    tensors = [path.value for path in operands]
+    numbers = [n for n, one in enumerate(tensors) if not has_lost_history(one) and one._grad_fn is not None]
+    edges = list(map(_find_edge, tensors)) if numbers else []
     nodes = [None if edge is None else edge[0] for edge in edges]
     return {n: [end for end in _find_reached(edges[n], nodes) if nodes[end] is not nodes[n]] for n in numbers}
 

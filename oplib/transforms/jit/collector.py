@@ -10,7 +10,7 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
-from oplib.autograd.recording.view import StaleView
+from oplib.autograd.recording.view import StaleView, has_lost_history
 from oplib.errors import TracingError
 from oplib.library.records.sites import find_definition
 from oplib.pytree import tree_flatten_dataclasses
@@ -332,10 +332,12 @@ class Collector:
         return source
 
     def _describe(self, tensor: Tensor) -> NewTensor:
-        slot = self.add_live(tensor) if tensor._requires_grad and tensor._grad_fn is not None else None
+        is_lost = has_lost_history(tensor)
+        has_node = not is_lost and tensor._requires_grad and tensor._grad_fn is not None
+        slot = self.add_live(tensor) if has_node else None
         storage, root = tensor._storage, tensor._root
         is_turned = root is None and isinstance(storage, ViewStorage)  # in place
-        is_copied = not is_turned and self._memory.is_copied(storage)
+        is_copied = not is_turned and not is_lost and self._memory.is_copied(storage)
         return NewTensor(
             tensor._requires_grad,
             slot,
@@ -345,12 +347,15 @@ class Collector:
             0 if is_copied else tensor._creation,
             "x[traced]" if self._memory.loses_base(storage) else tensor._read_only,
             tensor._retains_grad and slot is not None,
+            is_lost,
         )
 
     def _collect_more(self, source: New, tensor: Tensor) -> None:
         """Collects what a new Tensor has beside its memory and its history."""
         if tensor._grad is not None:
             self.effects.new_grads.append((source.number, self._source(tensor._grad)))
+        if has_lost_history(tensor):
+            return
         if tensor._retains_grad and tensor._grad_fn is not None:
             self._refuse_hooks(tensor, "a result that retains its gradient")
             self.leaves.append((source, tensor))

@@ -93,6 +93,7 @@ class NewTensor:
         creation: how the view was made.
         read_only: the op whose result cannot be written.
         retains_grad: whether it keeps its gradient, though it has a history.
+        is_lost: whether it is a view whose history may not be read.
     """
 
     requires_grad: bool
@@ -103,6 +104,7 @@ class NewTensor:
     creation: int = 0
     read_only: str | None = None
     retains_grad: bool = False
+    is_lost: bool = False
 
 
 @frozen

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from oplib.autograd.array_functions.array_function import make_gather
+from oplib.autograd.recording.view import StaleView
 from oplib.errors import describe
 from oplib.generated_code import define_function
 from oplib.tensor import Storage, Tensor
@@ -41,14 +42,14 @@ class TensorKind(NamedTuple):
         cls: its class.
         requires_grad: whether it does.
         has_grad: whether it has a gradient; None where the program does not depend on that.
-        has_node: whether it has a history.
+        has_node: whether it has a history; None for a view whose history may not be read.
         hooks: the keys of both dictionaries of its hooks; _NO_HOOKS itself without both.
     """
 
     cls: type
     requires_grad: bool
     has_grad: bool | None
-    has_node: bool
+    has_node: bool | None
     hooks: tuple[Any, ...]
 
 
@@ -152,6 +153,8 @@ class ExpectedOperands:
         """Gives Tensors what a call may have changed of what the program was compiled for."""
         for pick_group, _, kind in self._groups:
             for tensor in pick_group(tensors):
+                if kind.has_node is None:
+                    continue
                 tensor._requires_grad = kind.requires_grad
                 if kind.has_grad is False:
                     tensor._grad = None
@@ -206,7 +209,7 @@ def _make_test(kind: TensorKind) -> Callable[[Sequence[Tensor], TensorKind], boo
 
 
 @lru_cache
-def _write_test(has_grad: bool | None, has_node: bool, has_hooks: bool) -> Callable[..., bool]:
+def _write_test(has_grad: bool | None, has_node: bool | None, has_hooks: bool) -> Callable[..., bool]:
     """Writes the test for kinds that are alike in what it need not ask."""
     hooks = [f"tensor.{name} is not None" for name in ("_backward_hooks", "_post_accumulate_hooks")]
     if has_hooks:
@@ -214,7 +217,7 @@ def _write_test(has_grad: bool | None, has_node: bool, has_hooks: bool) -> Calla
     tests = [
         "tensor.__class__ is not cls",
         "tensor._requires_grad is not requires_grad",
-        f"tensor._grad_fn is {'' if has_node else 'not '}None",
+        *([] if has_node is None else [f"tensor._grad_fn is {'' if has_node else 'not '}None"]),
         *([] if has_grad is None else [f"tensor._grad is {'' if has_grad else 'not '}None"]),
         *hooks,
     ]
@@ -249,7 +252,7 @@ def _kind_before(tensor: Tensor, before: dict[str, Any], *, is_read: bool) -> Te
         type(tensor),
         before.get("_requires_grad", False),
         before.get("_grad") is not None if is_read else None,
-        before.get("_grad_fn") is not None,
+        None if isinstance(tensor, StaleView) else before.get("_grad_fn") is not None,
         _NO_HOOKS if hooks == _NO_HOOKS else _hook_keys(*hooks),
     )
 
@@ -262,7 +265,7 @@ def _compare(tensor: Tensor, kind: TensorKind) -> str:
         return f"requires grad: {tensor._requires_grad}, was {kind.requires_grad}"
     if kind.has_grad is not None and (tensor._grad is not None) is not kind.has_grad:
         return "has lost its grad" if kind.has_grad else "has a grad, and had none"
-    if (tensor._grad_fn is not None) is not kind.has_node:
+    if kind.has_node is not None and (tensor._grad_fn is not None) is not kind.has_node:
         return "has lost its history" if kind.has_node else "has a history, and had none"
     return "has other hooks"
 

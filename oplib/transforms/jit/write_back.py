@@ -10,6 +10,7 @@ from oplib.autograd.array_functions.array_function import make_gather
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import Edge, TapeNode
 from oplib.autograd.recording.rebase import Overwritten, note_write, rebase_history
+from oplib.autograd.recording.view import StaleView
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.inference import InferenceStorage, InferenceTensor
 from oplib.tensor.storage.fresh import FreshStorage, get_array, make_fresh, set_array
@@ -258,7 +259,7 @@ def _sort_attributes(new: NewTensor) -> tuple[type[Tensor], int | None, Any, dic
         "_retains_grad": new.retains_grad,
         "_requires_grad": new.requires_grad and new.slot is None,
     }
-    kind = InferenceTensor if new.is_inference else Tensor
+    kind = StaleView if new.is_lost else InferenceTensor if new.is_inference else Tensor
     return kind, new.slot, new.root, {name: value for name, value in others.items() if value}
 
 

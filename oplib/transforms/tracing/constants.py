@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from oplib.autograd.recording.view import has_lost_history
 from oplib.library.objects.overload import OpOverload
 from oplib.tensor import Generator, Tensor
 from oplib.tracebacks import is_own
@@ -404,7 +405,8 @@ def _identify_attributes(value: Any, names: NamesOfCode, others: Iterable[type])
 def read_kind(tensor: Tensor) -> tuple[Any, ...]:
     """Returns what Python code may read of a Tensor that is no operand."""
     spec = tensor._storage.spec
-    return tensor._requires_grad, tensor._grad is None, tensor._grad_fn is None, spec.shape, spec.dtype
+    has_node = has_lost_history(tensor) or tensor._grad_fn is not None
+    return tensor._requires_grad, tensor._grad is None, has_node, spec.shape, spec.dtype
 
 
 def _is_listed(key: Any, names: set[str] | None) -> bool:

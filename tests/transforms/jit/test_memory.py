@@ -155,6 +155,74 @@ def test_a_write_into_a_view_reaches_views_that_cannot_be_rebased(wrap, part):
             _ = view.grad_fn
 
 
+def make_lost_views(leaf):
+    """Returns a base that was written, and views of it whose histories may not be read any more."""
+    base = leaf * 1
+    item, _ = base.split(1)
+    with oplib.no_grad():
+        constant = base[1:]
+    base.mul_(2)
+    return base, item, constant
+
+
+@pytest.mark.parametrize("is_base_returned", [False, True])
+@pytest.mark.parametrize("wrap", [lambda step: step, oplib.jit], ids=["plain", "compiled"])
+def test_a_view_whose_history_may_not_be_read_is_returned(wrap, is_base_returned):
+    leaf = oplib.tensor([1.0, 2.0], requires_grad=True)
+
+    @wrap
+    def step(leaf):
+        base, item, constant = make_lost_views(leaf)
+        return (item, constant, base) if is_base_returned else (item, constant)
+
+    for _ in range(2):
+        item, constant, *_ = step(leaf)
+        base = item._base
+        assert constant._base is base
+        assert (item.tolist(), constant.tolist()) == ([2.0], [4.0])
+        assert item.requires_grad
+        assert constant.requires_grad
+        for view in (item, constant):
+            with pytest.raises(AutogradError, match="has been modified inplace"):
+                _ = view.grad_fn
+            with pytest.raises(AutogradError, match="has been modified inplace"):
+                view * 2
+        (grad,) = oplib.autograd.grad(base.sum(), leaf)
+        assert grad.tolist() == [2.0, 2.0]
+        base.detach().mul_(3)
+        assert (item.tolist(), constant.tolist()) == ([6.0], [12.0])
+
+
+@pytest.mark.parametrize("wrap", [lambda step: step, oplib.jit], ids=["plain", "compiled"])
+def test_a_view_whose_history_may_not_be_read_is_captured(wrap):
+    leaf = oplib.tensor([1.0, 2.0], requires_grad=True)
+    base, item, constant = make_lost_views(leaf)
+
+    @wrap
+    def use(x):
+        return x * 3 + item.detach() + constant.data
+
+    @wrap
+    def write(x):
+        with oplib.no_grad():
+            item.detach().mul_(x)
+
+    @wrap
+    def read(x):
+        return x * item
+
+    found = []
+    for number in range(3):
+        x = oplib.full((1,), number + 2.0, requires_grad=True)
+        result = use(x)
+        write(x.detach())
+        found += [result.item(), oplib.autograd.grad(result, x)[0].item(), base.tolist()]
+        with pytest.raises(AutogradError, match="has been modified inplace"):
+            read(x)
+    assert found == [12.0, 3.0, [4.0, 4.0], 17.0, 3.0, [12.0, 4.0], 28.0, 3.0, [48.0, 4.0]]
+    assert getattr(use, "compilations", 1) == getattr(write, "compilations", 1) == 1
+
+
 @pytest.mark.parametrize("wrap", [lambda step: step, oplib.jit], ids=["plain", "compiled"])
 def test_a_view_that_cannot_be_rebased_is_written_at_each_call(wrap):
     weight = oplib.ones(3, 2, requires_grad=True)
