@@ -57,12 +57,9 @@ def without_warnings() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def small_heap() -> Iterator[None]:
-    """Hides from the garbage collector what other tests have made: each collection walks all objects."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
+def small_heap() -> None:
+    """Hides from the garbage collector what other tests have made since the last time."""
+    memory.hide_older()
 
 
 @pytest.fixture
@@ -99,6 +96,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     seed_programs(items)
     compiled_runs.select(items)
     select_share(config, items)
+
+
+def pytest_collection_finish() -> None:
+    """Hides the collected tests from the garbage collector."""
+    memory.hide_older()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,10 +10,12 @@ from oplib.importing import collecting_later
 
 @pytest.fixture
 def collector():
-    """Puts the collector back as it was, whatever a test does to it."""
+    """Shows the collector all objects, and puts it back as it was, whatever a test does to it."""
     was_enabled = gc.isenabled()
+    gc.unfreeze()
     yield
     gc.unfreeze()
+    gc.freeze()
     (gc.enable if was_enabled else gc.disable)()
 
 

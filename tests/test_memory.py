@@ -36,6 +36,7 @@ def test_programs_of_jax_are_kept_where_a_worker_holds_little(monkeypatch, reque
 def test_a_worker_that_holds_much_for_good_drops_again_only_when_it_has_grown(monkeypatch, request):
     dropped = []
     held = iter([1.5, 1.4, 1.7, 1.8, 1.4])
+    monkeypatch.setattr(memory, "DROP_ABOVE", 1.0)
     monkeypatch.setattr(memory, "_floor", 0.0)
     monkeypatch.setattr(memory, "read_resident", lambda: next(held))
     monkeypatch.setattr(memory, "drop_compiled", lambda: dropped.append(1))

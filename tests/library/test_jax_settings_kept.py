@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ import oplib
 from oplib import Tensor
 from oplib.autograd import Function
 from oplib.library import custom_op
+from tests.memory import hide_older
 
 pytestmark = pytest.mark.usefixtures("forget_ops", "few_objects")
 
@@ -27,11 +27,9 @@ log, invert = jax.jit(lambda x: jnp.log(x)), jax.jit(lambda x: 1 / x)
 
 
 @pytest.fixture
-def few_objects() -> Iterator[None]:
+def few_objects() -> None:
     """Hides the objects from before: JAX looks for a leaked tracer among all of them, at each trace."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
+    hide_older()
 
 
 class Sine(Function):

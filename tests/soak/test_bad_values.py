@@ -17,6 +17,7 @@ from oplib.library import Library, ops
 from oplib.tensor.random.generator import get_rng_state, set_rng_state
 from tests.bad_calls import BAD
 from tests.counts import counts
+from tests.memory import hide_older
 from tests.soak.impossible_calls import CALLS
 from tests.soak.rounds import repeat
 
@@ -128,14 +129,10 @@ def test_a_destroyed_library_keeps_a_bounded_number_of_objects():
         counts["destroyed libraries"] += 40
         return len(gc.get_objects())
 
-    gc.collect()
-    gc.freeze()  # looks only at what is made from here on, which is quick
+    hide_older()  # looks only at what is made from here on, which is quick
     sizes: list[int] = []
-    try:
-        # Two counts for each round: one round alone then shows what its libraries leave behind.
-        repeat("destroyed libraries", lambda numbers: sizes.extend(count_objects(numbers) for _ in range(2)))
-    finally:
-        gc.unfreeze()
+    # Two counts for each round: one round alone then shows what its libraries leave behind.
+    repeat("destroyed libraries", lambda numbers: sizes.extend(count_objects(numbers) for _ in range(2)))
     assert sizes[-1] - sizes[min(5, len(sizes) - 2)] < 400
 
 
