@@ -49,6 +49,7 @@ ENDINGS = ["backward", "backward", "twice", "grad", "second", "inputs", "none"]
 
 REFUSED_IN_JIT = [
     "from outside of the function",  # metadata, hooks and attributes of what outlives the call
+    "reaches a node that was recorded outside",  # a leaf took a history in the call before
 ]
 
 HELD = 3.0
@@ -142,7 +143,7 @@ def check_program(program: Program, mode: str) -> None:
         skipped: set[Any] = set()
         if mode == "jit":
             plain = Run(oplib, program)
-            ours = run_calls(plain, "plain")
+            ours = iter(list(run_calls(plain, "plain")))  # errors of all calls are compared
             for one, moved in zip(found, shaken, strict=True):
                 compare_call(theirs, plain, one, moved, ours)
             skipped = {*theirs.errors, *plain.errors}
