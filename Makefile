@@ -31,10 +31,10 @@ mutants: $(VENV)/.has-test  ## count the mistakes that quick tests find: make mu
 
 test: $(VENV)/.has-test  ## run tests, docstring examples, README code and the floors contract; not the slow ones
 	@echo "$(WORKERS) workers: one for each core and 3 GB of memory (make test WORKERS=1 takes one)."
-	@echo "Tests that are marked slow are left out; make test-whole runs them too."
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(ARGS)
+	@echo "Slow tests and most cells of large matrices are left out; make test-whole runs all of them."
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not undrawn" $(ARGS)
 
-test-whole: $(VENV)/.has-test  ## run all tests, the slow ones too (half an hour on two cores)
+test-whole: $(VENV)/.has-test  ## run all tests, the slow ones too (an hour and more on two cores)
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 test-ops: $(VENV)/.has-test $(VENV)/.has-parity  ## run every check on every sample of every built-in op, and record it

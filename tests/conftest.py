@@ -25,7 +25,7 @@ from oplib.config import config
 from oplib.library.registration.registry import registry
 from tests import compiled_runs, contexts, counts, memory
 from tests.documents import ROOT
-from tests.seed import describe_seed, seed_programs, select_share
+from tests.seed import describe_seed, mark_undrawn, seed_programs, select_share
 
 # A first call compiles, so the duration of an example, or of drawing it, says nothing.
 hypothesis.settings.register_profile(
@@ -91,12 +91,17 @@ def pytest_report_header() -> list[str]:
     return [describe_seed(), *left_out]
 
 
-@pytest.hookimpl(trylast=True)  # the share is one of the tests that markers and options leave
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Seeds the tests of random programs, and leaves the tests of this run."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, object, object]:
+    """Draws the cells of matrices, seeds the tests of random programs, and leaves the tests of this run."""
+    mark_undrawn(items)
+    result = yield  # markers and options select
     seed_programs(items)
     compiled_runs.select(items)
     select_share(config, items)
+    return result
 
 
 def pytest_collection_finish() -> None:

@@ -19,7 +19,7 @@ BOUND = 2.5
 """GB that no worker may pass; ``tests/workers.py`` counts on 3."""
 
 DROP_ABOVE = 1.6
-"""GB from which a worker drops what was compiled, before its next test. A program takes 1.5 MB."""
+"""GB from which a worker drops what was compiled, before its next test."""
 
 GROWTH = 0.35
 """GB by which a worker grows, at least, between two drops: what it holds for good may reach DROP_ABOVE."""

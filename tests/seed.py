@@ -5,12 +5,15 @@ The workers of a run read the same environment, so they collect the same tests.
 ``OPLIB_OPS_SAMPLES=all`` takes everything that else is drawn from. Where not everything has been tried yet,
 the draw is *steady*: each run takes the same, unless ``OPLIB_STEADY_SEED`` gives another number.
 ``OPLIB_TEST_SHARE=4`` runs a quarter of the tests, drawn by the seed.
+A test marked ``matrix(4)`` has many cells of one rule. Of each four that follow each other one is drawn by
+the seed; the others get the mark ``undrawn``. ``make test`` leaves those out, and ``make quick`` runs them.
 """
 
 from __future__ import annotations
 
 import os
 import random
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -42,6 +45,23 @@ def seed_programs(items: Sequence[pytest.Item]) -> None:
         test = getattr(item, "obj", None)
         if hypothesis.is_hypothesis_test(test):
             hypothesis.seed(SEED)(getattr(test, "__func__", test))
+
+
+def mark_undrawn(items: Sequence[pytest.Item]) -> None:
+    """Marks the cells of matrices that are not drawn. A matrix of few cells is drawn whole."""
+    matrices: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("matrix") and not item.get_closest_marker("slow"):
+            matrices[item.nodeid.partition("[")[0]].append(item)
+    for name, cells in matrices.items():
+        (share,) = cells[0].get_closest_marker("matrix").args  # pyright: ignore[reportOptionalMemberAccess]
+        numbers = make_random(name)
+        for start in range(0, len(cells) if len(cells) >= 2 * share else 0, share):
+            neighbours = cells[start : start + share]
+            drawn = numbers.choice(neighbours)
+            for cell in neighbours:
+                if cell is not drawn:
+                    cell.add_marker(pytest.mark.undrawn)
 
 
 def select_share(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -73,6 +73,49 @@ def test_without_a_share_all_tests_run(monkeypatch):
     assert select_numbers(monkeypatch, 1, 1) == (list(range(100)), [])
 
 
+class Cell:
+    """As much of an item of pytest as the draw looks at."""
+
+    def __init__(self, nodeid, *marks):
+        self.nodeid, self.marks = nodeid, {mark.name: mark for mark in marks}
+
+    def get_closest_marker(self, name):
+        return self.marks.get(name)
+
+    def add_marker(self, mark):
+        self.marks[mark.name] = mark.mark
+
+
+def draw_matrix(monkeypatch, number):
+    """Returns the names of the tests that a run with this seed leaves of two matrices and others."""
+    monkeypatch.setattr(seed, "SEED", number)
+    matrix = pytest.mark.matrix(4).mark
+    cells = [Cell(f"{name}[{place}]", matrix) for name in "ab" for place in range(10)]
+    cells += [Cell(f"c[{place}]") for place in range(5)]
+    cells += [
+        Cell("a[slow]", matrix, pytest.mark.slow.mark),
+        *(Cell(f"d[{place}]", matrix) for place in range(7)),
+    ]
+    seed.mark_undrawn(cells)
+    return [cell.nodeid for cell in cells if "undrawn" not in cell.marks]
+
+
+def test_one_of_the_cells_that_follow_each_other_is_drawn(monkeypatch):
+    kept = draw_matrix(monkeypatch, 1)
+    assert kept == draw_matrix(monkeypatch, 1) != draw_matrix(monkeypatch, 2)
+    for name in "ab":
+        places = [int(one[2:-1]) // 4 for one in kept if one[0] == name and one[2:-1].isdigit()]
+        assert places == [0, 1, 2]
+    assert {f"c[{place}]" for place in range(5)} | {f"d[{place}]" for place in range(7)} | {"a[slow]"} <= set(
+        kept
+    )
+
+
+def test_each_cell_of_a_matrix_is_drawn_by_some_seed(monkeypatch):
+    kept = {one for number in range(60) for one in draw_matrix(monkeypatch, number)}
+    assert {f"{name}[{place}]" for name in "ab" for place in range(10)} <= kept
+
+
 @pytest.mark.slow
 def test_a_run_tells_its_seed_at_the_start_and_after_a_failure(tmp_path):
     failing = tmp_path / "test_failing.py"

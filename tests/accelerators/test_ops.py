@@ -86,6 +86,7 @@ def asks_for_64_bits(call: Call) -> bool:
     return any(isinstance(value, np.dtype) for value in (*call.sample.args, *call.sample.kwargs.values()))
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize(
     "name", cut_slice(sorted(seed.draw_cases(sorted(OPS), DRAWN, "ops of accelerators")))
 )

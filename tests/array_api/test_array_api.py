@@ -65,6 +65,7 @@ def test_each_function_of_the_standard_is_called_in_a_test():
     assert set(CALLS) == {*NAMES, *extensions}
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_function_returns_what_jax_numpy_does(name):
     if name == "cumulative_prod" and not hasattr(jnp, name):

@@ -79,6 +79,7 @@ def draw_samples(name: str, platform: str) -> list[tuple[int, Sample]]:
     return seed.draw_cases(list(enumerate(find_samples(OPS[name]))), 1, f"lowering {name} for {platform}")
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated:DeprecationWarning")
 @pytest.mark.parametrize(("name", "platform"), [case for each in PLATFORMS for case in draw_ops(each)])
 def test_an_op_and_its_gradient_lower(name: str, platform: str) -> None:
@@ -94,6 +95,7 @@ def test_an_op_and_its_gradient_lower(name: str, platform: str) -> None:
                     lower(pull_back(call), call.floats, platform)
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("platform", PLATFORMS)
 @pytest.mark.parametrize("name", sorted(RANDOM_OPS))
 def test_an_op_that_draws_random_numbers_lowers(name: str, platform: str) -> None:

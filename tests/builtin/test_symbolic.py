@@ -66,6 +66,7 @@ def run_at_known_size() -> dict[str, Any]:
     return jax.jit(run_all)(VALUES)
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("name", CASES)
 def test_an_op_and_its_gradient_are_exported_for_any_batch(name: str) -> None:
     for got, due in zip(export_and_call()[name], run_at_known_size()[name], strict=True):

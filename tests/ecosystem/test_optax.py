@@ -56,6 +56,7 @@ def test_on_arrays_steps_are_those_with_the_rule_in_jax(bend: Pair, name: str) -
     assert_close(found, expected)
 
 
+@pytest.mark.matrix(4)
 @each_transformation
 @pytest.mark.parametrize("compile_step", [lambda step: step, oplib.jit], ids=["eager", "oplib.jit"])
 def test_on_tensors_steps_are_those_on_arrays(bend: Pair, name: str, compile_step: Any) -> None:

@@ -115,6 +115,7 @@ def assert_equal(found: Any, expected: Any) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.matrix(4)
 @each_program
 @pytest.mark.parametrize("order", [0, 1, 2])
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
@@ -125,6 +126,7 @@ def test_both_have_the_same_value_and_derivatives(program: str, order: int, wrap
     assert_equal(found, differentiate(in_jax, order)(*operands))
 
 
+@pytest.mark.matrix(3)
 @each_program
 def test_both_have_the_same_gradients_under_vmap(program: str) -> None:
     arguments = PROGRAMS[program][1]()
@@ -134,6 +136,7 @@ def test_both_have_the_same_gradients_under_vmap(program: str) -> None:
     assert_equal(found, expected)
 
 
+@pytest.mark.matrix(4)
 @each_program
 @pytest.mark.parametrize("order", [0, 1, 2])
 def test_on_tensors_the_op_has_the_same_value_and_derivatives(program: str, order: int) -> None:

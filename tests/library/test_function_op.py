@@ -310,6 +310,7 @@ def same(found: Any, expected: Any) -> None:
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), found, expected)
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.devices(2)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("transform", [*REVERSE, *FORWARD])
@@ -325,6 +326,7 @@ def test_a_function_is_the_op_with_its_rules(transform: str, form: str) -> None:
     same(compute(FORMS[form]), compute(make_op()))
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.devices(2)
 @pytest.mark.parametrize("transform", [name for name in REVERSE if name != "eval_shape"])
 def test_the_op_is_jax_s_custom_vjp(transform: str) -> None:

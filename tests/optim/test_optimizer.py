@@ -139,6 +139,7 @@ def make_nested(kind):
     return {"a": kind([1.0, 2.0]), "b": {"c": kind([[3.0], [4.0]]), "d": kind([5.0])}}
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("compile_step", [lambda step: step, oplib.jit], ids=["eager", "jit"])
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_parts_of_the_parameters_may_have_their_own_transformation(name, compile_step):

@@ -189,6 +189,7 @@ CHANGES = {
 }  # fmt: skip
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("name", ["adam", "momentum"])
 def test_a_step_after_a_change_is_that_of_optax(name, change):

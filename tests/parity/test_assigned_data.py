@@ -132,6 +132,7 @@ ACTS: dict[str, Callable[[Any, Any, Any], object]] = {
 }
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("order", list(permutations(ACTS, 4)), ids=str)
 def test_shapes_after_assigned_data_again_and_again(order: tuple[str, ...]) -> None:
     results = []

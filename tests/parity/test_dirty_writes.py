@@ -104,6 +104,7 @@ WORLDS: dict[str, Any] = {
 }
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.spec("D.48")
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("mode", MODES)

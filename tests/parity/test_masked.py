@@ -34,6 +34,7 @@ def make(lib: Any, mask: Any) -> tuple[Any, Any]:
     return x, None if mask is None else lib.tensor(mask)
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("name", CALLS)
 def test_only_items_that_the_mask_keeps_count(assert_agrees, name, mask):

@@ -79,6 +79,7 @@ def run(lib: Any, call: str) -> tuple[list[Any], list[Any]]:
     return results, [leaf.grad for leaf in leaves.values()]
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("call", CALLS)
 def test_results_weights_and_gradients_are_torchs(call: str) -> None:
     with warnings.catch_warnings():

@@ -91,6 +91,7 @@ def run(lib: Any, name: str) -> list[np.ndarray]:
     return [np.asarray(one.detach().tolist()) for one in (result, *(leaf.grad for leaf in leaves))]
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_gives_what_it_gives_on_torch_with_its_gradients(name: str) -> None:
     for mine, other in zip(run(oplib, name), run(torch, name), strict=True):

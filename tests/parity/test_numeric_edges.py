@@ -39,6 +39,7 @@ SMOOTH = {
 }
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("name", SMOOTH)
 @pytest.mark.parametrize("at", [0.0, 1e-6, 0.3, -2.0])
 def test_the_second_derivative_of_a_smooth_loss_is_that_of_its_neighbourhood(name, at):
@@ -166,6 +167,7 @@ def test_second_derivatives_are_right_at_edges(name):
     np.testing.assert_allclose(second.numpy(), np.broadcast_to(due, len(items)), rtol=3e-3, atol=1e-12)
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("at", [-3, -1, -0.99, 0, 0.4, 0.999, 1, 1.001, 7])
 def test_the_bessel_function_i1_joins_its_series_smoothly(at):
     with jax.enable_x64(True):

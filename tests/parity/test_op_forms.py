@@ -68,6 +68,7 @@ def assert_alike(mine: Any, other: Any) -> None:
     np.testing.assert_allclose(mine[0], other[0], rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("form", DRAWN)
 def test_a_form_gives_what_it_gives_on_torch_or_is_refused_by_the_same_class_of_error(form: str) -> None:
     with warnings.catch_warnings():

@@ -16,6 +16,7 @@ from .op_checks import BESIDE_TORCH
 pytestmark = pytest.mark.usefixtures("with_64_bits")
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("cell", make_parameters(BESIDE_TORCH))
 def test_an_op_does_what_torch_does_on_its_samples(cell: Cell, record_property):
     record_property("cell", [cell.op, cell.check.name, len(cell.numbers)])

@@ -34,6 +34,7 @@ def pair(request):
     return torch.tensor(value), oplib.tensor(value)
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("dim", [0, -1])
 @pytest.mark.parametrize("k", [0, 1, 3])
@@ -59,6 +60,7 @@ def test_the_first_extremum_is_found_or_the_first_nan(pair, name, dim):
     np.testing.assert_array_equal(look(found), getattr(np, name)(array, dim))  # numpy's is the first
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("name", ["median", "nanmedian", "kthvalue"])
 @pytest.mark.parametrize("dim", [0, -1])
 def test_an_item_of_a_rank_is_that_of_torch_and_lies_at_its_index(pair, name, dim):

@@ -153,6 +153,7 @@ GRAPHS = {
 }
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_each_row_is_the_gradient_of_one_run(name, compiled, monkeypatch):

@@ -158,6 +158,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("wrap", [lambda function: function, oplib.jit], ids=["op by op", "jit"])
 @pytest.mark.parametrize("again", [False, True])
@@ -181,6 +182,7 @@ def test_a_hook_may_return_another_precision_but_no_other_kind_of_dtype(name, wr
         slope(lambda t: t, lambda t: t.to(oplib.int32))
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("name", ["multiply", "exponential", "matmul", "sine"])
 @pytest.mark.parametrize("wrap", [lambda function: function, oplib.jit], ids=["op by op", "jit"])
 @pytest.mark.parametrize("again", [False, True])

@@ -93,6 +93,7 @@ def train(device, host, *, run, offloads_state, offloads_params):
     return w, optimizer, step
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("run", [lambda function: function, oplib.jit], ids=["op by op", "program"])
 @pytest.mark.parametrize(("of_state", "of_params"), [(True, False), (False, True), (True, True)])
 def test_parameters_and_the_state_of_an_optimizer_stay_in_the_memory_of_the_host(

@@ -29,6 +29,7 @@ WAYS = {
 }
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("derived", [True, False])
 @pytest.mark.parametrize("name", KERNELS)

@@ -114,6 +114,7 @@ def test_the_results_have_the_name_of_the_op(kind: str) -> None:
     assert any("<host>" in line for line in list_saved(op, offload("remat::op")))
 
 
+@pytest.mark.matrix(3)
 @KINDS
 @pytest.mark.parametrize("name", [*SAVING, "its results", "offloaded"])
 @pytest.mark.parametrize("mapped", [False, True], ids=["one", "mapped"])
@@ -227,6 +228,7 @@ SEEN = {
 }
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("around", SEEN.values(), ids=SEEN)
 @pytest.mark.parametrize("kind", ["formula", "forward", "derive", "jvp", "linear", "vmap", "host", "nothing"])
 def test_an_op_whose_name_a_policy_saves_has_its_own_derivative(kind: str, around: Any) -> None:

@@ -72,6 +72,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 
 
 class TestChecks:
+    @pytest.mark.matrix(3)
     @pytest.mark.parametrize("rules", RULES)
     @pytest.mark.parametrize("way", WAYS)
     def test_a_check_in_a_kernel_is_found(self, way: str, rules: str) -> None:
@@ -97,6 +98,7 @@ class TestChecks:
 
         assert "x must be positive" in (checkify.checkify(log.arrays)(BAD)[0].get() or "")
 
+    @pytest.mark.matrix(3)
     @pytest.mark.parametrize("rules", RULES)
     @pytest.mark.parametrize("way", WAYS)
     def test_float_checks_see_a_nan_of_a_kernel(self, way: str, rules: str) -> None:

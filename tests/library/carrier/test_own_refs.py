@@ -118,6 +118,7 @@ ON_TENSORS: dict[str, Any] = {
 }
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("kind", OPS)
 @pytest.mark.parametrize("mode", UNDER_JAX)
 def test_it_computes_what_a_kernel_without_refs_does(mode: str, kind: str) -> None:

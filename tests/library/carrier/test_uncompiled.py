@@ -117,6 +117,7 @@ def test_a_jvp_rule_gets_values(seen: Seen) -> None:
     assert seen == [("rule", True)] * 2
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.usefixtures("uncompiled")
 @pytest.mark.parametrize("kind", ["formula", "derive", "jvp", "host"])
 @pytest.mark.parametrize("call", SECOND)

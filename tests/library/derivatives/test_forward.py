@@ -144,6 +144,7 @@ class TestCounts:
     def test_a_loop_runs_as_often_as_in_a_custom_vjp(self, name: str) -> None:
         compare(make(), make_by_hand(), {**FIRST, **HIGHER}[name])
 
+    @pytest.mark.matrix(3)
     @pytest.mark.parametrize("name", FIRST)
     def test_a_callback_runs_as_often_as_in_a_custom_vjp(self, name: str) -> None:
         compare(make(on_host), make_by_hand(on_host), FIRST[name])

@@ -74,6 +74,7 @@ TRANSFORMATIONS = {
 }
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.spec("D.55")
 @pytest.mark.parametrize("transformation", TRANSFORMATIONS)
 @pytest.mark.parametrize("name", OPERATORS)
@@ -125,6 +126,7 @@ def hessian_of_tangents(loss: Any, tensors: Any) -> list[Any]:
         return [grad.array for grad in oplib.autograd.grad(tangent, tensors)]
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.spec("D.55")
 @pytest.mark.parametrize(
     ("by", "compiled"),
@@ -311,6 +313,7 @@ def test_forward_mode_of_another_op_is_derived_from_a_formula_that_calls_a_linea
     np.testing.assert_allclose(own, due, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.spec("D.55")
 @pytest.mark.devices(4)
 @pytest.mark.parametrize("name", [name for name in OPERATORS if name != "pallas"])  # JAX asks it for types

@@ -96,6 +96,7 @@ def bind(formula: Callable[[Any, Any], Any]) -> Callable[[Any, Any], tuple[Any]]
     return lambda residuals, grads: (formula(residuals[0], grads[0]),)
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("name", LINEAR)
 def test_a_linear_formula_is_accepted_and_transposed(name: str) -> None:
     formula = LINEAR[name]

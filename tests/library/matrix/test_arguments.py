@@ -24,6 +24,7 @@ ARGUMENTS: dict[str, Any] = {
 }
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("arguments", ARGUMENTS.values(), ids=ARGUMENTS)
 def test_arrays_and_numbers_of_any_kind(arguments: Any, marked: Marked) -> None:
     x, w = arguments

@@ -53,6 +53,7 @@ def run_both_modes(f: Any) -> Any:
 CELLS: dict[str, Any] = {name: lambda op, loop=loop: run_both_modes(loop(op)) for name, loop in LOOPS.items()}
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("name", LOOPS)
 def test_the_value_and_both_modes_through_it(name: str, marked: Marked) -> None:
     value, (by_x, by_w), tangent = marked.find(CELLS, name)

@@ -79,6 +79,7 @@ def test_values_are_the_kernels(run: Any, marked: Marked) -> None:
     np.testing.assert_allclose(run(marked.op), W * SIN, rtol=1e-6)
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("name", BACKWARD)
 def test_reverse_mode_runs_the_backward_formula(name: str, marked: Marked) -> None:
     by_x, by_w = marked.find(BACKWARD, name)
@@ -96,6 +97,7 @@ def test_it_does_so_at_once_and_from_jit_to_jit(run: Any, marked: Marked) -> Non
     np.testing.assert_allclose(run(marked.op), marked.reverse * W * COS, rtol=1e-5)
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("name", SECOND)
 def test_a_second_derivative_differentiates_the_rule_that_ran(name: str, marked: Marked) -> None:
     factor = marked.forward if name.endswith("forward") else marked.reverse

@@ -104,6 +104,7 @@ MATRICES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_it_is_that_of_the_custom_vjp(kernel: str, form: str) -> None:
@@ -113,6 +114,7 @@ def test_it_is_that_of_the_custom_vjp(kernel: str, form: str) -> None:
         assert_equal(found, expected, name)
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("form", FORMS)
 def test_so_are_matrices_and_further_orders(form: str) -> None:
     op, control = make_op(form, jnp.sin, clipped), make_custom_vjp(jnp.sin, clipped)

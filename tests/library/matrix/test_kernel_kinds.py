@@ -139,6 +139,7 @@ def other_kinds() -> Iterator[dict[str, Marked]]:
     registry.restore(before)
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("name", CELLS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_keeps_its_rules(kind: str, name: str, other_kinds: dict[str, Marked]) -> None:

@@ -151,6 +151,7 @@ WAYS: dict[str, Callable[[Function], Function]] = {
 each_platform = pytest.mark.parametrize("platform", PLATFORMS)
 
 
+@pytest.mark.matrix(4)
 @each_platform
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", KINDS)

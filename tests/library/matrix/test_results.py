@@ -94,6 +94,7 @@ def test_the_result_is_the_tree_of_the_kernel_with_its_static_parts(op: CustomOp
     ]
 
 
+@pytest.mark.matrix(4)
 def test_transformations_agree_with_the_function_without_the_op(
     kind: str, op: CustomOpDef, form: str
 ) -> None:
@@ -107,6 +108,7 @@ def test_transformations_agree_with_the_function_without_the_op(
     assert_same(run_all(op)(X, W), due)
 
 
+@pytest.mark.matrix(4)
 def test_a_tree_is_the_carry_of_a_scan(op: CustomOpDef, form: str) -> None:
     if form == "numbers among arrays":
         pytest.skip("a carry of JAX holds arrays only")
@@ -130,6 +132,7 @@ def measure(call: Any, form: str) -> Callable[..., oplib.Tensor]:
     return run
 
 
+@pytest.mark.matrix(4)
 def test_tensors_are_in_the_tree_and_have_gradients(op: CustomOpDef, form: str) -> None:
     x, w = make_tensors()
     result = op(x, w, form)
@@ -142,6 +145,7 @@ def test_tensors_are_in_the_tree_and_have_gradients(op: CustomOpDef, form: str) 
         assert_same([one.array for one in list_arrays(op(x, w, form))], list_arrays(compute(X, W, form)))
 
 
+@pytest.mark.matrix(4)
 def test_one_array_of_the_tree_alone_has_a_gradient(op: CustomOpDef, form: str) -> None:
     for place in (0, 1):
         x, w = make_tensors()
@@ -161,6 +165,7 @@ def test_tensors_in_both_modes_and_orders_agree_with_finite_differences(
         assert gradgradcheck(call, inputs)
 
 
+@pytest.mark.matrix(4)
 def test_tangents_of_tensors(op: CustomOpDef, form: str) -> None:
     due = jax.jvp(lambda x: list_arrays(compute(x, W, form)), (X,), (jnp.cos(X),))[1]
     with forward_ad.dual_level():
@@ -170,6 +175,7 @@ def test_tangents_of_tensors(op: CustomOpDef, form: str) -> None:
     assert_same(got, due)
 
 
+@pytest.mark.matrix(4)
 def test_vmap_of_tensors(op: CustomOpDef, form: str) -> None:
     x, w = oplib.Tensor.from_array(ROWS, requires_grad=True), make_tensors()[1]
     values = oplib.vmap(lambda row: tuple(list_arrays(op(row, w, form))))(x)
@@ -180,6 +186,7 @@ def test_vmap_of_tensors(op: CustomOpDef, form: str) -> None:
     assert_same((x.grad.array, w.grad.array), by)
 
 
+@pytest.mark.matrix(4)
 def test_a_compiled_step_returns_the_tree(op: CustomOpDef, form: str) -> None:
     x, w = make_tensors()
 
@@ -216,6 +223,7 @@ def test_an_exported_call_returns_the_tree(kind: str, op: CustomOpDef, form: str
     assert_same(gradient.call(X, W), jax.grad(loss_of(compute, form), (0, 1))(X, W))
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.devices(4)
 @pytest.mark.parametrize("check_vma", [True, False])
 @pytest.mark.parametrize("form", ["a dict", "a dataclass"])

@@ -98,6 +98,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize(("name", "kind", "spec"), CELLS)
 def test_with_types_all_is_as_without_the_op(name: str, kind: str, spec: str) -> None:
     found, types = run(make_op(kind, PROGRAMS[name]), SPECS[spec], check_vma=True)
@@ -106,6 +107,7 @@ def test_with_types_all_is_as_without_the_op(name: str, kind: str, spec: str) ->
     jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-5), found, due)
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize(("name", "kind", "spec"), CELLS)
 def test_without_types_all_is_as_with_the_same_rules_of_jax(name: str, kind: str, spec: str) -> None:
     program, skips = PROGRAMS[name], set[str]()

@@ -39,6 +39,7 @@ CELLS: dict[str, Any] = {
 }
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("name", ONE_WEIGHT)
 def test_the_value_and_both_modes_through_it(name: str, marked: Marked) -> None:
     value, (by_x, by_w), tangent = marked.find(CELLS, name)
@@ -70,6 +71,7 @@ PER_ROW: dict[str, Any] = {
 BACKWARD: dict[str, Any] = {name: lambda op, run=run: run(op)(ROWS, WEIGHTS) for name, run in PER_ROW.items()}
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("name", PER_ROW)
 def test_vmap_inside_and_outside_reverse_mode(name: str, marked: Marked) -> None:
     by_x, by_w = marked.find(BACKWARD, name)

@@ -52,6 +52,7 @@ THRESHOLDS = {
 }
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("clip", [clip_grad_norm_, clip_grad_value_])
 @pytest.mark.parametrize("kind", THRESHOLDS)
 @pytest.mark.parametrize("dtype", [oplib.float32, oplib.float16, oplib.bfloat16])

@@ -38,6 +38,7 @@ def factor_by_lapack(matrix: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndar
     return np.tril(factors), pivots, info
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(4))
 def test_factors_are_those_of_lapack(kind: str, seed: int):

@@ -22,6 +22,7 @@ def make_case(rank: int, many: int, size: int) -> tuple[jax.Array, jax.Array]:
     return draw(2, 3, *(7, 8, 6)[:rank]), draw(3 * many, 1, *(size,) * rank)
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize(("stride", "padding", "dilation"), [(1, 0, 1), (2, 1, 1), (1, 2, 2), (2, 0, 2)])
 @pytest.mark.parametrize(("rank", "many"), [(1, 1), (2, 1), (2, 2), (3, 1)])
@@ -97,6 +98,7 @@ def mirror(w: jax.Array, groups: int) -> jax.Array:
     return jnp.flip(jnp.swapaxes(grouped, 1, 2).reshape(-1, w.shape[0] // groups, *w.shape[2:]), axes)
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize(
     ("kernel", "stride", "padding", "dilation"),

@@ -44,6 +44,7 @@ def test_max_pool_chooses_the_items_that_torch_chooses(arguments: tuple[Any, ...
         np.testing.assert_array_equal(np.signbit(ours), np.signbit(theirs))
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("rank", [1, 2, 3])
 @pytest.mark.parametrize("count", [1, 2, 3, 6])
 def test_adaptive_pools_of_even_ranges_are_those_of_torch(rank: int, count: int) -> None:

@@ -21,6 +21,7 @@ ROWS = {
 }
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("dim", [0, 1, -1])
