@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from oplib.modes import modes
 from oplib.torch_names import make_dir as _make_dir
 
-from .parity import (
+from .capture import (
     AutogradCompilerInstance,
     BackwardState,
     FakeBackwardCFunction,

@@ -13,7 +13,7 @@ from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point, find_user_level
 
 from .backward import check_undefined_gradients, check_zero_gradients
-from .batched import check_batched_gradients
+from .batching import check_batched_gradients
 from .comparison import Options
 from .forward import check_batched_tangents, check_undefined_tangents
 from .jacobians import check_jacobians

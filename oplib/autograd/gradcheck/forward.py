@@ -15,7 +15,7 @@ from oplib.modes import modes
 from oplib.tensor import Tensor
 
 from .backward import check_gradient_kind
-from .batched import require_same, run_mapped
+from .batching import require_same, run_mapped
 from .comparison import Matrix, Options
 from .coordinates import Vector, count_coordinates, draw_arrays, from_coordinates, stack_rows, to_coordinates
 from .problem import Problem, as_tuple

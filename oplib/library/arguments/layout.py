@@ -56,7 +56,7 @@ def freeze(value: Any) -> object:
     return value if isinstance(value, enum.Enum) else (type(value), value)
 
 
-class Slot(enum.Enum):
+class EntryKind(enum.Enum):
     """The kind of an argument's position that holds neither a static value nor a list."""
 
     array = "array"
@@ -90,7 +90,7 @@ class TupleFlags(tuple[bool, ...]):
 
 
 # A list of tensors has one flag per item: True for an array, False for None.
-Entry = Slot | Fixed | TreeEntry | tuple[bool, ...]
+Entry = EntryKind | Fixed | TreeEntry | tuple[bool, ...]
 
 
 class Entries:
@@ -187,12 +187,12 @@ def count_arrays(entry: Entry) -> int:
     """Returns the number of arrays in an argument."""
     if isinstance(entry, TreeEntry):
         return entry.count
-    return sum(entry) if isinstance(entry, tuple) else int(entry in (Slot.array, Slot.key))
+    return sum(entry) if isinstance(entry, tuple) else int(entry in (EntryKind.array, EntryKind.key))
 
 
 def rebuild_entry(entry: Entry, arrays: Iterator[Any]) -> Any:
     """Returns the value of an argument or result, with arrays from an iterator."""
-    if entry is Slot.array:
+    if entry is EntryKind.array:
         return next(arrays)
     if isinstance(entry, tuple):
         return _join(entry, [next(arrays) if present else None for present in entry])
@@ -200,7 +200,7 @@ def rebuild_entry(entry: Entry, arrays: Iterator[Any]) -> Any:
         return copy_lists(entry.value)
     if isinstance(entry, TreeEntry):
         return entry.rebuild(arrays)
-    return make_generator(next(arrays)) if entry is Slot.key else None
+    return make_generator(next(arrays)) if entry is EntryKind.key else None
 
 
 def _join(entry: tuple[bool, ...], items: list[Any]) -> list[Any] | tuple[Any, ...]:
@@ -213,7 +213,7 @@ def rebuild_tangent(entry: Entry, tangents: Iterator[Any]) -> Any:
         return entry.rebuild(tangents, static=False)
     if isinstance(entry, Fixed):
         return None
-    return next(tangents) if entry is Slot.key else rebuild_entry(entry, tangents)
+    return next(tangents) if entry is EntryKind.key else rebuild_entry(entry, tangents)
 
 
 def copy_lists(value: Any) -> Any:
@@ -222,7 +222,7 @@ def copy_lists(value: Any) -> Any:
 
 
 def _spread_facts(entry: Entry, facts: Iterator[Any], absent: Any) -> Any:
-    if entry in (Slot.array, Slot.key):
+    if entry in (EntryKind.array, EntryKind.key):
         return next(facts)
     if isinstance(entry, tuple):
         return _join(entry, [next(facts) if present else absent for present in entry])
@@ -255,11 +255,11 @@ def make_layout(
             entries.append(flags([member is not None for member in value]))
             flat.extend([member for member in value if member is not None])
         elif argument.is_tensor or argument.is_optional_tensor or argument.name in operand:
-            entries.append(Slot.absent if value is None else Slot.array)
+            entries.append(EntryKind.absent if value is None else EntryKind.array)
             if value is not None:
                 flat.append(value)
         elif argument.is_generator:
-            entries.append(Slot.key)
+            entries.append(EntryKind.key)
             flat.append(value)
         else:
             entry, arrays = _make_static_or_tree(argument, value, op)

@@ -10,16 +10,16 @@ import jax
 
 from oplib.errors import ResultError, describe
 
-from .layout import Entries, Entry, Fixed, Slot, count_arrays, rebuild_tangent
+from .layout import Entries, Entry, EntryKind, Fixed, count_arrays, rebuild_tangent
 from .trees import TreeEntry, split_tree
 
 
 class Structure(Entries):
     """The static part of a result: one entry per written argument, then one per declared return.
 
-    The entries are those of layouts: ``Slot.array``, ``Slot.absent`` for None, and a tree for everything
-    else, also a list or a number. The structure has no leaves as a pytree, so a traced function can return
-    it beside the arrays.
+    The entries are those of layouts: ``EntryKind.array``, ``EntryKind.absent`` for None, and a tree for
+    everything else, also a list or a number. The structure has no leaves as a pytree, so a traced function
+    can return it beside the arrays.
 
     Attributes:
         entries: one entry per written argument and return.
@@ -32,7 +32,7 @@ class Structure(Entries):
     def __init__(self, entries: Sequence[Entry], written: int) -> None:
         super().__init__(entries)
         self.written = written
-        self.is_plain = all(entry is Slot.array for entry in entries)
+        self.is_plain = all(entry is EntryKind.array for entry in entries)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Structure) and (self.entries, self.written) == (other.entries, other.written)
@@ -112,7 +112,7 @@ def pack(results: Sequence[Any]) -> Any:
     return results[0] if len(results) == 1 else tuple(results) if results else None
 
 
-Results = tuple[Structure, list[Any]]
+Results = tuple[Structure, Sequence[Any]]
 """The results of a kernel: their structure, and the flat arrays."""
 
 
@@ -135,9 +135,9 @@ def make_structure(
     for value in values:
         array = None if value is None else read(value)
         if value is None:
-            entries.append(Slot.absent)
+            entries.append(EntryKind.absent)
         elif array is not None:
-            entries.append(Slot.array)
+            entries.append(EntryKind.array)
             flat.append(array)
         else:
             entry, arrays = split_tree(value, read, lambda leaf: _fix(leaf, subject))
@@ -162,4 +162,4 @@ jax.tree_util.register_pytree_node(
     Structure, lambda structure: ((), structure), lambda structure, _: structure
 )
 
-ONE_ARRAY = Structure((Slot.array,), 0)
+ONE_ARRAY = Structure((EntryKind.array,), 0)

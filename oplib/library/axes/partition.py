@@ -19,7 +19,7 @@ from jax.sharding import AxisType, NamedSharding
 from oplib.autograd.array_functions.array_function import shape_of
 from oplib.errors import ResultError, describe
 from oplib.library.arguments.layout import Layout
-from oplib.library.arguments.structure import Structure
+from oplib.library.arguments.structure import Results
 from oplib.library.records.record import Record
 from oplib.tensor.devices.layout import find_explicit_mesh
 
@@ -28,7 +28,6 @@ from .levels import Levels
 from .placement import Placement, place_call
 from .varying import is_inside_shard_map
 
-Results = tuple[Structure, tuple[Any, ...]]
 _CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback", "debug_print"})
 
 
@@ -144,7 +143,7 @@ def _cut_levels(levels: Levels, parts: Sequence[Any]) -> Levels:
     return tuple(cut)
 
 
-def run_in_parts(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> tuple[Any, ...]:
+def run_in_parts(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> Sequence[Any]:
     """Runs a call that has a sharding rule, on traced arrays.
 
     Arrays that do not fit raise RegistrationValueError.
@@ -164,7 +163,7 @@ def run_in_parts(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> tu
     return part.offer()(*arrays)
 
 
-def run_derivable(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> tuple[Any, ...]:
+def run_derivable(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> Sequence[Any]:
     """Runs a call that JAX differentiates: on whole arrays, unless the parts are summed on a mesh.
 
     In that case a whole kernel could not declare the sharding of its result in the types of the arrays.

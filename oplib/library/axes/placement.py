@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec
 
 from oplib.errors import describe
 from oplib.frozen import frozen
-from oplib.library.arguments.layout import Layout, Slot, count_arrays
+from oplib.library.arguments.layout import EntryKind, Layout, count_arrays
 from oplib.library.arguments.structure import Structure
 from oplib.library.arguments.trees import TreeEntry
 from oplib.library.schema import FunctionSchema
@@ -189,7 +189,7 @@ def _spread_arguments(layout: Layout, text: str, entries: Sequence[Axes]) -> lis
             )
         if isinstance(form, tuple):
             spread.extend([entry] * sum(form))
-        elif form in (Slot.array, Slot.key):
+        elif form in (EntryKind.array, EntryKind.key):
             spread.append(entry)
     return spread
 

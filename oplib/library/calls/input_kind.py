@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
-from oplib.library.arguments.layout import Layout, Slot, count_arrays
+from oplib.library.arguments.layout import EntryKind, Layout, count_arrays
 from oplib.library.kernels.array_kernel import make_strong
 from oplib.library.records.record import Record
 from oplib.tensor import Tensor
@@ -20,7 +20,7 @@ _NUMBERS = (bool, int, float, complex, np.generic)
 def has_tensor_input(record: Record, layout: Layout) -> bool:
     """Tells whether an argument that is a tensor is given, and not only operands."""
     return any(
-        count_arrays(entry) and entry is not Slot.key and argument.name not in record.operand
+        count_arrays(entry) and entry is not EntryKind.key and argument.name not in record.operand
         for entry, argument in zip(layout.entries, record.schema.arguments, strict=True)
     )
 
@@ -85,7 +85,7 @@ def refuse_bare_lists(record: Record, layout: Layout, flat: Sequence[Any]) -> No
 def refuse_writing(record: Record, layout: Layout) -> None:
     """Raises ArgumentError for a call that would write into arrays."""
     for index in layout.written_indices:
-        if layout.entries[index] is not Slot.absent:
+        if layout.entries[index] is not EntryKind.absent:
             raise ArgumentError(
                 f"{record.name}: argument '{record.schema.arguments[index].name}' is written, but arrays "
                 "cannot be. The call has arrays and no Tensor. Call .functional, which returns the new "

@@ -43,7 +43,7 @@ from oplib.tensor.storage.failed_reads import forget_read
 from .call_code import CallCode, Results
 from .vmap_rule import Batched, check_batched, run_vmap_rule
 
-Shapes = tuple[jax.ShapeDtypeStruct, ...]
+Shapes = Sequence[jax.ShapeDtypeStruct]
 
 
 def _find_nothing() -> None:

@@ -10,14 +10,12 @@ import jax
 from jax.extend.core import ClosedJaxpr
 
 from oplib.autograd.array_functions.array_function import Mask
-from oplib.library.arguments.structure import Structure
+from oplib.library.arguments.structure import Results
 from oplib.library.axes.levels import Level, Levels
 from oplib.library.derivatives.formula import FormulaPlan
 from oplib.library.derivatives.setup import Forwarded
 
 from .vmap_rule import Batched
-
-Results = tuple[Structure, tuple[Any, ...]]
 
 
 class CallCode:

@@ -31,7 +31,7 @@ from .plain_function import bind_plain, make_plain_function
 from .primitive import Carrier
 from .rule_call import push_call
 
-Results = TypeVar("Results", bound=Sequence[Any])
+Outputs = TypeVar("Outputs", bound=Sequence[Any])
 Recorded = tuple[Any, ...]  # plan, outputs and extras, flat: the fastest return value of a jitted call
 CAPACITY = 256
 MAX_BITS = 3  # the number of arrays up to which recorders are found by bits too
@@ -167,7 +167,7 @@ class Specialization:
             made.hold_plans()
         return made
 
-    def _check_sizes(self, results: Results) -> Results:
+    def _check_sizes(self, results: Outputs) -> Outputs:
         """Raises where results do not fit into memory. It runs in traces, and so once per signature."""
         for result in results:
             require_memory(self.overload.name(), result.shape, result.dtype, in_jit=True)
@@ -322,7 +322,7 @@ def _cast(tangents: Sequence[Any], arrays: Sequence[Any], present: Mask) -> list
     return [tangent.astype(array.dtype) for tangent, array in pairs]
 
 
-def _compile(run: Callable[..., Results], call: BoundCall) -> Callable[..., Results]:
+def _compile(run: Callable[..., Outputs], call: BoundCall) -> Callable[..., Outputs]:
     """Returns the compiled form of a call.
 
     A local op is bound in the trace itself: its formula may close over a tracer, which JAX does not move out

@@ -13,7 +13,7 @@ from oplib.autograd.array_functions.array_function import Mask
 from oplib.autograd.array_functions.masks import spread
 from oplib.autograd.user_functions.context import advise_saving, find_unpacking
 from oplib.errors import AutogradError
-from oplib.library.arguments.layout import Slot
+from oplib.library.arguments.layout import EntryKind
 from oplib.library.arguments.recording import unbox
 from oplib.tensor import Tensor
 
@@ -207,8 +207,8 @@ class Notes:
 
     Attributes:
         saved: for each value of ``save_for_backward``, whether it is an array (or None).
-        attributes: the names, tree structures and static leaves of the attributes; ``Slot.array`` marks an
-            array.
+        attributes: the names, tree structures and static leaves of the attributes; ``EntryKind.array``
+            marks an array.
         materialize: the formula gets zeros for unused outputs.
         non_differentiable: for each flat output, whether it was marked.
         needs_input_grad: as the formula reads it.
@@ -233,7 +233,7 @@ class Notes:
             "needs_input_grad": self.needs_input_grad,
         }
         for name, tree, leaves in self.attributes:
-            filled = [next(residuals) if leaf is Slot.array else leaf for leaf in leaves]
+            filled = [next(residuals) if leaf is EntryKind.array else leaf for leaf in leaves]
             values[name] = jax.tree_util.tree_unflatten(tree, filled)
         return FormulaContext(op, saver, values)
 
@@ -246,7 +246,7 @@ def read_context(ctx: SetupContext, outputs: Sequence[Any]) -> tuple[list[Any], 
         if name in _OWN:
             continue
         leaves, tree = jax.tree_util.tree_flatten(value, is_leaf=_is_tensor)
-        marked = tuple(Slot.array if _is_saved(leaf) else leaf for leaf in leaves)
+        marked = tuple(EntryKind.array if _is_saved(leaf) else leaf for leaf in leaves)
         arrays.extend(unbox(leaf) for leaf in leaves if _is_saved(leaf))
         attributes.append((name, tree, marked))
     marked_outputs = list(map(unbox, jax.tree_util.tree_leaves(ctx._non_differentiable, is_leaf=_is_tensor)))

@@ -13,7 +13,7 @@ from oplib.autograd.array_functions.array_function import Mask
 from oplib.autograd.array_functions.masks import pick_true
 from oplib.autograd.engine.validation import is_expandable, sum_to
 from oplib.errors import AutogradError, GradientTypeError, describe
-from oplib.library.arguments.layout import Layout, Slot, TupleFlags, count_arrays
+from oplib.library.arguments.layout import EntryKind, Layout, TupleFlags, count_arrays
 from oplib.library.arguments.recording import unbox
 from oplib.library.arguments.trees import TreeEntry, is_none
 
@@ -61,7 +61,7 @@ class GradientTargets:
                 flat.extend(self._take_list(value, entry, self.layout.schema.arguments[index].name))
             elif isinstance(entry, TreeEntry):
                 flat.extend(self._take_tree(value, entry, self.layout.schema.arguments[index].name))
-            elif entry is Slot.array:
+            elif entry is EntryKind.array:
                 flat.append(value)
             else:
                 if value is not None and not self.layout.schema.arguments[index].is_tree:

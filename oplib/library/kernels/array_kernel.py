@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.errors import ResultError, describe
-from oplib.library.arguments.layout import Layout, Slot
+from oplib.library.arguments.layout import EntryKind, Layout
 from oplib.library.arguments.plain_conversions import convert_to_array
 from oplib.library.arguments.results import (
     check_results,
@@ -107,9 +107,9 @@ def _check_written(record: Record, layout: Layout, index: int, value: Any) -> An
     if isinstance(entry, tuple) and isinstance(value, (tuple, list)):
         if len(value) == len(entry) and all(map(_fits, entry, value)):
             return list(value)
-    elif not isinstance(entry, tuple) and _fits(entry is Slot.array, value):
+    elif not isinstance(entry, tuple) and _fits(entry is EntryKind.array, value):
         return value
-    expected = "an array" if entry is Slot.array else "None"
+    expected = "an array" if entry is EntryKind.array else "None"
     if isinstance(entry, tuple):
         expected = f"a list of {len(entry)}"
     raise ResultError(

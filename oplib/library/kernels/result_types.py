@@ -15,7 +15,7 @@ import jax
 from oplib.autograd.array_functions.array_types import find_varying
 from oplib.errors import ResultError
 from oplib.library.arguments.layout import Layout
-from oplib.library.arguments.structure import Structure
+from oplib.library.arguments.structure import Results, Structure
 from oplib.library.axes.bodies import OPAQUE, calls_any
 from oplib.library.axes.placement import place_call
 from oplib.library.axes.varying import describe_axes, join_axes, vary
@@ -25,7 +25,6 @@ from oplib.library.records.sites import find_definition
 from .fake_kernel import declare_varying
 
 Axes = frozenset[Any]
-Results = tuple[Structure, tuple[Any, ...]]
 
 
 def run_typed(run: Callable[..., Results], record: Record, layout: Layout, arrays: Sequence[Any]) -> Results:

@@ -10,9 +10,9 @@ import pytest
 
 from oplib.errors import ArgumentError
 from oplib.library.arguments.layout import (
+    EntryKind,
     Fixed,
     Layout,
-    Slot,
     copy_lists,
     count_arrays,
     freeze,
@@ -84,7 +84,13 @@ def test_arrays_are_flat_in_the_order_of_the_schema() -> None:
     layout, flat = layout_of(A, [B, None, C], "z", [1, 2], 2.0)
     assert flat == [A, B, C, "z"]
     assert layout.array_count == 4
-    assert layout.entries == (Slot.array, (True, False, True), Slot.array, Fixed([1, 2]), Fixed(2.0))
+    assert layout.entries == (
+        EntryKind.array,
+        (True, False, True),
+        EntryKind.array,
+        Fixed([1, 2]),
+        Fixed(2.0),
+    )
     assert [count_arrays(entry) for entry in layout.entries] == [1, 2, 1, 0, 0]
 
 
@@ -115,7 +121,7 @@ def test_the_argument_of_a_flat_position_is_found(position: int, name: str) -> N
 def test_an_operand_is_an_array_and_its_value_is_no_part_of_the_layout() -> None:
     layouts = [layout_of(A, [], None, [1], by, operand=frozenset({"by"}))[0] for by in (1.0, 2.0)]
     assert layouts[0] == layouts[1]
-    assert layouts[0].entries[-1] is Slot.array
+    assert layouts[0].entries[-1] is EntryKind.array
 
 
 @pytest.mark.parametrize(
