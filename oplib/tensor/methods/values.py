@@ -66,6 +66,15 @@ class TensorValues:
             )
         return array
 
+    def _read_item(self, what: str) -> Any:
+        """Returns the item of a tensor that has only one as a Python number; None for other tensors."""
+        state = modes.state
+        is_plain = state.region is None and state.tracing is None
+        if is_plain and (number := self._storage.read_item()) is not None:
+            return number
+        array = self._read(what)
+        return array.item() if array.size == 1 else None
+
     def _refuse_history(self, what: str, cure: str) -> None:
         if self._requires_grad and modes.grad_enabled:
             raise AutogradError(
@@ -159,13 +168,14 @@ class TensorValues:
             >>> oplib.tensor([2.5]).item()
             2.5
         """
-        array = self._read("item()")
-        if array.size != 1:
+        number = self._read_item("item()")
+        if number is None:
+            array = self._storage.array
             raise ArgumentValueError(  # torch raises this kind for float(tensor)
                 f"item(): a Tensor with {array.size} elements cannot be converted to Scalar. "
                 f"Got {describe(array)}. Use tensor.tolist()."
             )
-        return array.item()
+        return number
 
     def tolist(self) -> Any:
         """Returns the values as nested lists of Python numbers; one number for a tensor without dimensions.
@@ -181,14 +191,15 @@ class TensorValues:
         return np.asarray(self._read("tolist()")).tolist()
 
     def __bool__(self) -> bool:
-        array = self._read("bool()")
-        if array.size != 1:
+        number = self._read_item("bool()")
+        if number is None:
+            array = self._storage.array
             many = "more than one value" if array.size else "no values"
             raise ArgumentError(
                 f"bool(): Boolean value of Tensor with {many} is ambiguous. Got {describe(array)}. "
                 f"Compare one item, or reduce the tensor first."
             )
-        return bool(array.item())
+        return bool(number)
 
     def __int__(self) -> int:
         number: Any = self.item()

@@ -84,9 +84,18 @@ class Storage:
     @property
     def layout(self) -> tuple[tuple[int, ...], int]:
         """The strides and offset, in items, that torch would have. JAX does not have them."""
-        strides: list[int] = []
-        step = 1
-        for length in reversed(self.array.shape):
-            strides.append(step)
-            step *= max(length, 1)
-        return tuple(reversed(strides)), 0
+        return contiguous_strides(self.array.shape), 0
+
+    def read_item(self) -> Any:
+        """Returns the item of a part of one item, read where it lies; None if its array must be computed."""
+        return None
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the strides, in items, of a contiguous array."""
+    strides: list[int] = []
+    step = 1
+    for length in reversed(shape):
+        strides.append(step)
+        step *= max(length, 1)
+    return tuple(reversed(strides))

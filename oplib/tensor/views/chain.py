@@ -49,6 +49,7 @@ class Chain:
         self.frames = frames
         self.in_shape = frames[0].in_shape
         self.shape = frames[-1].shape
+        self._in_layout: Layout = contiguous_strides(self.in_shape), 0
         self.start_count = sum(frame.start_count for frame in frames)
         self._is_injective = all(frame.is_injective for frame in frames)
         self.is_identity = all(frame.is_identity for frame in frames)
@@ -191,7 +192,7 @@ class Chain:
 
     def lay_out(self, starts: Starts, layout: Layout | None = None) -> Layout:
         """Returns the strides and offset of the view. By default its base is contiguous."""
-        laid = layout or (contiguous_strides(self.in_shape), 0)
+        laid = layout or self._in_layout
         for frame, own in self.split(starts):
             laid = frame.lay_out(laid, tuple(own))
         return laid

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from oplib.tensor.storage.storage import contiguous_strides
+
 Shape = tuple[int, ...]
 Starts = tuple[int, ...]
 """The starts of the windows of a frame. They are not part of the frame."""
@@ -69,16 +71,6 @@ class Frame:
     def lay_out(self, layout: Layout, starts: Starts) -> Layout:  # noqa: ARG002  for subclasses
         """Returns the strides and offset of the part in the memory that torch would use for both."""
         return contiguous_strides(self.shape), layout[1]
-
-
-def contiguous_strides(shape: Shape) -> Shape:
-    """Returns the strides, in items, of a contiguous array."""
-    strides: list[int] = []
-    step = 1
-    for length in reversed(shape):
-        strides.append(step)
-        step *= max(length, 1)
-    return tuple(reversed(strides))
 
 
 def find_positions(shape: Shape, layout: Layout) -> np.ndarray[Any, Any]:

@@ -167,6 +167,16 @@ class ViewStorage(Storage):
         """Strides and offset, in items."""
         return self.chain.lay_out(self.starts, self.base.layout)
 
+    def read_item(self) -> Any:  # noqa: D102  described in Storage
+        base, chain = self.base, self.chain
+        if base.__class__ is not Storage or not chain.is_strided or math.prod(chain.shape) != 1:
+            return None
+        try:
+            whole = memoryview(base.array)
+        except (BufferError, TypeError):  # not in the memory of the CPU, of no type of numpy, traced
+            return None
+        return np.asarray(whole).item(chain.lay_out(self.starts)[1])
+
     def write(self, array: Any) -> None:
         """Writes through the chain into the base, and counts the write there."""
         base = self.base

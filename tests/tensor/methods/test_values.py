@@ -10,9 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from oplib import bfloat16, view_as_real
 from oplib.errors import ArgumentError, AutogradError, TracingError
 from oplib.modes import modes
 from oplib.tensor import Tensor, tensor, zeros
+from oplib.tensor.views import Chain
 
 READERS: dict[str, Callable[[Tensor], Any]] = {
     "numpy()": lambda x: x.numpy(),
@@ -120,6 +122,38 @@ def test_item_needs_exactly_one(data: list[float]) -> None:
 
 def test_item_reads_through_requires_grad() -> None:
     assert tensor(2.0, requires_grad=True).item() == float(tensor(2.0, requires_grad=True)) == 2.0
+
+
+@pytest.mark.parametrize("kind", ["float32", "int32", "complex64", "bool", "float16"])
+def test_an_item_of_a_view_is_read_where_it_lies(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = (np.arange(24) % 7).astype(kind).reshape(2, 3, 4)
+    x, where = tensor(values), (1, 2, 3)
+    with monkeypatch.context() as patched:
+        patched.setattr(Chain, "read", None)  # nothing is computed
+        assert x[where].item() == values[where]
+        assert x.permute(2, 0, 1)[3, 1, 0].item() == values[1, 0, 3]
+        assert x[1:, ::2][0, 1, 1:2].item() == values[1, 2, 1]
+        assert x.expand(5, 2, 3, 4)[4, 0, 1, 2].item() == values[0, 1, 2]
+        assert x.diagonal(0, 1, 2)[1, 2].item() == values[1, 2, 2]
+        assert x.unfold(2, 2, 1)[1, 2, 2, 1].item() == values[where]
+    x[where].fill_(1 - values[where])
+    assert x[where].item() == 1 - values[where]
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda x: x.flip(0)[1],
+        lambda x: x.conj()[0],
+        lambda x: view_as_real(x)[0, 1],
+        lambda x: x.data[0],
+        lambda x: x.to(bfloat16)[1],
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Casting complex")
+def test_an_item_of_a_view_that_is_no_plain_part_is_computed(take: Callable[[Tensor], Tensor]) -> None:
+    part = take(tensor([1 + 2j, 3 - 4j]))
+    assert part.item() == part.clone().item()
 
 
 @pytest.mark.parametrize("data", [1.5, [1, 2], [[True], [False]], []])
