@@ -8,6 +8,7 @@ from typing import Any
 
 from oplib.autograd.nodes.gradient_representation import is_tracer_class
 from oplib.tensor import Tensor, read_array
+from oplib.tensor.storage.escape import is_only_mapped
 from oplib.tensor.storage.overlay import overlays
 
 _ABSENT: Any = inspect.Parameter.empty
@@ -65,4 +66,4 @@ def are_traced(inputs: Sequence[Tensor]) -> bool:
     overlay = overlays.current
     if overlay is not None and overlay.takes_writes and overlay.is_current_trace():
         return False
-    return any(is_tracer_class[type(read_array(tensor))] for tensor in inputs)
+    return any(is_tracer_class[type(read_array(tensor))] for tensor in inputs) and not is_only_mapped()

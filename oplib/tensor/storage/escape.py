@@ -24,6 +24,17 @@ def is_inside_trace() -> bool:
     return get_opaque_trace_state() != _OUTSIDE
 
 
+def is_only_mapped() -> bool:
+    """Returns whether all transformations of JAX around the calling code are maps of ``oplib.vmap``."""
+    levels: Any = modes.state.map_levels
+    trace = _OUTSIDE
+    for level in levels:
+        if level.outside != trace:
+            return False
+        trace = level.inside
+    return bool(levels) and get_opaque_trace_state() == trace
+
+
 def note_trace(state: ModeState) -> object:
     """Returns the trace of JAX in which the calling code runs, or None, and tells the calls of the thread."""
     trace = get_opaque_trace_state()

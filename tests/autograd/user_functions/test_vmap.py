@@ -2,12 +2,15 @@
 
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 import oplib
 from oplib.autograd import Function
 from oplib.autograd.user_functions.vmap import call_own_rule, uses_own_rule
 from oplib.errors import AutogradError
+from oplib.tensor import upcalls
 from tests.autograd.functions import make_function
 
 
@@ -88,3 +91,64 @@ def test_dimensions_that_do_not_fit_the_output_are_refused(dims):
         AutogradError, match=r"returned an incompatible \(output, out_dims\) tuple. Got out_dims="
     ):
         call_own_rule(make(lambda info, in_dims, x: (x, dims)), Info(3), (0,), (oplib.ones(3),))
+
+
+def make_marked():
+    """Makes a Function whose rules give 7 times the derivative, so that a result tells whether they ran."""
+    return make_function(
+        lambda x: x * x,
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+        backward=lambda ctx, grad: grad * 14.0 * ctx.saved_tensors[0],
+        generate_vmap_rule=True,
+    )
+
+
+def test_maps_alone_around_a_call_run_its_forward_as_it_is(monkeypatch):
+    marked = make_marked()
+    monkeypatch.setattr(upcalls, "apply_as_op", None)
+    x = oplib.arange(6.0).reshape(2, 3)
+    assert oplib.vmap(marked.apply)(x).tolist() == (x * x).tolist()
+    assert oplib.vmap(oplib.vmap(marked.apply), in_dims=1)(x).tolist() == (x * x).T.tolist()
+
+
+@pytest.mark.parametrize(
+    "nest",
+    [
+        lambda call: jax.grad(lambda x: call(x).sum()),
+        lambda call: jax.jit(jax.grad(lambda x: call(x).sum())),
+        lambda call: jax.grad(lambda x: jax.jit(call)(x).sum()),
+        lambda call: lambda x: jax.vjp(call, x)[1](jnp.ones(3))[0],
+        lambda call: lambda x: jax.vmap(jax.grad(lambda x: call(x).sum()))(x[None])[0],
+        lambda call: lambda x: jax.grad(lambda x: jax.vmap(call)(x).sum())(x[None])[0],
+    ],
+)
+@pytest.mark.parametrize("is_mapped_twice", [False, True])
+def test_jax_finds_the_rule_of_a_mapped_call_that_it_differentiates(nest, is_mapped_twice):
+    mapped = oplib.vmap(make_marked().apply)
+    if is_mapped_twice:
+        once = oplib.vmap(mapped)
+        mapped = lambda x: once(x[None])[0]  # noqa: E731
+    gradient = nest(lambda array: mapped(oplib.Tensor.from_array(array)).array)(jnp.arange(3.0))
+    assert gradient.tolist() == [0.0, 14.0, 28.0]
+
+
+def test_jax_finds_the_rule_where_it_differentiates_inside_of_a_map():
+    marked = make_marked()
+
+    def differentiate(x):
+        gradient = jax.grad(lambda array: marked.apply(oplib.Tensor.from_array(array)).array)(x.array)
+        return oplib.Tensor.from_array(gradient)
+
+    assert oplib.vmap(differentiate)(oplib.arange(3.0)).tolist() == [0.0, 14.0, 28.0]
+
+
+def test_a_mapped_call_writes_and_counts_as_one_that_is_not_mapped():
+    def forward(x):
+        return x.mul_(3.0)
+
+    tripled = make_function(
+        forward, setup_context=lambda ctx, inputs, output: ctx.mark_dirty(*inputs), generate_vmap_rule=True
+    )
+    x = oplib.ones(2)
+    result = oplib.vmap(lambda item: tripled.apply(item) + item)(x)
+    assert (result.tolist(), x.tolist()) == ([6.0, 6.0], [3.0, 3.0])
