@@ -53,18 +53,25 @@ def require_tensor_to_write(tensor: Any, name: str) -> None:
         )
 
 
-def store_in_place(tensor: Tensor, value: Any, name: str) -> None:
-    """Puts a value in the place of a tensor's own, without reading that.
+def store_in_place(view: Tensor, value: Any, name: str) -> None:
+    """Puts a value in the place of the items of a view, without reading these.
 
     Args:
-        tensor: what is written; it may be.
+        view: what is written; it may be. It has been made for this write, so nobody reads it later.
         value: a Tensor or an array; broadcasts to its shape, and is converted to its dtype. A numpy array
             has the dtype already.
         name: of the in-place op.
     """
-    spec = tensor._storage.spec
+    storage: Any = view._storage
     new = value if isinstance(value, Tensor) else box(to_array(value, None, None))
-    write_in_place(tensor, upcalls.stored(new, list(spec.shape), spec.dtype), name)
+    state, own = modes.state, new._storage.spec
+    is_seen = state.watchers or state.region is not None or (state.grad_enabled and new._requires_grad)
+    is_alike = not storage.chain.is_identity and own.shape == storage.shape and own.dtype == storage.dtype
+    if is_alike and not is_seen:  # the call that puts the value in copies it
+        storage.write(new._storage.array)
+        note_history(view, None)
+    else:
+        write_in_place(view, upcalls.stored(new, list(storage.shape), storage.dtype), name)
 
 
 def store_number(view: Tensor, number: Any) -> None:

@@ -41,7 +41,8 @@ _PLAIN = frozenset(_NUMBERS)
 def setitem_(input: Any, index: Any, value: Any) -> None:
     """Stores a value at the items that subscripts select: ``input[index] = value``."""
     require_tensor_to_write(input, "setitem_")
-    dtype, shape = input._storage.spec.dtype, input._storage.spec.shape
+    spec = input._storage.spec
+    dtype, shape = spec.dtype, spec.shape
     if value.__class__ in _PLAIN:
         stored = number_to_array(value, dtype, lambda: _to_value(input, value, dtype))
     else:
@@ -100,9 +101,11 @@ def _is_itself(target: Tensor, value: Any) -> bool:
 
 def _to_value(input: Tensor, value: Any, dtype: Any) -> Any:
     """Returns a Tensor or an array as it is, and any other value as an array of the dtype, if it fits."""
+    if isinstance(value, (Tensor, jax.Array)):
+        return value
     if dtype not in HALF or isinstance(value, complex):  # half precision gives inf, as in torch
         check_fits("setitem_", input, value)
-    return value if isinstance(value, (Tensor, jax.Array)) else convert_number(value, dtype)
+    return convert_number(value, dtype)
 
 
 def _has_one_item(stored: Any) -> bool:

@@ -7,6 +7,7 @@ import pytest
 
 import oplib
 from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, DimensionError, TracingError
+from oplib.tensor import upcalls
 
 
 def grid():
@@ -173,3 +174,34 @@ def test_a_mask_and_a_number_are_no_form_with_tensors():
         assert whole[oplib.tensor([1, 0, 1], dtype=oplib.uint8)].tolist() == [0, 2]
     assert whole[oplib.tensor([True, False, True])].tolist() == [0, 2]
     assert whole[oplib.tensor(2)].tolist() == 2
+
+
+@pytest.mark.parametrize("rows", [2, 2**15])  # a large tensor is written in its own buffer
+def test_a_tensor_that_fits_is_stored_by_one_call_and_copied(rows, monkeypatch):
+    monkeypatch.setattr(upcalls, "stored", None)
+    whole, value = oplib.zeros(rows, 8), oplib.arange(8.0)
+    row = whole[1]
+    for _ in range(3):  # the first calls compile
+        whole[1] = value
+        row.mul_(2.0)
+        assert (row.tolist(), value.tolist()) == ([2.0 * item for item in range(8)], list(range(8)))
+    version = whole._version
+    value.add_(1.0)
+    whole[0] = whole[1]
+    assert whole[0].tolist() == row.tolist() == [2.0 * item for item in range(8)]
+    assert whole._version == version + 1
+
+
+def test_a_stored_tensor_without_history_cuts_off_what_it_replaces():
+    leaf, value = oplib.ones(2, 3, requires_grad=True), oplib.arange(3.0)
+    whole = leaf * 2
+    whole[1] = value
+    whole.backward(oplib.ones(2, 3))
+    assert leaf.grad.tolist() == [[2.0] * 3, [0.0] * 3]
+    with oplib.no_grad():
+        whole = oplib.zeros(2, 3)
+        whole[1] = leaf[0]
+    assert not whole.requires_grad
+    whole[0] = leaf[0]
+    whole.sum().backward()
+    assert leaf.grad.tolist() == [[3.0] * 3, [0.0] * 3]
