@@ -103,7 +103,8 @@ def _count_arrivals(roots: Sequence[Edge]) -> tuple[dict[TapeNode, int], set[Tap
                 several[node] = several.get(node, 1) + 1
             else:
                 reached.add(node)
-                ahead.append(node)
+                if not node.runs_at_arrival:  # it has edges
+                    ahead.append(node)
         if not ahead:
             return several, reached
         edges = ahead.pop().edges

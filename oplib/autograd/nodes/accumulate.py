@@ -9,7 +9,7 @@ from weakref import ref
 
 from oplib.autograd.tangents import write_tangent
 from oplib.errors import AutogradError, GradientTypeError, TracingError, describe
-from oplib.modes import call_in_grad_mode
+from oplib.modes import call_in_grad_mode, modes
 from oplib.tensor import Tensor, box
 from oplib.tensor.storage.escape import is_escaping, is_made_inside
 from oplib.tensor.views.view_storage import refuse_shared_items
@@ -67,16 +67,41 @@ class AccumulateGrad(TapeNode):
         if leaf._grad_fn is not None:
             self.check()
         if grad is not None:
-            with adding:  # an interrupt between acquire() and `try` would leave the lock taken
-                self._add(leaf, grad, run)
+            self.accumulate(grad, run)
         if leaf._post_accumulate_hooks:
             call_in_grad_mode(run.create_graph, self.run_post_accumulate_hooks)
         return ()
 
     def accumulate(self, grad: Any, run: BackwardRun) -> None:
-        """Adds a gradient to the ``grad`` of the leaf, or stores it."""
-        with adding:
-            self._add(self.variable, grad, run)
+        """Adds a gradient to the ``grad`` of the leaf, or stores it.
+
+        It writes into the existing ``grad``; a recorded sum is a new tensor.
+        """
+        leaf = self.variable
+        with adding:  # an interrupt between acquire() and `try` would leave the lock taken
+            representation = run.representation
+            array = grad._storage.array if representation.tensor_mode else grad
+            is_traced = is_tracer_class[type(array)]
+            if is_traced:
+                refuse_traced_gradient(array, leaf, "the leaf")
+            held = leaf._grad
+            if held is None:
+                if run.create_graph:
+                    leaf._grad = representation.own(grad)
+                else:
+                    leaf._grad = ARRAYS.own(array) if is_traced else box(array)
+            elif held._storage.spec.shape != array.shape:
+                refuse_old_gradient("AccumulateGrad", held, array)
+            elif run.create_graph:
+                leaf._grad = representation.add(held, grad)
+            else:
+                refuse_shared_items(held, "AccumulateGrad")
+                if representation.tensor_mode:  # in a dual level, where the sum has a tangent
+                    added = representation.add(held, grad)
+                    held._storage.write(added._storage.array)
+                    write_tangent(held, added)
+                else:
+                    held._storage.write(representation.add(held._storage.array, array))
 
     def store_sum(self, total: Any) -> None:
         """Writes the sum of the ``grad`` of the leaf and a gradient. The caller holds ``adding``."""
@@ -103,33 +128,6 @@ class AccumulateGrad(TapeNode):
     def _register_hook_dict(self, tensor: Any) -> None:  # noqa: ARG002  read from the leaf
         self.has_hooks = True
 
-    @staticmethod
-    def _add(leaf: Tensor, grad: Any, run: BackwardRun) -> None:
-        """Stores or adds a gradient. It writes into the existing ``grad``; a recorded sum is a new tensor."""
-        representation = run.representation
-        array = grad._storage.array if representation.tensor_mode else grad
-        is_traced = is_tracer_class[type(array)]
-        if is_traced:
-            refuse_traced_gradient(array, leaf, "the leaf")
-        held = leaf._grad
-        if held is None:
-            if run.create_graph:
-                leaf._grad = representation.own(grad)
-            else:
-                leaf._grad = ARRAYS.own(array) if is_traced else box(array)
-        elif held._storage.spec.shape != array.shape:
-            refuse_old_gradient("AccumulateGrad", held, array)
-        elif run.create_graph:
-            leaf._grad = representation.add(held, grad)
-        else:
-            refuse_shared_items(held, "AccumulateGrad")
-            if representation.tensor_mode:  # in a dual level, where the sum has a tangent
-                added = representation.add(held, grad)
-                held._storage.write(added._storage.array)
-                write_tangent(held, added)
-            else:
-                held._storage.write(representation.add(held._storage.array, array))
-
 
 builtin_nodes["AccumulateGrad"] = AccumulateGrad
 
@@ -146,38 +144,28 @@ def gradient_edge(tensor: Tensor) -> Edge | None:
 
 
 def leaf_edge(leaf: Tensor) -> Edge:
-    """Returns the edge to the accumulator of a leaf that requires grad."""
-    held = leaf._accumulator
+    """Returns the edge to the accumulator of a leaf that requires grad, which it makes if there is none."""
+    held: Any = leaf._accumulator
     accumulator = None if held is None else held()
-    return (_make_accumulator(leaf) if accumulator is None else accumulator), 0
+    if accumulator is None:
+        accumulator = _new(AccumulateGrad)
+        accumulator.variable = leaf
+        reference = ref(accumulator)
+        with _making:
+            if leaf._backward_hooks is not None:
+                accumulator.has_hooks = True
+            if leaf._accumulator is not held:  # another thread has made it, or a finalizer that ran here
+                return leaf_edge(leaf)
+            leaf._accumulator = reference
+        if modes.state.creation_hooks:
+            tell_creation(accumulator)
+    return accumulator, 0
 
 
 def existing_accumulator(tensor: Tensor) -> AccumulateGrad | None:
     """Returns the accumulator of a leaf if it exists."""
     held: Callable[[], AccumulateGrad | None] | None = tensor._accumulator
     return None if held is None else held()
-
-
-def _make_accumulator(leaf: Tensor) -> AccumulateGrad:
-    """Makes the accumulator unless another thread has made it, or a finalizer that ran here."""
-    is_new = False
-    with _making:
-        held: Any = leaf._accumulator
-        accumulator = None if held is None else held()
-        if accumulator is None:
-            accumulator = _new(AccumulateGrad)
-            accumulator.variable = leaf
-            if leaf._backward_hooks is not None:
-                accumulator.has_hooks = True
-            reference = ref(accumulator)
-            if leaf._accumulator is held:
-                leaf._accumulator = reference
-                is_new = True
-            else:
-                return _make_accumulator(leaf)
-    if is_new:
-        tell_creation(accumulator)
-    return accumulator
 
 
 def refuse_traced_gradient(array: Any, tensor: Tensor, role: str) -> None:
