@@ -35,6 +35,9 @@ _RESERVED = frozenset(
 _PASSING = ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable")
 """Attributes of a ctx that are read here and dropped. They would hold outputs, which hold the ctx."""
 
+_FACTS = PLAIN - {Tensor} | {tuple, list, dict}
+"""The classes of what the tape itself notes on a ctx, and of most options of users: no Tensors."""
+
 
 def box_arrays(result: Any) -> Any:
     """Returns the result of a forward with a Tensor for each array of JAX or numpy."""
@@ -147,11 +150,11 @@ def note_constants(ctx: BackwardCFunction, known: Sequence[Any]) -> None:
         ctx: the ctx, which forward has filled.
         known: the arguments and results, which are no such values.
     """
-    ids = {*map(id, known)}
-    for value in [*ctx.to_save, *vars(ctx).values()]:
+    held = vars(ctx).values()
+    for value in ctx.to_save if _FACTS.issuperset(map(type, held)) else (*ctx.to_save, *held):
         if (
             isinstance(value, Tensor)
-            and not (id(value) in ids or value._requires_grad or value._is_detached)
+            and not (value._requires_grad or value._is_detached or id(value) in map(id, known))
             and has_gradient(value._storage.spec.dtype)
         ):
             ctx._keeps_constants = True
