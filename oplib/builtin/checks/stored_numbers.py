@@ -12,6 +12,8 @@ import numpy as np
 from oplib.errors import ArgumentOverflowError, describe
 from oplib.library.arguments.scalars import is_narrow
 
+_HELD_BY_ALL = frozenset({0, 1})  # the commonest numbers; to read the dtype of a view costs more than they do
+
 
 def check_fits(op: str, tensor: Any, value: Any) -> None:
     """Raises if a Python number is outside the range of the tensor's dtype.
@@ -27,8 +29,10 @@ def check_fits(op: str, tensor: Any, value: Any) -> None:
     Raises:
         ArgumentOverflowError: the number is outside the range, or complex for a real dtype.
     """
+    if not isinstance(value, (int, float, complex)) or value in _HELD_BY_ALL:
+        return
     dtype = getattr(tensor, "dtype", None)
-    if not isinstance(value, (int, float, complex)) or dtype is None:
+    if dtype is None:
         return
     if isinstance(value, complex):
         _check_parts(op, tensor, value)
