@@ -18,7 +18,7 @@ from oplib.autograd.nodes.gradient_representation import ARRAYS, TENSORS, Gradie
 from oplib.autograd.nodes.node import Edge
 from oplib.errors import AutogradError, DimensionError, GradientTypeError, describe
 from oplib.modes import modes
-from oplib.tensor import Tensor
+from oplib.tensor import Storage, Tensor
 from oplib.tensor.devices.forked import check_process
 from oplib.tensor.devices.placement import Placement, find_other_placement
 from oplib.tensor.storage.constants import mark_shared
@@ -62,13 +62,15 @@ def enter_roots(
     for output, grad in zip(outputs, grads):  # noqa: B905  the keyword costs more
         entered: Any = None  # unless nothing must be checked or made, as in most calls
         if output.__class__ is Tensor and output._grad_fn is not None:
-            array = output._storage.array
-            due = array.aval
+            storage = output._storage
             if grad is None:
+                array = storage.array
+                due = array.aval
                 # a program makes its own: its text does not depend on what was computed before
                 if overlays.current is None:
                     entered = _ones.get((due.shape, due.dtype, find_other_placement(array)))
             elif grad.__class__ is Tensor:
+                due = storage.array.aval if storage.__class__ is Storage else storage.spec  # reads no view
                 array = grad._storage.array
                 own = array.aval
                 if own.shape == due.shape and own.dtype == due.dtype:

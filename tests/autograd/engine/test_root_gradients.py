@@ -13,6 +13,7 @@ from oplib.autograd.engine.root_gradients import calculate_shape, make_root_grad
 from oplib.autograd.graph import get_gradient_edge
 from oplib.errors import AutogradError, GradientTypeError
 from oplib.tensor import Tensor
+from oplib.tensor.views import Chain
 
 
 def output(*shape, dtype=jnp.float32):
@@ -201,3 +202,14 @@ def test_a_root_gradient_that_was_made_on_a_mesh_serves_this_mesh_only(kind):
     found = differentiate()
     assert (found.item(), found.array.committed) == (2.0, False)
     assert found.array.devices() == {jax.devices()[0]}
+
+
+def test_a_root_that_is_a_view_is_not_read(monkeypatch):
+    x = oplib.ones(2, 3, requires_grad=True)
+    row = x[1]
+    with monkeypatch.context() as patched:
+        patched.setattr(Chain, "read", None)
+        row.backward(oplib.arange(3.0))
+    assert x.grad.tolist() == [[0.0, 0.0, 0.0], [0.0, 1.0, 2.0]]
+    with pytest.raises(AutogradError, match=r"grad_output\[0\] has a shape of \(2,\)"):
+        x[1].backward(oplib.ones(2))
