@@ -71,12 +71,8 @@ def setitem_(input: Any, index: Any, value: Any) -> None:
         update_in_place(input, lambda old: ops.setitem(old, stored, *positions), "setitem_")
         return
     target = make_view(input, frame, starts, node_class)
-    if value.__class__ in _PLAIN:
-        check_may_write(target, "setitem_")
-        store_number(target, stored)
-        return
     check_may_write(target, "setitem_", [value])
-    if isinstance(stored, np.ndarray) and not stored.ndim:
+    if value.__class__ in _PLAIN or (isinstance(stored, np.ndarray) and not stored.ndim):
         store_number(target, stored)
     elif not _is_itself(target, value):
         store_in_place(target, stored, "setitem_")

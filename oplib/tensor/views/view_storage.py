@@ -16,7 +16,6 @@ from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
 from oplib.errors import AutogradError, describe
-from oplib.tensor.devices.layout import place_like
 from oplib.tensor.storage.cut import CutStorage
 from oplib.tensor.storage.escape import runs_at_once
 from oplib.tensor.storage.fresh import (
@@ -195,25 +194,16 @@ class ViewStorage(Storage):
             done = self._exchange_large(seen, array)
             if done is not None:
                 return done
-        if base.__class__ is Storage:  # as below, inlined
-            if base.array is not seen:  # then the buffer of `seen` may be in use again
-                return False
-            whole = place_like(chain.write(seen, array, self.starts), seen)
-            if base.array is not seen:
-                return False
-            base.array = whole
-            base.version += counted
-        elif not is_injective(base):  # `expanded.detach()[0]`: the base has one item for several of its own
+        if not is_injective(base):  # `expanded.detach()[0]`: the base has one item for several of its own
             owner, chain, starts = find_way(self)
             if counted and owner.is_inference:
                 owner.check_mode()
             done = make_view_storage(owner, chain, starts).exchange(seen, array, counted=False)
             base.version += done and counted
             return done
-        else:
-            whole = chain.write(base.array, array, self.starts)
-            if not base.exchange(seen, whole, counted=counted):
-                return False
+        whole = chain.write(base.array, array, self.starts)
+        if not base.exchange(seen, whole, counted=counted):
+            return False
         if array.shape == chain.shape and isinstance(array, jax.Array):
             self._hold(whole, array)
         return True
