@@ -73,7 +73,7 @@ ON_TORCH: dict[str, Function] = {
     "_to_copy": lambda x, dtype: x.to(dtype, copy=True),
     "alias": lambda x: x.view_as(x),
     "binary_cross_entropy_with_logits": logits_loss_torch,
-    "copy": lambda x, source: x.clone().copy_(source.reshape(source.shape[-x.dim() :])),
+    "copy": lambda x, source: x.clone().copy_(source),
     "einsum": lambda equation, operands: torch.einsum(equation, *operands),
     "elu": ATEN.elu,
     "embedding.padded": torch.embedding,

@@ -2,7 +2,7 @@
 
 Arrays are immutable, so saved values are never lost and nothing is copied. The context finds the saved value
 instead of checking versions. Objects and their sizes are those of torch. Torch clones a tensor before a
-write; oplib notices a write afterwards, by the version.
+write; oplib notices a write afterwards, by the array.
 """
 
 from __future__ import annotations
@@ -45,20 +45,18 @@ class Handle:
     Attributes:
         tensor: the saved tensor, without history.
         array: its value when it was saved.
-        version: the version of its storage then.
     """
 
-    __slots__ = ("__weakref__", "array", "tensor", "version")
+    __slots__ = ("__weakref__", "array", "tensor")
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor.detach()
         self.array = tensor._storage.array
-        self.version = tensor._storage.version
 
     @property
     def is_written(self) -> bool:
         """Whether the tensor has been written since it was saved."""
-        return self.tensor._storage.version != self.version
+        return self.tensor._storage.array is not self.array
 
 
 class AllowMutationOnSavedContext:

@@ -179,6 +179,19 @@ def test_a_write_through_a_view_or_into_its_base_is_noticed(saves_view):
     assert _get_sid(b) == _get_sid(view)
 
 
+@pytest.mark.parametrize("write", [lambda b: b.data.mul_(2), lambda b: b.detach().mul_(2)])
+def test_a_write_through_data_is_noticed(write):
+    a = oplib.ones(2, requires_grad=True)
+    with allow_mutation_on_saved_tensors() as ctx:
+        b = a * 3
+        y = (b * b).sum()
+        assert (len(ctx.original), len(ctx.cloned)) == (1, 0)
+        write(b)
+        assert (len(ctx.original), len(ctx.cloned)) == (0, 1)
+        y.backward()
+    assert a.grad.tolist() == [18.0, 18.0]
+
+
 @pytest.mark.spec("000.23")
 def test_a_handle_is_known_by_identity():
     a = oplib.tensor([1.0])

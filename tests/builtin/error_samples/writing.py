@@ -16,7 +16,7 @@ WRITING = [
     Refusal("Tensor.exp_", "result type Float can", at(0, 1, 2)),
     Refusal("Tensor.mul_", "output with shape", real(3), X),
     Refusal("Tensor.div_", "result type Float can", at(0, 1, 2), 2),
-    Refusal("Tensor.copy_", "the value does not broadcast to the shape it is", real(3), X),
+    Refusal("Tensor.copy_", "doesn't match the broadcast shape", real(3), X),
     Refusal("Tensor.fill_", "only supports 0-dimension value tensor", X, real(2)),
     Refusal("Tensor.clamp_", "at least one of", X),
     Refusal("Tensor.masked_fill_", "the sizes of the operands must match, or be", X, mask(4), 0.0),

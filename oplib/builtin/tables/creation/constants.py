@@ -37,8 +37,8 @@ def store(value: Any, shape: Sequence[int], dtype: Any) -> Any:
 
 
 def _copy() -> Any:
-    """Returns the kernel that copies one tensor into the shape and dtype of another."""
-    return lambda self, src: store(src, self.shape, self.dtype)
+    """Returns the kernel that copies a tensor into the dtype and shape of another; its further dims stay."""
+    return lambda self, src: store(src, src.shape[: max(src.ndim - self.ndim, 0)] + self.shape, self.dtype)
 
 
 def _stored(self: Any, shape: Sequence[int], dtype: Any) -> Any:
