@@ -7,6 +7,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
+from jax.extend.core import get_opaque_trace_state
+
 from oplib.modes import modes
 
 State = tuple[int, Any, int]
@@ -39,28 +41,28 @@ class DrawLog:
 
     @contextmanager
     def repeating(self) -> Generator[None]:
-        """Restores the logged states for a block."""
-        here: dict[Any, State] = {generator: generator.get_state() for generator in self.states}
+        """Restores the logged states for a block, which may be traced later than the logged part."""
+        here = {generator: (generator.get_state(), generator._trace) for generator in self.states}
+        now = get_opaque_trace_state()
         try:
-            go_to(self.states)
+            for generator, state in self.states.items():
+                generator._trace = now
+                generator.set_state(state)
             yield
         finally:
-            go_to(here)
+            for generator, (state, trace) in here.items():
+                generator.set_state(state)
+                generator._trace = trace
 
     def rewind(self) -> None:
         """Restores the logged states permanently."""
-        go_to(self.states)
+        for generator, state in self.states.items():
+            generator.set_state(state)
 
     def note(self, generator: Any, birth: int, state: State) -> None:
         """Stores the state of a Generator before its first draw."""
         if birth < self._birth:
             self.states.setdefault(generator, state)
-
-
-def go_to(states: dict[Any, State]) -> None:
-    """Sets the states of Generators."""
-    for generator, state in states.items():
-        generator.set_state(state)
 
 
 def note_draw(generator: Any, birth: int, state: State) -> None:

@@ -176,8 +176,9 @@ def call_spliced(level: MapLevel, function: BatchFunction, tensors: Sequence[Ten
     returns Tensors with the batch in front. The results are those inside of the map, with history. Tangents
     of the Tensors are further arguments of the call, and those of the results further results.
     """
-    found = [(index, find_tangent(tensor)) for index, tensor in enumerate(tensors)]
-    tangents = {index: tangent for index, tangent in found if tangent is not None}
+    tangents = {
+        n: tangent for n, tensor in enumerate(tensors) if (tangent := find_tangent(tensor)) is not None
+    }
     pushed: list[int] = []
 
     def push(boxes: list[Tensor], batched: list[bool]) -> list[Tensor]:
@@ -191,9 +192,9 @@ def call_spliced(level: MapLevel, function: BatchFunction, tensors: Sequence[Ten
                     batched[index] = True
                 set_tangent(boxes[index], boxes[place])
             results = function(boxes[:count], batched[:count])
-            pairs = [(index, find_tangent(result)) for index, result in enumerate(results)]
-        pushed[:] = [index for index, tangent in pairs if tangent is not None]
-        return [*results, *(tangent for _, tangent in pairs if tangent is not None)]
+            found: list[Any] = list(map(find_tangent, results))
+        pushed[:] = [index for index, tangent in enumerate(found) if tangent is not None]
+        return [*results, *(found[index] for index in pushed)]
 
     results = _splice(level, push if tangents else function, [*tensors, *tangents.values()])
     first = len(results) - len(pushed)

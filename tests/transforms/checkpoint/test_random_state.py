@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -99,3 +100,26 @@ def test_in_a_map_a_region_repeats_the_draws_of_each_example(randomness: Any) ->
     y.sum().backward()
     np.testing.assert_array_equal(leaf.grad.numpy(), 3 * y.detach().numpy())
     assert len(np.unique(y.detach().numpy(), axis=0)) == (1 if randomness == "same" else 3)
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_in_oplib_jit_a_region_repeats_its_draws_in_a_backward_outside(is_recorded: bool) -> None:
+    def run(wrap: Callable[[Any], Any]) -> list[Any]:
+        oplib.manual_seed(0)
+        weight, own = oplib.full((8,), 0.5, requires_grad=True), oplib.Generator().manual_seed(1)
+
+        def region(x: Any) -> Any:
+            return cube(x * weight) + cube(x * weight, own)
+
+        call = wrap(lambda x: checkpoint(region, x, use_reentrant=False).sum())
+        found = []
+        for turn in range(2):
+            value = call(oplib.ones(8) + turn)
+            (slope,) = oplib.autograd.grad(value, weight, create_graph=is_recorded)
+            found += [value.item(), slope.tolist(), oplib.rand(1).item(), oplib.rand(1, generator=own).item()]
+            if is_recorded:
+                found += oplib.autograd.grad((slope**2).sum(), weight)[0].tolist()
+        return found
+
+    for found, expected in zip(run(oplib.jit), run(lambda function: function), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
