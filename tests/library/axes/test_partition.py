@@ -133,6 +133,21 @@ class TestArrayKernels:
             grad = jax.jit(jax.grad(lambda x: typed(x, w).sum()))(x)
         np.testing.assert_allclose(grad, np.broadcast_to(W.sum(1), X.shape), rtol=1e-5)
 
+    def test_where_some_axes_are_explicit_the_kernel_gets_the_shards_of_these(self) -> None:
+        shapes: list[Any] = []
+
+        @custom_op("shard::partly_typed")
+        def partly(x: jax.Array) -> jax.Array:
+            shapes.append(x.shape)
+            return x * x
+
+        partly.register_sharding("i j -> i j")
+        mesh = jax.make_mesh((4, 2), ("i", "k"), axis_types=(AxisType.Explicit, AxisType.Auto))
+        with jax.set_mesh(mesh):
+            result = jax.jit(partly)(put(X, mesh, "i"))
+        np.testing.assert_allclose(result, X * X, rtol=1e-6)
+        assert (result.sharding.spec[0], shapes[-1]) == ("i", (2, 4))
+
     def test_lists_several_results_and_written_arguments_have_entries(self) -> None:
         @custom_op("shard::mix", mutates_args=("state",))
         def mix(
