@@ -119,15 +119,15 @@ def _is_eligible(value: Any, device_type: str) -> bool:
 
 
 def _find_widest(name: str, leaves: Iterator[Any], low: Any) -> Any:
-    widest = low
     for leaf in leaves:
-        if leaf.dtype not in (low, dtypes.float32):
+        if leaf.dtype == dtypes.float32:
+            return leaf.dtype  # whatever follows, as in torch
+        if leaf.dtype != low:
             raise DtypeError(
                 f"{name}: under autocast it takes {low} and float32. Got {describe(leaf)}. Convert it: "
                 "tensor.to(dtype)."
             )
-        widest = dtypes.float32 if leaf.dtype == dtypes.float32 else widest
-    return widest
+    return low
 
 
 def _convert(value: Any, dtype: Any) -> Any:
