@@ -441,3 +441,19 @@ def test_a_packet_tries_its_overloads_in_order_in_every_world() -> None:
         assert [pick(x).tolist(), pick(x, 3).tolist(), pick([x]).tolist()] == [[2.0], [6.0], [200.0]]
     with pytest.raises(ArgumentError, match=r"failed to match any schema(.|\n)*call::pick.times"):
         pick(tensor(1), "text")
+
+
+@pytest.mark.usefixtures("forget_ops")
+def test_a_kernel_on_tensors_draws_other_numbers_at_each_call_and_the_generator_counts_calls():
+    @custom_op("dispatch_test::noise")
+    def noise(x: oplib.Tensor, generator: oplib.Generator | None = None) -> oplib.Tensor:
+        return x + oplib.rand(3, generator=generator) + oplib.rand(3, generator=generator)
+
+    def run(generator):
+        drawn = [noise(oplib.zeros(3), generator) for _ in range(2)]
+        return [one.tolist() for one in drawn], generator.get_state()[2]
+
+    (first, second), count = run(oplib.Generator().manual_seed(3))
+    assert (first != second, count) == (True, 2)
+    assert run(oplib.Generator().manual_seed(3)) == ([first, second], 2)
+    assert run(oplib.Generator().manual_seed(4))[0][0] != first
