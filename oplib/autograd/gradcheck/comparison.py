@@ -64,10 +64,10 @@ class Pair:
 
 
 def find_differing(numerical: Matrix, analytical: Matrix, atol: float, rtol: float) -> Matrix:
-    """Returns a mask of the entries that differ by more than the tolerances."""
+    """Returns a mask of the entries that differ by more than the tolerances; a nan differs from all."""
     with np.errstate(invalid="ignore"):
         close = np.isfinite(numerical) & (np.abs(analytical - numerical) <= atol + rtol * np.abs(numerical))
-    return ~(close | (analytical == numerical))  # an infinity equals itself; a nan equals nothing
+    return ~(close | (analytical == numerical))  # an infinity is close to itself only
 
 
 def require_equal_jacobians(pair: Pair, numerical: Matrix, analytical: Matrix, options: Options) -> None:

@@ -149,8 +149,7 @@ def run_in_parts(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> Se
     Arrays that do not fit raise RegistrationValueError.
     """
     mapped = call.map(levels)
-    structure, shapes = jax.eval_shape(mapped, *map(shape_of, arrays))
-    placement = place_call(call.record.sharding, call.layout, levels, structure, shapes=(arrays, shapes))
+    placement = _place(call, mapped, levels, arrays)
     if call.record.kind == "host" or is_inside_shard_map() or _is_on_one_device():
         return mapped(*arrays)[1]
     part = Part(call, levels, placement)
@@ -163,6 +162,11 @@ def run_in_parts(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> Se
     return part.offer()(*arrays)
 
 
+def _place(call: ShardedCall, mapped: Any, levels: Levels, arrays: Sequence[Any]) -> Placement:
+    structure, shapes = jax.eval_shape(mapped, *map(shape_of, arrays))
+    return place_call(call.record.sharding, call.layout, levels, structure, shapes=(arrays, shapes))
+
+
 def run_derivable(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> Sequence[Any]:
     """Runs a call that JAX differentiates: on whole arrays, unless the parts are summed on a mesh.
 
@@ -172,8 +176,7 @@ def run_derivable(call: ShardedCall, levels: Levels, arrays: Sequence[Any]) -> S
     mesh = find_explicit_mesh(arrays)
     if mesh is None or is_inside_shard_map():
         return mapped(*arrays)[1]
-    structure, shapes = jax.eval_shape(mapped, *map(shape_of, arrays))
-    placement = place_call(call.record.sharding, call.layout, levels, structure, shapes=(arrays, shapes))
+    placement = _place(call, mapped, levels, arrays)
     if not placement.reduced:
         return mapped(*arrays)[1]
     return Part(call, levels, placement).run_on_mesh(mesh, arrays, derivable=True)
