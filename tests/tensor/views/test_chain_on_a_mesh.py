@@ -45,6 +45,7 @@ def run_backward(loss, is_compiled):
         loss.backward()
 
 
+@pytest.mark.matrix(3)
 @KINDS
 @COMPILED
 @pytest.mark.parametrize(("name", "count"), PLACES)
@@ -66,6 +67,7 @@ WRITES = {
 }
 
 
+@pytest.mark.matrix(3)
 @KINDS
 @COMPILED
 @pytest.mark.parametrize("counts", [(4, 2), (2, 4), (1, 4)], ids=str)
