@@ -23,7 +23,7 @@ import pytest
 
 from oplib.config import config
 from oplib.library.registration.registry import registry
-from tests import compiled_runs, contexts, counts, memory
+from tests import compiled_runs, counts, memory
 from tests.documents import ROOT
 from tests.seed import describe_seed, mark_undrawn, seed_programs, select_share
 
@@ -39,7 +39,6 @@ config.compilation_cache = ROOT / ".pytest_cache" / "jax"
 
 config.fast_path = os.environ.get("OPLIB_FAST_PATH") != "0"
 compiled_runs.switch_on()
-contexts.keep_contexts()
 
 
 @pytest.fixture

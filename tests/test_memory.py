@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import SimpleNamespace
 
@@ -11,8 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests import contexts, memory, workers
-from tests.contexts import LOWERINGS, mlir
+from tests import memory, workers
 from tests.documents import ROOT
 
 
@@ -130,19 +128,3 @@ def test_a_machine_has_no_more_workers_than_its_memory_is_enough_for(cores, avai
 
 def test_this_machine_has_a_worker():
     assert workers.count_workers(workers.count_cores(), workers.read_available()) >= 1
-
-
-def test_programs_share_contexts_and_compute_what_they_compute_else():
-    assert len({id(mlir.make_ir_context()) for _ in range(LOWERINGS)}) < 10
-    for number in range(3):
-        assert jax.jit(lambda x, number=number: x * number)(3.0) == 3 * number
-
-
-def test_threads_share_no_context_of_the_tests():
-    def read():
-        return contexts.kept.context
-
-    contexts.kept.context = object()
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(read).result() is None
-    contexts.kept.context, contexts.kept.left = None, 0
