@@ -143,7 +143,7 @@ WRITES: dict[str, Line] = {
     "detach write": lambda lib, a, b: a.detach().mul_(0.5),
     "out": lambda lib, a, b: lib.add(a.detach(), 1, out=a),
     "lerp_": lambda lib, a, b: a.lerp_(b, 0.25),
-    "addcmul_": lambda lib, a, b: a.addcmul_(b, b, value=0.5),
+    "addcmul_": lambda lib, a, b: a.addcmul_(b.tanh(), b.tanh(), value=0.5),  # a itself: torch refuses
     "index_add_": lambda lib, a, b: a.index_add_(0, lib.tensor([0]), a[:1].detach().clone()),
     "index_fill_": lambda lib, a, b: a.index_fill_(0, lib.tensor([0]), 0.5),
     "cumsum_": lambda lib, a, b: a.cumsum_(-1),
