@@ -342,12 +342,11 @@ class Collector:
             tensor._requires_grad,
             slot,
             self._memory.copy(storage) if is_copied else self._memory.find(storage),
-            isinstance(tensor, InferenceTensor),
+            StaleView if is_lost else InferenceTensor if isinstance(tensor, InferenceTensor) else Tensor,
             None if is_copied or root is None else self._source(root),
             0 if is_copied else tensor._creation,
             "x[traced]" if self._memory.loses_base(storage) else tensor._read_only,
             tensor._retains_grad and slot is not None,
-            is_lost,
         )
 
     def _collect_more(self, source: New, tensor: Tensor) -> None:

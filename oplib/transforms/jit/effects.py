@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oplib.frozen import frozen
+from oplib.tensor import Tensor
 
 
 @frozen
@@ -88,23 +89,21 @@ class NewTensor:
         requires_grad: whether it does.
         slot: which output of the node of the call it is; None without history.
         storage: its storage.
-        is_inference: whether it was made in inference mode.
+        kind: its class, which tells inference tensors and views whose history may not be read.
         root: the Tensor of which it is a view, made before; None for a Tensor that is no view.
         creation: how the view was made.
         read_only: the op whose result cannot be written.
         retains_grad: whether it keeps its gradient, though it has a history.
-        is_lost: whether it is a view whose history may not be read.
     """
 
     requires_grad: bool
     slot: int | None
     storage: StorageSource
-    is_inference: bool = False
+    kind: type[Tensor] = Tensor
     root: Source | None = None
     creation: int = 0
     read_only: str | None = None
     retains_grad: bool = False
-    is_lost: bool = False
 
 
 @frozen

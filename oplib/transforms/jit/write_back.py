@@ -10,9 +10,8 @@ from oplib.autograd.array_functions.array_function import make_gather
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import Edge, TapeNode
 from oplib.autograd.recording.rebase import Overwritten, note_write, rebase_history
-from oplib.autograd.recording.view import StaleView
 from oplib.tensor import Storage, Tensor
-from oplib.tensor.inference import InferenceStorage, InferenceTensor
+from oplib.tensor.inference import InferenceStorage
 from oplib.tensor.storage.fresh import FreshStorage, get_array, make_fresh, set_array
 from oplib.tensor.views import AliasStorage, note_view
 from oplib.tensor.views.lineage import share_requires_grad
@@ -259,8 +258,7 @@ def _sort_attributes(new: NewTensor) -> tuple[type[Tensor], int | None, Any, dic
         "_retains_grad": new.retains_grad,
         "_requires_grad": new.requires_grad and new.slot is None,
     }
-    kind = StaleView if new.is_lost else InferenceTensor if new.is_inference else Tensor
-    return kind, new.slot, new.root, {name: value for name, value in others.items() if value}
+    return new.kind, new.slot, new.root, {name: value for name, value in others.items() if value}
 
 
 def _sort_writes(

@@ -4,6 +4,7 @@ import pytest
 
 import oplib
 from oplib.errors import ArgumentError, AutogradError, TracingError
+from oplib.pytree import tree_leaves
 
 from .worlds import World, assert_same, make_tensor
 
@@ -221,6 +222,49 @@ def test_a_view_whose_history_may_not_be_read_is_captured(wrap):
             read(x)
     assert found == [12.0, 3.0, [4.0, 4.0], 17.0, 3.0, [12.0, 4.0], 28.0, 3.0, [48.0, 4.0]]
     assert getattr(use, "compilations", 1) == getattr(write, "compilations", 1) == 1
+
+
+STEPS_WITH_LOST_VIEWS = {
+    "write the base": lambda base, item, constant, x: base.mul_(x),
+    "write the base with a number": lambda base, item, constant, x: base.mul_(2),
+    "write the base in no_grad": lambda base, item, constant, x: oplib.no_grad()(base.mul_)(x),
+    "write the item": lambda base, item, constant, x: item.mul_(x),
+    "write the item in no_grad": lambda base, item, constant, x: oplib.no_grad()(item.mul_)(x),
+    "write the constant in no_grad": lambda base, item, constant, x: oplib.no_grad()(constant.add_)(1),
+    "view it in no_grad": lambda base, item, constant, x: oplib.no_grad()(constant.view)(1, 1),
+    "compute in no_grad": lambda base, item, constant, x: oplib.no_grad()(item.mul)(x),
+    "compute": lambda base, item, constant, x: item * x,
+    "return it": lambda base, item, constant, x: (item, base * x),
+    "ask for its flag": lambda base, item, constant, x: x * item.requires_grad,
+    "assign data": lambda base, item, constant, x: setattr(item, "data", x.detach() * 3),
+    "differentiate the base": lambda base, item, constant, x: oplib.autograd.grad((base * x).sum(), x)[0],
+}
+
+
+def read_with_history(tensor):
+    try:
+        has_node = tensor.grad_fn is not None
+    except AutogradError:
+        has_node = "refused"
+    return tensor.tolist(), tensor.requires_grad, has_node, tensor._version
+
+
+@pytest.mark.parametrize("name", STEPS_WITH_LOST_VIEWS)
+def test_a_step_with_views_whose_histories_may_not_be_read_is_that_of_the_plain_run(name):
+    def run(wrap):
+        views = make_lost_views(oplib.tensor([1.0, 2.0], requires_grad=True))
+        step = wrap(lambda x: STEPS_WITH_LOST_VIEWS[name](*views, x))
+        found = []
+        for number in range(3):
+            try:
+                result = step(oplib.full((1,), number + 2.0, requires_grad=True))
+            except AutogradError as error:
+                result = str(error)
+            tensors = [one for one in tree_leaves(result) if isinstance(one, oplib.Tensor)]
+            found += [len(tensors) or result, *map(read_with_history, [*views, *tensors])]
+        return found
+
+    assert run(oplib.jit) == run(lambda step: step)
 
 
 @pytest.mark.parametrize("wrap", [lambda step: step, oplib.jit], ids=["plain", "compiled"])
