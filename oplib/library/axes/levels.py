@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import ShapedArray
 from jax.extend.core import mapped_aval
 
 from oplib.tensor.storage.map_level import MapAxis
@@ -93,8 +94,8 @@ def to_jax_array(value: Any) -> Any:
 
 
 def take_examples(levels: Levels, arrays: Sequence[Any]) -> list[Any]:
-    """Returns the types of one example of arrays that are batched according to levels."""
-    example = list(map(jax.typeof, arrays))
+    """Returns the types of one example of arrays, or of their types, that are batched according to levels."""
+    example = [each if isinstance(each, ShapedArray) else jax.typeof(each) for each in arrays]
     for level in reversed(levels):
         pairs = zip(example, level.batched, strict=True)
         example = [mapped_aval(level.size, 0, aval) if own else aval for aval, own in pairs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -127,6 +128,23 @@ class TestJax:
         np.testing.assert_allclose(outer(rows, weights)[1], weights**3, rtol=1e-6)
         crossed = jax.vmap(jax.vmap(op, (None, 0), 0), (0, None), (0, 0))
         np.testing.assert_allclose(crossed(X, weights)[1], np.stack([weights**3] * 2), rtol=1e-6)
+
+    @DERIVED
+    @pytest.mark.parametrize("batched", [*itertools.product([False, True], repeat=3)], ids=str)
+    def test_three_nested_maps_share_it_up_to_the_first_that_maps_what_it_reads(
+        self, batched: tuple[bool, ...], derived: bool
+    ) -> None:
+        mapped: Any = make(derived=derived)
+        plain: Any = compute
+        is_shared = True
+        for is_batched in reversed(batched):  # outside of one that does, a rule's result counts as batched
+            is_shared = is_shared and not is_batched
+            axes = ((0, 0 if is_batched else None), (0, None if is_shared else 0))
+            mapped, plain = jax.vmap(mapped, *axes), jax.vmap(plain, *axes)
+        x = jnp.arange(24.0).reshape(2, 2, 2, 3)
+        w = W * jnp.arange(1.0, 1 + 2 ** sum(batched)).reshape(*[2] * sum(batched), 1)
+        for actual, expected in zip(mapped(x, w), plain(x, w), strict=True):
+            np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
     @DERIVED
     def test_an_empty_batch_has_results(self, derived: bool) -> None:
