@@ -20,7 +20,7 @@ def strict_double():
         yield
 
 
-@pytest.mark.matrix(3)
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("cell", make_parameters(CHECKS))
 def test_an_op_passes_a_check_on_its_samples(cell: Cell, record_property):
     record_property("cell", [cell.op, cell.check.name, len(cell.numbers)])

@@ -310,7 +310,7 @@ def same(found: Any, expected: Any) -> None:
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), found, expected)
 
 
-@pytest.mark.matrix(4)
+@pytest.mark.matrix(8)
 @pytest.mark.devices(2)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("transform", [*REVERSE, *FORWARD])

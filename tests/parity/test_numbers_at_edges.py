@@ -104,7 +104,7 @@ def find_moments(x: Any) -> Any:
     return oplib.stack([mean, var])
 
 
-@pytest.mark.matrix(4)
+@pytest.mark.matrix(8)
 @pytest.mark.usefixtures("with_64_bits")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("many", [MANY, pytest.param(A_MILLION, marks=pytest.mark.slow)])

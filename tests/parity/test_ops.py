@@ -142,7 +142,7 @@ WITH_NUMBER: dict[str, Program] = {
 }
 
 
-@pytest.mark.matrix(3)
+@pytest.mark.matrix(5)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", UNARY)
 def test_a_function_of_one_tensor_is_torchs(name, dtype):
@@ -150,7 +150,7 @@ def test_a_function_of_one_tensor_is_torchs(name, dtype):
         assert_as_torch(lambda lib, x: getattr(x, name)(), (shape, dtype))
 
 
-@pytest.mark.matrix(3)
+@pytest.mark.matrix(5)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "bool"])
 @pytest.mark.parametrize("name", BINARY)
 def test_a_function_of_two_tensors_is_torchs(name, dtype):
@@ -181,7 +181,7 @@ def test_two_dtypes_meet_as_in_torch(name):
             assert_as_torch(BINARY[name], (shapes[0], first), (shapes[1], second))
 
 
-@pytest.mark.matrix(3)
+@pytest.mark.matrix(5)
 @pytest.mark.parametrize(
     ("name", "number"),
     # torch fails with an internal error for True ** x
@@ -266,7 +266,7 @@ MATRICES = [
 ]
 
 
-@pytest.mark.matrix(3)
+@pytest.mark.matrix(5)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "bool"])
 @pytest.mark.parametrize("name", ONE)
 def test_a_call_with_one_tensor_is_torchs(name, dtype):
@@ -329,14 +329,14 @@ SUBSCRIPTS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.matrix(3)
+@pytest.mark.matrix(5)
 @pytest.mark.parametrize("name", SUBSCRIPTS)
 def test_taking_items_out_is_torchs(name):
     for shape, dtype in [((2, 3), "float32"), ((3,), "int64"), ((2, 3, 4), "float32"), ((), "float32")]:
         assert_as_torch(lambda lib, x: x[SUBSCRIPTS[name](lib)] * 1, (shape, dtype))
 
 
-@pytest.mark.matrix(3)
+@pytest.mark.matrix(5)
 @pytest.mark.parametrize("name", SUBSCRIPTS)
 def test_putting_a_number_in_is_torchs(name):
     def program(lib: Any, x: Any) -> Any:
@@ -348,7 +348,7 @@ def test_putting_a_number_in_is_torchs(name):
         assert_as_torch(program, (shape, dtype))
 
 
-@pytest.mark.matrix(3)
+@pytest.mark.matrix(5)
 @pytest.mark.parametrize(
     "name", sorted(SUBSCRIPTS.keys() - {"two broadcast", "grid", "list", "places"})
 )  # no order
@@ -424,7 +424,7 @@ def through_detached(x: Any, y: Any) -> Any:
     return product
 
 
-@pytest.mark.matrix(3)
+@pytest.mark.matrix(5)
 @pytest.mark.parametrize(
     "dtypes", [("float32", "float32"), ("float16", "float32"), ("int32", "float32"), ("int64", "int32")]
 )

@@ -138,7 +138,7 @@ TRANSFORMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.matrix(4)
+@pytest.mark.matrix(8)
 @each_rule
 @pytest.mark.parametrize("name", ["functions::apply", ""], ids=["named", "local"])
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
@@ -151,7 +151,7 @@ def test_what_it_closes_over_is_an_input_of_every_transformation(
     check_equal(found, change(lambda w, x: jnp.sin(x) * w)(1.5, X))
 
 
-@pytest.mark.matrix(4)
+@pytest.mark.matrix(8)
 @each_rule
 @each_function
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])

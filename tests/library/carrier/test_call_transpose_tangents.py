@@ -203,7 +203,7 @@ RUNS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.matrix(4)
+@pytest.mark.matrix(7)
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("name", RUNS)
 def test_derivatives_are_those_of_the_product(name: str, make: Callable[[], Any]) -> None:

@@ -74,7 +74,7 @@ TRANSFORMATIONS = {
 }
 
 
-@pytest.mark.matrix(4)
+@pytest.mark.matrix(8)
 @pytest.mark.spec("D.55")
 @pytest.mark.parametrize("transformation", TRANSFORMATIONS)
 @pytest.mark.parametrize("name", OPERATORS)

@@ -94,7 +94,7 @@ def test_the_result_is_the_tree_of_the_kernel_with_its_static_parts(op: CustomOp
     ]
 
 
-@pytest.mark.matrix(4)
+@pytest.mark.matrix(10)
 def test_transformations_agree_with_the_function_without_the_op(
     kind: str, op: CustomOpDef, form: str
 ) -> None:

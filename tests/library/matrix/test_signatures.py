@@ -213,7 +213,7 @@ def _reference(function: Any, mode: str, length: int, dtype: str) -> Any:
         return UNDER_JAX[mode](function, jnp.arange(length, dtype=dtype) + 0.25)
 
 
-@pytest.mark.matrix(4)
+@pytest.mark.matrix(8)
 @pytest.mark.parametrize("is_local", [False, True], ids=["named", "local"])
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("mode", MODES)
