@@ -1,5 +1,7 @@
 """Sizes that no memory has: an error of oplib, before anything is allocated or compiled."""
 
+from types import SimpleNamespace
+
 import jax
 import pytest
 
@@ -89,3 +91,20 @@ def test_a_traced_function_has_no_value_that_cannot_be_addressed():
 
 def test_the_memory_of_a_cpu_is_that_of_the_machine_or_the_limit_of_the_process():
     assert 2**28 < memory.find_memory() < 2**63
+
+
+@pytest.mark.parametrize(
+    ("stats", "due"),
+    [
+        ([{"bytes_limit": 5}, {"bytes_limit": 7}], 4 * 7),  # the others are in another process
+        ([{"bytes_limit": 5}, {}], 4 * 5),
+        ([None, {"bytes_in_use": 3}], memory._ADDRESSES - 1),
+    ],
+)
+def test_the_memory_of_accelerators_is_the_largest_known_for_each_of_them(monkeypatch, stats, due):
+    def make(stat):
+        return SimpleNamespace(platform="gpu", memory_stats=lambda: stat)
+
+    monkeypatch.setattr("jax.local_devices", lambda: list(map(make, stats)))
+    monkeypatch.setattr("jax.devices", lambda: [make({})] * 4)
+    assert memory.find_memory.__wrapped__() == due

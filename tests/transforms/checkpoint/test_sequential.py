@@ -50,3 +50,31 @@ def test_devices_have_no_random_state_of_their_own(x):
     DefaultDeviceType.set_device_type("tpu")
     assert DefaultDeviceType.get_device_type() == "tpu"
     DefaultDeviceType.set_device_type("cuda")
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize(("steps", "segments"), [(1, 1), (4, 1), (5, 2), (6, 3), (4, 4), (7, 3)])
+def test_a_step_runs_as_often_as_in_torch(steps, segments, reentrant, without_warnings):
+    torch = pytest.importorskip("torch")
+    from torch.utils.checkpoint import checkpoint_sequential as of_torch
+
+    def count(library, run):
+        calls = [0] * steps
+
+        def make(number):
+            def step(x):
+                calls[number] += 1
+                return library.sin(x)
+
+            return step
+
+        x = library.ones(3, requires_grad=True)
+        result = run([make(number) for number in range(steps)], segments, x, use_reentrant=reentrant)
+        before = list(calls)
+        result.sum().backward()
+        return before, calls, x.grad.tolist()
+
+    before, calls, gradient = count(oplib, checkpoint_sequential)
+    due = count(torch, of_torch)
+    assert (before, calls) == due[:2]
+    assert gradient == pytest.approx(due[2], rel=1e-5)
