@@ -25,7 +25,7 @@ from oplib.tensor import Tensor, read_array
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.dtypes.rules import INTEGRAL
 
-from .stored_numbers import check_fits
+from .stored_numbers import check_fits, check_numbers_fit
 
 # Results of linear algebra: compiled code does not raise, but returns inf or nan ----------------------------
 
@@ -280,6 +280,7 @@ _CHECKS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
     (_check_labels, ("multi_margin_loss", "multilabel_margin_loss")),
     (_check_adaptive_pool, tuple(f"adaptive_avg_pool{rank}d" for rank in (1, 2, 3))),
     (_check_adaptive_pool, tuple(f"adaptive_max_pool{rank}d_with_indices" for rank in (1, 2, 3))),
+    (check_numbers_fit, ("clamp_min", "clamp_max")),
     (_check_degree, tuple(f"special_{name}" for name in POLYNOMIALS)),
 )
 CHECKED = {

@@ -9,8 +9,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from oplib.errors import ArgumentOverflowError, describe
+from oplib.errors import ArgumentError, ArgumentOverflowError, describe
 from oplib.library.arguments.scalars import is_narrow
+from oplib.tensor.dtypes.promotion import result_type
 
 _HELD_BY_ALL = frozenset({0, 1})  # the commonest numbers; to read the dtype of a view costs more than they do
 
@@ -50,6 +51,24 @@ def check_fits(op: str, tensor: Any, value: Any) -> None:
         f"{value} for {describe(tensor)}, which holds {low} to {high}. Store another one, or convert the "
         f"tensor first: tensor.to(dtype){cure}."
     )
+
+
+def check_numbers_fit(op: str, tensor: Any, *values: Any) -> None:
+    """Raises as :func:`check_fits` for numbers beside a tensor, if none of them widens the result."""
+    is_floating = jnp.issubdtype(getattr(tensor, "dtype", bool), jnp.floating)
+    if is_floating or not any(isinstance(value, float) for value in values):
+        for value in values:
+            if isinstance(value, (int, float)):
+                check_fits(op, tensor, value)
+
+
+def check_factor(op: str, alpha: Any, *operands: Any) -> None:
+    """Raises if a factor is of a wider kind than the result has without it."""
+    if result_type(*operands, alpha) != result_type(*operands):
+        raise ArgumentError(
+            f"{op}: argument 'alpha' must not be of a wider kind than the operands. Got {describe(alpha)} "
+            f"for {' and '.join(map(describe, operands))}. Convert one of them: tensor.to(dtype)."
+        )
 
 
 def _check_parts(op: str, tensor: Any, value: complex) -> None:

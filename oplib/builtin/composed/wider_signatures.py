@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.grad_mode import recording_off
+from oplib.builtin.checks.stored_numbers import check_factor
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.rows.row import Function
 from oplib.builtin.single_ops import ops
@@ -275,6 +276,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
         >>> oplib.rsub(oplib.tensor([1.0, 2.0]), 10, alpha=2)
         tensor([8., 6.])
     """
+    check_factor("rsub", alpha, input, other)
     return ops.rsub(input if alpha == 1 else ops.mul(input, alpha), other)
 
 

@@ -143,7 +143,16 @@ def broadcast_to(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 def compute_dtype(dtype: Dtype, operands: Sequence[Any]) -> Dtype:
-    """Returns single precision for half precision beside a Python number: it is rounded once, as in torch."""
+    """Returns single precision for half precision beside a Python number: it is rounded once, as in torch.
+
+    Raises:
+        ArgumentError: a factor is complex, and the result real.
+    """
+    if dtype not in COMPLEX and any(operand.dtype in COMPLEX for operand in operands):
+        raise ArgumentError(
+            f"a complex value cannot be converted to type {dtype.name} without overflow",
+            "Convert the tensors: tensor.to(dtype).",
+        )
     return dtypes.float32 if dtype in HALF and any(map(is_number, operands)) else dtype
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from jax.core import Tracer
 
-from oplib.builtin.checks.stored_numbers import check_fits
+from oplib.builtin.checks.stored_numbers import check_factor, check_fits, check_numbers_fit
 from oplib.builtin.composed.data_dependent import find_indices
 from oplib.builtin.rows.choice import OverloadChoice
 from oplib.builtin.rows.row import Function
@@ -46,6 +46,11 @@ def take_quotient_operand(value: Any) -> Any:
     return float(operand) if is_wide(operand) else operand
 
 
+def when_small(index: int) -> str:
+    """Returns the test of whether a parameter is a Python number that every dtype holds."""
+    return f"{when_number(index)} and -8 <= {{{index}}} < 8"
+
+
 def choose_comparison(name: str, overloads: Overloads) -> OverloadChoice:
     """Makes ``f(input, other)`` of a comparison, where ``other`` may be a number, however large."""
     on_tensor, on_number = overloads[f"{name}.Tensor"], overloads[f"{name}.Scalar"]
@@ -69,6 +74,8 @@ def choose_scaled(name: str, overloads: Overloads) -> OverloadChoice:
         other = take_operand(other)
         is_one = isinstance(alpha, NUMBERS) and alpha == 1  # a traced number has no value to compare
         if isinstance(other, NUMBERS):
+            if not is_one:
+                check_factor(name, alpha, input, other)
             return on_number.call(input, other if is_one else other * alpha)
         return on_tensor.call(input, other) if is_one else scaled.call(input, other, alpha=alpha)
 
@@ -127,6 +134,7 @@ def choose_clamp(overloads: Overloads) -> OverloadChoice:
                 f"clamp: at least one of 'min' or 'max' must not be None. Got {describe(input)} and neither. "
                 f"Give a bound."
             )
+        check_numbers_fit("clamp", input, low, high)
         is_number = isinstance(high if low is None else low, NUMBERS)
         both, at_least, at_most = by_kind[is_number]
         if high is None:
@@ -143,9 +151,9 @@ def choose_clamp(overloads: Overloads) -> OverloadChoice:
     numbers, tensors = by_kind[True], by_kind[False]
     return OverloadChoice(
         function,
-        Branch(f"{when_number(1)} and {when_number(2)}", numbers[0]),
-        Branch(when_number(1), numbers[1], (0, 1)),
-        Branch(when_number(2), numbers[2], (0, 2)),
+        Branch(f"{when_small(1)} and {when_small(2)}", numbers[0]),
+        Branch(when_small(1), numbers[1], (0, 1)),
+        Branch(when_small(2), numbers[2], (0, 2)),
         Branch(f"{when_tensor(1)} and {when_tensor(2)}", tensors[0]),
     )
 
@@ -179,6 +187,7 @@ def choose_pow(overloads: Overloads) -> OverloadChoice:
             return of_number.call(input, exponent)
         if not isinstance(exponent, NUMBERS):
             return on_tensors.call(input, exponent)
+        check_numbers_fit("pow", input, exponent)
         if isinstance(exponent, complex):
             return on_scalar.call(input, exponent)
         is_floating = input.dtype.kind not in "iub"
@@ -210,14 +219,16 @@ def choose_where(overloads: Overloads) -> OverloadChoice:
         if other is None and input is None:
             return find_indices(condition)
         condition, first, second = map(take_operand, (condition, input, other))
+        check_numbers_fit("where", second, first)
+        check_numbers_fit("where", first, second)
         are_numbers = isinstance(first, NUMBERS), isinstance(second, NUMBERS)
         return by_numbers[are_numbers].call(condition, first, second)
 
     return OverloadChoice(
         function,
         Branch(f"{when_number(1)} and {when_number(2)}", by_numbers[True, True]),
-        Branch(when_number(1), by_numbers[True, False]),
-        Branch(when_number(2), by_numbers[False, True]),
+        Branch(when_small(1), by_numbers[True, False]),
+        Branch(when_small(2), by_numbers[False, True]),
         Branch("", by_numbers[False, False]),
     )
 

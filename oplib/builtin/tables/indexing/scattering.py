@@ -11,7 +11,7 @@ from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.index_rules import check_fit, check_index, check_vector, list_indices
-from oplib.builtin.kernels.promotion import find_common_shape, in_single, is_integral, strong
+from oplib.builtin.kernels.promotion import compute_dtype, find_common_shape, in_single, is_integral, strong
 from oplib.builtin.rows.row import SELECTED, Row
 from oplib.errors import ArgumentError, DimensionError, UnsupportedDtypeError, describe
 from oplib.tensor import default_int_dtype
@@ -146,7 +146,12 @@ def _put_slices(op: str, put: str, self: Any, dim: int, index: Any, source: Any,
     check_vector(index)
     _check_dtype(self, source)
     axis = find_dim(op, self.ndim, dim)
-    items = source if alpha is None else source * lax.convert_element_type(alpha, source.dtype)
+    if alpha is None:
+        items = source
+    else:
+        own = compute_dtype(source.dtype, (source, alpha))
+        scaled = lax.convert_element_type(source, own) * lax.convert_element_type(alpha, own)
+        items = lax.convert_element_type(scaled, source.dtype)
     if not self.ndim:
         return combine(self, (), put, lax.reshape(items, ()))
     _check_slices(op, self, axis, index, source)

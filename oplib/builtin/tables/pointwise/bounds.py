@@ -176,6 +176,8 @@ def lerp(self: Any, end: Any, weight: Any) -> Any:
         raise ArgumentError("expected both ends to have the same dtype", "Convert one: tensor.to(dtype).")
     if is_integral(self.dtype):
         raise UnsupportedDtypeError("not implemented for integers", "Convert them: tensor.float().")
+    if weight.ndim and weight.dtype != self.dtype:
+        raise ArgumentError(f"expected dtype {self.dtype.name} for weight", "Convert it: tensor.to(dtype).")
     own = compute_dtype(self.dtype, (self, end, weight))
     x, y, w = broadcast([lax.convert_element_type(array, own) for array in (self, end, weight)])
     is_near = lax.abs(w) < 0.5
