@@ -267,3 +267,17 @@ def test_views_of_a_base_that_is_detached_keep_the_histories_that_torch_keeps(
         return found, base.requires_grad, constant.requires_grad if name == "nothing" else None
 
     assert_agrees(program)
+
+
+def test_a_view_made_in_no_grad_mode_requires_grad_as_its_base_does(assert_agrees):
+    def program(lib):
+        leaf = shaped_leaf(lib, 2, 3)
+        with lib.no_grad():
+            constant = leaf[0]
+        row, found = leaf[0], []
+        for value in (False, True, False):
+            leaf.requires_grad_(value)
+            found += [constant.requires_grad, row.requires_grad, leaf.requires_grad]
+        return found
+
+    assert_agrees(program)

@@ -25,7 +25,7 @@ from oplib.tensor.storage.storage import Storage
 from oplib.tensor.storage.tensor_slots import TensorSlots, TensorT
 from oplib.tensor.upcalls import upcalls
 from oplib.tensor.views import AliasStorage, ViewStorage
-from oplib.tensor.views.lineage import Creation, has_views, note_view, take_views
+from oplib.tensor.views.lineage import end_history, has_views
 from oplib.tracebacks import entry_point
 
 
@@ -169,16 +169,7 @@ class TensorAliasing(Generic[TensorT]):
                 "detach_: Can't detach views in-place. Use detach() instead. Got a view of "
                 f"{describe(self._root._storage.spec)}, whose history it shares."
             )
-        written = getattr(self._grad_fn, "written", None)
-        if written is not None and (view := written()) is not None:
-            view._grad_fn  # noqa: B018  other views that were not read since the write lose theirs, as in torch
-        for view in take_views(self):
-            if view._grad_fn is None:  # made in no_grad mode: it requires grad as its base does
-                view._requires_grad = False
-            note_view(self, view, Creation.NO_GRAD)  # now also a write without history changes theirs
-        self._grad_fn = None
-        self._output_nr = 0
-        self._requires_grad = False
+        end_history(self)
         self._tangent_slot = None
         self._storage = cut_storage(self._storage)
         return self

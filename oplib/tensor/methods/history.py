@@ -61,9 +61,8 @@ class TensorHistory(Generic[TensorT]):
                 f"requires_grad: only floating and complex tensors have gradients. "
                 f"Got {describe(self._storage.array)}. Convert it first: tensor.to(oplib.float32)."
             )
-        self._requires_grad = bool(value)
-        if value:
-            share_requires_grad(self)
+        self._requires_grad = value
+        share_requires_grad(self, value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Sets ``requires_grad`` in place and returns the tensor.

@@ -83,8 +83,25 @@ def mark_stale(root: Any, stale: type, *, restricted_only: bool) -> None:
         change_class(view, stale)
 
 
-def share_requires_grad(root: Any) -> None:
-    """Makes the views of a root that now requires grad require grad too, as leaves."""
+def share_requires_grad(root: Any, value: bool, creation: int | None = None) -> None:
+    """Gives the views of a root that are leaves, as all of a root without grad, its new ``requires_grad``."""
     for view in take_views(root):
-        view._requires_grad = True
-        note_view(root, view)
+        if view._grad_fn is None:
+            view._requires_grad = value
+        note_view(root, view, creation)
+
+
+def end_history(root: Any) -> None:
+    """Makes a root a leaf that does not require grad, whose views keep their histories.
+
+    The view that was written last reads its history first. Other views that were not read since the write
+    lose theirs, as in torch.
+    """
+    written = getattr(root._grad_fn, "written", None)
+    if written is not None and (view := written()) is not None:
+        view._grad_fn  # noqa: B018  it looks its history up
+    # From now on a write without history changes those of the views too.
+    share_requires_grad(root, False, Creation.NO_GRAD)
+    root._grad_fn = None
+    root._output_nr = 0
+    root._requires_grad = False

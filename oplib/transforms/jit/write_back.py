@@ -14,7 +14,7 @@ from oplib.tensor import Storage, Tensor
 from oplib.tensor.inference import InferenceStorage
 from oplib.tensor.storage.fresh import FreshStorage, get_array, make_fresh, set_array
 from oplib.tensor.views import AliasStorage, note_view
-from oplib.tensor.views.lineage import share_requires_grad
+from oplib.tensor.views.lineage import end_history, share_requires_grad
 from oplib.tensor.views.view_storage import make_view_storage
 from oplib.transforms.tracing.entries import put_entry
 from oplib.transforms.tracing.observed_tensor import list_aliases, list_behind
@@ -221,9 +221,11 @@ class WriteBack:
             rebase_history(tensors[at[operand]], None if node is None else (node, slot))
         for operand, value in effects.flags:
             tensor = tensors[at[operand]]
-            tensor._grad_fn, tensor._output_nr, tensor._requires_grad = None, 0, value
-            if value:
-                share_requires_grad(tensor)
+            if tensor._grad_fn is not None:
+                end_history(tensor)
+            if tensor._requires_grad is not value:
+                tensor._requires_grad = value
+                share_requires_grad(tensor, value)
 
     def complete(self, containers: Sequence[Any], values: Sequence[Any]) -> Any:
         """Gives Tensors their gradients, fills new Tensors and containers, and returns the result."""

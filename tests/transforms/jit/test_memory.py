@@ -267,6 +267,42 @@ def test_a_step_with_views_whose_histories_may_not_be_read_is_that_of_the_plain_
     assert run(oplib.jit) == run(lambda step: step)
 
 
+WRITES_OF_VIEWS = {
+    "none": lambda row, first: None,
+    "one view": lambda row, first: row.relu_(),
+    "one view, another is read": lambda row, first: (row.mul_(2), first.grad_fn),
+    "two views": lambda row, first: (first.mul_(3), row.mul_(2)),
+    "one view, whose history is read": lambda row, first: row.mul_(2).grad_fn,
+}
+
+
+@pytest.mark.parametrize("is_written_inside", [False, True])
+@pytest.mark.parametrize("name", WRITES_OF_VIEWS)
+def test_a_view_of_a_base_that_is_detached_inside_keeps_its_history(name, is_written_inside):
+    def run(wrap):
+        leaf = oplib.tensor([[-1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+        base = leaf * 1
+        row, first = base[0], base[:, 0]
+        with oplib.no_grad():
+            constant = base[1]
+        if not is_written_inside:
+            WRITES_OF_VIEWS[name](row, first)
+
+        @wrap
+        def step():
+            if is_written_inside:
+                WRITES_OF_VIEWS[name](row, first)
+            base.detach_()
+
+        step()
+        flags = base.requires_grad, row.requires_grad, first.requires_grad
+        if name == "none":  # the history of `constant` may not be read after a write
+            flags += (constant.requires_grad,)
+        return flags, [one.tolist() for one in oplib.autograd.grad(row.sum(), leaf)]
+
+    assert run(oplib.jit) == run(lambda step: step)
+
+
 @pytest.mark.parametrize("wrap", [lambda step: step, oplib.jit], ids=["plain", "compiled"])
 def test_a_view_that_cannot_be_rebased_is_written_at_each_call(wrap):
     weight = oplib.ones(3, 2, requires_grad=True)
