@@ -66,11 +66,13 @@ def check_classes(op: str, kernel: Function, classes: str) -> Function:
     def checked(*args: Any, **kwargs: Any) -> Any:
         operands = list(_list_arrays(args))
         wanted = kwargs.get("dtype")
-        dtype = promote_operands(*operands) if wanted is None else wanted
-        if operands and classify(dtype) not in classes:
+        if not operands:
+            return kernel(*args, **kwargs)  # it refuses an empty list in its own words
+        kind = classify(promote_operands(*operands) if wanted is None else wanted)
+        if kind not in classes:
             name = _SUBMODULE.sub(r"\1.", op)
             raise UnsupportedDtypeError(
-                f"{name}: not implemented for {CLASSES[classify(dtype)]}. Got "
+                f"{name}: not implemented for {CLASSES[kind]}. Got "
                 f"{', '.join(map(describe, operands))}. Convert to what it takes "
                 f"({describe_classes(classes)}): tensor.to(dtype)."
             )

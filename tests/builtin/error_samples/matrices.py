@@ -82,6 +82,7 @@ MATRICES = [
     ),
     Refusal("einsum", "the equation does not fit the operands", "ij,jk->ik", X, X),
     Refusal("einsum", "the equation does not fit the operands", "ij,jk", X),
+    Refusal("linalg.multi_dot", "expected at least 2 tensors but got 0", []),
     Refusal("linalg.multi_dot", "expected at least 2 tensors but got 1", [X]),
     Refusal("linalg.multi_dot", "the first and the last may be vectors", [X, real(3, 2, 2)]),
     Refusal("linalg.multi_dot", "the first and the last may be vectors", [X, real(3), real(3)]),
