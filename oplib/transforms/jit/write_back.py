@@ -10,6 +10,7 @@ from oplib.autograd.array_functions.array_function import make_gather
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import Edge, TapeNode
 from oplib.autograd.recording.rebase import Overwritten, note_write, rebase_history
+from oplib.autograd.recording.view import StaleView
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.inference import InferenceStorage
 from oplib.tensor.storage.fresh import FreshStorage, get_array, make_fresh, set_array
@@ -176,8 +177,7 @@ class WriteBack:
             if others:
                 tensor.__dict__.update(others)
             if root is not None:
-                tensor._root = values[self._place(root)]
-                note_view(tensor._root, tensor)
+                _turn_into_view(tensor, values[self._place(root)])
         values += self._constants
         return values
 
@@ -250,6 +250,12 @@ def _find_edge(tensor: Tensor) -> Edge | None:
     end._retained, end.has_hooks = {0: ref(tensor)}, True
     call.ends = {**call.ends, tensor._output_nr: end}
     return end, 0
+
+
+def _turn_into_view(tensor: Tensor, root: Tensor) -> None:
+    tensor._root = root
+    if tensor.__class__ is not StaleView:  # such a view is registered when it has looked its history up
+        note_view(root, tensor)
 
 
 def _sort_attributes(new: NewTensor) -> tuple[type[Tensor], int | None, Any, dict[str, Any]]:

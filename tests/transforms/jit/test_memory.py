@@ -192,6 +192,8 @@ def test_a_view_whose_history_may_not_be_read_is_returned(wrap, is_base_returned
         assert grad.tolist() == [2.0, 2.0]
         base.detach().mul_(3)
         assert (item.tolist(), constant.tolist()) == ([6.0], [12.0])
+        base.detach_()  # reads the history of neither
+        assert item.requires_grad
 
 
 @pytest.mark.parametrize("wrap", [lambda step: step, oplib.jit], ids=["plain", "compiled"])
