@@ -13,7 +13,7 @@ from oplib.errors import ArgumentError, ArgumentOverflowError, describe
 from oplib.library.arguments.scalars import is_narrow
 from oplib.tensor.dtypes.promotion import result_type
 
-_HELD_BY_ALL = frozenset({0, 1})  # the commonest numbers; to read the dtype of a view costs more than they do
+_HELD_BY_ALL = frozenset({0, 1})  # common numbers, for which the dtype of a view need not be read
 
 
 def check_fits(op: str, tensor: Any, value: Any) -> None:

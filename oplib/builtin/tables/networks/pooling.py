@@ -180,7 +180,7 @@ def _adaptive_max_pool(rank: int, input: Any, output_size: Sequence[int]) -> tup
 def _find_even(array: Any, numbers: Any, counts: Sequence[int]) -> Any:
     """Returns the first position of the largest item of each range, for ranges of one size.
 
-    One axis after another: of several at once XLA makes a scalar loop on CPUs, five times as slow.
+    It reduces one axis at a time: XLA reduces several in a scalar loop on CPUs, five times as slow.
     """
     lead = array.ndim - len(counts)
     pairs = zip(numbers.shape, counts, strict=True)
