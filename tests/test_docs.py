@@ -73,6 +73,13 @@ def check_page(text: str, name: str) -> None:
         assert run(example.code, name, namespace) == example.output
 
 
+def run_alone(call: str) -> None:
+    """Runs a call of this module in a process of its own: the heap of all tests is large."""
+    code = f"from tests import test_docs\n{call}"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def skip_without(text: str) -> None:
     """Skips a page that needs what this machine has not."""
     if "import torch" in text and importlib.util.find_spec("torch") is None:
@@ -103,10 +110,11 @@ def keeping_log_levels():
 
 @pytest.mark.usefixtures("forget_ops")
 @pytest.mark.parametrize("page", PAGES, ids=name_page)
-def test_the_code_of_a_page_prints_what_the_page_shows(page, request):
+def test_the_code_of_a_page_prints_what_the_page_shows(page):
     skip_without(page.read_text())
     if "visual.memory(" in page.read_text():
-        request.getfixturevalue("small_heap")
+        run_alone(f"test_docs.check_page(open({str(page)!r}).read(), {str(page)!r})")
+        return
     counters.clear()  # other tests of this process have counted
     with keeping_log_levels():
         check_page(page.read_text(), str(page))
@@ -209,11 +217,16 @@ class Finder(doctest.DocTestFinder):
 
 @pytest.mark.usefixtures("forget_ops")
 @pytest.mark.parametrize("name", MODULES)
-def test_the_docstring_examples_of_a_module_are_right(name, request):
-    module = importlib.import_module(name)
+def test_the_docstring_examples_of_a_module_are_right(name):
     if name == "oplib.visual.memory":
-        request.getfixturevalue("small_heap")
-    said = io.StringIO()
+        run_alone(f"test_docs.check_docstrings({name!r})")
+    else:
+        check_docstrings(name)
+
+
+def check_docstrings(name: str) -> None:
+    """Runs the examples in the docstrings of a module."""
+    module, said = importlib.import_module(name), io.StringIO()
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     # The examples of composed functions get their import when the function is written.
     for case in Finder(exclude_empty=True).find(module, extraglobs={"oplib": oplib}):

@@ -200,7 +200,7 @@ def choose_pow(overloads: Overloads) -> OverloadChoice:
     return OverloadChoice(
         function,
         Branch(f"{{1}}.__class__ is int and {{1}} in {small}", on_int),
-        Branch(f"{{1}}.__class__ is float and {{1}} not in {small}", on_scalar),
+        Branch(f"{{1}}.__class__ is float and -8 <= {{1}} < 8 and {{1}} not in {small}", on_scalar),
         Branch(f"{when_number(0)} and {when_tensor(1)}", of_number),
         Branch(when_tensor(1), on_tensors),
     )

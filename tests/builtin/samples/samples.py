@@ -135,7 +135,7 @@ BY_NAME: dict[str, list[Sample]] = {
     "mm": [Sample((X, draw(3, 4)))],
     "fill.Scalar": [Sample((X, 1.5))],
     "fill.Tensor": [Sample((X, draw()))],
-    "copy": [Sample((X, draw(3) + 1.0)), Sample((X, draw(1, 2, 3)))],
+    "copy": [Sample((X, draw(3) + 1.0)), Sample((X, draw(1, 3)))],
 }
 
 REDUCTIONS = [
