@@ -100,7 +100,7 @@ def leaf_alone(lib):
 
 
 def twice(lib):
-    x = leaf(lib, 2)
+    x = leaf(lib, 2.0, 3.0)
     y = x * x
     return (y * y).sum(), [x], {"x": x, "y": y}
 
@@ -170,7 +170,7 @@ def retained_gradient_comes_after_hooks_registered_later(lib):
 @PROGRAMS.add
 @pytest.mark.spec("D.9")
 def captured_before_or_after(lib):
-    a = leaf(lib, 2)
+    a = leaf(lib, 2.0, 3.0)
     b = a * 3
     out = b * 4
     trace = Trace(lib)
@@ -230,7 +230,7 @@ def registered_while_running(lib):
 @PROGRAMS.add
 @pytest.mark.spec("E.3")
 def in_place_moves_the_retained_gradient_and_leaves_the_hooks(lib):
-    x = leaf(lib, 2)
+    x = leaf(lib, 2.0, 3.0)
     y = x * 3
     trace = Trace(lib)
     y.retain_grad()
@@ -257,7 +257,7 @@ def a_leaf_and_its_accumulator(lib):
 @PROGRAMS.add
 @pytest.mark.spec("000.7")
 def a_dropped_gradient(lib):
-    x, w = leaf(lib, 1), leaf(lib, 2)
+    x, w = leaf(lib, 1), leaf(lib, 2.0, 3.0)
     y = x * w
     trace = Trace(lib)
     trace.everything(x=x, w=w)
@@ -311,3 +311,28 @@ def a_hook_that_fails(lib):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_trace_is_that_of_torch(assert_agrees, name):
     assert_agrees(PROGRAMS[name])
+
+
+@pytest.mark.parametrize("are_read", [False, True])
+@pytest.mark.parametrize("names", ["", "A", "AB"])
+@pytest.mark.parametrize(("hooked", "written"), [("base", "base"), ("base", "view"), ("view", "base")])
+def test_hooks_of_a_tensor_with_a_new_history_run_for_its_new_value(
+    assert_agrees, hooked, written, names, are_read
+):
+    def program(lib):
+        trace, x = Trace(lib), leaf(lib, 2.0, 3.0)
+        base = x * 1
+        tensors = {"base": base, "view": base.view(2)}
+        if names:
+            trace.tensor("A", tensors[hooked], lambda grad: grad * 2)
+        tensors[written].mul_(3)
+        results = [tensors["view"].clone()] if are_read else []
+        tensors[hooked].grad_fn  # noqa: B018  torch 2.13 crashes where nobody has read it
+        trace.tensor("B", tensors[hooked], lambda grad: grad * 5)
+        if names == "AB":
+            trace.tensor("C", tensors[hooked], lambda grad: grad * 7)
+        results.append(tensors["view"] * tensors["base"])
+        sum(result.sum() for result in results).backward()
+        return [trace.lines, x.grad]
+
+    assert_agrees(program)

@@ -105,7 +105,8 @@ class Program:
 
     def hook(self, name, place):
         tensor = self.pick(place)
-        if tensor.requires_grad:
+        # torch 2.13 crashes if the base of a view was written and nobody has read its history since.
+        if tensor.requires_grad and (tensor.is_leaf or tensor.grad_fn is not None):
             position = len(self.trace)
             tensor.register_hook(
                 lambda grad: (self.trace.append((position, grad.detach().clone())), HOOKS[name](grad))[1]

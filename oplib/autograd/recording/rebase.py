@@ -20,7 +20,7 @@ from oplib.tensor.views import Chain, Starts, mark_stale
 
 from .formula_node import call_recorded
 from .origins import enter_node
-from .view import StaleView, refresh_history
+from .view import StaleView, refresh_history, take_over
 from .view_node import make_tape_function, with_starts, with_starts_first
 
 _new: Any = object.__new__
@@ -63,24 +63,6 @@ def note_write(tensor: Tensor) -> None:
     root = tensor if tensor._root is None else tensor._root
     if root._restricted_views is not None:
         mark_stale(root, StaleView, restricted_only=True)
-
-
-def take_over(tensor: Tensor, edge: Edge) -> None:
-    """Gives a tensor another edge.
-
-    Registered hooks stay with the gradient of the old value. A retained gradient belongs to the tensor, and
-    so to the new value.
-    """
-    before: Any = tensor._grad_fn
-    node, slot = edge
-    if before is not None and tensor._retains_grad:
-        before.stop_retaining(tensor._output_nr)
-    tensor._requires_grad = True
-    tensor._grad_fn = node
-    tensor._output_nr = slot
-    tensor._backward_hooks = None
-    if tensor._retains_grad:
-        node.retain_grad(tensor)
 
 
 class Overwritten(TapeNode):

@@ -14,6 +14,7 @@ from typing import Any
 from oplib.autograd.array_functions.array_function import ArrayFunction
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.creation import tell_creation
+from oplib.autograd.nodes.node import Edge
 from oplib.autograd.tangents import find_tangent
 from oplib.errors import AutogradError
 from oplib.modes import ModeState, modes
@@ -299,19 +300,31 @@ def refresh_history(view: Tensor) -> None:
     note_view(root, view)
     if own is None and not root._requires_grad:
         return
-    if own is not None and view._retains_grad:
-        own.stop_retaining(view._output_nr)
     storage: Any = view._storage
     chain, starts, _ = storage.path
     node = make_view_node(root, chain, starts, storage.spec.dtype)
     number_node(node, modes.state)
     inherit_origin(node, root._grad_fn)  # the place of the write, whoever reads the history
-    view._requires_grad = True
-    view._grad_fn = node
-    view._output_nr = 0
-    if view._retains_grad:
-        node.retain_grad(view)
+    take_over(view, (node, 0))
     tell_creation(node)
+
+
+def take_over(tensor: Tensor, edge: Edge) -> None:
+    """Gives a tensor another edge.
+
+    Registered hooks stay with the gradient of the old value. A retained gradient belongs to the tensor, and
+    so to the new value.
+    """
+    before: Any = tensor._grad_fn
+    node, slot = edge
+    if before is not None and tensor._retains_grad:
+        before.stop_retaining(tensor._output_nr)
+    tensor._requires_grad = True
+    tensor._grad_fn = node
+    tensor._output_nr = slot
+    tensor._backward_hooks = None
+    if tensor._retains_grad:
+        node.retain_grad(tensor)
 
 
 def has_lost_history(tensor: Tensor) -> bool:

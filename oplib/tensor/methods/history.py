@@ -209,9 +209,9 @@ class TensorHistory(Generic[TensorT]):
             )
         require_parameters(hook, "register_hook: the hook", "grad")
         refuse_outside(cast("TensorSlots", self), "register_hook")
+        node = self._grad_fn or (self._accumulator and self._accumulator())  # a new history has no hooks yet
         if self._backward_hooks is None:
             self._backward_hooks = OrderedDict()
-            node = self._grad_fn or (self._accumulator and self._accumulator())
             if node is not None:
                 node._register_hook_dict(self)
         handle = RemovableHandle(self._backward_hooks)
