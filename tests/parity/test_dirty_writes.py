@@ -14,6 +14,8 @@ import torch
 import oplib
 from oplib.errors import AutogradError
 
+from .programs import make_function
+
 POINT = [0.5, 1.5]
 
 
@@ -123,3 +125,23 @@ def test_a_write_that_is_not_declared_is_refused_where_jax_would_lose_it(write: 
         AutogradError, match=r"Write: forward writes into an argument .* ctx\.mark_dirty\(x\)"
     ):
         WORLDS[world](make_program(oplib, write, "recorded", marked=False))
+
+
+def test_a_refused_history_of_another_argument_leaves_a_dirty_one_as_it_was(assert_agrees):
+    def program(lib):
+        def forward(ctx, x, y):
+            x.add_(1)
+            ctx.mark_dirty(x)
+            return x
+
+        function = make_function(lib, forward, lambda ctx, g: (g, None))
+        base = lib.tensor([0.5, 2.0], requires_grad=True) * 1
+        with lib.no_grad():
+            view = base.view(2)
+        base.mul_(2)  # so the history of the view may not be read
+        written = base * 3
+        with pytest.raises(RuntimeError, match="no_grad"):
+            function.apply(written, view)
+        return written, written._version
+
+    assert_agrees(program)

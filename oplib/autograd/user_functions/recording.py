@@ -9,10 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.array_functions.array_function import has_gradient
-from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.creation import tell_creation
 from oplib.autograd.nodes.gradient_representation import ARRAYS, is_array_class
-from oplib.autograd.nodes.node import TapeNode
+from oplib.autograd.nodes.node import Edge, TapeNode
 from oplib.autograd.recording.origins import note_origin
 from oplib.autograd.saved.saved_tensor import SavedTensor
 from oplib.errors import AutogradError
@@ -59,7 +58,7 @@ def finish_call(
     result: Any,
     inputs: Sequence[Tensor],
     *,
-    number: int | None = None,
+    history: tuple[tuple[Edge | None, ...], int] | None = None,
     tangents: Sequence[Tensor | None] | None = None,
 ) -> Any:
     """Makes the ctx the node of the outputs, and returns these in the structure of the result.
@@ -68,7 +67,7 @@ def finish_call(
         ctx: the ctx of the call.
         result: what forward has returned.
         inputs: the Tensors among the arguments.
-        number: the sequence number of the node; None if the call is not recorded.
+        history: the edges and the sequence number of the node; None if the call is not recorded.
         tangents: the tangents of ``inputs``; None if the call carries none.
 
     Raises:
@@ -86,16 +85,16 @@ def finish_call(
         leaves = result if several else (result,)
         leaves, specs = flatten_values(leaves) if cls._takes_trees else (leaves, specs)
         ctx._output_specs = specs
-    if number is not None:
-        ctx.edges, ctx.sequence_nr = tuple(map(gradient_edge, inputs)), number
+    if history is not None:
+        ctx.edges, ctx.sequence_nr = history
         check_saved(ctx.to_save, "save_for_backward", in_graph=True)
         if cls._is_users:
             note_constants(ctx, (*inputs, *leaves))
         note_origin(ctx, state)
-    outputs = attach_outputs(ctx, leaves, inputs, recording=number is not None)
+    outputs = attach_outputs(ctx, leaves, inputs, recording=history is not None)
     if ctx.output_grad_dtypes is not None:
         _check_grad_dtypes(ctx, outputs)
-    if number is not None:
+    if history is not None:
         ctx.input_metadata = tuple(
             [
                 output._storage.array.aval

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, ClassVar
 
+from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.gradient_representation import is_array_class
 from oplib.autograd.tangents import find_tangents
 from oplib.errors import AutogradError, GradientTypeError, MissingRuleError
@@ -212,13 +213,13 @@ class Function(metaclass=FunctionMeta):
         ctx._tensor_flags, ctx._argument_count, ctx._argument_specs = flags, len(values), specs
         state = modes.state
         tangents = None if state.dual_level is None else find_tangents(inputs)
-        number = None
+        history = None
         if state.grad_enabled and True in needs and not state.inference:
-            number = state.sequence_nr
-            state.sequence_nr += 1
+            edges = tuple(map(gradient_edge, inputs))  # before forward, which may write: this may refuse
+            history, state.sequence_nr = (edges, state.sequence_nr), state.sequence_nr + 1
         # JAX differentiates the body of a control flow function, so there JAX gets the rule of each call.
-        is_on_tape = number is not None and state.region is None
-        if not is_on_tape and cls._is_users and tangents is None and are_traced(inputs):
+        is_off = history is None or state.region is not None
+        if is_off and cls._is_users and tangents is None and are_traced(inputs):
             return upcalls.apply_as_op(cls, args, keywords)
         # Without calls: their frames would be a part of the cost of each Function.
         before = state.grad_enabled, state.forward_enabled
@@ -229,7 +230,7 @@ class Function(metaclass=FunctionMeta):
         finally:
             state.watchers += (state.dual_level is not None) * (before[1] - state.forward_enabled)
             state.grad_enabled, state.forward_enabled = before
-        return finish_call(ctx, result, inputs, number=number, tangents=tangents)
+        return finish_call(ctx, result, inputs, history=history, tangents=tangents)
 
     @classmethod
     def _apply_first(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
