@@ -218,8 +218,8 @@ class Function(metaclass=FunctionMeta):
             edges = tuple(map(gradient_edge, inputs))  # before forward, which may write: this may refuse
             history, state.sequence_nr = (edges, state.sequence_nr), state.sequence_nr + 1
         # JAX differentiates the body of a control flow function, so there JAX gets the rule of each call.
-        is_off = history is None or state.region is not None
-        if is_off and cls._is_users and tangents is None and are_traced(inputs):
+        is_off_tape = history is None or state.region is not None
+        if is_off_tape and cls._is_users and tangents is None and are_traced(inputs):
             return upcalls.apply_as_op(cls, args, keywords)
         # Without calls: their frames would be a part of the cost of each Function.
         before = state.grad_enabled, state.forward_enabled

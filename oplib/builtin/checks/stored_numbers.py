@@ -13,7 +13,8 @@ from oplib.errors import ArgumentError, ArgumentOverflowError, describe
 from oplib.library.arguments.scalars import is_narrow
 from oplib.tensor.dtypes.promotion import result_type
 
-_HELD_BY_ALL = frozenset({0, 1})  # common numbers, for which the dtype of a view need not be read
+LEAST = 8
+"""Every dtype holds the numbers that are nearer to 0: for these the dtype of a view need not be read."""
 
 
 def check_fits(op: str, tensor: Any, value: Any) -> None:
@@ -30,7 +31,7 @@ def check_fits(op: str, tensor: Any, value: Any) -> None:
     Raises:
         ArgumentOverflowError: the number is outside the range, or complex for a real dtype.
     """
-    if not isinstance(value, (int, float, complex)) or value in _HELD_BY_ALL:
+    if not isinstance(value, (int, float, complex)) or (abs(value) < LEAST and not value.imag):
         return
     dtype = getattr(tensor, "dtype", None)
     if dtype is None:

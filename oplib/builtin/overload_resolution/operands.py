@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from jax.core import Tracer
 
-from oplib.builtin.checks.stored_numbers import check_factor, check_fits, check_numbers_fit
+from oplib.builtin.checks.stored_numbers import LEAST, check_factor, check_fits, check_numbers_fit
 from oplib.builtin.composed.data_dependent import find_indices
 from oplib.builtin.rows.choice import OverloadChoice
 from oplib.builtin.rows.row import Function
@@ -48,7 +48,7 @@ def take_quotient_operand(value: Any) -> Any:
 
 def when_small(index: int) -> str:
     """Returns the test of whether a parameter is a Python number that every dtype holds."""
-    return f"{when_number(index)} and -8 <= {{{index}}} < 8"
+    return f"{when_number(index)} and {-LEAST} < {{{index}}} < {LEAST}"
 
 
 def choose_comparison(name: str, overloads: Overloads) -> OverloadChoice:
@@ -200,7 +200,7 @@ def choose_pow(overloads: Overloads) -> OverloadChoice:
     return OverloadChoice(
         function,
         Branch(f"{{1}}.__class__ is int and {{1}} in {small}", on_int),
-        Branch(f"{{1}}.__class__ is float and -8 <= {{1}} < 8 and {{1}} not in {small}", on_scalar),
+        Branch(f"{{1}}.__class__ is float and {when_small(1)} and {{1}} not in {small}", on_scalar),
         Branch(f"{when_number(0)} and {when_tensor(1)}", of_number),
         Branch(when_tensor(1), on_tensors),
     )
@@ -247,8 +247,7 @@ def choose_fill(overloads: Overloads) -> OverloadChoice:
         value = take_operand(value)
         return (on_number if isinstance(value, NUMBERS) else on_tensor).call(input, value)
 
-    does_fit = 'check_fits("fill", {0}, {1}) is None'  # else it raises
-    return OverloadChoice(function, Branch(f"{when_number(1)} and {does_fit}", on_number))
+    return OverloadChoice(function, Branch(when_small(1), on_number))
 
 
 def choose_copy(overloads: Overloads) -> OverloadChoice:

@@ -84,7 +84,7 @@ def mark_stale(root: Any, stale: type, *, restricted_only: bool) -> None:
 
 
 def share_requires_grad(root: Any, value: bool, creation: int | None = None) -> None:
-    """Gives the views of a root that are leaves, as all of a root without grad, its new ``requires_grad``."""
+    """Gives the views of a root its new ``requires_grad`` if they have no history."""
     for view in take_views(root):
         if view._grad_fn is None:
             view._requires_grad = value
