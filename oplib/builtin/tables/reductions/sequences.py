@@ -54,7 +54,8 @@ def _integrate(op: str, add: Any, y: Any, x: Any = None, *, dx: Any = 1, dim: in
     return in_single(partial(add, axis=axis))(sums * dx * 0.5)
 
 
-_ENDS = np.array([[0, 1, 2], [-1, -2, -3]])
+# JAX remembers an array of 64 bits that it traced, and takes it wrongly once x64 is switched.
+_ENDS = np.array([[0, 1, 2], [-1, -2, -3]], np.int32)
 
 
 def _find_slopes(self: Any, spacing: Any, dim: int, edge_order: int) -> Any:
