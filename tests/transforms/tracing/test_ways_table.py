@@ -160,3 +160,5 @@ def test_a_row_says_what_happens(row, place, tmp_path):
     expected = program.function(x).tolist()
     assert expected != first
     assert step(x).tolist() == (expected if row.outcome == "noticed" else first)
+    if "space" in program.scope:
+        program.scope["space"]._destroy()
