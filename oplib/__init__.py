@@ -29,7 +29,7 @@ with collecting_later():
     from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
     from .autograd.engine.backward_and_grad import run_tensor_backward
     from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
-    from .autograd.recording.view import fit_gradients, view_alike
+    from .autograd.recording.view import fit_gradients, share_requires_grad, view_alike
     from .builtin.checks.conditions import (
         _check as _check,
         _check_index as _check_index,
@@ -88,6 +88,7 @@ upcalls.fill(
         "mark_inference": mark_inference,
         "refresh": library.refresh,
         "run_backward": run_tensor_backward,
+        "share_requires_grad": share_requires_grad,
         "view_alike": view_alike,
     },
     made_when_asked=_ChainMap(_registry.UPCALLS, _late_upcalls),  # pyright: ignore[reportArgumentType]  it is only read
@@ -101,6 +102,7 @@ del (
     import_together,
     mark_inference,
     run_tensor_backward,
+    share_requires_grad,
     start,
     upcalls,
     view_alike,

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+import oplib
+
 from .programs import shaped_leaf
 
 VIEWS = {
@@ -137,14 +139,59 @@ def test_who_shares_a_version_shares_it_as_in_torch(assert_agrees):
     assert_agrees(program)
 
 
-def test_a_view_of_what_begins_to_require_grad_is_a_leaf_of_its_own(assert_agrees):
+WRITES_BESIDE = {
+    "the view": lambda x, view: view[0].mul_(2),
+    "its base": lambda x, view: x.mul_(2),
+    "another view": lambda x, view: x[1:].mul_(2),
+    "an alias": lambda x, view: x.detach().mul_(2),
+}
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+@pytest.mark.parametrize("write", WRITES_BESIDE)
+def test_a_view_of_what_begins_to_require_grad_has_its_history(assert_agrees, write, is_later):
     def program(lib):
-        x = lib.ones(3)
-        view = x[0]
+        x = lib.arange(4.0) + 0
+        view = x[:3]
+        inner = view[::2]
+        if not is_later:
+            WRITES_BESIDE[write](x, view)
         x.requires_grad_()
-        return view.requires_grad, view.is_leaf, view.grad_fn, (view * 2).requires_grad
+        if is_later:
+            with lib.no_grad():
+                WRITES_BESIDE[write](x, view)
+        flags = [(one.requires_grad, one.is_leaf) for one in (view, inner)]
+        (view.sum() + (inner * inner).sum()).backward()
+        return flags, x, x.grad
 
     assert_agrees(program)
+
+
+def test_a_view_of_what_begins_to_require_grad_follows_its_flag(assert_agrees):
+    def program(lib):
+        x = lib.ones(3)
+        view, own, pieces = x[0], x[:2], x.split(1)
+        own.requires_grad_()
+        with lib.no_grad():
+            made_without = x[1:]
+        flags = []
+        for value in (True, False, True):
+            x.requires_grad_(value)
+            flags.append([one.requires_grad for one in (view, own, made_without, *pieces)])
+        own.sum().backward()
+        return flags, own.is_leaf, own.grad, x.grad, [one.is_leaf for one in (made_without, *pieces)]
+
+    assert_agrees(program)
+
+
+def test_a_view_has_the_history_of_its_base_if_nothing_is_written():
+    x = oplib.arange(4.0)
+    view = x[1:3]
+    x.requires_grad_()
+    (view * view).sum().backward()
+    assert not view.is_leaf
+    assert x.grad is not None
+    assert x.grad.tolist() == [0.0, 2.0, 4.0, 0.0]
 
 
 def test_hooks_stay_with_the_old_value_and_retained_gradients_move_on(assert_agrees):

@@ -105,6 +105,18 @@ class Difference(AssertionError):
         self.kind = kind
 
 
+def has_later_history(theirs: Any, mine: Any) -> bool:
+    """Whether a view is a leaf in torch only, which requires grad as its base does."""
+    (facts, _), (other_facts, _) = theirs, mine
+    return any(
+        facts[name]["is a view"]
+        and facts[name]["requires_grad"]
+        and facts[name]["is_leaf"]
+        and other_facts[name]["is_leaf"] is False
+        for name in {*facts["names"]} & {*other_facts["names"]}
+    )
+
+
 def compare(theirs: Any, mine: Any, shaken: Any = None, *, left_out: Sequence[str] = ()) -> None:
     """Raises Difference where two descriptions differ; numbers that rounding moves far are left out."""
     (facts, arrays), (other_facts, other_arrays) = theirs, mine

@@ -286,6 +286,20 @@ StaleView.__module__ = Tensor.__module__
 register_kind(StaleView, "oplib.StaleView")
 
 
+def share_requires_grad(leaf: Tensor, value: bool) -> None:
+    """Makes the views of a leaf follow its new ``requires_grad``.
+
+    They look up their history when it is next read. A view whose history may not be rebased is a leaf too.
+    """
+    for view in take_views(leaf, restricted_only=not value):
+        if view._grad_fn is None and view._creation:
+            view._requires_grad = value
+        elif not view._requires_grad:
+            change_class(view, StaleView)
+            continue  # it is registered when it has looked its history up
+        note_view(leaf, view)
+
+
 def refresh_history(view: Tensor) -> None:
     """Gives a stale view the current history of its root.
 

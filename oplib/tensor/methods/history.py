@@ -13,7 +13,7 @@ from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.hooks import RemovableHandle, require_parameters
 from oplib.tensor.storage.escape import refuse_escape, refuse_outside
 from oplib.tensor.storage.tensor_slots import TensorSlots, TensorT
-from oplib.tensor.views.lineage import share_requires_grad
+from oplib.tensor.upcalls import upcalls
 from oplib.tracebacks import find_user_level
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class TensorHistory(Generic[TensorT]):
                 f"Got {describe(self._storage.array)}. Convert it first: tensor.to(oplib.float32)."
             )
         self._requires_grad = value
-        share_requires_grad(self, value)
+        upcalls.share_requires_grad(self, value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Sets ``requires_grad`` in place and returns the tensor.

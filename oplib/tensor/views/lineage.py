@@ -83,14 +83,6 @@ def mark_stale(root: Any, stale: type, *, restricted_only: bool) -> None:
         change_class(view, stale)
 
 
-def share_requires_grad(root: Any, value: bool, creation: int | None = None) -> None:
-    """Gives the views of a root its new ``requires_grad`` if they have no history."""
-    for view in take_views(root):
-        if view._grad_fn is None:
-            view._requires_grad = value
-        note_view(root, view, creation)
-
-
 def end_history(root: Any) -> None:
     """Makes a root a leaf that does not require grad, whose views keep their histories.
 
@@ -101,7 +93,10 @@ def end_history(root: Any) -> None:
     if written is not None and (view := written()) is not None:
         view._grad_fn  # noqa: B018  it looks its history up
     # From now on a write without history changes those of the views too.
-    share_requires_grad(root, False, Creation.NO_GRAD)
+    for view in take_views(root):
+        if view._grad_fn is None:
+            view._requires_grad = False
+        note_view(root, view, Creation.NO_GRAD)
     root._grad_fn = None
     root._output_nr = 0
     root._requires_grad = False

@@ -193,7 +193,11 @@ class Collector:
             return  # it looks its history up
         node = attributes.get("_grad_fn")
         if node is not None and not isinstance(node, Boundary):
-            if tensor._root is None or tensor._root._grad_fn is None:  # else the root tells it
+            root = tensor._root
+            is_told = (
+                root is not None and (root._grad_fn or before.get("_grad_fn") is None) and root._requires_grad
+            )
+            if not is_told:  # by its root
                 effects.histories.append((number, self.add_live(tensor)))
         elif tensor._requires_grad != before.get("_requires_grad", False) or (
             node is None and before.get("_grad_fn") is not None

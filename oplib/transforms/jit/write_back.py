@@ -10,12 +10,12 @@ from oplib.autograd.array_functions.array_function import make_gather
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import Edge, TapeNode
 from oplib.autograd.recording.rebase import Overwritten, note_write, rebase_history
-from oplib.autograd.recording.view import StaleView
+from oplib.autograd.recording.view import StaleView, share_requires_grad
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.inference import InferenceStorage
 from oplib.tensor.storage.fresh import FreshStorage, get_array, make_fresh, set_array
 from oplib.tensor.views import AliasStorage, note_view
-from oplib.tensor.views.lineage import end_history, share_requires_grad
+from oplib.tensor.views.lineage import end_history
 from oplib.tensor.views.view_storage import make_view_storage
 from oplib.transforms.tracing.entries import put_entry
 from oplib.transforms.tracing.observed_tensor import list_aliases, list_behind
