@@ -51,6 +51,19 @@ def test_where_a_result_is_written_it_has_the_dtype_of_the_place(assert_agrees, 
     assert_agrees(program)
 
 
+@pytest.mark.parametrize("name", ["sum", "prod", "cumsum", "cumprod"])
+@pytest.mark.parametrize("kind", ["float32", "float16", "int8", "bool"])
+def test_sums_and_products_are_computed_in_the_dtype_of_out(assert_agrees, name, kind):
+    if name.startswith("cum") and kind == "bool":
+        pytest.skip("there are none of bools")
+
+    def program(lib):
+        x = lib.tensor([2**30 + 1] * 3, dtype=lib.int32)  # an int32 would not hold the result
+        return getattr(lib, name)(x, 0, out=lib.zeros(0, dtype=getattr(lib, kind)))
+
+    assert_agrees(program)
+
+
 def test_nothing_is_recorded_with_out(assert_agrees):
     assert_agrees(lambda lib: lib.add(shaped_leaf(lib, 3), 1, out=lib.zeros(3)))
 

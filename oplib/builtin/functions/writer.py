@@ -20,6 +20,9 @@ from .examples import add_example
 from .specification import FunctionSpec
 
 _OUT = {"out": "a tensor that the result is written into and that is returned, or a tuple; by default None."}
+_IN_DTYPE_OF_OUT = frozenset(("sum", "prod", "cumsum", "cumprod"))
+"""The functions that compute in the dtype of ``out=`` where no other is given, so that no integer wraps."""
+_DTYPE_OF_OUT = "dtype=dtype or getattr(out, 'dtype', None)"
 
 
 def emit_function(
@@ -52,7 +55,8 @@ def emit_function(
         lines.append(line)
         namespace |= used
     if out:
-        lines.append(_render_out(parameters, exact=exact_out, has_gradient=has_gradient))
+        line = _render_out(parameters, exact=exact_out, has_gradient=has_gradient)
+        lines.append(line.replace("dtype=dtype", _DTYPE_OF_OUT) if spec.name in _IN_DTYPE_OF_OUT else line)
         namespace |= {"__write_out": write_out, "__name": spec.name}
         rest.insert(0, Parameter("out", Parameter.KEYWORD_ONLY, default=None))
     if may_sort:
