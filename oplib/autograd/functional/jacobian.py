@@ -232,7 +232,7 @@ def _make_basis(tensors: Tensors) -> list[Any]:
 def _iterate_units(tensor: Tensor) -> Iterator[Tensor]:
     """Yields the unit vectors of one tensor. JAX makes some of them at once."""
     array, total = tensor._storage.array, _count_items(tensor)
-    count = max(1, _MOST_AT_ONCE // max(1, total))
+    count = 1 + _MOST_AT_ONCE // (1 + total)
     for start in range(0, total, count):
         rows = np.eye(min(count, total - start), total, start, dtype=array.dtype)
         yield from map(box, jnp.array(rows.reshape(-1, *array.shape), device=find_other_device(array)))

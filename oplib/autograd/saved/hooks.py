@@ -40,7 +40,7 @@ KEEP_VALUES = HookPair(lambda tensor: box(tensor._storage.array), lambda kept: k
 def active_pairs() -> tuple[HookPair, ...]:
     """Returns the pairs for a tensor saved now, in order. Often it is the innermost pair alone."""
     pairs = modes.state.hook_pairs
-    return pairs[::-1] if len(pairs) > 1 and pairs[-1].compose else pairs[-1:]
+    return pairs[::-1] if pairs and pairs[-1].compose else pairs[-1:]
 
 
 def make_pair(pack: object, unpack: object, *, compose: bool = False, caller: str) -> HookPair:

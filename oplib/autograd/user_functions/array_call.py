@@ -26,13 +26,6 @@ from .trees import flatten_values, pack_result, unflatten_values
 from .vmap import call_own_rule, uses_own_rule
 
 _new: Any = object.__new__
-_NOTED = frozenset(f"{part}_{fact}" for part in ("_argument", "_output") for fact in ("count", "specs")) | {
-    "needs_input_grad",
-    "output_grad_dtypes",
-    "_tensor_flags",
-    "_result",
-}
-"""What a call notes on its ctx: no arrays are in it."""
 
 
 class Mold:
@@ -83,11 +76,9 @@ class HeldContext:
 
     def __init__(self, ctx: BackwardCFunction) -> None:
         self._class = type(ctx)
-        self._fixed = {name: value for name, value in vars(ctx).items() if name in _NOTED}
         check_saved(vars(ctx).get("to_save", ()), "save_for_backward")
-        held = {name: value for name, value in vars(ctx).items() if name not in _NOTED}
-        self._names = tuple(held)
-        self._mold = Mold(held.values())
+        self._names = tuple(vars(ctx))
+        self._mold = Mold(vars(ctx).values())
         operands = self._mold.take_operands()
         self._are_boxed = [isinstance(value, Tensor) for value in operands]
         self.arrays: list[Any] = list(map(_unbox, operands))
@@ -107,7 +98,7 @@ class HeldContext:
         pairs = zip(arrays, self._are_boxed, strict=True)
         values = self._mold.fill([ARRAYS.box(array) if boxed else array for array, boxed in pairs])
         ctx = _new(self._class)
-        vars(ctx).update(zip(self._names, values, strict=True), **self._fixed)
+        vars(ctx).update(zip(self._names, values, strict=True))
         result: Mold = vars(ctx).pop("_result")
         saved = [None if value is None else value._storage.array for value in vars(ctx).pop("to_save", ())]
         ctx._saved = tuple([array if array is None else _save(array) for array in saved])

@@ -284,8 +284,7 @@ class Carrier:
             return mark_results(call, bind_jaxpr(jaxpr)(*primals))
         if record.derivative.forward is not None:
             wanted = tuple(has_gradient(jax.typeof(value).dtype) for value in primals)
-            due = () if levels else tuple(map(_forget_placement, jaxpr.out_avals))
-            return self.run_forward(call, wanted, primals, levels=levels, due=due)[0]
+            return self.run_forward(call, wanted, primals, levels=levels)[0]
         return self._inline(call, levels, jaxpr, primals)
 
     def _inline(self, call: BoundCall, levels: Levels, jaxpr: Any, primals: Any) -> list[Any]:

@@ -401,9 +401,8 @@ def list_number_options(function: Callable[..., Any], signature: inspect.Signatu
 
 
 def _find_overload(called: Any) -> OpOverload | None:
-    """Returns the overload that a call reaches; None where the arguments decide, and for no op."""
+    """Returns the overload that a call reaches, or the first that it may reach; None for no op."""
     if isinstance(called, OpOverloadPacket):
-        overloads = called.overloads()
-        return getattr(called, overloads[0]) if len(overloads) == 1 else None
+        return getattr(called, called.overloads()[0])
     overload = getattr(called, "_opoverload", called)  # the op that custom_op returns
     return overload if isinstance(overload, OpOverload) else None

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from jax.ad_checkpoint import checkpoint_name, print_saved_residuals
 
+from oplib.errors import ResultError
 from oplib.library import custom_op
 from oplib.library.registration.registry import registry
 
@@ -136,6 +137,14 @@ def test_derivatives_are_those_without_a_checkpoint(name: str, kind: str, mapped
     found = differentiate(op, lambda f: jax.checkpoint(f, policy=policy))
     expected = differentiate(function, lambda f: f)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6), found, expected)
+
+
+def test_a_forward_that_returns_another_shape_than_the_kernel_is_refused() -> None:
+    op = custom_op("remat::op", kernel)
+    op.register_autograd(lambda ctx, g: (g, g), forward=lambda ctx, x, w: kernel(x, w)[0])
+    run = jax.checkpoint(op, policy=POLICIES.everything_saveable)
+    with pytest.raises(ResultError, match="remat::op: forward and the kernel return different results"):
+        jax.grad(lambda x: run(x, W).sum())(X)
 
 
 @KINDS

@@ -308,14 +308,15 @@ def test_a_float_option_of_an_op_is_compiled_in_and_an_operand_is_not():
 
 
 @pytest.mark.parametrize(("operand", "compilations"), [([], 4), (["factor"], 2), (["factor", "shift"], 1)])
-def test_the_schema_of_a_custom_op_says_which_floats_are_operands(operand, compilations):
+def test_the_schema_of_a_custom_op_says_which_floats_are_operands(forget_ops, operand, compilations):
     def scale(x: jax.Array, factor: float, shift: float = 1.0) -> jax.Array:
         return x * factor + shift
 
-    compiled = oplib.jit(oplib.custom_op(scale, operand=operand))
-    found = [compiled(oplib.ones(1), a, b).item() for a in (2.0, 3.0) for b in (0.5, 0.25)]
-    assert found == [2.5, 2.25, 3.5, 3.25]
-    assert compiled.compilations == compilations
+    for op in (oplib.custom_op("jit_tests::scale", scale, operand=operand), oplib.ops.jit_tests.scale):
+        compiled = oplib.jit(op)
+        found = [compiled(oplib.ones(1), a, b).item() for a in (2.0, 3.0) for b in (0.5, 0.25)]
+        assert found == [2.5, 2.25, 3.5, 3.25]
+        assert compiled.compilations == compilations
 
 
 class Layer:
