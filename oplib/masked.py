@@ -22,7 +22,7 @@ from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.promotion import is_integral
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import read_known
-from oplib.errors import ArgumentValueError, DimensionError, describe
+from oplib.errors import ArgumentValueError, DimensionError, describe, frame_error
 from oplib.tensor import default_int_dtype, get_default_dtype
 from oplib.tensor.dtypes.rules import INTEGRAL
 from oplib.torch_names import make_dir as _make_dir
@@ -104,7 +104,10 @@ def _highest(dtype: Any) -> Any:
 
 def _find_axes(x: Any, dim: Any) -> list[int]:
     dims = [dim] if isinstance(dim, int) else dim or range(x.ndim)
-    return [find_dim("masked", x.ndim, axis) for axis in dims]
+    try:
+        return [find_dim(x.ndim, axis) for axis in dims]
+    except DimensionError as error:
+        raise frame_error(error, "masked", [("input", x), ("dim", dim)]) from None
 
 
 # Over dims --------------------------------------------------------------------------------------------------

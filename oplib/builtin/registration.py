@@ -22,7 +22,7 @@ NAMESPACE = "oplib"
 
 def frame(row: Row, kernel: Function) -> Function:
     """Wraps a kernel so that it refuses dtypes, and so that its errors name the call and its arguments."""
-    checked = check_classes(row.op, kernel, row.dtypes)
+    checked = check_classes(kernel, row.dtypes)
 
     @functools.wraps(kernel)
     def framed(*args: Any, **kwargs: Any) -> Any:

@@ -142,7 +142,7 @@ def repeat_interleave(
         return box_like(input, np.repeat(np.arange(counts.size), counts))
     if counts.dtype.kind not in "iu":
         raise ArgumentError("repeats has to be int32 or int64", "Convert it.")
-    find_dim("repeat_interleave", input.ndim, 0 if dim is None else dim)
+    find_dim(input.ndim, 0 if dim is None else dim)
     whole, dim = (ops.reshape(input, (-1,)), 0) if dim is None else (input, dim)
     length = whole.shape[dim]
     if counts.size not in (1, length):
@@ -204,7 +204,7 @@ def unique(
     """
     values = read_values("unique", input)
     if dim is not None:
-        check_unselected(values, find_dim("unique", values.ndim, dim))
+        check_unselected(values, find_dim(values.ndim, dim))
     found, inverse, counts = np.unique(
         values, return_inverse=True, return_counts=True, axis=dim, equal_nan=False
     )

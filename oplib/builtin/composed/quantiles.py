@@ -79,7 +79,7 @@ def _find(op: str, input: Any, q: Any, dim: int | None, keepdim: bool, interpola
     if parts is not None and not ((parts >= 0) & (parts <= 1)).all():
         found = np.atleast_1d(parts).tolist()
         raise ArgumentError(f"{op}: q values must be in the range [0, 1]. Got {found}. Divide them.")
-    axis = find_dim(op, input.ndim, 0 if dim is None else dim)
+    axis = find_dim(input.ndim, 0 if dim is None else dim)
     if 0 in (input.shape if dim is None else input.shape[axis : axis + 1]):
         raise ArgumentError("input tensor must be non-empty", "Pass some items.")
     if isinstance(q, Tensor) and interpolation != "linear":  # the result is a step function of q

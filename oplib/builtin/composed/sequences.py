@@ -128,7 +128,7 @@ def gradient(input: Any, *, spacing: Any = None, dim: Any = None, edge_order: in
         (tensor([1.0000, 1.5000, 3.0000, 4.0000]),)
     """
     dims = range(input.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
-    axes = [find_dim("gradient", input.ndim, number) for number in dims]
+    axes = [find_dim(input.ndim, number) for number in dims]
     if len(set(axes)) < len(axes) or edge_order not in (1, 2):
         raise ArgumentError("each dim is named once, and edge_order is 1 or 2", "Name different dims.")
     if any(input.shape[axis] <= edge_order for axis in axes):

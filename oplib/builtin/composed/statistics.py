@@ -89,7 +89,7 @@ def unique_consecutive(
         (tensor([3, 1, 3]), tensor([2, 1, 1]))
     """
     values = read_values("unique_consecutive", input)
-    axis = 0 if dim is None else find_dim("unique_consecutive", values.ndim, dim)
+    axis = 0 if dim is None else find_dim(values.ndim, dim)
     if dim is not None:
         check_unselected(values, axis)
     rows = values.reshape(-1) if dim is None else values

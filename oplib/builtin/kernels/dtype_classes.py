@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ import jax
 import numpy as np
 
 from oplib.builtin.rows.row import Function
-from oplib.errors import UnsupportedDtypeError, describe
+from oplib.errors import UnsupportedDtypeError
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL
 
@@ -19,7 +18,6 @@ from .promotion import promote_operands
 
 CLASSES = {"b": "bool", "i": "int", "h": "half", "f": "float", "c": "complex"}
 ALL = "".join(CLASSES)
-_SUBMODULE = re.compile("^(linalg|fft|special)_")
 _WIDE = frozenset({dtypes.float32, dtypes.float64})
 
 
@@ -49,13 +47,12 @@ def describe_classes(classes: str) -> str:
     return "all" if set(ALL) <= set(classes) else ", ".join(CLASSES[letter] for letter in classes)
 
 
-def check_classes(op: str, kernel: Function, classes: str) -> Function:
+def check_classes(kernel: Function, classes: str) -> Function:
     """Wraps a kernel so that it refuses a dtype: the common dtype of its operands, or its argument ``dtype``.
 
     Keyword-only number arguments are not considered: they have the dtype of the result.
 
     Args:
-        op: the op's name, for errors.
         kernel: a kernel of arrays.
         classes: the allowed classes, as letters of ``CLASSES``.
     """
@@ -70,11 +67,9 @@ def check_classes(op: str, kernel: Function, classes: str) -> Function:
             return kernel(*args, **kwargs)  # it refuses an empty list in its own words
         kind = classify(promote_operands(*operands) if wanted is None else wanted)
         if kind not in classes:
-            name = _SUBMODULE.sub(r"\1.", op)
             raise UnsupportedDtypeError(
-                f"{name}: not implemented for {CLASSES[kind]}. Got "
-                f"{', '.join(map(describe, operands))}. Convert to what it takes "
-                f"({describe_classes(classes)}): tensor.to(dtype)."
+                f"not implemented for {CLASSES[kind]}",
+                f"Convert to what it takes ({describe_classes(classes)}): tensor.to(dtype).",
             )
         return kernel(*args, **kwargs)
 

@@ -76,11 +76,10 @@ def list_indices(index: Any, axis: int, ndim: int) -> tuple[Any, ...]:
     )
 
 
-def take_slices(op: str, array: Any, where: Sequence[Any], mode: str | None, name: str = "input") -> Any:
+def take_slices(array: Any, where: Sequence[Any], mode: str | None, name: str = "input") -> Any:
     """Returns ``array[where]``. Out of bounds ``"clip"`` selects as ``jnp.take``, and None as ``array[...]``.
 
     Args:
-        op: the op's name, for the error.
         array: the items.
         where: slices of whole dims, and indices of one shape.
         mode: what an index out of bounds selects.
@@ -98,11 +97,11 @@ def take_slices(op: str, array: Any, where: Sequence[Any], mode: str | None, nam
         rest = [names for dim, names in enumerate(own) if dim not in dims]
         return [*rest[:first], *_merge(others), *rest[first:]]
 
-    layout = _find_layout(op, array, [where[dim] for dim in dims], dims, arrange, name)
+    layout = _find_layout(array, [where[dim] for dim in dims], dims, arrange, name)
     return array.at[tuple(where)].get(mode=mode, wrap_negative_indices=mode is None, out_sharding=layout)
 
 
-def take_items(op: str, array: Any, index: Any, axis: int) -> Any:
+def take_items(array: Any, index: Any, axis: int) -> Any:
     """Returns ``array[..., index[...], ...]``: the items at positions along an axis.
 
     Raises:
@@ -115,7 +114,7 @@ def take_items(op: str, array: Any, index: Any, axis: int) -> Any:
         sizes = zip(own, array.shape, index.shape, strict=True)
         return _merge([[names if size == other else None for names, size, other in sizes], *others])
 
-    layout = _find_layout(op, array, [index], [axis], arrange, "input")
+    layout = _find_layout(array, [index], [axis], arrange, "input")
     where = list_indices(index, axis, array.ndim)
     return array.at[where].get(mode="clip", wrap_negative_indices=False, out_sharding=layout)
 
@@ -130,9 +129,7 @@ def check_filled(array: Any, dims: Sequence[int], index: Any) -> None:
             )
 
 
-def check_whole(
-    op: str, array: Any, dims: Sequence[int], indices: Sequence[Any], name: str = "input"
-) -> None:
+def check_whole(array: Any, dims: Sequence[int], indices: Sequence[Any], name: str = "input") -> None:
     """Checks that no axis of an explicit mesh spreads an indexed dim: its items may be on any device.
 
     Raises:
@@ -142,31 +139,31 @@ def check_whole(
         if dim in dims and names is not None:
             over = " and ".join(map(repr, _list_names(names)))
             reason = f"dim {dim} is indexed, and the devices of {over} have only parts of it"
-            raise ArgumentError(_tell(op, array, indices, name, reason))
+            raise _make_error(array, indices, name, reason)
 
 
 def _find_layout(
-    op: str, array: Any, indices: Sequence[Any], dims: Sequence[int], arrange: Any, name: str
+    array: Any, indices: Sequence[Any], dims: Sequence[int], arrange: Any, name: str
 ) -> NamedSharding | None:
     """Returns the sharding of selected items on an explicit mesh; None where XLA finds it."""
     mesh = find_explicit_mesh((array, *indices))
     if mesh is None:
         return None
-    check_whole(op, array, dims, indices, name)
+    check_whole(array, dims, indices, name)
     spec = arrange(_read_spec(array), [_read_spec(index) for index in indices])
     used = [axis for names in spec for axis in _list_names(names)]
     if len(set(used)) < len(used) or PartitionSpec.UNCONSTRAINED in spec:
         reason = "the indices and it are spread in ways that do not go together"
-        raise ArgumentError(_tell(op, array, indices, name, reason))
+        raise _make_error(array, indices, name, reason)
     return NamedSharding(mesh, PartitionSpec(*spec))
 
 
-def _tell(op: str, array: Any, indices: Sequence[Any], name: str, reason: str) -> str:
-    return (
-        f"{op}: the sharding of the result is ambiguous for {name!r}: {reason}. Got {jax.typeof(array)} and "
-        f"indices {', '.join(str(jax.typeof(index)) for index in indices)}. Call "
-        f"oplib.with_sharding_constraint({name}, sharding) with another sharding before, or make the mesh "
-        "with AxisType.Auto."
+def _make_error(array: Any, indices: Sequence[Any], name: str, reason: str) -> ArgumentError:
+    types = ", ".join(str(jax.typeof(one)) for one in (array, *indices))
+    return ArgumentError(
+        f"the sharding of the result is ambiguous for {name!r}: {reason}; the types are {types}",
+        f"Call oplib.with_sharding_constraint({name}, sharding) with another sharding before, or make the "
+        "mesh with AxisType.Auto.",
     )
 
 

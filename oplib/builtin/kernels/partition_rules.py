@@ -16,7 +16,7 @@ def unbind(spec: Any, dim: int = 0) -> Several:
     shape = tuple(spec.shape)
     if not shape:
         raise DimensionError(f"dimension specified as {dim} but tensor has no dimensions", "Use the tensor.")
-    axis = find_dim("unbind", len(shape), dim)
+    axis = find_dim(len(shape), dim)
     window = pick(shape, axis)
     parts: list[Part] = [(window, (index,) if window.start_count else ()) for index in range(shape[axis])]
     return Several(parts, "stack", axis)
@@ -25,7 +25,7 @@ def unbind(spec: Any, dim: int = 0) -> Several:
 def split(spec: Any, sizes: Sequence[int], dim: int = 0) -> Several:
     """Returns views of an axis with given lengths."""
     shape = tuple(spec.shape)
-    axis = find_dim("split", len(shape), dim)
+    axis = find_dim(len(shape), dim)
     if sum(sizes) != shape[axis] or any(size < 0 for size in sizes):
         raise ArgumentError(
             f"split_sizes expects to sum exactly to {shape[axis]} (the size of dimension {axis})",
@@ -54,7 +54,7 @@ def split_lengths(spec: Any, split_size: int, dim: int) -> list[int]:
     shape = tuple(spec.shape)
     if not shape:
         raise ArgumentError("it expects at least a 1-dimensional tensor", "Use the tensor itself.")
-    whole = shape[find_dim("split", len(shape), dim)]
+    whole = shape[find_dim(len(shape), dim)]
     if split_size < 0 or (not split_size and whole):
         raise ArgumentError(
             "split_size can only be 0 if dimension size is 0, and never negative", "Give a positive one."
@@ -72,5 +72,5 @@ def chunk_lengths(spec: Any, chunks: int, dim: int) -> list[int]:
             "it expects at least a 1-dimensional tensor and `chunks` to be greater than 0",
             "Give a positive number.",
         )
-    whole = spec.shape[find_dim("chunk", len(spec.shape), dim)]
+    whole = spec.shape[find_dim(len(spec.shape), dim)]
     return split_lengths(spec, -(-whole // chunks), dim) if whole else [0] * chunks

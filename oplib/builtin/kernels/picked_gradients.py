@@ -43,7 +43,7 @@ def _put_back(ctx: Any, g: Any, _: Any) -> Any:
 def _spread(ctx: Any, g: Any, indices: Any) -> Any:
     if not ctx.shape:
         return g
-    axis = find_dim("places", len(ctx.shape), ctx.dim)
+    axis = find_dim(len(ctx.shape), ctx.dim)
     if not ctx.keepdim:
         g, indices = (lax.expand_dims(array, (axis,)) for array in (g, indices))
     target = jnp.zeros(ctx.shape, g.dtype).at[list_indices(indices, axis, len(ctx.shape))]

@@ -51,7 +51,7 @@ def _share_of_extrema(ctx: Any, low: Any, high: Any) -> Any:
 
 def _share(x: Any, y: Any, g: Any, ctx: Any) -> Any:
     """Shares the gradient among the items equal to the result; a nan result gives all of them 0 / 0."""
-    axes = find_dims("extremum", x, ctx.dim)
+    axes = find_dims(x, ctx.dim)
     if not ctx.keepdim:
         y, g = lax.expand_dims(y, axes), lax.expand_dims(g, axes)
     is_it = lax.convert_element_type(x == broadcast_to(y, x.shape), x.dtype)

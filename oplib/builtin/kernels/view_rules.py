@@ -95,7 +95,7 @@ def transpose(spec: Any, dim0: int, dim1: int) -> Part:
     """Exchanges two axes."""
     shape = tuple(spec.shape)
     order = list(range(len(shape)))
-    first, second = find_dim("transpose", len(shape), dim0), find_dim("transpose", len(shape), dim1)
+    first, second = find_dim(len(shape), dim0), find_dim(len(shape), dim1)
     if order:
         order[first], order[second] = order[second], order[first]
     return rearrange(shape, tuple(order)), ()
@@ -118,7 +118,7 @@ def reverse(spec: Any) -> Part:
 def permute(spec: Any, dims: Sequence[int]) -> Part:
     """Arranges the axes in a given order."""
     shape = tuple(spec.shape)
-    order = tuple([find_dim("permute", len(shape), dim) for dim in dims])
+    order = tuple([find_dim(len(shape), dim) for dim in dims])
     if sorted(order) != list(range(len(shape))):
         raise ArgumentError("the dims must name each dimension once", f"Give all {len(shape)} of them.")
     return rearrange(shape, order), ()
@@ -128,7 +128,7 @@ def movedim(spec: Any, source: Sequence[int] | int, destination: Sequence[int] |
     """Moves some axes to given positions; the others keep their order."""
     count = len(spec.shape)
     listed = ([dims] if isinstance(dims, int) else dims for dims in (source, destination))
-    start, end = ([find_dim("movedim", count, dim) for dim in dims] for dims in listed)
+    start, end = ([find_dim(count, dim) for dim in dims] for dims in listed)
     if len(start) != len(end) or len(set(start)) < len(start) or len(set(end)) < len(end):
         raise ArgumentError("source and destination name as many dims, each once", "Name each dim once.")
     rest = iter([dim for dim in range(count) if dim not in start])
@@ -140,9 +140,7 @@ def squeeze(spec: Any, dim: Sequence[int] | int | None = None) -> Part:
     """Removes axes of length 1."""
     shape = tuple(spec.shape)
     dims = [dim] if isinstance(dim, int) else dim
-    chosen = (
-        range(len(shape)) if dims is None else {find_dim("squeeze", len(shape), number) for number in dims}
-    )
+    chosen = range(len(shape)) if dims is None else {find_dim(len(shape), number) for number in dims}
     kept = tuple([axis for axis, length in enumerate(shape) if length != 1 or axis not in chosen])
     return rearrange(shape, kept), ()
 
@@ -150,7 +148,7 @@ def squeeze(spec: Any, dim: Sequence[int] | int | None = None) -> Part:
 def unsqueeze(spec: Any, dim: int) -> Part:
     """Inserts an axis of length 1."""
     shape = tuple(spec.shape)
-    index = find_dim("unsqueeze", len(shape) + 1, dim)
+    index = find_dim(len(shape) + 1, dim)
     axes = (*range(index), None, *range(index, len(shape)))
     return rearrange(shape, axes), ()
 
@@ -196,7 +194,7 @@ def select(spec: Any, dim: int, index: Any) -> Part:
     shape = tuple(spec.shape)
     if not shape:
         raise DimensionError("it cannot be applied to a 0-dim tensor", "Use the tensor itself.")
-    axis = find_dim("select", len(shape), dim)
+    axis = find_dim(len(shape), dim)
     position, length = operator.index(index), shape[axis]
     if not -length <= position < length:
         raise DimensionError(
@@ -211,7 +209,7 @@ def narrow(spec: Any, dim: int, start: int, length: int) -> Part:
     shape = tuple(spec.shape)
     if not shape:
         raise ArgumentError("it cannot be applied to a 0-dim tensor", "Use the tensor itself.")
-    axis = find_dim("narrow", len(shape), dim)
+    axis = find_dim(len(shape), dim)
     whole = shape[axis]
     if not -whole <= start <= whole:
         raise DimensionError(
@@ -275,7 +273,7 @@ def view(spec: Any, shape: Sequence[int]) -> Part:
 def flat_shape(spec: Any, start_dim: int = 0, end_dim: int = -1) -> Shape:
     """Returns the shape in which consecutive axes are joined."""
     shape = tuple(spec.shape)
-    first, last = find_dim("flatten", len(shape), start_dim), find_dim("flatten", len(shape), end_dim)
+    first, last = find_dim(len(shape), start_dim), find_dim(len(shape), end_dim)
     if first > last:
         raise ArgumentError("start_dim cannot come after end_dim", "Exchange them.")
     return (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :])
@@ -284,7 +282,7 @@ def flat_shape(spec: Any, start_dim: int = 0, end_dim: int = -1) -> Shape:
 def unflat_shape(spec: Any, dim: int, sizes: Sequence[int]) -> Shape:
     """Returns the shape in which one axis is split."""
     shape = tuple(spec.shape)
-    axis = find_dim("unflatten", len(shape), dim)
+    axis = find_dim(len(shape), dim)
     known = math.prod(length for length in sizes if length != -1)
     whole = shape[axis]
     filled = [whole // known if length == -1 and known else length for length in sizes]
@@ -299,7 +297,7 @@ def unflat_shape(spec: Any, dim: int, sizes: Sequence[int]) -> Shape:
 def diagonal(spec: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Part:
     """Returns the frame of the diagonal of two axes."""
     shape = tuple(spec.shape)
-    first, second = find_dim("diagonal", len(shape), dim1), find_dim("diagonal", len(shape), dim2)
+    first, second = find_dim(len(shape), dim1), find_dim(len(shape), dim2)
     if first == second:
         raise ArgumentError("dimensions cannot be identical", "Name two.")
     return Diagonal.of(shape, offset, first, second), ()

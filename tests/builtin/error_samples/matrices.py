@@ -120,8 +120,13 @@ MATRICES = [
         real(4, 3),
         real(5),
     ),
-    Refusal("matmul", "f32[2] and f32[3]; the size of the first must equal that of", real(2), real(3)),
-    Refusal("matmul", "the last axis of the first must equal that of the second. T", X, real(2)),
+    Refusal(
+        "matmul",
+        "the size of the first must equal that of the second. Got self f32[2], other f32[3]. Cut",
+        real(2),
+        real(3),
+    ),
+    Refusal("matmul", "the last axis of the first must equal that of the second. Got", X, real(2)),
     Refusal("matmul", "the last axis of the first must equal the last axis but one of the second", X, X),
     Refusal("mm", "mm: the shapes cannot be multiplied", X, X),
     Refusal(

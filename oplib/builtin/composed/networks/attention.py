@@ -7,7 +7,7 @@ from typing import Any
 
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
-from oplib.builtin.tables.networks.attention import NAME, check_operands
+from oplib.builtin.tables.networks.attention import check_operands
 from oplib.builtin.tables.networks.dropout import check_p
 from oplib.builtin.tables.networks.flash_attention import pays
 from oplib.errors import ArgumentError
@@ -94,7 +94,7 @@ def scaled_dot_product_attention(
                  [1.0000]]])
     """
     _refuse_two_masks(attn_mask, is_causal)
-    check_p(NAME, dropout_p)
+    check_p(dropout_p)
     factor = _choose_scale(query, scale)
     if attn_mask is None and not dropout_p and pays(query, key, value, enable_gqa=enable_gqa):
         return _attend_long((query, key, value), is_causal, factor)

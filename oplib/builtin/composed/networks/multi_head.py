@@ -237,7 +237,7 @@ def multi_head_attention_forward(
         "attn_mask=None",
         "Pass a causal mask, or leave is_causal out.",
     )
-    check_p(_NAME, dropout_p)
+    check_p(dropout_p)
     is_batched = query.ndim == 3
     if not is_batched:
         query, key, value = (ops.unsqueeze(sequence, 1) for sequence in (query, key, value))

@@ -30,13 +30,13 @@ def _from_start(index: Any, length: int) -> Any:
 
 
 def _gather(self: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:  # noqa: ARG001  torch's signature
-    axis = find_dim("gather", self.ndim, dim)
+    axis = find_dim(self.ndim, dim)
     check_fit(self, index, axis)
     if not index.size:
         return jnp.zeros(index.shape, self.dtype)
     if not self.ndim:
         return jnp.broadcast_to(self, index.shape)
-    return get_items(lambda array, index: take_items("gather", array, index, axis), self, index)
+    return get_items(lambda array, index: take_items(array, index, axis), self, index)
 
 
 def _index_select(self: Any, dim: int, index: Any) -> Any:
@@ -45,12 +45,12 @@ def _index_select(self: Any, dim: int, index: Any) -> Any:
         if index.size != 1:
             raise ArgumentError("a tensor without dims accepts one index", "Give one index.")
         return self
-    return _take_slices("index_select", self, jnp.atleast_1d(index), find_dim("index_select", self.ndim, dim))
+    return _take_slices(self, jnp.atleast_1d(index), find_dim(self.ndim, dim))
 
 
-def _take_slices(op: str, array: Any, index: Any, axis: int, name: str = "input") -> Any:
+def _take_slices(array: Any, index: Any, axis: int, name: str = "input") -> Any:
     def get(array: Any, index: Any) -> Any:
-        return take_slices(op, array, [*[slice(None)] * axis, index], "clip", name)
+        return take_slices(array, [*[slice(None)] * axis, index], "clip", name)
 
     return get_items(get, array, index)
 
@@ -59,16 +59,16 @@ def _take(self: Any, index: Any) -> Any:
     check_index(index)
     if not self.size and index.size:
         raise DimensionError("tried to take from an empty tensor", "Give one with items.")
-    check_whole("take", self, range(self.ndim), [index])
+    check_whole(self, range(self.ndim), [index])
     flat = lax.reshape(self, (self.size,))
-    return _take_slices("take", flat, _from_start(index, self.size), 0)
+    return _take_slices(flat, _from_start(index, self.size), 0)
 
 
 def _take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     check_index(indices)
     if dim is None:
         return _take(self, lax.reshape(indices, (indices.size,)))
-    axis = find_dim("take_along_dim", self.ndim, dim)
+    axis = find_dim(self.ndim, dim)
     fits = all(
         1 in pair or len(set(pair)) == 1
         for index, pair in enumerate(zip(self.shape, indices.shape, strict=False))
@@ -90,7 +90,7 @@ def _take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
         array, index = (
             broadcast_to(one, (*sizes[:axis], one.shape[axis], *sizes[axis + 1 :])) for one in (array, index)
         )
-        return take_items("take_along_dim", array, index, axis)
+        return take_items(array, index, axis)
 
     return get_items(get, self, along)
 
@@ -98,7 +98,7 @@ def _take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
 def _embedding(weight: Any, indices: Any, padding_idx: int) -> Any:
     """Looks up rows; the padding row has no gradient."""
     check_index(indices)
-    rows = _take_slices("embedding", weight, indices, 0, "weight")
+    rows = _take_slices(weight, indices, 0, "weight")
     if padding_idx < 0:
         return rows
     is_padding = lax.expand_dims(indices == padding_idx, (indices.ndim,))

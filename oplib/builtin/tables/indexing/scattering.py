@@ -13,7 +13,7 @@ from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.index_rules import check_fit, check_index, check_vector, list_indices
 from oplib.builtin.kernels.promotion import compute_dtype, find_common_shape, in_single, is_integral, strong
 from oplib.builtin.rows.row import SELECTED, Row
-from oplib.errors import ArgumentError, DimensionError, UnsupportedDtypeError, describe
+from oplib.errors import ArgumentError, DimensionError, UnsupportedDtypeError
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 
@@ -55,8 +55,8 @@ def combine(array: Any, index: Any, put: str, items: Any, **options: Any) -> Any
     return write(array, items) if put == "set" else in_single(write)(array, items)
 
 
-def _scatter_by(op: str, put: str, self: Any, dim: int, index: Any, src: Any) -> Any:
-    axis = find_dim(op, self.ndim, dim)
+def _scatter_by(put: str, self: Any, dim: int, index: Any, src: Any) -> Any:
+    axis = find_dim(self.ndim, dim)
     check_fit(self, index, axis)
     _check_dtype(self, src)
     _check_source(index, src)
@@ -68,7 +68,7 @@ def _scatter_by(op: str, put: str, self: Any, dim: int, index: Any, src: Any) ->
 
 
 def _scatter_value(self: Any, dim: int, index: Any, value: Any) -> Any:
-    axis = find_dim("scatter", self.ndim, dim)
+    axis = find_dim(self.ndim, dim)
     check_fit(self, index, axis)
     if not index.size:
         return self
@@ -82,7 +82,7 @@ _REDUCTIONS = {"sum": "add", "prod": "multiply", "amax": "max", "amin": "min"}
 def _scatter_reduce(
     self: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
-    axis = find_dim("scatter_reduce", self.ndim, dim)
+    axis = find_dim(self.ndim, dim)
     check_fit(self, index, axis)
     _check_dtype(self, src)
     _check_source(index, src)
@@ -141,11 +141,11 @@ def _whole(axis: int, index: Any) -> tuple[Any, ...]:
     return (*(slice(None),) * axis, index)
 
 
-def _put_slices(op: str, put: str, self: Any, dim: int, index: Any, source: Any, *, alpha: Any = None) -> Any:
+def _put_slices(put: str, self: Any, dim: int, index: Any, source: Any, *, alpha: Any = None) -> Any:
     """Computes index_add or index_copy, on whole slices along a dim."""
     check_vector(index)
     _check_dtype(self, source)
-    axis = find_dim(op, self.ndim, dim)
+    axis = find_dim(self.ndim, dim)
     if alpha is None:
         items = source
     else:
@@ -154,30 +154,28 @@ def _put_slices(op: str, put: str, self: Any, dim: int, index: Any, source: Any,
         items = lax.convert_element_type(scaled, source.dtype)
     if not self.ndim:
         return combine(self, (), put, lax.reshape(items, ()))
-    _check_slices(op, self, axis, index, source)
+    _check_slices(self, axis, index, source, DimensionError if put == "set" else ArgumentError)
     return combine(self, _whole(axis, index), put, items, mode="drop")
 
 
-def _check_slices(op: str, self: Any, axis: int, index: Any, source: Any) -> None:
+def _check_slices(self: Any, axis: int, index: Any, source: Any, kind: type[ArgumentError]) -> None:
     """Raises if a source has not one slice along the axis for each index."""
     whole, given = self.shape or (1,), source.shape or (1,)
     expected = (*whole[:axis], index.size, *whole[axis + 1 :])
     if given != expected or source.ndim != self.ndim:
-        kind = DimensionError if op == "index_copy" else ArgumentError
         raise kind(
-            f"{op}: number of indices should be equal to source.size(dim), and the other sizes to those "
-            f"of the tensor. Got {describe(index)} and {describe(source)} for dim {axis} of "
-            f"{describe(self)}. Give a source of shape {list(expected)}."
+            "number of indices should be equal to source.size(dim), and the other sizes to those of the "
+            "tensor",
+            f"Give a source of shape {list(expected)}.",
         )
 
 
 def _index_reduce(
     self: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
-    op = "index_reduce"
     check_vector(index)
     _check_dtype(self, source)
-    axis = find_dim(op, self.ndim, dim)
+    axis = find_dim(self.ndim, dim)
     if reduce == "sum":
         raise ArgumentError("expected reduce to be one of prod, mean, amax or amin", "Use index_add.")
     if self.dtype == dtypes.bool:
@@ -185,7 +183,7 @@ def _index_reduce(
     _check_reduce(reduce, self)
     whole = self if self.ndim else lax.reshape(self, (1,))
     items = source if self.ndim or source.ndim else lax.reshape(source, (1,))
-    _check_slices(op, self, axis, index, source)
+    _check_slices(self, axis, index, source, ArgumentError)
     full = lax.broadcast_in_dim(lax.reshape(index, (index.size,)), items.shape, (axis,))
     reduced = _reduce_at(
         whole, list_indices(full, axis, whole.ndim), items, reduce, include_self=include_self
@@ -198,7 +196,7 @@ def _index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
         raise DimensionError("expected dtype int64 for index", "Convert it: tensor.int().")
     if index.ndim > 1:
         raise ArgumentError("index has to be a vector, or without axes", "Flatten it.")
-    axis = find_dim("index_fill", self.ndim, dim)
+    axis = find_dim(self.ndim, dim)
     item = lax.convert_element_type(value, self.dtype)
     if not self.ndim:
         return jnp.broadcast_to(item, ())
@@ -239,13 +237,13 @@ ROWS = (
     ),
     Row(
         "scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-        partial(_scatter_by, "scatter", "set"),
+        partial(_scatter_by, "set"),
         "with the items of src at given indices along a dim",
         in_place=True,
     ),
     Row(
         "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-        partial(_scatter_by, "scatter_add", "add"),
+        partial(_scatter_by, "add"),
         "with the items of src added at given indices along a dim",
         in_place=True,
         autocast="cuda widest",
@@ -261,14 +259,14 @@ ROWS = (
     ),
     Row(
         "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
-        partial(_put_slices, "index_add", "add"),
+        partial(_put_slices, "add"),
         "with the slices of source added at given indices of a dim",
         operand=("alpha",),
         in_place=True,
     ),
     Row(
         "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
-        partial(_put_slices, "index_copy", "set"),
+        partial(_put_slices, "set"),
         "with the slices of source at given indices of a dim",
         in_place=True,
         autocast="cpu widest",

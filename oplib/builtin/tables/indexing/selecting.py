@@ -30,7 +30,7 @@ def _select(self: Any, dim: int, index: Any) -> Any:
 
 def _index(self: Any, indices: Sequence[Any], dims: Sequence[int]) -> Any:
     def get(array: Any, *indices: Any) -> Any:
-        return take_slices("index", array, _arrange(array.ndim, indices, dims), None)
+        return take_slices(array, _arrange(array.ndim, indices, dims), None)
 
     return get_items(get, self, *indices)
 

@@ -119,7 +119,7 @@ def _ctc_loss(
         if reduction == "mean":
             losses = losses / jnp.maximum(lengths[1].astype(losses.dtype), 1)
         result = losses if is_batch else lax.reshape(losses, ())
-        return reduce_losses("ctc_loss", result, reduction)
+        return reduce_losses(result, reduction)
 
     return in_single(compute)(log_probs)
 

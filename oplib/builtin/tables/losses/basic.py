@@ -27,7 +27,7 @@ from oplib.errors import ArgumentError, ArgumentValueError, DimensionError
 from oplib.tensor import default_int_dtype
 
 
-def reduce_losses(op: str, losses: Any, reduction: str, *, weights: Any = None) -> Any:
+def reduce_losses(losses: Any, reduction: str, *, weights: Any = None) -> Any:
     """Returns the losses, their sum, or their weighted mean.
 
     Raises:
@@ -48,16 +48,13 @@ def reduce_losses(op: str, losses: Any, reduction: str, *, weights: Any = None) 
             return in_single(jnp.mean)(losses)
         return in_single(lambda total, all_weights: jnp.sum(total) / jnp.sum(all_weights))(losses, weights)
     raise ArgumentValueError(
-        f"{op}: {reduction!r} is not a valid value for reduction. The values are 'none', 'mean' and 'sum'. "
-        "Choose one of them."
+        f"{reduction!r} is not a valid value for reduction", "Choose 'none', 'mean' or 'sum'."
     )
 
 
-def _compare_pairs(
-    op: str, function: Any, input: Any, target: Any, *numbers: Any, reduction: str = "mean"
-) -> Any:
+def _compare_pairs(function: Any, input: Any, target: Any, *numbers: Any, reduction: str = "mean") -> Any:
     """Computes a loss of pairs of items."""
-    compute = in_single(lambda x, y: reduce_losses(op, function(x, y, *numbers), reduction))
+    compute = in_single(lambda x, y: reduce_losses(function(x, y, *numbers), reduction))
     return compute(*meet(input, target))
 
 
@@ -101,7 +98,7 @@ def _kernel_kl_div(input: Any, target: Any, *, log_target: bool = False, reducti
     is_mean = reduction == "batchmean"
 
     def compute(x: Any, y: Any) -> Any:
-        loss = reduce_losses("kl_div", _kl_div(x, y, log_target), "sum" if is_mean else reduction)
+        loss = reduce_losses(_kl_div(x, y, log_target), "sum" if is_mean else reduction)
         return loss / input.shape[0] if is_mean else loss
 
     return in_single(compute)(*meet(input, target))
@@ -110,23 +107,23 @@ def _kernel_kl_div(input: Any, target: Any, *, log_target: bool = False, reducti
 PAIRS = (
     LossRow(
         "mse_loss(Tensor input, Tensor target, *, str reduction='mean') -> Tensor",
-        partial(_compare_pairs, "mse_loss", lambda x, y: lax.square(x - y)),
+        partial(_compare_pairs, lambda x, y: lax.square(x - y)),
         "squared differences",
     ),
     LossRow(
         "l1_loss(Tensor input, Tensor target, *, str reduction='mean') -> Tensor",
-        partial(_compare_pairs, "l1_loss", lambda x, y: _size(x - y)),
+        partial(_compare_pairs, lambda x, y: _size(x - y)),
         "absolute differences",
         dtypes="ihfc",
     ),
     LossRow(
         "smooth_l1_loss(Tensor input, Tensor target, float beta=1., *, str reduction='mean') -> Tensor",
-        partial(_compare_pairs, "smooth_l1_loss", _smooth_l1),
+        partial(_compare_pairs, _smooth_l1),
         "squared differences / (2 beta) below beta, absolute differences - beta / 2 above",
     ),
     LossRow(
         "huber_loss(Tensor input, Tensor target, float delta=1., *, str reduction='mean') -> Tensor",
-        partial(_compare_pairs, "huber_loss", _huber),
+        partial(_compare_pairs, _huber),
         "half the squared differences below delta, delta * (absolute differences - delta / 2) above",
     ),
     LossRow(
@@ -150,7 +147,7 @@ def _bce(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean"
 
     def compute(x: Any, y: Any, w: Any = None) -> Any:
         losses = _lack_of_belief(x, y)
-        return reduce_losses("binary_cross_entropy", losses if w is None else losses * w, reduction)
+        return reduce_losses(losses if w is None else losses * w, reduction)
 
     return in_single(compute)(*arrays)
 
@@ -191,20 +188,18 @@ def _bce_with_logits(
 ) -> Any:
     if input.shape != target.shape:
         raise ArgumentValueError("target size must be the same as input size", "Reshape one of them.")
-    op = "binary_cross_entropy_with_logits"
     x, y = (lax.convert_element_type(array, promote_operands(input, target)) for array in (input, target))
     log = -jnp.logaddexp(-x, strong(0, x))  # log(sigmoid(x)), smooth at 0; log(sigmoid(-x)) is log - x
     if pos_weight is None:
         losses = (1 - y) * x - log
     else:
         losses = -(y * broadcast([pos_weight, x])[0] * log + (1 - y) * (log - x))
-    return reduce_losses(op, losses if weight is None else losses * broadcast([weight, x])[0], reduction)
+    return reduce_losses(losses if weight is None else losses * broadcast([weight, x])[0], reduction)
 
 
-def _check_classes(op: str, input: Any, target: Any, weight: Any, *, axis: int) -> None:
-    """Checks the class targets, which are integers, and the weights, one per class."""
+def _check_classes(kind: type[ArgumentError], input: Any, target: Any, weight: Any, *, axis: int) -> None:
+    """Checks the class targets, which are integers, and the weights; a 0-dim input raises ``kind``."""
     if not input.ndim:
-        kind = ArgumentValueError if op == "nll_loss" else DimensionError
         raise kind("expected 1 or more dimensions", "Add one: unsqueeze(0).")
     if target.dtype.kind not in "iu":
         raise ArgumentError("expected integers for classes", "Convert them: tensor.long().")
@@ -234,11 +229,10 @@ def _nll(
     ignore_index: int = -100,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
-    op: str = "nll_loss",
 ) -> Any:
     """Computes the loss of log-probabilities with the classes along axis 1, or 0 without a batch."""
     axis = 1 if input.ndim > 1 else 0
-    _check_classes(op, input, target, weight, axis=axis)
+    _check_classes(ArgumentValueError, input, target, weight, axis=axis)
     _check_target(input, target, axis)
     if target.dtype.itemsize < 4:  # unsigned bytes, which do not hold -100
         target = lax.convert_element_type(target, jnp.int32)
@@ -249,15 +243,15 @@ def _nll(
         picked = jnp.take_along_axis(input, lax.expand_dims(classes, (axis,)), axis, mode="clip")
         factors = lax.convert_element_type(counts, input.dtype)
         if weight is not None:
-            factors = factors * take_slices(op, weight, [classes], "clip", "weight")
+            factors = factors * take_slices(weight, [classes], "clip", "weight")
         losses = -lax.squeeze(picked, (axis,)) * factors
-        loss = reduce_losses(op, losses, reduction, weights=factors)
+        loss = reduce_losses(losses, reduction, weights=factors)
         if not label_smoothing:
             return loss
         spread = input if weight is None else input * _along_axis(weight, input, axis)
         smooth = -jnp.sum(spread, axis) * lax.convert_element_type(counts, input.dtype)
         part, rest = label_smoothing / input.shape[axis], 1 - label_smoothing
-        return rest * loss + part * reduce_losses(op, smooth, reduction, weights=factors)
+        return rest * loss + part * reduce_losses(smooth, reduction, weights=factors)
 
     return in_single(compute)(*(array for array in (input, weight) if array is not None))
 
@@ -281,7 +275,7 @@ def _cross_entropy(
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError("label_smoothing must be between 0.0 and 1.0", "Give a share.")
     if is_integral(target.dtype) or not input.ndim:
-        _check_classes("cross_entropy", input, target, weight, axis=axis)
+        _check_classes(DimensionError, input, target, weight, axis=axis)
     elif ignore_index >= 0:
         raise ArgumentError("ignore_index is not supported for a target of probabilities", "Leave it out.")
     logs = in_single(lambda x: jax.nn.log_softmax(x, axis))(input)
@@ -293,7 +287,6 @@ def _cross_entropy(
             ignore_index=ignore_index,
             reduction=reduction,
             label_smoothing=label_smoothing,
-            op="cross_entropy",
         )
     return _cross_entropy_of_shares(
         logs, target, weight, axis, reduction=reduction, label_smoothing=label_smoothing
@@ -314,7 +307,7 @@ def _cross_entropy_of_shares(
         weighted = logs if weight is None else logs * _along_axis(weight, logs, axis)
         losses = -jnp.sum(weighted * (target * rest + part), axis)
         if reduction != "mean":
-            return reduce_losses("cross_entropy", losses, reduction)
+            return reduce_losses(losses, reduction)
         return jnp.sum(losses) / max(losses.size, 1)
 
     return in_single(compute)(*(array for array in (logs, target, weight) if array is not None))
@@ -322,7 +315,7 @@ def _cross_entropy_of_shares(
 
 def _cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     x, y = meet(x1, x2)
-    axes = find_dims("cosine_similarity", x, (dim,))
+    axes = find_dims(x, (dim,))
 
     def scale(vectors: Any) -> Any:
         length = compute_norm(vectors, 2, axes, keepdim=True)

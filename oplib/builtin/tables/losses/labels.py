@@ -24,8 +24,8 @@ def _soft_margin(input: Any, target: Any, *, reduction: str = "mean") -> Any:
     def compute(x: Any, y: Any) -> Any:
         z = -y * x
         if z.dtype in COMPLEX:
-            return reduce_losses("soft_margin_loss", lax.log1p(lax.exp(z)), reduction)
-        return reduce_losses("soft_margin_loss", jnp.logaddexp(z, jnp.zeros_like(z)), reduction)
+            return reduce_losses(lax.log1p(lax.exp(z)), reduction)
+        return reduce_losses(jnp.logaddexp(z, jnp.zeros_like(z)), reduction)
 
     return in_single(compute)(x, y)
 
@@ -51,7 +51,6 @@ def _multi_margin(
     *,
     reduction: str = "mean",
 ) -> Any:
-    op = "multi_margin_loss"
     _check_labels(input, target)
     x = lax.reshape(input, (1,) * (2 - input.ndim) + input.shape)
     _check_multi_margin(x, target, p, weight)
@@ -64,9 +63,9 @@ def _multi_margin(
         short = jnp.where(is_other & (short > 0), short, 0)
         short = short * short if p == 2 else short
         if weight:
-            short = short * take_slices(op, weight[0], [labels], "clip", "weight")
+            short = short * take_slices(weight[0], [labels], "clip", "weight")
         losses = jnp.sum(short, 1) / x.shape[1]
-        return reduce_losses(op, losses if target.ndim else lax.reshape(losses, ()), reduction)
+        return reduce_losses(losses if target.ndim else lax.reshape(losses, ()), reduction)
 
     return in_single(compute)(*([x] if weight is None else [x, weight]))
 
@@ -89,7 +88,6 @@ def _check_multi_margin(x: Any, target: Any, p: float, weight: Any) -> None:
 
 def _multilabel_margin(input: Any, target: Any, *, reduction: str = "mean") -> Any:
     """Computes the loss of rows of labels; a row ends at the first -1."""
-    op = "multilabel_margin_loss"
     _check_labels(input, target)
     if target.shape != input.shape:
         raise ArgumentError(
@@ -108,13 +106,12 @@ def _multilabel_margin(input: Any, target: Any, *, reduction: str = "mean") -> A
         short = 1 - lax.expand_dims(own, (2,)) + lax.expand_dims(x, (1,))
         short = jnp.where(matters & (short > 0), short, 0)
         losses = jnp.sum(short, (1, 2)) / x.shape[1]
-        return reduce_losses(op, losses if input.ndim > 1 else lax.reshape(losses, ()), reduction)
+        return reduce_losses(losses if input.ndim > 1 else lax.reshape(losses, ()), reduction)
 
     return in_single(compute)(lax.reshape(input, shape))
 
 
 def _multilabel_soft_margin(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
-    op = "multilabel_soft_margin_loss"
     if not input.ndim:
         raise DimensionError("the input needs a dimension of classes", "Reshape it.")
     axis, count = input.ndim - 1, input.shape[-1]
@@ -123,7 +120,7 @@ def _multilabel_soft_margin(input: Any, target: Any, weight: Any = None, *, redu
         zero = strong(0, x)
         losses = y * jnp.logaddexp(-x, zero) + (1 - y) * jnp.logaddexp(x, zero)
         losses = losses * weight[0] if weight else losses
-        return reduce_losses(op, jnp.sum(losses, axis) / count, reduction)
+        return reduce_losses(jnp.sum(losses, axis) / count, reduction)
 
     return in_single(compute)(*meet(*(array for array in (input, target, weight) if array is not None)))
 

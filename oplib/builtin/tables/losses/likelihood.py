@@ -31,7 +31,7 @@ def _poisson_nll(
 
     def compute(x: Any, y: Any) -> Any:
         losses = lax.exp(x) - y * x if log_input else x - y * lax.log(x + eps)
-        return reduce_losses("poisson_nll_loss", losses + _stirling(y) if full else losses, reduction)
+        return reduce_losses(losses + _stirling(y) if full else losses, reduction)
 
     return in_single(compute)(x, y)
 
@@ -47,7 +47,6 @@ def _stirling(y: Any) -> Any:
 def _gaussian_nll(
     input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, *, reduction: str = "mean"
 ) -> Any:
-    op = "gaussian_nll_loss"
     if var.shape != input.shape:
         if var.shape == input.shape[:-1]:
             var = lax.expand_dims(var, (var.ndim,))
@@ -64,7 +63,7 @@ def _gaussian_nll(
         v = jnp.where(v < eps, eps + (v - lax.stop_gradient(v)), v)
         losses = 0.5 * (lax.log(v) + lax.square(x - y) / v)
         losses = losses + 0.5 * math.log(2 * math.pi) if full else losses
-        return reduce_losses(op, losses, reduction)
+        return reduce_losses(losses, reduction)
 
     return in_single(compute)(*meet(input, target, var))
 

@@ -82,7 +82,7 @@ def _triplet(
     def compute(near: Any, far: Any, other: Any) -> Any:
         one, two = _measure(near, p, eps), _measure(far, p, eps)
         two = jnp.minimum(two, _measure(other, p, eps)) if swap else two
-        return reduce_losses("triplet_margin_loss", _cut(margin + one - two), reduction)
+        return reduce_losses(_cut(margin + one - two), reduction)
 
     return in_single(compute)(*map(to_floating, (a - b, a - c, b - c)))
 
@@ -94,7 +94,7 @@ def _margin_ranking(
     away, sign = meet(_subtract(input1, input2), target)
 
     def compute(behind: Any) -> Any:
-        return reduce_losses("margin_ranking_loss", _cut(behind + margin), reduction)
+        return reduce_losses(_cut(behind + margin), reduction)
 
     return in_single(compute)(to_floating(-sign * away))
 
@@ -102,7 +102,7 @@ def _margin_ranking(
 def _hinge_embedding(input: Any, target: Any, margin: float = 1.0, *, reduction: str = "mean") -> Any:
     def compute(x: Any, y: Any) -> Any:
         short = jnp.where(y != 1, _cut(margin - x), 0)
-        return reduce_losses("hinge_embedding_loss", short + jnp.where(y != -1, x, 0), reduction)
+        return reduce_losses(short + jnp.where(y != -1, x, 0), reduction)
 
     return in_single(compute)(*meet(input, target))
 
@@ -110,7 +110,6 @@ def _hinge_embedding(input: Any, target: Any, margin: float = 1.0, *, reduction:
 def _cosine_embedding(
     input1: Any, input2: Any, target: Any, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Any:
-    op = "cosine_embedding_loss"
     if target.ndim > 1 or input1.ndim != target.ndim + 1:
         raise ArgumentError(
             "0D or 1D target tensor expected, with 1D or 2D inputs", "Give one target for each row."
@@ -128,7 +127,7 @@ def _cosine_embedding(
         cosine = broadcast_to(jnp.sum(x * y, axis) / lax.sqrt(lengths), shape)
         sign = broadcast_to(sign, shape)
         away = jnp.where(sign == -1, _cut(cosine - margin), 0)
-        return reduce_losses(op, jnp.where(sign == 1, 1 - cosine, 0) + away, reduction)
+        return reduce_losses(jnp.where(sign == 1, 1 - cosine, 0) + away, reduction)
 
     return in_single(compute)(x, y, sign)
 

@@ -310,7 +310,7 @@ DECOMPOSITIONS = (
 def _matrix_norm(self: Any, ord: float | str, dim: Sequence[int], keepdim: bool, *, dtype: Any = None) -> Any:
     check_matrix(self, is_square=False)
     array = self if dtype is None else lax.convert_element_type(self, dtype)
-    axes = [find_dim("matrix_norm", array.ndim, number) for number in dim]
+    axes = [find_dim(array.ndim, number) for number in dim]
     if len(set(axes)) != 2 or len(axes) != 2:
         raise ArgumentError("dim must be a 2-tuple", "Name two different ones.")
     rows, columns = axes

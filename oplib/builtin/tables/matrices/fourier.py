@@ -36,7 +36,7 @@ def _check_count(count: int) -> None:
 def _transform_along(op: str, self: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
     transform = getattr(jnp.fft, op)
     array = _prepare(self, norm)
-    axis = find_dim(f"fft.{op}", array.ndim, dim)
+    axis = find_dim(array.ndim, dim)
     if not array.ndim:
         raise DimensionError(f"a tensor without dims has no {dim}", "Reshape it.")
     length = array.shape[axis]
@@ -82,7 +82,7 @@ def _find_axes(op: str, array: Any, s: Sequence[int] | None, dim: Sequence[int] 
     if dim and not array.ndim:
         raise DimensionError(f"a tensor without dims has no {list(dim)}", "Reshape it.")
     if dim is not None:
-        axes = find_dims(f"fft.{op}", array, dim) if dim else ()
+        axes = find_dims(array, dim) if dim else ()
     else:
         axes = tuple(range(array.ndim - (array.ndim if s is None else len(s)), array.ndim))
     if (s is not None and len(s) != len(axes)) or (axes and min(axes) < 0):
@@ -101,7 +101,7 @@ def _to_complex(array: Any) -> Any:
 
 
 def _shift(op: str, self: Any, dim: Sequence[int] | None = None) -> Any:
-    axes = find_dims(f"fft.{op}", self, dim)
+    axes = find_dims(self, dim)
     shifts = [
         math.ceil(self.shape[axis] / 2) if op == "ifftshift" else self.shape[axis] // 2 for axis in axes
     ]

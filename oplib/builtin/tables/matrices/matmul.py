@@ -12,7 +12,7 @@ from oplib.builtin.rows.row import ProductRow
 from oplib.errors import ArgumentError, describe
 
 
-def check_factors(op: str, x: Any, y: Any) -> None:
+def check_factors(x: Any, y: Any) -> None:
     """Raises if two arrays have no matrix product. It does not look at the batches.
 
     Raises:
@@ -24,10 +24,7 @@ def check_factors(op: str, x: Any, y: Any) -> None:
         first = "the size of the first" if x.ndim == 1 else "the last axis of the first"
         second = "that of the second" if y.ndim == 1 else "the last axis but one of the second"
         cure = "Cut or pad one of them" if x.ndim == y.ndim == 1 else "Transpose one of them"
-        raise ArgumentError(
-            f"{op}: the shapes cannot be multiplied. Got {describe(x)} and {describe(y)}; {first} must equal "
-            f"{second}. {cure}."
-        )
+        raise ArgumentError(f"the shapes cannot be multiplied: {first} must equal {second}", f"{cure}.")
 
 
 def broadcast_to_product(name: str, array: Any, product: Any) -> Any:
@@ -46,9 +43,9 @@ def broadcast_to_product(name: str, array: Any, product: Any) -> Any:
     )
 
 
-def _matmul(self: Any, other: Any, op: str = "matmul") -> Any:
+def _matmul(self: Any, other: Any) -> Any:
     check_dtypes(self, other)
-    check_factors(op, self, other)
+    check_factors(self, other)
     find_common_shape(self, other, lead=-2)
     return jnp.matmul(self, other)
 
@@ -56,7 +53,7 @@ def _matmul(self: Any, other: Any, op: str = "matmul") -> Any:
 def _mm(self: Any, mat2: Any) -> Any:
     if self.ndim != 2 or mat2.ndim != 2:
         raise ArgumentError("both arguments are matrices", "Use matmul for the others.")
-    return _matmul(self, mat2, "mm")
+    return _matmul(self, mat2)
 
 
 ROWS = (

@@ -46,27 +46,27 @@ def _check_ranks(ranks: Sequence[int], *operands: Any) -> None:
         )
 
 
-def _multiply(op: str, x: Any, y: Any) -> Any:
-    check_factors(op, x, y)
+def _multiply(x: Any, y: Any) -> Any:
+    check_factors(x, y)
     if x.ndim == 3 == y.ndim and x.shape[0] != y.shape[0]:
         raise ArgumentError(
-            f"{op}: the shapes cannot be multiplied. Got {describe(x)} and {describe(y)}; the first axes "
-            "must have the same size. Use matmul for batches that broadcast."
+            "the shapes cannot be multiplied: the first axes must have the same size",
+            "Use matmul for batches that broadcast.",
         )
     return jnp.matmul(x, y)
 
 
-def _product(op: str, ranks: tuple[int, int]) -> Any:
+def _product(*ranks: int) -> Any:
     def kernel(self: Any, other: Any) -> Any:
         _check_ranks(ranks, self, other)
-        return _multiply(op, self, other)
+        return _multiply(self, other)
 
     return kernel
 
 
 def _vdot(self: Any, other: Any) -> Any:
     _check_ranks((1, 1), self, other)
-    return _multiply("vdot", jnp.conj(self), other)
+    return _multiply(jnp.conj(self), other)
 
 
 def _inner(self: Any, other: Any) -> Any:
@@ -95,8 +95,8 @@ def _kron(self: Any, other: Any) -> Any:
 
 def _tensordot(self: Any, other: Any, dims_self: Sequence[int], dims_other: Sequence[int]) -> Any:
     check_dtypes(self, other)
-    left = [find_dim("tensordot", self.ndim, dim) for dim in dims_self]
-    right = [find_dim("tensordot", other.ndim, dim) for dim in dims_other]
+    left = [find_dim(self.ndim, dim) for dim in dims_self]
+    right = [find_dim(other.ndim, dim) for dim in dims_other]
     pairs = list(zip(left, right, strict=False))
     self = _sum_over(self, [mine for mine, its in pairs if other.shape[its] == 1])
     other = _sum_over(other, [its for mine, its in pairs if self.shape[mine] == 1])
@@ -141,7 +141,7 @@ def _multi_dot(tensors: Sequence[Any]) -> Any:
     if {*ranks[1:-1]} - {2} or {ranks[0], ranks[-1]} - {1, 2}:
         raise ArgumentError("expected matrices; the first and the last may be vectors", "Reshape them.")
     for first, second in pairwise(tensors):
-        check_factors("linalg.multi_dot", first, second)
+        check_factors(first, second)
     return jnp.linalg.multi_dot(tensors)
 
 
@@ -156,7 +156,7 @@ def _check_diagonals(equation: str, tensors: Sequence[Any]) -> None:
 
 def _cross(self: Any, other: Any, dim: int) -> Any:
     check_dtypes(self, other)
-    axis = find_dim("cross", self.ndim, dim)
+    axis = find_dim(self.ndim, dim)
     if self.ndim != other.ndim:
         raise ArgumentError("inputs must have the same number of dimensions", "Add dims with unsqueeze.")
     if not self.ndim or (self.shape[axis], other.shape[axis]) != (3, 3):
@@ -175,19 +175,19 @@ def _trace(self: Any) -> Any:
 PRODUCTS = (
     ProductRow(
         "bmm(Tensor self, Tensor mat2) -> Tensor",
-        _product("bmm", (3, 3)),
+        _product(3, 3),
         "products of two batches of matrices",
         autocast="low",
     ),
     ProductRow(
         "mv(Tensor self, Tensor vec) -> Tensor",
-        _product("mv", (2, 1)),
+        _product(2, 1),
         "product of a matrix and a vector",
         autocast="cuda low",
     ),
     ProductRow(
         "dot(Tensor self, Tensor tensor) -> Tensor",
-        _product("dot", (1, 1)),
+        _product(1, 1),
         "product of two vectors",
         autocast="cuda widest",
     ),
@@ -244,13 +244,11 @@ PRODUCTS = (
 # Sums with products -----------------------------------------------------------------------------------------
 
 
-def _add_product(
-    op: str, multiply: Any, self: Any, first: Any, second: Any, *, beta: Any = 1, alpha: Any = 1
-) -> Any:
+def _add_product(multiply: Any, self: Any, first: Any, second: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """Computes ``beta * self + alpha * product``."""
     check_dtypes(self, first, second)
     if (
-        op == "addr"
+        multiply is _outer
         and is_integral(self.dtype)
         and not (is_integral(beta.dtype) and is_integral(alpha.dtype))
     ):
@@ -267,16 +265,16 @@ def _add_product(
     return lax.convert_element_type(kept + y * lax.broadcast(factor, y.shape), product.dtype)
 
 
-def _summed(op: str, x: Any, y: Any) -> Any:
+def _summed(x: Any, y: Any) -> Any:
     _check_ranks((3, 3), x, y)
-    return sum_items(_multiply(op, x, y), (0,))
+    return sum_items(_multiply(x, y), (0,))
 
 
 def _added(op: str, names: str, multiply: Any, doc: str, **facts: Any) -> Row:
     first, second = names.split()
     return Row(
         f"{op}(Tensor self, Tensor {first}, Tensor {second}, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-        partial(_add_product, op, multiply),
+        partial(_add_product, multiply),
         f"beta * self + alpha * {doc}",
         operand=("beta", "alpha"),
         in_place=True,
@@ -287,21 +285,21 @@ def _added(op: str, names: str, multiply: Any, doc: str, **facts: Any) -> Row:
 
 
 SUMS_OF_PRODUCTS = (
-    _added("addmm", "mat1 mat2", _product("addmm", (2, 2)), "mat1 @ mat2", autocast="low"),
+    _added("addmm", "mat1 mat2", _product(2, 2), "mat1 @ mat2", autocast="low"),
     _added(
         "addmv",
         "mat vec",
-        _product("addmv", (2, 1)),
+        _product(2, 1),
         "mat @ vec",
         in_place_functions=("addmv_",),
         autocast="cuda low",
     ),
     _added("addr", "vec1 vec2", _outer, "outer(vec1, vec2)", autocast="cuda low"),
-    _added("baddbmm", "batch1 batch2", _product("baddbmm", (3, 3)), "bmm(batch1, batch2)", autocast="low"),
+    _added("baddbmm", "batch1 batch2", _product(3, 3), "bmm(batch1, batch2)", autocast="low"),
     _added(
         "addbmm",
         "batch1 batch2",
-        lambda x, y: _summed("addbmm", x, y),
+        _summed,
         "the sum of bmm(batch1, batch2)",
         enlarges=True,
         autocast="low",
@@ -319,7 +317,7 @@ def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
             f"{weight.shape[1]}",
             "Give a weight of shape [out_features, in_features].",
         )
-    product = _multiply("linear", input, jnp.swapaxes(weight, 0, 1) if weight.ndim == 2 else weight)
+    product = _multiply(input, jnp.swapaxes(weight, 0, 1) if weight.ndim == 2 else weight)
     return product if bias is None else product + broadcast_to_product("bias", bias, product)
 
 

@@ -16,7 +16,7 @@ from jax import lax
 from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, in_single, strong
 from oplib.builtin.kernels.windows import check_numbers, repeat_for_axes
 from oplib.builtin.rows.row import NetworkRow, Row
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 from oplib.tensor.devices.layout import find_explicit_mesh
 from oplib.tensor.devices.memory import require_memory
 
@@ -32,9 +32,10 @@ def _layout(rank: int) -> tuple[str, str, str]:
     return f"NC{letters}", f"OI{letters}", f"NC{letters}"
 
 
-def _check(op: str, input: Any, weight: Any, bias: Any, *, rank: int, groups: int) -> None:
+def _check(
+    rank: int, input: Any, weight: Any, bias: Any, groups: int, *, is_transposed: bool = False
+) -> None:
     """Checks the common arguments of a convolution and its transpose: ranks, channels, groups and bias."""
-    is_transposed = op.startswith("conv_transpose")
     check_dtypes(*(array for array in (input, weight, bias) if array is not None))
     if input.ndim not in (rank + 1, rank + 2) or weight.ndim != rank + 2:
         raise ArgumentError(
@@ -60,7 +61,7 @@ def _check(op: str, input: Any, weight: Any, bias: Any, *, rank: int, groups: in
         )
 
 
-def _check_sizes(op: str, input: Any, weight: Any, *, pads: Any, holes: Sequence[int]) -> None:
+def _check_sizes(input: Any, weight: Any, *, pads: Any, holes: Sequence[int]) -> None:
     """Raises if the kernel is larger than the padded input."""
     rank = len(holes)
     sizes, kernel = input.shape[-rank:], weight.shape[2:]
@@ -69,9 +70,9 @@ def _check_sizes(op: str, input: Any, weight: Any, *, pads: Any, holes: Sequence
     reach = [hole * (size - 1) + 1 for size, hole in zip(kernel, holes, strict=True)]
     if any(far > size for far, size in zip(reach, padded, strict=True)) or 0 in sizes:
         raise ArgumentError(
-            f"{op}: kernel size can't be greater than actual input size. Got padded input of {padded} places "
-            f"and a kernel of {reach} for {describe(input)} and {describe(weight)}. Pad more, or make the "
-            "kernel smaller."
+            "kernel size can't be greater than actual input size: the padded input has "
+            f"{padded} places, and the kernel reaches over {reach}",
+            "Pad more, or make the kernel smaller.",
         )
 
 
@@ -116,8 +117,7 @@ def _convolve(
     dilation: Sequence[int] = (1,),
     groups: int = 1,
 ) -> Any:
-    op = f"conv{rank}d"
-    _check(op, input, weight, bias, rank=rank, groups=groups)
+    _check(rank, input, weight, bias, groups)
     steps, holes = _read_steps(rank, stride=stride, dilation=dilation)
     check_numbers(stride=steps, dilation=holes)
     if isinstance(padding, str):
@@ -125,7 +125,7 @@ def _convolve(
     else:
         check_numbers(least=0, padding=padding)
         pads = [(width, width) for width in repeat_for_axes("padding", padding, rank)]
-    _check_sizes(op, input, weight, pads=pads, holes=holes)
+    _check_sizes(input, weight, pads=pads, holes=holes)
     options = {"window_strides": steps, "padding": pads, "rhs_dilation": holes}
     return _convolve_batch(input, weight, bias, groups, **options)
 
@@ -230,20 +230,17 @@ def _transpose(
     groups: int = 1,
     dilation: Sequence[int] = (1,),
 ) -> Any:
-    op = f"conv_transpose{rank}d"
-    _check(op, input, weight, bias, rank=rank, groups=groups)
+    _check(rank, input, weight, bias, groups, is_transposed=True)
     steps, holes = _read_steps(rank, stride=stride, dilation=dilation)
     pads, extra = _read_steps(rank, padding=padding, output_padding=output_padding)
-    _check_transposed(op, input, weight, steps=steps, holes=holes, pads=pads, extra=extra)
+    _check_transposed(input, weight, steps=steps, holes=holes, pads=pads, extra=extra)
     reach = [hole * (size - 1) for size, hole in zip(weight.shape[2:], holes, strict=True)]
     around = [(far - pad, far - pad + more) for far, pad, more in zip(reach, pads, extra, strict=True)]
     options = {"window_strides": (1,) * rank, "padding": around, "rhs_dilation": holes}
     return _convolve_batch(input, _flip(weight, groups, rank), bias, groups, lhs_dilation=steps, **options)
 
 
-def _check_transposed(
-    op: str, input: Any, weight: Any, *, steps: Any, holes: Any, pads: Any, extra: Any
-) -> None:
+def _check_transposed(input: Any, weight: Any, *, steps: Any, holes: Any, pads: Any, extra: Any) -> None:
     """Raises if a number is too small, or the result would be empty."""
     sizes, kernel = input.shape[-len(steps) :], weight.shape[2:]
     check_numbers(stride=steps, dilation=holes, kernel_size=kernel)
@@ -258,10 +255,7 @@ def _check_transposed(
         for size, step, pad, far, more in zip(sizes, steps, pads, reach, extra, strict=True)
     ]
     if min(counts) < 1 or 0 in sizes:
-        raise ArgumentError(
-            f"{op}: the output size is too small. Got {describe(input)} and {describe(weight)}, hence "
-            f"{counts} positions. Pad less."
-        )
+        raise ArgumentError(f"the output size is too small, {counts} positions", "Pad less.")
 
 
 def _flip(weight: Any, groups: int, rank: int) -> Any:

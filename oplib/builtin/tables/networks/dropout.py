@@ -18,7 +18,7 @@ from oplib.builtin.kernels.promotion import broadcast_to, strong, to_dtype_of
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.rows.row import Function, NetworkRow, Row
 from oplib.builtin.single_ops import ops
-from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from oplib.library.arguments.plain_conversions import TRACED
 from oplib.tensor import Generator, Tensor, get_default_dtype
 from oplib.tensor.dtypes.rules import COMPLEX, FLOATING
@@ -99,7 +99,7 @@ def _find_cure(p: Any) -> str:
     return "Give a probability."
 
 
-def check_p(op: str, p: Any) -> None:
+def check_p(p: Any) -> None:
     """Raises if a number is no probability.
 
     Raises:
@@ -107,16 +107,16 @@ def check_p(op: str, p: Any) -> None:
         ArgumentValueError: it is not between 0 and 1.
     """
     if not isinstance(p, (int, float)):
-        raise ArgumentTypeError(f"{op}: argument 'p' is a number. Got {describe(p)}. {_find_cure(p)}")
+        raise ArgumentTypeError("argument 'p' is a number", _find_cure(p))
     if not 0 <= p <= 1:
         raise ArgumentValueError(
-            f"{op}: dropout probability has to be between 0 and 1, but got {p}. Give a probability."
+            f"dropout probability has to be between 0 and 1, but got {p}", "Give a probability."
         )
 
 
 def _apply(run: Function, name: str, input: Any, p: float, *, training: bool, inplace: bool) -> Any:
     """Runs a dropout; if all items or no items are kept, it draws nothing."""
-    check_p(name, p)
+    check_p(p)
     if not isinstance(input, (Tensor, jax.Array)):
         raise ArgumentTypeError("it takes a Tensor", "Use oplib.tensor(...).")
     if inplace:
@@ -196,7 +196,7 @@ def _make_of_features(rank: int) -> Function:
         *,
         generator: Generator | None = None,
     ) -> Any:
-        check_p(name, p)
+        check_p(p)
         features = _count_features(name, rank, input)
 
         def run(input: Any) -> Any:

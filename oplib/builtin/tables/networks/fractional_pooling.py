@@ -14,7 +14,7 @@ from jax import lax
 from oplib.builtin.kernels.promotion import check_dtypes, strong
 from oplib.builtin.kernels.windows import check_input_rank, check_numbers, repeat_for_axes
 from oplib.builtin.rows.row import Row
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 
@@ -23,13 +23,12 @@ def _pool(
     rank: int, input: Any, kernel_size: Sequence[int], output_size: Sequence[int], random_samples: Any
 ) -> tuple[Any, Any]:
     """Returns values and positions; of equal items the first counts, and the last nan."""
-    op = f"fractional_max_pool{rank}d"
     check_input_rank(rank, input)
     kernel = repeat_for_axes("kernel_size", kernel_size, rank)
     counts = repeat_for_axes("output_size", output_size, rank)
     check_numbers(kernel_size=kernel)
     check_numbers(least=0, output_size=counts)
-    _check_fit(op, input, kernel, counts)
+    _check_fit(input, kernel, counts)
     _check_samples(rank, input, random_samples)
     batched = input if input.ndim == rank + 2 else lax.expand_dims(input, (0,))
     samples = lax.stop_gradient(random_samples[: batched.shape[0]])
@@ -48,16 +47,16 @@ def _pool(
     return values, lax.convert_element_type(where, default_int_dtype())
 
 
-def _check_fit(op: str, input: Any, kernel: Sequence[int], counts: Sequence[int]) -> None:
+def _check_fit(input: Any, kernel: Sequence[int], counts: Sequence[int]) -> None:
     """Raises if windows would begin at equal places; torch wants one place more in three dims."""
     rank = len(kernel)
     spare = 1 if rank == 3 else 0
     for size, length, count in zip(input.shape[-rank:], kernel, counts, strict=True):
         if count + length - 1 + spare > size:
             raise ArgumentError(
-                f"{op}: the windows are too large, or too many. Got {describe(input)}, kernel_size="
-                f"{list(kernel)} and output_size={list(counts)}; {count} windows of {length} need "
-                f"{count + length - 1 + spare} places. Ask for fewer."
+                f"the windows are too large, or too many: {count} windows of {length} need "
+                f"{count + length - 1 + spare} places",
+                "Ask for fewer.",
             )
 
 

@@ -22,9 +22,9 @@ from oplib.tensor.dtypes.rules import HALF
 # Softmax ----------------------------------------------------------------------------------------------------
 
 
-def _normalise_along(op: str, function: Any, self: Any, dim: int, *, dtype: Any = None) -> Any:
+def _normalise_along(function: Any, self: Any, dim: int, *, dtype: Any = None) -> Any:
     array = self if dtype is None else lax.convert_element_type(self, dtype)
-    axis = find_dim(op, array.ndim, dim)
+    axis = find_dim(array.ndim, dim)
     if not array.ndim:
         return in_single(lambda x: lax.squeeze(function(lax.expand_dims(x, (0,)), 0), (0,)))(array)
     return in_single(lambda x: function(x, axis))(array) if array.size else array
@@ -37,7 +37,7 @@ def _save_output(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -
 
 def _softmax_backward(ctx: Any, g: Any) -> Any:
     (y,) = ctx.saved_tensors
-    axis = find_dim("softmax", y.ndim, ctx.dim)
+    axis = find_dim(y.ndim, ctx.dim)
 
     def compute(g: Any, y: Any) -> Any:
         weighted = g * y
@@ -49,7 +49,7 @@ def _softmax_backward(ctx: Any, g: Any) -> Any:
 
 def _log_softmax_backward(ctx: Any, g: Any) -> Any:
     (y,) = ctx.saved_tensors
-    axis = find_dim("log_softmax", y.ndim, ctx.dim)
+    axis = find_dim(y.ndim, ctx.dim)
 
     def compute(g: Any, y: Any) -> Any:
         total = jnp.sum(g, axis, keepdims=True) if y.ndim else g
@@ -62,7 +62,7 @@ _ALONG = "(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"
 SOFTMAX = (
     Row(
         f"softmax{_ALONG}",
-        partial(_normalise_along, "softmax", jax.nn.softmax),
+        partial(_normalise_along, jax.nn.softmax),
         "exp(self), divided by its sum along a dim",
         derivative=Derivative(backward=_softmax_backward, setup_context=_save_output),
         dtypes="hf",
@@ -72,7 +72,7 @@ SOFTMAX = (
     ),
     Row(
         f"log_softmax{_ALONG}",
-        partial(_normalise_along, "log_softmax", jax.nn.log_softmax),
+        partial(_normalise_along, jax.nn.log_softmax),
         "logarithm of softmax",
         derivative=Derivative(backward=_log_softmax_backward, setup_context=_save_output),
         dtypes="hf",
@@ -82,7 +82,7 @@ SOFTMAX = (
     ),
     Row(
         f"softmin{_ALONG}",
-        partial(_normalise_along, "softmin", lambda x, axis: jax.nn.softmax(-x, axis)),
+        partial(_normalise_along, lambda x, axis: jax.nn.softmax(-x, axis)),
         "softmax of -self",
         source="torch.nn.functional.softmin",
         dtypes="hf",
@@ -243,7 +243,7 @@ def _batch_norm_fixed(
 
 
 def _normalize(input: Any, p: float = 2.0, dim: Sequence[int] = (1,), eps: float = 1e-12) -> Any:
-    axes = find_dims("normalize", input, dim)
+    axes = find_dims(input, dim)
 
     def compute(x: Any) -> Any:
         length = compute_norm(x, p, axes, keepdim=True)

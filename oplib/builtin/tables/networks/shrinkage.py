@@ -61,7 +61,7 @@ def _tanhshrink(x: Any) -> Any:
 
 
 def _glu(input: Any, dim: int) -> Any:
-    axis = find_dim("glu", input.ndim, dim)
+    axis = find_dim(input.ndim, dim)
     if not input.ndim or input.shape[axis] % 2:
         raise ArgumentError("halving dimension must be even, and the tensor have one", "Choose another dim.")
 

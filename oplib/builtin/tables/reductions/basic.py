@@ -41,7 +41,7 @@ def _find_sum_dtype(self: Any, dtype: Any) -> Any:
 
 def _sum(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = None) -> Any:
     array = lax.convert_element_type(self, _find_sum_dtype(self, dtype))
-    return sum_items(array, find_dims("sum", self, dim), keepdims=keepdim)
+    return sum_items(array, find_dims(self, dim), keepdims=keepdim)
 
 
 def _nansum(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = None) -> Any:
@@ -54,12 +54,12 @@ def _without_nan(array: Any) -> Any:
 
 def _mean(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = None) -> Any:
     array = lax.convert_element_type(self, dtype or self.dtype)
-    axes = find_dims("mean", self, dim)
+    axes = find_dims(self, dim)
     return in_single(lambda wide: jnp.mean(wide, axis=axes, keepdims=keepdim))(array)
 
 
 def _nanmean(self: Any, dim: Sequence[int] | None, keepdim: bool, *, dtype: Any = None) -> Any:
-    axes = find_dims("nanmean", self, dim)
+    axes = find_dims(self, dim)
 
     def compute(array: Any) -> Any:
         counts = jnp.sum(~jnp.isnan(array), axis=axes, keepdims=keepdim, dtype=default_int_dtype())
@@ -77,7 +77,7 @@ def _prod(self: Any, *, dtype: Any = None) -> Any:
 
 
 def _prod_dim(self: Any, dim: int, keepdim: bool, *, dtype: Any = None) -> Any:
-    return _multiply(self, find_dims("prod", self, [dim]), keepdim=keepdim, dtype=dtype)
+    return _multiply(self, find_dims(self, [dim]), keepdim=keepdim, dtype=dtype)
 
 
 def _multiply(self: Any, axes: Any, *, keepdim: bool, dtype: Any) -> Any:
@@ -88,11 +88,11 @@ def _multiply(self: Any, axes: Any, *, keepdim: bool, dtype: Any) -> Any:
 
 def _count_nonzero(self: Any, dim: Sequence[int] | None) -> Any:
     is_there = self != strong(0, self)
-    return jnp.sum(is_there, axis=find_dims("count_nonzero", self, dim), dtype=default_int_dtype())
+    return jnp.sum(is_there, axis=find_dims(self, dim), dtype=default_int_dtype())
 
 
 def _logsumexp(self: Any, dim: Sequence[int], keepdim: bool) -> Any:
-    axes = find_dims("logsumexp", self, dim)
+    axes = find_dims(self, dim)
     return in_single(lambda wide: jax.nn.logsumexp(wide, axes, keepdims=keepdim))(to_floating(self))
 
 
@@ -207,9 +207,9 @@ def find_extremum(reduce: Any, array: Any, axis: int, dtype: Any, is_there: Any 
     return find_first_position(is_it & is_there, axis, dtype)
 
 
-def _find_along(op: str, find: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+def _find_along(find: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     """Returns items and indices; the gradient goes to the selected item only: the first of equal items."""
-    axis = find_dim(op, self.ndim, dim)
+    axis = find_dim(self.ndim, dim)
     if not self.ndim:
         return self, lax.full((), 0, default_int_dtype())
     refuse_empty(self, [axis])
@@ -220,12 +220,12 @@ def _find_along(op: str, find: Any, self: Any, dim: int, keepdim: bool) -> tuple
     return lax.squeeze(values, (axis,)), picked
 
 
-def _find_index(op: str, find: Any, self: Any, dim: int | None, keepdim: bool) -> Any:
+def _find_index(find: Any, self: Any, dim: int | None, keepdim: bool) -> Any:
     if dim is None:
         _refuse_no_items(self, DimensionError)
         index = find(lax.reshape(self, (self.size,)), 0, default_int_dtype())
         return lax.reshape(index, (1,) * self.ndim) if keepdim else index
-    axis = find_dim(op, self.ndim, dim)
+    axis = find_dim(self.ndim, dim)
     if not self.ndim:
         return lax.full((), 0, default_int_dtype())
     refuse_empty(self, [axis])
@@ -233,8 +233,8 @@ def _find_index(op: str, find: Any, self: Any, dim: int | None, keepdim: bool) -
     return lax.expand_dims(index, (axis,)) if keepdim else index
 
 
-def _find_extreme(op: str, reduce: Any, self: Any, dim: Sequence[int], keepdim: bool) -> Any:
-    axes = find_dims(op, self, dim)
+def _find_extreme(reduce: Any, self: Any, dim: Sequence[int], keepdim: bool) -> Any:
+    axes = find_dims(self, dim)
     if not dim:
         _refuse_no_items(self, ArgumentError)
     refuse_empty(self, axes)
@@ -243,7 +243,7 @@ def _find_extreme(op: str, reduce: Any, self: Any, dim: Sequence[int], keepdim: 
 
 def _aminmax(self: Any, *, dim: int | None, keepdim: bool) -> tuple[Any, Any]:
     dims = [] if dim is None else [dim]
-    lowest, highest = (_find_extreme("aminmax", find, self, dims, keepdim) for find in (jnp.min, jnp.max))
+    lowest, highest = (_find_extreme(find, self, dims, keepdim) for find in (jnp.min, jnp.max))
     return lowest, highest
 
 
@@ -260,7 +260,7 @@ def _extremum(op: str, adjective: str, reduce: Any, choose: Any) -> tuple[Row, .
         ),
         Row(
             f"{op}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-            partial(_find_along, op, partial(find_extremum, reduce)),
+            partial(_find_along, partial(find_extremum, reduce)),
             f"{adjective}est items along a dim, and their indices",
             derivative=OF_CHOSEN,
             dtypes="bihf",
@@ -274,7 +274,7 @@ def _extremum(op: str, adjective: str, reduce: Any, choose: Any) -> tuple[Row, .
         ),
         Row(
             f"a{op}(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
-            partial(_find_extreme, f"a{op}", reduce),
+            partial(_find_extreme, reduce),
             f"{adjective}est items over given axes, or over all; equal items share the gradient",
             derivative=ALONG,
             dtypes="bihf",
@@ -282,7 +282,7 @@ def _extremum(op: str, adjective: str, reduce: Any, choose: Any) -> tuple[Row, .
         ),
         Row(
             f"arg{op}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
-            partial(_find_index, f"arg{op}", partial(find_extremum, reduce)),
+            partial(_find_index, partial(find_extremum, reduce)),
             f"index of the {adjective}est item, of equal items the first",
             derivative=_STEP,
             dtypes="ihf",
@@ -307,10 +307,10 @@ EXTREMA = (
 # Tests of all items -----------------------------------------------------------------------------------------
 
 
-def _ask(op: str, reduce: Callable[..., Any], self: Any, dim: Sequence[int] | None, keepdim: bool) -> Any:
+def _ask(reduce: Callable[..., Any], self: Any, dim: Sequence[int] | None, keepdim: bool) -> Any:
     """As in torch, uint8 gives uint8, and an empty list of dims means no reduction."""
     is_there = self if self.dtype == dtypes.bool else self != 0
-    axes = find_dims(op, self, dim) if dim is None or len(dim) else ()
+    axes = find_dims(self, dim) if dim is None or len(dim) else ()
     answer = reduce(is_there, axis=axes, keepdims=keepdim)
     return lax.convert_element_type(answer, dtypes.uint8) if self.dtype == dtypes.uint8 else answer
 
@@ -318,7 +318,7 @@ def _ask(op: str, reduce: Callable[..., Any], self: Any, dim: Sequence[int] | No
 QUESTIONS = tuple(
     Row(
         f"{op}(Tensor self, {_DIM}) -> Tensor",
-        partial(_ask, op, reduce),
+        partial(_ask, reduce),
         f"whether {which} nonzero",
         derivative=_STEP,
         out=True,

@@ -38,7 +38,7 @@ def _sqrt(array: Any) -> Any:
     return jnp.where(is_zero, array, lax.sqrt(jnp.where(is_zero, 1, array)))
 
 
-def _moment(op: str, *, is_root: bool = False, has_mean: bool = False) -> Any:
+def _moment(*, is_root: bool = False, has_mean: bool = False) -> Any:
     """Makes the kernel of var, std, var_mean or std_mean."""
 
     def compute(array: Any, axes: Sequence[int], correction: float, keepdim: bool) -> Any:
@@ -48,7 +48,7 @@ def _moment(op: str, *, is_root: bool = False, has_mean: bool = False) -> Any:
     def kernel(
         self: Any, dim: Sequence[int] | None, *, correction: float | None = None, keepdim: bool = False
     ) -> Any:
-        axes = find_dims(op, self, dim)
+        axes = find_dims(self, dim)
         less = 1 if correction is None else correction
         moment = in_single(lambda array: compute(array, axes, less, keepdim))(self)
         return (moment, jnp.mean(self, axis=axes, keepdims=keepdim)) if has_mean else moment
@@ -59,27 +59,27 @@ def _moment(op: str, *, is_root: bool = False, has_mean: bool = False) -> Any:
 VARIANCES = (
     Row(
         f"var(Tensor self, {_DIM}) -> Tensor",
-        _moment("var"),
+        _moment(),
         "variance, with the divisor count - correction",
         dtypes="hfc",
         out=True,
     ),
     Row(
         f"std(Tensor self, {_DIM}) -> Tensor",
-        _moment("std", is_root=True),
+        _moment(is_root=True),
         "standard deviation; the gradient of a result of 0 is 0",
         dtypes="hfc",
         out=True,
     ),
     Row(
         f"var_mean(Tensor self, {_DIM}) -> (Tensor, Tensor)",
-        _moment("var_mean", has_mean=True),
+        _moment(has_mean=True),
         "variance and mean",
         dtypes="hfc",
     ),
     Row(
         f"std_mean(Tensor self, {_DIM}) -> (Tensor, Tensor)",
-        _moment("std_mean", is_root=True, has_mean=True),
+        _moment(is_root=True, has_mean=True),
         "standard deviation and mean",
         dtypes="hfc",
     ),
@@ -192,7 +192,7 @@ def _vector_norm(
             "expected a floating point or complex tensor as input", "Convert it: tensor.float()."
         )
     array = self if dtype is None else lax.convert_element_type(self, dtype)
-    axes = find_dims("vector_norm", array, dim)
+    axes = find_dims(array, dim)
     if (ord < 0 or math.isinf(ord)) and not math.prod(array.shape[axis] for axis in axes):
         raise ArgumentError(
             f"cannot compute the {ord} norm on an empty dimension, since it has no identity",
@@ -202,7 +202,7 @@ def _vector_norm(
 
 
 def _renorm(self: Any, p: float, dim: int, maxnorm: float) -> Any:
-    axis = find_dim("renorm", self.ndim, dim)
+    axis = find_dim(self.ndim, dim)
     if self.ndim < 2 or p <= 0 or maxnorm < 0:
         raise ArgumentError(
             "expected a tensor of 2 dims at least, a positive p and a maxnorm that is not negative",

@@ -65,7 +65,7 @@ def _sort(
     descending: bool = False,
     packs: bool = False,
 ) -> tuple[Any, Any]:
-    axis = find_dim("sort", self.ndim, dim)
+    axis = find_dim(self.ndim, dim)
     if not self.ndim:
         return self, lax.full((), 0, default_int_dtype())
     indices = _sort_indices(self, axis, descending=descending, packs=packs)
@@ -81,7 +81,7 @@ def _msort(self: Any, *, packs: bool = False) -> Any:
 
 
 def _topk(self: Any, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Any, Any]:  # noqa: ARG001  torch's name, and always sorted
-    axis = find_dim("topk", self.ndim, dim)
+    axis = find_dim(self.ndim, dim)
     count = self.shape[axis] if self.ndim else 1
     if not 0 <= k <= count:
         raise ArgumentError(
@@ -116,7 +116,7 @@ def _finish(values: Any, indices: Any, axis: int, *, keepdim: bool) -> tuple[Any
 
 
 def _kthvalue(self: Any, k: int, dim: int, keepdim: bool) -> tuple[Any, Any]:
-    axis = find_dim("kthvalue", self.ndim, dim)
+    axis = find_dim(self.ndim, dim)
     refuse_empty(self, [axis])
     count = self.shape[axis] if self.ndim else 1
     if not 1 <= k <= count:
@@ -176,8 +176,8 @@ def _nanmedian(self: Any) -> Any:
     return _median(self, _nanmedian_index)
 
 
-def _find_median_along(op: str, find: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
-    axis = find_dim(op, self.ndim, dim)
+def _find_median_along(find: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    axis = find_dim(self.ndim, dim)
     refuse_empty(self, [axis])
     if not self.ndim:
         return self, lax.full((), 0, default_int_dtype())
@@ -187,7 +187,7 @@ def _find_median_along(op: str, find: Any, self: Any, dim: int, keepdim: bool) -
 
 def _mode(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     """Returns the smallest of the most frequent items, at its last position."""
-    axis = find_dim("mode", self.ndim, dim)
+    axis = find_dim(self.ndim, dim)
     if not self.ndim:
         return self, lax.full((), 0, default_int_dtype())
     if not self.shape[axis]:
@@ -262,7 +262,7 @@ ROWS = (
     ),
     Row(
         "median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        partial(_find_median_along, "median", _median_index),
+        partial(_find_median_along, _median_index),
         "medians along a dim, and their indices",
         derivative=OF_CHOSEN,
         dtypes="ihf",
@@ -277,7 +277,7 @@ ROWS = (
     ),
     Row(
         "nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        partial(_find_median_along, "nanmedian", _nanmedian_index),
+        partial(_find_median_along, _nanmedian_index),
         "medians along a dim of all items except nan, and their indices",
         derivative=OF_CHOSEN,
         dtypes="ihf",

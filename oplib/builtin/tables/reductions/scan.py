@@ -15,9 +15,9 @@ from oplib.library import Derivative
 from oplib.tensor import default_int_dtype
 
 
-def _accumulate(op: str, scan: Any, self: Any, dim: int, *, dtype: Any = None) -> Any:
+def _accumulate(scan: Any, self: Any, dim: int, *, dtype: Any = None) -> Any:
     """Computes a cumulative sum or product; integers accumulate in int64."""
-    axis = find_dim(op, self.ndim, dim)
+    axis = find_dim(self.ndim, dim)
     kind = dtype or (default_int_dtype() if is_integral(self.dtype) else self.dtype)
     array = lax.convert_element_type(self, kind)
     return in_single(lambda wide: scan(wide, axis))(array) if array.ndim else array
@@ -38,14 +38,14 @@ def _save_dim(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> N
 
 
 def _sum_back(ctx: Any, g: Any) -> Any:
-    axis = find_dim("cumsum", g.ndim, ctx.dim)
+    axis = find_dim(g.ndim, ctx.dim)
     sums = in_single(lambda wide: sum_in_tree(wide, axis, reverse=True))(g) if g.ndim else g
     return lax.convert_element_type(sums, ctx.dtype), None
 
 
 def _logcumsumexp(self: Any, dim: int) -> Any:
     array = to_floating(self)
-    axis = find_dim("logcumsumexp", array.ndim, dim)
+    axis = find_dim(array.ndim, dim)
     return in_single(lambda wide: _scan_exponentials(wide, axis))(array) if array.ndim else array
 
 
@@ -74,11 +74,11 @@ def _add_exponentials(left: Any, right: Any) -> Any:
     return largest, sum_x * lax.exp(x - base) + sum_y * lax.exp(y - base)
 
 
-def _running(op: str, choose: Any) -> Any:
+def _running(choose: Any) -> Any:
     """Makes the kernel of a cumulative extremum: of equal items the last one counts, and nan is kept."""
 
     def kernel(self: Any, dim: int) -> tuple[Any, Any]:
-        axis = find_dim(op, self.ndim, dim)
+        axis = find_dim(self.ndim, dim)
         if not self.ndim:
             return self, lax.full((), 0, default_int_dtype())
         indices = lax.broadcasted_iota(default_int_dtype(), self.shape, axis)
@@ -97,17 +97,17 @@ _CHOSEN: dict[str, Any] = {"derivative": SELECTED, "dtypes": "bihf", "exact_out"
 ROWS = (
     Row(
         "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
-        partial(_accumulate, "cumsum", lax.cumsum),
+        partial(_accumulate, lax.cumsum),
         "cumulative sum along a dim",
         derivative=Derivative(backward=_sum_back, setup_context=_save_dim, linear=True),
-        kernels=(("cpu", partial(_accumulate, "cumsum", sum_in_tree)),),
+        kernels=(("cpu", partial(_accumulate, sum_in_tree)),),
         **_SUMMED,
     ),
     Row(
         "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
-        partial(_accumulate, "cumprod", lax.cumprod),
+        partial(_accumulate, lax.cumprod),
         "cumulative product along a dim",
-        kernels=(("cpu", partial(_accumulate, "cumprod", partial(_scan, lax.mul, lax.cumprod))),),
+        kernels=(("cpu", partial(_accumulate, partial(_scan, lax.mul, lax.cumprod))),),
         **_SUMMED,
     ),
     Row(
@@ -120,13 +120,13 @@ ROWS = (
     ),
     Row(
         "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
-        _running("cummax", lax.max),
+        _running(lax.max),
         "cumulative maximum along a dim, and its indices",
         **_CHOSEN,
     ),
     Row(
         "cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)",
-        _running("cummin", lax.min),
+        _running(lax.min),
         "cumulative minimum along a dim, and its indices",
         **_CHOSEN,
     ),

@@ -30,19 +30,19 @@ def _diff(self: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
             "expects input to be at least one-dimensional, and n not to be negative",
             "Add a dimension with unsqueeze.",
         )
-    axis = find_dim("diff", self.ndim, dim)
+    axis = find_dim(self.ndim, dim)
     if not n:
         return self
     items = concatenate([part for part in (prepend, self, append) if part is not None], dim)
     return jnp.diff(items, min(n, items.shape[axis]), axis)
 
 
-def _integrate(op: str, add: Any, y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Any:
+def _integrate(add: Any, y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Any:
     if not y.ndim:
         raise DimensionError("expects a dim to integrate along", "Add one.")
     if "b" in (y.dtype.kind, x is not None and x.dtype.kind):
         raise ArgumentError("bools are not supported", "Convert them: tensor.float().")
-    axis = find_dim(op, y.ndim, dim)
+    axis = find_dim(y.ndim, dim)
     dtype = to_floating_dtype(promote_operands(*(given for given in (y, x) if given is not None)))
     heights, before = lax.convert_element_type(y, dtype), (slice(None),) * axis
     sums = heights[(*before, slice(1, None))] + heights[(*before, slice(-1))]
@@ -84,16 +84,16 @@ ROWS = (
     ),
     Row(
         "trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> Tensor",
-        partial(_integrate, "trapezoid", jnp.sum),
+        partial(_integrate, jnp.sum),
         "the integral along a dim by the trapezoidal rule",
         aliases=("trapz",),
         **_SHARED,
     ),
     Row(
         "cumulative_trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> Tensor",
-        partial(_integrate, "cumulative_trapezoid", lax.cumsum),
+        partial(_integrate, lax.cumsum),
         "integrals up to each position along a dim by the trapezoidal rule",
-        kernels=(("cpu", partial(_integrate, "cumulative_trapezoid", sum_in_tree)),),
+        kernels=(("cpu", partial(_integrate, sum_in_tree)),),
         **_SHARED,
     ),
     *(

@@ -19,7 +19,7 @@ from oplib.tensor.views.frame import contiguous_strides
 def unfold(spec: Any, dimension: int, size: int, step: int) -> Part:
     """Returns the frame of the windows of an axis, along a new last axis."""
     own = tuple(spec.shape)
-    axis, shape = find_dim("unfold", len(own), dimension), own or (1,)
+    axis, shape = find_dim(len(own), dimension), own or (1,)
     if size < 0 or step < 1:
         raise ArgumentError(
             "size must be >= 0 and step > 0", "Give a size of at least 0 and a step of at least 1."

@@ -54,7 +54,7 @@ def concatenate(tensors: Sequence[Any], dim: int) -> Any:
                 f"zero-dimensional tensor (at position {index}) cannot be concatenated", "Use stack."
             )
     filled = [array for array in arrays if array.shape != (0,)] or arrays[:1]  # torch ignores empty tensors
-    axis = find_dim("cat", filled[0].ndim, dim)
+    axis = find_dim(filled[0].ndim, dim)
     for array in filled:
         if _without(array.shape, axis) != _without(filled[0].shape, axis):
             raise ArgumentError(
@@ -72,7 +72,7 @@ def _stack(tensors: Sequence[Any], dim: int) -> Any:
     for array in arrays:
         if array.shape != arrays[0].shape:
             raise ArgumentError("expects each tensor to be equal size", "Reshape one of them, or use cat.")
-    axis = find_dim("stack", arrays[0].ndim + 1, dim)
+    axis = find_dim(arrays[0].ndim + 1, dim)
     return lax.concatenate([lax.expand_dims(array, (axis,)) for array in arrays], axis)
 
 

@@ -43,14 +43,14 @@ def _repeat_interleave(self: Any, repeats: int, dim: int | None) -> Any:
         raise ArgumentError("repeats can not be negative", "Give 0 or more.")
     if dim is None:
         return jnp.repeat(lax.reshape(self, (self.size,)), repeats)
-    return jnp.repeat(self, repeats, axis=find_dim("repeat_interleave", self.ndim, dim))
+    return jnp.repeat(self, repeats, axis=find_dim(self.ndim, dim))
 
 
 # Mirrored and rolled ----------------------------------------------------------------------------------------
 
 
 def _flip(self: Any, dims: Sequence[int]) -> Any:
-    return lax.rev(self, find_dims("flip", self, dims)) if dims else self
+    return lax.rev(self, find_dims(self, dims)) if dims else self
 
 
 def _flip_axis(axis: int, self: Any) -> Any:
@@ -70,11 +70,11 @@ def _roll(self: Any, shifts: Sequence[int], dims: Sequence[int]) -> Any:
         raise DimensionError(
             f"Dimension specified as {dims[0]} but tensor has no dimensions", "Leave out dims."
         )
-    return jnp.roll(self, tuple(shifts), tuple(find_dim("roll", self.ndim, dim) for dim in dims))
+    return jnp.roll(self, tuple(shifts), tuple(find_dim(self.ndim, dim) for dim in dims))
 
 
 def _rot90(self: Any, k: int, dims: Sequence[int]) -> Any:
-    if len(dims) != 2 or len(set(find_dims("rot90", self, dims))) != 2:
+    if len(dims) != 2 or len(set(find_dims(self, dims))) != 2:
         raise ArgumentError("expected two different dims", "Name the plane to turn.")
     return jnp.rot90(self, k, (dims[0], dims[1]))
 
@@ -106,7 +106,7 @@ def _diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
         matrix = jnp.where(indices >= 0, items, strong(0, self))
     else:
         matrix = jnp.zeros((*self.shape[:-1], size, size), self.dtype)
-    first, second = (find_dim("diag_embed", self.ndim + 1, dim) for dim in (dim1, dim2))
+    first, second = (find_dim(self.ndim + 1, dim) for dim in (dim1, dim2))
     if first == second:
         raise ArgumentError("expected two different dims", "Change one.")
     if first > second:

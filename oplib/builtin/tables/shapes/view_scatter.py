@@ -10,7 +10,7 @@ from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim, name_indices
 from oplib.builtin.rows.row import Row
-from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.errors import ArgumentError, DimensionError
 from oplib.tensor.views.frame import find_positions
 
 
@@ -27,15 +27,11 @@ def _check_axes(self: Any) -> None:
 
 
 def _select_scatter(self: Any, src: Any, dim: int, index: int) -> Any:
-    op = "select_scatter"
     _check_axes(self)
-    axis = find_dim(op, self.ndim, dim)
+    axis = find_dim(self.ndim, dim)
     length = self.shape[axis]
     if not -length <= index < length:
-        raise DimensionError(
-            f"{op}: index {index} is out of range for dimension {axis}. Got {describe(self)}. "
-            f"{name_indices(length)}"
-        )
+        raise DimensionError(f"index {index} is out of range for dimension {axis}", name_indices(length))
     items = _check_shape(self, src, (*self.shape[:axis], *self.shape[axis + 1 :]))
     return self.at[(*(slice(None),) * axis, index % length)].set(items)
 
@@ -43,9 +39,8 @@ def _select_scatter(self: Any, src: Any, dim: int, index: int) -> Any:
 def _slice_scatter(
     self: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Any:
-    op = "slice_scatter"
     _check_axes(self)
-    axis = find_dim(op, self.ndim, dim)
+    axis = find_dim(self.ndim, dim)
     if step < 1:
         raise ArgumentError("slice step must be positive", "Turn the tensors with flip.")
     window = slice(start, end, step)
@@ -55,8 +50,7 @@ def _slice_scatter(
 
 
 def _diagonal_scatter(self: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    op = "diagonal_scatter"
-    first, second = find_dim(op, self.ndim, dim1), find_dim(op, self.ndim, dim2)
+    first, second = find_dim(self.ndim, dim1), find_dim(self.ndim, dim2)
     if first == second:
         raise ArgumentError("diagonal dimensions cannot be identical", "Name two.")
     matrices = jnp.moveaxis(self, (first, second), (-2, -1))
@@ -74,7 +68,6 @@ def _diagonal_scatter(self: Any, src: Any, offset: int = 0, dim1: int = 0, dim2:
 def _as_strided_scatter(
     self: Any, src: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Any:
-    op = "as_strided_scatter"
     if len(size) != len(stride) or min([*size, *stride, storage_offset or 0], default=0) < 0:
         raise ArgumentError(
             "mismatch in length of strides and shape, or a negative number", "Give one stride for each size."
@@ -82,8 +75,7 @@ def _as_strided_scatter(
     indices = find_positions(tuple(size), (tuple(stride), storage_offset or 0))
     if indices.size and indices.max() >= self.size:
         raise ArgumentError(
-            f"{op}: the last item lies outside of the tensor. Got position {indices.max()} for "
-            f"{describe(self)}. Give smaller strides."
+            f"the last item lies outside of the tensor, at position {indices.max()}", "Give smaller strides."
         )
     items = _check_shape(self, src, size)
     flat = lax.reshape(self, (self.size,)).at[indices].set(items)
