@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from oplib.errors import OpCheckError
 from oplib.library.objects.overload import OpOverload
 from oplib.library.opcheck.check import DEFAULT_TEST_UTILS, opcheck
-from oplib.library.opcheck.report import CheckResult, OpReport, make_report, name_check
+from oplib.library.opcheck.report import CheckResult, OpReport, count_outcomes, make_report, name_check
 from oplib.testing.op_lists import SLOW_CHECKS
 from oplib.testing.samples import make_samples_error, samples
 
 from .output import load_ops, print_colored, print_json, write_file
+
+_MARKS = {"passed": "✓", "failed": "✗", "skipped": "–"}
 
 
 def add_check_commands(commands: Any) -> None:
@@ -77,31 +77,18 @@ def check_op(op: OpOverload, names: Sequence[str]) -> OpReport:
         reason = "" if refusal else "no arguments can be made for its schema"
         report.checks["samples"] = CheckResult(0.0, refusal, reason)
     for call in calls:
-        for name in names:
-            if name not in report.failures:
-                report.checks[name] = _run_check(op, call, name, report.checks.get(name))
+        left = [name for name in names if name not in report.failures]
+        results = opcheck(op, call.args, call.kwargs, test_utils=left, raise_exception=False)
+        for name, check in results.list_checks().items():
+            if (before := report.checks.get(name)) is not None:
+                check.seconds += before.seconds
+                check.skipped = check.skipped and before.skipped
+            report.checks[name] = check
     return report
 
 
-def _run_check(op: OpOverload, call: Any, name: str, before: CheckResult | None) -> CheckResult:
-    """Runs one check; its time is added to that of earlier samples."""
-    start, error, told = time.perf_counter(), None, "SUCCESS"
-    try:
-        told = str(opcheck(op, call.args, call.kwargs, test_utils=name)[name])
-    except OpCheckError as caught:
-        error = caught
-    seconds = time.perf_counter() - start + (0.0 if before is None else before.seconds)
-    is_checked = told == "SUCCESS" or (before is not None and not before.skipped)
-    skipped = "" if is_checked else told.removeprefix("SKIPPED: ")
-    return CheckResult(seconds, error, skipped)
-
-
-def _mark(check: CheckResult) -> str:
-    return "–" if check.skipped else ("✓" if check.error is None else "✗")
-
-
 def _print_line(report: OpReport, width: int) -> None:
-    marks = " ".join(map(_mark, report.checks.values()))
+    marks = " ".join([_MARKS[check.outcome] for check in report.checks.values()])
     if "samples" in report.checks:
         told = report.checks["samples"].skipped or "it accepts no arguments that were tried"
     else:
@@ -110,16 +97,15 @@ def _print_line(report: OpReport, width: int) -> None:
 
 
 def _print_failures(reports: Sequence[OpReport], page: str | None) -> None:
-    checks = [check for report in reports for check in report.checks.values()]
-    failed = sum(check.error is not None for check in checks)
-    skipped = sum(bool(check.skipped) for check in checks)
+    counts = count_outcomes(reports)
+    failed = f"{counts['failed']} failed"
     for report in reports:
         for name, error in report.failures.items():
             print_colored(f"\n{report.description.name}: {name_check(name)}", {name_check(name): "bold red"})
-            print(f"  {getattr(error, 'failure', None) or error}")
+            print(f"  {error}")
     details = f" · details: {page}" if page else ""
-    summary = f"{failed} failed, {len(checks) - failed - skipped} passed, {skipped} skipped{details}"
-    print_colored(f"\n  {summary}", {f"{failed} failed": "bold red" if failed else "green"})
+    summary = f"{failed}, {counts['passed']} passed, {counts['skipped']} skipped{details}"
+    print_colored(f"\n  {summary}", {failed: "bold red" if counts["failed"] else "green"})
 
 
 def _to_json(report: OpReport) -> dict[str, Any]:
@@ -127,7 +113,7 @@ def _to_json(report: OpReport) -> dict[str, Any]:
         "op": report.description.name,
         "checks": {
             name: {
-                "outcome": "skipped" if check.skipped else ("passed" if check.error is None else "failed"),
+                "outcome": check.outcome,
                 "seconds": round(check.seconds, 3),
                 "message": str(check.error or check.skipped),
             }
@@ -146,7 +132,7 @@ def make_junit(reports: Sequence[OpReport]) -> str:
             name=report.description.name,
             tests=str(len(report.checks)),
             failures=str(len(report.failures)),
-            skipped=str(sum(bool(check.skipped) for check in report.checks.values())),
+            skipped=str(count_outcomes([report])["skipped"]),
             time=f"{report.seconds:.3f}",
         )
         for name, check in report.checks.items():
@@ -154,8 +140,7 @@ def make_junit(reports: Sequence[OpReport]) -> str:
                 suite, "testcase", classname=report.description.name, name=name, time=f"{check.seconds:.3f}"
             )
             if check.error is not None:
-                cause = getattr(check.error, "failure", None) or check.error
-                ET.SubElement(case, "failure", type=type(cause).__name__, message=str(cause))
+                ET.SubElement(case, "failure", type=type(check.error).__name__, message=str(check.error))
             elif check.skipped:
                 ET.SubElement(case, "skipped", message=check.skipped)
     return ET.tostring(root, encoding="unicode", xml_declaration=True)

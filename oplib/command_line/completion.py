@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import Any
 
-from .output import print_json
+from .output import print_result
 
 _BASH = """_oplib() {{
     local word="${{COMP_WORDS[COMP_CWORD]}}" options= values=
@@ -17,8 +17,7 @@ _BASH = """_oplib() {{
     [[ $word == -* ]] && values=$options
     COMPREPLY=($(compgen -W "$values" -- "$word"))
 }}
-complete -o default -F _oplib oplib
-"""
+complete -o default -F _oplib oplib"""
 _ZSH = "autoload -U +X compinit bashcompinit && compinit && bashcompinit\n"
 
 
@@ -43,7 +42,7 @@ def print_script(options: argparse.Namespace, parsers: dict[str, argparse.Argume
             f'complete -c oplib -n "__fish_seen_subcommand_from {name}" -a "{words[name]} {values[name]}"'
             for name in words
         ]
-        script = "\n".join([*lines, ""])
+        script = "\n".join(lines)
     else:
         cases = "\n".join(
             f'        *" {name}") options="{words[name]}" values="{values[name]}" ;;' for name in words
@@ -51,8 +50,5 @@ def print_script(options: argparse.Namespace, parsers: dict[str, argparse.Argume
         script = (_ZSH if options.shell == "zsh" else "") + _BASH.format(
             commands=" ".join(words), cases=cases
         )
-    if options.json:
-        print_json({"shell": options.shell, "script": script})
-    else:
-        print(script, end="")
+    print_result(options, {"shell": options.shell, "script": script}, script)
     return 0

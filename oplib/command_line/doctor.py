@@ -14,7 +14,7 @@ import jax
 
 from oplib.config import config
 
-from .output import CommandError, print_colored, print_json
+from .output import CommandError, print_result
 
 _MALLOC = "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"
 _VARIABLES = (
@@ -44,22 +44,14 @@ def show_facts(options: argparse.Namespace) -> int:
     """Prints the facts, and problems that follow from them; or what a package lacks, with the status 1."""
     if options.package is not None:
         lacking = find_placeholders(Path(options.package))
-        if options.json:
-            print_json({"package": options.package, "to fill in": lacking})
-        else:
-            print("\n".join(f"  {line}" for line in lacking) or "  Nothing is to be filled in.")
+        told = "\n".join(f"  {line}" for line in lacking) or "  Nothing is to be filled in."
+        print_result(options, {"package": options.package, "to fill in": lacking}, told)
         return int(bool(lacking))
     facts, problems = collect_facts(), find_problems()
-    if options.json:
-        print_json({**facts, "problems": problems})
-        return 0
     width = max(map(len, facts))
-    for name, fact in facts.items():
-        print(f"  {name:<{width}}  {fact}")
-    for problem in problems:
-        print_colored(f"  ! {problem}", {"!": "bold red"})
-    if not problems:
-        print("\n  No known problem.")
+    lines = [f"  {name:<{width}}  {fact}" for name, fact in facts.items()]
+    lines += [f"  ! {problem}" for problem in problems] or ["\n  No known problem."]
+    print_result(options, {**facts, "problems": problems}, "\n".join(lines), {"  !": "bold red"})
     return 0
 
 

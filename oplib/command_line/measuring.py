@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import timeit
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
-from oplib.library.objects.overload import OpOverload, find_overload
+from oplib.autograd.array_functions.masks import pick_true, spread
+from oplib.library.objects.overload import find_overload
+from oplib.library.opcheck.sample import Sample, flatten, is_inexact
 from oplib.tensor import Tensor
-from oplib.testing.samples import Call, make_samples_error, samples
+from oplib.testing.samples import make_samples_error, samples
 
-from .output import CommandError, load_module, print_json
+from .output import CommandError, load_module, print_result
 
 _REPEATS = 5
 
@@ -42,8 +44,8 @@ def add_measuring_commands(commands: Any) -> None:
             command.add_argument("--optimized", action="store_true", help="after XLA's optimizations")
 
 
-def _prepare(options: argparse.Namespace) -> tuple[OpOverload, Call]:
-    """Returns the op and a call of it."""
+def _prepare(options: argparse.Namespace) -> Sample:
+    """Returns the op with the arguments of a call."""
     if options.module is not None:
         load_module(options.module)
     op = find_overload(options.op, subject="op")
@@ -58,7 +60,7 @@ def _prepare(options: argparse.Namespace) -> tuple[OpOverload, Call]:
             f"{op.name()}: no arguments are known that it accepts{tried}; "
             f"give --shape NAME=N,M for each of {names}{reason}"
         )
-    return op, calls[0]
+    return Sample(op, calls[0].args, dict(calls[0].kwargs))
 
 
 def _read_shape(text: str) -> tuple[str, tuple[int, ...]]:
@@ -73,66 +75,50 @@ def _read_shape(text: str) -> tuple[str, tuple[int, ...]]:
     raise CommandError(f"--shape {text}: not of the form NAME=N,M")
 
 
-def _split(op: OpOverload, call: Call) -> tuple[Callable[..., Any], list[Any]]:
-    """Returns the op as a function of the arrays of a call, and these arrays."""
-    leaves, structure = jax.tree.flatten(
-        (call.args, dict(call.kwargs)), is_leaf=lambda x: isinstance(x, Tensor)
-    )
-    arrays = [leaf.detach().array for leaf in leaves if isinstance(leaf, Tensor)]
-
-    def run(*arrays: Any) -> Any:
-        rest = iter(arrays)
-        filled = [next(rest) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-        args, kwargs = jax.tree.unflatten(structure, filled)
-        return op.functional(*args, **kwargs)
-
-    return run, arrays
+def _find_arrays(sample: Sample) -> tuple[Callable[..., Any], list[Any]]:
+    """Returns the op as a function of the arrays among its arguments, and these arrays."""
+    leaves = sample.make_tensors(requires_grad=False)
+    is_array = [isinstance(leaf, Tensor) for leaf in leaves]
+    arrays = pick_true(sample.arrays, is_array)
+    return lambda *arrays: sample.call_arrays(spread(arrays, is_array, leaves)), arrays
 
 
 def show_jaxpr(options: argparse.Namespace) -> int:
     """Prints the jaxpr of a call."""
-    run, arrays = _split(*_prepare(options))
-    return _print_program(options, "jaxpr", str(jax.make_jaxpr(run)(*arrays)))
+    run, arrays = _find_arrays(_prepare(options))
+    text = str(jax.make_jaxpr(run)(*arrays))
+    print_result(options, {"op": options.op, "jaxpr": text}, text)
+    return 0
 
 
 def show_hlo(options: argparse.Namespace) -> int:
     """Prints the program of a call."""
-    run, arrays = _split(*_prepare(options))
+    run, arrays = _find_arrays(_prepare(options))
     lowered = jax.jit(run).lower(*arrays)
-    text = lowered.compile().as_text() if options.optimized else lowered.as_text()
-    return _print_program(options, "hlo", str(text))
-
-
-def _print_program(options: argparse.Namespace, form: str, text: str) -> int:
-    if options.json:
-        print_json({"op": options.op, form: text})
-    else:
-        print(text)
+    text = str(lowered.compile().as_text() if options.optimized else lowered.as_text())
+    print_result(options, {"op": options.op, "hlo": text}, text)
     return 0
 
 
 def print_times(options: argparse.Namespace) -> int:
     """Prints the times of a call and of its backward, and those of the bare jit."""
-    op, call = _prepare(options)
-    run, arrays = _split(op, call)
-    bare = jax.jit(run)
+    sample = _prepare(options)
+    name, (run, arrays) = sample.overload.name(), _find_arrays(sample)
     rows = {
-        "bare jit": _time(lambda: bare(*arrays)),
-        "call on arrays": _time(lambda: op(*_unbox(call.args), **call.kwargs)),
-        "call on Tensors": _time(lambda: op(*_detach(call.args), **call.kwargs)),
+        "bare jit": _time(partial(jax.jit(run), *arrays)),
+        "call on arrays": _time(_bind(sample, sample.arrays)),
+        "call on Tensors": _time(_bind(sample, sample.make_tensors(requires_grad=False))),
     }
-    moving = [index for index, array in enumerate(arrays) if jnp.issubdtype(array.dtype, jnp.inexact)]
-    if moving and op.describe()["backward"].status.name in ("registered", "derived"):
+    moving = [index for index, array in enumerate(arrays) if is_inexact(array)]
+    if moving and sample.needs_grad and sample.is_functional:
         gradient = jax.jit(jax.grad(lambda *arrays: _sum(run(*arrays)), argnums=moving))
-        rows["bare jit(grad)"] = _time(lambda: gradient(*arrays))
-        rows["recorded call and backward"] = _time(lambda: _run_backward(op, call))
-    if options.json:
-        print_json({"op": op.name(), "microseconds": rows})
-        return 0
-    print(f"{op.name()}, {', '.join(f'{array.dtype}{list(array.shape)}' for array in arrays)}")
-    for name, time in rows.items():
-        base = rows["bare jit(grad)" if "backward" in name or "grad" in name else "bare jit"]
-        print(f"  {name:<27} {time:10.1f} us   {time / base:6.2f}")
+        rows["bare jit(grad)"] = _time(partial(gradient, *arrays))
+        rows["recorded call and backward"] = _time(_bind_backward(sample))
+    lines = [f"{name}, {', '.join(f'{array.dtype}{list(array.shape)}' for array in arrays)}"]
+    for row, time in rows.items():
+        base = rows["bare jit(grad)" if "backward" in row or "grad" in row else "bare jit"]
+        lines.append(f"  {row:<27} {time:10.1f} us   {time / base:6.2f}")
+    print_result(options, {"op": name, "microseconds": rows}, "\n".join(lines))
     return 0
 
 
@@ -148,30 +134,28 @@ def _time(run: Callable[[], Any]) -> float:
     return min(timer.repeat(_REPEATS, number)) / number * 1e6
 
 
-def _unbox(args: Any) -> list[Any]:
-    return [value.detach().array if isinstance(value, Tensor) else value for value in args]
-
-
-def _detach(args: Any) -> list[Any]:
-    return [value.detach() if isinstance(value, Tensor) else value for value in args]
+def _bind(sample: Sample, leaves: Sequence[Any]) -> Callable[[], Any]:
+    """Returns the call of the op with some leaves."""
+    return sample.apply(partial(partial, sample.overload), leaves)
 
 
 def _sum(results: Any) -> Any:
-    floats = [leaf for leaf in jax.tree.leaves(results) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-    return sum(leaf.sum().real for leaf in floats)
+    return sum(leaf.sum().real for leaf in results if is_inexact(leaf))
 
 
-def _run_backward(op: OpOverload, call: Call) -> list[Any]:
-    leaves = [
-        value.detach().requires_grad_(value.requires_grad) if isinstance(value, Tensor) else value
-        for value in call.args
-    ]
-    results = op(*leaves, **call.kwargs)
-    total: Any = _sum_tensors(results)
-    total.backward()
-    return [leaf.grad for leaf in leaves if isinstance(leaf, Tensor) and leaf.grad is not None]
+def _bind_backward(sample: Sample) -> Callable[[], Any]:
+    """Returns the recorded call with the backward of the sum of its results."""
+    leaves = sample.make_tensors()
+    call, wanted = _bind(sample, leaves), sample.pick(leaves)
 
+    def run() -> list[Any]:
+        for leaf in wanted:
+            leaf.grad = None
+        results = [
+            result for result in flatten(call()) if isinstance(result, Tensor) and result.requires_grad
+        ]
+        total: Any = sum(result.sum() for result in results)
+        total.backward()
+        return [leaf.grad for leaf in wanted]
 
-def _sum_tensors(results: Any) -> Any:
-    flat = results if isinstance(results, (list, tuple)) else [results]
-    return sum(result.sum() for result in flat if isinstance(result, Tensor) and result.requires_grad)
+    return run

@@ -15,7 +15,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from .output import CommandError, print_json
+from .output import CommandError, print_result
 
 TEMPLATE = Path(__file__).parent / "template"
 LICENSES = Path(__file__).parent / "licenses"
@@ -46,12 +46,11 @@ def make_package(options: argparse.Namespace) -> int:
     except BaseException:
         shutil.rmtree(name, ignore_errors=True)  # so that it can be tried again
         raise
-    if options.json:
-        print_json({"package": name, "files": [path.as_posix() for path in written]})
-        return 0
-    print(*(f"  {path}" for path in written), sep="\n")
-    print(f"\nNext:\n    cd {name}\n    python -m pip install -e '.[test]'\n    python -m pytest")
-    print("    python -m oplib doctor --package .")
+    lines = [f"  {path}" for path in written]
+    lines.append(f"\nNext:\n    cd {name}\n    python -m pip install -e '.[test]'\n    python -m pytest")
+    lines.append("    python -m oplib doctor --package .")
+    value = {"package": name, "files": [path.as_posix() for path in written]}
+    print_result(options, value, "\n".join(lines))
     return 0
 
 

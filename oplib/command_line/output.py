@@ -7,7 +7,8 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable, Generator
+from argparse import Namespace
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +24,7 @@ class CommandError(Exception):
 
 _IN_USE = frozenset(sys.modules)  # what oplib has imported; a file of one of these names would hide it
 _outputs: list[TextIO] = []
+_PLAIN: Mapping[str, str] = {}
 
 
 @contextmanager
@@ -41,7 +43,15 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, default=str), file=_outputs[-1] if _outputs else sys.stdout)
 
 
-def print_colored(text: str, colors: dict[str, str]) -> None:
+def print_result(options: Namespace, value: Any, text: str, colors: Mapping[str, str] = _PLAIN) -> None:
+    """Prints a result for other programs if ``--json`` is given, and otherwise its text."""
+    if options.json:
+        print_json(value)
+    else:
+        print_colored(text, colors)
+
+
+def print_colored(text: str, colors: Mapping[str, str]) -> None:
     """Prints text; each of the words gets its colour where a terminal and rich are there, and no NO_COLOR.
 
     Args:

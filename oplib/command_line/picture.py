@@ -8,7 +8,7 @@ from typing import Any
 from oplib.tensor import Tensor
 from oplib.visual.graph import graph
 
-from .output import CommandError, load_module, print_json
+from .output import CommandError, load_module, print_result
 
 
 def add_graph_command(commands: Any) -> None:
@@ -43,9 +43,9 @@ def draw_graph(options: argparse.Namespace) -> int:
             f"{name} returns {type(result).__name__}; it must return a Tensor, or a Tensor and its parameters"
         )
     picture = graph(loss, params, run=options.runs_backward)
-    printed = str(picture if options.output is None else picture.save(options.output))
-    if options.json:
-        print_json({"graph" if options.output is None else "file": printed})
+    if options.output is None:
+        print_result(options, {"graph": str(picture)}, str(picture))
     else:
-        print(printed if options.output is None else f"  {printed}")
+        path = picture.save(options.output)
+        print_result(options, {"file": str(path)}, f"  {path}")
     return 0

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from oplib.library.objects.description import OpDescription, Status
-from oplib.library.objects.overload import OpOverload, find_overload
-from oplib.testing.samples import samples
+from oplib.library.objects.description import Status
+from oplib.library.objects.overload import find_overload
+from oplib.testing.samples import Call, samples
 from oplib.visual.rules import OpsTable, tabulate_rules
 
-from .output import load_module, load_ops, print_colored, print_json, write_file
+from .output import load_module, load_ops, print_result, write_file
 
 _COLORS = {
     Status.registered.value: "bold blue", Status.derived.value: "blue", Status.host.value: "yellow",
@@ -41,10 +41,7 @@ def show_ops(options: argparse.Namespace) -> int:
         table = tabulate_rules(options.namespace)
     if options.html is not None:
         write_file(options.html, table.html())
-    if options.json:
-        print_json(table.to_json())
-    else:
-        print_colored(str(table), _COLORS)
+    print_result(options, table.to_json(), str(table), _COLORS)
     return 0
 
 
@@ -53,22 +50,14 @@ def show_op(options: argparse.Namespace) -> int:
     if options.module is not None:
         load_module(options.module)
     op = find_overload(options.op, subject="show")
-    description = _describe(op)
-    if options.json:
-        print_json(description.to_json())
-        return 0
-    print_colored(str(description), _COLORS)
-    for call in samples(op)[:1]:
+    call = next(iter(samples(op)), Call(()))
+    description = op.describe(*call.args, **call.kwargs)  # by a sample, so that a refused forward mode shows
+    text = str(description)
+    if call.args or call.kwargs:
         values = [*map(_tell, call.args), *(f"{name}={_tell(value)}" for name, value in call.kwargs.items())]
-        print(f"\nA call:\n    oplib.ops.{op}({', '.join(values)})")
+        text += f"\n\nA call:\n    oplib.ops.{op}({', '.join(values)})"
+    print_result(options, description.to_json(), text, _COLORS)
     return 0
-
-
-def _describe(op: OpOverload) -> OpDescription:
-    """Returns a description by a sample, so that a refused forward mode shows."""
-    for call in samples(op)[:1]:
-        return op.describe(*call.args, **call.kwargs)
-    return op.describe()
 
 
 def _tell(value: Any) -> str:

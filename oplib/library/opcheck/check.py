@@ -69,17 +69,19 @@ class OpCheckResults(dict[str, str | Exception]):
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002  IPython gives it
         printer.text(str(self))
 
-    def html(self) -> str:
-        """Returns a page of HTML: the rules, the tests, and both Jacobians of a wrong gradient."""
-        checks = {
-            name: CheckResult(
-                self.seconds[name],
-                result if isinstance(result, Exception) else None,
-                "" if isinstance(result, Exception) else result.partition("SKIPPED: ")[2],
-            )
+    def list_checks(self) -> dict[str, CheckResult]:
+        """Returns the tests with their times, errors, and reasons why there was nothing to check."""
+        return {
+            name: CheckResult(self.seconds[name], result)
+            if isinstance(result, Exception)
+            else CheckResult(self.seconds[name], skipped=result.partition("SKIPPED: ")[2])
             for name, result in self.items()
         }
-        return make_report([OpReport(self.op.describe(), checks)], f"opcheck({self.op.name()}, ...)")
+
+    def html(self) -> str:
+        """Returns a page of HTML: the rules, the tests, and both Jacobians of a wrong gradient."""
+        report = OpReport(self.op.describe(), self.list_checks())
+        return make_report([report], f"opcheck({self.op.name()}, ...)")
 
     def _repr_html_(self) -> str:
         rows = "".join(

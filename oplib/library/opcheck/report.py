@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +43,11 @@ class CheckResult:
     error: Exception | None = None
     skipped: str = ""
 
+    @property
+    def outcome(self) -> str:
+        """``passed``, ``failed`` or ``skipped``."""
+        return "skipped" if self.skipped else "passed" if self.error is None else "failed"
+
 
 @dataclass(slots=True)
 class OpReport:
@@ -64,6 +70,11 @@ class OpReport:
     def failures(self) -> dict[str, Exception]:
         """The errors, by the name of the check."""
         return {name: check.error for name, check in self.checks.items() if check.error is not None}
+
+
+def count_outcomes(reports: Iterable[OpReport]) -> Counter[str]:
+    """Returns how many checks passed, failed, and had nothing to check."""
+    return Counter([check.outcome for report in reports for check in report.checks.values()])
 
 
 def name_check(check: str) -> str:
@@ -89,17 +100,15 @@ def make_report(reports: Sequence[OpReport], command: str = "") -> str:
 
 
 def _render_summary(reports: Sequence[OpReport]) -> str:
-    checks = [check for report in reports for check in report.checks.values()]
-    failed = [check for check in checks if check.error is not None]
-    skipped = [check for check in checks if check.skipped]
-    passed = len(checks) - len(failed) - len(skipped)
+    counts = count_outcomes(reports)
+    passed, failed = counts["passed"], counts["failed"]
     spaces = {report.description.name.partition("::")[0] for report in reports}
     slowest = max(reports, key=lambda report: report.seconds, default=None)
     slow = "" if slowest is None else f"slowest: {slowest.description.name}"
     cards = (
         ("", len(reports), f"ops in {len(spaces)} namespaces"),
-        ("good", f"{passed} / {passed + len(failed)}", f"checks passed, {len(skipped)} had nothing to check"),
-        ("bad" if failed else "good", len(failed), "checks failed"),
+        ("good", f"{passed} / {passed + failed}", f"checks passed, {counts['skipped']} had nothing to check"),
+        ("bad" if failed else "good", failed, "checks failed"),
         ("", f"{sum(report.seconds for report in reports):.1f} s", slow),
     )
     return "".join(
@@ -149,13 +158,12 @@ def _render_check(check: CheckResult | None) -> str:
 
 def _render_failure(report: OpReport, name: str) -> str:
     error = report.failures[name]
-    cause = getattr(error, "failure", None) or error
-    jacobians = getattr(cause, "jacobians", None)
+    jacobians = getattr(error, "jacobians", None)
     maps = "" if jacobians is None else render_jacobians(*jacobians)
     return (
         f"<div class='card failure'><h2>{escape(report.description.name)} "
         f"<span class=fail>{escape(name_check(name))}</span></h2>{maps}"
-        f"<pre class=note>{escape(cause)}</pre></div>"
+        f"<pre class=note>{escape(error)}</pre></div>"
     )
 
 
