@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 
+import jax
 import pytest
 
 import oplib
@@ -304,6 +305,56 @@ def test_nothing_is_recorded_under_no_grad():
         assert (x * 2).grad_fn is None
         with enable_grad():
             assert (x * 2).grad_fn is not None
+
+
+def call_in(mode):
+    def compute(x):
+        with mode():
+            return x * 3
+
+    return compute
+
+
+def call_between(first, last):
+    def compute(x):
+        first()
+        try:
+            return x * 3
+        finally:
+            last()
+
+    return compute
+
+
+def call_on_inside_off(x):
+    with no_grad():
+        return call_between(lambda: set_grad_enabled(True), lambda: set_grad_enabled(False))(x)
+
+
+@pytest.mark.parametrize(
+    ("compute", "slope"),
+    [
+        (call_in(no_grad), 2),
+        (call_in(enable_grad), 5),
+        (call_in(inference_mode), 2),
+        (call_in(lambda: inference_mode(False)), 5),
+        (call_in(lambda: set_grad_enabled(False)), 2),
+        (call_in(lambda: set_grad_enabled(True)), 5),
+        (set_grad_enabled(False)(lambda x: x * 3), 2),
+        (call_between(lambda: set_grad_enabled(False), lambda: set_grad_enabled(True)), 2),
+        (no_grad()(call_in(enable_grad)), 5),
+        (call_on_inside_off, 5),
+    ],
+)
+def test_jax_differentiates_what_the_tape_records(compute, slope):
+    x = oplib.tensor(1.0, requires_grad=True)
+    (x * 2 + compute(x)).backward()
+
+    def compute_array(array):
+        x = oplib.Tensor.from_array(array)
+        return (x * 2 + compute(x)).array
+
+    assert x.grad.item() == jax.grad(compute_array)(1.0) == slope
 
 
 def test_a_new_thread_starts_with_grad_mode_on():

@@ -167,9 +167,24 @@ def test_each_row_is_the_gradient_of_one_run(name, compiled, monkeypatch):
         np.testing.assert_allclose(found, oplib.stack(single), rtol=1e-6)
 
 
-def test_a_pass_of_formulas_is_traced_once(a, monkeypatch):
+def turn_in_place(a):
+    return (a * 2).neg_()
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda a: (a * a).tanh(),
+        lambda a: a.expand(2, 2)[1] * a,
+        lambda a: a.view(2, 1)[:, 0].flip(0),
+        lambda a: oplib.cat(a.split(1)),
+        write_through_a_view,
+        turn_in_place,
+    ],
+)
+def test_a_pass_of_formulas_is_traced_once(compute, a, monkeypatch):
     def run():
-        return grad((a * a).tanh(), a, oplib.eye(2), is_grads_batched=True)[0].tolist()
+        return grad(compute(a), a, oplib.eye(2), is_grads_batched=True)[0].tolist()
 
     first = run()
     monkeypatch.setattr(jax, "vmap", None)
