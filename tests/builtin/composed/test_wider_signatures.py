@@ -96,7 +96,9 @@ def test_functions_that_read_values_raise_under_a_trace():
 def test_a_dim_that_is_not_there_is_named():
     x = oplib.ones(2, 3)
     for call in (oplib.diff, oplib.trapezoid, oplib.cumulative_trapezoid, partial(oplib.quantile, q=0.5)):
-        with pytest.raises(DimensionError, match=r"dimension out of range \(expected .* \[-2, 1\], but got 7"):
+        with pytest.raises(
+            DimensionError, match=r"dimension out of range \(expected .* \[-2, 1\], but got 7"
+        ):
             call(x, dim=7)
     with pytest.raises(DimensionError, match=r"trapezoid: expects a dim to integrate along\. Got y f32\[\]"):
         oplib.trapezoid(oplib.tensor(1.0))

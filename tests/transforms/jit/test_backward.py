@@ -10,6 +10,7 @@ import oplib
 from oplib.autograd import Function, grad
 from oplib.autograd.function import once_differentiable
 from oplib.errors import AutogradError, SavedTensorError, TracingError
+from oplib.utils.checkpoint import checkpoint
 
 pytestmark = pytest.mark.spec("J.6")
 
@@ -672,3 +673,53 @@ def test_a_backward_reads_a_tensor_that_the_function_itself_does_not(form):
     factor.add_(1)
     with pytest.raises(oplib.errors.AutogradError, match="modified by an inplace operation"):
         result.sum().backward()
+
+
+class Counting(oplib.autograd.Function):
+    """Its backward counts its runs in a Tensor from outside."""
+
+    runs = oplib.zeros(())
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        Counting.runs.add_(1)
+        return grad * 2
+
+
+def draw_again(x):
+    return checkpoint(
+        lambda x: oplib.dropout(x * 1, 0.5).sin(), x, use_reentrant=False, preserve_rng_state=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("compute", "text"),
+    [
+        (Counting.apply, "add_: writes a tensor"),
+        (draw_again, "Generator: a draw"),
+    ],
+)
+def test_a_backward_that_changes_what_is_outside_runs_inside_of_the_compiled_function(compute, text):
+    def train(x):
+        compute(x).sum().backward()
+        return x.detach() * 1
+
+    x = oplib.ones(3, requires_grad=True)
+    with pytest.raises(TracingError, match=rf"{text}.* in a trace inside of .*Run the backward inside of"):
+        oplib.jit(lambda x: compute(x))(x)
+    before = Counting.runs.item()
+    assert oplib.jit(train)(x).tolist() == [1, 1, 1]
+    assert Counting.runs.item() - before == (compute is not draw_again)
+
+
+def test_a_checkpoint_that_preserves_the_state_draws_again_in_a_backward_outside():
+    with pytest.raises(TracingError, match="leave preserve_rng_state=True"):
+        oplib.jit(draw_again)(oplib.ones(3, requires_grad=True))
+    x = oplib.ones(64, requires_grad=True)
+    y = oplib.jit(lambda x: checkpoint(lambda x: oplib.dropout(x * 1, 0.5).sin(), x, use_reentrant=False))(x)
+    y.sum().backward()
+    assert [slope == 0 for slope in x.grad.tolist()] == [value == 0 for value in y.tolist()]
