@@ -21,6 +21,7 @@ from jax.core import Tracer
 from oplib.autograd import enable_grad
 from oplib.autograd.graph import saved_tensors_hooks
 from oplib.autograd.nodes.gradient_representation import ARRAYS
+from oplib.autograd.recording.view import has_lost_history
 from oplib.autograd.saved.saved_tensor import SavedTensor
 from oplib.errors import CheckpointError
 from oplib.library.autocast.settings import AutocastScope
@@ -240,7 +241,10 @@ class _Argument:
     """An argument of the region. A Tensor is saved with history and version, through enclosing hooks."""
 
     def __init__(self, value: Any) -> None:
-        self._value = SavedTensor(value) if isinstance(value, Tensor) else copy_containers(value)
+        if isinstance(value, Tensor):
+            self._value = SavedTensor(value.detach() if has_lost_history(value) else value)
+        else:
+            self._value = copy_containers(value)
 
     def read(self) -> Any:
         value = self._value

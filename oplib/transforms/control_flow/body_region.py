@@ -18,6 +18,7 @@ from jax.core import Tracer
 
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import Edge
+from oplib.autograd.recording.view import has_lost_history
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.devices.device import find_common_device
@@ -95,7 +96,10 @@ def list_captured(walk: Walk) -> list[Captured]:
         owners.setdefault(storage.owner, path)
         if overlays.current is not None and root is not None and root._requires_grad:
             continue  # a trace around this one has cut the history of the view, and not that of its root
-        capture = Captured(storage.array, storage, tensor, gradient_edge(tensor), path)
+        if has_lost_history(tensor):  # its values may be read, and each call finds them anew
+            capture = Captured(storage.array, storage)
+        else:
+            capture = Captured(storage.array, storage, tensor, gradient_edge(tensor), path)
         by_key.setdefault(capture.key, capture)
     shown = {storage for storage, _ in by_key}
     tensors = [*by_key.values()]
@@ -145,8 +149,9 @@ class BodyRegion:
     def read(self, tensor: Tensor) -> Any:
         """Returns the array of a Tensor that the body reads."""
         storage: Any = tensor._storage
-        has_history = tensor._requires_grad
-        if hasattr(storage, "chain") and (id(storage), gradient_edge(tensor)) not in self._arrays:
+        has_history = tensor._requires_grad and (modes.grad_enabled or not has_lost_history(tensor))
+        edge = gradient_edge(tensor) if has_history else None
+        if hasattr(storage, "chain") and (id(storage), edge) not in self._arrays:
             whole = self.find(storage.base, tensor._root if has_history else None)
             value = storage.chain.read(_trace_value(whole), storage.starts)
         else:

@@ -10,6 +10,7 @@ import pytest
 import oplib
 from oplib.autograd import grad
 from oplib.autograd.graph import saved_tensors_hooks
+from oplib.errors import AutogradError
 from oplib.utils.checkpoint import (
     checkpoint,
     set_checkpoint_early_stop,
@@ -212,3 +213,22 @@ def test_an_error_of_the_repetition_says_that_the_function_runs_again(x, functio
 
 
 HELD: list[float] = []
+
+
+@pytest.mark.parametrize("wrap", [lambda step: step, oplib.jit], ids=["plain", "compiled"])
+def test_a_view_whose_history_may_not_be_read_is_an_argument(wrap):
+    x = oplib.tensor([2.0, 3.0], requires_grad=True)
+
+    @wrap
+    def step():
+        base = x * 1
+        with oplib.no_grad():
+            view = base[:1]
+        base.mul_(2)
+        checkpoint(lambda view, x: x * x * view.shape[0], view, x, use_reentrant=False).sum().backward()
+        with pytest.raises(AutogradError, match="has been modified inplace"):
+            checkpoint(lambda view, x: x * view, view, x, use_reentrant=False)
+
+    step()
+    assert x.grad is not None
+    assert x.grad.tolist() == [4.0, 6.0]

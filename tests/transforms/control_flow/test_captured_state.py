@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 import oplib
-from oplib.errors import TracingError
+from oplib.errors import AutogradError, TracingError
 
 pytestmark = pytest.mark.spec("J.15")
 
@@ -89,3 +89,49 @@ def test_mapped_data_of_an_outside_tensor_is_refused():
     with pytest.raises(TracingError, match="data: inplace arithmetic in vmap"):
         oplib.vmap(row)(oplib.ones(3, 2))
     assert w.tolist() == [1.0, 1.0]
+
+
+LOST = {
+    "split": lambda base: base.split(2)[0],
+    "no_grad": lambda base: oplib.no_grad()(lambda: base[:2])(),
+}
+READS = {
+    "nothing": lambda view, x: x * 3,
+    "its shape": lambda view, x: x * view.shape[0],
+    "detach": lambda view, x: x * view.detach(),
+    "in no_grad": lambda view, x: x + oplib.no_grad()(lambda: view * 1.5)(),
+}
+
+
+@pytest.mark.parametrize("flow", ["cond", "scan"])
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("kind", LOST)
+def test_a_view_whose_history_may_not_be_read_is_captured_as_by_a_plain_function(kind, read, flow):
+    leaf, x = oplib.arange(4.0).requires_grad_(), oplib.ones(2, requires_grad=True)
+    found = []
+    for factor in (2.0, 3.0):
+        base = leaf * 1
+        view = LOST[kind](base)
+        base.mul_(factor)
+
+        def body(x, view=view):
+            return READS[read](view, x)
+
+        if flow == "cond":
+            result = oplib.cond(oplib.tensor(True), body, lambda x: x * 1, x)
+        else:
+            result, _ = oplib.scan(lambda c, row, body=body: (body(c) * row, row), x, oplib.ones(1))
+        (grad,) = oplib.autograd.grad(result.sum(), x)
+        (plain_grad,) = oplib.autograd.grad(body(x).sum(), x)
+        found.append((result.tolist(), grad.tolist()))
+        assert found[-1] == (body(x).tolist(), plain_grad.tolist())
+    assert (found[0] == found[1]) == (read in {"nothing", "its shape"})
+
+
+@pytest.mark.parametrize("kind", LOST)
+def test_a_history_that_may_not_be_read_is_refused_in_a_body(kind):
+    base = oplib.arange(4.0).requires_grad_() * 1
+    view = LOST[kind](base)
+    base.mul_(2.0)
+    with pytest.raises(AutogradError, match="has been modified inplace"):
+        oplib.cond(oplib.tensor(True), lambda x: x * view, lambda x: x * 1, oplib.ones(2))
