@@ -16,7 +16,6 @@ from oplib.torch_names import (
 )
 
 if not _typing.TYPE_CHECKING:  # a type checker then reports a name that does not exist
-    __path__: list[str] = []  # with a path, as packages have, an import of such a name gives its hint too
     __getattr__ = _make_getattr(globals())
 
 __all__ = ["allow_in_graph", "disable", "graph_break", "is_compiling"]

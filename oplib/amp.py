@@ -16,7 +16,6 @@ from oplib.library.autocast.region import autocast, is_autocast_available
 from oplib.torch_names import make_dir as _make_dir, make_getattr as _make_getattr
 
 if not _typing.TYPE_CHECKING:  # a type checker then reports a name that does not exist
-    __path__: list[str] = []  # with a path, as packages have, an import of such a name gives this hint too
     __getattr__ = _make_getattr(globals())
 
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]

@@ -23,7 +23,6 @@ from oplib.torch_names import (
 )
 
 if not _typing.TYPE_CHECKING:  # a type checker then reports a name that does not exist
-    __path__: list[str] = []  # with a path, as packages have, an import of such a name gives this hint too
     __getattr__ = _make_getattr(globals())
 
 __all__ = ["allow_in_graph", "disable", "is_compiling", "is_exporting"]

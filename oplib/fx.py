@@ -5,7 +5,6 @@ import typing as _typing
 from oplib.torch_names import hand_back as wrap, make_getattr as _make_getattr
 
 if not _typing.TYPE_CHECKING:  # a type checker then reports a name that does not exist
-    __path__: list[str] = []  # with a path, as packages have, an import of such a name gives its hint too
     __getattr__ = _make_getattr(globals())
 
 __all__ = ["wrap"]

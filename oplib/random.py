@@ -30,7 +30,6 @@ __all__ = [
 ]
 __dir__ = _make_dir(globals())
 if not TYPE_CHECKING:
-    __path__: list[str] = []  # so an import of a missing name gives its hint
     __getattr__ = _make_getattr(globals())
 
 

@@ -298,6 +298,9 @@ def make_getattr(
 ) -> Callable[[str], Any]:
     """Makes the ``__getattr__`` of a module, which says what stands for a name of torch."""
     module: str = namespace["__name__"]
+    namespace.setdefault(
+        "__path__", []
+    )  # as packages have: `from module import name` then gives the hint too
 
     def get(name: str) -> Any:
         if name not in values:

@@ -15,7 +15,6 @@ from oplib.torch_names import make_getattr as _make_getattr
 from .parity import refuse_profiling as profile
 
 if not _typing.TYPE_CHECKING:  # a type checker then reports a name that does not exist
-    __path__: list[str] = []  # with a path, as packages have, an import of such a name gives this hint too
     __getattr__ = _make_getattr(globals())
 
 __all__ = ["profile", "record_function"]

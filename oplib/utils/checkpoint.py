@@ -20,7 +20,6 @@ from oplib.transforms.checkpoint.policy import (
 from oplib.transforms.checkpoint.reentrant import CheckpointFunction, check_backward_validity, detach_variable
 
 if not _typing.TYPE_CHECKING:  # a type checker then reports a name that does not exist
-    __path__: list[str] = []  # with a path, as packages have, an import of such a name gives this hint too
     __getattr__ = _make_getattr(globals())
 
 __all__ = [

@@ -24,7 +24,6 @@ __all__ = ["pad_sequence", "unpad_sequence"]
 __dir__ = _make_dir(globals())
 
 if not _typing.TYPE_CHECKING:  # a type checker then reports a name that does not exist
-    __path__: list[str] = []  # with a path, as packages have, an import of such a name gives this hint too
     __getattr__ = _make_getattr(globals())
 
 
