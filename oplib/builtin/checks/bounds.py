@@ -19,7 +19,7 @@ from oplib.builtin.tables.matrices.ldl import find_broken
 from oplib.builtin.tables.matrices.triangles import find_zero
 from oplib.builtin.tables.pointwise.polynomials import FAMILIES as POLYNOMIALS, MOST_STEPS
 from oplib.builtin.values import are_indices, find_array, is_traced, read_known
-from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, LinAlgError, describe
+from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, LinAlgError
 from oplib.library.arguments.plain_conversions import is_array
 from oplib.tensor import Tensor, read_array
 from oplib.tensor.devices.memory import require_memory
@@ -43,11 +43,10 @@ def _is_broken(value: Any) -> bool:
     return not _are_finite(array)
 
 
-def _make_check(name: str, lacks: str, cure: str, *, inverts: Callable[..., bool] | None = None) -> Check:
+def _make_check(lacks: str, cure: str, *, inverts: Callable[..., bool] | None = None) -> Check:
     """Makes the check of an op whose result is not finite for some matrices.
 
     Args:
-        name: the function, for errors.
         lacks: the property that these matrices lack.
         cure: the advice to the user.
         inverts: selects the calls to check by their arguments; by default all.
@@ -56,7 +55,7 @@ def _make_check(name: str, lacks: str, cure: str, *, inverts: Callable[..., bool
     def check(result: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
         is_asked = inverts is None or inverts(*args, **kwargs)
         if is_asked and _is_broken(result) and not any(map(_is_broken, (input, *args))):
-            raise LinAlgError(f"{name}: {lacks}. Got {describe(input)}. {cure}")
+            raise LinAlgError(lacks, cure)
         return result
 
     return Check(result=check)
@@ -66,24 +65,23 @@ _ZERO_AT = "U[{0},{0}] is zero, counted from 1"
 
 
 def _make_status_check(
-    name: str, lacks: str, cure: str, *, find: Callable[..., Any] | None = None, where: str = _ZERO_AT
+    lacks: str, cure: str, *, find: Callable[..., Any] | None = None, where: str = _ZERO_AT
 ) -> Check:
     """Makes the check of an op that returns where it failed, if it is called with a check.
 
     Args:
-        name: the function, for errors.
         lacks: the property that the matrix lacks.
         cure: the advice to the user.
         find: computes the status from the results of an op that returns none. All calls are checked then.
         where: the text about a position, which replaces ``{0}``.
     """
 
-    def check(result: Any, input: Any, *_: Any, check_errors: bool = False, **__: Any) -> Any:
+    def check(result: Any, *_: Any, check_errors: bool = False, **__: Any) -> Any:
         if check_errors or find is not None:
             indices = read_known(result[-1] if find is None else find(*map(find_array, result)))
             if indices is not None and indices.any():
                 index = int(indices[indices > 0].flat[0])
-                raise LinAlgError(f"{name}: {lacks}: {where.format(index)}. Got {describe(input)}. {cure}")
+                raise LinAlgError(f"{lacks}: {where.format(index)}", cure)
         return result
 
     return Check(result=check)
@@ -98,26 +96,23 @@ _NO_LU, _NO_LDL = (f"Call linalg.{name}_factor_ex to get them nevertheless." for
 _INDEFINITE = "the matrix is not positive definite, or one of them is not"
 _USE_EIGH = "Make it A @ A.mH plus something on its diagonal, or use linalg.eigh."
 CHECKED_RESULTS: dict[str, Check] = {
-    "linalg_inv": _make_check("linalg.inv", _SINGULAR, _USE_PINV),
-    "linalg_solve": _make_check("linalg.solve", _SINGULAR, _USE_PINV),
-    "linalg_matrix_power": _make_check("linalg.matrix_power", _SINGULAR, _USE_PINV, inverts=lambda n: n < 0),
-    "linalg_inv_ex": _make_status_check("linalg.inv_ex", _SINGULAR, _USE_PINV),
-    "linalg_solve_ex": _make_status_check("linalg.solve_ex", _SINGULAR, _USE_PINV),
+    "linalg_inv": _make_check(_SINGULAR, _USE_PINV),
+    "linalg_solve": _make_check(_SINGULAR, _USE_PINV),
+    "linalg_matrix_power": _make_check(_SINGULAR, _USE_PINV, inverts=lambda n: n < 0),
+    "linalg_inv_ex": _make_status_check(_SINGULAR, _USE_PINV),
+    "linalg_solve_ex": _make_status_check(_SINGULAR, _USE_PINV),
     "linalg_cholesky_ex": _make_status_check(
-        "linalg.cholesky_ex",
         _INDEFINITE,
         _USE_EIGH,
         where="the leading minor of order {0} is not positive definite",
     ),
-    "linalg_lu_factor": _make_status_check("linalg.lu_factor", _UNSOLVABLE, _NO_LU, find=_find_zero),
-    "linalg_lu_factor_ex": _make_status_check("linalg.lu_factor_ex", _UNSOLVABLE, _NO_LU),
+    "linalg_lu_factor": _make_status_check(_UNSOLVABLE, _NO_LU, find=_find_zero),
+    "linalg_lu_factor_ex": _make_status_check(_UNSOLVABLE, _NO_LU),
     "linalg_ldl_factor": _make_status_check(
-        "linalg.ldl_factor", _UNSOLVABLE, _NO_LDL, find=jax.jit(find_broken), where=_ZERO_IN_D
+        _UNSOLVABLE, _NO_LDL, find=jax.jit(find_broken), where=_ZERO_IN_D
     ),
-    "linalg_ldl_factor_ex": _make_status_check(
-        "linalg.ldl_factor_ex", _UNSOLVABLE, _NO_LDL, where=_ZERO_IN_D
-    ),
-    "linalg_cholesky": _make_check("linalg.cholesky", _INDEFINITE, _USE_EIGH),
+    "linalg_ldl_factor_ex": _make_status_check(_UNSOLVABLE, _NO_LDL, where=_ZERO_IN_D),
+    "linalg_cholesky": _make_check(_INDEFINITE, _USE_EIGH),
 }
 
 
@@ -128,11 +123,10 @@ CHECKED_RESULTS: dict[str, Check] = {
 _FROM_THE_END = frozenset({"index_fill", "put", "take", "take_along_dim"})
 
 
-def check_index_range(op: str, index: Any, length: int, *, low: int = 0, but: int | None = None) -> None:
+def check_index_range(index: Any, length: int, *, low: int = 0, but: int | None = None) -> None:
     """Raises if a tensor contains a number that is no position.
 
     Args:
-        op: the op's name, for the error.
         index: a tensor or array of positions; traced values and values that are no integers are not checked.
         length: the number of positions.
         low: the lowest valid number.
@@ -156,8 +150,8 @@ def check_index_range(op: str, index: Any, length: int, *, low: int = 0, but: in
     wrong = values[((values < low) | (values >= length)) & (values != (low if but is None else but))]
     if wrong.size:
         raise DimensionError(
-            f"{op}: index {wrong.flat[0]} is out of bounds for a dimension of size {length}. Got "
-            f"{describe(array)}. {name_indices(length, low=low)}"
+            f"index {wrong.flat[0]} is out of bounds for a dimension of size {length}",
+            name_indices(length, low=low),
         )
 
 
@@ -165,7 +159,7 @@ def _check_along(name: str, input: Any, dim: Any, index: Any, *_: Any, **__: Any
     shape = input.shape or (1,)  # a tensor without axes has one position
     if isinstance(dim, int) and -len(shape) <= dim < len(shape):
         length = shape[dim]
-        check_index_range(name, index, length, low=-length if name in _FROM_THE_END else 0)
+        check_index_range(index, length, low=-length if name in _FROM_THE_END else 0)
 
 
 def _check_along_and_value(name: str, input: Any, dim: Any, index: Any, value: Any) -> None:
@@ -173,40 +167,37 @@ def _check_along_and_value(name: str, input: Any, dim: Any, index: Any, value: A
     check_fits(name, input, value)
 
 
-def _check_flat(name: str, input: Any, index: Any, *_: Any) -> None:
+def _check_flat(input: Any, index: Any, *_: Any) -> None:
     length = math.prod(input.shape)
-    check_index_range(name, index, length, low=-length)
+    check_index_range(index, length, low=-length)
 
 
-def _check_along_dim(name: str, input: Any, indices: Any, dim: Any) -> None:
+def _check_along_dim(input: Any, indices: Any, dim: Any) -> None:
     if dim is None or (isinstance(dim, int) and -input.ndim <= dim < input.ndim):
         length = math.prod(input.shape) if dim is None else input.shape[dim]
-        check_index_range(name, indices, length, low=-length)
+        check_index_range(indices, length, low=-length)
 
 
-def _check_classes(name: str, input: Any, target: Any, weight: Any, *, ignore_index: int, **_: Any) -> None:  # noqa: ARG001
+def _check_classes(input: Any, target: Any, weight: Any, *, ignore_index: int, **_: Any) -> None:  # noqa: ARG001
     if shape := input.shape:
-        check_index_range(name, target, shape[1 if len(shape) > 1 else 0], but=ignore_index)
+        check_index_range(target, shape[1 if len(shape) > 1 else 0], but=ignore_index)
 
 
 def _check_labels(name: str, input: Any, target: Any, *_: Any, **__: Any) -> None:
     """Checks several labels per row, in which -1 marks the end of the row."""
     low = -1 if name == "multilabel_margin_loss" else 0
     if input.ndim:
-        check_index_range(name, target, input.shape[-1], low=low)
+        check_index_range(target, input.shape[-1], low=low)
 
 
-def _check_source(name: str, input: Any, mask: Any, source: Any) -> None:
+def _check_source(input: Any, mask: Any, source: Any) -> None:
     """Checks that masked_scatter has a source item per position; counts only if the source may be short."""
     array = read_array(mask) if isinstance(mask, Tensor) else mask
     is_known = getattr(array, "dtype", None) == np.dtype(bool) and not isinstance(array, Tracer)
     if is_known and array.shape == input.shape and math.prod(source.shape) < math.prod(input.shape):
         count = int(np.asarray(array).sum())
         if count > math.prod(source.shape):
-            raise ArgumentError(
-                f"{name}: the source has too few items. Got {describe(source)} "
-                f"for {count} positions. Pass {count} items."
-            )
+            raise ArgumentError(f"the source has too few items for {count} positions", f"Pass {count} items.")
 
 
 def _check_padding(input: Any, pad: Any, mode: Any, value: Any) -> None:  # noqa: ARG001
@@ -227,12 +218,11 @@ def _check_dimension(input: Any, p: Any) -> None:
         require_memory("mvlgamma", (p,), getattr(input, "dtype", None), listed=True)
 
 
-def _check_degree(name: str, x: Any, n: Any) -> None:
+def _check_degree(x: Any, n: Any) -> None:  # noqa: ARG001  as the op is called
     """Checks a degree that is a number: the recurrence takes a step for each."""
     if isinstance(n, (int, float)) and n > MOST_STEPS:
         raise ArgumentValueError(
-            f"{name.replace('_', '.', 1)}: the degree is too large. Got {n:g} for {describe(x)}; the "
-            f"largest is {MOST_STEPS}. Use an asymptotic formula."
+            f"the degree is too large; the largest is {MOST_STEPS}", "Use an asymptotic formula."
         )
 
 
@@ -250,18 +240,16 @@ def _check_shares(result: Any, input: Any, target: Any, *_: Any, **__: Any) -> A
         for kind, (low, high) in extremes:
             if not (low >= 0 and high <= 1):  # also refuses nan
                 raise ArgumentError(
-                    f"binary_cross_entropy: all elements of {kind} should be between 0 and 1. Got "
-                    f"{describe(input)} and {describe(target)}, {kind} from {low:.6g} to {high:.6g}. Take "
-                    "sigmoid of it, or use binary_cross_entropy_with_logits."
+                    f"all elements of {kind} should be between 0 and 1, and they are from {low:.6g} to "
+                    f"{high:.6g}",
+                    "Take sigmoid of it, or use binary_cross_entropy_with_logits.",
                 )
     return result
 
 
 def _check_start(input: Any, dim: Any, start: Any, length: Any) -> None:  # noqa: ARG001  as narrow is called
     if is_array(start) and (start.ndim or start.dtype not in INTEGRAL):
-        raise ArgumentError(
-            f"narrow: start must be an 0-dim integral Tensor. Got {describe(start)}. Give one whole number."
-        )
+        raise ArgumentError("start must be an 0-dim integral Tensor", "Give one whole number.")
 
 
 def _has_values(array: Any) -> bool:
@@ -273,22 +261,22 @@ _CHECKS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
     (_check_along, ("gather", "index_select", "scatter", "scatter_add", "scatter_reduce")),
     (_check_along, ("index_add", "index_copy", "index_reduce")),
     (_check_along_and_value, ("index_fill",)),
-    (_check_flat, ("take", "put")),
-    (_check_source, ("masked_scatter",)),
-    (_check_along_dim, ("take_along_dim",)),
-    (_check_classes, ("nll_loss", "cross_entropy")),
     (_check_labels, ("multi_margin_loss", "multilabel_margin_loss")),
     (_check_adaptive_pool, tuple(f"adaptive_avg_pool{rank}d" for rank in (1, 2, 3))),
     (_check_adaptive_pool, tuple(f"adaptive_max_pool{rank}d_with_indices" for rank in (1, 2, 3))),
     (check_numbers_fit, ("clamp_min", "clamp_max")),
-    (_check_degree, tuple(f"special_{name}" for name in POLYNOMIALS)),
 )
 CHECKED = {
     **{name: Check(partial(check, name)) for check, names in _CHECKS for name in names},
+    **dict.fromkeys(("nll_loss", "cross_entropy"), Check(_check_classes)),
+    **dict.fromkeys(("take", "put"), Check(_check_flat)),
+    **dict.fromkeys([f"special_{name}" for name in POLYNOMIALS], Check(_check_degree)),
     "binary_cross_entropy": Check(result=_check_shares),
     "interpolate": Check(check_counts),
+    "masked_scatter": Check(_check_source),
     "mvlgamma": Check(_check_dimension),
     "narrow": Check(_check_start),
     "pad": Check(_check_padding),
+    "take_along_dim": Check(_check_along_dim),
     **CHECKED_RESULTS,
 }

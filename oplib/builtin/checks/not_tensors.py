@@ -23,13 +23,13 @@ def find_untensor(
     """Returns the error about an argument that is no Tensor; None for any other failure.
 
     Args:
-        op: the name of the op.
+        op: the name that errors have.
         defaults: the defaults of its parameters. An argument that is the default is not the user's mistake.
         error: why the call failed.
         arguments: the arguments of the call, by name.
     """
     if isinstance(error, ArgumentError) and len(error.args) == 2:
-        return frame_error(error, _name(op), arguments.items())
+        return frame_error(error, op, arguments.items())
     if isinstance(error, OplibError):
         return None
     if isinstance(error, AttributeError) and isinstance(error.obj, _NO_TENSORS):
@@ -41,14 +41,10 @@ def find_untensor(
             if is_foreign(member):  # no op has reported it
                 kind = type(member)
                 return ArgumentTypeError(
-                    f"{_name(op)}: expected a value of type 'Tensor' but found {describe(member)}, of type "
+                    f"{op}: expected a value of type 'Tensor' but found {describe(member)}, of type "
                     f"{kind.__module__}.{kind.__name__}. Convert it: oplib.tensor(t)."
                 )
     return None
-
-
-def _name(op: str) -> str:
-    return op.replace("linalg_", "linalg.")
 
 
 def _holds(value: Any, what: Any, depth: int = 0) -> bool:
@@ -63,7 +59,7 @@ def _holds(value: Any, what: Any, depth: int = 0) -> bool:
 def _explain(op: str, name: str, value: Any, what: Any) -> ArgumentTypeError:
     kind = "Tensor" if value is what else "Tensor[]"
     return ArgumentTypeError(
-        f"{_name(op)}: argument '{name}' expected a value of type "
+        f"{op}: argument '{name}' expected a value of type "
         f"'{kind}' but found {describe(value)}. {describe(what)} is no tensor, but of type "
         f"{type(what).__name__}. Pass oplib.tensor(...) instead."
     )

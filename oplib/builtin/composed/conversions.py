@@ -178,9 +178,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     if np.dtype(getattr(indices, "dtype", bool)).kind not in "iu":
         raise ArgumentTypeError("expected 'indices' to be integer dtype", "Convert them.")
     if any(size < 0 for size in sizes):
-        raise ArgumentValueError(
-            f"unravel_index: 'shape' cannot have negative values. Got {sizes}. Give the sizes of the tensor."
-        )
+        raise ArgumentValueError("'shape' cannot have negative values", "Give the sizes of the tensor.")
     steps = [math.prod(sizes[index + 1 :]) for index in range(len(sizes))]
     return tuple(
         ops.remainder(ops.floor_divide(indices, max(step, 1)), max(size, 1))

@@ -154,9 +154,7 @@ def repeat_interleave(
 def _read_counts(repeats: Any) -> np.ndarray[Any, Any]:
     counts = read_values("repeat_interleave", repeats)
     if (counts < 0).any():
-        raise ArgumentError(
-            f"repeat_interleave: repeats can not be negative. Got {counts.tolist()}. Give 0 or more."
-        )
+        raise ArgumentError(f"repeats can not be negative; they are {counts.tolist()}", "Give 0 or more.")
     return counts
 
 
@@ -241,7 +239,7 @@ def one_hot(input: Any, num_classes: int = -1) -> Any:
         return ops.one_hot(input, num_classes)
     values = read_values("one_hot", input)
     if values.size and values.min() < 0:
-        raise ArgumentError(f"one_hot: class values must be non-negative. Got {values.min()}. Shift them.")
+        raise ArgumentError(f"class values must be non-negative, but got {values.min()}", "Shift them.")
     highest = int(values.max()) if values.size else -1
     if num_classes < 0:
         if not values.size:
@@ -251,8 +249,7 @@ def one_hot(input: Any, num_classes: int = -1) -> Any:
         num_classes = highest + 1
     if highest >= num_classes:
         raise ArgumentError(
-            f"one_hot: class values must be smaller than num_classes. Got {highest} of "
-            f"{num_classes}. Give more."
+            f"class values must be smaller than num_classes, {num_classes}, but got {highest}", "Give more."
         )
     return ops.one_hot(input, num_classes)
 

@@ -77,8 +77,9 @@ def _find(op: str, input: Any, q: Any, dim: int | None, keepdim: bool, interpola
         raise ArgumentError("q must be a scalar or 1D tensor of the dtype of the input", "Convert it.")
     parts = np.asarray(q) if is_number else read_known(q)
     if parts is not None and not ((parts >= 0) & (parts <= 1)).all():
-        found = np.atleast_1d(parts).tolist()
-        raise ArgumentError(f"{op}: q values must be in the range [0, 1]. Got {found}. Divide them.")
+        raise ArgumentError(
+            f"q values must be in the range [0, 1]; they are {parts.tolist()}", "Divide them."
+        )
     axis = find_dim(input.ndim, 0 if dim is None else dim)
     if 0 in (input.shape if dim is None else input.shape[axis : axis + 1]):
         raise ArgumentError("input tensor must be non-empty", "Pass some items.")

@@ -89,7 +89,7 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
         raise ArgumentError("weights should have the same length as the input", "Pass one for each item.")
     values = read_values("bincount", input)
     if values.size and values.min() < 0:
-        raise ArgumentError(f"bincount: only supports non-negative inputs. Got {values.min()}. Shift them.")
+        raise ArgumentError(f"only supports non-negative inputs, but got {values.min()}", "Shift them.")
     count = max(int(values.max()) + 1 if values.size else 0, minlength)
     if weights is None:
         return box_like(input, np.bincount(values, minlength=minlength))

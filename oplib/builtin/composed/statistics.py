@@ -14,7 +14,7 @@ from oplib.builtin.rows.composed import Composed
 from oplib.builtin.rows.row import Function
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import box_like, read_known, read_values
-from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedDtypeError, describe
+from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedDtypeError
 from oplib.tensor import default_int_dtype
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.dtypes.rules import INTEGRAL
@@ -270,9 +270,9 @@ def histogramdd(
     ends = None if range is None else list(range)
     if len(listed_bins) != count or (ends is not None and len(ends) != 2 * count):
         raise ArgumentError(
-            "histogramdd: the size of bins must be equal to the innermost dimension of the input, and a "
-            f"range has two ends for each. Got {len(listed_bins)} bins and range={ends} for "
-            f"{describe(input)}. Give one number of bins, and a start and an end, for each item of a point."
+            "the size of bins must be equal to the innermost dimension of the input, and a range has two "
+            "ends for each",
+            "Give one number of bins, and a start and an end, for each item of a point.",
         )
     edges = [_find_edges(input, axis, axis_bins, ends) for axis, axis_bins in enumerate(listed_bins)]
     return Histogram(ops.histogram_grid(input, edges, weight, density=density), tuple(edges))

@@ -9,7 +9,7 @@ from typing import Any
 
 from oplib.builtin.checks.not_tensors import find_untensor
 from oplib.builtin.rows.parameters import MORE, NAMES, NUMBERS_INSIDE, has_further_names, loosen, sort_numbers
-from oplib.builtin.rows.row import Function
+from oplib.builtin.rows.row import Function, name_publicly
 from oplib.builtin.writing.out import write_out
 from oplib.docstrings import complete_docstring
 from oplib.errors import ArgumentError
@@ -102,7 +102,7 @@ def _render_body(spec: FunctionSpec, namespace: dict[str, Any]) -> list[str]:
         return list(spec.lines)
     defaults = {parameter.name: parameter.default for parameter in spec.parameters}
     namespace["__Refusal"] = ArgumentError
-    namespace["__find_untensor"] = partial(find_untensor, spec.name, defaults)
+    namespace["__find_untensor"] = partial(find_untensor, name_publicly(spec.name), defaults)
     values = ", ".join(f"{parameter.name!r}: {parameter.name}" for parameter in spec.parameters)
     return [
         "    try:",

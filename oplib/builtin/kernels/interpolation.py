@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError, describe
+from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError
 
 from .promotion import in_single
 
@@ -202,8 +202,8 @@ def _find_counts(input: Any, size: Any, scale_factor: Any) -> tuple[list[int], l
         ]
     if min(*counts, *input.shape[2:]) < 1 or not input.shape[1]:
         raise ArgumentError(
-            f"interpolate: input and output sizes should be greater than 0. Got {describe(input)} and "
-            f"{counts}. Ask for at least one place along each axis."
+            f"input and output sizes should be greater than 0, and the output has {counts}",
+            "Ask for at least one place along each axis.",
         )
     return counts, [] if scale_factor is None else numbers
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from oplib.builtin.rows.row import Function
-from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.errors import ArgumentError, DimensionError
 from oplib.tensor.dtypes.rules import COMPLEX
 from oplib.tensor.shapes.symbolic import has_symbols
 from oplib.tensor.views import (
@@ -198,8 +198,7 @@ def select(spec: Any, dim: int, index: Any) -> Part:
     position, length = operator.index(index), shape[axis]
     if not -length <= position < length:
         raise DimensionError(
-            f"select: index {position} is out of bounds for dimension {axis} with size {length}. Got "
-            f"{describe(spec)}. {name_indices(length)}"
+            f"index {position} is out of bounds for dimension {axis} with size {length}", name_indices(length)
         )
     return pick(shape, axis), (position % length,) if length > 1 else ()
 
@@ -213,8 +212,8 @@ def narrow(spec: Any, dim: int, start: int, length: int) -> Part:
     whole = shape[axis]
     if not -whole <= start <= whole:
         raise DimensionError(
-            f"narrow: start is out of range. Expected to be in range of [{-whole}, {whole}], but got "
-            f"{start}. Count from 0, or from the end from -1."
+            f"start is out of range (expected to be in range of [{-whole}, {whole}], but got {start})",
+            "Count from 0, or from the end from -1.",
         )
     first = start + whole if start < 0 else start
     if length < 0 or first + length > whole:

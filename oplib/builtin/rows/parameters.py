@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from oplib.builtin.rows.row import Function
+from oplib.builtin.rows.row import Function, name_publicly
 from oplib.errors import ArgumentTypeError, describe
 from oplib.tracebacks import find_user_level
 
@@ -157,7 +157,7 @@ class _Respelling:
     """Calls a function with arguments that stand under further names."""
 
     def __init__(self, name: str, defaults: Mapping[str, Any]) -> None:
-        self._name = name.replace("linalg_", "linalg.")
+        self._name = name_publicly(name)
         self._defaults = defaults
         self._meant = {further: own for further, own in FURTHER_NAMES.items() if own in defaults}
 

@@ -30,6 +30,12 @@ def name_in_torch(op: str) -> str:
     return f"torch.{package}.{name}" if package in ("linalg", "fft", "special") else f"torch.{op}"
 
 
+def name_publicly(op: str) -> str:
+    """Returns the name that errors have for an op: ``linalg.inv``."""
+    name = _PACKAGE.sub(r"\1.", op).removesuffix("_with_indices")
+    return _CALLED.get(name, name)
+
+
 @frozen
 class Row:
     """One overload of a built-in op.
@@ -113,8 +119,7 @@ class Row:
     @property
     def public_name(self) -> str:
         """The name that errors have: ``linalg.inv``."""
-        name = _PACKAGE.sub(r"\1.", self.op).removesuffix("_with_indices")
-        return _CALLED.get(name, name)
+        return name_publicly(self.op)
 
     @property
     def parameters(self) -> list[str]:

@@ -106,7 +106,7 @@ def test_each_integer_dtype_is_checked_for_tables_of_any_length(kind: str, lengt
             continue
         index = oplib.from_numpy(np.array([[0, number]], kind))
         if 0 <= number < length:
-            check_index_range("looked_up", index, length)
+            check_index_range(index, length)
         else:
-            with pytest.raises(DimensionError, match=f"looked_up: index {number} is out of bounds"):
-                check_index_range("looked_up", index, length)
+            with pytest.raises(DimensionError, match=f"index {number} is out of bounds"):
+                check_index_range(index, length)

@@ -19,10 +19,14 @@ NAN = float("nan")
 @pytest.mark.parametrize(
     ("input", "target", "text"),
     [
-        ([0.5, 2.0], [1.0, 0.0], r"input should be between 0 and 1. Got f32\[2\] and .* from 0.5 to 2"),
-        ([-0.1, 0.5], [1.0, 0.0], "input should be between 0 and 1. .* from -0.1 to 0.5"),
-        ([NAN, 0.5], [1.0, 0.0], "input should be between 0 and 1. .* from nan to nan"),
-        ([0.2, 0.5], [1.5, 0.0], "target should be between 0 and 1. .* from 0 to 1.5"),
+        (
+            [0.5, 2.0],
+            [1.0, 0.0],
+            r"input should be between 0 and 1, .* from 0.5 to 2. Got input f32\[2\], target f32\[2\]",
+        ),
+        ([-0.1, 0.5], [1.0, 0.0], "input should be between 0 and 1, .* from -0.1 to 0.5"),
+        ([NAN, 0.5], [1.0, 0.0], "input should be between 0 and 1, .* from nan to nan"),
+        ([0.2, 0.5], [1.5, 0.0], "target should be between 0 and 1, .* from 0 to 1.5"),
     ],
 )
 @pytest.mark.parametrize("make", [oplib.tensor, jnp.array])

@@ -7,7 +7,7 @@ from typing import Any
 from oplib.builtin.composed.shapes import adjoint
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
-from oplib.errors import ArgumentValueError, describe
+from oplib.errors import ArgumentValueError
 from oplib.tensor import Generator, Tensor, randn
 
 
@@ -42,8 +42,7 @@ def svd_lowrank(
     count, steps = 6 if q is None else q, 2 if niter is None else niter
     if A.ndim < 2 or count < 0 or steps < 0:
         raise ArgumentValueError(
-            f"svd_lowrank: expected matrices, and that q and niter are not negative. Got {describe(A)}, "
-            f"q={count} and niter={steps}. Give a count of singular values."
+            "expected matrices, and that q and niter are not negative", "Give a count of singular values."
         )
     rows, columns = A.shape[-2:]
     matrix = A if M is None else ops.sub(A, M)
@@ -95,8 +94,8 @@ def pca_lowrank(
     count = min(6, least) if q is None else q
     if A.ndim < 2 or not 0 <= count <= least or niter < 0:
         raise ArgumentValueError(
-            "pca_lowrank: expected matrices; q must be non-negative and not greater than min(m, n), and "
-            f"niter not negative. Got q={count} and niter={niter} for {describe(A)}. Give a smaller q."
+            "expected matrices; q must be non-negative and not greater than min(m, n), niter not negative",
+            "Give a smaller q.",
         )
     mean = ops.mean(A, [-2], True) if center else None
     return svd_lowrank(A, count, niter, mean, generator=generator)

@@ -13,7 +13,7 @@ from oplib.builtin.composed.wider_signatures import shorten_rows
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import box_like, read_known
-from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError, describe
+from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError
 from oplib.tensor import Generator
 from oplib.tracebacks import find_user_level
 
@@ -182,7 +182,7 @@ def _check_mode(mode: str, per_sample_weights: Any, *, scale_grad_by_freq: bool,
 
 
 def _check_indices(input: Any, weight: Any, offsets: Any, padding_idx: int | None) -> None:
-    check_index_range("embedding_bag", input, weight.shape[0])
+    check_index_range(input, weight.shape[0])
     if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
         raise ArgumentError(
             "padding_idx must be within the number of embeddings", f"Give one below {weight.shape[0]}."
@@ -190,8 +190,9 @@ def _check_indices(input: Any, weight: Any, offsets: Any, padding_idx: int | Non
     values = read_known(offsets)
     if values is not None and values.size and (values[0] != 0 or values[-1] > input.shape[0]):
         raise ArgumentError(
-            "embedding_bag: offsets[0] has to be 0, and the last no more than the length of the input. Got "
-            f"{values.tolist()} for {describe(input)}. Let the first bag begin at 0."
+            "offsets[0] has to be 0, and the last no more than the length of the input; they are "
+            f"{values.tolist()}",
+            "Let the first bag begin at 0.",
         )
 
 
@@ -248,8 +249,9 @@ def _check_lengths(log_probs: Any, targets: Any, of_inputs: Any, of_targets: Any
         and not 0 <= of_inputs.min() <= of_inputs.max() <= log_probs.shape[0]
     ):
         raise ArgumentError(
-            f"ctc_loss: expected input_lengths to have value at most {log_probs.shape[0]}. Got "
-            f"{of_inputs.tolist()} for {describe(log_probs)}. Cut them."
+            f"expected input_lengths to have value at most {log_probs.shape[0]}; they are "
+            f"{of_inputs.tolist()}",
+            "Cut them.",
         )
     if of_targets is None or not of_targets.size:
         return
@@ -257,8 +259,8 @@ def _check_lengths(log_probs: Any, targets: Any, of_inputs: Any, of_targets: Any
     most = of_targets.sum() if is_joined else of_targets.max()
     if of_targets.min() < 0 or most > targets.shape[-1]:
         raise ArgumentError(
-            "ctc_loss: expected target_lengths to be at most the number of labels. Got "
-            f"{of_targets.tolist()} for {describe(targets)}. Cut them."
+            f"expected target_lengths to be at most the number of labels; they are {of_targets.tolist()}",
+            "Cut them.",
         )
 
 

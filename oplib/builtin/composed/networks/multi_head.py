@@ -9,28 +9,24 @@ from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.tables.networks.dropout import check_p
 from oplib.builtin.values import make_zeros
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 from oplib.tensor.dtypes import names as dtypes
 
 from .attention import scaled_dot_product_attention
 
-_NAME = "multi_head_attention_forward"
 
-
-def _require(holds: bool, what: str, evidence: Any, cure: str) -> None:
+def _require(holds: bool, what: str, cure: str) -> None:
     if not holds:
-        raise ArgumentError(f"{_NAME}: {what}. Got {evidence}. {cure}")
+        raise ArgumentError(what, cure)
 
 
 def _check_shapes(query: Any, key: Any, value: Any, key_padding_mask: Any, *, is_separate: bool) -> None:
     rank = query.ndim
-    shown = f"{describe(query)}, {describe(key)} and {describe(value)}"
     is_fit = rank in (2, 3) and key.ndim == value.ndim == rank
     is_fit = is_fit and key.shape[:-1] == value.shape[:-1] and key.shape[1:-1] == query.shape[1:-1]
     _require(
         is_fit and (is_separate or key.shape == value.shape),
         "query, key and value must be [L, E], or [L, N, E], with one length of key and value",
-        shown,
         "Move the axis of the batch to the middle.",
     )
     lengths = (*query.shape[1:-1], key.shape[0])
@@ -38,7 +34,6 @@ def _check_shapes(query: Any, key: Any, value: Any, key_padding_mask: Any, *, is
         _require(
             tuple(key_padding_mask.shape) == lengths,
             f"key_padding_mask must have the shape {lengths}",
-            describe(key_padding_mask),
             "Give an item for each key.",
         )
 
@@ -47,7 +42,6 @@ def _check_heads(query: Any, width: int, heads: int) -> None:
     _require(
         query.shape[-1] == width and width % heads == 0,
         "the last size of the query must be embed_dim_to_check, and a multiple of num_heads",
-        f"{describe(query)}, {width} and {heads}",
         "Pass the last size of the query, and a number of heads that divides it.",
     )
 
@@ -59,7 +53,6 @@ def _to_float_mask(name: str, mask: Any, dtype: Any) -> Any:
     _require(
         mask.dtype == dtypes.bool,
         f"only bool and floating types of {name} are supported",
-        describe(mask),
         "Compare it with 0.",
     )
     return ops.masked_fill(ops.zeros_like(mask, dtype=dtype), mask, -math.inf)
@@ -72,7 +65,6 @@ def _shape_mask(mask: Any, heads: int, query: Any, key: Any) -> Any:
     _require(
         tuple(mask.shape) in shapes,
         f"attn_mask must have one of the shapes {shapes[0]} and {shapes[1]}",
-        describe(mask),
         "Give a row for each query, and an item for each key.",
     )
     return ops.unsqueeze(mask, 0) if mask.ndim == 2 else mask
@@ -84,7 +76,6 @@ def _project(inputs: tuple[Any, ...], weights: tuple[Any, ...] | None, packed: A
         _require(
             packed is not None and tuple(packed.shape) == (3 * width, width),
             f"in_proj_weight must have the shape {(3 * width, width)}",
-            describe(packed),
             "Pack the weights of query, key and value along the first dim.",
         )
         weights = tuple(ops.chunk(packed, 3, 0))
@@ -92,7 +83,6 @@ def _project(inputs: tuple[Any, ...], weights: tuple[Any, ...] | None, packed: A
         _require(
             weight is not None and tuple(weight.shape) == (width, sequence.shape[-1]),
             f"the weight of a projection must have the shape {(width, sequence.shape[-1])}",
-            describe(weight),
             "Give q_proj_weight, k_proj_weight and v_proj_weight.",
         )
     biases = (None,) * 3 if bias is None else ops.chunk(bias, 3, 0)
@@ -112,7 +102,6 @@ def _choose_static(given: tuple[Any, Any], made: list[Any]) -> list[Any]:
         _require(
             static is None or (static.ndim == 3 and static.shape[::2] == projected.shape[::2]),
             f"{name} must have the shape {(projected.shape[0], 'S', projected.shape[2])}",
-            describe(static),
             "Give an item for each head of each example.",
         )
         chosen.append(projected if static is None else static)
@@ -140,7 +129,6 @@ def _add_keys(parts: list[Any], extra: tuple[Any, Any], batch: int) -> list[Any]
     _require(
         is_pair or (extra[0] is None and extra[1] is None),
         "bias_k and bias_v are given together",
-        f"{describe(extra[0])} and {describe(extra[1])}",
         "Give both, or none.",
     )
     if not is_pair:
@@ -234,7 +222,6 @@ def multi_head_attention_forward(
     _require(
         attn_mask is not None or not is_causal,
         "is_causal needs attn_mask",
-        "attn_mask=None",
         "Pass a causal mask, or leave is_causal out.",
     )
     check_p(dropout_p)

@@ -11,7 +11,7 @@ from oplib.builtin.rows.composed import Composed
 from oplib.builtin.rows.row import Function
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import read_known
-from oplib.errors import ArgumentError, ArgumentValueError, describe
+from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.library.autocast.casts import call_in_float32
 from oplib.tensor import Generator, rand
 
@@ -174,7 +174,7 @@ def _make_max_unpool(rank: int) -> Function:
             tensor([[[0., 5.]]])
         """
         sizes = _find_unpooled(input.shape[-rank:], kernel_size, stride, padding, output_size)
-        _check_unpooled(name, indices, sizes)
+        _check_unpooled(indices, sizes)
         return getattr(ops, name)(input, indices, sizes)
 
     max_unpool.__name__ = name
@@ -199,12 +199,12 @@ def _find_unpooled(
     return sizes if output_size is None else _read_sizes(list(output_size), sizes, strides)
 
 
-def _check_unpooled(name: str, indices: Any, sizes: Sequence[int]) -> None:
+def _check_unpooled(indices: Any, sizes: Sequence[int]) -> None:
     values, count = read_known(indices), math.prod(sizes)
     if values is not None and values.size and not 0 <= values.min() <= values.max() < count:
         raise ArgumentError(
-            f"{name}: found an invalid max index; an index is out of bounds. Got {describe(indices)} up to "
-            f"{values.max()} for sizes {list(sizes)}. Give output_size: the size before pooling."
+            f"found an invalid max index; {values.max()} is out of bounds for sizes {list(sizes)}",
+            "Give output_size: the size before pooling.",
         )
 
 

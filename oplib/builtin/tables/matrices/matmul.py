@@ -36,11 +36,7 @@ def broadcast_to_product(name: str, array: Any, product: Any) -> Any:
     with suppress(ValueError):
         if jnp.broadcast_shapes(array.shape, product.shape) == product.shape:
             return broadcast_to(array, product.shape)
-    raise ArgumentError(
-        f"the {name} does not broadcast to the product. Got {describe(array)} for a product "
-        f"{describe(product)}",
-        "Reshape it.",
-    )
+    raise ArgumentError(f"the {name} does not broadcast to the product {describe(product)}", "Reshape it.")
 
 
 def _matmul(self: Any, other: Any) -> Any:

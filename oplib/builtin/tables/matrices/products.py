@@ -119,17 +119,15 @@ def _einsum(equation: str, tensors: Sequence[Any]) -> Any:
     wrong = set(equation) - _IN_EQUATIONS
     if wrong:
         raise ArgumentError(
-            f"einsum: the subscripts are letters. Got {min(wrong)!r} in {equation!r}. Write one letter "
-            "for each axis."
+            f"the subscripts are letters, and {min(wrong)!r} is none", "Write one letter for each axis."
         )
     try:
         _check_diagonals(equation, tensors)
         return jnp.einsum(equation, *tensors)
     except (ValueError, TypeError, IndexError) as error:
         raise ArgumentError(
-            f"einsum: the equation does not fit the operands. Got {equation!r} for "
-            f"{', '.join(map(describe, tensors))}: {str(error).splitlines()[0].rstrip('.')}. Write one "
-            "letter for each axis, of one size everywhere."
+            f"the equation does not fit the operands: {str(error).splitlines()[0].rstrip('.')}",
+            "Write one letter for each axis, of one size everywhere.",
         ) from None
 
 
@@ -353,8 +351,8 @@ def _cdist(
     """Computes distances; the gradient of a distance of 0 is 0, not nan."""
     if compute_mode not in _MODES_OF_CDIST:
         raise ArgumentValueError(
-            f"cdist: {compute_mode!r} is not a valid value for compute_mode. Give one of "
-            f"{', '.join(map(repr, _MODES_OF_CDIST))}."
+            f"{compute_mode!r} is not a valid value for compute_mode",
+            f"Give one of {', '.join(map(repr, _MODES_OF_CDIST))}.",
         )
     check_dtypes(x1, x2)
     if min(x1.ndim, x2.ndim) < 2 or x1.shape[-1] != x2.shape[-1]:

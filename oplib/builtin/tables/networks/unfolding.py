@@ -10,7 +10,7 @@ from jax import lax
 
 from oplib.builtin.kernels.windows import Windows, check_input_rank, repeat_for_axes
 from oplib.builtin.rows.row import Row
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 
 
 def _unfold(
@@ -50,9 +50,9 @@ def _fold(
     count = math.prod(windows.kernel)
     if input.shape[-2] % count or input.shape[-1] != math.prod(windows.counts):
         raise ArgumentError(
-            f"fold: the columns do not fit the windows. Got {describe(input)} for kernel_size="
-            f"{list(windows.kernel)} and {windows.counts} windows; the last axis but one is divisible "
-            f"by {count}, and the last is {math.prod(windows.counts)}. Change output_size, or the columns."
+            f"the columns do not fit the windows: for {windows.counts} windows the last axis but one is "
+            f"divisible by {count}, and the last is {math.prod(windows.counts)}",
+            "Change output_size, or the columns.",
         )
     array = input if input.ndim == 3 else lax.expand_dims(input, (0,))
     batch, channels = array.shape[0], array.shape[1] // count

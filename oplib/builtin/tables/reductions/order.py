@@ -15,7 +15,7 @@ from oplib.builtin.kernels.picked_gradients import OF_CHOSEN, OF_LARGEST, OF_SOR
 from oplib.builtin.kernels.promotion import is_integral
 from oplib.builtin.kernels.shared_gradients import OF_ALL
 from oplib.builtin.rows.row import SELECTED, Row, constant
-from oplib.errors import ArgumentError, DimensionError, describe
+from oplib.errors import ArgumentError, DimensionError
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 
@@ -84,10 +84,7 @@ def _topk(self: Any, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Any
     axis = find_dim(self.ndim, dim)
     count = self.shape[axis] if self.ndim else 1
     if not 0 <= k <= count:
-        raise ArgumentError(
-            f"topk: selected index k out of range. Got k={k} for {describe(self)} along dim {axis}. Choose k "
-            f"from 0 to {count}."
-        )
+        raise ArgumentError("selected index k out of range", f"Choose k from 0 to {count}.")
     if not self.ndim:
         return self, lax.full((), 0, default_int_dtype())  # also for k=0, as in torch
     keys = jnp.moveaxis(_make_top_keys(lax.stop_gradient(self), largest=largest), axis, -1)

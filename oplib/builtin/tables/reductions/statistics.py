@@ -11,7 +11,7 @@ from jax import lax
 
 from oplib.builtin.kernels.promotion import in_single, is_integral, strong, to_floating
 from oplib.builtin.rows.row import Row, constant
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 from oplib.library import Derivative
 from oplib.tensor.dtypes.rules import COMPLEX, FLOATING
 
@@ -147,8 +147,7 @@ def _histogram_grid(self: Any, bins: Sequence[Any], weight: Any = None, *, densi
         )
     if any(edges.ndim != 1 or not edges.size or edges.dtype != self.dtype for edges in bins):
         raise ArgumentError(
-            "histogramdd: bins are vectors of edges, of the dtype of the input. Got "
-            f"{[describe(edges) for edges in bins]} for {describe(self)}. Convert them, or give numbers."
+            "bins are vectors of edges, of the dtype of the input", "Convert them, or give numbers."
         )
     if weight is not None and (weight.shape != self.shape[:-1] or weight.dtype != self.dtype):
         raise ArgumentError(

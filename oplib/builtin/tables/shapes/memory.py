@@ -9,7 +9,7 @@ from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.view_rules import Part, make_view_kernel, rearrange
 from oplib.builtin.rows.row import Row, constant
 from oplib.builtin.viewing import make_viewer
-from oplib.errors import ArgumentError, describe
+from oplib.errors import ArgumentError
 from oplib.tensor import Tensor
 from oplib.tensor.dtypes.rules import normalize_dtype
 from oplib.tensor.views import AsDtype, Sliding, Strided, ViewStorage
@@ -42,8 +42,8 @@ def as_strided(
     offset = layout[1] if storage_offset is None else storage_offset
     if len(size) != len(stride) or any(number < 0 for number in (*size, *stride, offset)):
         raise ArgumentError(
-            "as_strided: sizes, strides and offset are not negative, and there is one stride for each size. "
-            f"Got sizes {list(size)}, strides {list(stride)} and offset {offset}. Give as many of both."
+            "sizes, strides and offset are not negative, and there is one stride for each size",
+            "Give as many of both.",
         )
     return _as_strided(spec, tuple(size), tuple(stride), offset)
 
@@ -53,9 +53,9 @@ def _as_strided(spec: Any, size: tuple[int, ...], stride: tuple[int, ...], offse
     frame = Strided.of(tuple(spec.shape), layout, size, (stride, offset))
     if frame is None:
         raise ArgumentError(
-            f"as_strided: sizes {list(size)}, strides {list(stride)} and storage offset {offset} are out of "
-            f"bounds for the tensor. Got {describe(spec)}, with strides {list(layout[0])} and offset "
-            f"{layout[1]}. Use a tensor that contains all of these items, such as its base."
+            f"sizes {list(size)}, strides {list(stride)} and storage offset {offset} are out of bounds for "
+            f"the tensor, with strides {list(layout[0])} and offset {layout[1]}",
+            "Use a tensor that contains all of these items, such as its base.",
         )
     return frame, ()
 
@@ -74,18 +74,19 @@ def view_dtype(spec: Any, dtype: Any) -> Part:
 
 def _check_bits(spec: Any, new: Any, layout: tuple[tuple[int, ...], int]) -> None:
     shape, (strides, offset) = tuple(spec.shape), layout
-    what = f"to view {spec.dtype.name} as {new.name} (different element sizes). Got {describe(spec)}"
+    what = f"to view {spec.dtype.name} as {new.name} (different element sizes)"
     if not shape:
-        raise ArgumentError(f"view: the tensor cannot have 0 dims {what}. Add one: unsqueeze(0).")
+        raise ArgumentError(f"the tensor cannot have 0 dims {what}", "Add one: unsqueeze(0).")
     if strides[-1] != 1:
         raise ArgumentError(
-            f"view: stride(-1) must be 1 {what} with stride {strides[-1]}. Make it contiguous: contiguous()."
+            f"stride(-1) must be 1 {what}, and is {strides[-1]}", "Make it contiguous: contiguous()."
         )
     ratio = max(new.itemsize // spec.dtype.itemsize, 1)
     if any(number % ratio for number in (shape[-1], offset, *strides[:-1])):
         raise ArgumentError(
-            f"view: size(-1), the other strides and the offset must be divisible by {ratio} {what}, strides "
-            f"{list(strides)} and offset {offset}. Clone it, or pad the last axis."
+            f"size(-1), the other strides and the offset must be divisible by {ratio} {what}; the strides "
+            f"are {list(strides)}, and the offset is {offset}",
+            "Clone it, or pad the last axis.",
         )
 
 

@@ -13,7 +13,7 @@ from jax import lax
 from oplib.builtin.kernels.dims import find_dim, find_dims
 from oplib.builtin.kernels.promotion import convert_number, strong
 from oplib.builtin.rows.row import NetworkRow, Row
-from oplib.errors import ArgumentError, DimensionError, UnsupportedArgumentError, describe
+from oplib.errors import ArgumentError, DimensionError, UnsupportedArgumentError
 
 # Repeated ---------------------------------------------------------------------------------------------------
 
@@ -183,8 +183,8 @@ def _pixel_shuffle(self: Any, upscale_factor: int) -> Any:
     _check_pixels(self, factor)
     if self.shape[-3] % factor**2:
         raise ArgumentError(
-            f"pixel_shuffle: expects its input's 'channel' dimension to be divisible by the square of "
-            f"upscale_factor. Got {describe(self)} and {factor}. Choose another factor."
+            "expects its input's 'channel' dimension to be divisible by the square of upscale_factor",
+            "Choose another factor.",
         )
     *lead, channels, height, width = self.shape
     parts = lax.reshape(self, (*lead, channels // factor**2, factor, factor, height, width))
@@ -207,8 +207,7 @@ def _pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
     _check_pixels(self, factor)
     if self.shape[-2] % factor or self.shape[-1] % factor:
         raise ArgumentError(
-            f"pixel_unshuffle: expects height and width to be divisible by downscale_factor. Got "
-            f"{describe(self)} and {factor}. Choose another factor."
+            "expects height and width to be divisible by downscale_factor", "Choose another factor."
         )
     *lead, channels, height, width = self.shape
     parts = lax.reshape(self, (*lead, channels, height // factor, factor, width // factor, factor))
