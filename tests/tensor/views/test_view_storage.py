@@ -8,7 +8,7 @@ import pytest
 import oplib
 from oplib.errors import AutogradError
 from oplib.tensor import Storage
-from oplib.tensor.storage.fresh import LARGE
+from oplib.tensor.storage.fresh import LARGE, get_owner_array
 from tests.tensor.views.row_writers import ROW_WRITERS
 from tests.threads import run_in_threads
 
@@ -72,6 +72,21 @@ def test_a_storage_takes_no_value_that_was_computed_from_an_earlier_one():
     assert storage.exchange(seen, new)
     assert not storage.exchange(seen, np.zeros(1))
     assert (storage.array is new, storage.version) == (True, 1)
+
+
+@pytest.mark.parametrize("size", [8, LARGE])
+@pytest.mark.parametrize("writes", range(3))  # a large base gets a buffer of its own by them
+def test_nor_does_a_view(size, writes):
+    base = oplib.zeros(size)
+    part = base[2:4]
+    for _ in range(writes):
+        part.add_(1)
+    seen, new = get_owner_array(base._storage), np.full(2, 9, np.float32)
+    base.add_(1)
+    assert not part._storage.exchange(seen, new)
+    assert base[:4].tolist() == [1, 1, 1 + writes, 1 + writes]
+    assert part._storage.exchange(get_owner_array(base._storage), new)
+    assert base[:4].tolist() == [1, 1, 9, 9]
 
 
 def test_an_op_is_computed_again_when_another_thread_has_written():
