@@ -184,6 +184,27 @@ def test_a_view_of_what_begins_to_require_grad_follows_its_flag(assert_agrees):
     assert_agrees(program)
 
 
+def test_a_view_whose_history_may_not_be_read_may_be_told_to_require_grad(assert_agrees):
+    def program(lib):
+        base = shaped_leaf(lib, 3) * 1
+        with lib.no_grad():
+            view = base[:2]
+        base.mul_(2)
+        return view.requires_grad_().requires_grad, base
+
+    assert_agrees(program)
+
+
+def test_a_view_of_an_inference_tensor_is_detached_in_place_outside(assert_agrees):
+    def program(lib):
+        with lib.inference_mode():
+            base = lib.ones(3)
+        view = base[:2]
+        return view.detach_(), view.is_inference()
+
+    assert_agrees(program)
+
+
 def test_a_view_has_the_history_of_its_base_if_nothing_is_written():
     x = oplib.arange(4.0)
     view = x[1:3]

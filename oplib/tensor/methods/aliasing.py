@@ -164,7 +164,7 @@ class TensorAliasing(Generic[TensorT]):
         """
         if modes.inference:
             return self
-        if self._root is not None:
+        if self._root is not None and not self._storage.is_inference:
             raise AutogradError(
                 "detach_: Can't detach views in-place. Use detach() instead. Got a view of "
                 f"{describe(self._root._storage.spec)}, whose history it shares."

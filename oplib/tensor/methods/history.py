@@ -49,13 +49,13 @@ class TensorHistory(Generic[TensorT]):
             raise GradientTypeError(
                 f"requires_grad: it must be a bool. Got {describe(value)}. Give True or False."
             )
-        if self._grad_fn is not None:
-            if not value:
-                raise AutogradError(
-                    "requires_grad: only a leaf's flag can be cleared. This tensor is the result of "
-                    f"{self._grad_fn.name()}. Use tensor.detach() for a tensor without history."
-                )
+        if value and self._requires_grad:
             return
+        if self._grad_fn is not None:
+            raise AutogradError(
+                "requires_grad: only a leaf's flag can be cleared. This tensor is the result of "
+                f"{self._grad_fn.name()}. Use tensor.detach() for a tensor without history."
+            )
         if value and not jnp.issubdtype(self._storage.array.dtype, jnp.inexact):
             raise AutogradError(
                 f"requires_grad: only floating and complex tensors have gradients. "
