@@ -9,10 +9,11 @@ from tests.interrupts import find_locks, find_taken, interrupt_everywhere
 pytestmark = pytest.mark.spec("J.8")
 
 
-def test_an_interrupt_of_a_call_loses_no_array():
+@pytest.mark.parametrize("donate", [True, False])
+def test_an_interrupt_of_a_call_loses_no_array(donate):
     weight, moment = oplib.zeros(4), oplib.zeros(4)
 
-    @oplib.jit
+    @oplib.jit(donate=donate)
     def step(x):
         moment.add_(x)
         weight.add_(moment * 0 + x)
