@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from oplib.modes import modes
+from oplib.modes import call_in_grad_mode, modes
 from oplib.torch_names import make_dir as _make_dir
 
 from .user_functions.context import FunctionCtx
@@ -60,14 +60,8 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(backward)
     def run_once(ctx: Any, *grads: Any) -> Any:
-        state = modes.state
-        grad_mode = state.grad_enabled
-        try:
-            state.grad_enabled = False
-            results = backward(ctx, *grads)
-        finally:
-            state.grad_enabled = grad_mode
-        if not grad_mode:
+        results = call_in_grad_mode(False, backward, ctx, *grads)
+        if not modes.grad_enabled:
             return results
         message = (
             f"{ctx.name()}: trying to differentiate twice a function that was marked with "

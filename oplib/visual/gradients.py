@@ -90,8 +90,11 @@ class GradientReport:
         return any(gradient is not None and gradient.is_bad for gradient in measured)
 
 
-def measure_gradient(array: Any) -> EdgeStatistics | None:
-    """Returns the statistics of an array; None for an array without numbers."""
+def measure_gradient(gradient: Tensor | None) -> EdgeStatistics | None:
+    """Returns the statistics of a gradient; None where there is none, or it has no numbers."""
+    if gradient is None:
+        return None
+    array: Any = gradient._storage.array
     if isinstance(array, Tracer):
         raise TracingError(
             f"graph: run=True reads the values of gradients. Got {describe(array)}, which exists only while "
@@ -141,9 +144,7 @@ def run_backward(tensors: Sequence[Tensor], nodes: Sequence[Node]) -> GradientRe
         edges = [GradientEdge(leaf, 0) for leaf in leaves]
         grads = grad(list(tensors), edges, retain_graph=True, allow_unused=True)
     for leaf, gradient in zip(leaves, grads, strict=True):
-        report.arrives[numbers[leaf]] = [
-            None if gradient is None else measure_gradient(gradient._storage.array)
-        ]
+        report.arrives[numbers[leaf]] = [measure_gradient(gradient)]
     _collect_edges(report, nodes, numbers)
     if report.first is not None:
         spread = f"It spreads to {report.reached} of {report.leaf_count} leaves."
@@ -187,10 +188,7 @@ def _list_holders(node: Any) -> list[Tensor]:
 
 def _note_node(report: GradientReport, number: int, node: Any, sent: Any, received: Any) -> None:
     """Measures the gradients of a node; it is its hook."""
-    arrives = [
-        None if gradient is None else measure_gradient(gradient._storage.array) for gradient in received
-    ]
-    leaves = [None if gradient is None else measure_gradient(gradient._storage.array) for gradient in sent]
+    arrives, leaves = list(map(measure_gradient, received)), list(map(measure_gradient, sent))
     report.arrives[number], report.leaves[number] = arrives, leaves
     is_fine = not any(gradient is not None and gradient.is_bad for gradient in arrives)
     if report.first is None and is_fine:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from oplib.autograd.tangents import carries_tangents
-from oplib.modes import modes
+from oplib.modes import call_in_grad_mode, modes
 from oplib.tensor import Tensor, box, upcalls
 from oplib.tensor.devices.placement import Placement, find_other_device
 from oplib.tensor.shapes.filling import fill
@@ -103,7 +103,7 @@ class _Tensors(GradientRepresentation):
     def own(self, grad: Any) -> Tensor:
         """Several leaves may receive one gradient, so each gets a new Tensor at the same edge."""
         if grad._requires_grad and grad._grad_fn is None:
-            return _copy_leaf(grad)
+            return call_in_grad_mode(True, grad.clone)  # only a recorded op leads back to the leaf
         tensor = ARRAYS.box(grad._storage.array)
         tensor._tangent_slot = grad._tangent_slot
         if grad._requires_grad:
@@ -117,17 +117,6 @@ class _Tensors(GradientRepresentation):
 
     def array(self, grad: Any) -> Any:
         return grad._storage.array
-
-
-def _copy_leaf(leaf: Tensor) -> Tensor:
-    """Returns a root gradient that went through unchanged: only a recorded op leads back to the leaf."""
-    state = modes.state
-    grad_mode = state.grad_enabled
-    try:
-        state.grad_enabled = True
-        return leaf.clone()
-    finally:
-        state.grad_enabled = grad_mode
 
 
 ARRAYS = GradientRepresentation()

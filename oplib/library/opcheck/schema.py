@@ -10,7 +10,7 @@ from oplib.autograd.user_functions.function_node import BackwardCFunction
 from oplib.errors import AutogradError, OpMismatchError, ResultError, describe
 from oplib.library.kernels.tensor_kernel import find_tensors
 from oplib.library.records.record import Derivative, Tag
-from oplib.modes import modes
+from oplib.modes import call_in_grad_mode
 from oplib.tensor import Tensor
 
 from .comparison import Tolerance, find_difference
@@ -30,16 +30,12 @@ def check_schema(sample: Sample, _: Tolerance) -> None:
     before = [leaf._storage.array if isinstance(leaf, Tensor) else None for leaf in leaves]
     schema = sample.overload.record.schema
     written = {argument.name for argument in schema.arguments if argument.is_written}
-    state = modes.state
-    grad_mode, state.grad_enabled = state.grad_enabled, False
     try:
-        results = sample.call(leaves)
+        results = call_in_grad_mode(False, sample.call, leaves)
     except ResultError:
         if _has_wrong_fake(sample):  # test_faketensor reports this
             return
         raise
-    finally:
-        state.grad_enabled = grad_mode
     may_alias = Tag.view in sample.overload.tags or any(output.is_view for output in schema.returns)
     for index, leaf in enumerate(leaves):
         if not (tensors := find_tensors([leaf])):
